@@ -37,56 +37,38 @@ impl End {
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(super) fn apply<const V: usize, const N: usize>(self, values: &mut [[__m512; V]; N]) {
-        let zero = _mm512_setzero_ps();
+        let values = values.as_flattened_mut();
         if self.relu {
-            for value in values.as_flattened_mut() {
-                *value = _mm512_max_ps(zero, *value);
-            }
+            each(values, |x| _mm512_max_ps(_mm512_setzero_ps(), x));
         }
         match self.function {
             None => {}
-            Some(Function::HardSwish) => {
-                for value in values.as_flattened_mut() {
-                    *value = _mm512_mul_ps(*value, hard_sigmoid(*value));
-                }
+            Some(Function::HardSwish) => each(values, |x| _mm512_mul_ps(x, hard_sigmoid(x))),
+            Some(Function::HardSigmoid) => apart(values, |x| hard_sigmoid(x)),
+            Some(Function::Sigmoid) => apart(values, |x| sigmoid(x)),
+            Some(Function::Swish) => apart(values, |x| gated_sigmoid(x)),
+            Some(Function::Clamp(bounds)) => {
+                let [low, high] = [bounds.low(), bounds.high()].map(|bound| _mm512_set1_ps(bound));
+                apart(values, |x| clamp(x, low, high));
             }
-            Some(function) => others(function, values.as_flattened_mut()),
         }
     }
 }
 
-/// Functions that are seldom, or so long that what surrounds them doesn't matter.
+/// Replaces each of `values` by what `function` makes of it.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn each(values: &mut [__m512], function: impl Fn(__m512) -> __m512) {
+    for value in values {
+        *value = function(*value);
+    }
+}
+
+/// As [`each`], by a call: for functions that are seldom, or so long that what surrounds them doesn't matter.
 #[inline(never)]
 #[target_feature(enable = "avx512f")]
-fn others(function: Function, values: &mut [__m512]) {
-    match function {
-        Function::Clamp(bounds) => {
-            let [low, high] = [bounds.low(), bounds.high()].map(|bound| _mm512_set1_ps(bound));
-            for value in values {
-                *value = clamp(*value, low, high);
-            }
-        }
-        Function::HardSigmoid => {
-            for value in values {
-                *value = hard_sigmoid(*value);
-            }
-        }
-        Function::HardSwish => {
-            for value in values {
-                *value = _mm512_mul_ps(*value, hard_sigmoid(*value));
-            }
-        }
-        Function::Sigmoid => {
-            for value in values {
-                *value = sigmoid(*value);
-            }
-        }
-        Function::Swish => {
-            for value in values {
-                *value = gated_sigmoid(*value);
-            }
-        }
-    }
+fn apart(values: &mut [__m512], function: impl Fn(__m512) -> __m512) {
+    each(values, function);
 }
 
 #[inline]

@@ -1,11 +1,9 @@
 //! The product of a strip's windows and a panel, with AVX-512.
 
+use crate::kernels::lanes::LANES;
 use crate::kernels::tile::{COLUMNS, ROWS};
 use std::arch::asm;
 use std::arch::x86_64::*;
-
-/// Floats of a vector.
-const LANES: usize = 16;
 
 /// Windows in a strip.
 #[derive(Debug, Clone, Copy)]

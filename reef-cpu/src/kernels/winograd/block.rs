@@ -12,10 +12,11 @@
 //! ```
 
 use super::filters::{shape, tiles};
-use super::turn::{self, LANES, POINTS, SIDES};
+use super::turn::{self, POINTS, SIDES};
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::conv::{check, chunk_of, epilogue};
 use crate::kernels::epilogue::Epilogue;
+use crate::kernels::lanes::LANES;
 use crate::kernels::operand::{Constants, Operand};
 use crate::kernels::place::{Place, grid};
 use crate::kernels::plan::{Costs, Plan, Share};

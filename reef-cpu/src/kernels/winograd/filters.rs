@@ -5,7 +5,8 @@
 //!                       of one row of COLUMNS numbers per channel
 //! ```
 
-use super::turn::{LANES, POINTS, SIDES};
+use super::turn::{POINTS, SIDES};
+use crate::kernels::lanes::LANES;
 use crate::kernels::operand::is_planar;
 use crate::kernels::shape::GroupShape;
 use crate::kernels::tile::COLUMNS;

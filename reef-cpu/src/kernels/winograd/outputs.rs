@@ -2,8 +2,9 @@
 
 use super::block::{PIXELS, Scratch, Winograd};
 use super::filters::weight;
-use super::turn::{self, LANES, POINTS, SIDES};
+use super::turn::{self, POINTS, SIDES};
 use crate::kernels::epilogue::Sums;
+use crate::kernels::lanes::LANES;
 use crate::kernels::plan::Share;
 use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;

@@ -1,11 +1,10 @@
 //! Turning inputs and sums, sixteen channels at a time, with AVX-512.
 
+use crate::kernels::lanes::LANES;
 use std::arch::x86_64::*;
 
 /// Numbers of a turned tile.
 pub(super) const POINTS: usize = 16;
-/// Floats of a vector.
-pub(super) const LANES: usize = 16;
 /// Pixels of an output tile's side, and of an input tile's.
 pub(super) const SIDES: [usize; 2] = [2, 4];
 

@@ -2,12 +2,10 @@
 
 use super::operand::Operand;
 use crate::kernels::functions::{ERF_FAR, ERF_NEAR};
+use crate::kernels::lanes::{LANES, lanes};
 use crate::kernels::sigmoid::exp;
 use reef_core::tensor::{Binary, Unary};
 use std::arch::x86_64::*;
-
-/// Floats of a vector.
-const LANES: usize = 16;
 
 /// Computes a function of each of `x`; false if it has no vectors here.
 #[target_feature(enable = "avx512f")]
@@ -87,8 +85,8 @@ fn sum(x: &[f32], function: impl Fn(__m512) -> __m512) -> f32 {
         *sum = _mm512_add_ps(*sum, function(load(x)));
     }
     if !rest.is_empty() {
-        let there: __mmask16 = (1 << rest.len()) - 1;
-        sums[3] = _mm512_mask_add_ps(sums[3], there, sums[3], function(load(&filled(rest))));
+        let more = function(load(&filled(rest)));
+        sums[3] = _mm512_mask_add_ps(sums[3], lanes(rest.len()), sums[3], more);
     }
     let [a, b, c, d] = sums;
     _mm512_reduce_add_ps(_mm512_add_ps(_mm512_add_ps(a, b), _mm512_add_ps(c, d)))
@@ -102,7 +100,7 @@ fn each(x: &[f32], to: &mut [f32], function: impl Fn(__m512) -> __m512) {
         store(to, function(load(x)));
     }
     if !to_rest.is_empty() {
-        to_rest.copy_from_slice(&lanes(function(load(&filled(x_rest))))[..to_rest.len()]);
+        to_rest.copy_from_slice(&floats(function(load(&filled(x_rest))))[..to_rest.len()]);
     }
 }
 
@@ -114,7 +112,7 @@ fn both(of: [Operand<'_>; 2], to: &mut [f32], function: impl Fn(__m512, __m512) 
         [Each(x), All(y)] => each(x, to, |x| function(x, _mm512_set1_ps(y))),
         [All(x), Each(y)] => each(y, to, |y| function(_mm512_set1_ps(x), y)),
         [All(x), All(y)] => {
-            to.fill(lanes(function(_mm512_set1_ps(x), _mm512_set1_ps(y)))[0]);
+            to.fill(floats(function(_mm512_set1_ps(x), _mm512_set1_ps(y)))[0]);
         }
         [Each(x), Each(y)] => {
             let ((x, x_rest), (y, y_rest)) = (x.as_chunks::<LANES>(), y.as_chunks::<LANES>());
@@ -124,7 +122,7 @@ fn both(of: [Operand<'_>; 2], to: &mut [f32], function: impl Fn(__m512, __m512) 
             }
             if !to_rest.is_empty() {
                 let made = function(load(&filled(x_rest)), load(&filled(y_rest)));
-                to_rest.copy_from_slice(&lanes(made)[..to_rest.len()]);
+                to_rest.copy_from_slice(&floats(made)[..to_rest.len()]);
             }
         }
     }
@@ -146,10 +144,10 @@ fn store(to: &mut [f32; LANES], values: __m512) {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn lanes(values: __m512) -> [f32; LANES] {
-    let mut lanes = [0.0; LANES];
-    store(&mut lanes, values);
-    lanes
+fn floats(values: __m512) -> [f32; LANES] {
+    let mut floats = [0.0; LANES];
+    store(&mut floats, values);
+    floats
 }
 
 /// Fewer than a vector's, and zeros behind them.

@@ -1,10 +1,8 @@
 //! Columns that lie apart as a panel, with AVX-512.
 
+use crate::kernels::lanes::LANES;
 use crate::kernels::tile::COLUMNS;
 use std::arch::x86_64::*;
-
-/// Floats of a vector.
-const LANES: usize = 16;
 
 /// Lays terms of columns out in a row of [`COLUMNS`] each, with zeros for columns that there are not. `terms` and `columns`
 /// say where each lies, in their second and first place.
