@@ -1,5 +1,6 @@
 //! Picks the kernels of an operation.
 
+use super::bound_conv::BoundConv;
 use super::depthwise::block as depthwise;
 use super::pack::{is_depthwise, packed_len};
 use super::place::Place;
@@ -39,24 +40,14 @@ pub(crate) fn build(
         return Err(Error::Invalid("cpu: the output overlaps the constants".into()));
     }
     let launch = match op {
-        Op::Conv2d(op) if is_depthwise(op) => {
-            depthwise::build(op, &input, residual.as_ref(), &output, constants, units)
-        }
-        #[cfg(target_arch = "x86_64")]
-        Op::Conv2d(op) if filters::are_turned(op) => {
-            winograd::build(op, &input, residual.as_ref(), &output, constants, units)
-        }
-        #[cfg(target_arch = "x86_64")]
-        Op::Conv2d(op) => {
-            let second = residual.as_ref();
-            let made = match strips::build(op, &input, second, &output, &constants, units)? {
-                None => direct::build(op, &input, second, &output, &constants, units)?,
-                made => made,
-            };
-            made.map_or_else(|| conv::build(op, &input, second, &output, constants, units), Ok)
-        }
-        #[cfg(not(target_arch = "x86_64"))]
-        Op::Conv2d(op) => conv::build(op, &input, residual.as_ref(), &output, constants, units),
+        Op::Conv2d(op) => convolution(&BoundConv {
+            op,
+            input: &input,
+            residual: residual.as_ref(),
+            output: &output,
+            constants: &constants,
+            units,
+        }),
         Op::Linear(op) => linear::build(op, &input, &output, constants, units),
         Op::Pool2d(op) => pool::build(op, &input, &output, units),
         Op::ScaleShift(op) => scale_shift::build(op, &input, &output, constants, units),
@@ -64,6 +55,22 @@ pub(crate) fn build(
         Op::Multiply(op) => pointwise::multiply(op, &input, residual.as_ref(), &output, units),
     }?;
     Ok(vec![launch])
+}
+
+/// The kernel of a convolution that was checked.
+fn convolution(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
+    if is_depthwise(conv.op) {
+        return depthwise::build(conv);
+    }
+    #[cfg(target_arch = "x86_64")]
+    if filters::are_turned(conv.op) {
+        return winograd::build(conv);
+    } else if let Some(kernel) = strips::build(conv)? {
+        return Ok(kernel);
+    } else if let Some(kernel) = direct::build(conv)? {
+        return Ok(kernel);
+    }
+    conv::build(conv)
 }
 
 /// The packed constants, which are as long as [`pack`](super::pack::pack()) made them, or an empty buffer.

@@ -11,54 +11,41 @@
 //! commit the sums
 //! ```
 
+use super::bound_conv::BoundConv;
 use super::epilogue::{Epilogue, Sums};
 use super::finish::Finish;
 use super::gather::{Columns, Gather, SLACK, first_element};
-use super::operand::{Constants, Operand, check_window, is_planar};
-use super::place::{Place, grid};
+use super::operand::{Constants, Operand};
+use super::place::grid;
 use super::plan::{Costs, Plan, Share};
 use super::product;
 use super::shape::GroupShape;
 use super::stop_token::StopToken;
-use super::tile::{COLUMNS, Hints, ROWS, Tile, part_of_panel};
+use super::tile::{COLUMNS, Hints, LINE, ROWS, Tile, chunk_of, part_of_panel};
 use crate::kernel::{Block, Kernel, Outcome};
-use crate::memory::Buffer;
-use reef_core::op::Conv2d;
-use reef_core::{Error, Result};
+use reef_core::Result;
 
-/// Terms of the inner sum that are done at a time: 32 KiB of a panel.
-const CHUNK: usize = 256;
 /// Windows that are gathered between two looks at the stop word.
 const GATHERED: usize = 16;
 
-/// Of `terms`, how many are done at a time: chunks are alike, and whole lines of a cache.
-pub(super) fn chunk_of(terms: usize) -> usize {
-    terms.div_ceil(terms.div_ceil(CHUNK)).next_multiple_of(16)
+/// The kernel of any convolution.
+///
+/// # Errors
+///
+/// `Invalid` if shapes contradict each other or a storage is too small; `Unsupported` for outputs in planes.
+pub(super) fn build(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
+    build_finished("conv2d", conv, None)
 }
 
-pub(super) fn build(
-    op: &Conv2d,
-    input: &Place,
-    residual: Option<&Place>,
-    output: &Place,
-    constants: Buffer,
-    units: u32,
-) -> Result<(Kernel, u32)> {
-    let conv = Conv::new(op, input, residual, output, constants, units)?;
-    conv.kernel("conv2d")
-}
-
-/// As [`build`], without a residual, and with a formula behind the sums if there is one.
+/// As [`build`], with a formula behind the sums if there is one.
 pub(super) fn build_finished(
     name: &'static str,
-    op: &Conv2d,
-    [input, output]: [&Place; 2],
-    constants: Buffer,
+    conv: &BoundConv<'_>,
     finish: Option<Box<dyn Finish>>,
-    units: u32,
 ) -> Result<(Kernel, u32)> {
-    let conv = Conv::new(op, input, None, output, constants, units)?;
-    Conv { finish, ..conv }.kernel(name)
+    let conv = Conv::new(conv, finish)?;
+    let blocks = grid(conv.plan.blocks())?;
+    Ok((Kernel::new(name, move |block, _| conv.run(block)), blocks))
 }
 
 /// A convolution, ready to run.
@@ -90,40 +77,30 @@ struct Scratch {
 }
 
 impl Conv {
-    fn new(
-        op: &Conv2d,
-        input: &Place,
-        residual: Option<&Place>,
-        output: &Place,
-        constants: Buffer,
-        units: u32,
-    ) -> Result<Self> {
-        check(op)?;
-        let input = Operand::new(input, op.input)?;
-        let epilogue = epilogue(op, residual, output)?;
+    fn new(conv: &BoundConv<'_>, finish: Option<Box<dyn Finish>>) -> Result<Self> {
+        conv.check()?;
+        let (input, epilogue, op) = (conv.input()?, conv.epilogue()?, conv.op);
         let (pixels, shape) = (epilogue.output.pixels(), GroupShape::of(op));
         let gather = Gather::new(op);
         let depth = chunk_of(shape.depth);
         let chunks = gather.chunks(op, depth);
-        let costs = if reads_in_place(op) { &Costs::READ } else { &Costs::GATHER };
+        let (costs, gathered_pitch) = match conv.reads_in_place() {
+            true => (&Costs::READ, 0),
+            false => (&Costs::GATHER, depth + LINE),
+        };
         Ok(Self {
-            plan: Plan::new(pixels, shape, op.groups, costs, units),
-            units: units as usize,
-            gathered_pitch: if reads_in_place(op) { 0 } else { depth + 16 },
+            plan: Plan::new(pixels, shape, op.groups, costs, conv.units),
+            units: conv.units as usize,
+            gathered_pitch,
             group_inputs: op.input.channels / op.groups,
-            constants: Constants::new(constants),
+            constants: conv.constants(),
             input,
             epilogue,
             shape,
             gather,
             chunks,
-            finish: None,
+            finish,
         })
-    }
-
-    fn kernel(self, name: &'static str) -> Result<(Kernel, u32)> {
-        let blocks = grid(self.plan.blocks())?;
-        Ok((Kernel::new(name, move |block, _| self.run(block)), blocks))
     }
 
     fn run(&self, block: &mut Block<'_>) -> Outcome {
@@ -161,7 +138,6 @@ impl Conv {
 
     /// Takes what the largest share needs, so that the memory grows once.
     fn scratch(&self, block: &mut Block<'_>) -> Scratch {
-        const LINE: usize = 16;
         let Plan { block_pixels, block_outputs, .. } = self.plan;
         let sums = self.plan.sums();
         let gathered = block_pixels * self.gathered_pitch + SLACK;
@@ -324,38 +300,4 @@ impl Conv {
         // SAFETY: shares are disjoint, and launches don't overlap with writers of their residual.
         unsafe { self.epilogue.commit(&sums) };
     }
-}
-
-/// Whether pixels can be the rows of the matrix as they lie.
-///
-/// With pitches of 4 KiB and its multiples, the rows of a tile fall into so few sets of the L1 cache
-/// that they evict each other; copying them costs less.
-pub(super) fn reads_in_place(op: &Conv2d) -> bool {
-    let Conv2d { input, window, .. } = op;
-    let plain = window.size == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
-    plain && !is_planar(input) && input.of % 1024 != 0
-}
-
-/// What a convolution does with its sums.
-pub(super) fn epilogue(op: &Conv2d, residual: Option<&Place>, output: &Place) -> Result<Epilogue> {
-    if op.residual != residual.is_some() {
-        return Err(Error::Invalid(format!(
-            "cpu: residual {} asked, {} given",
-            op.residual,
-            residual.is_some()
-        )));
-    }
-    Ok(Epilogue {
-        output: Operand::native(output, op.output, "conv2d output")?,
-        residual: residual
-            .map(|place| Operand::native(place, op.output, "conv2d residual"))
-            .transpose()?,
-        relu: op.relu,
-        function: op.function,
-    })
-}
-
-/// The output is what the window makes of the input.
-pub(super) fn check(op: &Conv2d) -> Result<()> {
-    check_window(&op.window, &op.input, &op.output)
 }

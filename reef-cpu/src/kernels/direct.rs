@@ -5,19 +5,17 @@
 //! [`conv`](super::conv), as their terms come in the same order.
 
 use super::avx512;
-use super::conv::{check, epilogue, reads_in_place};
+use super::bound_conv::BoundConv;
 use super::end::End;
 use super::epilogue::Epilogue;
 use super::operand::{Constants, Operand};
-use super::place::{Place, grid};
+use super::place::grid;
 use super::plan::{Costs, Plan, Share};
 use super::shape::GroupShape;
 use super::stop_token::StopToken;
 use super::tile::{COLUMNS, Hints, ROWS, Tile};
 use crate::kernel::{Block, Kernel, Outcome};
-use crate::memory::Buffer;
 use reef_core::Result;
-use reef_core::op::Conv2d;
 
 /// Most terms of a sum.
 const TERMS: usize = 72;
@@ -40,32 +38,25 @@ struct Direct {
     plan: Plan,
 }
 
-/// The kernel of `op`, which was checked; `None` if it isn't done this way on this machine.
+/// The kernel of `conv`, which was checked; `None` if it isn't done this way on this machine.
 ///
 /// # Errors
 ///
 /// As [`conv::build`](super::conv::build).
-pub(super) fn build(
-    op: &Conv2d,
-    input: &Place,
-    residual: Option<&Place>,
-    output: &Place,
-    constants: &Buffer,
-    units: u32,
-) -> Result<Option<(Kernel, u32)>> {
-    let shape = GroupShape::of(op);
+pub(super) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, u32)>> {
+    let shape = GroupShape::of(conv.op);
     let is_small = shape.depth <= TERMS && shape.depth * shape.padded() <= WEIGHTS;
-    let fits = op.groups == 1 && reads_in_place(op) && is_small;
+    let fits = conv.op.groups == 1 && conv.reads_in_place() && is_small;
     if !fits || !is_x86_feature_detected!("avx512f") {
         return Ok(None);
     }
-    check(op)?;
-    let epilogue = epilogue(op, residual, output)?;
+    conv.check()?;
+    let epilogue = conv.epilogue()?;
     let costs = Costs { sums: FLOATS.min(PRODUCTS / shape.depth), ..Costs::READ };
     let direct = Direct {
-        input: Operand::new(input, op.input)?,
-        constants: Constants::new(constants.clone()),
-        plan: Plan::new(epilogue.output.pixels(), shape, 1, &costs, units),
+        input: conv.input()?,
+        constants: conv.constants(),
+        plan: Plan::new(epilogue.output.pixels(), shape, 1, &costs, conv.units),
         epilogue,
         shape,
     };

@@ -1,5 +1,6 @@
 //! Fully connected layers: a convolution over one pixel, bound by the memory that holds the weights.
 
+use super::bound_conv::BoundConv;
 use super::conv;
 use super::operand::Operand;
 use super::pack::as_conv;
@@ -24,5 +25,6 @@ pub(super) fn build(
         }
     }
     Operand::new(input, op.input)?;
-    conv::build(&as_conv(op), input, None, output, constants, units)
+    let (op, constants) = (&as_conv(op), &constants);
+    conv::build(&BoundConv { op, input, residual: None, output, constants, units })
 }

@@ -15,6 +15,7 @@
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+mod bound_conv;
 pub(crate) mod build;
 mod conv;
 mod depthwise;

@@ -12,6 +12,15 @@
 pub(super) const ROWS: usize = 14;
 /// Columns of a panel.
 pub(super) const COLUMNS: usize = 32;
+/// Floats of a line of a cache.
+pub(super) const LINE: usize = 16;
+/// Terms of a sum that are done at a time: 32 KiB of a panel.
+const CHUNK: usize = 256;
+
+/// Of `terms`, how many are done at a time: chunks are alike, and whole lines of a cache.
+pub(super) fn chunk_of(terms: usize) -> usize {
+    terms.div_ceil(terms.div_ceil(CHUNK)).next_multiple_of(LINE)
+}
 
 /// Operands of one product.
 #[derive(Debug, Clone, Copy)]

@@ -1,16 +1,16 @@
 //! One block: some pixels and channels.
 
 use crate::kernel::{Block, Kernel, Outcome};
-use crate::kernels::conv;
+use crate::kernels::bound_conv::BoundConv;
 use crate::kernels::epilogue::{Epilogue, Sums};
 use crate::kernels::operand::{Constants, Operand};
-use crate::kernels::place::{Place, grid};
+use crate::kernels::place::grid;
 use crate::kernels::plan::{Plan, Share};
 use crate::kernels::simd::widest;
 use crate::kernels::stop_token::StopToken;
 use crate::kernels::taps::Taps;
-use crate::memory::Buffer;
 use reef_core::Result;
+#[cfg(target_arch = "x86_64")]
 use reef_core::op::{Conv2d, Tensor};
 #[cfg(target_arch = "x86_64")]
 use {
@@ -25,16 +25,9 @@ const PRODUCTS: usize = 128 * 1024;
 /// Outputs of such a block.
 const FLOATS: usize = 4 * 1024;
 
-pub(in crate::kernels) fn build(
-    op: &Conv2d,
-    input: &Place,
-    residual: Option<&Place>,
-    output: &Place,
-    constants: Buffer,
-    units: u32,
-) -> Result<(Kernel, u32)> {
-    conv::check(op)?;
-    let depthwise = Depthwise::new(op, input, residual, output, constants, units)?;
+pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
+    conv.check()?;
+    let depthwise = Depthwise::new(conv)?;
     let blocks = grid(depthwise.plan.blocks())?;
     Ok((Kernel::new("depthwise", move |block, _| depthwise.run(block)), blocks))
 }
@@ -52,16 +45,9 @@ struct Depthwise {
 }
 
 impl Depthwise {
-    fn new(
-        op: &Conv2d,
-        input: &Place,
-        residual: Option<&Place>,
-        output: &Place,
-        constants: Buffer,
-        units: u32,
-    ) -> Result<Self> {
+    fn new(conv: &BoundConv<'_>) -> Result<Self> {
+        let (op, epilogue) = (conv.op, conv.epilogue()?);
         let taps = Taps::new(op.window, &op.input, &op.output);
-        let epilogue = conv::epilogue(op, residual, output)?;
         let (pixels, channels) = (epilogue.output.pixels(), op.input.channels);
         #[cfg(target_arch = "x86_64")]
         let lines = lines_of(op);
@@ -71,11 +57,11 @@ impl Depthwise {
         let most = None;
         Ok(Self {
             plan: match most {
-                Some(most) => Plan::rows(pixels, channels, most, units),
-                None => Plan::elementwise(pixels, channels, taps.count(), units),
+                Some(most) => Plan::rows(pixels, channels, most, conv.units),
+                None => Plan::elementwise(pixels, channels, taps.count(), conv.units),
             },
-            input: Operand::native(input, op.input, "depthwise input")?,
-            constants: Constants::new(constants),
+            input: conv.native_input("depthwise")?,
+            constants: conv.constants(),
             epilogue,
             taps,
             #[cfg(target_arch = "x86_64")]

@@ -12,17 +12,15 @@
 use super::product::{Multiply, Sums, Windows, of_step};
 use super::strip::Strip;
 use crate::kernel::{Block, Kernel, Outcome};
-use crate::kernels::conv::{check, epilogue};
+use crate::kernels::bound_conv::BoundConv;
 use crate::kernels::epilogue::{self, Epilogue};
 use crate::kernels::operand::{Constants, Operand, is_planar};
-use crate::kernels::place::{Place, grid};
+use crate::kernels::place::grid;
 use crate::kernels::plan::{Plan, Share};
 use crate::kernels::shape::GroupShape;
 use crate::kernels::stop_token::StopToken;
 use crate::kernels::tile::{COLUMNS, ROWS};
-use crate::memory::Buffer;
 use reef_core::Result;
-use reef_core::op::Conv2d;
 
 /// Most terms of a sum: a panel of them stays in the L2 cache.
 const TERMS: usize = 1024;
@@ -45,42 +43,27 @@ struct Strips {
     plan: Plan,
 }
 
-/// The kernel of `op`, which was checked; `None` if it isn't done this way on this machine.
+/// The kernel of `conv`, which was checked; `None` if it isn't done this way on this machine.
 ///
 /// # Errors
 ///
 /// As [`conv::build`](crate::kernels::conv::build).
-pub(in crate::kernels) fn build(
-    op: &Conv2d,
-    input: &Place,
-    residual: Option<&Place>,
-    output: &Place,
-    constants: &Buffer,
-    units: u32,
-) -> Result<Option<(Kernel, u32)>> {
-    check(op)?;
-    let (shape, step) = (GroupShape::of(op), op.window.stride[1]);
+pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, u32)>> {
+    conv.check()?;
+    let (op, shape) = (conv.op, GroupShape::of(conv.op));
     let fits = op.groups == 1 && is_planar(&op.input) && shape.depth <= TERMS;
     if !fits || !is_x86_feature_detected!("avx512f") {
         return Ok(None);
     }
+    let [step, columns] = [op.window.stride[1], op.window.size[1]];
     let padded = op.output.width.next_multiple_of(ROWS);
-    let plan = Plan::lines(&op.output, padded, units);
+    let plan = Plan::lines(&op.output, padded, conv.units);
     let (Some(strip), Some(multiply), Some(plan)) = (Strip::of(op), of_step(step), plan) else {
         return Ok(None);
     };
-    let strips = Strips {
-        input: Operand::new(input, op.input)?,
-        constants: Constants::new(constants.clone()),
-        epilogue: epilogue(op, residual, output)?,
-        shape,
-        strip,
-        multiply,
-        columns: op.window.size[1],
-        step,
-        padded,
-        plan,
-    };
+    let (input, constants, epilogue) = (conv.input()?, conv.constants(), conv.epilogue()?);
+    let strips =
+        Strips { input, constants, epilogue, shape, strip, multiply, columns, step, padded, plan };
     let blocks = grid(plan.blocks())?;
     Ok(Some((Kernel::new("conv2d", move |block, _| strips.run(block)), blocks)))
 }

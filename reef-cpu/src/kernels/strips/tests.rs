@@ -1,6 +1,7 @@
 //! Strips against gathered windows.
 
 use crate::kernel::{Block, Kernel, Outcome, RUN};
+use crate::kernels::bound_conv::BoundConv;
 use crate::kernels::pack::pack;
 use crate::kernels::place::Place;
 use crate::kernels::reference::Random;
@@ -58,11 +59,20 @@ fn sums_have_the_bits_of_those_of_gathered_windows_for_any_units() {
         let input = place(&random.floats(op.input.elements()));
         let output = || place(&vec![0.0; op.output.elements()]);
         let gathered = output();
-        let want = conv::build(&op, &input, None, &gathered, constants.clone(), 1).unwrap();
+        let asked = BoundConv {
+            op: &op,
+            input: &input,
+            residual: None,
+            output: &gathered,
+            constants: &constants,
+            units: 1,
+        };
+        let want = conv::build(&asked).unwrap();
         let want = bits(want, &gathered);
         for units in [1, 2, 16, 32] {
             let made = output();
-            let kernel = strips::block::build(&op, &input, None, &made, &constants, units).unwrap();
+            let kernel =
+                strips::block::build(&BoundConv { output: &made, units, ..asked }).unwrap();
             let kernel = kernel.unwrap_or_else(|| panic!("{op:?} has strips"));
             assert_eq!(bits(kernel, &made), want, "{op:?} for {units} units");
         }
@@ -82,7 +92,15 @@ fn what_has_no_strips_is_left_to_others() {
             ..op([1, 3, 64, 64], 64, [7, 2, 3])
         },
     ] {
-        let built = strips::block::build(&op, &place, None, &place, &place.buffer, 2);
+        let conv = BoundConv {
+            op: &op,
+            input: &place,
+            residual: None,
+            output: &place,
+            constants: &place.buffer,
+            units: 2,
+        };
+        let built = strips::block::build(&conv);
         assert!(matches!(built, Ok(None)), "{op:?}");
     }
 }

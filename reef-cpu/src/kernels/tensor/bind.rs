@@ -13,6 +13,7 @@ use super::products::layers::Layer;
 use super::products::matrices::Matrices;
 use super::products::sums::Sums;
 use crate::kernel::{Block, Kernel};
+use crate::kernels::bound_conv::BoundConv;
 use crate::kernels::conv;
 use crate::kernels::finish::Finish;
 use crate::kernels::place::{Place, grid};
@@ -150,8 +151,9 @@ fn layer(op: &TensorOp, inputs: &[Place], output: &Place, units: u32) -> Result<
     let finish = layer.formula.map(|formula| -> Box<dyn Finish> {
         Box::new(Ending { formula, inputs: others, width: layer.conv.output.channels })
     });
-    let (rows, packed) = (&inputs[layer.rows], constants.buffer.clone());
-    conv::build_finished(op.name(), &layer.conv, [rows, output], packed, finish, units)
+    let (input, constants) = (&inputs[layer.rows], &constants.buffer);
+    let conv = BoundConv { op: &layer.conv, input, residual: None, output, constants, units };
+    conv::build_finished(op.name(), &conv, finish)
 }
 
 /// Whether there is a kernel for an operation that others could make as well.

@@ -14,47 +14,38 @@
 use super::filters::{shape, tiles};
 use super::turn::{self, POINTS, SIDES};
 use crate::kernel::{Block, Kernel, Outcome};
-use crate::kernels::conv::{check, chunk_of, epilogue};
+use crate::kernels::bound_conv::BoundConv;
 use crate::kernels::epilogue::Epilogue;
 use crate::kernels::lanes::LANES;
 use crate::kernels::operand::{Constants, Operand};
-use crate::kernels::place::{Place, grid};
+use crate::kernels::place::grid;
 use crate::kernels::plan::{Costs, Plan, Share};
 use crate::kernels::product;
 use crate::kernels::shape::GroupShape;
 use crate::kernels::stop_token::StopToken;
-use crate::kernels::tile::{COLUMNS, Hints, ROWS, Tile, part_of_panel};
-use crate::memory::Buffer;
+use crate::kernels::tile::{COLUMNS, Hints, LINE, ROWS, Tile, chunk_of, part_of_panel};
 use reef_core::Result;
-use reef_core::op::Conv2d;
 
 /// Channels of a tile that are turned between two looks at the stop word.
 const TURNED: usize = 512;
 /// Pixels of an output tile.
 pub(super) const PIXELS: usize = SIDES[0] * SIDES[0];
 /// Floats between rows of turned inputs, so that they don't fall into the same sets of a cache.
-const GAP: usize = 16;
+const GAP: usize = LINE;
 
 /// Sixteen sums become four outputs. Turned inputs shouldn't take more than half of a second cache of 2 MiB.
 const COSTS: Costs = Costs { input: 0.1, sum: 1.5, inputs: 256 * 1024, sums: 7 * 1024 };
 
-pub(in crate::kernels) fn build(
-    op: &Conv2d,
-    input: &Place,
-    residual: Option<&Place>,
-    output: &Place,
-    constants: Buffer,
-    units: u32,
-) -> Result<(Kernel, u32)> {
-    check(op)?;
-    let shape = shape(op);
+pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
+    conv.check()?;
+    let (op, shape) = (conv.op, shape(conv.op));
     let winograd = Winograd {
-        input: Operand::native(input, op.input, "winograd input")?,
-        constants: Constants::new(constants),
-        epilogue: epilogue(op, residual, output)?,
+        input: conv.native_input("winograd")?,
+        constants: conv.constants(),
+        epilogue: conv.epilogue()?,
         shape,
         padding: op.window.padding,
-        plan: Plan::new(tiles(op), shape, 1, &COSTS, units),
+        plan: Plan::new(tiles(op), shape, 1, &COSTS, conv.units),
         outside: vec![0.0; op.input.channels],
     };
     let blocks = grid(winograd.plan.blocks())?;
