@@ -3,9 +3,9 @@
 use crate::borrow::Access;
 use crate::cpu::Cpu;
 use crate::kernel::Kernel;
-use crate::kernels::build::build;
-use crate::kernels::pack::pack;
-use crate::kernels::place::Place;
+use crate::kernels::blocks::place::Place;
+use crate::kernels::pictures::build::build;
+use crate::kernels::pictures::pack::pack;
 use crate::kernels::tensor::bind::{Places, bind, has_joined, packed_input};
 use crate::kernels::tensor::products::layers;
 use crate::memory::Buffer;

@@ -13,10 +13,10 @@ use super::products::layers::Layer;
 use super::products::matrices::Matrices;
 use super::products::sums::Sums;
 use crate::kernel::{Block, Kernel};
-use crate::kernels::bound_conv::BoundConv;
-use crate::kernels::conv;
-use crate::kernels::finish::Finish;
-use crate::kernels::place::{Place, grid};
+use crate::kernels::blocks::finish::Finish;
+use crate::kernels::blocks::place::{Place, grid};
+use crate::kernels::pictures::convolution::bound_conv::BoundConv;
+use crate::kernels::pictures::convolution::gathered::block as gathered;
 use reef_core::op::PackedInput;
 use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Error, Result};
@@ -153,7 +153,7 @@ fn layer(op: &TensorOp, inputs: &[Place], output: &Place, units: u32) -> Result<
     });
     let (input, constants) = (&inputs[layer.rows], &constants.buffer);
     let conv = BoundConv { op: &layer.conv, input, residual: None, output, constants, units };
-    conv::build_finished(op.name(), &conv, finish)
+    gathered::build_finished(op.name(), &conv, finish)
 }
 
 /// Whether there is a kernel for an operation that others could make as well.

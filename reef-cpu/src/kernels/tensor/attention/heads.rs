@@ -2,10 +2,10 @@
 
 use super::scores::{State, change};
 use super::shape::Shape;
-use crate::kernels::stop_token::StopToken;
+use crate::kernels::blocks::stop_token::StopToken;
+use crate::kernels::product::tile::{COLUMNS, ROWS};
 use crate::kernels::tensor::products::pack::pack_columns;
 use crate::kernels::tensor::products::tiles::{Pitched, multiply_tile};
-use crate::kernels::tile::{COLUMNS, ROWS};
 use reef_core::tensor::{Attention, Element, Kind, TensorOp, Values};
 use std::ops::Range;
 

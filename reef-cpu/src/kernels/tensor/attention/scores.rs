@@ -1,9 +1,9 @@
 //! What becomes of a row of scores before and in its softmax.
 
-use crate::kernels::functions::exp;
-use crate::kernels::scalar::larger;
-use crate::kernels::simd::widest;
 use crate::kernels::tensor::formulas::folds::{LANES, gather, together};
+use crate::kernels::values::functions::exp;
+use crate::kernels::values::scalar::larger;
+use crate::kernels::values::simd::widest;
 use reef_core::tensor::{ScoreStep, Truth, Values};
 
 /// What a row of the softmax has come to.

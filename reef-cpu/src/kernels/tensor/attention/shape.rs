@@ -1,6 +1,6 @@
 //! Which rows see the same keys, and where all of it lies.
 
-use crate::kernels::tile::ROWS;
+use crate::kernels::product::tile::ROWS;
 use reef_core::tensor::{Attention, View};
 use std::ops::Range;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kernel::{Block, Outcome, RUN};
-use crate::kernels::stop_token::after;
+use crate::kernels::blocks::stop_token::after;
 use crate::memory::Buffer;
 use reef_core::Args;
 use reef_core::tensor::{

@@ -1,8 +1,8 @@
 //! Folds of singles that lie side by side, by vectors.
 
-use crate::kernels::scalar::{larger, smaller};
-use crate::kernels::simd::widest;
-use crate::kernels::stop_token::StopToken;
+use crate::kernels::blocks::stop_token::StopToken;
+use crate::kernels::values::scalar::{larger, smaller};
+use crate::kernels::values::simd::widest;
 use reef_core::tensor::{Domain, Element, FoldKind, Kind, TensorOp, View};
 
 /// Partial sums that are made side by side.

@@ -13,7 +13,7 @@ use super::standard::{RowStep, steps};
 use super::terms::{cost, evaluate};
 #[cfg(target_arch = "x86_64")]
 use super::vectors;
-use crate::kernels::simd::widest;
+use crate::kernels::values::simd::widest;
 use reef_core::tensor::{Element, FoldKind, Kind, RowTerm, TensorOp, Term};
 
 /// What a row may cost: a block has one at least.

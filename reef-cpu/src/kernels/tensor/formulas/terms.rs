@@ -3,8 +3,8 @@
 use super::operand::Operand;
 #[cfg(target_arch = "x86_64")]
 use super::vectors;
-use crate::kernels::functions::{erf, exp, tanh};
-use crate::kernels::simd::widest;
+use crate::kernels::values::functions::{erf, exp, tanh};
+use crate::kernels::values::simd::widest;
 use reef_core::tensor::{Binary, Scalar, Term, Unary};
 
 /// What a term costs for one output, in single instructions; `None` if it has no vectors.

@@ -1,9 +1,9 @@
 //! Terms with AVX-512: sixteen outputs at a time, the last ones by a mask.
 
 use super::operand::Operand;
-use crate::kernels::functions::{ERF_FAR, ERF_NEAR};
-use crate::kernels::lanes::{LANES, lanes};
-use crate::kernels::sigmoid::exp;
+use crate::kernels::values::functions::{ERF_FAR, ERF_NEAR};
+use crate::kernels::values::lanes::{LANES, lanes};
+use crate::kernels::values::sigmoid::exp;
 use reef_core::tensor::{Binary, Unary};
 use std::arch::x86_64::*;
 
@@ -183,7 +183,7 @@ pub(super) fn gelu_of(x: __m512) -> __m512 {
 }
 
 /// The error function, to 2.5 units in the last place: by the polynomials of
-/// [`functions::erf`](crate::kernels::functions::erf).
+/// [`functions::erf`](crate::kernels::values::functions::erf).
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn erf(x: __m512) -> __m512 {

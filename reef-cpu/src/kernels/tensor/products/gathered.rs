@@ -1,7 +1,7 @@
 //! Columns that lie apart as a panel, with AVX-512.
 
-use crate::kernels::lanes::LANES;
-use crate::kernels::tile::COLUMNS;
+use crate::kernels::product::tile::COLUMNS;
+use crate::kernels::values::lanes::LANES;
 use std::arch::x86_64::*;
 
 /// Lays terms of columns out in a row of [`COLUMNS`] each, with zeros for columns that there are not. `terms` and `columns`

@@ -3,10 +3,10 @@
 //! A row is a pixel of a convolution of one by one, and has what those have: panels that are read as they lie, hints of
 //! what comes next, and blocks of several panels.
 
-use crate::kernels::shape::GroupShape;
+use crate::kernels::blocks::shape::GroupShape;
+use crate::kernels::product::tile::COLUMNS;
 use crate::kernels::tensor::formulas::finish::{formula, sums};
 use crate::kernels::tensor::formulas::formula::Vectors;
-use crate::kernels::tile::COLUMNS;
 use crate::memory::Buffer;
 use reef_core::op::{Conv2d, Layout, PackedInput, Tensor, Window};
 use reef_core::tensor::{Kind, TensorOp, View};

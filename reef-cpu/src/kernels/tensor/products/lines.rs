@@ -1,7 +1,7 @@
 //! Lines of outputs with AVX-512: sums of a value for each output times a factor for all of them.
 
 use super::window::Window;
-use crate::kernels::lanes::{LANES, lanes};
+use crate::kernels::values::lanes::{LANES, lanes};
 use std::arch::x86_64::*;
 use std::ops::Range;
 

@@ -9,9 +9,9 @@
 
 use super::panel::{is_run, pack_panel, pack_rows};
 use super::tiles::{Pitched, multiply_tile};
-use crate::kernels::stop_token::StopToken;
+use crate::kernels::blocks::stop_token::StopToken;
+use crate::kernels::product::tile::{COLUMNS, ROWS};
 use crate::kernels::tensor::formulas::finish::sums;
-use crate::kernels::tile::{COLUMNS, ROWS};
 use reef_core::tensor::{TensorOp, View};
 use std::ops::Range;
 

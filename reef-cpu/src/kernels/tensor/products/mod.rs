@@ -15,5 +15,4 @@ mod panel;
 mod plain;
 pub(super) mod sums;
 pub(super) mod tiles;
-#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only vectors look at it"))]
 mod window;

@@ -1,7 +1,7 @@
 //! Panels of columns that lie evenly apart.
 
-use crate::kernels::simd::widest;
-use crate::kernels::tile::COLUMNS;
+use crate::kernels::product::tile::COLUMNS;
+use crate::kernels::values::simd::widest;
 
 /// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there are not. Of both it
 /// is said how many there are, and how far apart.

@@ -2,8 +2,10 @@
 
 #[cfg(target_arch = "x86_64")]
 use super::gathered;
-use crate::kernels::simd::widest;
-use crate::kernels::tile::COLUMNS;
+use crate::kernels::product::tile::COLUMNS;
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::product::tile::LINE;
+use crate::kernels::values::simd::widest;
 
 /// Terms that are asked for ahead while a panel is packed.
 const AHEAD: usize = 16;
@@ -59,9 +61,10 @@ fn pack_whole(from: &[f32], terms: &[[usize; 2]], panel: &mut [[f32; COLUMNS]]) 
 
 /// Asks for the cache lines of `row`.
 #[inline(always)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "others aren't asked"))]
 fn prefetch(row: &[f32]) {
     #[cfg(target_arch = "x86_64")]
-    for line in row.chunks(16) {
+    for line in row.chunks(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         // SAFETY: it reads nothing that the program could see, and the address is that of an element.
         unsafe { _mm_prefetch(line.as_ptr().cast(), _MM_HINT_T0) };

@@ -1,6 +1,6 @@
 //! Sums of products in loops that compilers find vectors in.
 
-use crate::kernels::simd::widest;
+use crate::kernels::values::simd::widest;
 
 /// Sums that stay in registers while terms are added.
 pub(super) const WIDE: usize = 64;

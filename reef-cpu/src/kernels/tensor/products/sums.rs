@@ -8,9 +8,9 @@
 use super::lines as vectors;
 use super::plain::{NARROW, WIDE, dot, sums};
 use super::window::{LINES, Window};
-use crate::kernels::simd::widest;
-use crate::kernels::stop_token::StopToken;
+use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::tensor::formulas::finish;
+use crate::kernels::values::simd::widest;
 use reef_core::tensor::{TensorOp, View};
 
 /// Most lines: a table of them is kept.

@@ -1,7 +1,7 @@
 //! The product of a tile, of slices.
 
-use crate::kernels::product::multiply;
-use crate::kernels::tile::{COLUMNS, Hints, ROWS, Tile};
+use crate::kernels::product::multiply::multiply;
+use crate::kernels::product::tile::{COLUMNS, Hints, ROWS, Tile};
 
 /// Rows that lie `pitch` floats apart.
 pub(in crate::kernels::tensor) struct Pitched<T> {

@@ -1,9 +1,9 @@
 //! Chains with AVX-512: each step of 64 values before the next one.
 
 use super::link::Link;
-use crate::kernels::lanes::{LANES, lanes};
 use crate::kernels::tensor::formulas::operand::Operand;
 use crate::kernels::tensor::formulas::vectors::{chosen, erf, gelu_of, power};
+use crate::kernels::values::lanes::{LANES, lanes};
 use std::arch::x86_64::*;
 
 /// Vectors that go through a step together.

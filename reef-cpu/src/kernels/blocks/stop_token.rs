@@ -1,0 +1,57 @@
+//! A block's view of its stop word, apart from the scratch memory it has borrowed.
+
+use crate::kernel::{Block, RESET};
+#[cfg(test)]
+pub(in crate::kernels) use probe::after;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Tells whether to give up. Copied out of a block, because scratch memory borrows the block.
+#[derive(Clone, Copy)]
+pub(in crate::kernels) struct StopToken<'a>(&'a AtomicU8);
+
+impl<'a> StopToken<'a> {
+    pub(in crate::kernels) fn of(block: &Block<'a>) -> Self {
+        Self(block.stop)
+    }
+
+    /// The same as [`Block::stopped`].
+    #[inline]
+    pub(in crate::kernels) fn seen(self) -> bool {
+        #[cfg(test)]
+        if probe::looked() {
+            return true;
+        }
+        self.0.load(Ordering::Relaxed) == RESET
+    }
+}
+
+/// What tests see of a block's looks at its stop word.
+#[cfg(test)]
+mod probe {
+    use std::cell::Cell;
+
+    thread_local! {
+        /// Looks until this thread's blocks see a RESET that was not written; 0 for never.
+        static LOOKS: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Runs `block`, which sees RESET from its `looks`-th look on.
+    pub(in crate::kernels) fn after<R>(looks: u32, block: impl FnOnce() -> R) -> R {
+        LOOKS.set(looks);
+        let outcome = block();
+        LOOKS.set(0);
+        outcome
+    }
+
+    pub(in crate::kernels) fn looked() -> bool {
+        crate::kernels::tests::timing::looked();
+        match LOOKS.get() {
+            0 => false,
+            1 => true,
+            left => {
+                LOOKS.set(left - 1);
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! What is asked of the kernels of convolutions.
+
+use crate::kernels::blocks::epilogue::Epilogue;
+use crate::kernels::blocks::operand::{Constants, Operand, check_window, is_planar};
+use crate::kernels::blocks::place::Place;
+use crate::memory::Buffer;
+use reef_core::op::Conv2d;
+use reef_core::{Error, Result};
+
+/// A convolution and where its operands lie.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::kernels) struct BoundConv<'a> {
+    pub op: &'a Conv2d,
+    pub input: &'a Place,
+    pub residual: Option<&'a Place>,
+    pub output: &'a Place,
+    /// Packed, and as long as [`packed_len`](crate::kernels::pictures::pack::packed_len).
+    pub constants: &'a Buffer,
+    /// Of the device.
+    pub units: u32,
+}
+
+impl BoundConv<'_> {
+    /// The output is what the window makes of the input.
+    pub(in crate::kernels) fn check(&self) -> Result<()> {
+        check_window(&self.op.window, &self.op.input, &self.op.output)
+    }
+
+    /// What is read, in either layout.
+    pub(in crate::kernels) fn input(&self) -> Result<Operand> {
+        Operand::new(self.input, self.op.input)
+    }
+
+    /// What is read, as rows of channels. `kernel` is who says that another layout is unsupported.
+    pub(in crate::kernels) fn native_input(&self, kernel: &str) -> Result<Operand> {
+        Operand::native(self.input, self.op.input, &format!("{kernel} input"))
+    }
+
+    pub(in crate::kernels) fn constants(&self) -> Constants {
+        Constants::new(self.constants.clone())
+    }
+
+    /// What is done with the sums.
+    pub(in crate::kernels) fn epilogue(&self) -> Result<Epilogue> {
+        let Self { op, residual, .. } = *self;
+        if op.residual != residual.is_some() {
+            return Err(Error::Invalid(format!(
+                "cpu: residual {} asked, {} given",
+                op.residual,
+                residual.is_some()
+            )));
+        }
+        Ok(Epilogue {
+            output: Operand::native(self.output, op.output, "conv2d output")?,
+            residual: residual
+                .map(|place| Operand::native(place, op.output, "conv2d residual"))
+                .transpose()?,
+            relu: op.relu,
+            function: op.function,
+        })
+    }
+
+    /// Whether pixels can be the rows of the matrix as they lie.
+    ///
+    /// With pitches of 4 KiB and its multiples, the rows of a tile fall into so few sets of the L1 cache
+    /// that they evict each other; copying them costs less.
+    pub(in crate::kernels) fn reads_in_place(&self) -> bool {
+        let Conv2d { input, window, .. } = self.op;
+        let plain = window.size == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];
+        plain && !is_planar(input) && input.of % 1024 != 0
+    }
+}

@@ -1,0 +1,88 @@
+//! The product of a [`Tile`] with AVX2 and its fused multiply-add.
+//!
+//! Sums of up to six rows times two vectors take 12 of the 16 registers. More rows go in parts of almost
+//! the same size, because a part of one or two rows is bound by the latency of its additions.
+
+use super::portable::{PART, parts};
+use super::tile::{COLUMNS, Tile};
+use std::arch::x86_64::*;
+
+/// Floats of a vector.
+const LANES: usize = 8;
+/// Vectors of a row whose sums are in registers.
+const VECTORS: usize = 2;
+
+/// # Safety
+///
+/// As [`multiply`](super::multiply::multiply).
+#[target_feature(enable = "avx2,fma")]
+pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
+    for column in (0..tile.columns).step_by(VECTORS * LANES) {
+        for rows in parts(tile.rows) {
+            macro_rules! part {
+                ($($rows:literal)*) => {
+                    match rows.len() {
+                        // SAFETY: the caller's promise, and these are some of the tile's rows.
+                        $($rows => unsafe { product::<$rows>(tile, rows.start, column) },)*
+                        rows => unreachable!("{rows} rows in a part"),
+                    }
+                };
+            }
+            const { assert!(PART == 6) }
+            part!(1 2 3 4 5 6)
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`multiply`]; `R` rows from `row` and two vectors from `column` lie in the tile.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
+    // SAFETY: the caller's promise: `R` rows of `COLUMNS` sums, of which two vectors begin at `column`.
+    let (mut sums, to) = unsafe {
+        let to = tile.sums.add(row * tile.sums_pitch + column);
+        (load::<R>(tile, to), to)
+    };
+    for k in 0..tile.depth {
+        let mut b = [_mm256_setzero_ps(); VECTORS];
+        for (v, b) in b.iter_mut().enumerate() {
+            // SAFETY: `b` has `depth` rows of `COLUMNS`.
+            *b = unsafe { _mm256_loadu_ps(tile.b.add(k * COLUMNS + column + v * LANES)) };
+        }
+        for (r, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: `a` has `row + R` rows of `depth`.
+            let a = _mm256_set1_ps(unsafe { *tile.a.add((row + r) * tile.a_pitch + k) });
+            for (sum, b) in sums.iter_mut().zip(b) {
+                *sum = _mm256_fmadd_ps(a, b, *sum);
+            }
+        }
+    }
+    for (r, sums) in sums.iter().enumerate() {
+        for (v, &sum) in sums.iter().enumerate() {
+            // SAFETY: as above; they are the caller's.
+            unsafe { _mm256_storeu_ps(to.add(r * tile.sums_pitch + v * LANES), sum) };
+        }
+    }
+}
+
+/// The sums so far.
+///
+/// # Safety
+///
+/// `R` rows of two vectors can be read at `from`.
+#[inline]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn load<const R: usize>(tile: &Tile, from: *const f32) -> [[__m256; VECTORS]; R] {
+    let mut sums = [[_mm256_setzero_ps(); VECTORS]; R];
+    if !tile.fresh {
+        for (r, sums) in sums.iter_mut().enumerate() {
+            for (v, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: the caller's promise.
+                *sum = unsafe { _mm256_loadu_ps(from.add(r * tile.sums_pitch + v * LANES)) };
+            }
+        }
+    }
+    sums
+}

@@ -1,0 +1,90 @@
+//! The product of a [`Tile`] without instructions of our own choice: groups of four floats, which compilers
+//! keep in vector registers on any machine.
+
+use super::tile::{COLUMNS, Tile};
+use std::ops::Range;
+
+/// Most rows whose sums are in registers at once.
+pub(in crate::kernels) const PART: usize = 6;
+
+/// Floats of a group.
+const LANES: usize = 4;
+/// Groups of a row whose sums are in registers.
+const GROUPS: usize = 2;
+
+/// Cuts rows into ranges of at most [`PART`], of almost the same length.
+pub(in crate::kernels) fn parts(rows: usize) -> impl Iterator<Item = Range<usize>> {
+    let parts = rows.div_ceil(PART);
+    (0..parts).map(move |part| rows * part / parts..rows * (part + 1) / parts)
+}
+
+/// # Safety
+///
+/// As [`multiply`](super::multiply::multiply).
+pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
+    for rows in parts(tile.rows) {
+        for column in (0..tile.columns).step_by(GROUPS * LANES) {
+            macro_rules! part {
+                ($($rows:literal)*) => {
+                    match rows.len() {
+                        // SAFETY: the caller's promise, and these are some of the tile's rows.
+                        $($rows => unsafe { product::<$rows>(tile, rows.start, column) },)*
+                        rows => unreachable!("{rows} rows in a part"),
+                    }
+                };
+            }
+            const { assert!(PART == 6) }
+            part!(1 2 3 4 5 6)
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`multiply`]; `R` rows from `row` and two groups from `column` lie in the tile.
+#[inline]
+unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
+    let mut sums = [[[0.0; LANES]; GROUPS]; R];
+    // SAFETY: the caller's promise: `R` rows of `COLUMNS` sums, of which two groups begin at `column`.
+    let group = |r: usize, v: usize| unsafe {
+        tile.sums.add((row + r) * tile.sums_pitch + column + v * LANES).cast::<[f32; LANES]>()
+    };
+    if !tile.fresh {
+        for (r, sums) in sums.iter_mut().enumerate() {
+            for (v, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: inside of the sums; arrays of floats need no more alignment than floats.
+                *sum = unsafe { group(r, v).read() };
+            }
+        }
+    }
+    for k in 0..tile.depth {
+        for v in 0..GROUPS {
+            // SAFETY: `b` has `depth` rows of `COLUMNS`.
+            let b: [f32; LANES] = unsafe {
+                tile.b.add(k * COLUMNS + column + v * LANES).cast::<[f32; LANES]>().read()
+            };
+            for (r, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: `a` has `row + R` rows of `depth`.
+                let a = unsafe { *tile.a.add((row + r) * tile.a_pitch + k) };
+                sums[v] = add_product(sums[v], a, b);
+            }
+        }
+    }
+    for (r, sums) in sums.iter().enumerate() {
+        for (v, &sum) in sums.iter().enumerate() {
+            // SAFETY: inside of the sums, which are the caller's.
+            unsafe { group(r, v).write(sum) };
+        }
+    }
+}
+
+/// `sum + a · b`. Four lines rather than a loop over lanes: compilers find the vector in them.
+#[inline]
+fn add_product(sum: [f32; LANES], a: f32, b: [f32; LANES]) -> [f32; LANES] {
+    // Where every machine has it, it is one instruction; elsewhere it would be a call.
+    let add = |sum: f32, b: f32| match cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
+        true => a.mul_add(b, sum),
+        false => sum + a * b,
+    };
+    [add(sum[0], b[0]), add(sum[1], b[1]), add(sum[2], b[2]), add(sum[3], b[3])]
+}
