@@ -2,14 +2,14 @@
 
 use crate::builtin;
 use crate::checkpoint::Checkpoint;
-use crate::cpu::{Cpu, Open};
 use crate::event::Event;
+use crate::hardware::cpu::{Cpu, Open};
+use crate::hardware::units::Shared;
 use crate::kernel::{Kernel, RUN};
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use crate::options::Options;
 use crate::preemptor::Preemptor;
 use crate::queue::Queue;
-use crate::units::Shared;
 use reef_core::{
     Backend, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result, Span,
 };

@@ -1,7 +1,7 @@
 //! What runs on a unit: a function that is called once per block.
 
-use crate::borrow::Access;
-use crate::memory::Buffer;
+use crate::memory::borrow::Access;
+use crate::memory::buffer::Buffer;
 use reef_core::Args;
 use std::fmt;
 use std::sync::Arc;

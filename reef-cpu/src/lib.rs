@@ -20,10 +20,8 @@
 //! # Ok::<(), reef_core::Error>(())
 //! ```
 
-mod borrow;
 mod builtin;
 mod checkpoint;
-mod cpu;
 mod device;
 mod event;
 mod hardware;
@@ -32,21 +30,17 @@ mod kernels;
 mod memory;
 mod operators;
 mod options;
-mod pages;
 mod preemptor;
 mod queue;
-mod run;
 mod sync;
-mod trace;
 #[cfg(test)]
 mod unit_tests;
-mod units;
 
 pub use checkpoint::Checkpoint;
-pub use cpu::Cpu;
 pub use event::Event;
+pub use hardware::cpu::Cpu;
 pub use kernel::{Block, Kernel, Outcome};
-pub use memory::Buffer;
+pub use memory::buffer::Buffer;
 pub use options::Options;
 pub use preemptor::Preemptor;
 pub use queue::Queue;

@@ -1,14 +1,14 @@
 //! Turns operations of networks into launches.
 
-use crate::borrow::Access;
-use crate::cpu::Cpu;
+use crate::hardware::cpu::Cpu;
 use crate::kernel::Kernel;
 use crate::kernels::blocks::place::Place;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
 use crate::kernels::tensor::bind::{Places, bind, has_joined, packed_input};
 use crate::kernels::tensor::products::layers;
-use crate::memory::Buffer;
+use crate::memory::borrow::Access;
+use crate::memory::buffer::Buffer;
 use reef_core::op::{Op, Operands, Operators, PackedInput, Storage, TensorOperands};
 use reef_core::tensor::TensorOp;
 use reef_core::{Args, Device, Launch, Result};

@@ -1,9 +1,11 @@
 //! The submitting end of a hardware queue.
 
 use crate::checkpoint::Checkpoint;
-use crate::cpu::Cpu;
 use crate::event::Event;
-use crate::hardware::{FAILED, Handle, Item, Message, Pad, Work};
+use crate::hardware::cpu::Cpu;
+use crate::hardware::hw_queue::{FAILED, Handle};
+use crate::hardware::task::{Item, Message, Pad};
+use crate::hardware::work::Work;
 use crate::kernel::RUN;
 use reef_core::dkp::Padding;
 use reef_core::{Copy, Drained, Error, Fill, Launch, Result, Seq};

@@ -29,8 +29,17 @@ const LEFT_ON_PURPOSE: &[Left] = &[
     },
     // The device holds its units, they its queues, and those launches of the device: types alone.
     Left {
-        folder: "reef-cpu/src",
-        entries: &["cpu.rs", "hardware.rs", "run.rs", "trace.rs", "units.rs"],
+        folder: "reef-cpu/src/hardware",
+        entries: &[
+            "cpu.rs",
+            "hw_queue.rs",
+            "queues.rs",
+            "run.rs",
+            "task.rs",
+            "trace.rs",
+            "units.rs",
+            "work.rs",
+        ],
     },
 ];
 

@@ -1,7 +1,7 @@
 //! A tensor in memory, as rows of channels: one row per pixel.
 
 use super::place::{Place, unsupported};
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::op::{Layout, Tensor, Window};
 use reef_core::{Error, Result};
 

@@ -1,6 +1,6 @@
 //! Where operands lie, and what all kernels say when something doesn't fit.
 
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::{Error, Result};
 use std::ops::Range;
 

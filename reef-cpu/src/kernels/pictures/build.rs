@@ -11,7 +11,7 @@ use super::pack::{is_depthwise, packed_len};
 use super::{linear, pointwise, pool, scale_shift};
 use crate::kernel::Kernel;
 use crate::kernels::blocks::place::Place;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::op::{Op, Tensor};
 use reef_core::{Error, Result};
 use std::ops::Range;

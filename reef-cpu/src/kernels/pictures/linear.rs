@@ -6,7 +6,7 @@ use super::pack::as_conv;
 use crate::kernel::Kernel;
 use crate::kernels::blocks::operand::Operand;
 use crate::kernels::blocks::place::Place;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::op::{Linear, Tensor};
 use reef_core::{Error, Result};
 

@@ -16,7 +16,7 @@ use super::convolution::winograd::filters;
 use crate::kernels::blocks::operand::is_planar;
 use crate::kernels::blocks::shape::{GroupShape, taps};
 use crate::kernels::product::tile::COLUMNS;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::op::{Conv2d, Linear, Op, Window};
 use reef_core::{Error, Result};
 

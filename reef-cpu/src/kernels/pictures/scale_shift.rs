@@ -10,7 +10,7 @@ use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::values::scalar::relu;
 use crate::kernels::values::simd::widest;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::op::ScaleShift;
 use reef_core::{Error, Result};
 

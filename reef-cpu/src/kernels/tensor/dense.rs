@@ -1,7 +1,7 @@
 //! Tensors as blocks read and write them.
 
 use crate::kernels::blocks::place::Place;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::Result;
 use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth, Values};
 use std::ops::Range;

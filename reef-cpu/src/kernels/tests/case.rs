@@ -6,7 +6,7 @@ use crate::kernels::blocks::operand::is_planar;
 use crate::kernels::blocks::place::Place;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::Args;
 use reef_core::op::{Op, Tensor};
 use std::sync::atomic::AtomicU8;

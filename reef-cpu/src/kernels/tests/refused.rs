@@ -6,7 +6,7 @@ use super::table::table;
 use crate::kernels::blocks::place::Place;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::Error;
 use reef_core::op::{
     Bounds, Conv2d, Function, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor,

@@ -13,7 +13,7 @@ use crate::kernels::pictures::pack::pack;
 use crate::kernels::product::multiply::multiply;
 use crate::kernels::product::portable;
 use crate::kernels::product::tile::{COLUMNS, Hints, ROWS, Tile};
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::Args;
 use reef_core::op::{Conv2d, Layout, Linear, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window};
 use std::cell::Cell;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::kernel::{Block, Outcome, RUN};
 use crate::kernels::blocks::stop_token::after;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::Args;
 use reef_core::tensor::{
     Array, Binary, Concat, Contract, Domain, Element, Fold, FoldKind, Formula, Gather, Half, Kind,

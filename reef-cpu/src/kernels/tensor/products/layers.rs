@@ -7,7 +7,7 @@ use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::product::tile::COLUMNS;
 use crate::kernels::tensor::formulas::finish::{formula, sums};
 use crate::kernels::tensor::formulas::formula::Vectors;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::op::{Conv2d, Layout, PackedInput, Tensor, Window};
 use reef_core::tensor::{Kind, TensorOp, View};
 use reef_core::{Error, Result};

@@ -7,7 +7,7 @@ use crate::kernels::pictures::convolution::bound_conv::BoundConv;
 use crate::kernels::pictures::convolution::gathered;
 use crate::kernels::pictures::pack::pack;
 use crate::kernels::tests::reference::Random;
-use crate::memory::Buffer;
+use crate::memory::buffer::Buffer;
 use reef_core::Args;
 use reef_core::op::{Conv2d, Layout, Op, Tensor, Window};
 use std::sync::atomic::AtomicU8;

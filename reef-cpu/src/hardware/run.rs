@@ -1,7 +1,8 @@
 //! What a unit does with a task: calls the kernel for one block, copies, fills, or notes the time.
 
-use crate::cpu::Cpu;
-use crate::hardware::{Ended, Task, Work};
+use super::cpu::Cpu;
+use super::task::{Ended, Task};
+use super::work::Work;
 use crate::kernel::{Block, Outcome, RUN};
 use reef_core::{Copy, Error, Fill, words};
 use std::panic::{AssertUnwindSafe, catch_unwind};

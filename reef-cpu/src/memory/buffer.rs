@@ -1,12 +1,12 @@
 //! Memory of the software device: host memory with bounds, ours or adopted.
 //!
 //! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands them a raw
-//! pointer. Kernels of networks [borrow](crate::borrow) what they touch; for others who may write what is their
+//! pointer. Kernels of networks [borrow](crate::memory::borrow) what they touch; for others who may write what is their
 //! launch's contract ([`Launch::new`](reef_core::Launch::new)). Copies, fills, reads and writes borrow as well, and go
 //! by [`words`], which may race with other processes, and only inside the buffer.
 
-use crate::borrow::{Access, Borrows, HostBorrow};
-use crate::pages::Pages;
+use crate::memory::borrow::{Access, Borrows, HostBorrow};
+use crate::memory::pages::Pages;
 use reef_core::{Error, HostMemory, Result, words};
 use std::ptr::NonNull;
 use std::slice;

@@ -3,7 +3,7 @@
 //! It stands in a circle on purpose: the device runs launches, and a launch names the device's types
 //! (`Cpu → Shared → Hardware → Launch<Cpu>`). Opening it would make four files generic for nothing.
 
-use crate::units::Shared;
+use super::units::Shared;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 

@@ -4,11 +4,12 @@
 //! run. *Invariant*: a unit that waits owns nothing of others and misses no news; a unit never waits for the lock while
 //! it may get it by asking again, and asks no more once another has found nothing for any unit.
 
-use crate::hardware::{Buried, Ended, Hardware, Message, Task};
-use crate::run::run;
+use super::queues::Hardware;
+use super::run::run;
+use super::task::{Buried, Ended, Message, Task};
+use super::trace::{Trace, span};
 use crate::sync::combined::Combined;
 use crate::sync::sleepers::Sleepers;
-use crate::trace::{Trace, span};
 use parking_lot::MutexGuard;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

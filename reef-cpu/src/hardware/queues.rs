@@ -1,5 +1,4 @@
-//! What real hardware would hold: queues of launches, and the choice of the block that a free unit
-//! runs next.
+//! All queues, and the choice of the block that a free unit runs next.
 //!
 //! Everything is behind one lock, held for well under a microsecond per block; a block takes tens. Commands that come
 //! and blocks that end are messages to it, so that neither clients nor units wait for the lock.
@@ -8,335 +7,17 @@
 //! runs, on the units which that kernel leaves free; blocks of best-effort queues in turn, unless
 //! their preemptor is up. Of each queue only the first kernel gives blocks: queues are in order.
 
-use crate::borrow::{self, Access, Borrows, User};
-use crate::checkpoint::Checkpoint;
-use crate::cpu::Cpu;
-use crate::event::Event;
-use crate::kernel::{RESET, RUN};
-use crate::memory::Buffer;
-use crate::sync::claims::Claim;
+use super::cpu::Cpu;
+use super::hw_queue::{Handle, HwQueue, Picked};
+use super::task::{Buried, Ended, Item, Message, Task};
+use super::work::{Busy, uses};
+use crate::kernel::RUN;
+use crate::memory::borrow;
 use crate::sync::combined::Takes;
-use reef_core::{Checkpoint as _, Copy, Drained, Error, Fill, Launch, Priority, Result, Seq};
+use reef_core::{Drained, Priority, Result};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::thread::Thread;
-
-/// Value of [`HwQueue::done`] that sends the reader to [`HwQueue::check`].
-pub(crate) const FAILED: u64 = u64::MAX;
-
-/// What one item of a queue does.
-#[derive(Debug)]
-pub(crate) enum Work {
-    Kernel(Launch<Cpu>),
-    Copy(Copy<Cpu>),
-    Fill(Fill<Cpu>),
-    Event(Event),
-}
-
-impl Work {
-    /// Kernels have blocks that are done one by one; everything else is one piece.
-    pub(crate) fn blocks(&self) -> u32 {
-        match self {
-            Self::Kernel(launch) => launch.blocks(),
-            _ => 1,
-        }
-    }
-
-    /// Buffers and ranges that it touches, to be checked before it is queued.
-    pub(crate) fn ranges(&self) -> [Option<(&Buffer, usize, usize)>; 2] {
-        match self {
-            Self::Copy(c) => {
-                [Some((&c.from, c.from_offset, c.bytes)), Some((&c.to, c.to_offset, c.bytes))]
-            }
-            Self::Fill(f) => [Some((&f.buffer, f.offset, f.bytes)), None],
-            Self::Kernel(_) | Self::Event(_) => [None, None],
-        }
-    }
-}
-
-/// What a block of `work` borrows while it runs, what it writes in front.
-fn uses(work: &Work) -> impl Iterator<Item = (&Borrows, Access)> + Clone {
-    let (copied, listed) = match work {
-        Work::Kernel(launch) => ([None, None], launch.kernel().uses()),
-        Work::Copy(c) => ([Some((&c.to, Access::Write)), Some((&c.from, Access::Read))], &[][..]),
-        Work::Fill(f) => ([Some((&f.buffer, Access::Write)), None], &[][..]),
-        Work::Event(_) => ([None, None], &[][..]),
-    };
-    let listed = listed.iter().map(|(buffer, access)| (buffer, *access));
-    copied.into_iter().flatten().chain(listed).map(|(buffer, access)| (buffer.borrows(), access))
-}
-
-/// The right of `unit` to run a block, if one is left, with all that it uses borrowed for it. `Err` if others have that.
-fn claim_block(
-    unit: u32,
-    work: &Arc<Work>,
-    record: &Checkpoint,
-) -> std::result::Result<Option<Claim>, Busy> {
-    if !borrow::try_borrow(User(Arc::as_ptr(work).addr()), uses(work)) {
-        return Err(Busy);
-    }
-    let claim = record.claim(unit);
-    if claim.is_none() {
-        borrow::give_back(uses(work));
-    }
-    Ok(claim)
-}
-
-/// What a block works on is in use: its queue gives no blocks now.
-#[derive(Debug)]
-struct Busy;
-
-/// One launched command.
-#[derive(Debug)]
-pub(crate) struct Item {
-    pub(crate) seq: Seq,
-    pub(crate) work: Arc<Work>,
-    pub(crate) record: Checkpoint,
-    pub(crate) pad: Option<Pad>,
-}
-
-impl Item {
-    /// Asks blocks that ride with this kernel to stop.
-    fn stop_padding(&self) {
-        if let Some(pad) = &self.pad {
-            pad.stop.store(RESET, Ordering::SeqCst);
-        }
-    }
-}
-
-/// Best-effort blocks that ride with a real-time kernel.
-#[derive(Debug)]
-pub(crate) struct Pad {
-    pub(crate) work: Arc<Work>,
-    pub(crate) record: Checkpoint,
-    /// Blocks that may still be started.
-    pub(crate) quota: u32,
-    /// Units from here on are free for padding.
-    pub(crate) rt_units: u32,
-    /// Raised when the real-time kernel is done.
-    pub(crate) stop: Arc<AtomicU8>,
-}
-
-/// A block that a unit shall run.
-#[derive(Debug)]
-pub(crate) struct Task {
-    pub(crate) queue: u64,
-    pub(crate) priority: Priority,
-    pub(crate) padding: bool,
-    pub(crate) seq: Seq,
-    pub(crate) work: Arc<Work>,
-    pub(crate) record: Checkpoint,
-    pub(crate) claim: Claim,
-    pub(crate) stop: Arc<AtomicU8>,
-    /// Until there are more news than so many, the unit that has it may go on with further blocks of the same kernel:
-    /// it would be given no others.
-    pub(crate) alone_until: Option<u64>,
-}
-
-impl Task {
-    /// Finishes the block and goes on with another of its kernel, unless there is none. The kernel's end is never
-    /// passed here, as the next block is claimed before this one is finished.
-    pub(crate) fn go_on(&mut self, unit: u32) -> bool {
-        let runs = self.stop.load(Ordering::SeqCst) == RUN;
-        let next = if runs { self.record.claim(unit) } else { None };
-        let Some(next) = next else { return false };
-        self.record.finish(std::mem::replace(&mut self.claim, next));
-        true
-    }
-}
-
-/// A block for a unit, if there is one; `Err` if there will be when others return what it works on.
-type Picked = std::result::Result<Option<Task>, Busy>;
-
-/// How a unit's task ended.
-#[derive(Debug)]
-pub(crate) enum Ended {
-    Done,
-    Stopped,
-    Failed(Error),
-}
-
-/// What is told to the hardware, by whoever doesn't wait for it.
-#[derive(Debug)]
-pub(crate) enum Message {
-    /// A command for the queue with this number.
-    Item(u64, Item),
-    /// A unit's task is over.
-    Ended(Task, Ended),
-}
-
-/// What is to be dropped without the lock: a kernel may own anything, this device included.
-#[derive(Debug, Default)]
-pub(crate) struct Buried {
-    items: Vec<Item>,
-    tasks: Vec<Task>,
-}
-
-/// The device's end of a queue.
-#[derive(Debug)]
-pub(crate) struct HwQueue {
-    id: u64,
-    /// Nothing starts unless it is [`RUN`].
-    stop: Arc<AtomicU8>,
-    items: VecDeque<Item>,
-    /// Blocks on units now, padding included.
-    running: u32,
-    /// All commands before this have finished.
-    pub(crate) done: Arc<AtomicU64>,
-    waker: Option<Thread>,
-    /// Wake when `done` gets here. Written by the queue's handle.
-    wake_at: Arc<AtomicU64>,
-    /// A drain found blocks running; the waker hears when there are none.
-    drain_wanted: bool,
-    failed: Option<Error>,
-}
-
-impl HwQueue {
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst) != RUN
-    }
-
-    /// A block of the first item, for `unit`.
-    fn claim(&mut self, unit: u32, priority: Priority) -> Picked {
-        if self.is_stopped() {
-            return Ok(None);
-        }
-        let Some(item) = self.items.front_mut() else { return Ok(None) };
-        if item.pad.as_ref().is_some_and(|pad| unit >= pad.rt_units && pad.quota > 0) {
-            return Ok(None); // left free for padding
-        }
-        let Some(claim) = claim_block(unit, &item.work, &item.record)? else { return Ok(None) };
-        self.running += 1;
-        Ok(Some(Task {
-            queue: self.id,
-            priority,
-            padding: false,
-            seq: item.seq,
-            work: item.work.clone(),
-            record: item.record.clone(),
-            claim,
-            stop: self.stop.clone(),
-            alone_until: None,
-        }))
-    }
-
-    /// A block of the first item's padding, for `unit`.
-    fn claim_padding(&mut self, unit: u32) -> Picked {
-        let Some(item) = self.items.front_mut() else { return Ok(None) };
-        let Some(pad) = item.pad.as_mut() else { return Ok(None) };
-        if unit < pad.rt_units || pad.quota == 0 {
-            return Ok(None);
-        }
-        let Some(claim) = claim_block(unit, &pad.work, &pad.record)? else {
-            pad.quota = 0; // the others are running, or it is finished
-            return self.claim(unit, Priority::RealTime);
-        };
-        pad.quota -= 1;
-        self.running += 1;
-        Ok(Some(Task {
-            queue: self.id,
-            priority: Priority::BestEffort,
-            padding: true,
-            seq: item.seq,
-            work: pad.work.clone(),
-            record: pad.record.clone(),
-            claim,
-            stop: pad.stop.clone(),
-            alone_until: None,
-        }))
-    }
-
-    /// Pops items whose blocks have all finished into `buried`, and tells whoever waits.
-    fn advance(&mut self, buried: &mut Vec<Item>) {
-        while let Some(item) = self.items.front()
-            && item.record.remaining() == 0
-        {
-            item.stop_padding();
-            self.done.store(item.seq.0.saturating_add(1), Ordering::SeqCst);
-            buried.extend(self.items.pop_front());
-        }
-        let reached = self.done.load(Ordering::SeqCst) >= self.wake_at.load(Ordering::SeqCst);
-        let drained = self.drain_wanted && self.running == 0;
-        if reached || drained {
-            self.wake_at.store(u64::MAX, Ordering::SeqCst);
-            self.drain_wanted = false;
-            self.wake();
-        }
-    }
-
-    /// Ends the queue. It shows when none of its blocks runs any more.
-    fn fail(&mut self, error: Error, buried: &mut Vec<Item>) {
-        self.bury_all(buried);
-        self.failed.get_or_insert(error);
-        self.show_failure();
-    }
-
-    fn show_failure(&self) {
-        if self.failed.is_none() || self.running > 0 {
-            return;
-        }
-        self.done.store(FAILED, Ordering::SeqCst);
-        self.wake();
-    }
-
-    fn bury_all(&mut self, buried: &mut Vec<Item>) {
-        self.items.iter().for_each(Item::stop_padding);
-        buried.extend(self.items.drain(..));
-    }
-
-    fn wake(&self) {
-        if let Some(waker) = &self.waker {
-            waker.unpark();
-        }
-    }
-
-    pub(crate) fn set_waker(&mut self, thread: Thread) {
-        self.waker = Some(thread);
-    }
-
-    /// # Errors
-    ///
-    /// What ended the queue.
-    pub(crate) fn check(&self) -> Result<()> {
-        self.failed.clone().map_or(Ok(()), Err)
-    }
-
-    /// Adds `item`. A queue that has failed, or fails by the record that `item` resumes, forgets it.
-    fn push(&mut self, item: Item, buried: &mut Vec<Item>) {
-        let failed = self.failed.clone().or_else(|| item.record.failed());
-        self.items.push_back(item);
-        match failed {
-            Some(error) => self.fail(error, buried),
-            None => self.advance(buried), // it may have no blocks left
-        }
-    }
-
-    fn try_drain(&mut self, buried: &mut Vec<Item>) -> Result<Option<Drained<Cpu>>> {
-        if self.running > 0 || (!self.items.is_empty() && !self.is_stopped()) {
-            self.drain_wanted = true;
-            return Ok(None);
-        }
-        self.check()?;
-        let next = Seq(self.done.load(Ordering::Acquire));
-        let Some(first) = self.items.front() else {
-            return Ok(Some(Drained { resume_at: next, partial: None, held: false }));
-        };
-        let partial = matches!(*first.work, Work::Kernel(_)) && first.record.is_touched();
-        let partial = partial.then(|| first.record.clone());
-        let stopped = Drained { resume_at: first.seq, partial, held: false };
-        self.bury_all(buried);
-        Ok(Some(stopped))
-    }
-}
-
-/// What the submitting end has of a queue.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) id: u64,
-    pub(crate) done: Arc<AtomicU64>,
-    pub(crate) wake_at: Arc<AtomicU64>,
-}
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// All queues of the device.
 #[derive(Debug, Default)]
@@ -379,19 +60,7 @@ impl Hardware {
     pub(crate) fn open(&mut self, priority: Priority, stop: Arc<AtomicU8>) -> Handle {
         let id = self.next_id;
         self.next_id += 1;
-        let handle =
-            Handle { id, done: Arc::default(), wake_at: Arc::new(AtomicU64::new(u64::MAX)) };
-        let queue = HwQueue {
-            id,
-            stop,
-            items: VecDeque::new(),
-            running: 0,
-            done: handle.done.clone(),
-            waker: None,
-            wake_at: handle.wake_at.clone(),
-            drain_wanted: false,
-            failed: None,
-        };
+        let (queue, handle) = HwQueue::new(id, stop);
         match priority {
             Priority::RealTime => self.real_time.push(queue),
             Priority::BestEffort => self.best_effort.push_back(queue),
@@ -558,9 +227,12 @@ fn pick_in_turn(
 
 #[cfg(test)]
 mod tests {
+    use super::super::task::Pad;
+    use super::super::work::Work;
     use super::*;
-    use crate::kernel::{EVICT, Kernel, Outcome};
-    use reef_core::Args;
+    use crate::checkpoint::Checkpoint;
+    use crate::kernel::{EVICT, Kernel, Outcome, RESET};
+    use reef_core::{Args, Launch, Seq};
 
     /// A best-effort queue with a kernel of so many blocks, all of which run.
     fn running(blocks: u32) -> (Hardware, Arc<AtomicU8>, Vec<Task>) {

@@ -1,6 +1,7 @@
 //! What ran when on which unit, for people to look at.
 
-use crate::hardware::{Ended, Task, Work};
+use super::task::{Ended, Task};
+use super::work::Work;
 use parking_lot::Mutex;
 use reef_core::Span;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,0 +1,92 @@
+//! Commands in a queue, and the blocks of them that units run.
+
+use super::work::Work;
+use crate::checkpoint::Checkpoint;
+use crate::kernel::{RESET, RUN};
+use crate::sync::claims::Claim;
+use reef_core::{Error, Priority, Seq};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// One launched command.
+#[derive(Debug)]
+pub(crate) struct Item {
+    pub(crate) seq: Seq,
+    pub(crate) work: Arc<Work>,
+    pub(crate) record: Checkpoint,
+    pub(crate) pad: Option<Pad>,
+}
+
+impl Item {
+    /// Asks blocks that ride with this kernel to stop.
+    pub(super) fn stop_padding(&self) {
+        if let Some(pad) = &self.pad {
+            pad.stop.store(RESET, Ordering::SeqCst);
+        }
+    }
+}
+
+/// Best-effort blocks that ride with a real-time kernel.
+#[derive(Debug)]
+pub(crate) struct Pad {
+    pub(crate) work: Arc<Work>,
+    pub(crate) record: Checkpoint,
+    /// Blocks that may still be started.
+    pub(crate) quota: u32,
+    /// Units from here on are free for padding.
+    pub(crate) rt_units: u32,
+    /// Raised when the real-time kernel is done.
+    pub(crate) stop: Arc<AtomicU8>,
+}
+
+/// A block that a unit shall run.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) queue: u64,
+    pub(crate) priority: Priority,
+    pub(crate) padding: bool,
+    pub(crate) seq: Seq,
+    pub(crate) work: Arc<Work>,
+    pub(crate) record: Checkpoint,
+    pub(crate) claim: Claim,
+    pub(crate) stop: Arc<AtomicU8>,
+    /// Until there are more news than so many, the unit that has it may go on with further blocks of the same kernel:
+    /// it would be given no others.
+    pub(crate) alone_until: Option<u64>,
+}
+
+impl Task {
+    /// Finishes the block and goes on with another of its kernel, unless there is none. The kernel's end is never
+    /// passed here, as the next block is claimed before this one is finished.
+    pub(crate) fn go_on(&mut self, unit: u32) -> bool {
+        let runs = self.stop.load(Ordering::SeqCst) == RUN;
+        let next = if runs { self.record.claim(unit) } else { None };
+        let Some(next) = next else { return false };
+        self.record.finish(std::mem::replace(&mut self.claim, next));
+        true
+    }
+}
+
+/// How a unit's task ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    Done,
+    Stopped,
+    Failed(Error),
+}
+
+/// What is told to the hardware, by whoever doesn't wait for it.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A command for the queue with this number.
+    Item(u64, Item),
+    /// A unit's task is over.
+    Ended(Task, Ended),
+}
+
+/// What is to be dropped without the lock: a kernel may own anything, this device included.
+#[derive(Debug, Default)]
+pub(crate) struct Buried {
+    pub(super) items: Vec<Item>,
+    pub(super) tasks: Vec<Task>,
+}
