@@ -17,8 +17,11 @@ use crate::model::tensors::Tensors;
 #[cfg(feature = "onnx")]
 use crate::onnx::{
     evaluate::execute::execute,
-    general::{load::load_tensors_within, options::TensorOptions},
-    load::{Imported, load_within},
+    general::{
+        either::{Either, load_either_within},
+        options::TensorOptions,
+    },
+    load::Imported,
     walk::Options,
 };
 use crate::program::folder::is_program;
@@ -171,16 +174,14 @@ fn open_onnx(
     (size, batch): (Option<usize>, Option<usize>),
     budget: &Budget,
 ) -> Result<Opened> {
-    let options = Options { batch, size };
-    match load_within(file, &options, budget) {
-        Ok(Imported { model, params }) => {
+    let pictures = Options { batch, size };
+    let tensors = TensorOptions { size, batch, ..TensorOptions::default() };
+    let mut model = match load_either_within(file, Some(&pictures), |_| true, &tensors, budget)? {
+        Either::Picture(Imported { model, params }) => {
             return Ok(picture(model, Tensors::Read(params), None));
         }
-        Err(Error::Onnx { .. }) => {}
-        Err(other) => return Err(other),
-    }
-    let options = TensorOptions { size, batch, ..TensorOptions::default() };
-    let mut model = load_tensors_within(file, &options, budget)?;
+        Either::Tensors(model) => model,
+    };
     model.name = place.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let sides = |port: &Port| (port.spec.dims.len() == 4).then(|| port.spec.dims[2..].to_vec());
     match size {

@@ -4,8 +4,9 @@ use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::model::network_model::Model;
 use crate::model::tensors::Tensors;
-use crate::onnx::general::{load::load_tensors_within, options::TensorOptions};
-use crate::onnx::load::{Imported, load_within};
+use crate::onnx::general::either::{Either, load_either_within};
+use crate::onnx::general::options::TensorOptions;
+use crate::onnx::load::Imported;
 use crate::onnx::walk::Options;
 use crate::open::{Opened, onnx_in, picture};
 use crate::run::any_model::AnyModel;
@@ -26,17 +27,15 @@ pub fn open_shaped(
     let why = "no ONNX file, so its sizes are its own".into();
     let file =
         onnx_in(path).ok_or_else(|| Error::Kind { file: path.display().to_string(), why })?;
-    if let Some(options) = picture_options(shapes) {
-        match load_within(&file, &options, budget) {
-            Ok(Imported { model, params }) if is_of(&model, shapes) => {
-                return Ok(picture(model, Tensors::Read(params), None));
-            }
-            Ok(_) | Err(Error::Onnx { .. }) => {}
-            Err(other) => return Err(other),
+    let pictures = picture_options(shapes);
+    let tensors = TensorOptions { shapes: shapes.clone(), ..TensorOptions::default() };
+    let fits = |model: &Model| is_of(model, shapes);
+    let mut model = match load_either_within(&file, pictures.as_ref(), fits, &tensors, budget)? {
+        Either::Picture(Imported { model, params }) => {
+            return Ok(picture(model, Tensors::Read(params), None));
         }
-    }
-    let options = TensorOptions { shapes: shapes.clone(), ..TensorOptions::default() };
-    let mut model = load_tensors_within(file, &options, budget)?;
+        Either::Tensors(model) => model,
+    };
     model.name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Opened { model: AnyModel::Tensors(model), latencies: None })
 }

@@ -12,6 +12,12 @@ pub(crate) fn product(sizes: &[usize]) -> usize {
     sizes.iter().copied().fold(1, usize::saturating_mul)
 }
 
+/// Whether [`View::broadcast`] has an answer.
+pub(crate) fn can_broadcast(dims: &[usize], to: &[usize]) -> bool {
+    let last = to.len().checked_sub(dims.len()).map(|missing| &to[missing..]);
+    last.is_some_and(|to| dims.iter().zip(to).all(|(&size, &to)| size == to || size == 1))
+}
+
 /// Elements of a row-major tensor in an order and a number of their own. The one at `i₀, i₁, …` is
 /// `i₀ * strides[0] + i₁ * strides[1] + …`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -34,15 +40,16 @@ impl View {
 
     /// A row-major tensor of `dims` broadcast to `to`, axes counted from the last.
     pub fn broadcast(dims: &[usize], to: &[usize]) -> Option<Self> {
-        let dense = Self::dense(dims);
-        let missing = to.len().checked_sub(dims.len())?;
-        let mut strides = vec![0; to.len()];
-        for (k, &size) in dims.iter().enumerate() {
-            match size {
-                _ if size == to[missing + k] => strides[missing + k] = dense.strides[k],
-                1 => {}
-                _ => return None,
+        if !can_broadcast(dims, to) {
+            return None;
+        }
+        let missing = to.len() - dims.len();
+        let (mut strides, mut stride) = (vec![0; to.len()], 1usize);
+        for (k, &size) in dims.iter().enumerate().rev() {
+            if size == to[missing + k] {
+                strides[missing + k] = stride;
             }
+            stride = stride.saturating_mul(size);
         }
         Some(Self { dims: to.to_vec(), strides })
     }

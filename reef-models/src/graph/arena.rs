@@ -22,6 +22,7 @@
 //! | vgg19 | 25,690,112 | 65,562,624 |
 //! | alexnet | 961,024 | 2,326,016 |
 
+use super::at_steps::AtSteps;
 use super::schedule::{ScheduleGraph, Storage};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,17 +112,21 @@ fn tenants(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) -> Vec<Te
 
 /// A place for each of `tenants`, one after the other, in the tightest gap between those that live when it does.
 fn tightest(tenants: &[Tenant]) -> Vec<usize> {
-    let steps = tenants.iter().map(|tenant| tenant.life.end() + 1).max().unwrap_or(0);
-    let mut at_step: Vec<Vec<usize>> = vec![Vec::new(); steps];
+    let mut placed = AtSteps::of(tenants.iter().map(|tenant| &tenant.life));
     let mut offsets: Vec<usize> = Vec::with_capacity(tenants.len());
+    let mut others: Vec<usize> = Vec::new();
+    let mut met_by = vec![usize::MAX; tenants.len()]; // the last tenant in whose life each was found
     for (number, tenant) in tenants.iter().enumerate() {
-        let mut others: Vec<usize> =
-            at_step[tenant.life.clone()].iter().flatten().copied().collect();
+        others.clear();
+        for &other in tenant.life.clone().flat_map(|step| placed.at(step)) {
+            if std::mem::replace(&mut met_by[other], number) != number {
+                others.push(other);
+            }
+        }
         others.sort_unstable_by_key(|&other| (offsets[other], other));
-        others.dedup();
         let taken = others.iter().map(|&other| (offsets[other], tenants[other].bytes));
         offsets.push(best_gap(tenant.bytes, taken));
-        at_step[tenant.life.clone()].iter_mut().for_each(|live| live.push(number));
+        placed.add(number, &tenant.life);
     }
     offsets
 }

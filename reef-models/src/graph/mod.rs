@@ -8,6 +8,7 @@
 //! ([`validate`]).
 
 pub mod arena;
+mod at_steps;
 pub(crate) mod hazard;
 pub(crate) mod problem;
 pub(crate) mod schedule;

@@ -82,27 +82,29 @@ impl ScheduleGraph {
 
     fn check_given(&self) -> Result<(), Fault> {
         let mut seen = HashSet::new();
-        let read: HashSet<usize> = self.steps.iter().flat_map(|step| step.reads.clone()).collect();
+        let mut read = vec![false; self.storages.len()];
+        self.steps.iter().flat_map(|step| &step.reads).for_each(|&storage| read[storage] = true);
         for (i, &storage) in self.given.iter().enumerate() {
             let at = || format!("args[{i}]");
             ensure(seen.insert(storage), || (at(), Problem::GivenTwice(storage)))?;
-            ensure(read.contains(&storage), || (at(), Problem::NeverRead(storage)))?;
+            ensure(read[storage], || (at(), Problem::NeverRead(storage)))?;
         }
         Ok(())
     }
 
     fn check_order(&self) -> Result<(), Fault> {
-        let given: HashSet<usize> = self.given.iter().copied().collect();
+        let mut given = vec![false; self.storages.len()];
+        self.given.iter().for_each(|&storage| given[storage] = true);
         let mut full = given.clone();
         for (k, step) in self.steps.iter().enumerate() {
             let at = |storage| format!("kernels[{k}].args[{}]", step.argument(storage));
             for &read in &step.reads {
                 ensure(read != step.writes, || (at(read), Problem::WrittenTwice(read)))?;
-                ensure(full.contains(&read), || (at(read), Problem::ReadBeforeWritten(read)))?;
+                ensure(full[read], || (at(read), Problem::ReadBeforeWritten(read)))?;
             }
             let writes = step.writes;
-            ensure(!given.contains(&writes), || (at(writes), Problem::GivenWritten(writes)))?;
-            full.insert(writes);
+            ensure(!given[writes], || (at(writes), Problem::GivenWritten(writes)))?;
+            full[writes] = true;
         }
         Ok(())
     }

@@ -77,8 +77,7 @@ impl Model {
 
     /// Values that training changes, as torchvision counts them.
     pub fn parameters(&self) -> usize {
-        let count = |tensor: &TensorSpec| tensor.kind.is_parameter().then_some(tensor.elements);
-        self.tensors().iter().filter_map(count).sum()
+        self.layers.iter().map(Layer::parameters).sum()
     }
 
     /// Everything that the network takes from `source`, to be kept in a file.
@@ -111,6 +110,11 @@ fn port(name: &str, dims: Vec<usize>, storage: usize) -> Port {
 }
 
 impl Layer {
+    /// Values of it that training changes.
+    pub fn parameters(&self) -> usize {
+        self.constants.parameters(&self.op)
+    }
+
     /// Its weights and bias, normalisation folded in.
     ///
     /// # Errors

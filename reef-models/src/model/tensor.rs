@@ -101,6 +101,18 @@ impl Constants {
             }
         }
     }
+
+    /// Values of [these](Self::tensors) that [are parameters](Kind::is_parameter); no name is made for that.
+    pub(crate) fn parameters(&self, op: &Op) -> usize {
+        let [weights, channels] = op.constants();
+        match self {
+            Self::None => 0,
+            Self::Conv { norm: None, .. } => weights,
+            Self::Conv { norm: Some(_), .. } => weights + 2 * channels,
+            Self::Norm(_) => 2 * channels,
+            Self::Biased { .. } => weights + channels,
+        }
+    }
 }
 
 impl Norm {

@@ -42,10 +42,13 @@ pub fn load(path: impl AsRef<Path>, options: &Options) -> Result<Imported> {
 pub fn load_within(path: impl AsRef<Path>, options: &Options, budget: &Budget) -> Result<Imported> {
     let (path, ledger) = (path.as_ref(), Ledger::new(budget));
     let bytes = whole::read(path, &ledger)?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let made = read(&bytes, &name, Some(folder), options, &ledger);
+    let made = read(&bytes, &stem(path), path.parent(), options, &ledger);
     made.map_err(|fault| fault.of(path.display().to_string(), &ledger))
+}
+
+/// What a network of this file is called.
+pub(super) fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Reads the bytes of a file that has all its weights in it; `name` names the network and the file.
@@ -80,8 +83,18 @@ fn read(
     options: &Options,
     ledger: &Ledger,
 ) -> Result<Imported, Fault> {
-    let graph = graph_of(bytes, ledger)?;
-    let (net, output) = walk::walk(&graph, folder, options, ledger)?;
+    of_pictures(&ModelFile::read(bytes, ledger)?, name, folder, options, ledger)
+}
+
+/// The network for pictures that a file holds.
+pub(super) fn of_pictures(
+    file: &ModelFile<'_>,
+    name: &str,
+    folder: Option<&Path>,
+    options: &Options,
+    ledger: &Ledger,
+) -> Result<Imported, Fault> {
+    let (net, output) = walk::walk(graph_of(file)?, folder, options, ledger)?;
     let short = |why: Exhausted| Fault::of_graph(why.to_string());
     let (net, output) = net.fuse(output, ledger).map_err(short)?;
     let (model, params) = net.emit(name, output, ledger).map_err(short)?;
@@ -93,9 +106,8 @@ fn read(
 }
 
 /// The graph of a file whose operators are known.
-pub(super) fn graph_of<'a>(bytes: &'a [u8], ledger: &Ledger) -> Result<GraphFile<'a>, Fault> {
-    let file = ModelFile::read(bytes, ledger)?;
-    let graph = file.graph.ok_or_else(|| Fault::no_file("it has no graph".into()))?;
+pub(super) fn graph_of<'f, 'a>(file: &'f ModelFile<'a>) -> Result<&'f GraphFile<'a>, Fault> {
+    let graph = file.graph.as_ref().ok_or_else(|| Fault::no_file("it has no graph".into()))?;
     let opset = file.opset.unwrap_or_default();
     if !OPSETS.contains(&opset) {
         let (least, most) = OPSETS.into_inner();

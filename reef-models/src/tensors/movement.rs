@@ -119,6 +119,9 @@ impl Builder<'_> {
         after: &[i64],
         fill: Scalar,
     ) -> Result<Value> {
+        if before.iter().chain(after).all(|&more| more == 0) {
+            return Ok(value.clone());
+        }
         let mut places = Vec::new();
         for ((&size, &before), &after) in value.dims().iter().zip(before).zip(after) {
             let len = (size as i64).checked_add(before).and_then(|sum| sum.checked_add(after));

@@ -6,7 +6,7 @@ use crate::backend::error::{Error, Result};
 use crate::tensor::element::Domain;
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
-use crate::tensor::view::View;
+use crate::tensor::view::{View, can_broadcast};
 
 /// `output[i] = formula(inputs[i])`; inputs are broadcast to the output.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,14 +22,16 @@ impl Map {
         if !self.formula.is_sound(inputs.len()) {
             return Err(Error::invalid(format!("{:?} of {} inputs", self.formula, inputs.len())));
         }
-        self.views(inputs, output).map(drop)
+        match inputs.iter().find(|input| !can_broadcast(&input.dims, &output.dims)) {
+            Some(input) => Err(not_broadcast(input, output)),
+            None => Ok(()),
+        }
     }
 
     pub(super) fn views(&self, inputs: &[Spec], output: &Spec) -> Result<Vec<View>> {
         let view = |input: &Spec| {
             let view = View::broadcast(&input.dims, &output.dims).map(|view| view.merged());
-            let refused = || format!("{:?} can't be broadcast to {:?}", input.dims, output.dims);
-            view.ok_or_else(|| Error::invalid(refused()))
+            view.ok_or_else(|| not_broadcast(input, output))
         };
         inputs.iter().map(view).collect()
     }
@@ -58,6 +60,10 @@ impl Map {
         }
         Some(job.output)
     }
+}
+
+fn not_broadcast(input: &Spec, output: &Spec) -> Error {
+    Error::invalid(format!("{:?} can't be broadcast to {:?}", input.dims, output.dims))
 }
 
 /// Computes a term from earlier ones.

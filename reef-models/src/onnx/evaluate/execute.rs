@@ -9,7 +9,7 @@ use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Fault;
-use crate::onnx::file::GraphFile;
+use crate::onnx::file::{GraphFile, ModelFile};
 use crate::onnx::load::graph_of;
 use crate::onnx::node::Node;
 use crate::onnx::walk::{Options, input_sizes, only_input};
@@ -53,8 +53,9 @@ fn run(
 ) -> Result<Vec<f32>> {
     let ledger = Ledger::new(&Budget::new(u64::MAX)); // its own machine's, at its user's wish
     let named = |fault: Fault| fault.of(file.into(), &ledger);
-    let graph = graph_of(bytes, &ledger).map_err(named)?;
-    let picture = only_input(&graph).map_err(named)?;
+    let file = ModelFile::read(bytes, &ledger).map_err(Fault::from).map_err(named)?;
+    let graph = graph_of(&file).map_err(named)?;
+    let picture = only_input(graph).map_err(named)?;
     let at_picture = |why| named(Fault::at_input(picture.name, why));
     let dims = input_sizes(picture, options).map_err(at_picture)?;
     let want = dims.iter().try_fold(1usize, |n, &size| n.checked_mul(size));
@@ -62,11 +63,11 @@ fn run(
     if input.len() != want {
         return Err(Error::Length { what: "input".into(), given: input.len(), want });
     }
-    let mut values = Values::new(&graph, folder, &ledger);
+    let mut values = Values::new(graph, folder, &ledger);
     let picture_values = List::copied(input, &ledger);
     let picture_values = picture_values.map_err(|why| at_picture(why.into()))?;
     values.insert(picture.name, Rc::new(Constant::floats(dims, picture_values)));
-    nodes(&graph, values).map_err(named)
+    nodes(graph, values).map_err(named)
 }
 
 /// The output after all nodes.

@@ -9,6 +9,7 @@ use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::onnx::fault::Fault;
 use crate::onnx::file::{ModelFile, TensorFile};
+use crate::onnx::load::stem;
 use crate::onnx::protobuf::Malformed;
 use crate::tensors::model::TensorModel;
 use reef_core::tensor::{Array, Element, Spec};
@@ -42,9 +43,7 @@ pub fn load_tensors_within(
 ) -> Result<TensorModel> {
     let (path, ledger) = (path.as_ref(), Ledger::new(budget));
     let bytes = whole::read(path, &ledger)?;
-    let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let folder = path.parent().unwrap_or(Path::new("."));
-    read(&bytes, (&name, &path.display().to_string()), Some(folder), options, &ledger)
+    read(&bytes, (&stem(path), &path.display().to_string()), path.parent(), options, &ledger)
 }
 
 /// Reads a file for these values of its inputs: their shapes are those of the network, and the values themselves are
@@ -105,8 +104,20 @@ fn read(
     options: &TensorOptions,
     ledger: &Ledger,
 ) -> Result<TensorModel> {
+    let model = ModelFile::read(bytes, ledger).map_err(Fault::from);
+    let model = model.map_err(|fault| fault.of(file.into(), ledger))?;
+    tensors_of(&model, (name, file), folder, options, ledger)
+}
+
+/// The network of tensors that a file holds.
+pub(in crate::onnx) fn tensors_of(
+    model: &ModelFile<'_>,
+    (name, file): (&str, &str),
+    folder: Option<&Path>,
+    options: &TensorOptions,
+    ledger: &Ledger,
+) -> Result<TensorModel> {
     let of_file = |fault: Fault| fault.of(file.into(), ledger);
-    let model = ModelFile::read(bytes, ledger).map_err(Fault::from).map_err(of_file)?;
     let graph = model.graph.as_ref();
     let graph = graph.ok_or_else(|| Fault::no_file("it has no graph".into()));
     let graph = graph.map_err(of_file)?;
@@ -116,7 +127,7 @@ fn read(
         let why = format!("operator set {opset}, possible are {least} to {most}");
         return Err(of_file(Fault::of_graph(why)));
     }
-    let mut walk = Walk::new(&model, folder, options, ledger);
+    let mut walk = Walk::new(model, folder, options, ledger);
     walk.graph(graph, name).map_err(|fault| match walk.unbound.is_empty() {
         true => of_file(fault),
         false => Error::Unbound { file: file.into(), at: fault.at, inputs: walk.unbound.clone() },

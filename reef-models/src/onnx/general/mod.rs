@@ -8,6 +8,7 @@
 //! are given beforehand ([`TensorOptions::values`]) and are constants from then on.
 
 pub(super) mod call;
+pub(crate) mod either;
 pub(crate) mod load;
 pub(super) mod operators;
 pub(crate) mod options;

@@ -3,7 +3,6 @@
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
 use reef_core::tensor::{Binary, Domain, Element, Formula, Kind, Map, Spec, TensorOp, Term, Unary};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Most terms of a formula that is made of several: devices hold all of them at once.
@@ -13,52 +12,54 @@ const INPUTS: usize = 8;
 
 /// Takes formulas into their readers. What is in `outputs` stays.
 pub(in crate::tensors) fn fuse(steps: Vec<TensorStep>, outputs: &[Port]) -> Vec<TensorStep> {
-    let mut readers = Readers::default();
+    let touched = steps.iter().flat_map(|step| step.reads.iter().chain([&step.writes])).copied();
+    let storages =
+        touched.chain(outputs.iter().map(|port| port.storage)).max().map_or(0, |k| k + 1);
+    let mut readers = Readers(vec![0; storages]);
     outputs.iter().for_each(|port| readers.add(&[port.storage]));
     steps.iter().for_each(|step| readers.add(&step.reads));
-    let mut makers: HashMap<usize, TensorStep> = HashMap::new();
+    let mut makers: Vec<Option<TensorStep>> = vec![None; storages];
     let mut order = Vec::with_capacity(steps.len());
     for mut step in steps {
         while let Some((storage, joined)) = join_one(&step, &makers, &readers) {
-            let maker = makers.remove(&storage);
+            let maker = makers[storage].take();
             maker.iter().chain([&step]).for_each(|gone| readers.remove(&gone.reads));
             readers.add(&joined.reads);
             step = joined;
         }
         order.push(step.writes);
-        makers.insert(step.writes, step);
+        let at = step.writes;
+        makers[at] = Some(step);
     }
-    order.into_iter().filter_map(|storage| makers.remove(&storage)).collect()
+    order.into_iter().filter_map(|storage| makers[storage].take()).collect()
 }
 
 /// How often each storage is read.
-#[derive(Default)]
-struct Readers(HashMap<usize, usize>);
+struct Readers(Vec<usize>);
 
 impl Readers {
     fn add(&mut self, reads: &[usize]) {
-        reads.iter().for_each(|read| *self.0.entry(*read).or_default() += 1);
+        reads.iter().for_each(|&read| self.0[read] += 1);
     }
 
     fn remove(&mut self, reads: &[usize]) {
-        reads.iter().for_each(|read| *self.0.entry(*read).or_default() -= 1);
+        reads.iter().for_each(|&read| self.0[read] -= 1);
     }
 
     /// Whether `step` has all reads of `storage`.
     fn are(&self, step: &TensorStep, storage: usize) -> bool {
-        let own = step.reads.iter().filter(|&&read| read == storage).count();
-        self.0.get(&storage) == Some(&own)
+        self.0[storage] == step.reads.iter().filter(|&&read| read == storage).count()
     }
 }
 
 /// The first storage that `step` reads whose maker can be taken into it, and what becomes of the two.
 fn join_one(
     step: &TensorStep,
-    makers: &HashMap<usize, TensorStep>,
+    makers: &[Option<TensorStep>],
     readers: &Readers,
 ) -> Option<(usize, TensorStep)> {
     step.reads.iter().find_map(|&storage| {
-        let maker = makers.get(&storage).filter(|_| readers.are(step, storage))?;
+        let maker = makers[storage].as_ref().filter(|_| readers.are(step, storage))?;
         Some((storage, join(maker, step)?))
     })
 }
@@ -70,11 +71,12 @@ fn join(maker: &TensorStep, reader: &TensorStep) -> Option<TensorStep> {
     };
     let fits = first.domain == second.domain
         && maker.op.output.elements() == reader.op.output.elements()
-        && is_exact(first, maker.op.output.element);
+        && is_exact(first, maker.op.output.element)
+        && computed(first) + computed(second) <= TERMS;
     if !fits {
         return None;
     }
-    let (mut joined, seen_as) = (Joined::default(), seen_as(maker, reader)?);
+    let (mut joined, seen_as) = (Joined::of([first, second]), seen_as(maker, reader)?);
     let made = joined.append(&first.formula, |joined, input| {
         let spec = seen(&maker.op.inputs[input], &maker.op.output.dims, &seen_as)?;
         Some(joined.input(maker.reads[input], spec))
@@ -91,6 +93,11 @@ fn join(maker: &TensorStep, reader: &TensorStep) -> Option<TensorStep> {
     let op = TensorOp { kind, inputs, output: reader.op.output.clone() };
     op.check().ok()?;
     Some(TensorStep { name: reader.name.clone(), op: Arc::new(op), reads, writes: reader.writes })
+}
+
+/// Terms that stay when inputs are shared.
+fn computed(map: &Map) -> usize {
+    map.formula.0.iter().filter(|term| !matches!(term, Term::Input(_))).count()
 }
 
 /// Whether a formula's results are stored without being rounded.
@@ -131,7 +138,6 @@ fn seen(input: &Spec, made: &[usize], seen_as: &[usize]) -> Option<Spec> {
 }
 
 /// A formula that is put together, and what it reads.
-#[derive(Default)]
 struct Joined {
     formula: Formula,
     reads: Vec<usize>,
@@ -139,6 +145,13 @@ struct Joined {
 }
 
 impl Joined {
+    /// An empty one, with room for both of `maps`.
+    fn of(maps: [&Map; 2]) -> Self {
+        let terms = maps.iter().map(|map| map.formula.0.len()).sum();
+        let formula = Formula(Vec::with_capacity(terms));
+        Self { formula, reads: Vec::with_capacity(INPUTS), inputs: Vec::with_capacity(INPUTS) }
+    }
+
     /// The term that is this input.
     fn input(&mut self, storage: usize, spec: Spec) -> usize {
         let known =
