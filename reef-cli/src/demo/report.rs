@@ -3,8 +3,7 @@
 use super::args::Chosen;
 use super::measure::{Bench, Outcome};
 use crate::report::chart;
-use crate::report::table::{micros, millis, table};
-use comfy_table::Table;
+use crate::report::table::{Table, micros, millis, table};
 use hdrhistogram::Histogram;
 use reef::op::Operators;
 use serde_json::{Value, json};

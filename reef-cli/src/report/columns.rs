@@ -1,7 +1,6 @@
 //! One list of columns for the table that people read and the files that programs read.
 
-use crate::report::table::table;
-use comfy_table::Table;
+use crate::report::table::{Table, table};
 use serde_json::{Map, Value};
 
 /// What rows of type `R` show in one column.
