@@ -8,7 +8,7 @@ use reef_core::op::{Storage, TensorOperands};
 use reef_core::tensor::{Domain, Spec, TensorOp, View};
 use reef_core::{Error, Result};
 use std::borrow::Cow;
-use std::ops::Range;
+use std::ops::{Deref, Range};
 
 /// Threads of a block: `THREADS` in kernels/plan.h.
 pub(super) const THREADS: usize = 256;
@@ -17,14 +17,40 @@ pub(super) const SHARED: usize = 47 << 10;
 /// Elements of one tensor, so that kernels can count in 31 bits.
 const MAX_ELEMENTS: usize = 1 << 31;
 
+/// An operation as its kernels see it.
+#[derive(Debug, Clone)]
+pub(super) struct Seen<'a> {
+    op: Cow<'a, TensorOp>,
+    /// Whether an input is packed, and the operation one on that.
+    pub(super) is_packed: bool,
+}
+
+impl<'a> Seen<'a> {
+    pub(super) fn as_it_is(op: &'a TensorOp) -> Self {
+        Self { op: Cow::Borrowed(op), is_packed: false }
+    }
+}
+
+impl Seen<'static> {
+    /// `op` is an operation on a packed input.
+    pub(super) fn on_packed(op: TensorOp) -> Self {
+        Self { op: Cow::Owned(op), is_packed: true }
+    }
+}
+
+impl Deref for Seen<'_> {
+    type Target = TensorOp;
+
+    fn deref(&self) -> &TensorOp {
+        &self.op
+    }
+}
+
 /// An operation with its operands, checked.
 #[derive(Debug)]
 pub(super) struct BoundTensors<'a, V: Vendor> {
     gpu: &'a Gpu<V>,
-    /// With its packed input as that is packed.
-    pub(super) op: Cow<'a, TensorOp>,
-    /// Whether it has one.
-    pub(super) is_packed: bool,
+    pub(super) op: Seen<'a>,
     /// Addresses.
     inputs: Vec<u64>,
     output: u64,
@@ -34,10 +60,9 @@ pub(super) struct BoundTensors<'a, V: Vendor> {
 }
 
 impl<'a, V: Vendor> BoundTensors<'a, V> {
-    /// `op` is as it is on its packed input, if that is packed.
     pub(super) fn new(
         gpu: &'a Gpu<V>,
-        op: Cow<'a, TensorOp>,
+        op: Seen<'a>,
         operands: &TensorOperands<'_, Gpu<V>>,
     ) -> Result<Self> {
         op.check()?;
@@ -58,7 +83,6 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
             scratch: scratch.map(|storage| (storage.buffer.clone(), storage.offset)),
             buffers: storages.map(|storage| storage.buffer.clone()).collect(),
             op,
-            is_packed: operands.packed,
         };
         bound.check_apart()?;
         Ok(bound)

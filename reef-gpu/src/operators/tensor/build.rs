@@ -1,7 +1,7 @@
 //! From an operation to its launch.
 
 use super::attention::launch as attention;
-use super::bound::{BoundTensors, refused};
+use super::bound::{BoundTensors, Seen, refused};
 use super::normal::launch as normal;
 pub(in crate::operators) use super::products::packed::pack as pack_input;
 use super::products::packed::packed;
@@ -12,7 +12,6 @@ use crate::vendor::calls::Vendor;
 use reef_core::op::{PackedInput, Scratch, TensorOperands};
 use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Launch, Result};
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The scratch memory that [`build`] wants for `op`.
@@ -27,7 +26,7 @@ pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> S
 /// Whether there is one launch for `op`, which was several operations.
 pub(in crate::operators) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
     match &op.kind {
-        Kind::Finished(finished) => op.check().is_ok() && contract::finishes(gpu, op, finished),
+        Kind::Finished(_) => op.check().is_ok() && contract::finishes(gpu, op),
         Kind::RowMap(rows) => op.check().is_ok() && row_map::fits(gpu, rows),
         Kind::Attention(heads) => op.check().is_ok() && attention::fits(gpu, op, heads),
         Kind::Depthwise(depthwise) => op.check().is_ok() && depthwise::fits(depthwise),
@@ -114,9 +113,9 @@ fn bind<'a, V: Vendor>(
 ) -> Result<BoundTensors<'a, V>> {
     op.check()?;
     let seen = match operands.packed {
-        false => Cow::Borrowed(op),
+        false => Seen::as_it_is(op),
         true => match packed(gpu, op) {
-            Some((_, op)) => Cow::Owned(op),
+            Some((_, seen)) => seen,
             None => return Err(refused::<V>(op, "none of its inputs is packed")),
         },
     };
@@ -133,7 +132,7 @@ fn build_bound<V: Vendor>(bound: &BoundTensors<'_, V>) -> Result<Vec<Launch<Gpu<
         Kind::Concat(op) => movement::build_concat(bound, op),
         Kind::Fold(op) => fold::build(bound, op),
         Kind::Contract(op) => contract::build(bound, op),
-        Kind::Finished(op) => contract::build_finished(bound, op),
+        Kind::Finished(_) => contract::build_finished(bound),
         Kind::Gather(op) => indexed::build_gather(bound, op),
         Kind::Scatter(op) => indexed::build_scatter(bound, op),
         Kind::RowMap(op) => row_map::build(bound, op),

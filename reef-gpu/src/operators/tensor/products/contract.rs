@@ -2,16 +2,16 @@
 
 use super::after::{After, steps};
 use super::matrices::{Axes, Matrices};
-use super::packed::{contract_of, packed};
+use super::packed::packed;
 use super::params::{AFTERS, AfterParams};
 use super::tiled::Product;
 use crate::gpu::Gpu;
 use crate::operators::element::tensor_core_family;
-use crate::operators::tensor::bound::{BoundTensors, THREADS, suffix};
+use crate::operators::tensor::bound::{BoundTensors, Seen, THREADS, suffix};
 use crate::operators::tensor::plan::Plan;
 use crate::vendor::calls::Vendor;
 use reef_core::op::Scratch;
-use reef_core::tensor::{Contract, Domain, Finished, Kind, TensorOp};
+use reef_core::tensor::{Contract, Domain, Kind, TensorOp};
 use reef_core::{Launch, Result};
 
 /// Rows and columns of tiles, and their kernels.
@@ -28,18 +28,16 @@ const MATRICES_WORDS: usize = 9;
 
 /// The scratch memory that [`build`] wants.
 pub(in crate::operators::tensor) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> Scratch {
-    let of = |op: &TensorOp, is_packed| {
-        Some(Product::of(gpu, op, contract_of(op)?, is_packed)?.scratch())
-    };
-    let packed = packed(gpu, op).and_then(|(_, op)| of(&op, true));
-    of(op, false).unwrap_or_default().max(packed.unwrap_or_default())
+    let of = |op: &Seen<'_>| Product::of(gpu, op).map(|product| product.scratch());
+    let packed = packed(gpu, op).and_then(|(_, op)| of(&op));
+    of(&Seen::as_it_is(op)).unwrap_or_default().max(packed.unwrap_or_default())
 }
 
 pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     contract: &Contract,
 ) -> Result<Launch<Gpu<V>>> {
-    if let Some(product) = Product::of(bound.gpu(), &bound.op, contract, bound.is_packed) {
+    if let Some(product) = Product::of(bound.gpu(), &bound.op) {
         return on_tensor_cores(bound, &product, &[]);
     }
     let mut plan = Plan::default();
@@ -66,20 +64,15 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
 }
 
 /// Whether [`build_finished`] has a launch.
-pub(in crate::operators::tensor) fn finishes<V: Vendor>(
-    gpu: &Gpu<V>,
-    op: &TensorOp,
-    finished: &Finished,
-) -> bool {
-    finished_product(gpu, op, finished, false).is_some()
+pub(in crate::operators::tensor) fn finishes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
+    product_of(gpu, &Seen::as_it_is(op)).is_some()
 }
 
 /// Tensor cores alone have kernels with something behind the sum.
 pub(in crate::operators::tensor) fn build_finished<V: Vendor>(
     bound: &BoundTensors<'_, V>,
-    finished: &Finished,
 ) -> Result<Launch<Gpu<V>>> {
-    let known = finished_product(bound.gpu(), &bound.op, finished, bound.is_packed);
+    let known = product_of(bound.gpu(), &bound.op);
     let (product, steps) = known.ok_or_else(|| bound.refused("a formula behind a sum"))?;
     on_tensor_cores(bound, &product, &steps)
 }
@@ -90,9 +83,10 @@ pub(in crate::operators::tensor) fn rounds<V: Vendor>(
     op: &TensorOp,
     input: usize,
 ) -> bool {
-    let known =
-        packed(gpu, op).filter(|(_, op)| by_halves(gpu) && product_of(gpu, op, true).is_some());
-    known.is_some_and(|(packed, _)| input < 2 && input != packed.input)
+    by_halves(gpu)
+        && packed(gpu, op).is_some_and(|(packed, op)| {
+            input < 2 && input != packed.input && product_of(gpu, &op).is_some()
+        })
 }
 
 fn by_halves<V: Vendor>(gpu: &Gpu<V>) -> bool {
@@ -104,38 +98,22 @@ pub(in crate::operators::tensor) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp
     product_when_packed(gpu, op).is_some()
 }
 
-/// As [`product_of`], of `op` on packed columns if it has such.
+/// As [`product_of`], of `op` on its packed input if it has such.
 pub(super) fn product_when_packed<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
 ) -> Option<(Product, Vec<After>)> {
-    match packed(gpu, op) {
-        Some((_, op)) => product_of(gpu, &op, true),
-        None => product_of(gpu, op, false),
-    }
+    let seen = packed(gpu, op).map(|(_, seen)| seen);
+    product_of(gpu, &seen.unwrap_or_else(|| Seen::as_it_is(op)))
 }
 
 /// `op`, which was checked, as a product on tensor cores, and what becomes of its sums; `None` if it is none.
-pub(super) fn product_of<V: Vendor>(
-    gpu: &Gpu<V>,
-    op: &TensorOp,
-    is_packed: bool,
-) -> Option<(Product, Vec<After>)> {
-    match &op.kind {
-        Kind::Contract(contract) => Some((Product::of(gpu, op, contract, is_packed)?, Vec::new())),
-        Kind::Finished(finished) => finished_product(gpu, op, finished, is_packed),
-        _ => None,
-    }
-}
-
-fn finished_product<V: Vendor>(
-    gpu: &Gpu<V>,
-    op: &TensorOp,
-    finished: &Finished,
-    is_packed: bool,
-) -> Option<(Product, Vec<After>)> {
-    let product = Product::of(gpu, op, &finished.contract, is_packed)?;
-    let steps = steps(&product, op, &finished.formula)?;
+pub(super) fn product_of<V: Vendor>(gpu: &Gpu<V>, op: &Seen<'_>) -> Option<(Product, Vec<After>)> {
+    let product = Product::of(gpu, op)?;
+    let steps = match &op.kind {
+        Kind::Finished(finished) => steps(&product, op, &finished.formula)?,
+        _ => Vec::new(),
+    };
     Some((product, steps))
 }
 

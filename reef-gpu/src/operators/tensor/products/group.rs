@@ -28,7 +28,7 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     all: &[BoundTensors<'_, V>],
 ) -> Result<Option<Launch<Gpu<V>>>> {
     let [first, others @ ..] = all else { return Ok(None) };
-    let known = all.iter().map(|bound| product_of(bound.gpu(), &bound.op, bound.is_packed));
+    let known = all.iter().map(|bound| product_of(bound.gpu(), &bound.op));
     let Some(known) = known.collect::<Option<Vec<_>>>() else { return Ok(None) };
     let (products, steps): (Vec<Product>, Vec<_>) = known.into_iter().unzip();
     let Some(tile) = Product::common_tile(first.gpu(), &products) else { return Ok(None) };

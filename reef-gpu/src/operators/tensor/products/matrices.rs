@@ -36,12 +36,9 @@ impl Axes {
     /// The same with elements that adjoin in both views by pairs; `None` if they don't.
     pub(super) fn pairs(&self) -> Option<Self> {
         let [outer @ .., (size, [1, 1])] = &self.0[..] else { return None };
-        let halved = |&(size, [a, b]): &(usize, [usize; 2])| {
-            let even = a.is_multiple_of(2) && b.is_multiple_of(2);
-            even.then_some((size, [a / 2, b / 2]))
-        };
+        let halved = |&(size, [a, b]): &(usize, [usize; 2])| Some((size, [half(a)?, half(b)?]));
         let mut axes = outer.iter().map(halved).collect::<Option<Vec<_>>>()?;
-        axes.push((size.is_multiple_of(2).then_some(size / 2)?, [1, 1]));
+        axes.push((half(*size)?, [1, 1]));
         Some(Self(axes))
     }
 
@@ -51,6 +48,11 @@ impl Axes {
         let begin = self.0.iter().rposition(moves).map_or(0, |last| last + 1);
         Self(self.0.split_off(begin))
     }
+}
+
+/// So many elements as pairs of them; `None` if one is left over.
+fn half(elements: usize) -> Option<usize> {
+    elements.is_multiple_of(2).then_some(elements / 2)
 }
 
 /// `batches` products of matrices. Columns adjoin in the output.
@@ -89,19 +91,22 @@ impl Matrices {
     }
 
     /// The same where rows, or columns, are counted in pairs of elements; `None` if they don't begin at such.
-    pub(super) fn by_pairs(mut self, [rows, columns]: [bool; 2]) -> Option<Self> {
-        let halve = |stride: &mut usize, by_two: bool| {
-            let even = stride.is_multiple_of(2);
-            *stride /= if by_two { 2 } else { 1 };
-            even || !by_two
+    pub(super) fn by_pairs(self, [rows, columns]: [bool; 2]) -> Option<Self> {
+        let step = |stride: usize, by_two: bool| if by_two { half(stride) } else { Some(stride) };
+        let view = |View { dims, strides }: View, by_two: bool| {
+            let strides = strides.into_iter().map(|stride| step(stride, by_two));
+            Some(View { dims, strides: strides.collect::<Option<Vec<_>>>()? })
         };
         let of = if self.row_input == 0 { [rows, columns] } else { [columns, rows] };
-        let even = self.rows.strides.iter_mut().all(|stride| halve(stride, rows))
-            && self.columns.strides.iter_mut().all(|stride| halve(stride, columns))
-            && self.batches.0.iter_mut().all(|(_, strides)| {
-                strides.iter_mut().zip(of).all(|(stride, by_two)| halve(stride, by_two))
-            });
-        even.then_some(self)
+        let batch =
+            |(size, [a, b]): (usize, [usize; 2])| Some((size, [step(a, of[0])?, step(b, of[1])?]));
+        let batches = self.batches.0.into_iter().map(batch).collect::<Option<Vec<_>>>()?;
+        Some(Self {
+            batches: Axes(batches),
+            rows: view(self.rows, rows)?,
+            columns: view(self.columns, columns)?,
+            ..self
+        })
     }
 
     /// How many products there are.
@@ -166,6 +171,28 @@ mod tests {
         assert_eq!((&matrices.rows, &matrices.columns), (&view(&[128], &[50]), &view(&[64], &[1])));
         assert_eq!(matrices.outputs, [view(&[12], &[64]), view(&[128], &[12 * 64])]);
         assert!(!matrices.is_in_order());
+    }
+
+    #[test]
+    fn pairs_begin_at_every_second_element() {
+        let of = |rows, columns, batch| {
+            let kept =
+                [view(&[2, 20, 30], &[batch, rows, 0]), view(&[2, 20, 30], &[6000, 0, columns])];
+            Matrices::of(&kept, 16).unwrap()
+        };
+        let (even, seen) = (of(64, 8, 1280), |rows: &Matrices| rows.batches.0[0].1);
+        let columns = of(64, 8, 1280).by_pairs([false, true]).unwrap();
+        assert_eq!((&columns.rows, columns.columns.strides[0]), (&even.rows, 4));
+        assert_eq!((seen(&even), seen(&columns)), ([1280, 6000], [1280, 3000]));
+        let both = even.by_pairs([true, true]).unwrap();
+        assert_eq!((both.rows.strides[0], both.columns.strides[0]), (32, 4));
+        assert_eq!(seen(&both), [640, 3000]);
+        for (rows, columns, batch) in [(63, 8, 1280), (64, 7, 1280), (64, 8, 1281)] {
+            assert_eq!(of(rows, columns, batch).by_pairs([true, true]), None);
+        }
+        let sums = |steps| Axes::of(&[view(&[4, 6], &[steps, 1]), view(&[4, 6], &[8, 1])]).pairs();
+        assert_eq!(sums(7), None);
+        assert_eq!(sums(16), Some(Axes(vec![(4, [8, 4]), (3, [1, 1])])));
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! Columns that never change, as tensor cores take them: rounded, term after term.
 
 use super::matrices::{Axes, Matrices};
-use super::tiled::{LEAST, Product};
+use super::tiled::{LEAST, Product, contract_of};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::operators::element::Element as Native;
+use crate::operators::tensor::bound::Seen;
 use crate::vendor::calls::Vendor;
 use reef_core::op::PackedInput;
-use reef_core::tensor::{Contract, Element, Finished, Kind, Spec, TensorOp, View};
+use reef_core::tensor::{Element, Finished, Kind, Spec, TensorOp, View};
 use reef_core::{Error, Result};
 
-/// The columns of `op`, which was checked, in their packed form: for each column its terms, side by side. And the operation
-/// as it is on those. `None` if columns are no matrix of singles, or tensor cores don't take them so.
+/// The columns of `op`, which was checked, in their packed form: for each column its terms, side by side. And the
+/// operation on those. `None` if columns are no matrix of singles, or tensor cores don't take them so.
 pub(in crate::operators::tensor) fn packed<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
-) -> Option<(PackedInput, TensorOp)> {
+) -> Option<(PackedInput, Seen<'static>)> {
     let contract = contract_of(op)?;
     let matrices = Matrices::of(&contract.kept, LEAST)?;
     let input = 1 - matrices.row_input;
@@ -34,9 +35,9 @@ pub(in crate::operators::tensor) fn packed<V: Vendor>(
         terms: [terms, step],
         bytes: count * terms * Native::of(gpu).bytes(),
     };
-    let op = on_packed(op, &packed, stored(Native::of(gpu)));
-    Product::of(gpu, &op, contract_of(&op)?, true)?;
-    Some((packed, op))
+    let seen = Seen::on_packed(on_packed(op, &packed, stored(Native::of(gpu))));
+    Product::of(gpu, &seen)?;
+    Some((packed, seen))
 }
 
 /// What `packed` is of `values`.
@@ -90,15 +91,6 @@ fn on_packed(op: &TensorOp, packed: &PackedInput, element: Element) -> TensorOp 
     op
 }
 
-/// The sums of products that it makes.
-pub(super) fn contract_of(op: &TensorOp) -> Option<&Contract> {
-    match &op.kind {
-        Kind::Contract(contract) => Some(contract),
-        Kind::Finished(finished) => Some(&finished.contract),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,7 +99,7 @@ mod tests {
     use crate::vendor::options::{Options, Precision};
     use reef_core::Device;
     use reef_core::op::{Storage, TensorOperands};
-    use reef_core::tensor::{Domain, Half, Stored as _};
+    use reef_core::tensor::{Contract, Domain, Half, Stored as _};
 
     fn gpu(precision: Precision) -> Gpu<Fake> {
         let options = Options { precision: Some(precision), ..Options::default() };

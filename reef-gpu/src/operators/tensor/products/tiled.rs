@@ -6,14 +6,14 @@ use super::params::{AFTERS, AfterParams, ProductParams};
 use super::sides::side;
 use crate::gpu::Gpu;
 use crate::operators::element::tensor_core_family;
-use crate::operators::tensor::bound::BoundTensors;
+use crate::operators::tensor::bound::{BoundTensors, Seen};
 use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
 use crate::operators::tiles::slabs::{SLAB, Shape};
 use crate::operators::tiles::tile::{Plan as Cut, Tile};
 use crate::vendor::calls::Vendor;
 use reef_core::op::Scratch;
-use reef_core::tensor::{Contract, Domain, Element as Stored, TensorOp, View};
+use reef_core::tensor::{Contract, Domain, Element as Stored, Kind, TensorOp, View};
 use reef_core::{Error, Launch, Result};
 
 /// Terms of a slab.
@@ -42,20 +42,15 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// `None` if tensor cores are not asked for, aren't there, or don't fit. `is_packed`: columns are as `packed` has them.
-    pub(super) fn of<V: Vendor>(
-        gpu: &Gpu<V>,
-        op: &TensorOp,
-        contract: &Contract,
-        is_packed: bool,
-    ) -> Option<Self> {
-        let family = tensor_core_family(gpu)?;
+    /// `None` if `op` has no sums of products; or if tensor cores are not asked for, aren't there, or don't fit.
+    pub(super) fn of<V: Vendor>(gpu: &Gpu<V>, op: &Seen<'_>) -> Option<Self> {
+        let (family, contract) = (tensor_core_family(gpu)?, contract_of(op)?);
         let matrices = Matrices::of(&contract.kept, LEAST).or_else(|| {
             let many = contract.summed[0].len() >= MANY_TERMS;
             Matrices::of(&contract.kept, 1).filter(|_| many)
         })?;
         let sides = [matrices.row_input, 1 - matrices.row_input];
-        let inputs = Inputs::of(sides.map(|input| op.inputs[input].element), is_packed, family)?;
+        let inputs = Inputs::of(sides.map(|input| op.inputs[input].element), op.is_packed, family)?;
         let stored = matches!(op.output.element, Stored::F32 | Stored::F16);
         let terms = contract.summed[0].len();
         let most = matrices.rows.len().max(matrices.columns.len());
@@ -223,6 +218,15 @@ impl Product {
         };
         // Kernels find an operand's row by counting rows of all batches.
         (row == 0 || self.matrices.is_in_order()).then_some([row as u32, column as u32])
+    }
+}
+
+/// The sums of products that `op` makes.
+pub(super) fn contract_of(op: &TensorOp) -> Option<&Contract> {
+    match &op.kind {
+        Kind::Contract(contract) => Some(contract),
+        Kind::Finished(finished) => Some(&finished.contract),
+        _ => None,
     }
 }
 
