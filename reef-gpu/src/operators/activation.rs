@@ -1,6 +1,6 @@
 //! What becomes of a value in the end, as kernels/activation.h is told.
 
-use reef_core::op::{Function, Op};
+use reef_core::op::Function;
 
 /// `Work` in kernels/activation.h.
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +34,7 @@ impl ActivationParams {
         }
     }
 
-    /// Behind an operation that has one of the two at most, as [`in_one`] makes it.
+    /// Behind an operation that has one of the two at most.
     pub(super) fn behind(relu: bool, function: Option<Function>) -> Self {
         match function {
             Some(function) => Self::of(function),
@@ -49,14 +49,4 @@ impl ActivationParams {
     fn clamp(low: f32, high: f32) -> Self {
         Self { work: Work::Clamp as u32, low, high }
     }
-}
-
-/// What of `op` its own kernel does, and the function that is left for another: kernels have one activation.
-pub(super) fn in_one(op: &Op) -> (Op, Option<Function>) {
-    let relu = match op {
-        Op::Conv2d(op) => op.relu,
-        Op::Linear(op) => op.relu,
-        _ => false,
-    };
-    if relu { op.without_function() } else { (*op, None) }
 }

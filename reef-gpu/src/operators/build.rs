@@ -4,7 +4,6 @@
 //! `precision=fp16`, 16-bit ones. Storages have room for 32-bit floats either way. What the tiles of
 //! `convolution` don't fit (groups, odd alignment, planes) goes to simple kernels that take any layout.
 
-use super::activation::in_one;
 use super::convolution::build as convolution;
 use super::element::Element;
 use super::site::BoundOp;
@@ -43,7 +42,7 @@ impl<V: Vendor> Operators for Gpu<V> {
         if Element::of(self) != Element::Tf32 || op.check().is_err() {
             return Rounding::default();
         }
-        match in_one(op) {
+        match self.in_one(op) {
             (Op::Conv2d(op), function) => convolution::rounding(&op, function.is_some()),
             (Op::ScaleShift(_), _) => Rounding { output: true, ..Rounding::default() },
             (Op::Pool2d(Pool2d { kind: PoolKind::Max, .. }), _) => {
@@ -54,8 +53,9 @@ impl<V: Vendor> Operators for Gpu<V> {
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
+        op.check()?;
         let allowed = self.rounding(op);
-        let (op, function) = in_one(op);
+        let (op, function) = self.in_one(op);
         let bound = BoundOp::new(self, &op, operands)?.rounding(allowed);
         let mut launches = match &op {
             Op::Conv2d(op) => convolution::build(&bound, op),
@@ -116,6 +116,19 @@ impl<V: Vendor> Operators for Gpu<V> {
 
     fn program_kernels(&self, program: &Program) -> Result<Vec<Kernel<V>>> {
         program::kernels(self, program)
+    }
+}
+
+impl<V: Vendor> Gpu<V> {
+    /// What of `op`, which was checked, its own kernel does, and the function that is left for another: kernels have one
+    /// activation, and not all have all.
+    fn in_one(&self, op: &Op) -> (Op, Option<Function>) {
+        let has_all = match op {
+            Op::Conv2d(op) => !op.relu && convolution::has_functions(op, Element::of(self)),
+            Op::Linear(op) => !op.relu,
+            _ => true,
+        };
+        if has_all { (*op, None) } else { op.without_function() }
     }
 }
 

@@ -54,14 +54,12 @@ impl Operand {
 
     /// Whether channels can be taken in pieces of `bytes` bytes.
     pub(super) fn is_in_pieces_of(&self, bytes: usize) -> bool {
-        let Tensor { channels, first, of, .. } = self.tensor;
-        let whole = |channels: usize| (channels * self.bytes).is_multiple_of(bytes);
-        !self.is_planar() && [channels, first, of].into_iter().all(whole)
+        is_in(&self.tensor, |channels| (channels * self.bytes).is_multiple_of(bytes))
     }
 
     /// Whether channels can be taken four at a time.
     pub(super) fn is_in_fours(&self) -> bool {
-        self.is_in_pieces_of(4 * self.bytes)
+        is_in_fours(&self.tensor)
     }
 
     pub(super) fn pixels(&self) -> usize {
@@ -83,6 +81,17 @@ impl Operand {
             unused: 0,
         }
     }
+}
+
+/// Whether channels of a tensor can be taken four at a time.
+pub(super) fn is_in_fours(tensor: &Tensor) -> bool {
+    is_in(tensor, |channels| channels.is_multiple_of(4))
+}
+
+/// Whether each run of channels is `whole`.
+fn is_in(tensor: &Tensor, whole: impl Fn(usize) -> bool) -> bool {
+    let Tensor { channels, first, of, .. } = *tensor;
+    !is_planar(tensor) && [channels, first, of].into_iter().all(whole)
 }
 
 /// Whether a tensor lies plane after plane, in 32-bit floats.

@@ -1,20 +1,19 @@
 //! Convolutions: by tiles of the measured or modelled plan, or one output at a time where tiles don't fit.
 
-use super::tiled::{by_tiles, in_fours, scratch_of};
+use super::tiled::{by_tiles, scratch_of};
 use super::tune::tuned_plan;
 use crate::gpu::Gpu;
 use crate::operators::activation::ActivationParams;
 use crate::operators::depthwise::{self, Sliding};
 use crate::operators::element::Element;
-use crate::operators::operand::{Operand, check_window};
+use crate::operators::operand::{check_window, is_in_fours};
 use crate::operators::params::{ConvAnyParams, View, window};
-use crate::operators::pointwise;
 use crate::operators::site::{BoundOp, blocks};
 use crate::operators::tiles::slabs::ImplicitGemm;
 use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES};
 use crate::vendor::calls::Vendor;
 use crate::vendor::facts::Facts;
-use reef_core::op::{Activate, Conv2d, Scratch};
+use reef_core::op::{Conv2d, Scratch};
 use reef_core::rounding::Rounding;
 use reef_core::{Error, Launch, Result};
 
@@ -28,11 +27,17 @@ pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d) -> Scr
 /// Of a device that multiplies in tf32. `more`: whether a function stands behind it that isn't its own kernel's.
 pub(in crate::operators) fn rounding(op: &Conv2d, more: bool) -> Rounding {
     let by_tiles = ImplicitGemm::new(op, Element::Tf32).is_some();
-    let in_fours = in_fours(&Operand::at(0, op.output, Element::Tf32), op);
-    Rounding { input: by_tiles, output: by_tiles && in_fours && !more, keeps: false }
+    let output = by_tiles && is_in_fours(&op.output) && !more;
+    Rounding { input: by_tiles, output, keeps: false }
 }
 
-/// The launches of a convolution.
+/// Whether the kernel for `op`, which was checked, has functions behind its sums: tiles have none but ReLU where they don't
+/// write outputs four at a time.
+pub(in crate::operators) fn has_functions(op: &Conv2d, element: Element) -> bool {
+    is_in_fours(&op.output) || ImplicitGemm::new(op, element).is_none()
+}
+
+/// The launches of a convolution with what its kernel [has](has_functions) behind its sums.
 pub(in crate::operators) fn build<V: Vendor>(
     bound: &BoundOp<'_, V>,
     op: &Conv2d,
@@ -42,17 +47,7 @@ pub(in crate::operators) fn build<V: Vendor>(
         return Err(Error::invalid("a residual is asked for or given, but not both"));
     }
     match ImplicitGemm::new(op, bound.element) {
-        Some(gemm) => {
-            let own =
-                Conv2d { function: op.function.filter(|_| in_fours(&bound.output, op)), ..*op };
-            let mut launches = by_tiles(bound, &own, &gemm, &plan(bound.gpu, op, &gemm))?;
-            if let Some(function) = op.function.filter(|_| own.function.is_none()) {
-                let (input, output) = (op.output, op.output);
-                let activate = Activate { input, output, function };
-                launches.extend(pointwise::activate(&bound.of_output(), &activate)?);
-            }
-            Ok(launches)
-        }
+        Some(gemm) => by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm)),
         None => match by_channels(bound, op) {
             Some(launch) => Ok(vec![launch?]),
             None => one_by_one(bound, op).map(|launch| vec![launch]),

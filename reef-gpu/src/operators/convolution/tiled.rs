@@ -18,11 +18,6 @@ use reef_core::{Error, Launch, Result};
 /// split sum. There are fewer tiles, as two parts of each are blocks.
 const COUNTS: usize = 4096;
 
-/// Whether tiles write outputs four at a time; where they don't, they have ReLU and no other function.
-pub(super) fn in_fours(output: &Operand, op: &Conv2d) -> bool {
-    output.is_in_fours() && op.output.channels.is_multiple_of(4)
-}
-
 /// Counts, partial sums, the converted input.
 pub(super) fn scratch_of<V: Vendor>(
     gpu: &Gpu<V>,
@@ -99,7 +94,6 @@ fn tile_params<V: Vendor>(
     // How much further the next slab is, counted in channels, then columns, then rows.
     let step = SLAB / bound.element.bytes();
     let (taps, columns) = (step / channels, op.window.size[1]);
-    let fours = in_fours(&bound.output, op);
     ConvParams {
         input: input.first(),
         weights: bound.weights,
@@ -132,7 +126,7 @@ fn tile_params<V: Vendor>(
         slab_columns: (taps % columns) as u32,
         slab_channels: (step % channels) as u32,
         activation: ActivationParams::behind(op.relu, op.function),
-        fours: fours.into(),
+        fours: bound.output.is_in_fours().into(),
         rounds: bound.rounded.output.into(),
         unused: 0,
     }
