@@ -487,8 +487,8 @@ pub trait Operators: Device {
     /// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`.
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Self::Buffer>;
 
-    /// The memory that [`operator`](Self::operator) wants for `op` beside its operands.
-    fn scratch(&self, _op: &Op) -> Scratch {
+    /// The memory that [`operator`](Self::operator) wants for `op` beside operands of which these are `rounded`.
+    fn scratch(&self, _op: &Op, _rounded: Rounded) -> Scratch {
         Scratch::default()
     }
 

@@ -22,3 +22,11 @@ pub struct Rounded {
     /// Those of the output are to be.
     pub output: bool,
 }
+
+impl Rounded {
+    /// Without what kernels that do this about rounding don't round.
+    #[must_use]
+    pub fn within(self, allowed: Rounding) -> Self {
+        Self { input: self.input && allowed.input, output: self.output && allowed.output }
+    }
+}

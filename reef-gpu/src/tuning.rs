@@ -45,7 +45,7 @@ type Observer = Box<dyn Fn(&Tuning<'_>) + Send + Sync>;
 
 static OBSERVER: OnceLock<Observer> = OnceLock::new();
 
-/// CallTracker `observer` before each plan that any device of this process measures, and after the last one of a
+/// Calls `observer` before each plan that any device of this process measures, and after the last one of a
 /// convolution. Only the first observer is taken; returns whether it was this one.
 ///
 /// It is called by the thread that prepares a network, in the middle of that: it must not use the device.

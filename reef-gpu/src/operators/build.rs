@@ -18,7 +18,7 @@ use reef_core::op::{
     TensorOperands,
 };
 use reef_core::program::Program;
-use reef_core::rounding::Rounding;
+use reef_core::rounding::{Rounded, Rounding};
 use reef_core::tensor::TensorOp;
 use reef_core::{Launch, Result};
 use std::sync::Arc;
@@ -31,9 +31,11 @@ impl<V: Vendor> Operators for Gpu<V> {
         Ok(buffer)
     }
 
-    fn scratch(&self, op: &Op) -> Scratch {
-        match op.without_function().0 {
-            Op::Conv2d(conv) if op.check().is_ok() => convolution::scratch(self, &conv),
+    fn scratch(&self, op: &Op, rounded: Rounded) -> Scratch {
+        match op {
+            Op::Conv2d(conv) if op.check().is_ok() => {
+                convolution::scratch(self, conv, rounded.within(self.rounding(op)))
+            }
             _ => Scratch::default(),
         }
     }
@@ -197,7 +199,7 @@ mod tests {
                 let made = gpu.operator(&op, &operands);
                 assert!(matches!(made, Err(Error::Invalid(_))), "{op:?}: {made:?}");
                 assert!(matches!(gpu.pack(&op, &[], &[]), Err(Error::Invalid(_))), "{op:?}");
-                assert_eq!(gpu.scratch(&op), Scratch::default());
+                assert_eq!(gpu.scratch(&op, Rounded::default()), Scratch::default());
             }
         }
     }
@@ -212,7 +214,7 @@ mod tests {
             let [weights, bias] = op.constants().map(|len| vec![0.5; len]);
             let constants = gpu.pack(&op, &weights, &bias).unwrap();
             let [input, output] = [(); 2].map(|()| gpu.alloc(1 << 12).unwrap());
-            let scratch = gpu.alloc(gpu.scratch(&op).bytes.max(64)).unwrap();
+            let scratch = gpu.alloc(gpu.scratch(&op, Rounded::default()).bytes.max(64)).unwrap();
             let storage = |buffer| Storage { buffer, offset: 0 };
             let operands = Operands {
                 input: storage(&input),

@@ -63,9 +63,7 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
 
     /// Without what these kernels don't round.
     pub(super) fn rounding(self, allowed: Rounding) -> Self {
-        let Rounded { input, output } = self.rounded;
-        let rounded = Rounded { input: input && allowed.input, output: output && allowed.output };
-        Self { rounded, ..self }
+        Self { rounded: self.rounded.within(allowed), ..self }
     }
 
     /// For a kernel that changes the output in its place.

@@ -2,6 +2,7 @@
 
 use super::memory::{scratch, tensor_scratch};
 use super::network::Network;
+use super::rounded::rounded;
 use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
 use crate::graph::arena;
@@ -93,7 +94,8 @@ impl AnyModel {
     pub fn instance_bytes<D: Operators>(&self, device: &D) -> usize {
         let activations = match self {
             Self::Picture { model, .. } => {
-                arena::plan(model.graph()).bytes + scratch(device, model).bytes
+                let scratch = scratch(device, model, &rounded(device, model));
+                arena::plan(model.graph()).bytes + scratch.bytes
             }
             Self::Tensors(model) => {
                 let steps = model.steps_on(device);

@@ -6,11 +6,13 @@ use crate::model::network_model::Model;
 use crate::model::ports::Ports;
 use crate::tensors::step::TensorStep;
 use reef_core::op::{Operators, Scratch, Storage};
+use reef_core::rounding::Rounded;
 use reef_core::{Command, Copy, Fill};
 
-/// What the largest step of a network wants for itself.
-pub(super) fn scratch<D: Operators>(device: &D, model: &Model) -> Scratch {
-    let wanted = model.layers().iter().map(|layer| device.scratch(&layer.op));
+/// What the largest step of a network wants for itself, some numbers of each of which are rounded.
+pub(super) fn scratch<D: Operators>(device: &D, model: &Model, rounded: &[Rounded]) -> Scratch {
+    let layers = model.layers().iter().zip(rounded);
+    let wanted = layers.map(|(layer, &rounded)| device.scratch(&layer.op, rounded));
     wanted.fold(Scratch::default(), Scratch::max)
 }
 

@@ -61,10 +61,11 @@ impl<D: Operators> Network<D> {
         }
         let ports = [model.input_port(), model.output_port()].map(|port| Ports::new([port]));
         let plan = arena::plan(model.graph());
-        let memory = Memory::alloc(device, plan, ports, scratch(device, model))?;
+        let rounded = rounded(device, model);
+        let memory = Memory::alloc(device, plan, ports, scratch(device, model, &rounded))?;
         let (mut launches, mut names) = (Vec::new(), Vec::new());
         let steps = model.graph().steps.iter().zip(model.layers()).zip(&weights.constants);
-        for (((step, layer), constants), rounded) in steps.zip(rounded(device, model)) {
+        for (((step, layer), constants), rounded) in steps.zip(rounded) {
             let operands = operands(&memory, step, constants.as_ref(), rounded)?;
             let made = device.operator(&layer.op, &operands)?;
             names.extend(launch_names(&step.name, made.len()));

@@ -14,14 +14,18 @@ use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES};
 use crate::vendor::calls::Vendor;
 use crate::vendor::facts::Facts;
 use reef_core::op::{Conv2d, Scratch};
-use reef_core::rounding::Rounding;
+use reef_core::rounding::{Rounded, Rounding};
 use reef_core::{Error, Launch, Result};
 
-/// The scratch memory of the plan that [`build`] will choose.
-pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d) -> Scratch {
+/// The scratch memory of the plan that [`build`] will choose if these of `op`'s numbers are rounded.
+pub(in crate::operators) fn scratch<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &Conv2d,
+    rounded: Rounded,
+) -> Scratch {
     let element = Element::of(gpu);
     let Some(gemm) = ImplicitGemm::new(op, element) else { return Scratch::default() };
-    scratch_of(gpu, op, &gemm, &plan(gpu, op, &gemm))
+    scratch_of(gpu, op, &gemm, &plan(gpu, op, &gemm, rounded))
 }
 
 /// Of a device that multiplies in tf32. `more`: whether a function stands behind it that isn't its own kernel's.
@@ -47,7 +51,7 @@ pub(in crate::operators) fn build<V: Vendor>(
         return Err(Error::invalid("a residual is asked for or given, but not both"));
     }
     match ImplicitGemm::new(op, bound.element) {
-        Some(gemm) => by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm)),
+        Some(gemm) => by_tiles(bound, op, &gemm, &plan(bound.gpu, op, &gemm, bound.rounded)),
         None => match by_channels(bound, op) {
             Some(launch) => Ok(vec![launch?]),
             None => one_by_one(bound, op).map(|launch| vec![launch]),
@@ -56,14 +60,14 @@ pub(in crate::operators) fn build<V: Vendor>(
 }
 
 /// As measured if the device was asked to, and could; else as modelled.
-fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm) -> Plan {
+fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm, rounded: Rounded) -> Plan {
     let op = &Conv2d { function: None, ..*op }; // which makes no difference
     let tiles: &[Tile] = match gpu.facts() {
         facts if facts.tensor_cores && Element::of(gpu) != Element::F32 => &WARPS,
         Facts { wave: 64, .. } => &WAVES,
         _ => &THREADS,
     };
-    let tuned = gpu.tuned().and_then(|plans| tuned_plan(plans, gpu, op, gemm, tiles).ok());
+    let tuned = gpu.tuned().and_then(|plans| tuned_plan(plans, gpu, op, gemm, rounded, tiles).ok());
     tuned.unwrap_or_else(|| Plan::new(tiles, &gemm.shape(op), gpu.facts()))
 }
 
@@ -116,7 +120,6 @@ mod tests {
     use crate::vendor::options::{Options, Precision};
     use reef_core::Device;
     use reef_core::op::{Function, Layout, Op, Operands, Operators, Storage, Tensor, Window};
-    use reef_core::rounding::Rounded;
 
     /// A caller may say that all is rounded: where kernels don't, launches are those for numbers that aren't.
     #[test]

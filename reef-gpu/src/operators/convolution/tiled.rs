@@ -12,6 +12,7 @@ use crate::operators::tiles::slabs::{ImplicitGemm, SLAB, Shape};
 use crate::operators::tiles::tile::{Plan, Tile};
 use crate::vendor::calls::Vendor;
 use reef_core::op::{Conv2d, Scratch};
+use reef_core::rounding::Rounded;
 use reef_core::{Error, Launch, Result};
 
 /// Bytes at the start of the scratch memory that are zero between launches: a count for each tile of a
@@ -58,23 +59,27 @@ pub(super) fn by_tiles<V: Vendor>(
         input = Operand::at(at, gemm.tensor(&op.input), bound.element);
         launches.push(map::convert(bound, &bound.input, &input)?);
     }
-    // What is converted is rounded on the way.
-    let rounded = bound.rounded.input || gemm.converts;
     let params = tile_params(bound, op, &input, plan, &shape, memory);
     let Tile { pixels, outputs, threads, .. } = plan.tile;
-    let name = format!("conv_{}_{pixels}x{outputs}", family(bound, rounded));
+    let family = family(bound.gpu, gemm, bound.rounded);
+    let name = format!("conv_{family}_{pixels}x{outputs}");
     let count = params.pixel_tiles * params.output_tiles * params.splits;
     launches.push(bound.launch_exactly(&name, count, threads, plan.tile.shared(), &params)?);
     Ok(launches)
 }
 
 /// How the kernels are called that multiply as this device does.
-fn family<V: Vendor>(bound: &BoundOp<'_, V>, rounded: bool) -> &'static str {
-    match bound.element {
-        Element::Tf32 if rounded => "rounded",
+pub(super) fn family<V: Vendor>(
+    gpu: &Gpu<V>,
+    gemm: &ImplicitGemm,
+    rounded: Rounded,
+) -> &'static str {
+    match Element::of(gpu) {
+        // What is converted is rounded on the way.
+        Element::Tf32 if rounded.input || gemm.converts => "rounded",
         Element::Tf32 => "tf32",
         Element::F32 => "fp32",
-        Element::F16 if has_tensor_cores(bound.gpu) => "f16",
+        Element::F16 if has_tensor_cores(gpu) => "f16",
         Element::F16 => "fp16",
     }
 }

@@ -4,7 +4,7 @@
 //! The model in `tile.rs` was fitted to one GPU. Measuring takes some milliseconds for each shape, the
 //! first time that a network has it.
 
-use super::tiled::{by_tiles, scratch_of};
+use super::tiled::{by_tiles, family, scratch_of};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::launch::queue::hardware_queue::Queue;
@@ -26,7 +26,8 @@ const RUNS: usize = 16;
 /// Measurements of a candidate, of which the shortest counts; the first one loads code.
 const ROUNDS: usize = 4;
 
-/// The fastest plan, from memory, from disk or measured now.
+/// The fastest plan for the kernels that `op` has if these of its numbers are rounded: from memory, from disk or measured
+/// now.
 ///
 /// # Errors
 ///
@@ -36,12 +37,13 @@ pub(super) fn tuned_plan<V: Vendor>(
     gpu: &Gpu<V>,
     op: &Conv2d,
     gemm: &ImplicitGemm,
+    rounded: Rounded,
     tiles: &[Tile],
 ) -> Result<Plan> {
     let shape = gemm.shape(op);
-    let text = format!("{:?} {op:?}", Element::of(gpu));
-    let choice = plans
-        .get_or_measure(&text, || kept(gpu, &text, || measure(gpu, op, gemm, tiles, &shape)))?;
+    let text = format!("{} {op:?}", family(gpu, gemm, rounded));
+    let make = || measure(&Bench::new(gpu, op, rounded)?, gemm, tiles, &shape);
+    let choice = plans.get_or_measure(&text, || kept(gpu, &text, make))?;
     let candidate = |plan: &Plan| name(plan, tiles) == choice;
     let found = Plan::candidates(tiles, &shape, gpu.facts()).find(candidate);
     Ok(found.unwrap_or_else(|| Plan::new(tiles, &shape, gpu.facts())))
@@ -66,16 +68,14 @@ fn kept<V: Vendor>(
 
 /// Tries every candidate.
 fn measure<V: Vendor>(
-    gpu: &Gpu<V>,
-    op: &Conv2d,
+    bench: &Bench<'_, V>,
     gemm: &ImplicitGemm,
     tiles: &[Tile],
     shape: &Shape,
 ) -> Result<Choice> {
-    let bench = Bench::new(gpu, op)?;
     let mut best = (Duration::MAX, (0, 1));
-    let plans: Vec<_> = Plan::candidates(tiles, shape, gpu.facts()).collect();
-    let text = in_words(op);
+    let plans: Vec<_> = Plan::candidates(tiles, shape, bench.gpu.facts()).collect();
+    let text = in_words(bench.conv);
     let tell = |done| tell(Tuning { shape: &text, done, plans: plans.len() });
     for (done, plan) in plans.iter().enumerate() {
         tell(done);
@@ -97,6 +97,7 @@ struct Bench<'a, V: Vendor> {
     gpu: &'a Gpu<V>,
     op: Op,
     conv: &'a Conv2d,
+    rounded: Rounded,
     input: Buffer<V>,
     residual: Option<Buffer<V>>,
     output: Buffer<V>,
@@ -104,7 +105,7 @@ struct Bench<'a, V: Vendor> {
 }
 
 impl<'a, V: Vendor> Bench<'a, V> {
-    fn new(gpu: &'a Gpu<V>, conv: &'a Conv2d) -> Result<Self> {
+    fn new(gpu: &'a Gpu<V>, conv: &'a Conv2d, rounded: Rounded) -> Result<Self> {
         let op = Op::Conv2d(*conv);
         let room = |tensor: &Tensor| gpu.alloc(tensor.storage_elements() * size_of::<f32>());
         let [_, bytes] = pack::layout(&op, Element::of(gpu))?;
@@ -112,6 +113,7 @@ impl<'a, V: Vendor> Bench<'a, V> {
             gpu,
             op,
             conv,
+            rounded,
             input: room(&conv.input)?,
             residual: conv.residual.then(|| room(&conv.output)).transpose()?,
             output: room(&conv.output)?,
@@ -146,7 +148,7 @@ impl<'a, V: Vendor> Bench<'a, V> {
             output: storage(&self.output),
             constants: Some(&self.constants),
             scratch: Some(storage(memory)),
-            rounded: Rounded::default(),
+            rounded: self.rounded,
         };
         by_tiles(&BoundOp::new(self.gpu, &self.op, &operands)?, self.conv, gemm, plan)
     }
@@ -167,5 +169,40 @@ impl<'a, V: Vendor> Bench<'a, V> {
         }
         let [begin, end] = events.map(|event| event.reached().unwrap_or_default());
         Ok(end.saturating_sub(begin))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operators::tiles::tile::WARPS;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::{Options, Precision};
+    use reef_core::op::{Layout, Window};
+
+    /// The kernels that are timed for a convolution of so many channels.
+    fn timed(channels: usize, rounded: Rounded) -> Vec<String> {
+        let options = Options { precision: Some(Precision::Tf32), ..Options::default() };
+        let gpu = Gpu::new(Fake::with_tensor_cores(132), options).unwrap();
+        let tensor = |channels| Tensor::new(Layout::Native, [1, channels, 6, 6]);
+        let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
+        let (input, output) = (tensor(channels), tensor(8));
+        let (groups, residual, relu, function) = (1, false, true, None);
+        let conv = Conv2d { input, output, window, groups, residual, relu, function };
+        let gemm = ImplicitGemm::new(&conv, Element::Tf32).unwrap();
+        let plan = Plan { tile: WARPS[0], splits: 1 };
+        let bench = Bench::new(&gpu, &conv, rounded).unwrap();
+        let memory = gpu.alloc(scratch_of(&gpu, &conv, &gemm, &plan).bytes).unwrap();
+        let launches = bench.launches(&gemm, &plan, &memory).unwrap();
+        launches.iter().map(|launch| launch.kernel().name().to_owned()).collect()
+    }
+
+    #[test]
+    fn what_runs_is_what_is_timed() {
+        let rounded = Rounded { input: true, output: true };
+        assert_eq!(timed(8, rounded), ["conv_rounded_32x32"]);
+        assert_eq!(timed(8, Rounded::default()), ["conv_tf32_32x32"]);
+        let converted = timed(3, Rounded::default());
+        assert_eq!(converted.last().unwrap(), "conv_rounded_32x32", "rounded on the way");
     }
 }
