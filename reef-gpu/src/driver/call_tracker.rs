@@ -1,11 +1,12 @@
 //! Whether a call of the driver hangs.
 //!
 //! Some calls wait until the whole device is idle: the first launch of a function, say, or freeing. While a
-//! gate is closed that is never, and if real-time work needs the call to end, the gate is never opened. Drivers don't tell which calls those are, so threads note when they enter and leave one.
+//! gate is closed that is never, and if real-time work needs the call to end, the gate is never opened. Drivers don't
+//! tell which calls those are, so threads note when they enter and leave one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// CallTracker of one open device, by all threads.
+/// Calls of one open device, by all threads.
 #[derive(Debug, Default)]
 pub(crate) struct CallTracker {
     entered: AtomicU64,
