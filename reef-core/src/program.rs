@@ -7,7 +7,7 @@
 
 use crate::backend::command::{Args, Launch};
 use crate::backend::error::{Error, Result};
-use crate::op::Operators;
+use crate::op::operators::Operators;
 pub use crate::source::{Call, Program, ProgramText, SourceFile};
 use std::sync::Arc;
 

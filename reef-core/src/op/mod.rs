@@ -1,0 +1,26 @@
+//! The vocabulary of neural networks: what one launch computes, in logical shapes.
+//!
+//! reef-models describes networks with these types and a backend turns each into launches of its
+//! own kernels, so neither needs to see the other. Everything here is plain data.
+//!
+//! Shapes are logical (batch, channels, height, width). How a tensor lies in memory is the
+//! backend's own business ([`Layout::Native`]) except for a network's inputs and outputs, which are
+//! dense row-major `f32` ([`Layout::Nchw`]). A native tensor takes as many elements as its shape has.
+//!
+//! Sizes come from files. [`Op::check`] is where they are bounded: after it, no sum or product that a backend
+//! makes of them wraps. What is computed before saturates.
+//!
+//! In: shapes, from whoever reads networks. Out: an [`Op`] for each launch, and what a device needs to compute it
+//! ([`Operators`]).
+
+mod function;
+pub(crate) mod operands;
+pub(crate) mod operators;
+mod ops;
+mod tensor;
+
+pub use function::{Bounds, Function};
+pub use operands::{Operands, PackedInput, Scratch, Storage, TensorOperands};
+pub use operators::Operators;
+pub use ops::{Activate, Conv2d, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift};
+pub use tensor::{Layout, MAX_ELEMENTS, MAX_SIZE, Tensor, Window};

@@ -1,0 +1,148 @@
+//! Tensors of pictures, and windows over them.
+
+use crate::backend::error::{Error, Result};
+
+/// Most of each size of a tensor or a window.
+pub const MAX_SIZE: usize = 1 << 28;
+/// Most elements of a storage, and most weights of an op. In bytes, and padded by a backend, it doesn't wrap.
+pub const MAX_ELEMENTS: usize = 1 << 40;
+
+/// A product that stops at the largest number.
+pub(super) fn product(sizes: impl IntoIterator<Item = usize>) -> usize {
+    sizes.into_iter().fold(1, usize::saturating_mul)
+}
+
+/// How a tensor lies in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Dense, row-major: batch, channel, row, column.
+    Nchw,
+    /// The backend's choice, the same for every native tensor of the device.
+    Native,
+}
+
+/// A tensor, or some adjoining channels of a wider one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tensor {
+    /// Images.
+    pub batch: usize,
+    /// Channels of this tensor.
+    pub channels: usize,
+    /// Rows.
+    pub height: usize,
+    /// Columns.
+    pub width: usize,
+    /// How it lies in memory.
+    pub layout: Layout,
+    /// Its first channel within the storage; not 0 only where networks concatenate.
+    pub first: usize,
+    /// Channels of the whole storage, at least `first + channels`.
+    pub of: usize,
+}
+
+impl Tensor {
+    /// A tensor that fills its storage.
+    pub fn new(layout: Layout, [batch, channels, height, width]: [usize; 4]) -> Self {
+        Self { batch, channels, height, width, layout, first: 0, of: channels }
+    }
+
+    /// The same rows and columns, `channels` of `of` channels from `first` on.
+    #[must_use]
+    pub fn channels(self, first: usize, channels: usize, of: usize) -> Self {
+        Self { first, channels, of, ..self }
+    }
+
+    /// Batch, channels, rows and columns.
+    pub fn shape(&self) -> [usize; 4] {
+        [self.batch, self.channels, self.height, self.width]
+    }
+
+    /// Elements of the tensor itself.
+    pub fn elements(&self) -> usize {
+        product(self.shape())
+    }
+
+    /// Elements of the storage that holds it.
+    pub fn storage_elements(&self) -> usize {
+        product([self.batch, self.of, self.height, self.width])
+    }
+
+    /// Checks that it has elements, lies inside its storage, and is no larger than anything can be.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub fn check(&self) -> Result<()> {
+        let Self { batch, channels, height, width, first, of, .. } = *self;
+        let shape = [batch, channels, height, width];
+        if shape.contains(&0) {
+            return Err(Error::invalid(format!("an empty tensor {shape:?}")));
+        }
+        let too_large = shape.into_iter().chain([of]).any(|size| size > MAX_SIZE);
+        if too_large || self.storage_elements() > MAX_ELEMENTS {
+            return Err(Error::invalid(format!("a tensor {shape:?} in {of} channels: too large")));
+        }
+        if first > of - channels.min(of) || channels > of {
+            return Err(Error::invalid(format!("{channels} channels from {first} on, of {of}")));
+        }
+        Ok(())
+    }
+}
+
+/// A window that slides over rows and columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// Rows and columns of the window.
+    pub size: [usize; 2],
+    /// Steps between windows.
+    pub stride: [usize; 2],
+    /// Zeros (for maxima: nothing) added on each side.
+    pub padding: [usize; 2],
+}
+
+impl Window {
+    /// Rows and columns of windows that fit over `[height, width]`; one if it is smaller than the window, none
+    /// if windows don't move.
+    pub fn over(&self, [height, width]: [usize; 2]) -> [usize; 2] {
+        let fit = |n: usize, i: usize| {
+            let padded = n.saturating_add(self.padding[i].saturating_mul(2));
+            let steps = padded.saturating_sub(self.size[i]).checked_div(self.stride[i]);
+            steps.map_or(0, |steps| steps.saturating_add(1))
+        };
+        [fit(height, 0), fit(width, 1)]
+    }
+
+    /// Checks that it has an area, moves, and is no larger than anything can be.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub fn check(&self) -> Result<()> {
+        let moves = self.size.into_iter().chain(self.stride);
+        let bounded = moves.clone().chain(self.padding).all(|size| size <= MAX_SIZE);
+        if !bounded || moves.clone().any(|size| size == 0) {
+            return Err(Error::invalid(format!("{self:?}")));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sensible_shapes_pass_and_others_say_why() {
+        let good = Tensor::new(Layout::Native, [2, 8, 6, 6]);
+        assert_eq!(good.check(), Ok(()));
+        assert_eq!(good.channels(4, 4, 8).check(), Ok(()));
+        let said = |tensor: Tensor| tensor.check().unwrap_err().to_string();
+        assert_eq!(said(good.channels(4, 8, 9)), "8 channels from 4 on, of 9");
+        assert_eq!(said(good.channels(0, 0, 8)), "an empty tensor [2, 0, 6, 6]");
+        let wraps = Tensor { of: 1 << 62, ..good };
+        assert_eq!(
+            said(wraps),
+            format!("a tensor [2, 8, 6, 6] in {} channels: too large", wraps.of)
+        );
+    }
+}
