@@ -25,6 +25,8 @@ enum Rule {
     OneLookAtTheHold,
     /// Whoever pads the last command away doesn't wake the worker.
     PaddingWakes,
+    /// A queue that is empty is held when the launcher has been let go.
+    EmptyQueuesAreHeldUnderTheLock,
 }
 
 /// What a worker waits for.
@@ -213,8 +215,25 @@ impl Queue {
 /// The group and the submitter.
 impl Queue {
     fn stop(&self) {
-        self.device.evict();
+        self.stop_beside(false);
+    }
+
+    /// `busy`: another queue of the group, which is looked at before this one, has work on the device.
+    fn stop_beside(&self, busy: bool) {
+        if busy || !self.hold_if_empty() {
+            self.device.evict();
+        }
         self.hold.begin();
+        self.device.take();
+    }
+
+    fn hold_if_empty(&self) -> bool {
+        let Ok(launcher) = self.launcher.try_lock() else { return false };
+        let is_empty = launcher.launched == self.completed();
+        if is_empty && self.broken != Rule::EmptyQueuesAreHeldUnderTheLock {
+            self.hold.begin();
+        }
+        is_empty
     }
 
     fn try_quiesce(&self, worker: &Worker) {

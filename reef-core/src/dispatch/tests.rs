@@ -6,6 +6,7 @@ use crate::backend::fake::{AtLast, Fake, Script, eventually, kernel, launch};
 use crate::backend::info::Seq;
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::queues::be_queue::BeQueue;
 use crate::dispatch::queues::task::{Task, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::dkp::Profile;
@@ -50,7 +51,10 @@ fn on_a_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Rec
 
 /// A best-effort client with a kernel that the device has and doesn't finish.
 fn busy_client(dispatcher: &Dispatcher<Fake>, device: &Fake) -> BeClient<Fake> {
-    busy_client_of(kernel(), dispatcher, device)
+    let client = busy_client_of(kernel(), dispatcher, device);
+    let in_flight = |queue: &BeQueue<Fake>| queue.queue.shared().launcher().commands.in_flight();
+    eventually("launched", || dispatcher.core.with(|state| in_flight(&state.queues[0]) == 1));
+    client
 }
 
 fn busy_client_of(
@@ -251,6 +255,7 @@ fn capped_queues_run_in_full_once_real_time_work_has_paused() {
     let device = Fake::default();
     script(&device).capped.store(2, Ordering::SeqCst);
     let dispatcher = dispatcher(&device);
+    let _be = busy_client(&dispatcher, &device);
     let _at_last = AtLast(device.clone());
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let ticket = dispatcher.real_time().expect("a client").submit(&one_kernel()).expect("room");

@@ -18,6 +18,9 @@ use std::sync::Arc;
 /// 4. Real-time work may go to the device: nothing above waits for it.
 /// 5. What the device has stopped is taken back. When all of it is, the group is *quiesced*.
 ///
+/// If the device has nothing of any queue, holding them is all. To raise the flag is a call of the driver, which takes
+/// a thread that has slept as long as launching a kernel.
+///
 /// Restoring waits for step 5, then lowers the flag, then lets workers launch. A group may be restored
 /// *narrow*, to run beside real-time work, and is stopped again before it runs as wide as it can.
 #[derive(Debug)]
@@ -95,12 +98,14 @@ impl<D: Device> Group<D> {
             return Err(Error::State("preempting what is preempted already"));
         }
         if !members.held {
-            if self.level() >= PreemptLevel::DeviceQueue {
-                self.preemptor.evict()?;
+            let nothing_runs = members.queues.iter().all(|queue| queue.hold_if_empty());
+            if !nothing_runs && self.level() >= PreemptLevel::DeviceQueue {
+                let release = |_: &Error| members.queues.iter().for_each(|queue| queue.release());
+                self.preemptor.evict().inspect_err(release)?;
             }
             members.held = true;
             members.queues.iter().for_each(|queue| queue.hold());
-            members.reset_due = self.level() >= PreemptLevel::All;
+            members.reset_due = !nothing_runs && self.level() >= PreemptLevel::All;
         }
         if members.reset_due {
             self.preemptor.reset()?;

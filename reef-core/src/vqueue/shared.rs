@@ -130,6 +130,18 @@ impl<D: Device> Shared<D> {
         self.hold.begin();
     }
 
+    /// As [`hold`](Self::hold), if the device has nothing of the queue: whether that is so.
+    ///
+    /// The worker launches under the lock that is taken here, so nothing of the queue comes to the device afterwards.
+    pub(crate) fn hold_if_empty(&self) -> bool {
+        let Some(launcher) = self.try_launcher() else { return false };
+        let is_empty = launcher.commands.in_flight() == 0 && self.failed.get().is_none();
+        if is_empty {
+            self.hold();
+        }
+        is_empty
+    }
+
     /// Launches again, and wakes the worker if it has work.
     pub(crate) fn release(&self) {
         self.hold.end();

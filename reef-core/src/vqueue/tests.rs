@@ -52,6 +52,40 @@ fn a_group_is_quiesced_only_while_it_is_preempted() {
 }
 
 #[test]
+fn a_device_that_has_nothing_of_a_group_is_not_told_of_a_preemption() {
+    let device = Fake::default();
+    let (mut submitter, queue) = queue(&device, Config::default());
+    let told = || device.0.told.lock().clone();
+    queue.preempt(true).expect("nothing fails");
+    assert!(submitter.submit(kernel()).is_ok(), "room");
+    assert_eq!((told(), queue.shared().cursors()), (vec![], (0, 1)), "and nothing is launched");
+    queue.restore().expect("nothing fails");
+    submitter.wait(Seq(0)).expect("it runs");
+    let hanging = hanging(&device, 1);
+    hanging.1.preempt(false).expect("nothing fails");
+    assert!(told().ends_with(&["evict", "reset"]), "{:?}", told());
+    device.0.be_hangs.store(false, Ordering::SeqCst);
+}
+
+#[test]
+fn a_preemption_that_the_device_refuses_holds_no_queue() {
+    let device = Fake::default();
+    let group = Group::open(&device, PreemptLevel::All).expect("a group");
+    let [(_idle, idle), (mut submitter, busy)] =
+        [(); 2].map(|()| group.enable(Config::default()).expect("a queue"));
+    device.0.be_hangs.store(true, Ordering::SeqCst);
+    assert!(submitter.submit(kernel()).is_ok(), "room");
+    eventually("launched", || busy.shared().launcher().commands.in_flight() == 1);
+    let held = || [group.is_preempted(), idle.shared().is_held(), busy.shared().is_held()];
+    device.0.evict_fails.store(1, Ordering::SeqCst);
+    assert!(group.stop().is_err());
+    assert_eq!(held(), [false; 3]);
+    group.stop().expect("it refuses once");
+    assert_eq!(held(), [true; 3]);
+    device.0.be_hangs.store(false, Ordering::SeqCst);
+}
+
+#[test]
 fn a_group_is_capped_until_it_is_restored_in_full() {
     let device = Fake::default();
     let (_submitter, queue) = queue(&device, Config::default());

@@ -212,7 +212,7 @@ impl<D: Device> Drop for VirtualQueue<D> {
 mod tests {
     use super::*;
     use crate::backend::command::{Command, HostFn};
-    use crate::backend::fake::{Fake, kernel};
+    use crate::backend::fake::{Fake, eventually, kernel};
     use crate::backend::info::{PreemptLevel, Seq};
     use parking_lot::Mutex;
     use std::sync::atomic::Ordering;
@@ -289,13 +289,15 @@ mod tests {
         let device = Fake::default();
         let config = Config { level: PreemptLevel::All, ..Config::default() };
         let (mut submitter, queue) = VirtualQueue::enable(&device, config).expect("a queue");
-        std::thread::sleep(Duration::from_millis(20)); // the worker sleeps
+        device.0.be_hangs.store(true, Ordering::SeqCst);
+        submitter.submit(kernel()).expect("room");
+        eventually("launched", || queue.shared().launcher().commands.in_flight() == 1);
         device.0.reset_fails.store(1, Ordering::SeqCst);
         queue.preempt(true).expect_err("the device refuses");
         let (done, restored) = channel();
         std::thread::spawn(move || done.send(queue.restore().map(|()| queue)));
         let _queue = restored.recv_timeout(LONG).expect("no deadlock").expect("it is preempted");
-        submitter.submit(kernel()).expect("room");
+        device.0.be_hangs.store(false, Ordering::SeqCst);
         assert!(submitter.wait_for(Seq(0), LONG).expect("no error"), "it goes on");
     }
 

@@ -13,6 +13,8 @@ struct State {
     evicted: bool,
     /// It was asked for what it has since it was evicted.
     drained: bool,
+    /// Real-time work has it: nothing of the queue may run but what was launched before it was evicted.
+    taken: bool,
     running: bool,
     /// Launches that are not void end here.
     end: u64,
@@ -33,6 +35,7 @@ impl Device {
         if state.evicted {
             return;
         }
+        assert!(!state.taken, "launched beside real-time work");
         state.end = at + 1;
         state.running |= at < state.long;
         if !state.running {
@@ -59,9 +62,13 @@ impl Device {
         self.0.lock().unwrap().evicted = true;
     }
 
+    pub(super) fn take(&self) {
+        self.0.lock().unwrap().taken = true;
+    }
+
     pub(super) fn reactivate(&self) {
         let mut state = self.0.lock().unwrap();
-        (state.evicted, state.drained) = (false, false);
+        (state.evicted, state.drained, state.taken) = (false, false, false);
     }
 
     /// What runs stops. Nothing has finished, so only who drains is told.

@@ -38,14 +38,14 @@ fn an_idle_queue(broken: Rule) {
     );
 }
 
-/// A queue with a command is preempted twice in a row.
-fn twice(broken: Rule) {
+/// A queue with a command is preempted twice in a row, by itself or with one that has work on the device.
+fn twice(broken: Rule, beside_a_busy_queue: bool) {
     model(
         move || Queue::new(broken, 1, 1, 0),
         1,
-        |queue, worker| {
+        move |queue, worker| {
             for _ in 0..2 {
-                queue.stop();
+                queue.stop_beside(beside_a_busy_queue);
                 queue.try_quiesce(worker);
                 queue.restore(worker);
             }
@@ -101,14 +101,25 @@ fn a_late_worker_that_waits_for_the_device_sleeps_for_ever() {
 }
 
 #[test]
+fn nothing_of_an_empty_queue_is_launched_beside_real_time_work() {
+    twice(Rule::Kept, false);
+}
+
+#[test]
+#[should_panic = "launched beside real-time work"]
+fn an_empty_queue_that_is_held_late_launches_beside_real_time_work() {
+    twice(Rule::EmptyQueuesAreHeldUnderTheLock, false);
+}
+
+#[test]
 fn nothing_is_launched_behind_a_drain() {
-    twice(Rule::Kept);
+    twice(Rule::Kept, true);
 }
 
 #[test]
 #[should_panic = "launched behind a drain"]
 fn two_looks_at_a_hold_let_a_launch_behind_a_drain() {
-    twice(Rule::OneLookAtTheHold);
+    twice(Rule::OneLookAtTheHold, true);
 }
 
 #[test]
