@@ -21,8 +21,6 @@ enum Rule {
     Kept,
     /// A worker that is late to take back waits for the device.
     LateWorkersLookAgain,
-    /// Whoever takes back looks whether the queue is held, and then for which hold.
-    OneLookAtTheHold,
     /// Whoever pads the last command away doesn't wake the worker.
     PaddingWakes,
     /// A queue that is empty is held when the launcher has been let go.
@@ -128,24 +126,11 @@ impl Queue {
 
     /// `Shared::reclaim`.
     fn reclaim(&self, launcher: &mut Launcher) -> Reclaim {
-        let how = if self.broken == Rule::OneLookAtTheHold {
-            self.reclaim_with_two_looks(launcher)
-        } else {
-            self.quiesced.reclaim(&self.hold, || self.drain(launcher)).unwrap()
-        };
+        let how = self.quiesced.reclaim(&self.hold, || self.drain(launcher)).unwrap();
         if how == Reclaim::Done {
             self.waiters.notify();
         }
         how
-    }
-
-    fn reclaim_with_two_looks(&self, launcher: &mut Launcher) -> Reclaim {
-        if self.is_quiesced() {
-            return Reclaim::Done;
-        }
-        let Some(rerun) = self.drain(launcher).unwrap() else { return Reclaim::Pending };
-        self.quiesced.note(self.hold.current().unwrap_or(0), rerun);
-        Reclaim::Done
     }
 }
 
@@ -220,10 +205,11 @@ impl Queue {
 
     /// `busy`: another queue of the group, which is looked at before this one, has work on the device.
     fn stop_beside(&self, busy: bool) {
-        if busy || !self.hold_if_empty() {
+        let is_empty = !busy && self.hold_if_empty();
+        self.hold.begin();
+        if !is_empty {
             self.device.evict();
         }
-        self.hold.begin();
         self.device.take();
     }
 

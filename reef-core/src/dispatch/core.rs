@@ -6,9 +6,9 @@
 //! on its own thread, so no thread has to wake up first. The service thread makes the passes for news
 //! that come from the device and for times that have come. The [`Combiner`] has one thread at a time do it.
 //!
-//! A pass: note what finished → view → decide → apply. Applying, in this order: stop best-effort
-//! queues (a flag, no waiting, no thread is woken), launch real-time work, take back what was stopped if
-//! that is needed now, or restore; then set the launch limits.
+//! A pass: note what finished → view → decide → apply. Applying, in this order: hold best-effort
+//! queues (no driver is called), launch real-time work, stop what the device has of the queues (a flag, no waiting, no
+//! thread is woken), take it back if that is needed now, or restore; then set the launch limits.
 
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
@@ -165,12 +165,15 @@ impl<D: Device> Core<D> {
     }
 
     fn apply(&self, state: &mut PassState<D>) -> bool {
-        self.stop(state);
+        let stops = self.hold(state);
         state.hold_neighbours();
         let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
         let queues = &mut state.queues;
         let mut donors = Donors { group: &self.group, queues, device: &self.device };
         let fed = state.rt.feed(&state.plan.start, pads.then_some(&mut donors));
+        if stops && self.group.stop().is_err() {
+            state.retry_soon();
+        }
         state.stats.padded_launches += fed.padded;
         state.stats.padded_blocks += fed.padded_blocks;
         // Taking back costs time on the cores that real-time work wants: only if it is needed.
@@ -189,24 +192,20 @@ impl<D: Device> Core<D> {
         again
     }
 
-    /// Stops best-effort work that runs as it shouldn't: as wide as it can, or capped, which is stopped to be widened.
-    ///
-    /// If the device refuses, real-time work starts all the same, and a later pass tries again.
-    fn stop(&self, state: &mut PassState<D>) {
+    /// Holds best-effort work that runs as it shouldn't: as wide as it can, or capped, which is stopped to be widened.
+    /// Whether it is to be stopped, now or again: if the device refuses, a later pass tries again.
+    fn hold(&self, state: &mut PassState<D>) -> bool {
         let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
         let runs_as_planned =
             if state.plan.preempt { capped && state.beside.is_some() } else { !capped };
         let first = !held && !runs_as_planned;
-        let again = state.plan.preempt && self.group.is_half_stopped();
-        if !(first || again) {
-            return;
+        if first {
+            self.group.hold();
         }
-        if self.group.stop().is_err() {
-            state.retry_soon();
-        }
-        if first && state.plan.preempt && self.group.is_preempted() {
+        if first && state.plan.preempt {
             state.note_preemption();
         }
+        first || (state.plan.preempt && self.group.is_half_stopped())
     }
 
     /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker

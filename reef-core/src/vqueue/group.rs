@@ -12,14 +12,15 @@ use std::sync::Arc;
 ///
 /// The steps of a preemption, in this order:
 ///
-/// 1. `evict`: the device's flag is raised; what is launched from now on is a no-op.
-/// 2. The queues are held. A worker may be in the middle of one launch, which step 1 has made harmless.
-/// 3. `reset`: running blocks stop at their next look.
-/// 4. Real-time work may go to the device: nothing above waits for it.
+/// 1. The queues are held: workers launch nothing more. One may be in the middle of a launch.
+/// 2. Real-time work may go to the device: nothing above waits for it, or calls the driver.
+/// 3. `evict`: the device's flag is raised; what was launched and has not started is a no-op, and so is a launch that
+///    a worker was in the middle of.
+/// 4. `reset`: running blocks stop at their next look.
 /// 5. What the device has stopped is taken back. When all of it is, the group is *quiesced*.
 ///
-/// If the device has nothing of any queue, holding them is all. To raise the flag is a call of the driver, which takes
-/// a thread that has slept as long as launching a kernel.
+/// To raise the flag takes a thread that has slept as long as launching a kernel: so real-time work goes first, and if
+/// the device has nothing of any queue steps 3 and 4 are left out.
 ///
 /// Restoring waits for step 5, then lowers the flag, then lets workers launch. A group may be restored
 /// *narrow*, to run beside real-time work, and is stopped again before it runs as wide as it can.
@@ -33,11 +34,19 @@ pub struct Group<D: Device> {
 #[derive(Debug)]
 struct Members<D: Device> {
     held: bool,
-    /// Step 3 has not been done, because the device refused it.
-    reset_due: bool,
+    /// What the device has yet to be told.
+    due: Due,
     /// Blocks that run at a time, beside real-time work.
     capped: Option<u32>,
     queues: Vec<Arc<Shared<D>>>,
+}
+
+/// The next step that a device has to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    Nothing,
+    Evict,
+    Reset,
 }
 
 impl<D: Device> Group<D> {
@@ -48,8 +57,8 @@ impl<D: Device> Group<D> {
     /// `Level` if the device is not that deep; the driver's.
     pub fn open(device: &D, level: PreemptLevel) -> Result<Arc<Self>> {
         let preemptor = device.preemptor(level)?;
-        let members =
-            Mutex::new(Members { held: false, reset_due: false, capped: None, queues: Vec::new() });
+        let (due, queues) = (Due::Nothing, Vec::new());
+        let members = Mutex::new(Members { held: false, due, capped: None, queues });
         Ok(Arc::new(Self { device: device.clone(), preemptor, members }))
     }
 
@@ -85,38 +94,44 @@ impl<D: Device> Group<D> {
         self.members.lock().queues.retain(|q| !Arc::ptr_eq(q, queue));
     }
 
-    /// Steps 1 to 3: afterwards nothing of the group starts, and running blocks are told to stop.
+    /// Step 1: nothing of the group is launched any more. Calls no driver and wakes no thread.
     ///
-    /// Doesn't wait for anything and wakes no thread, so real-time work can go first.
+    /// Whether it was preempted already, which changes nothing.
+    pub(crate) fn hold(&self) -> bool {
+        let mut members = self.members.lock();
+        if members.held {
+            return true;
+        }
+        let nothing_runs = members.queues.iter().all(|queue| queue.hold_if_empty());
+        members.queues.iter().for_each(|queue| queue.hold());
+        let is_told = !nothing_runs && self.level() >= PreemptLevel::DeviceQueue;
+        (members.held, members.due) = (true, if is_told { Due::Evict } else { Due::Nothing });
+        false
+    }
+
+    /// Steps 3 and 4, as far as they are due: afterwards nothing of a held group starts, and running blocks are told to
+    /// stop. Doesn't wait for anything.
     ///
     /// # Errors
     ///
-    /// `State` if the group is preempted already; the device's, and then call again.
+    /// The device's, and then call again.
     pub(crate) fn stop(&self) -> Result<()> {
         let mut members = self.members.lock();
-        if members.held && !members.reset_due {
-            return Err(Error::State("preempting what is preempted already"));
+        if members.due == Due::Evict {
+            self.preemptor.evict()?;
+            let resets = self.level() >= PreemptLevel::All;
+            members.due = if resets { Due::Reset } else { Due::Nothing };
         }
-        if !members.held {
-            let nothing_runs = members.queues.iter().all(|queue| queue.hold_if_empty());
-            if !nothing_runs && self.level() >= PreemptLevel::DeviceQueue {
-                let release = |_: &Error| members.queues.iter().for_each(|queue| queue.release());
-                self.preemptor.evict().inspect_err(release)?;
-            }
-            members.held = true;
-            members.queues.iter().for_each(|queue| queue.hold());
-            members.reset_due = !nothing_runs && self.level() >= PreemptLevel::All;
-        }
-        if members.reset_due {
+        if members.due == Due::Reset {
             self.preemptor.reset()?;
-            members.reset_due = false;
+            members.due = Due::Nothing;
         }
         Ok(())
     }
 
-    /// Whether a [`stop`](Self::stop) failed in its last step, and is to be called again.
+    /// Whether the device has yet to be told: [`stop`](Self::stop) was not called since the group is held, or failed.
     pub(crate) fn is_half_stopped(&self) -> bool {
-        self.members.lock().reset_due
+        self.members.lock().due != Due::Nothing
     }
 
     /// Starts step 5: workers take back what the device has.
@@ -167,6 +182,9 @@ impl<D: Device> Group<D> {
     ///
     /// `State` if the group is preempted already; the device's, and then call again.
     pub fn preempt(&self, sync: bool) -> Result<()> {
+        if self.hold() && !self.is_half_stopped() {
+            return Err(Error::State("preempting what is preempted already"));
+        }
         self.stop()?;
         self.collect();
         if sync {
@@ -222,7 +240,7 @@ impl<D: Device> Group<D> {
             members.capped = width;
             members.queues.iter().for_each(|queue| queue.set_cap(width));
         }
-        (members.held, members.reset_due) = (false, false);
+        (members.held, members.due) = (false, Due::Nothing);
         members.queues.iter().for_each(|queue| queue.release());
         Ok(true)
     }

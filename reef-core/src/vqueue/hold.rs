@@ -2,7 +2,7 @@
 //!
 //! Two numbers with one writer each, so that nothing is noted of one preemption that belongs to another:
 //! a hold has a number, and taking back notes the number of the hold that it was done for. Whoever takes back reads
-//! the number once, and does nothing without one: between two looks the queue may be released, and evicted again.
+//! the number once, and does nothing without one: a queue that was released may launch again.
 //!
 //! `reef-core/loom` has a model of this with a worker, a group and a submitter.
 
@@ -59,10 +59,9 @@ impl Quiesced {
     /// Takes back by `drain` what the device has of a held queue, once in each hold. `drain` says how many commands
     /// will be launched again, or `None` while the device isn't done. The caller has the launcher's lock.
     ///
-    /// The hold is looked at once: that of an evicted queue lasts until it is noted, and nothing is launched
-    /// meanwhile. Whoever is so late that the queue has been released leaves the device alone. It may be evicted
-    /// for the next hold already, which begins after that, and what is launched until then would be missing in
-    /// what the device says of this one.
+    /// The hold is looked at once: it begins before the queue is evicted and lasts until it is noted, and nothing is
+    /// launched meanwhile. Whoever is so late that the queue has been released leaves the device alone, which has
+    /// nothing to say then.
     ///
     /// # Errors
     ///

@@ -45,7 +45,7 @@ fn a_group_counts_its_queues() {
 fn a_group_is_quiesced_only_while_it_is_preempted() {
     let group = Group::open(&Fake::default(), PreemptLevel::All).expect("a group");
     assert!(!group.is_preempted() && !group.is_quiesced() && !group.try_quiesce());
-    group.stop().expect("nothing fails");
+    group.preempt(false).expect("nothing fails");
     assert!(group.is_preempted() && group.is_quiesced() && group.try_quiesce(), "it has no queues");
     assert!(group.try_restore().expect("it is preempted"));
     assert!(!group.is_preempted() && !group.is_quiesced());
@@ -68,7 +68,7 @@ fn a_device_that_has_nothing_of_a_group_is_not_told_of_a_preemption() {
 }
 
 #[test]
-fn a_preemption_that_the_device_refuses_holds_no_queue() {
+fn a_preemption_that_the_device_refuses_is_made_up_for() {
     let device = Fake::default();
     let group = Group::open(&device, PreemptLevel::All).expect("a group");
     let [(_idle, idle), (mut submitter, busy)] =
@@ -77,11 +77,14 @@ fn a_preemption_that_the_device_refuses_holds_no_queue() {
     assert!(submitter.submit(kernel()).is_ok(), "room");
     eventually("launched", || busy.shared().launcher().commands.in_flight() == 1);
     let held = || [group.is_preempted(), idle.shared().is_held(), busy.shared().is_held()];
-    device.0.evict_fails.store(1, Ordering::SeqCst);
-    assert!(group.stop().is_err());
-    assert_eq!(held(), [false; 3]);
-    group.stop().expect("it refuses once");
-    assert_eq!(held(), [true; 3]);
+    for fails in [&device.0.evict_fails, &device.0.reset_fails] {
+        fails.store(1, Ordering::SeqCst);
+        assert!(group.preempt(false).is_err());
+        assert!(group.is_half_stopped() && held() == [true; 3], "nothing more is launched");
+    }
+    group.preempt(false).expect("it has refused each once");
+    assert_eq!(*device.0.told.lock(), ["evict", "reset"]);
+    assert!(matches!(group.preempt(false), Err(Error::State(_))), "that is all");
     device.0.be_hangs.store(false, Ordering::SeqCst);
 }
 

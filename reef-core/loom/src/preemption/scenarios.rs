@@ -117,12 +117,6 @@ fn nothing_is_launched_behind_a_drain() {
 }
 
 #[test]
-#[should_panic = "launched behind a drain"]
-fn two_looks_at_a_hold_let_a_launch_behind_a_drain() {
-    twice(Rule::OneLookAtTheHold, true);
-}
-
-#[test]
 fn a_running_command_and_a_submission_wake_a_worker_with_a_full_window() {
     a_busy_queue(1);
 }
