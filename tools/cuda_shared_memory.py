@@ -4,8 +4,8 @@
     python3 tools/cuda_shared_memory.py [REEF] [DEVICE]      # default: target/release/reef cuda:0
 
 Needs an NVIDIA GPU with its driver, and nothing beyond Python's own library: memory and handles come from libcuda by
-ctypes, requests are JSON over the daemon's Unix socket. Exit codes: 0 all passed, 1 something didn't.
-On a device that isn't CUDA's it checks that the daemon refuses by name, and says so.
+ctypes, requests are JSON over the daemon's Unix socket. Where Python has grpcio, the same is asked over gRPC as well. Exit
+codes: 0 all passed, 1 something didn't. On a device that isn't CUDA's it checks that the daemon refuses by name, and says so.
 """
 
 import base64
@@ -21,6 +21,11 @@ import subprocess
 import sys
 import tempfile
 import time
+
+try:
+    import cuda_shared_memory_grpc as over_grpc
+except ImportError:
+    over_grpc = None
 
 REEF = sys.argv[1] if len(sys.argv) > 1 else "target/release/reef"
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "cuda:0"
@@ -176,6 +181,48 @@ def results(daemon, cuda):
     return source, to
 
 
+def by_grpc(daemon, cuda, calls):
+    """Registration, inferences and what is refused over gRPC, beside the answers by JSON."""
+    source, a = cuda.alloc(INPUT + 256)
+    to, b = cuda.alloc(OUTPUT)
+    calls.register("in", a, INPUT + 256)
+    calls.register("out", b, OUTPUT)
+    device = int(DEVICE.split("?")[0].partition(":")[2] or 0)
+    want = [("in", device, INPUT + 256), ("out", device, OUTPUT)]
+    check("gRPC: status lists both", calls.listed() == want, calls.listed())
+    for seed, (priority, offset) in enumerate(((1, 0), (2, 20))):
+        data = picture(seed)
+        _, want = daemon.infer(priority, data)
+        cuda.write(source, data, offset)
+        cuda.write(to, bytes(OUTPUT))
+        ask = {"source": ("in", offset), "sizes": (INPUT, OUTPUT)}
+        got = calls.infer(MODEL, SHAPE, priority, **ask)
+        check(f"gRPC: priority {priority}: from the region at {offset}", got == want, got[:200])
+        empty = calls.infer(MODEL, SHAPE, priority, to=("out", 0), **ask)
+        so = empty == b"" and cuda.read(to, OUTPUT) == want
+        check(f"gRPC: priority {priority}: from and to regions", so, empty[:200])
+    for what, call, want in (
+        ("a handle of nothing", lambda: calls.register("r", bytes(64), 64), "INVALID_ARGUMENT"),
+        ("no such device", lambda: calls.register("r", a, 64, 99), "INVALID_ARGUMENT"),
+        ("a name that is taken", lambda: calls.register("in", a, 64), "ALREADY_EXISTS"),
+        ("an unknown region", lambda: calls.infer(MODEL, SHAPE, 2, source=("x", 0), sizes=(INPUT, 0)), "NOT_FOUND"),
+    ):
+        code, said = over_grpc.refused(call)
+        check(f"gRPC: refused: {what}: {said[:120]}", code == want, (code, want))
+    calls.unregister("in")
+    check("gRPC: one is unregistered", [one[0] for one in calls.listed()] == ["out"], calls.listed())
+    calls.unregister()
+    check("gRPC: all are unregistered", calls.listed() == [], calls.listed())
+
+
+def same_by_grpc(daemon, calls):
+    """A tensor in the request gives the same by either way."""
+    data = picture(7)
+    _, want = daemon.infer(2, data)
+    got = calls.infer(MODEL, SHAPE, 2, data)
+    check("gRPC: by the request, as by JSON", len(got) == OUTPUT and got == want, got[:200])
+
+
 def refusals(daemon, cuda):
     _, handle = cuda.alloc(4096)
     for what, (status, said), want in (
@@ -237,14 +284,30 @@ def killed(daemon, path, ordinal):
     check("a killed client's region goes", True)
 
 
+def grpc_calls(path):
+    """The calls over gRPC; None, said aloud, without grpcio."""
+    if over_grpc is None:
+        return print("skipped: gRPC: Python has no grpcio")
+    return over_grpc.Calls(os.path.join(os.path.dirname(path), "grpc.sock"))
+
+
 def run(daemon, path, ordinal):
+    calls = grpc_calls(path)
+    if calls:
+        same_by_grpc(daemon, calls)
     extensions = daemon.get("/v2")["extensions"]
     if "cuda_shared_memory" not in extensions:
         status, said = daemon.ask("GET", "/v2/cudasharedmemory/status")
         check(f"refused by name: {said.decode()}", status == 501 and DEVICE.split("?")[0] in said.decode(), status)
+        for call in (calls.listed, calls.unregister, lambda: calls.register("r", bytes(64), 64)) if calls else ():
+            code, said = over_grpc.refused(call)
+            check(f"gRPC: refused by name: {said}", code == "UNIMPLEMENTED" and DEVICE.split("?")[0] in said, code)
         return print("skipped: the daemon has no CUDA device")
     cuda = Cuda(ordinal)
     before = daemon.memory()
+    if calls:
+        by_grpc(daemon, cuda, calls)
+        check("gRPC: nothing counts any more", daemon.memory() == before, daemon.memory() - before)
     source, to = results(daemon, cuda)
     refusals(daemon, cuda)
     killed(daemon, path, ordinal)

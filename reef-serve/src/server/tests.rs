@@ -8,6 +8,7 @@ mod models;
 mod rights;
 mod shapes;
 mod sharing;
+mod sharing_by_grpc;
 
 use super::*;
 use crate::config::settings::Models;

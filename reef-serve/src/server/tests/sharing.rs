@@ -12,11 +12,11 @@ use crate::net::identity::peer::Connected;
 use crate::requests::region_memory::Kind;
 
 /// Bytes of a request's input and output.
-const INPUT: usize = 4 * 3 * 32 * 32;
-const OUTPUT: usize = 4 * 1000;
+pub(super) const INPUT: usize = 4 * 3 * 32 * 32;
+pub(super) const OUTPUT: usize = 4 * 1000;
 
 /// A daemon on two devices with `tiny` on the first, and the devices.
-fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, Vec<Losable>) {
+pub(super) fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, Vec<Losable>) {
     let mut devices = Vec::new();
     let open = |mut config: Config| {
         let inner = device::start("cpu:0?units=1,cpu:1?units=1", "reef", 0.0)?;
@@ -30,7 +30,7 @@ fn two(test: &str, change: impl FnOnce(&mut Config)) -> (Fixture, Vec<Losable>) 
 }
 
 /// Memory of a client on the device, and its handle.
-fn allocate(device: &Losable, bytes: usize) -> (Arc<dyn SharedMemory>, Bytes) {
+pub(super) fn allocate(device: &Losable, bytes: usize) -> (Arc<dyn SharedMemory>, Bytes) {
     let memory = device.inner.alloc_shared(bytes).unwrap();
     let mut all = device.shared.lock();
     let mut handle = [0; 64];
@@ -68,7 +68,7 @@ fn asking(priority: u64, from: TensorData, to: Option<Place>) -> InferRequest {
     }
 }
 
-fn picture(seed: u64) -> Vec<u8> {
+pub(super) fn picture(seed: u64) -> Vec<u8> {
     to_bytes(&Seeded(seed).input(3 * 32 * 32))
 }
 
