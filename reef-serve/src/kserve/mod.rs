@@ -7,13 +7,13 @@
 
 pub(crate) mod answer;
 mod charged_body;
-mod classes;
+mod extensions;
 pub(crate) mod failure;
 pub(crate) mod grpc;
 pub(crate) mod http;
+pub(crate) mod infer;
 mod intake;
 pub(crate) mod parameter;
-pub(crate) mod request;
 mod settings;
 mod sharing;
 mod unwanted;

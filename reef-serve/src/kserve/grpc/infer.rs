@@ -7,11 +7,11 @@ use super::proto::*;
 use super::undecoded::Undecoded;
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
-use crate::kserve::parameter::{Parameter, classes, place};
-use crate::kserve::request::{
-    AnsweredOutput, CLASS_HEADER, InferRequest, InferResponse, InputTensor, RequestedOutput,
-    TensorData,
+use crate::kserve::infer::request::{
+    CLASS_HEADER, InferRequest, InputTensor, RequestedOutput, TensorData,
 };
+use crate::kserve::infer::response::{AnsweredOutput, InferResponse};
+use crate::kserve::parameter::{Parameter, classes, place};
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;
 use crate::server::Server;

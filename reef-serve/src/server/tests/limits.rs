@@ -1,7 +1,7 @@
 //! Limits of requests and memory, and what times mean.
 
 use super::*;
-use crate::kserve::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
+use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use crate::net::identity::principal::Principal;
 use crate::net::room::charge::Memory;
 

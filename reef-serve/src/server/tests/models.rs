@@ -1,7 +1,7 @@
 //! Models in each form in which a repository may have them.
 
 use super::*;
-use crate::kserve::request::{InferRequest, InputTensor, TensorData};
+use crate::kserve::infer::request::{InferRequest, InputTensor, TensorData};
 use crate::tensor::TensorInfos;
 use reef::models::profile::Latencies;
 use reef::models::{Folder, onnx};

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::rights::{Over, Right, Rights};
-use crate::kserve::request::InferRequest;
+use crate::kserve::infer::request::InferRequest;
 use crate::net::identity::peer::Connected;
 use crate::net::identity::principal::Principal;
 

@@ -1,10 +1,9 @@
 //! Models whose sizes are open.
 
 use super::*;
+use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
+use crate::kserve::infer::response::InferResponse;
 use crate::kserve::parameter::Place;
-use crate::kserve::request::{
-    InferRequest, InferResponse, InputTensor, RequestedOutput, TensorData,
-};
 use crate::net::identity::principal::Principal;
 use handmade::{bytes, file, node, number, ones};
 

@@ -6,8 +6,8 @@ use super::*;
 use crate::engine::api::Engine;
 use crate::engine::device;
 use crate::engine::shared::SharedMemory;
+use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use crate::kserve::parameter::Place;
-use crate::kserve::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use crate::net::identity::peer::Connected;
 use crate::requests::region_memory::Kind;
 

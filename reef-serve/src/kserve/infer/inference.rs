@@ -1,12 +1,10 @@
-//! What gRPC and HTTP have in common: an inference as the standard protocol asks for it.
-//!
-//! A request is checked whole before it is queued, so that what is wrong with it is said at once.
+//! From a request to its answer.
 
-use crate::class::Class;
+use super::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
+use super::response::{AnsweredOutput, InferResponse, answered, twice};
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
-use crate::kserve::classes;
-use crate::kserve::parameter::{Parameter, Place};
+use crate::kserve::parameter::Place;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
 use crate::net::identity::peer::Peer;
@@ -15,185 +13,9 @@ use crate::requests::job::{Given, Input, Output, Wanted};
 use crate::requests::region_memory::Located;
 use crate::server::{Inference, Server};
 use crate::tenants::claims::stated;
-use crate::tensor::{TensorInfo, TensorInfos, short};
-use bytes::Bytes;
+use crate::tensor::TensorInfo;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// What the server calls itself.
-pub(crate) const NAME: &str = "reef";
-
-/// Extensions of the protocol that are there.
-const EXTENSIONS: [&str; 9] = [
-    "binary_tensor_data",
-    "classification",
-    "logging",
-    "model_configuration",
-    "model_repository",
-    "schedule_policy",
-    "statistics",
-    "system_shared_memory",
-    "trace",
-];
-
-/// Extensions of the protocol that are there, on the devices that the daemon has.
-pub(crate) fn extensions(server: &Server) -> Vec<&'static str> {
-    let cuda = server.has_cuda().then_some("cuda_shared_memory");
-    let mut all: Vec<_> = EXTENSIONS.into_iter().chain(cuda).collect();
-    all.sort_unstable();
-    all
-}
-
-/// The header with which a client says the class of its requests that name no priority.
-pub(crate) const CLASS_HEADER: &str = "reef-class";
-
-/// A request for an inference, as both protocols read it.
-#[derive(Debug, Default)]
-pub(crate) struct InferRequest {
-    pub(crate) model: String,
-    pub(crate) version: String,
-    pub(crate) id: String,
-    pub(crate) priority: u64,
-    /// Microseconds; 0 is no timeout.
-    pub(crate) timeout: u64,
-    /// The period and the budget that its client states, in microseconds; 0 is none.
-    pub(crate) rate_us: (u64, u64),
-    /// Whether an answer in a stream has to say that it is its request's last one.
-    pub(crate) wants_final: bool,
-    /// The client's default class.
-    pub(crate) class: Option<Class>,
-    /// What its bytes are charged to; the answer's are as well.
-    pub(crate) charge: Option<Charge>,
-    pub(crate) inputs: Vec<InputTensor>,
-    /// Those that are wanted; none for all.
-    pub(crate) outputs: Vec<RequestedOutput>,
-    /// Whether outputs are wanted as binary data that don't say themselves.
-    pub(crate) binary: bool,
-}
-
-/// An input tensor of a request.
-#[derive(Debug)]
-pub(crate) struct InputTensor {
-    pub(crate) name: String,
-    pub(crate) datatype: String,
-    pub(crate) shape: Vec<i64>,
-    pub(crate) from: TensorData,
-}
-
-/// Where the data of an input tensor is.
-#[derive(Debug)]
-pub(crate) enum TensorData {
-    Bytes(Bytes),
-    Region(Place),
-}
-
-/// An output tensor that the request names.
-#[derive(Debug)]
-pub(crate) struct RequestedOutput {
-    pub(crate) name: String,
-    pub(crate) to: Option<Place>,
-    /// Whether it is wanted as binary data, where a protocol has another form.
-    pub(crate) binary: Option<bool>,
-    /// How many of its largest values are wanted in its place; 0: all of it as it is.
-    pub(crate) classes: usize,
-}
-
-/// The answer.
-#[derive(Debug)]
-pub(crate) struct InferResponse {
-    pub(crate) model: Arc<LoadedModel>,
-    variant: Arc<Variant>,
-    pub(crate) id: String,
-    pub(crate) outputs: Vec<AnsweredOutput>,
-}
-
-/// An output of an answer.
-#[derive(Debug)]
-pub(crate) struct AnsweredOutput {
-    /// Its number among the model's.
-    index: usize,
-    pub(crate) to: Option<Place>,
-    pub(crate) binary: bool,
-    /// Its largest values, as texts, with their shape.
-    classes: Option<(usize, Vec<i64>)>,
-    /// Empty if it went to a region.
-    pub(crate) bytes: Bytes,
-}
-
-impl AnsweredOutput {
-    /// What it is in the answer: its type, and its shape.
-    pub(crate) fn shown<'a>(&'a self, info: &'a TensorInfo) -> (&'static str, &'a [i64]) {
-        match &self.classes {
-            Some((_, shape)) => ("BYTES", shape),
-            None => (info.datatype(), &info.shape),
-        }
-    }
-
-    /// The texts that it is, if it is some.
-    pub(crate) fn texts(&self) -> Option<Vec<&str>> {
-        self.classes.as_ref().map(|_| classes::from_bytes(&self.bytes))
-    }
-
-    /// Notes its shape as texts.
-    fn settle(&mut self, info: &TensorInfo) {
-        if let Some((count, shape)) = &mut self.classes {
-            *shape = classes::shape(info, *count);
-        }
-    }
-
-    /// Bytes that its texts take at most, while they are made.
-    fn room(&self, info: &TensorInfo) -> u64 {
-        self.classes.as_ref().map_or(0, |(count, _)| classes::room(info, *count))
-    }
-
-    fn set(&mut self, info: &TensorInfo, bytes: Vec<u8>) {
-        self.bytes = match &self.classes {
-            Some((count, _)) => classes::to_bytes(info, &bytes, *count).into(),
-            None => bytes.into(),
-        };
-    }
-}
-
-impl InferResponse {
-    /// The outputs with what they are.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&TensorInfo, &AnsweredOutput)> {
-        self.outputs.iter().map(|output| (&self.variant.outputs.each[output.index], output))
-    }
-}
-
-impl InferRequest {
-    /// Notes a parameter of the request. Those that are not known are the client's own.
-    ///
-    /// # Errors
-    ///
-    /// `Invalid`; `Unimplemented` for sequences.
-    pub(crate) fn parameter(&mut self, key: &str, value: &Parameter) -> Result<()> {
-        match key {
-            "priority" => self.priority = value.number(key)?,
-            "timeout" => self.timeout = value.number(key)?,
-            "reef_period_us" => self.rate_us.0 = value.number(key)?,
-            "reef_budget_us" => self.rate_us.1 = value.number(key)?,
-            "sequence_id" | "sequence_start" | "sequence_end" if !value.is_nothing() => {
-                return Err(Error::Unimplemented(format!("parameter {key}: sequences")));
-            }
-            "triton_enable_empty_final_response" => self.wants_final = value.flag(key)?,
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-impl InputTensor {
-    /// Refuses another type, or another number of bytes than its shape has; whatever the model has of that shape.
-    fn check(&self, server: &Server, peer: &Peer, info: &TensorInfo) -> Result<()> {
-        let info = TensorInfo { shape: self.shape.clone(), ..info.clone() };
-        info.check(&self.datatype, &self.shape)?;
-        match &self.from {
-            TensorData::Bytes(bytes) => info.check_bytes(bytes.len()),
-            TensorData::Region(place) => server.slice(peer, place, info.bytes()).map(drop),
-        }
-    }
-}
 
 impl Server {
     /// Checks an inference, runs it in its turn, and gives the answer.
@@ -357,6 +179,18 @@ impl Server {
     }
 }
 
+impl InputTensor {
+    /// Refuses another type, or another number of bytes than its shape has; whatever the model has of that shape.
+    fn check(&self, server: &Server, peer: &Peer, info: &TensorInfo) -> Result<()> {
+        let info = TensorInfo { shape: self.shape.clone(), ..info.clone() };
+        info.check(&self.datatype, &self.shape)?;
+        match &self.from {
+            TensorData::Bytes(bytes) => info.check_bytes(bytes.len()),
+            TensorData::Region(place) => server.slice(peer, place, info.bytes()).map(drop),
+        }
+    }
+}
+
 /// The inputs in the model's order: all, each once.
 fn in_order<'a>(model: &LoadedModel, inputs: &'a [InputTensor]) -> Result<Vec<&'a InputTensor>> {
     let (given, want) = (inputs.len(), model.inputs.each.len());
@@ -373,51 +207,3 @@ fn in_order<'a>(model: &LoadedModel, inputs: &'a [InputTensor]) -> Result<Vec<&'
     }
     Ok(order.into_iter().flatten().collect())
 }
-
-/// The outputs that are asked for, without their bytes, and without shapes of texts.
-fn answered(
-    infos: &TensorInfos,
-    outputs: Vec<RequestedOutput>,
-    binary: bool,
-) -> Result<Vec<AnsweredOutput>> {
-    let one = |index, to, binary| {
-        let (classes, bytes) = (None, Bytes::new());
-        AnsweredOutput { index, to, binary, classes, bytes }
-    };
-    let count = infos.each.len();
-    if outputs.is_empty() {
-        return Ok((0..count).map(|index| one(index, None, binary)).collect());
-    }
-    let mut seen = vec![false; count];
-    let asked = |output: RequestedOutput| {
-        let index = once(&mut seen, infos.find(&output.name)?, &output.name)?;
-        let has_place = output.to.is_some();
-        let mut answered = one(index, output.to, output.binary.unwrap_or(binary));
-        if output.classes > 0 {
-            if has_place {
-                let text =
-                    format!("tensor {:?}: classification into a region", short(&output.name));
-                return Err(Error::Unimplemented(text));
-            }
-            classes::check(&infos.each[index])?;
-            answered.classes = Some((output.classes, Vec::new()));
-        }
-        Ok(answered)
-    };
-    outputs.into_iter().map(asked).collect()
-}
-
-/// Notes that a tensor was named.
-fn once(seen: &mut [bool], index: usize, name: &str) -> Result<usize> {
-    match std::mem::replace(&mut seen[index], true) {
-        false => Ok(index),
-        true => Err(twice(name)),
-    }
-}
-
-fn twice(name: &str) -> Error {
-    Error::Invalid(format!("tensor {:?} is named twice", short(name)))
-}
-
-#[cfg(test)]
-mod tests;
