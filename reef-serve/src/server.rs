@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::models::config::load::LoadParameters;
 use crate::models::declaration::Shapes;
 use crate::models::loaded_model::LoadedModel;
-use crate::models::registry::Registry;
+use crate::models::registry::state::Registry;
 use crate::models::repository::Repository;
 use crate::models::shaped::variant::Variant;
 use crate::name::ModelName;

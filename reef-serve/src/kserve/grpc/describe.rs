@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::kserve::extensions::{NAME, extensions};
 use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
-use crate::models::registry::Registry;
+use crate::models::registry::state::Registry;
 use crate::observe::stats::Sum;
 use crate::requests::batch::Batching;
 use crate::server::Server;

@@ -5,7 +5,7 @@ use super::json::{object, read};
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::models::config::load::{LoadParameters, LoadValue};
-use crate::models::registry::Indexed;
+use crate::models::registry::lookups::Indexed;
 use crate::name::{ModelName, shown};
 use crate::net::identity::peer::Peer;
 use crate::net::room::charge::Charge;

@@ -1,0 +1,53 @@
+//! What metrics and listings say of the models that are loaded.
+
+use super::state::Registry;
+use crate::models::loaded_model::LoadedModel;
+use crate::observe::metrics::{ClassLabels, ModelLabels};
+use std::collections::BTreeMap;
+
+impl Registry {
+    /// Bytes that are reserved of each device.
+    pub(crate) fn device_memory(&self) -> impl Iterator<Item = u64> {
+        self.placer.makers.iter().map(|maker| maker.budget.used())
+    }
+
+    /// Where the version is that this is a replica of, as places among the daemon's devices; empty if it has only one.
+    pub(crate) fn devices(&self, model: &LoadedModel) -> Vec<usize> {
+        if model.node().is_alone {
+            return Vec::new();
+        }
+        let loaded = self.loaded.read();
+        let versions = loaded.get(&model.spec.name);
+        let replicas = versions.and_then(|versions| versions.get(&model.spec.version));
+        replicas.iter().flat_map(|all| all.each()).map(|one| one.node().index).collect()
+    }
+
+    /// Titles of the versions that each device has.
+    pub(crate) fn models_by_device(&self) -> BTreeMap<usize, Vec<String>> {
+        let mut all: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+        let loaded = self.loaded.read();
+        for served in loaded.values().flatten().flat_map(|(_, replicas)| replicas.each()) {
+            all.entry(served.node().index).or_default().push(served.title().into());
+        }
+        all
+    }
+
+    /// Versions that are loaded.
+    pub(crate) fn len(&self) -> usize {
+        self.loaded.read().values().map(BTreeMap::len).sum()
+    }
+
+    /// Bytes that each version has reserved.
+    pub(crate) fn memory(&self) -> Vec<(ModelLabels, u64)> {
+        let loaded = self.loaded.read();
+        let all = loaded.values().flatten();
+        all.map(|(_, replicas)| (replicas.first().which(), replicas.bytes())).collect()
+    }
+
+    /// Requests that wait, by model and class; a model with replicas comes several times.
+    pub(crate) fn depths(&self) -> Vec<(ClassLabels, usize)> {
+        let loaded = self.loaded.read();
+        let replicas = loaded.values().flatten().flat_map(|(_, replicas)| replicas.each());
+        replicas.flat_map(|served| served.depths()).collect()
+    }
+}
