@@ -59,6 +59,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
         wave: 32,
         tensor_cores: own.capability >= (8, 0),
         writes_values: driver.cuStreamWriteValue32_v2.is_some(),
+        writes_without_kernels: driver.cuStreamWriteValue32_v2.is_some(),
         waits_values: driver.cuStreamWaitValue32_v2.is_some(),
         tick_rate: TickRate::Known(1_000_000_000),
         graphs: true,

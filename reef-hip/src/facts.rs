@@ -89,6 +89,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
         tensor_cores: false,
         // The attribute that should say so reads 0 in HIP 5.2, where both work.
         writes_values: true,
+        writes_without_kernels: false,
         waits_values: true,
         // Streams write words by kernels here, which wait for their turn.
         tick_rate: tick_rate(get(attribute::WALL_CLOCK_RATE)),

@@ -42,6 +42,10 @@ pub(crate) struct Script {
     pub(crate) reactivate_fails: AtomicU32,
     /// What preemptors were told, without what failed.
     pub(crate) told: Mutex<Vec<&'static str>>,
+    /// A stop needs a place on the device.
+    pub(crate) needs_room: AtomicBool,
+    /// How many times preemptors had been told something when each command of real-time queues was launched.
+    pub(crate) rt_launched_after: Mutex<Vec<usize>>,
     /// Padded launches.
     pub(crate) padded: AtomicU32,
     /// How often queues were asked to drain.
@@ -110,6 +114,10 @@ impl Preemptor for FakePreemptor {
         self.1
     }
 
+    fn needs_room(&self) -> bool {
+        self.0.0.needs_room.load(Ordering::SeqCst)
+    }
+
     fn evict(&self) -> Result<()> {
         self.tell("evict", &self.0.0.evict_fails)
     }
@@ -128,6 +136,9 @@ impl FakeQueue {
         if let Some((Fake(script), class)) = &self.of {
             let rt = *class == Priority::RealTime;
             assert!(!(rt && use_up(&script.rt_launch_panics)), "as the script says");
+            if rt {
+                script.rt_launched_after.lock().push(script.told.lock().len());
+            }
             while !rt && script.be_launch_blocks.load(Ordering::SeqCst) {
                 thread::yield_now();
             }

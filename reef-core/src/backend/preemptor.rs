@@ -12,6 +12,11 @@ pub trait Preemptor: Debug + Send + Sync + 'static {
     /// The deepest level it was created for.
     fn level(&self) -> PreemptLevel;
 
+    /// Whether a stop needs a place on the device, so that it has to go there before real-time work that may fill it.
+    fn needs_room(&self) -> bool {
+        false
+    }
+
     /// [`PreemptLevel::DeviceQueue`]: turns launched, unstarted work into no-ops.
     ///
     /// # Errors

@@ -166,14 +166,14 @@ impl<D: Device> Core<D> {
 
     fn apply(&self, state: &mut PassState<D>) -> bool {
         let stops = self.hold(state);
+        let first = self.group.stops_first();
+        self.stop(state, stops && first);
         state.hold_neighbours();
         let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
         let queues = &mut state.queues;
         let mut donors = Donors { group: &self.group, queues, device: &self.device };
         let fed = state.rt.feed(&state.plan.start, pads.then_some(&mut donors));
-        if stops && self.group.stop().is_err() {
-            state.retry_soon();
-        }
+        self.stop(state, stops && !first);
         state.stats.padded_launches += fed.padded;
         state.stats.padded_blocks += fed.padded_blocks;
         // Taking back costs time on the cores that real-time work wants: only if it is needed.
@@ -206,6 +206,13 @@ impl<D: Device> Core<D> {
             state.note_preemption();
         }
         first || (state.plan.preempt && self.group.is_half_stopped())
+    }
+
+    /// Tells the device to stop what it has of a held group.
+    fn stop(&self, state: &mut PassState<D>, now: bool) {
+        if now && self.group.stop().is_err() {
+            state.retry_soon();
+        }
     }
 
     /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker

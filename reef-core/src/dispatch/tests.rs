@@ -68,6 +68,21 @@ fn busy_client_of(
     client
 }
 
+/// The first launch comes before the device is told to evict and to reset, or after.
+#[test]
+fn real_time_work_is_launched_first_unless_a_stop_needs_room() {
+    for (needs_room, told) in [(false, 0), (true, 2)] {
+        let device = Fake::default();
+        script(&device).needs_room.store(needs_room, Ordering::SeqCst);
+        let dispatcher = dispatcher(&device);
+        let _be = busy_client(&dispatcher, &device);
+        let _at_last = AtLast(device.clone());
+        dispatcher.real_time().expect("a client").run(&one_kernel()).expect("it runs");
+        assert!(script(&device).told.lock().starts_with(&["evict", "reset"]));
+        assert_eq!(script(&device).rt_launched_after.lock()[0], told);
+    }
+}
+
 #[test]
 fn a_transient_refusal_to_evict_closes_nothing_for_good() {
     let device = Fake::default();

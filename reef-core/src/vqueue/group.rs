@@ -129,6 +129,11 @@ impl<D: Device> Group<D> {
         Ok(())
     }
 
+    /// Whether steps 3 and 4 go before step 2: see [`Preemptor::needs_room`].
+    pub(crate) fn stops_first(&self) -> bool {
+        self.preemptor.needs_room()
+    }
+
     /// Whether the device has yet to be told: [`stop`](Self::stop) was not called since the group is held, or failed.
     pub(crate) fn is_half_stopped(&self) -> bool {
         self.members.lock().due != Due::Nothing

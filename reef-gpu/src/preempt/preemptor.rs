@@ -114,6 +114,10 @@ impl<V: Vendor> reef_core::Preemptor for Preemptor<V> {
         self.0.level
     }
 
+    fn needs_room(&self) -> bool {
+        !self.0.control.context().vendor.facts().writes_without_kernels
+    }
+
     /// One write does for both levels: at level All, running blocks look at the same word.
     fn evict(&self) -> Result<()> {
         self.deep_enough(PreemptLevel::DeviceQueue)?;
@@ -208,6 +212,15 @@ mod tests {
         let second = gpu.preemptor(PreemptLevel::All).unwrap();
         assert_eq!(second.live(), live);
         assert_eq!(*gpu.vendor().puts.lock(), [Put::Write(live, 1), Put::Write(live, 0)]);
+    }
+
+    #[test]
+    fn a_stop_that_is_a_kernel_needs_room() {
+        let needs = |fake| {
+            let gpu = Gpu::new(fake, Options::default()).unwrap();
+            gpu.preemptor(PreemptLevel::All).unwrap().needs_room()
+        };
+        assert_eq!([Fake::default(), Fake::writing_by_kernels()].map(needs), [false, true]);
     }
 
     #[test]

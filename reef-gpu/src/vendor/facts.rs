@@ -31,6 +31,8 @@ pub struct Facts {
     pub tensor_cores: bool,
     /// Streams can set words by themselves ([`Streams::write_value`](crate::Streams::write_value)).
     pub writes_values: bool,
+    /// And by no kernel, so that the word is set whatever fills the device.
+    pub writes_without_kernels: bool,
     /// Streams can wait for words by themselves ([`Streams::wait_value`](crate::Streams::wait_value)).
     pub waits_values: bool,
     /// How fast the clock runs that `stamp` of kernels/builtin.cu notes.

@@ -84,6 +84,13 @@ impl Fake {
         fake
     }
 
+    /// One whose streams set words by kernels.
+    pub(crate) fn writing_by_kernels() -> Self {
+        let mut fake = Self::default();
+        fake.facts.writes_without_kernels = false;
+        fake
+    }
+
     /// One whose capped queues run on two units.
     pub(crate) fn with_capped_units() -> Self {
         let mut fake = Self::default();
@@ -185,6 +192,7 @@ impl Default for Fake {
             wave: 32,
             tensor_cores: false,
             writes_values: true,
+            writes_without_kernels: true,
             waits_values: true,
             tick_rate: TickRate::Known(1_000_000_000),
             graphs: false,
