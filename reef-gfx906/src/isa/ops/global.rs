@@ -1,58 +1,18 @@
 //! Memory by address: the segments flat, global and scratch, which share their numbers.
 
-use super::access::{self, Part, Pointers, each};
+use super::access::{self, Pointers, each};
 use super::lanes::{dec, inc, ops};
+use super::transfers::{load, store};
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::registers::{PRIVATE_APERTURE, SHARED_APERTURE};
 use crate::isa::space::{Bad, Env};
 use crate::isa::wave::Wave;
 
-macro_rules! load {
-    ($words:literal) => {
-        Run::Memory(|w, i, env| {
-            let from = places(w, i, env, 4 * $words)?;
-            access::load_words(w, i.dst, $words, &from);
-            Ok(())
-        })
-    };
-    ($part:ident) => {
-        Run::Memory(|w, i, env| {
-            let from = places(w, i, env, Part::$part.bytes())?;
-            access::load_part(w, i, Part::$part, &from);
-            Ok(())
-        })
-    };
-    ($part:ident $shift:literal) => {
-        Run::Memory(|w, i, env| {
-            let from = places(w, i, env, Part::$part.bytes())?;
-            access::load_half(w, i, Part::$part, $shift, &from);
-            Ok(())
-        })
-    };
-}
-
-macro_rules! store {
-    ($words:literal) => {
-        Run::Memory(|w, i, env| {
-            let to = places(w, i, env, 4 * $words)?;
-            access::store_words(w, data(i), $words, &to);
-            Ok(())
-        })
-    };
-    ($store:ident $bytes:literal $shift:literal) => {
-        Run::Memory(|w, i, env| {
-            let to = places(w, i, env, $bytes)?;
-            access::$store(w, data(i), $shift, &to);
-            Ok(())
-        })
-    };
-}
-
 macro_rules! atomic {
     ($atomic:ident $bytes:literal $f:expr) => {
         Run::Memory(|w, i, env| {
             let at = places(w, i, env, $bytes)?;
-            access::$atomic(w, i.mem.glc.then_some(i.dst), data(i), &at, $f)
+            access::$atomic(w, i.mem.glc.then_some(i.dst), stored(i), &at, $f)
         })
     };
 }
@@ -83,7 +43,7 @@ pub(super) const OPS: &[Op] = ops![
     Flat 64 "atomic_swap" => atomic!(atomic32 4 |_, data| data),
     Flat 65 "atomic_cmpswap" => Run::Memory(|w, i, env| {
         let at = places(w, i, env, 4)?;
-        let registers = [data(i), data(i).wrapping_add(1)];
+        let registers = [stored(i), stored(i).wrapping_add(1)];
         access::swap32(w, i.mem.glc.then_some(i.dst), registers, &at, |a, b| a == b)
     }),
     Flat 66 "atomic_add" => atomic!(atomic32 4 u32::wrapping_add),
@@ -100,7 +60,7 @@ pub(super) const OPS: &[Op] = ops![
     Flat 96 "atomic_swap_x2" => atomic!(atomic64 8 |_, data| data),
     Flat 97 "atomic_cmpswap_x2" => Run::Memory(|w, i, env| {
         let at = places(w, i, env, 8)?;
-        let registers = [data(i), data(i).wrapping_add(2)];
+        let registers = [stored(i), stored(i).wrapping_add(2)];
         access::swap64(w, i.mem.glc.then_some(i.dst), registers, &at, |a, b| a == b)
     }),
     Flat 98 "atomic_add_x2" => atomic!(atomic64 8 u64::wrapping_add),
@@ -117,7 +77,7 @@ pub(super) const OPS: &[Op] = ops![
 ];
 
 /// The register of what is stored.
-fn data(i: &Inst) -> u8 {
+fn stored(i: &Inst) -> u8 {
     match i.src[1] {
         Src::V(register) => register,
         _ => 0,

@@ -1,52 +1,12 @@
 //! The workgroup's shared memory, and permutations of lanes that go through its hardware.
 
-use super::access::{self, Part, Pointers, each};
+use super::access::{self, Pointers, each};
 use super::lanes::{dec, inc, ops};
+use super::transfers::{load, store};
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::registers::Lanes;
 use crate::isa::space::{Bad, Env};
 use crate::isa::wave::Wave;
-
-macro_rules! read {
-    ($words:literal) => {
-        Run::Memory(|w, i, env| {
-            let from = places(w, i, env, 4 * $words)?;
-            access::load_words(w, i.dst, $words, &from);
-            Ok(())
-        })
-    };
-    ($part:ident) => {
-        Run::Memory(|w, i, env| {
-            let from = places(w, i, env, Part::$part.bytes())?;
-            access::load_part(w, i, Part::$part, &from);
-            Ok(())
-        })
-    };
-    ($part:ident $shift:literal) => {
-        Run::Memory(|w, i, env| {
-            let from = places(w, i, env, Part::$part.bytes())?;
-            access::load_half(w, i, Part::$part, $shift, &from);
-            Ok(())
-        })
-    };
-}
-
-macro_rules! write {
-    ($words:literal) => {
-        Run::Memory(|w, i, env| {
-            let to = places(w, i, env, 4 * $words)?;
-            access::store_words(w, data(i, 1), $words, &to);
-            Ok(())
-        })
-    };
-    ($store:ident $bytes:literal $shift:literal) => {
-        Run::Memory(|w, i, env| {
-            let to = places(w, i, env, $bytes)?;
-            access::$store(w, data(i, 1), $shift, &to);
-            Ok(())
-        })
-    };
-}
 
 /// An atomic, without the value before and with it.
 macro_rules! atomic {
@@ -88,7 +48,7 @@ pub(super) const OPS: &[Op] = ops![
     Ds 9 "ds_and_b32" => atomic!(atomic32 4 |a, b| a & b),
     Ds 10 "ds_or_b32" => atomic!(atomic32 4 |a, b| a | b),
     Ds 11 "ds_xor_b32" => atomic!(atomic32 4 |a, b| a ^ b),
-    Ds 13 "ds_write_b32" => write!(1),
+    Ds 13 "ds_write_b32" => store!(1),
     Ds 14 "ds_write2_b32" => Run::Memory(|w, i, env| write2(w, i, env, 1, 1)),
     Ds 15 "ds_write2st64_b32" => Run::Memory(|w, i, env| write2(w, i, env, 1, 64)),
     Ds 16 "ds_cmpst_b32" => cmpst!(swap32 4 |_| None, |a, b| a == b),
@@ -97,8 +57,8 @@ pub(super) const OPS: &[Op] = ops![
     Ds 19 "ds_max_f32" => atomic!(atomic32 4 |a, b| float32(a, b, |a, b| if b > a { b } else { a })),
     Ds 20 "ds_nop" => Run::Alu(|_, _| ()),
     Ds 21 "ds_add_f32" => atomic!(atomic32 4 |a, b| float32(a, b, |a, b| a + b)),
-    Ds 30 "ds_write_b8" => write!(store_byte 1 0),
-    Ds 31 "ds_write_b16" => write!(store_half 2 0),
+    Ds 30 "ds_write_b8" => store!(store_byte 1 0),
+    Ds 31 "ds_write_b16" => store!(store_half 2 0),
     Ds 32 "ds_add_rtn_u32" => atomic!(rtn atomic32 4 u32::wrapping_add),
     Ds 33 "ds_sub_rtn_u32" => atomic!(rtn atomic32 4 u32::wrapping_sub),
     Ds 34 "ds_rsub_rtn_u32" => atomic!(rtn atomic32 4 |a, b| b.wrapping_sub(a)),
@@ -117,13 +77,13 @@ pub(super) const OPS: &[Op] = ops![
     Ds 50 "ds_min_rtn_f32" => atomic!(rtn atomic32 4 |a, b| float32(a, b, |a, b| if b < a { b } else { a })),
     Ds 51 "ds_max_rtn_f32" => atomic!(rtn atomic32 4 |a, b| float32(a, b, |a, b| if b > a { b } else { a })),
     Ds 53 "ds_add_rtn_f32" => atomic!(rtn atomic32 4 |a, b| float32(a, b, |a, b| a + b)),
-    Ds 54 "ds_read_b32" => read!(1),
+    Ds 54 "ds_read_b32" => load!(1),
     Ds 55 "ds_read2_b32" => Run::Memory(|w, i, env| read2(w, i, env, 1, 1)),
     Ds 56 "ds_read2st64_b32" => Run::Memory(|w, i, env| read2(w, i, env, 1, 64)),
-    Ds 57 "ds_read_i8" => read!(I8),
-    Ds 58 "ds_read_u8" => read!(U8),
-    Ds 59 "ds_read_i16" => read!(I16),
-    Ds 60 "ds_read_u16" => read!(U16),
+    Ds 57 "ds_read_i8" => load!(I8),
+    Ds 58 "ds_read_u8" => load!(U8),
+    Ds 59 "ds_read_i16" => load!(I16),
+    Ds 60 "ds_read_u16" => load!(U16),
     Ds 61 "ds_swizzle_b32" => Run::Memory(swizzle),
     Ds 62 "ds_permute_b32" => Run::Alu(permute),
     Ds 63 "ds_bpermute_b32" => Run::Alu(bpermute),
@@ -139,21 +99,21 @@ pub(super) const OPS: &[Op] = ops![
     Ds 73 "ds_and_b64" => atomic!(atomic64 8 |a, b| a & b),
     Ds 74 "ds_or_b64" => atomic!(atomic64 8 |a, b| a | b),
     Ds 75 "ds_xor_b64" => atomic!(atomic64 8 |a, b| a ^ b),
-    Ds 77 "ds_write_b64" => write!(2),
+    Ds 77 "ds_write_b64" => store!(2),
     Ds 78 "ds_write2_b64" => Run::Memory(|w, i, env| write2(w, i, env, 2, 1)),
     Ds 79 "ds_write2st64_b64" => Run::Memory(|w, i, env| write2(w, i, env, 2, 64)),
     Ds 80 "ds_cmpst_b64" => cmpst!(swap64 8 |_| None, |a, b| a == b),
     Ds 81 "ds_cmpst_f64" => cmpst!(swap64 8 |_| None, |a, b| f64::from_bits(a) == f64::from_bits(b)),
     Ds 82 "ds_min_f64" => atomic!(atomic64 8 |a, b| float64(a, b, |a, b| if b < a { b } else { a })),
     Ds 83 "ds_max_f64" => atomic!(atomic64 8 |a, b| float64(a, b, |a, b| if b > a { b } else { a })),
-    Ds 84 "ds_write_b8_d16_hi" => write!(store_byte 1 16),
-    Ds 85 "ds_write_b16_d16_hi" => write!(store_half 2 16),
-    Ds 86 "ds_read_u8_d16" => read!(U8 0),
-    Ds 87 "ds_read_u8_d16_hi" => read!(U8 16),
-    Ds 88 "ds_read_i8_d16" => read!(I8 0),
-    Ds 89 "ds_read_i8_d16_hi" => read!(I8 16),
-    Ds 90 "ds_read_u16_d16" => read!(U16 0),
-    Ds 91 "ds_read_u16_d16_hi" => read!(U16 16),
+    Ds 84 "ds_write_b8_d16_hi" => store!(store_byte 1 16),
+    Ds 85 "ds_write_b16_d16_hi" => store!(store_half 2 16),
+    Ds 86 "ds_read_u8_d16" => load!(U8 0),
+    Ds 87 "ds_read_u8_d16_hi" => load!(U8 16),
+    Ds 88 "ds_read_i8_d16" => load!(I8 0),
+    Ds 89 "ds_read_i8_d16_hi" => load!(I8 16),
+    Ds 90 "ds_read_u16_d16" => load!(U16 0),
+    Ds 91 "ds_read_u16_d16_hi" => load!(U16 16),
     Ds 96 "ds_add_rtn_u64" => atomic!(rtn atomic64 8 u64::wrapping_add),
     Ds 97 "ds_sub_rtn_u64" => atomic!(rtn atomic64 8 u64::wrapping_sub),
     Ds 98 "ds_rsub_rtn_u64" => atomic!(rtn atomic64 8 |a, b| b.wrapping_sub(a)),
@@ -171,13 +131,13 @@ pub(super) const OPS: &[Op] = ops![
     Ds 113 "ds_cmpst_rtn_f64" => cmpst!(swap64 8 |i| Some(i.dst), |a, b| f64::from_bits(a) == f64::from_bits(b)),
     Ds 114 "ds_min_rtn_f64" => atomic!(rtn atomic64 8 |a, b| float64(a, b, |a, b| if b < a { b } else { a })),
     Ds 115 "ds_max_rtn_f64" => atomic!(rtn atomic64 8 |a, b| float64(a, b, |a, b| if b > a { b } else { a })),
-    Ds 118 "ds_read_b64" => read!(2),
+    Ds 118 "ds_read_b64" => load!(2),
     Ds 119 "ds_read2_b64" => Run::Memory(|w, i, env| read2(w, i, env, 2, 1)),
     Ds 120 "ds_read2st64_b64" => Run::Memory(|w, i, env| read2(w, i, env, 2, 64)),
-    Ds 222 "ds_write_b96" => write!(3),
-    Ds 223 "ds_write_b128" => write!(4),
-    Ds 254 "ds_read_b96" => read!(3),
-    Ds 255 "ds_read_b128" => read!(4),
+    Ds 222 "ds_write_b96" => store!(3),
+    Ds 223 "ds_write_b128" => store!(4),
+    Ds 254 "ds_read_b96" => load!(3),
+    Ds 255 "ds_read_b128" => load!(4),
 ];
 
 /// The register of data 0 or 1.
@@ -186,6 +146,11 @@ fn data(i: &Inst, k: usize) -> u8 {
         Src::V(register) => register,
         _ => 0,
     }
+}
+
+/// The register of data 0, which is what is stored.
+fn stored(i: &Inst) -> u8 {
+    data(i, 1)
 }
 
 fn float32(a: u32, b: u32, f: impl Fn(f32, f32) -> f32) -> u32 {

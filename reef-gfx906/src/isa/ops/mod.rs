@@ -23,4 +23,5 @@ mod scalar;
 mod scalar_memory;
 mod scratch;
 mod short;
+mod transfers;
 mod wide;

@@ -1,54 +1,14 @@
 //! Buffers (MUBUF). Compilers use them for private memory, whose resource says that each lane has its own
 //! part: the runtime's words for that are not looked at, a lane's part is the wave's private memory.
 
-use super::access::{self, Part, Pointers, each};
+use super::access::{Pointers, each};
 use super::lanes::ops;
+use super::transfers::{load, store};
 use crate::isa::inst::{Inst, Op, Run, Src};
 use crate::isa::space::{Bad, Env};
 use crate::isa::wave::Wave;
 
 const NOTHING: Run = Run::Alu(|_, _| ());
-
-macro_rules! load {
-    ($words:literal) => {
-        Run::Memory(|w, i, env| {
-            let from = places(w, i, env, 4 * $words)?;
-            access::load_words(w, i.dst, $words, &from);
-            Ok(())
-        })
-    };
-    ($part:ident) => {
-        Run::Memory(|w, i, env| {
-            let from = places(w, i, env, Part::$part.bytes())?;
-            access::load_part(w, i, Part::$part, &from);
-            Ok(())
-        })
-    };
-    ($part:ident $shift:literal) => {
-        Run::Memory(|w, i, env| {
-            let from = places(w, i, env, Part::$part.bytes())?;
-            access::load_half(w, i, Part::$part, $shift, &from);
-            Ok(())
-        })
-    };
-}
-
-macro_rules! store {
-    ($words:literal) => {
-        Run::Memory(|w, i, env| {
-            let to = places(w, i, env, 4 * $words)?;
-            access::store_words(w, i.dst, $words, &to);
-            Ok(())
-        })
-    };
-    ($store:ident $bytes:literal $shift:literal) => {
-        Run::Memory(|w, i, env| {
-            let to = places(w, i, env, $bytes)?;
-            access::$store(w, i.dst, $shift, &to);
-            Ok(())
-        })
-    };
-}
 
 pub(super) const OPS: &[Op] = ops![
     Mubuf 16 "buffer_load_ubyte" => load!(U8),
@@ -79,6 +39,11 @@ pub(super) const OPS: &[Op] = ops![
 
 /// Bit of a resource's last word: lanes have parts of their own ("add thread id").
 const PER_LANE: u32 = 1 << 23;
+
+/// The first register of what is stored.
+fn stored(i: &Inst) -> u8 {
+    i.dst
+}
 
 fn places(w: &mut Wave, i: &Inst, env: &mut Env<'_>, bytes: usize) -> Result<Pointers, Bad> {
     let resource = i.mem.base.unwrap_or(0);
