@@ -197,7 +197,7 @@ fn open_onnx(
 /// What the network that was [opened](open()) as `what` gives for `input` by plain loops on the host.
 ///
 /// An ONNX file is executed node by node as it stands, before anything of it was rewritten
-/// ([`onnx::execute`](crate::onnx::execute)), so that a fault of the reader shows too; anything else step by
+/// ([`onnx::execute`](fn@crate::onnx::execute)), so that a fault of the reader shows too; anything else step by
 /// step ([`reference`](mod@crate::reference)). Size and batch are those that it was opened with. For networks of
 /// tensors there is [`TensorModel::execute`](crate::TensorModel::execute).
 ///

@@ -49,7 +49,7 @@ pub(crate) fn device() -> &'static Device {
     DEVICE.get_or_init(|| Device::new(SETTINGS.lock().unwrap_or_default()))
 }
 
-/// See [`crate::control::reef_gfx906_configure`].
+/// See `reef_gfx906_configure`.
 pub(crate) fn configure(settings: Settings) -> bool {
     let good = (1..=64).contains(&settings.units) && settings.slice > 0 && settings.workers <= 64;
     if !good {
@@ -94,12 +94,12 @@ impl Device {
         self.state.lock().settings.units
     }
 
-    /// See [`crate::control::reef_gfx906_hold`].
+    /// See `reef_gfx906_hold`.
     pub(crate) fn hold(&self, held: bool) {
         self.state.lock().held = held;
     }
 
-    /// See [`crate::control::reef_gfx906_counters`].
+    /// See `reef_gfx906_counters`.
     pub(crate) fn counters(&self) -> Counters {
         let state = self.state.lock();
         let available = self.memory.available();
@@ -107,17 +107,17 @@ impl Device {
         Counters { resident, queues, available, ..state.counters }
     }
 
-    /// See [`crate::control::reef_gfx906_trace`].
+    /// See `reef_gfx906_trace`.
     pub(crate) fn trace(&self) -> Vec<Record> {
         self.state.lock().trace.records()
     }
 
-    /// See [`crate::control::reef_gfx906_forget_trace`].
+    /// See `reef_gfx906_forget_trace`.
     pub(crate) fn forget_trace(&self) {
         self.state.lock().trace.forget();
     }
 
-    /// See [`crate::control::reef_gfx906_last_fault`].
+    /// See `reef_gfx906_last_fault`.
     pub(crate) fn last_fault(&self) -> String {
         self.state.lock().last_fault.clone()
     }

@@ -13,7 +13,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if it may not; as [`Regions::register`].
+    /// `Denied` if it may not; as [`Regions::register`](crate::requests::regions::Regions::register).
     pub(crate) fn register(
         &self,
         peer: &Peer,
@@ -42,7 +42,7 @@ impl Server {
     /// # Errors
     ///
     /// `Denied` if it may not; `Invalid` if there is no such device or memory; `Unimplemented` without a CUDA device; as
-    /// [`Regions::register_device`].
+    /// [`Regions::register_device`](crate::requests::regions::Regions::register_device).
     pub(crate) async fn register_cuda(
         self: &Arc<Self>,
         peer: &Peer,

@@ -99,7 +99,7 @@ pub(crate) type Stream = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
 ///
 /// # Errors
 ///
-/// As [`certificate::name`].
+/// As [`certificate::name`](name).
 pub(super) fn principal(stream: &Stream) -> Result<Option<Principal>> {
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     shown.map(|certificate| Ok(Principal::Certificate(name(certificate)?))).transpose()

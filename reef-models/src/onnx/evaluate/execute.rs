@@ -16,7 +16,7 @@ use crate::onnx::walk::{Options, input_sizes, only_input};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Runs the network of a file, node by node as the file says; `options` are those of [`load`](super::super::load).
+/// Runs the network of a file, node by node as the file says; `options` are those of [`load`](fn@crate::onnx::load).
 ///
 /// # Errors
 ///
