@@ -70,7 +70,7 @@ impl<'a, D: Operators> Bound<'a, D> {
         self.spoil();
         let config = Config::default().level(PreemptLevel::All);
         let (mut submitter, queue) = VirtualQueue::enable(self.device, config).unwrap();
-        crate::submit(&mut submitter, &self.commands);
+        crate::subject::submit(&mut submitter, &self.commands);
         for _ in 0..rng.random_range(1..4) {
             thread::sleep(Duration::from_micros(rng.random_range(0..2000)));
             queue.preempt(rng.random()).unwrap();

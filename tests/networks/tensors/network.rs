@@ -190,7 +190,7 @@ fn agrees<D: Operators>(
 fn preempted<D: Operators>(device: &D, network: &Network<D>, rng: &mut ChaCha8Rng) {
     let config = Config::default().level(PreemptLevel::All);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
-    crate::submit(&mut submitter, &network.inference());
+    crate::subject::submit(&mut submitter, &network.inference());
     for _ in 0..rng.random_range(2..8) {
         thread::sleep(Duration::from_micros(rng.random_range(0..3000)));
         queue.preempt(rng.random()).unwrap();
