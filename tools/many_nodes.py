@@ -6,12 +6,13 @@
 
 Makes the files in FOLDER. REEF is target/release/reef: `reef model show FILE`, the whole process with what it prints. ONNX
 Runtime makes a session of the same file once, its graph optimisations off; Python's start is not counted, and what takes
-more than a minute is given up. Prints medians (least to most) in seconds, and exits with 1 if two versions of REEF print
-different things.
+more than a minute is given up. Prints medians in seconds: of the time by the clock, and of the processor's, which is the same
+on an idle machine. Exits with 1 if two versions of REEF print different things.
 """
 
 import argparse
 import pathlib
+import resource
 import statistics
 import subprocess
 import sys
@@ -92,14 +93,12 @@ def files(folder):
         yield path
 
 
-def timed(call):
-    start = time.perf_counter()
-    made = call()
-    return time.perf_counter() - start, made
-
-
 def show(reef, path):
-    return subprocess.run([reef, "model", "show", path], check=True, capture_output=True).stdout
+    """What it prints, and how long that took: by the clock, and of the processor."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    said = subprocess.run([reef, "model", "show", path], check=True, capture_output=True).stdout
+    took, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return said, (took, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime)
 
 
 SESSION = """
@@ -121,7 +120,8 @@ def session(path):
 
 
 def shown(times):
-    return f"{statistics.median(times):.2f} ({min(times):.2f}–{max(times):.2f})"
+    clock, processor = map(statistics.median, zip(*times))
+    return f"{clock:.2f} ({processor:.2f})"
 
 
 def main():
@@ -136,8 +136,8 @@ def main():
         ours, said = [[] for _ in args.reef], set()
         for _ in range(args.turns):
             for reef, times in zip(args.reef, ours):
-                seconds, text = timed(lambda: show(reef, path))
-                times.append(seconds)
+                text, took = show(reef, path)
+                times.append(took)
                 said.add(text)
         print(f"| {path.stem} |", " | ".join([*map(shown, ours), session(path)]), "|", flush=True)
         if len(said) > 1:

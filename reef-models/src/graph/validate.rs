@@ -26,7 +26,7 @@ impl ScheduleGraph {
         for (list, len) in [("storage", self.storages.len()), ("kernels", self.steps.len())] {
             ensure(len > 0, || (list.into(), Problem::Empty))?;
         }
-        let mut names = HashSet::new();
+        let mut names = HashSet::with_capacity(self.storages.len());
         for (i, storage) in self.storages.iter().enumerate() {
             let size = storage.elements;
             let fits =

@@ -33,19 +33,20 @@ impl Net {
         let weights = self.take_weights();
         let batch = self.values[output].shape[0];
         let mut emitter = Emitter {
-            builder: Builder::new(name, batch),
+            builder: Builder::with_room(name, batch, output + 1),
             net: &self,
             ledger,
             weights,
             output,
             homes,
             storages: HashMap::new(),
-            made: Vec::new(),
+            made: Vec::with_capacity(output + 1),
             native: HashMap::new(),
             whole: HashMap::new(),
-            names: RESERVED.into_iter().map(|name| (name.to_owned(), 1)).collect(),
+            names: HashMap::with_capacity(output + 1 + RESERVED.len()),
             params: Params::default(),
         };
+        emitter.names.extend(RESERVED.map(|name| (name.to_owned(), 1)));
         for id in 0..=output {
             let made = emitter.value(id)?;
             emitter.made.push(made);

@@ -21,8 +21,10 @@ impl Net {
     /// No [`Make::Relu`] and no [`Make::Add`] is left.
     pub(crate) fn fuse(self, output: Id, ledger: &Ledger) -> Result<(Self, Id), Exhausted> {
         let uses = self.uses(output);
-        let mut fused = Fused { ledger, values: Vec::new(), uses: Vec::new() };
-        let mut now: Vec<Id> = Vec::new();
+        let len = self.values.len();
+        let room = (Vec::with_capacity(len), Vec::with_capacity(len));
+        let mut fused = Fused { ledger, values: room.0, uses: room.1 };
+        let mut now: Vec<Id> = Vec::with_capacity(len);
         for (value, uses) in self.values.into_iter().zip(uses) {
             let id = if uses == 0 { Id::MAX } else { fused.append(value, uses, &now)? };
             now.push(id);
@@ -166,8 +168,8 @@ impl Fused<'_> {
     }
 
     fn without_gaps(self, output: Id) -> (Net, Id) {
-        let mut net = Net::default();
-        let mut now = Vec::new();
+        let mut net = Net { values: Vec::with_capacity(self.values.len()) };
+        let mut now = Vec::with_capacity(self.values.len());
         for value in self.values {
             let Some(Value { name, shape, mut make }) = value else {
                 now.push(Id::MAX);

@@ -129,13 +129,18 @@ pub(crate) struct Builder {
 
 impl Builder {
     pub(crate) fn new(name: &str, batch: usize) -> Self {
+        Self::with_room(name, batch, 0)
+    }
+
+    /// For about so many steps.
+    pub(crate) fn with_room(name: &str, batch: usize, steps: usize) -> Self {
         let graph = ScheduleGraph {
             name: name.into(),
-            storages: Vec::new(),
-            steps: Vec::new(),
+            storages: Vec::with_capacity(steps),
+            steps: Vec::with_capacity(steps),
             given: Vec::new(),
         };
-        Self { graph, layers: Vec::new(), batch }
+        Self { graph, layers: Vec::with_capacity(steps), batch }
     }
 
     /// The picture: three channels, `size` rows and columns.
