@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use super::decode::decode;
+use super::decode::instruction::decode;
 use super::inst::Inst;
 use super::wave::{Fault, Memory};
 

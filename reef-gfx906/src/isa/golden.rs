@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use super::decode::decode;
+use super::decode::instruction::decode;
 use super::inst::Inst;
 use super::space::Env;
 use super::wave::{Memory, Pause, Wave};

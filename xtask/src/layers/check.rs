@@ -17,7 +17,7 @@ const LEFT_ON_PURPOSE: &[Left] = &[
         folder: "reef-gfx906/src/isa",
         entries: &[
             "code.rs",
-            "decode.rs",
+            "decode",
             "float.rs",
             "inst.rs",
             "ops",
