@@ -46,15 +46,27 @@ impl End {
         }
         match self.function {
             None => {}
-            Some(Function::HardSwish) => each(values, |x| _mm512_mul_ps(x, hard_sigmoid(x))),
-            Some(Function::HardSigmoid) => apart(values, |x| hard_sigmoid(x)),
-            Some(Function::Sigmoid) => apart(values, |x| sigmoid(x)),
-            Some(Function::Swish) => apart(values, |x| gated_sigmoid(x)),
-            Some(Function::Clamp(bounds)) => {
-                let [low, high] = [bounds.low(), bounds.high()].map(|bound| _mm512_set1_ps(bound));
-                apart(values, |x| clamp(x, low, high));
-            }
+            // Often, and short: values stay in registers.
+            Some(Function::HardSwish) => each(values, |x| hard_swish(x)),
+            Some(function) => apart(function, values),
         }
+    }
+}
+
+/// Replaces `values` by what a function makes of them, by a call: for functions that are seldom, or so long that what
+/// surrounds them doesn't matter.
+#[inline(never)]
+#[target_feature(enable = "avx512f")]
+fn apart(function: Function, values: &mut [__m512]) {
+    match function {
+        Function::Clamp(bounds) => {
+            let [low, high] = [bounds.low(), bounds.high()].map(|bound| _mm512_set1_ps(bound));
+            each(values, |x| clamp(x, low, high));
+        }
+        Function::HardSigmoid => each(values, |x| hard_sigmoid(x)),
+        Function::HardSwish => each(values, |x| hard_swish(x)),
+        Function::Sigmoid => each(values, |x| sigmoid(x)),
+        Function::Swish => each(values, |x| gated_sigmoid(x)),
     }
 }
 
@@ -65,13 +77,6 @@ fn each(values: &mut [__m512], function: impl Fn(__m512) -> __m512) {
     for value in values {
         *value = function(*value);
     }
-}
-
-/// As [`each`], by a call: for functions that are seldom, or so long that what surrounds them doesn't matter.
-#[inline(never)]
-#[target_feature(enable = "avx512f")]
-fn apart(values: &mut [__m512], function: impl Fn(__m512) -> __m512) {
-    each(values, function);
 }
 
 #[inline]
@@ -86,6 +91,12 @@ fn hard_sigmoid(x: __m512) -> __m512 {
     let all = |value: f32| _mm512_set1_ps(value);
     let line = _mm512_add_ps(_mm512_mul_ps(x, all(1.0 / 6.0)), all(0.5));
     clamp(line, all(0.0), all(1.0))
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn hard_swish(x: __m512) -> __m512 {
+    _mm512_mul_ps(x, hard_sigmoid(x))
 }
 
 #[cfg(test)]
