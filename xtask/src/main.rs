@@ -100,7 +100,19 @@ const CHECKS: &[Check] = &[
     },
 ];
 
+/// Checks go by paths from the workspace's root, from whichever of its folders cargo was called.
+fn enter_workspace() -> std::io::Result<()> {
+    match std::env::var_os("CARGO_MANIFEST_DIR") {
+        Some(package) => std::env::set_current_dir(PathBuf::from(package).join("..")),
+        None => Ok(()), // called without cargo
+    }
+}
+
 fn main() -> ExitCode {
+    if let Err(error) = enter_workspace() {
+        eprintln!("xtask: the workspace's folder: {error}");
+        return ExitCode::FAILURE;
+    }
     let asked: Vec<String> = std::env::args().skip(1).collect();
     match asked.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["licenses"] => return check_licenses(),
