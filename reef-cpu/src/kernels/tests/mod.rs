@@ -7,6 +7,7 @@
 
 mod case;
 mod drawn;
+mod layers;
 mod ops;
 pub(super) mod reference;
 mod refused;
