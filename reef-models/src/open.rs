@@ -46,8 +46,8 @@ pub struct Opened {
 /// folder with a `model.onnx`; a `.safetensors` file whose name begins with one of these names, as torchvision calls its
 /// own (`resnet18-f37072fd`).
 ///
-/// An ONNX file becomes a network for pictures if it can be expressed as one, and a network of ordinary tensors
-/// otherwise ([`onnx::load_tensors`](crate::onnx::load_tensors)).
+/// An ONNX file becomes a network for pictures if it can be expressed as one and declares no output of several rows or
+/// columns, and a network of ordinary tensors otherwise ([`onnx::load_tensors`](crate::onnx::load_tensors)).
 ///
 /// Without a size or a batch they are those that the network has, or else its usual size and a batch of 1. The size of a
 /// network of text is its number of tokens. A network
