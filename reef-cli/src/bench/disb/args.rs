@@ -57,9 +57,9 @@ pub(crate) struct Args {
     /// Seconds from the start of all threads until the first request.
     #[arg(long, default_value_t = 5.0)]
     pub(crate) lead: f64,
-    /// Hardware queue length of best-effort tasks.
-    #[arg(long, default_value_t = 4)]
-    pub(crate) window: u64,
+    /// Hardware queue length of best-effort tasks [default: 2 where they are graphs, else 4].
+    #[arg(long)]
+    pub(crate) window: Option<u64>,
     /// Against a running daemon, whose models and device it uses, with a process for each client.
     #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "window"])]
     pub(crate) daemon: bool,
@@ -122,7 +122,7 @@ impl Args {
 
     /// Refuses numbers that can't be meant.
     pub(crate) fn check(&self) -> Result<()> {
-        check_windows("--window", &[self.window])?;
+        check_windows("--window", self.window.as_slice())?;
         if let Some(seconds) = self.seconds {
             check_seconds(seconds)?;
         }

@@ -33,7 +33,8 @@ pub(crate) struct Options {
     pub(crate) lead: Duration,
     pub(crate) warm_ups: u32,
     pub(crate) alone: u32,
-    pub(crate) window: u64,
+    /// Hardware queue length of best-effort tasks; without one it is chosen.
+    pub(crate) window: Option<u64>,
     pub(crate) seed: u64,
 }
 
@@ -143,7 +144,8 @@ impl<D: Operators> Bench<'_, D> {
 struct Assignments<'a, D: Operators> {
     bench: &'a Bench<'a, D>,
     dispatcher: Dispatcher<D>,
-    config: reef::ClientConfig,
+    /// Of best-effort clients whose commands are launches, and of those whose commands are graphs.
+    configs: [reef::ClientConfig; 2],
     /// Commands of a real-time task that are handed over at once, and of a best-effort one.
     graphs: [usize; 2],
 }
@@ -151,10 +153,12 @@ struct Assignments<'a, D: Operators> {
 impl<'a, D: Operators> Assignments<'a, D> {
     fn new(bench: &'a Bench<'a, D>, policy: Policy) -> Result<Self> {
         let one_by_one = policy.pads && bench.device.colocation() == Colocation::Padded;
-        let config = policy.client(bench.options.window);
+        // Graphs are many launches each: two keep the device busy, and more have to come to nothing.
+        let windows = bench.options.window.map_or([4, 2], |window| [window; 2]);
+        let configs = windows.map(|window| policy.client(window));
         let dispatcher = Dispatcher::start(bench.device, policy.scheduler)?;
         let graphs = [if one_by_one { 1 } else { usize::MAX }, BE_GRAPH];
-        Ok(Self { bench, dispatcher, config, graphs })
+        Ok(Self { bench, dispatcher, configs, graphs })
     }
 
     fn client(&self, k: usize) -> Result<Client<'a, D>> {
@@ -162,7 +166,7 @@ impl<'a, D: Operators> Assignments<'a, D> {
         let ([rt, be], work) = (self.graphs, &works[k]);
         match workload.tasks[k].real_time {
             true => Client::real_time(*device, &self.dispatcher, work, rt),
-            false => Client::best_effort(*device, &self.dispatcher, work, be, self.config),
+            false => Client::best_effort(*device, &self.dispatcher, work, be, self.configs),
         }
     }
 }

@@ -217,7 +217,7 @@ pub(crate) fn results<'a>(args: &Args, facts: Value, rows: &'a [Row]) -> Results
     let mut all = json!({
         "file": args.file.display().to_string(),
         "seed": args.common.seed,
-        "window": (!args.daemon).then_some(args.window),
+        "window": args.window,
         "warm_ups": args.warm_ups,
         "alone": args.alone,
     });

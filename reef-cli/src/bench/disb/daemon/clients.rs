@@ -150,7 +150,7 @@ mod tests {
         let workload = parse(&text, "W").unwrap();
         let ms = Duration::from_millis;
         let options =
-            Options { time: ms(600), lead: ms(1), warm_ups: 1, alone: 1, window: 1, seed: 7 };
+            Options { time: ms(600), lead: ms(1), warm_ups: 1, alone: 1, window: Some(1), seed: 7 };
         let alone = [3, 4, 9, 5].map(|n| Phases { infer: ms(n), ..Phases::default() });
         let plays = |who| plays(&workload, options, who, &alone, ms(11));
         let all = plays(Who::All);
