@@ -7,7 +7,7 @@
 
 namespace tensor {
 
-// `KINDS` in operators/tensor/fold.rs.
+// `code` in operators/tensor/fold.rs.
 enum FoldKind : u32 { SUM, SUM_ABS, SUM_SQUARES, PRODUCT, LARGEST, SMALLEST, ARG_MAX, ARG_MIN };
 
 // Elements that a thread takes between two looks at whether to stop.

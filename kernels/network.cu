@@ -11,7 +11,7 @@
 #include "pool.h"
 
 // A convolution with this tile of pixels and outputs, warps, and slabs under way.
-// The lists in operators/tile.rs say the same.
+// The lists in operators/tiles/tile.rs say the same.
 #define CONV(name, ...) \
     typedef __VA_ARGS__ name##_tile;                                                \
     extern "C" __global__ void __launch_bounds__(name##_tile::THREADS,              \
@@ -52,7 +52,6 @@ CONV_THREADS(64, 64)
 
 BOTH(conv_any, ConvAny, convolve_any<Element>)
 
-// Windows and strides of `WINDOWS` in operators/depthwise.rs.
 // The same with so many threads of a block.
 #define BOTH_OF(threads, name, Params, ...)                        \
     extern "C" __global__ void __launch_bounds__(threads)          \
@@ -67,6 +66,7 @@ BOTH(conv_any, ConvAny, convolve_any<Element>)
     }
 #define DEPTHWISE(name, ...) BOTH_OF(DEPTHWISE_THREADS, name, Depthwise, convolve_channels<Element, __VA_ARGS__>)
 
+// Windows and strides of `WINDOWS` in operators/depthwise.rs.
 DEPTHWISE(depthwise_3x3, 3, 1)
 DEPTHWISE(depthwise_3x3_by_2, 3, 2)
 DEPTHWISE(depthwise_5x5, 5, 1)
