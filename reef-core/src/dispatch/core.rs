@@ -7,8 +7,10 @@
 //! that come from the device and for times that have come. The [`Combiner`] has one thread at a time do it.
 //!
 //! A pass: note what finished → view → decide → apply. Applying, in this order: hold best-effort
-//! queues (no driver is called), launch real-time work, stop what the device has of the queues (a flag, no waiting, no
-//! thread is woken), take it back if that is needed now, or restore; then set the launch limits.
+//! queues (no driver is called), launch real-time work, stop what the device has of the queues (a flag, no waiting),
+//! take it back if that is needed now, or restore; then set the launch limits. Real-time work that takes more than one
+//! call of the driver, or one that it hasn't made before, is launched behind the stop: such a call may wait for what
+//! is to be stopped.
 
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
@@ -166,7 +168,7 @@ impl<D: Device> Core<D> {
 
     fn apply(&self, state: &mut PassState<D>) -> bool {
         let stops = self.hold(state);
-        let first = self.group.stops_first();
+        let first = self.group.stops_first() || !state.rt.starts_shortly(&state.plan.start);
         self.stop(state, stops && first);
         state.hold_neighbours();
         let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
@@ -205,7 +207,7 @@ impl<D: Device> Core<D> {
         if first && state.plan.preempt {
             state.note_preemption();
         }
-        first || (state.plan.preempt && self.group.is_half_stopped())
+        first || self.group.is_half_stopped()
     }
 
     /// Tells the device to stop what it has of a held group.

@@ -23,7 +23,7 @@ pub struct RtClient<D: Device> {
 #[derive(Debug)]
 struct Last<D: Device> {
     events: [D::Event; 2],
-    task: Option<Arc<TaskState>>,
+    task: Option<(Task<D>, Arc<TaskState>)>,
 }
 
 /// The clone charges the same account, has no tasks and makes its own events when it submits its first one.
@@ -81,12 +81,13 @@ impl<D: Device> RtClient<D> {
         deadline: Option<Duration>,
     ) -> Result<Ticket<D>> {
         let ticket = Arc::new(TaskState::default());
-        let events = self.events(&ticket)?;
+        let is_short = task.commands.len() == 1 && self.has_run(task);
+        let events = self.events(task, &ticket)?;
         let since = self.core.now();
         let deadline = deadline.map(|time| since.saturating_add(time));
         let view = RtTaskView { deadline, priority: self.priority, ..RtTaskView::new(since) };
         let (commands, account) = (task.commands.clone(), self.account.clone());
-        let request = Request { commands, events, ticket: ticket.clone(), account, view };
+        let request = Request { commands, events, ticket: ticket.clone(), account, view, is_short };
         self.core.request(request)?;
         Ok(Ticket::new(ticket, self.core.clone()))
     }
@@ -100,14 +101,24 @@ impl<D: Device> RtClient<D> {
         self.submit(task)?.wait()
     }
 
+    /// Whether the last task was this one, and came to a good end.
+    fn has_run(&self, task: &Task<D>) -> bool {
+        let last = self.last.as_ref().and_then(|last| last.task.as_ref());
+        last.is_some_and(|(before, state)| {
+            Arc::ptr_eq(&before.commands, &task.commands) && matches!(state.how(), Some(Ok(_)))
+        })
+    }
+
     /// Events for a task: those of the last one if it is over, else new ones.
-    fn events(&mut self, task: &Arc<TaskState>) -> Result<[D::Event; 2]> {
-        let is_over = |last: &Last<D>| last.task.as_ref().is_none_or(|task| task.how().is_some());
+    fn events(&mut self, task: &Task<D>, state: &Arc<TaskState>) -> Result<[D::Event; 2]> {
+        let is_over =
+            |last: &Last<D>| last.task.as_ref().is_none_or(|(_, state)| state.how().is_some());
         let events = match self.last.take().filter(is_over) {
             Some(last) => last.events,
             None => new_events(&self.core.device)?,
         };
-        self.last = Some(Last { events: events.clone(), task: Some(task.clone()) });
+        let task = Some((task.clone(), state.clone()));
+        self.last = Some(Last { events: events.clone(), task });
         Ok(events)
     }
 }

@@ -6,7 +6,6 @@ use crate::backend::fake::{AtLast, Fake, Script, eventually, kernel, launch};
 use crate::backend::info::Seq;
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
-use crate::dispatch::queues::be_queue::BeQueue;
 use crate::dispatch::queues::task::{Task, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::dkp::Profile;
@@ -52,9 +51,13 @@ fn on_a_thread<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> Rec
 /// A best-effort client with a kernel that the device has and doesn't finish.
 fn busy_client(dispatcher: &Dispatcher<Fake>, device: &Fake) -> BeClient<Fake> {
     let client = busy_client_of(kernel(), dispatcher, device);
-    let in_flight = |queue: &BeQueue<Fake>| queue.queue.shared().launcher().commands.in_flight();
-    eventually("launched", || dispatcher.core.with(|state| in_flight(&state.queues[0]) == 1));
+    eventually("launched", || in_flight(dispatcher) == 1);
     client
+}
+
+/// What the device has of the first best-effort client.
+fn in_flight(dispatcher: &Dispatcher<Fake>) -> u64 {
+    dispatcher.core.with(|state| state.queues[0].queue.shared().launcher().commands.in_flight())
 }
 
 fn busy_client_of(
@@ -68,18 +71,27 @@ fn busy_client_of(
     client
 }
 
-/// The first launch comes before the device is told to evict and to reset, or after.
+/// A launch comes before the device is told to evict and to reset, or after. It is told to reactivate between two.
 #[test]
-fn real_time_work_is_launched_first_unless_a_stop_needs_room() {
-    for (needs_room, told) in [(false, 0), (true, 2)] {
+fn what_has_run_before_is_launched_first_unless_a_stop_needs_room() {
+    let two = || task(vec![kernel(), kernel()]);
+    let cases =
+        [(one_kernel(), false, [2, 3]), (one_kernel(), true, [2, 5]), (two(), false, [2, 5])];
+    for (task, needs_room, told) in cases {
         let device = Fake::default();
         script(&device).needs_room.store(needs_room, Ordering::SeqCst);
         let dispatcher = dispatcher(&device);
         let _be = busy_client(&dispatcher, &device);
         let _at_last = AtLast(device.clone());
-        dispatcher.real_time().expect("a client").run(&one_kernel()).expect("it runs");
-        assert!(script(&device).told.lock().starts_with(&["evict", "reset"]));
-        assert_eq!(script(&device).rt_launched_after.lock()[0], told);
+        let mut client = dispatcher.real_time().expect("a client");
+        for _ in 0..2 {
+            client.run(&task).expect("it runs");
+            eventually("restored", || script(&device).told.lock().last() == Some(&"reactivate"));
+            eventually("launched again", || in_flight(&dispatcher) == 1);
+        }
+        assert!(script(&device).told.lock().starts_with(&["evict", "reset", "reactivate"]));
+        let after = script(&device).rt_launched_after.lock().clone();
+        assert_eq!([after[0], after[after.len() / 2]], told, "the first of each run");
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// The steps of a preemption, in this order:
 ///
 /// 1. The queues are held: workers launch nothing more. One may be in the middle of a launch.
-/// 2. Real-time work may go to the device: nothing above waits for it, or calls the driver.
+/// 2. Real-time work that is launched in a moment may go to the device: nothing above waits for it, or calls the driver.
 /// 3. `evict`: the device's flag is raised; what was launched and has not started is a no-op, and so is a launch that
 ///    a worker was in the middle of.
 /// 4. `reset`: running blocks stop at their next look.
@@ -110,13 +110,16 @@ impl<D: Device> Group<D> {
     }
 
     /// Steps 3 and 4, as far as they are due: afterwards nothing of a held group starts, and running blocks are told to
-    /// stop. Doesn't wait for anything.
+    /// stop. Doesn't wait for anything. Wakes workers that were quick to ask for what the device has, and no others.
     ///
     /// # Errors
     ///
     /// The device's, and then call again.
     pub(crate) fn stop(&self) -> Result<()> {
         let mut members = self.members.lock();
+        if members.due == Due::Nothing {
+            return Ok(());
+        }
         if members.due == Due::Evict {
             self.preemptor.evict()?;
             let resets = self.level() >= PreemptLevel::All;
@@ -126,6 +129,7 @@ impl<D: Device> Group<D> {
             self.preemptor.reset()?;
             members.due = Due::Nothing;
         }
+        members.queues.iter().for_each(|queue| queue.wake_asker());
         Ok(())
     }
 

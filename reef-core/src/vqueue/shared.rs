@@ -37,6 +37,8 @@ pub(crate) struct Shared<D: Device> {
     hold: Hold,
     /// Written under the launcher's lock.
     quiesced: Quiesced,
+    /// The device was asked for what it has since the queue is held: see [`Self::wake_asker`].
+    asked: AtomicBool,
     /// It had no work for its timeout. Written by the worker.
     idle: AtomicBool,
     /// A [`Shutdown`]. Written by the owner of the queue.
@@ -73,6 +75,7 @@ impl<D: Device> Shared<D> {
             cap: AtomicU32::new(0),
             hold: Hold::default(),
             quiesced: Quiesced::default(),
+            asked: AtomicBool::new(false),
             idle: AtomicBool::new(false),
             shutdown: AtomicU8::new(Shutdown::None as u8),
             failed: OnceLock::new(),
@@ -127,7 +130,19 @@ impl<D: Device> Shared<D> {
 
     /// Launches nothing from now on. The worker is not woken: see [`Self::wake_worker`].
     pub(crate) fn hold(&self) {
+        if !self.hold.is_held() {
+            self.asked.store(false, Ordering::SeqCst);
+        }
         self.hold.begin();
+    }
+
+    /// Wakes a worker that has asked the device for what it has. Call after telling the device to stop: that lets it give
+    /// more, and what has not started ends without a word of the device.
+    pub(crate) fn wake_asker(&self) {
+        fence(Ordering::SeqCst); // who asks now asks a device that has been told
+        if self.asked.load(Ordering::SeqCst) {
+            self.wake_worker();
+        }
     }
 
     /// As [`hold`](Self::hold), if the device has nothing of the queue: whether that is so.
@@ -171,6 +186,8 @@ impl<D: Device> Shared<D> {
 
     /// Takes back what the held queue has on the device, once: see [`Quiesced::reclaim`].
     pub(crate) fn reclaim(&self, launcher: &mut Launcher<D>) -> Result<Reclaim> {
+        self.asked.store(true, Ordering::SeqCst); // before asking
+        fence(Ordering::SeqCst);
         let how = self.quiesced.reclaim(&self.hold, || launcher.try_reclaim())?;
         if how == Reclaim::Done {
             self.waiters.notify();
@@ -366,6 +383,20 @@ pub(crate) mod tests {
         producer.push(kernel()).unwrap();
         shared.release();
         assert!(is_woken(LONG));
+    }
+
+    #[test]
+    fn who_asked_a_device_before_it_was_told_to_stop_is_woken() {
+        let shared = shared(&Fake::default());
+        for _ in 0..2 {
+            shared.hold();
+            shared.wake_asker();
+            assert!(!is_woken(SHORT), "it has not asked");
+            let _ = shared.reclaim(&mut shared.launcher()); // as a worker does that saw the hold
+            shared.wake_asker();
+            assert!(is_woken(LONG));
+            shared.release();
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //!
 //! The submitter writes into the ring and, if the worker sleeps, wakes it. The worker launches while
 //! the queue is not held and fewer than [`Config::window`] commands are with the hardware. Preempting
-//! raises the device's flag and holds the queue; then the worker, or whoever preempts, takes back
+//! holds the queue and raises the device's flag; then the worker, or whoever preempts, takes back
 //! what the device has stopped and notes that the queue is *quiesced*. Only the worker launches, and
 //! not while the queue is held, so after that nothing of the queue runs until it is restored.
 //!

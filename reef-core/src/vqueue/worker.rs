@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | commands, or them and the device | yes | a submission that sees it asleep; a release with work left; a limit that rises; shutdown; and the device as below |
 //! | the device: the window is full, or a barrier is in the way | no | the device at `wake_at`. If that was taken back, a release with work left; if it ran as padding, who notes that |
-//! | the device: what was evicted has not stopped | no | the device when a drain gives more |
+//! | the device: what was evicted has not stopped | no | the device when a drain gives more; if it was asked before it was told to evict, who tells it |
 //! | the device: held back, its queue cancelled | no | the device at `wake_at`, which is asked first |
 //! | an event of another queue; after an error, the device | | nothing: it looks every 20 or 50 µs |
 

@@ -30,6 +30,8 @@ struct State<V: Vendor> {
     epoch: AtomicU32,
     /// Launches of `epoch` are void, or may be any moment; or gates are closed.
     evicted: AtomicBool,
+    /// The device has taken the call that makes them so.
+    told: AtomicBool,
     /// Of queues whose kernels have no guards; that they are is the device's choice.
     gates: Option<GateSet<V>>,
     /// Carries the word to the device, past everything else.
@@ -50,6 +52,7 @@ impl<V: Vendor> Preemptor<V> {
             live,
             epoch: AtomicU32::new(0),
             evicted: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             gates: gated.then(|| GateSet::new(control.context())).transpose()?,
             control: control.clone(),
         })))
@@ -121,10 +124,13 @@ impl<V: Vendor> reef_core::Preemptor for Preemptor<V> {
     /// One write does for both levels: at level All, running blocks look at the same word.
     fn evict(&self) -> Result<()> {
         self.deep_enough(PreemptLevel::DeviceQueue)?;
-        if self.0.evicted.swap(true, Ordering::SeqCst) {
+        if self.0.told.swap(true, Ordering::SeqCst) {
             return Ok(()); // it is on its way
         }
-        self.stop().inspect_err(|_| self.0.evicted.store(false, Ordering::SeqCst))
+        // If the call fails it stays so: queues may have asked for a report meanwhile, which tells of launches that
+        // have run as well.
+        self.0.evicted.store(true, Ordering::SeqCst);
+        self.stop().inspect_err(|_| self.0.told.store(false, Ordering::SeqCst))
     }
 
     fn reset(&self) -> Result<()> {
@@ -136,6 +142,7 @@ impl<V: Vendor> reef_core::Preemptor for Preemptor<V> {
         if self.is_evicted() {
             self.0.epoch.fetch_add(1, Ordering::AcqRel);
             self.0.evicted.store(false, Ordering::SeqCst);
+            self.0.told.store(false, Ordering::SeqCst);
             if let Some(gates) = &self.0.gates {
                 gates.open();
             }
@@ -212,6 +219,26 @@ mod tests {
         let second = gpu.preemptor(PreemptLevel::All).unwrap();
         assert_eq!(second.live(), live);
         assert_eq!(*gpu.vendor().puts.lock(), [Put::Write(live, 1), Put::Write(live, 0)]);
+    }
+
+    #[test]
+    fn a_call_that_failed_is_made_again_and_leaves_an_epoch_that_may_be_void() {
+        let (gpu, preemptor) = preemptor(PreemptLevel::All);
+        gpu.vendor().refused_writes.store(1, Ordering::SeqCst);
+        preemptor.evict().unwrap_err();
+        assert!(preemptor.is_evicted() && gpu.vendor().puts.lock().is_empty());
+        preemptor.evict().unwrap();
+        preemptor.evict().unwrap();
+        assert_eq!(*gpu.vendor().puts.lock(), [Put::Write(preemptor.live(), 1)]);
+        preemptor.reactivate().unwrap();
+        gpu.vendor().refused_writes.store(1, Ordering::SeqCst);
+        preemptor.evict().unwrap_err();
+        preemptor.reactivate().unwrap();
+        assert_eq!(
+            (preemptor.epoch(), preemptor.is_evicted()),
+            (2, false),
+            "it may run: live is 1"
+        );
     }
 
     #[test]

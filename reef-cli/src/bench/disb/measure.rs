@@ -38,6 +38,13 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
 }
 
+/// Hardware queue lengths of best-effort tasks that are launches, and of those that are graphs.
+///
+/// Graphs are many launches each: two keep the device busy, and more have to come to nothing.
+pub(crate) fn windows(asked: Option<u64>) -> [u64; 2] {
+    asked.map_or([4, 2], |window| [window; 2])
+}
+
 /// Which tasks run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Who {
@@ -153,9 +160,7 @@ struct Assignments<'a, D: Operators> {
 impl<'a, D: Operators> Assignments<'a, D> {
     fn new(bench: &'a Bench<'a, D>, policy: Policy) -> Result<Self> {
         let one_by_one = policy.pads && bench.device.colocation() == Colocation::Padded;
-        // Graphs are many launches each: two keep the device busy, and more have to come to nothing.
-        let windows = bench.options.window.map_or([4, 2], |window| [window; 2]);
-        let configs = windows.map(|window| policy.client(window));
+        let configs = windows(bench.options.window).map(|window| policy.client(window));
         let dispatcher = Dispatcher::start(bench.device, policy.scheduler)?;
         let graphs = [if one_by_one { 1 } else { usize::MAX }, BE_GRAPH];
         Ok(Self { bench, dispatcher, configs, graphs })

@@ -2,7 +2,7 @@
 
 use super::args::{Args, BE_ALONE};
 use super::config::Workload;
-use super::measure::Run;
+use super::measure::{Run, windows};
 use super::requests::{Phases, Requests};
 use crate::report::chart;
 use crate::report::columns::{Column, as_table};
@@ -217,7 +217,7 @@ pub(crate) fn results<'a>(args: &Args, facts: Value, rows: &'a [Row]) -> Results
     let mut all = json!({
         "file": args.file.display().to_string(),
         "seed": args.common.seed,
-        "window": args.window,
+        "windows": (!args.daemon).then(|| windows(args.window)),
         "warm_ups": args.warm_ups,
         "alone": args.alone,
     });

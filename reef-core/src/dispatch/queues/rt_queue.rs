@@ -129,6 +129,14 @@ impl<D: Device> RtQueue<D> {
         self.waiting.push_back(Some(request));
     }
 
+    /// Whether starting these, of those that wait, is one call of the driver that has been made before.
+    pub(crate) fn starts_shortly(&self, start: &[usize]) -> bool {
+        let is_short = |at: &usize| {
+            self.waiting.get(*at).and_then(Option::as_ref).is_some_and(|request| request.is_short)
+        };
+        self.feeding.is_none() && start.len() == 1 && start.iter().all(is_short)
+    }
+
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }

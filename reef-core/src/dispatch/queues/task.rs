@@ -140,6 +140,8 @@ pub(crate) struct Request<D: Device> {
     /// Whom it is charged to.
     pub(crate) account: Account,
     pub(crate) view: RtTaskView,
+    /// Its launch is one call of the driver, which has made it before and needn't prepare anything.
+    pub(crate) is_short: bool,
 }
 
 impl<D: Device> Request<D> {

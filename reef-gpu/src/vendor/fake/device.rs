@@ -42,6 +42,8 @@ pub(crate) struct Fake {
     pub(crate) slow_calls: AtomicU32,
     /// Is called by the next capture.
     pub(super) at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    /// So many writes to come are refused.
+    pub(crate) refused_writes: AtomicU32,
     /// Streams that were opened.
     pub(crate) opened: AtomicU32,
     /// Dynamic shared memory that functions were allowed.
@@ -200,6 +202,7 @@ impl Default for Fake {
             features: Vec::new(),
         };
         Self {
+            refused_writes: AtomicU32::new(0),
             opened: AtomicU32::new(0),
             facts,
             puts: Mutex::default(),
