@@ -1,5 +1,6 @@
 //! What real-time clients hold.
 
+use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::Result;
 use crate::dispatch::core::Core;
@@ -7,7 +8,7 @@ use crate::dispatch::queues::account::Account;
 use crate::dispatch::queues::task::{Request, Task, TaskState, Timing};
 use crate::dispatch::ticket::Ticket;
 use crate::scheduler::policy::RtTaskView;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A client whose tasks are real-time. Clone it for each thread.
@@ -19,11 +20,17 @@ pub struct RtClient<D: Device> {
     last: Option<Last<D>>,
 }
 
-/// The newest task, which uses the events until it is over; `None` if there has been none.
+/// The newest task, which uses the events until it is over; `None` if there has been none. It is not kept.
 #[derive(Debug)]
 struct Last<D: Device> {
     events: [D::Event; 2],
-    task: Option<(Task<D>, Arc<TaskState>)>,
+    task: Option<LastTask<D>>,
+}
+
+#[derive(Debug)]
+struct LastTask<D: Device> {
+    commands: Weak<[Command<D>]>,
+    state: Arc<TaskState>,
 }
 
 /// The clone charges the same account, has no tasks and makes its own events when it submits its first one.
@@ -103,22 +110,22 @@ impl<D: Device> RtClient<D> {
 
     /// Whether the last task was this one, and came to a good end.
     fn has_run(&self, task: &Task<D>) -> bool {
-        let last = self.last.as_ref().and_then(|last| last.task.as_ref());
-        last.is_some_and(|(before, state)| {
-            Arc::ptr_eq(&before.commands, &task.commands) && matches!(state.how(), Some(Ok(_)))
+        self.last.as_ref().and_then(|last| last.task.as_ref()).is_some_and(|last| {
+            std::ptr::eq(last.commands.as_ptr(), Arc::as_ptr(&task.commands))
+                && matches!(last.state.how(), Some(Ok(_)))
         })
     }
 
     /// Events for a task: those of the last one if it is over, else new ones.
     fn events(&mut self, task: &Task<D>, state: &Arc<TaskState>) -> Result<[D::Event; 2]> {
         let is_over =
-            |last: &Last<D>| last.task.as_ref().is_none_or(|(_, state)| state.how().is_some());
+            |last: &Last<D>| last.task.as_ref().is_none_or(|task| task.state.how().is_some());
         let events = match self.last.take().filter(is_over) {
             Some(last) => last.events,
             None => new_events(&self.core.device)?,
         };
-        let task = Some((task.clone(), state.clone()));
-        self.last = Some(Last { events: events.clone(), task });
+        let task = LastTask { commands: Arc::downgrade(&task.commands), state: state.clone() };
+        self.last = Some(Last { events: events.clone(), task: Some(task) });
         Ok(events)
     }
 }
