@@ -167,15 +167,19 @@ impl<D: Device> Core<D> {
     }
 
     fn apply(&self, state: &mut PassState<D>) -> bool {
-        let stops = self.hold(state);
-        let first = self.group.stops_first() || !state.rt.starts_shortly(&state.plan.start);
-        self.stop(state, stops && first);
+        self.hold(state);
+        let stops_first = self.group.stops_first() || !state.rt.starts_shortly(&state.plan.start);
+        if stops_first {
+            self.stop(state);
+        }
         state.hold_neighbours();
         let pads = state.plan.pad && self.device.colocation() == Colocation::Padded;
         let queues = &mut state.queues;
         let mut donors = Donors { group: &self.group, queues, device: &self.device };
         let fed = state.rt.feed(&state.plan.start, pads.then_some(&mut donors));
-        self.stop(state, stops && !first);
+        if !stops_first {
+            self.stop(state);
+        }
         state.stats.padded_launches += fed.padded;
         state.stats.padded_blocks += fed.padded_blocks;
         // Taking back costs time on the cores that real-time work wants: only if it is needed.
@@ -195,24 +199,23 @@ impl<D: Device> Core<D> {
     }
 
     /// Holds best-effort work that runs as it shouldn't: as wide as it can, or capped, which is stopped to be widened.
-    /// Whether it is to be stopped, now or again: if the device refuses, a later pass tries again.
-    fn hold(&self, state: &mut PassState<D>) -> bool {
+    fn hold(&self, state: &mut PassState<D>) {
         let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
         let runs_as_planned =
             if state.plan.preempt { capped && state.beside.is_some() } else { !capped };
-        let first = !held && !runs_as_planned;
-        if first {
-            self.group.hold();
+        if held || runs_as_planned {
+            return;
         }
-        if first && state.plan.preempt {
+        self.group.hold();
+        if state.plan.preempt {
             state.note_preemption();
         }
-        first || self.group.is_half_stopped()
     }
 
-    /// Tells the device to stop what it has of a held group.
-    fn stop(&self, state: &mut PassState<D>, now: bool) {
-        if now && self.group.stop().is_err() {
+    /// Tells the device to stop what it has of a held group, if it hasn't been told. If it refuses, a later pass tries
+    /// again.
+    fn stop(&self, state: &mut PassState<D>) {
+        if self.group.stop().is_err() {
             state.retry_soon();
         }
     }

@@ -131,10 +131,9 @@ impl<D: Device> RtQueue<D> {
 
     /// Whether starting these, of those that wait, is one call of the driver that has been made before.
     pub(crate) fn starts_shortly(&self, start: &[usize]) -> bool {
-        let is_short = |at: &usize| {
-            self.waiting.get(*at).and_then(Option::as_ref).is_some_and(|request| request.is_short)
-        };
-        self.feeding.is_none() && start.len() == 1 && start.iter().all(is_short)
+        let [at] = *start else { return false };
+        let request = self.waiting.get(at).and_then(Option::as_ref);
+        self.feeding.is_none() && request.is_some_and(|request| request.is_short)
     }
 
     pub(crate) fn waiting(&self) -> usize {
