@@ -3,7 +3,7 @@
 //! Sums of up to six rows times two vectors take 12 of the 16 registers. More rows go in parts of almost
 //! the same size, because a part of one or two rows is bound by the latency of its additions.
 
-use super::portable::{PART, parts};
+use super::portable::{parts, product_of_rows};
 use super::tile::{COLUMNS, Tile};
 use std::arch::x86_64::*;
 
@@ -19,17 +19,7 @@ const VECTORS: usize = 2;
 pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
     for column in (0..tile.columns).step_by(VECTORS * LANES) {
         for rows in parts(tile.rows) {
-            macro_rules! part {
-                ($($rows:literal)*) => {
-                    match rows.len() {
-                        // SAFETY: the caller's promise, and these are some of the tile's rows.
-                        $($rows => unsafe { product::<$rows>(tile, rows.start, column) },)*
-                        rows => unreachable!("{rows} rows in a part"),
-                    }
-                };
-            }
-            const { assert!(PART == 6) }
-            part!(1 2 3 4 5 6)
+            product_of_rows!(tile, rows, column);
         }
     }
 }

@@ -18,23 +18,29 @@ pub(in crate::kernels) fn parts(rows: usize) -> impl Iterator<Item = Range<usize
     (0..parts).map(move |part| rows * part / parts..rows * (part + 1) / parts)
 }
 
+/// Calls `product` with the number of a part's rows as its parameter.
+macro_rules! product_of_rows {
+    ($tile:expr, $rows:expr, $column:expr) => {
+        product_of_rows!($tile, $rows, $column, 1 2 3 4 5 6)
+    };
+    ($tile:expr, $rows:expr, $column:expr, $($length:literal)*) => {
+        match $rows.len() {
+            // SAFETY: the caller's promise, and these are some of the tile's rows.
+            $($length => unsafe { product::<$length>($tile, $rows.start, $column) },)*
+            rows => unreachable!("{rows} rows in a part"),
+        }
+    };
+}
+const _: () = assert!(PART == 6);
+pub(in crate::kernels) use product_of_rows;
+
 /// # Safety
 ///
 /// As [`multiply`](super::multiply::multiply).
 pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
     for rows in parts(tile.rows) {
         for column in (0..tile.columns).step_by(GROUPS * LANES) {
-            macro_rules! part {
-                ($($rows:literal)*) => {
-                    match rows.len() {
-                        // SAFETY: the caller's promise, and these are some of the tile's rows.
-                        $($rows => unsafe { product::<$rows>(tile, rows.start, column) },)*
-                        rows => unreachable!("{rows} rows in a part"),
-                    }
-                };
-            }
-            const { assert!(PART == 6) }
-            part!(1 2 3 4 5 6)
+            product_of_rows!(tile, rows, column);
         }
     }
 }
