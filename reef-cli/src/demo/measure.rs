@@ -8,7 +8,7 @@ use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
 use reef::op::Operators;
 use reef::scheduler::{Reef, Scheduler};
-use reef::{ClientConfig, Command, Dispatcher, RtClient, Span, Stats, Task};
+use reef::{ClientConfig, Command, Config, Dispatcher, RtClient, Span, Stats, Task};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -119,13 +119,8 @@ impl<D: Operators> Bench<'_, D> {
     }
 }
 
-/// Graphs are many launches each: two of them keep the device busy.
 fn client<D: Operators>(commands: &[Command<D>]) -> ClientConfig {
-    let mut config = ClientConfig::default();
-    if commands.iter().any(|command| matches!(command, Command::Graph(_))) {
-        config.queue.window = 2;
-    }
-    config
+    ClientConfig::default().queue(Config::default().window_for(commands))
 }
 
 /// How long an inference takes with nothing beside it: the median of some.

@@ -1,5 +1,7 @@
 //! Sizes and times of a virtual queue.
 
+use crate::backend::command::Command;
+use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::PreemptLevel;
 use std::time::Duration;
@@ -40,6 +42,9 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Graphs that keep a device busy: each is many launches, and more would have to come to nothing.
+    pub const GRAPHS: u64 = 2;
+
     /// With this [`capacity`](field@Self::capacity).
     #[must_use]
     pub fn capacity(self, capacity: usize) -> Self {
@@ -50,6 +55,13 @@ impl Config {
     #[must_use]
     pub fn window(self, window: u64) -> Self {
         Self { window, ..self }
+    }
+
+    /// With a [`window`](field@Self::window) of [`GRAPHS`](Self::GRAPHS) if there are any among `commands`, else as it is.
+    #[must_use]
+    pub fn window_for<D: Device>(self, commands: &[Command<D>]) -> Self {
+        let has_graphs = commands.iter().any(|command| matches!(command, Command::Graph(_)));
+        if has_graphs { self.window(Self::GRAPHS) } else { self }
     }
 
     /// With this [`batch`](field@Self::batch).

@@ -126,9 +126,7 @@ impl<D: Operators> BestEffortInstance<D> {
         running: Arc<Running>,
     ) -> Result<Self> {
         let commands = network.graphs(BE_GRAPH)?;
-        if commands.iter().any(|command| matches!(command, Command::Graph(_))) {
-            config.queue.window = 2; // graphs are many launches each: two keep the device busy
-        }
+        config.queue = config.queue.window_for(&commands);
         let (client, device) = (dispatcher.best_effort(config)?, device.clone());
         let (slots, between) = (Vec::new(), Between::new(BE_GRAPH));
         Ok(Self { client, device, network, commands, slots, between, running })

@@ -46,11 +46,10 @@ impl<'a, D: Operators> Client<'a, D> {
         dispatcher: &Dispatcher<D>,
         work: &'a Work<D>,
         graph: usize,
-        [of_launches, of_graphs]: [ClientConfig; 2],
+        config: impl FnOnce(&[Command<D>]) -> ClientConfig,
     ) -> Result<Self> {
         let commands = work.network.network.graphs(graph)?;
-        let is_graph = |command: &Command<D>| matches!(command, Command::Graph(_));
-        let config = if commands.iter().any(is_graph) { of_graphs } else { of_launches };
+        let config = config(&commands);
         Ok(Self {
             device,
             work,

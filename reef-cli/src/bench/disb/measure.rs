@@ -8,7 +8,7 @@ use crate::bench::policy::Policy;
 use crate::workload::clients::BE_GRAPH;
 use anyhow::{Result, anyhow};
 use reef::op::Operators;
-use reef::{Colocation, Dispatcher, Stats};
+use reef::{ClientConfig, Colocation, Command, Config, Dispatcher, Stats};
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -36,13 +36,6 @@ pub(crate) struct Options {
     /// Hardware queue length of best-effort tasks; without one it is chosen.
     pub(crate) window: Option<u64>,
     pub(crate) seed: u64,
-}
-
-/// Hardware queue lengths of best-effort tasks that are launches, and of those that are graphs.
-///
-/// Graphs are many launches each: two keep the device busy, and more have to come to nothing.
-pub(crate) fn windows(asked: Option<u64>) -> [u64; 2] {
-    asked.map_or([4, 2], |window| [window; 2])
 }
 
 /// Which tasks run.
@@ -151,8 +144,8 @@ impl<D: Operators> Bench<'_, D> {
 struct Assignments<'a, D: Operators> {
     bench: &'a Bench<'a, D>,
     dispatcher: Dispatcher<D>,
-    /// Of best-effort clients whose commands are launches, and of those whose commands are graphs.
-    configs: [reef::ClientConfig; 2],
+    /// Of best-effort clients, unless the length of their queues is chosen by their commands.
+    config: ClientConfig,
     /// Commands of a real-time task that are handed over at once, and of a best-effort one.
     graphs: [usize; 2],
 }
@@ -160,18 +153,22 @@ struct Assignments<'a, D: Operators> {
 impl<'a, D: Operators> Assignments<'a, D> {
     fn new(bench: &'a Bench<'a, D>, policy: Policy) -> Result<Self> {
         let one_by_one = policy.pads && bench.device.colocation() == Colocation::Padded;
-        let configs = windows(bench.options.window).map(|window| policy.client(window));
+        let config = policy.client(bench.options.window.unwrap_or(Config::default().window));
         let dispatcher = Dispatcher::start(bench.device, policy.scheduler)?;
         let graphs = [if one_by_one { 1 } else { usize::MAX }, BE_GRAPH];
-        Ok(Self { bench, dispatcher, configs, graphs })
+        Ok(Self { bench, dispatcher, config, graphs })
     }
 
     fn client(&self, k: usize) -> Result<Client<'a, D>> {
-        let Bench { device, works, workload, .. } = self.bench;
+        let Bench { device, works, workload, options, .. } = self.bench;
+        let config = |commands: &[Command<D>]| match options.window {
+            Some(_) => self.config,
+            None => self.config.queue(self.config.queue.window_for(commands)),
+        };
         let ([rt, be], work) = (self.graphs, &works[k]);
         match workload.tasks[k].real_time {
             true => Client::real_time(*device, &self.dispatcher, work, rt),
-            false => Client::best_effort(*device, &self.dispatcher, work, be, self.configs),
+            false => Client::best_effort(*device, &self.dispatcher, work, be, config),
         }
     }
 }

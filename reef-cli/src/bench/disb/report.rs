@@ -2,7 +2,7 @@
 
 use super::args::{Args, BE_ALONE};
 use super::config::Workload;
-use super::measure::{Run, windows};
+use super::measure::Run;
 use super::requests::{Phases, Requests};
 use crate::report::chart;
 use crate::report::columns::{Column, as_table};
@@ -11,7 +11,7 @@ use crate::report::output::print;
 use crate::report::results::{Place, Results, print_files};
 use crate::report::table::{micros, millis, p999_millis};
 use anyhow::{Context, Result};
-use reef::Stats;
+use reef::{Config, Stats};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -210,6 +210,11 @@ fn basic(requests: &Requests, alone: &Phases, time: Duration) -> Value {
     put("skippedLaunches", requests.skipped.into());
     put("unfinishedRequests", requests.unfinished.into());
     Value::Object(keys)
+}
+
+/// Hardware queue lengths of best-effort tasks that are launches, and of those that are graphs.
+fn windows(asked: Option<u64>) -> [u64; 2] {
+    asked.map_or([Config::default().window, Config::GRAPHS], |window| [window; 2])
 }
 
 /// All that is known so far.
