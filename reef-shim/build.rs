@@ -1,5 +1,5 @@
 //! Gives the library the driver's name, and makes a function of each of the driver's names: `names.txt`, from the
-//! headers of CUDA 11.8 to 13.5 and what their runtimes look up.
+//! headers of CUDA 11.8 to 13.5 and what their runtimes look up (`tools/interpose/names.py`).
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -15,7 +15,7 @@ fn main() {
     let names = std::fs::read_to_string("names.txt").expect("names.txt stands beside");
     let hooked = hooked(Path::new("src/hooks"));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    let names: Vec<_> = names.lines().collect();
+    let names: Vec<_> = names.lines().filter_map(|line| line.split(' ').next()).collect();
     std::fs::write(out.join("names.rs"), table(&names)).expect("OUT_DIR can be written");
     std::fs::write(out.join("thunks.rs"), thunks(&names, &hooked)).expect("OUT_DIR can be written");
     std::fs::write(out.join("hooks.rs"), hooks(&names, &hooked)).expect("OUT_DIR can be written");

@@ -15,7 +15,12 @@ fn main() {
             "#[unsafe(no_mangle)]\nextern \"C\" fn {name}() -> u32 {{ crate::api::code::NOT_SUPPORTED }}\n"
         )
     };
-    let stubs: String = names.lines().filter(|name| !played.contains(*name)).map(stub).collect();
+    let stubs: String = names
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .filter(|name| !played.contains(*name))
+        .map(stub)
+        .collect();
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     std::fs::write(out.join("stubs.rs"), stubs).expect("OUT_DIR can be written");
 }

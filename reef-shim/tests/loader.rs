@@ -177,6 +177,7 @@ fn all_names_are_exported_and_those_that_the_driver_lacks_say_so() {
     unsafe { std::env::set_var("REEF_CUDA", library(FAKE)) };
     let driver = Driver::open(&library(SHIM));
     let names = include_str!("../names.txt").lines();
+    let names = names.filter_map(|line| line.split(' ').next());
     let missing: Vec<_> = names.filter(|name| driver.symbol(name).is_none()).collect();
     assert_eq!(missing, [""; 0]);
     assert!(driver.symbol("cudaMalloc").is_none());
