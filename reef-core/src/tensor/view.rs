@@ -90,8 +90,10 @@ impl View {
             reach.saturating_add(size.saturating_sub(1).saturating_mul(stride))
         });
         let along = |(size, stride): (&usize, &usize)| size.checked_mul(*stride).is_some();
+        // Also where there are none: whoever merges axes or divides by their sizes multiplies all of them.
+        let sizes = self.dims.iter().fold(1usize, |all, &size| all.saturating_mul(size.max(1)));
         let fits = self.dims.len() == self.strides.len()
-            && self.len() <= MAX_ELEMENTS
+            && sizes <= MAX_ELEMENTS
             && self.dims.iter().zip(&self.strides).all(along);
         if fits && (self.is_empty() || reach < elements) {
             return Ok(());
@@ -210,5 +212,7 @@ mod tests {
         assert!(row.check(3).is_ok() && row.check(2).is_err());
         let beyond = View { dims: vec![0, 2], strides: vec![1, usize::MAX] };
         assert!(beyond.check(3).is_err(), "axes of no elements are axes");
+        let endless = View { dims: vec![1 << 40, 1 << 40, 0], strides: vec![0; 3] };
+        assert!(endless.check(3).is_err(), "merging its axes would wrap");
     }
 }

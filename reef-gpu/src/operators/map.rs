@@ -13,6 +13,8 @@ use reef_core::{Error, Launch, Result};
 const THREADS: u32 = 256;
 /// Outputs of a block of the linear kernel: one for each warp.
 const OUTPUTS: usize = THREADS as usize / 32;
+/// Outputs of the linear kernel at most: it counts threads in 32 bits.
+const MAX_OUTPUTS: usize = 1 << 27;
 
 pub(super) fn scale_shift<V: Vendor>(
     bound: &BoundOp<'_, V>,
@@ -72,6 +74,12 @@ pub(super) fn linear<V: Vendor>(
             op.input, op.output
         )));
     }
+    if op.output.channels > MAX_OUTPUTS {
+        let have = op.output.channels;
+        let what =
+            format!("linear: outputs must be {MAX_OUTPUTS} or fewer, got {have}; split the layer");
+        return Err(Error::Unsupported { backend: V::NAME, what });
+    }
     let params = LinearParams {
         input: bound.input.view(),
         output: bound.output.view(),
@@ -86,4 +94,41 @@ pub(super) fn linear<V: Vendor>(
     };
     let count = op.output.channels.div_ceil(OUTPUTS) as u32;
     Ok(vec![bound.launch("linear", count, THREADS, &params)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::operators::pack;
+    use crate::vendor::fake::Fake;
+    use crate::vendor::options::Options;
+    use reef_core::Device;
+    use reef_core::op::{Layout, Op, Operands, Operators, Storage, Tensor};
+    use reef_core::rounding::Rounded;
+
+    /// The kernel finds a warp's output from the number of its thread: beyond 2³² threads two warps would have one.
+    #[test]
+    fn linear_with_more_warps_than_a_word_counts_is_refused() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let refusal = |outputs: usize| {
+            let tensor = |channels| Tensor::new(Layout::Native, [1, channels, 1, 1]);
+            let (input, output) = (tensor(1), tensor(outputs));
+            let op = Op::Linear(Linear { input, output, relu: false, function: None });
+            let [_, bytes] = pack::layout(&op, Element::F32).unwrap();
+            let [constants, memory] = [bytes, 4 * outputs].map(|bytes| gpu.alloc(bytes).unwrap());
+            let storage = || Storage { buffer: &memory, offset: 0 };
+            let operands = Operands {
+                input: storage(),
+                residual: None,
+                output: storage(),
+                constants: Some(&constants),
+                scratch: None,
+                rounded: Rounded::default(),
+            };
+            gpu.operator(&op, &operands).err()
+        };
+        assert_eq!(refusal(MAX_OUTPUTS), None);
+        let refused = refusal(MAX_OUTPUTS + 1);
+        assert!(matches!(refused, Some(Error::Unsupported { .. })), "{refused:?}");
+    }
 }

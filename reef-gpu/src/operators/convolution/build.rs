@@ -158,4 +158,36 @@ mod tests {
         assert_ne!(kernels(Precision::Tf32, false, output), kernels(Precision::Tf32, false, none));
         assert_eq!(kernels(Precision::Tf32, true, output), kernels(Precision::Tf32, true, none));
     }
+
+    /// Why a convolution of `input` by a window of 3 x 3 is refused, if it is.
+    fn refusal(input: Tensor, output: Tensor) -> Option<Error> {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
+        let (residual, relu, function) = (false, false, None);
+        let conv = Conv2d { input, output, window, groups: 1, residual, relu, function };
+        let op = Op::Conv2d(conv);
+        let [_, bytes] = crate::operators::pack::layout(&op, Element::F32).unwrap();
+        let constants = gpu.alloc(bytes).unwrap();
+        let memory = gpu.alloc(4 * input.storage_elements().max(1 << 20)).unwrap();
+        let storage = || Storage { buffer: &memory, offset: 0 };
+        let operands = Operands {
+            input: storage(),
+            residual: None,
+            output: storage(),
+            constants: Some(&constants),
+            scratch: Some(storage()),
+            rounded: Rounded::default(),
+        };
+        gpu.operator(&op, &operands).err()
+    }
+
+    /// Kernels count the bytes from a window's first tap to its last in a word with a sign: 2³¹ would lie before the input.
+    #[test]
+    fn window_that_reaches_beyond_a_word_is_refused() {
+        let tensor = |channels, width| Tensor::new(Layout::Native, [1, channels, 4, width]);
+        let wide = refusal(tensor(512, 524_288), tensor(1, 524_288));
+        let Some(Error::Unsupported { what, .. }) = wide else { panic!("{wide:?}") };
+        assert!(what.starts_with("conv2d: a window must reach over less than 2 GiB"), "{what}");
+        assert!(refusal(tensor(8, 524_288), tensor(1, 524_288)).is_none());
+    }
 }

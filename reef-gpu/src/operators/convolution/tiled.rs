@@ -45,6 +45,7 @@ pub(super) fn by_tiles<V: Vendor>(
     gemm: &ImplicitGemm,
     plan: &Plan,
 ) -> Result<Vec<Launch<Gpu<V>>>> {
+    check_words(bound, op, gemm)?;
     let shape = gemm.shape(op);
     let need = scratch_of(bound.gpu, op, gemm, plan).bytes;
     let memory = match bound.scratch {
@@ -66,6 +67,21 @@ pub(super) fn by_tiles<V: Vendor>(
     let count = params.pixel_tiles * params.output_tiles * params.splits;
     launches.push(bound.launch_exactly(&name, count, threads, plan.tile.shared(), &params)?);
     Ok(launches)
+}
+
+/// Refuses what the kernels' words can't count: they would read at other places.
+fn check_words<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d, gemm: &ImplicitGemm) -> Result<()> {
+    if gemm.fits_words(op, bound.element) {
+        return Ok(());
+    }
+    let ([rows, columns], input) = (op.window.size, op.input);
+    let what = format!(
+        "conv2d: a window must reach over less than 2 GiB of its input and weights, got {rows}x{columns} over {:?} in \
+         {} channels; take a narrower input",
+        input.shape(),
+        input.of
+    );
+    Err(Error::Unsupported { backend: V::NAME, what })
 }
 
 /// How the kernels are called that multiply as this device does.

@@ -48,7 +48,7 @@ impl Plan {
 
     /// Appends a view with its axes merged, and says where it is; 0 if its elements are in their own order.
     pub(super) fn view(&mut self, view: &View) -> u32 {
-        let view = view.merged();
+        let view = if view.is_empty() { View::default() } else { view.merged() };
         if view.dims.len() == 1 && view.strides[0] == 1 {
             return 0;
         }
@@ -90,6 +90,15 @@ mod tests {
         assert_eq!(plan.view(&View::dense(&[3, 4]).axes(&[1, 0])), 1);
         assert_eq!(plan.len(), 1 + 1 + 2 * 4);
         assert_eq!(plan.view(&View::default()), 10, "one element has a view of no axes");
+    }
+
+    /// Sizes next to an axis of no elements may be any: a divisor by one of 2³² would be one by 0.
+    #[test]
+    fn view_of_no_elements_has_no_divisors() {
+        let mut plan = Plan::default();
+        plan.words(&[0]);
+        let empty = View { dims: vec![0, 1 << 32], strides: vec![1, 1] };
+        assert_eq!((plan.view(&empty), plan.len()), (1, 2));
     }
 
     #[test]
