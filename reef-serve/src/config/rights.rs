@@ -35,6 +35,9 @@ pub struct Right {
     pub control: bool,
     /// Of a token: the file whose first line is the token.
     pub token_file: Option<PathBuf>,
+    /// Of a token, certificate or address: how its keys of shared memory begin. It registers no others, and nobody else
+    /// over TCP registers these.
+    pub shared_memory_prefix: Option<String>,
 }
 
 impl Right {
@@ -74,10 +77,43 @@ impl Right {
         if self.token_file.is_some() && !who.starts_with("token ") {
             return Err(Error::Invalid("token_file belongs to \"token NAME\"".into()));
         }
+        self.check_prefix(who)?;
         if self.weight == Some(0) {
             return Err(Error::Invalid("weight: 0, at least 1 is wanted".into()));
         }
         self.rate()
+    }
+}
+
+impl Right {
+    fn check_prefix(&self, who: &str) -> Result<()> {
+        let Some(prefix) = &self.shared_memory_prefix else { return Ok(()) };
+        if !["token ", "certificate ", "address "].iter().any(|kind| who.starts_with(kind)) {
+            let text = "shared_memory_prefix belongs to a token, a certificate or an address";
+            return Err(Error::Invalid(text.into()));
+        }
+        if prefix.is_empty() || prefix.contains(['/', '\0']) {
+            let text =
+                format!("shared_memory_prefix: must be the beginning of a name, got {prefix:?}");
+            return Err(Error::Invalid(text));
+        }
+        Ok(())
+    }
+}
+
+/// Refuses prefixes of two principals that may be those of one key.
+fn check_prefixes(rights: &Rights) -> Result<()> {
+    let all = rights.iter().filter_map(|(who, right)| {
+        right.shared_memory_prefix.as_deref().map(|prefix| (prefix, who))
+    });
+    let mut all: Vec<_> = all.collect();
+    all.sort_unstable();
+    match all.windows(2).find(|pair| pair[1].0.starts_with(pair[0].0)) {
+        Some([(prefix, who), (longer, other)]) => Err(Error::Invalid(format!(
+            "rights.{other:?}: shared_memory_prefix: {longer:?} must not begin with {prefix:?}, \
+             the prefix of {who:?}"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -129,6 +165,7 @@ pub(crate) fn check(rights: &Rights, rt: &RealTime) -> Result<()> {
         let text = format!("rt.claimable: {}, possible are 0 to 1", rt.claimable);
         return Err(Error::Invalid(text));
     }
+    check_prefixes(rights)?;
     let mut sum = 0.0;
     for (who, right) in rights {
         let rate = right.check(who).map_err(|e| e.map(|text| format!("rights.{who:?}: {text}")))?;
@@ -187,6 +224,23 @@ mod tests {
             ),
             ("[rights.owner]\nweight = 0", "rights.\"owner\": weight: 0"),
             ("[rights.owner]\ntoken_file = \"x\"", "rights.\"owner\": token_file belongs"),
+            (
+                "[rights.owner]\nshared_memory_prefix = \"x\"",
+                "rights.\"owner\": shared_memory_prefix",
+            ),
+            (
+                "[rights.\"token a\"]\nshared_memory_prefix = \"\"",
+                "rights.\"token a\": shared_memory_",
+            ),
+            (
+                "[rights.\"token a\"]\nshared_memory_prefix = \"a/\"",
+                "rights.\"token a\": shared_memory_",
+            ),
+            (
+                "[rights.\"token a\"]\nshared_memory_prefix = \"a\"\n\
+                 [rights.\"token b\"]\nshared_memory_prefix = \"ab\"",
+                "rights.\"token b\": shared_memory_prefix: \"ab\" must not begin with \"a\"",
+            ),
             ("[rights]\n[rt]\nreserve = 1.0", "rt.reserve: 1, possible"),
             ("[rights]\n[rt]\nclaimable = 1.1", "rt.claimable: 1.1, possible are 0 to 1"),
         ] {

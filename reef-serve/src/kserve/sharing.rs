@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::net::identity::peer::Peer;
 use crate::requests::device_memory::DeviceMemory;
 use crate::server::{Server, aside};
+use crate::tenants::prefixes::check_prefix;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if it may not; as [`Regions::register`](crate::requests::regions::Regions::register).
+    /// `Denied` if it may not, or not this key; as [`Regions::register`](crate::requests::regions::Regions::register).
     pub(crate) fn register(
         &self,
         peer: &Peer,
@@ -23,6 +24,7 @@ impl Server {
         bytes: u64,
     ) -> Result<()> {
         self.check_may_share(peer)?;
+        check_prefix(&self.config.get().rights, &peer.principal, key)?;
         let what = format!("shared memory of {}", peer.principal);
         self.regions.prune(); // whose bytes count until then
         let counted = || self.registry.budget().reserve(&what, bytes);

@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub(crate) struct DeviceMemory {
     pub(crate) node: Arc<Node>,
     memory: Arc<dyn SharedMemory>,
+    /// As its driver wrote it.
+    handle: [u8; 64],
 }
 
 impl DeviceMemory {
@@ -31,7 +33,12 @@ impl DeviceMemory {
             let text = format!("its allocation has {there} bytes, {bytes} asked");
             return Err(Error::Invalid(of(&text)));
         }
-        Ok(Self { node: node.clone(), memory })
+        Ok(Self { node: node.clone(), memory, handle: *handle })
+    }
+
+    /// Whether both are by one handle.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.node.index == other.node.index && self.handle == other.handle
     }
 }
 

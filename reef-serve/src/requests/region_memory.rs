@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::net::identity::principal::Principal;
 use crate::requests::device_memory::{DeviceMemory, DeviceSlice};
-use crate::requests::shared_memory::{Slice, check_size, open};
+use crate::requests::shared_memory::{FileId, Slice, check_size, open};
 use std::fs::File;
 use std::sync::Arc;
 
@@ -21,6 +21,7 @@ pub(crate) struct SystemMemory {
     /// The region's first byte in it.
     pub(crate) offset: u64,
     file: Arc<File>,
+    pub(super) id: FileId,
 }
 
 /// The protocol's kinds of shared memory: each has calls of its own, names are of both.
@@ -44,9 +45,9 @@ impl SystemMemory {
     ///
     /// As [`open`] and [`check_size`].
     pub(super) fn open(key: &str, who: &Principal, (offset, bytes): (u64, u64)) -> Result<Self> {
-        let file = Arc::new(open(key, who)?);
+        let (file, id) = open(key, who)?;
         check_size(&file, key, (offset, bytes))?;
-        Ok(Self { key: key.into(), offset, file })
+        Ok(Self { key: key.into(), offset, file: Arc::new(file), id })
     }
 }
 
@@ -56,6 +57,14 @@ impl Memory {
             Self::System(_) => Kind::System,
             Self::Device(_) => Kind::Cuda,
         }
+    }
+
+    pub(super) fn is_file(&self, id: FileId) -> bool {
+        matches!(self, Self::System(memory) if memory.id == id)
+    }
+
+    pub(super) fn is_device(&self, other: &DeviceMemory) -> bool {
+        matches!(self, Self::Device(memory) if memory.is_same(other))
     }
 
     /// The place of `want` bytes from `offset` on, which are inside of the region `name` of `bytes` bytes.
@@ -70,7 +79,7 @@ impl Memory {
         (offset, want): (u64, usize),
     ) -> Result<Located> {
         match self {
-            Self::System(SystemMemory { key, offset: first, file }) => {
+            Self::System(SystemMemory { key, offset: first, file, .. }) => {
                 check_size(file, key, (*first, bytes))?;
                 let slice = Slice::new(file.clone(), first + offset, want, name.into());
                 Ok(Located::System(slice))

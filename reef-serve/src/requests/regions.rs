@@ -1,15 +1,15 @@
 //! Shared memory that clients register under a name, as the standard protocol has it.
 //!
 //! A region belongs to the principal that registered it, or, where that has shown nothing, to the connection: no other
-//! sees it, or can name it in a request. It goes with the last connection that registered or used it.
+//! sees it, or can name it in a request. It goes with the last connection that registered or used it. Its memory belongs
+//! to the owner that registered it first: see [`registrars`](crate::requests::registrars).
 
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
-use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::{Life, Peer};
-use crate::net::identity::principal::Principal;
 use crate::requests::device_memory::DeviceMemory;
 use crate::requests::region_memory::{Kind, Located, Memory, SystemMemory};
+use crate::requests::registrars::{Owner, Registrars};
 use crate::tensor::short;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -30,22 +30,6 @@ pub(crate) struct Region {
     _counted: Arc<dyn Debug + Send + Sync>,
 }
 
-/// Whose a region is.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
-    Principal(Principal),
-    Connection(ClientId),
-}
-
-impl Owner {
-    fn of(peer: &Peer) -> Self {
-        match &peer.principal {
-            Principal::Address(_) => Self::Connection(peer.id),
-            principal => Self::Principal(principal.clone()),
-        }
-    }
-}
-
 /// Regions by owner and name.
 #[derive(Debug)]
 pub(crate) struct Regions {
@@ -53,12 +37,14 @@ pub(crate) struct Regions {
     /// Of one owner; 0 is no limit.
     max_bytes: u64,
     regions: Mutex<BTreeMap<(Owner, String), Region>>,
+    /// Locked with `regions` held.
+    registrars: Mutex<Registrars>,
 }
 
 impl Regions {
     /// At most so many, and of one owner so many bytes.
     pub(crate) fn new(max: usize, max_bytes: u64) -> Self {
-        Self { max, max_bytes, regions: Mutex::default() }
+        Self { max, max_bytes, regions: Mutex::default(), registrars: Mutex::default() }
     }
 
     /// Forgets the regions whose connections are gone.
@@ -72,7 +58,7 @@ impl Regions {
     /// # Errors
     ///
     /// `Exists`; `Invalid` if the key is no plain name or the bytes are not all there; `NotFound`;
-    /// `Denied` if it belongs to another user; `Exhausted` if there are too many.
+    /// `Denied` if it belongs to another user or owner; `Exhausted` if there are too many.
     pub(crate) fn register<C: Debug + Send + Sync + 'static>(
         &self,
         who: &Peer,
@@ -115,9 +101,36 @@ impl Regions {
         let (place, mut regions) = ((Owner::of(who), name.into()), self.regions.lock());
         prune(&mut regions);
         self.check_place(&regions, &place, bytes)?;
+        self.check_owner(&regions, who, &memory)?;
         let (holders, _counted) = (vec![who.life.clone()], Arc::new(count()?));
         regions.insert(place, Region { bytes, memory, holders, _counted });
         Ok(())
+    }
+
+    /// Refuses memory that another owner registered first.
+    fn check_owner(
+        &self,
+        regions: &BTreeMap<(Owner, String), Region>,
+        who: &Peer,
+        memory: &Memory,
+    ) -> Result<()> {
+        match memory {
+            Memory::System(memory) => {
+                let is_used = |id| regions.values().any(|region| region.memory.is_file(id));
+                let named = (&*memory.key, memory.id);
+                self.registrars.lock().enter(who, named, self.max, is_used)
+            }
+            Memory::Device(memory) => {
+                let owner = Owner::of(who);
+                let of_others = regions.iter().filter(|((of, _), _)| *of != owner);
+                match of_others.map(|(_, region)| region).any(|r| r.memory.is_device(memory)) {
+                    true => {
+                        Err(Error::Denied("CUDA shared memory: belongs to another tenant".into()))
+                    }
+                    false => Ok(()),
+                }
+            }
+        }
     }
 
     /// Whether the name is free, and there is room.

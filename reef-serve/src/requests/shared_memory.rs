@@ -7,9 +7,8 @@
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
 use crate::tensor::short;
-use rustix::fs::{FileType, Mode};
+use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
-use rustix::shm;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -17,34 +16,95 @@ use std::sync::Arc;
 /// Longest key.
 const MAX_KEY_LEN: usize = 128;
 
-/// Opens shared memory by its key; it has to be the client's own.
+/// Identity of a piece of memory, which may have several names one after another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(stat: &Stat) -> Self {
+        Self { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+/// Opens shared memory by its key; it has to be the client's own. It is opened once, and looked at afterwards: what the
+/// key names may be another file by then.
 ///
 /// # Errors
 ///
 /// `Invalid` if the key is no plain name or names something else; `NotFound`; `Denied` if it belongs to another user.
-pub(crate) fn open(key: &str, who: &Principal) -> Result<File> {
-    let plain = key.strip_prefix('/').unwrap_or(key);
-    if plain.is_empty() || plain.len() > MAX_KEY_LEN || plain.contains(['/', '\0']) || plain == ".."
-    {
-        return Err(Error::Invalid(format!("shared memory key {:?}: no plain name", short(key))));
-    }
-    let fd = shm::open(plain, shm::OFlags::RDWR, Mode::empty()).map_err(|e| match e {
-        Errno::NOENT => Error::NotFound(format!("no shared memory {key:?}")),
-        Errno::ACCESS => Error::Denied(format!("shared memory {key:?}: permission denied")),
-        e => Error::system("shm_open", e),
+pub(crate) fn open(key: &str, who: &Principal) -> Result<(File, FileId)> {
+    let wrong = |why: &str| Error::Invalid(format!("shared memory key {:?}: {why}", short(key)));
+    let path = path(key).ok_or_else(|| wrong("must be a plain name"))?;
+    let fd = rustix::fs::open(path, FLAGS, Mode::empty()).map_err(|e| match e {
+        Errno::NOENT => Error::NotFound(format!("no shared memory {:?}", short(key))),
+        Errno::ACCESS | Errno::PERM => {
+            Error::Denied(format!("shared memory {:?}: permission denied", short(key)))
+        }
+        Errno::LOOP => wrong(LINK),
+        Errno::ISDIR | Errno::NXIO | Errno::NODEV => wrong(OTHER_KIND),
+        e => Error::system("shared memory", e),
     })?;
     let stat = rustix::fs::fstat(&fd).map_err(|e| Error::system("fstat", e))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return Err(Error::Invalid(format!("shared memory {key:?}: no memory")));
+        return Err(wrong(OTHER_KIND));
     }
-    let owner = match who {
+    if stat.st_nlink > 1 {
+        return Err(wrong(LINK)); // made by whoever may write to the folder
+    }
+    check_owner(key, &stat, who)?;
+    Ok((File::from(fd), FileId::of(&stat)))
+}
+
+/// Where POSIX shared memory is. By `shm_open` of rustix links would be followed.
+const FOLDER: &str = "/dev/shm";
+
+/// Follows no link and waits for no other end of a pipe.
+const FLAGS: OFlags = OFlags::RDWR
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::NOCTTY)
+    .union(OFlags::CLOEXEC);
+
+const LINK: &str = "must not be a link";
+const OTHER_KIND: &str = "must be shared memory, got another kind of file";
+
+/// Path of what a key names; `None` if that is no plain name.
+fn path(key: &str) -> Option<String> {
+    let plain = plain(key);
+    let is_plain = !matches!(plain, "" | "." | "..") && !plain.contains(['/', '\0']);
+    (is_plain && plain.len() <= MAX_KEY_LEN).then(|| format!("{FOLDER}/{plain}"))
+}
+
+/// A key without the slash that it may begin with.
+pub(crate) fn plain(key: &str) -> &str {
+    key.strip_prefix('/').unwrap_or(key)
+}
+
+/// Refuses memory that the client's user could not open by itself.
+pub(super) fn check_owner(key: &str, stat: &Stat, who: &Principal) -> Result<()> {
+    let user = match who {
         Principal::User(uid) => *uid,
         _ => rustix::process::getuid().as_raw(),
     };
-    if stat.st_uid != owner {
-        return Err(Error::Denied(format!("shared memory {key:?} belongs to another user")));
+    let own = Mode::RUSR | Mode::WUSR;
+    if stat.st_uid != user {
+        let text = format!("shared memory {:?} belongs to another user", short(key));
+        return Err(Error::Denied(text));
     }
-    Ok(File::from(fd))
+    if user != 0 && !Mode::from_raw_mode(stat.st_mode).contains(own) {
+        let text = format!("shared memory {:?}: its user may not read and write it", short(key));
+        return Err(Error::Denied(text));
+    }
+    Ok(())
+}
+
+/// Whether `key` names this memory now.
+pub(crate) fn names(key: &str, memory: FileId) -> bool {
+    let stat = path(key).and_then(|path| rustix::fs::lstat(path).ok());
+    stat.is_some_and(|stat| FileId::of(&stat) == memory)
 }
 
 /// The memory is as long as it was said to be.

@@ -8,4 +8,5 @@
 pub(crate) mod claims;
 pub(crate) mod grant;
 pub(crate) mod known;
+pub(crate) mod prefixes;
 pub(crate) mod tenant;

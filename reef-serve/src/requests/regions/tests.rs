@@ -1,5 +1,7 @@
 use super::*;
+use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Connected;
+use crate::net::identity::principal::Principal;
 use crate::requests::shared_memory::Slice;
 use rustix::fs::Mode;
 use rustix::shm;
@@ -106,7 +108,7 @@ fn memory_that_shrinks_is_an_error_and_no_signal() {
 
 #[test]
 fn regions_of_others_are_not_there() {
-    let memory = Memory::new("others", 64);
+    let [memory, more] = ["others", "more"].map(|test| Memory::new(test, 64));
     let regions = regions(2);
     let (me, _open) = me();
     regions.register(&me, "r", &memory.0, (0, 64), || Ok(())).unwrap();
@@ -119,7 +121,9 @@ fn regions_of_others_are_not_there() {
     let (stranger, _stranger) = connected(Principal::User(uid), 3);
     let said = regions.register(&stranger, "x", &memory.0, (0, 64), || Ok(()));
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
-    regions.register(&other, "r", &memory.0, (0, 64), || Ok(())).unwrap();
+    let said = regions.register(&other, "r", &memory.0, (0, 64), || Ok(()));
+    assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
+    regions.register(&other, "r", &more.0, (0, 64), || Ok(())).unwrap();
     let said = regions.register(&me, "s", &memory.0, (0, 64), || Ok(()));
     assert!(matches!(said, Err(Error::Exhausted(_))), "{said:?}");
     regions.unregister(&me, Kind::System, "r");
@@ -129,16 +133,75 @@ fn regions_of_others_are_not_there() {
 /// As two programs over TCP on one host that use the same names and unregister everything when they start.
 #[test]
 fn who_has_shown_nothing_shares_regions_with_no_other_connection() {
-    let memory = Memory::new("connections", 64);
+    let [one, two] = ["one", "two"].map(|test| Memory::new(test, 64));
     let regions = regions(8);
     let [(first, _first), (second, _second)] =
         [1, 2].map(|number| connected(Peer::UNKNOWN.principal, number));
-    regions.register(&first, "input", &memory.0, (0, 64), || Ok(())).unwrap();
+    regions.register(&first, "input", &one.0, (0, 64), || Ok(())).unwrap();
     regions.unregister(&second, Kind::System, "");
     regions.unregister(&second, Kind::System, "input");
-    regions.register(&second, "input", &memory.0, (0, 64), || Ok(())).unwrap();
+    regions.register(&second, "input", &two.0, (0, 64), || Ok(())).unwrap();
     assert!(regions.slice(&first, "input", 0, 4, 4).is_ok());
     assert_eq!(regions.status(&second, Kind::System, "").unwrap().len(), 1);
+}
+
+fn token(name: &str, number: u32) -> (Peer, Connected) {
+    connected(Principal::Token(name.into()), number)
+}
+
+#[test]
+fn memory_of_a_gone_connection_is_free_and_a_tenants_is_not() {
+    let [first, second] = ["gone", "kept"].map(|test| Memory::new(test, 64));
+    let regions = regions(8);
+    let register =
+        |who: &Peer, memory: &Memory| regions.register(who, "r", &memory.0, (0, 64), || Ok(()));
+    let stranger = connected(Peer::UNKNOWN.principal, 1);
+    let tenant = token("a", 2);
+    register(&stranger.0, &first).unwrap();
+    register(&tenant.0, &second).unwrap();
+    drop((stranger, tenant));
+    let (b, _b) = token("b", 3);
+    register(&b, &first).unwrap();
+    regions.unregister(&b, Kind::System, "");
+    assert!(matches!(register(&b, &second), Err(Error::Denied(_))));
+    let (a, _a) = token("a", 4);
+    register(&a, &second).unwrap();
+}
+
+/// One that names much is not to fill the daemon's memory, or lose what it uses.
+#[test]
+fn registrar_remembers_the_newest_keys_and_those_in_use() {
+    let all: Vec<_> = (0..4).map(|n| Memory::new(&format!("many-{n}"), 64)).collect();
+    let regions = regions(3);
+    let ((a, _a), (b, _b)) = (token("a", 1), token("b", 2));
+    let register = |who: &Peer, name: &str, memory: &Memory| {
+        regions.register(who, name, &memory.0, (0, 64), || Ok(()))
+    };
+    register(&a, "used", &all[0]).unwrap();
+    for memory in &all[1..] {
+        register(&a, "next", memory).unwrap();
+        regions.unregister(&a, Kind::System, "next");
+    }
+    let has = |memory| match register(&b, "stolen", memory) {
+        Ok(()) => regions.unregister(&b, Kind::System, "stolen"),
+        Err(error) => panic!("{error}"),
+    };
+    has(&all[1]); // the oldest that is not in use
+    for kept in [0, 2, 3] {
+        assert!(register(&b, "stolen", &all[kept]).is_err(), "{kept}");
+    }
+}
+
+#[test]
+fn memory_that_its_user_may_not_open_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let memory = Memory::new("mode", 64);
+    memory.1.set_permissions(PermissionsExt::from_mode(0o400)).unwrap();
+    let stat = rustix::fs::fstat(&memory.1).unwrap();
+    let said = |uid| crate::requests::shared_memory::check_owner("k", &stat, &Principal::User(uid));
+    let own = stat.st_uid;
+    assert_eq!(said(own).is_ok(), own == 0, "root may all");
+    assert!(matches!(said(own + 1), Err(Error::Denied(_))));
 }
 
 #[test]

@@ -182,6 +182,30 @@ fn what_is_wrong_with_a_registration_is_said() {
     assert!(fixture.server.check_cuda().is_ok() && host.server.check_cuda().is_err());
 }
 
+/// A handle says nothing of its owner, so whoever learns one could read and write there.
+#[test]
+fn device_memory_of_another_tenant_is_refused() {
+    let (fixture, devices) = two("cuda-tenants", |_| ());
+    let of = |who: Principal| {
+        let (life, connected) = Connected::new();
+        (Peer { principal: who, life, may_share: true, ..Peer::UNKNOWN }, connected)
+    };
+    let (a, connected) = of(Principal::Token("a".into()));
+    let (b, _b) = of(Principal::Token("b".into()));
+    let (user, _user) = of(Principal::User(7));
+    let (_memory, handle) = allocate(&devices[0], 64);
+    let share = |who: &Peer, name| fixture.share(who, name, (handle.clone(), 0), 64);
+    share(&a, "r").unwrap();
+    share(&a, "s").unwrap();
+    for other in [&b, &user] {
+        let said = share(other, "r").unwrap_err();
+        let why = "CUDA shared memory: belongs to another tenant";
+        assert_eq!(said, Error::Denied(why.into()));
+    }
+    drop((a, connected)); // and what it had is unmapped
+    share(&b, "r").unwrap();
+}
+
 /// Nor does the other kind of shared memory know it.
 #[test]
 fn device_memory_counts_on_its_device_and_goes_with_its_client() {

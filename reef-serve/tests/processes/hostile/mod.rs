@@ -7,6 +7,7 @@
 mod attacks;
 mod bystanders;
 mod cores;
+mod keys;
 
 use crate::daemon::Daemon;
 use crate::spawn_as;
