@@ -143,8 +143,11 @@ impl Thread {
             }
             Step::NewStream { stream } if self.streams[stream] > 2 => {
                 let (mut new, flags) = (0_usize, usize::from(!self.is_blocking));
+                // What the former has still runs, and the new one goes on behind it.
+                self.note(call!(driver, cuEventRecord(self.event, self.streams[stream])));
                 self.note(call!(driver, cuStreamDestroy_v2(self.streams[stream])));
                 self.note(call!(driver, cuStreamCreate(&raw mut new, flags)));
+                self.note(call!(driver, cuStreamWaitEvent(new, self.event, 0)));
                 self.streams[stream] = new;
             }
             Step::NewStream { .. } => {}

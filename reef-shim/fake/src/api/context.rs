@@ -1,10 +1,13 @@
-//! Devices and contexts: a context per device, named by the device's number and one.
+//! Devices and contexts.
+//!
+//! A primary context that is made current while nobody retains it is retained by that: what NVIDIA's runtime does first.
 
 use super::code::*;
 use super::export::{give, plain};
 use super::streams::wait_for_all;
+use crate::engine::context::{Context, Kind, primary};
 use crate::engine::run::start;
-use crate::engine::world::setting;
+use crate::engine::world::{World, setting, world};
 use std::cell::Cell;
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,9 +19,14 @@ thread_local! {
 }
 
 /// The thread's context.
-pub(crate) fn current() -> Option<usize> {
-    let current = CURRENT.get();
-    (current != 0).then_some(current)
+pub(crate) fn current(world: &mut World) -> Result<Context, u32> {
+    let handle = CURRENT.get();
+    if handle == 0 {
+        return Err(INVALID_CONTEXT);
+    }
+    let context = world.contexts.get(&handle).copied();
+    world.misuses += u64::from(context.is_none());
+    context.ok_or(CONTEXT_IS_DESTROYED)
 }
 
 plain! {
@@ -33,13 +41,20 @@ plain! {
     cuDevicePrimaryCtxRetain(context: *mut usize, device: i32) = retain;
     cuDevicePrimaryCtxRelease_v2(device: i32) = release;
     cuDevicePrimaryCtxRelease(device: i32) = release;
-    cuDevicePrimaryCtxReset_v2(device: i32) = release;
+    cuDevicePrimaryCtxReset_v2(device: i32) = reset;
+    cuDevicePrimaryCtxReset(device: i32) = reset;
+    cuDevicePrimaryCtxGetState(device: i32, flags: *mut u32, is_active: *mut i32) = state;
     cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32) = create;
+    cuCtxAttach(context: *mut usize, flags: u32) = attach;
+    cuCtxDetach(context: usize) = detach;
+    cuCtxGetId(context: usize, id: *mut u64) = id;
     cuCtxDestroy_v2(context: usize) = destroy;
     cuCtxSetCurrent(context: usize) = set_current;
     cuCtxGetCurrent(context: *mut usize) = get_current;
     cuCtxGetDevice(device: *mut i32) = get_device;
     cuCtxSynchronize() = synchronize;
+    cuCtxSynchronize_v2(context: usize) = synchronize_one;
+    reef_fake_misuses(misuses: *mut u64) = misuses;
     cuGetErrorName(code: u32, name: *mut *const c_char) = error_name;
 }
 
@@ -67,7 +82,7 @@ fn devices() -> i32 {
 
 unsafe fn device(device: *mut i32, ordinal: i32) -> u32 {
     if !(0..devices()).contains(&ordinal) {
-        return 101;
+        return INVALID_DEVICE;
     }
     // SAFETY: the caller's promise.
     unsafe { give(device, ordinal) };
@@ -98,27 +113,119 @@ unsafe fn attribute(value: *mut i32, attribute: u32, _device: i32) -> u32 {
     SUCCESS
 }
 
-unsafe fn retain(context: *mut usize, device: i32) -> u32 {
-    // SAFETY: the caller's promise.
-    unsafe { give(context, device as usize + 1) };
+/// Waits for what a context has, and ends that. Nobody can give it more.
+pub(crate) fn finish(context: Option<u64>) -> u32 {
+    let Some(context) = context else { return SUCCESS };
+    wait_for_all(Some(context));
+    world().bury(context);
     SUCCESS
 }
 
-unsafe fn release(_device: i32) -> u32 {
+unsafe fn retain(context: *mut usize, device: i32) -> u32 {
+    let Some(device) = usize::try_from(device).ok().filter(|&at| at < devices() as usize) else {
+        return INVALID_DEVICE;
+    };
+    // SAFETY: the caller's promise.
+    unsafe { give(context, world().retain(device)) };
+    SUCCESS
+}
+
+unsafe fn release(device: i32) -> u32 {
+    let context = primary(device as usize);
+    if !world().contexts.contains_key(&context) {
+        return INVALID_CONTEXT;
+    }
+    let over = world().release(context);
+    finish(over)
+}
+
+/// Whoever retains it.
+unsafe fn reset(device: i32) -> u32 {
+    let over = world().end_context(primary(device as usize));
+    finish(over)
+}
+
+unsafe fn state(device: i32, flags: *mut u32, is_active: *mut i32) -> u32 {
+    let active = world().contexts.contains_key(&primary(device as usize));
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(flags, 0);
+        give(is_active, i32::from(active));
+    }
     SUCCESS
 }
 
 unsafe fn create(context: *mut usize, _flags: u32, device: i32) -> u32 {
-    CURRENT.set(device as usize + 1);
+    let handle = world().create_context(device as usize, Kind::Created);
+    CURRENT.set(handle);
     // SAFETY: the caller's promise.
-    unsafe { retain(context, device) }
+    unsafe { give(context, handle) };
+    SUCCESS
 }
 
 unsafe fn destroy(context: usize) -> u32 {
-    wait_for_all(Some(context))
+    let mut world = world();
+    if !world.contexts.get(&context).is_some_and(|context| context.kind == Kind::Created) {
+        return INVALID_CONTEXT;
+    }
+    let over = world.end_context(context);
+    drop(world);
+    if CURRENT.get() == context {
+        CURRENT.set(0);
+    }
+    finish(over)
+}
+
+unsafe fn attach(context: *mut usize, _flags: u32) -> u32 {
+    let mut world = world();
+    let Some(known) = world.contexts.get_mut(&CURRENT.get()) else { return INVALID_CONTEXT };
+    known.references += 1;
+    // SAFETY: the caller's promise.
+    unsafe { give(context, CURRENT.get()) };
+    SUCCESS
+}
+
+unsafe fn detach(context: usize) -> u32 {
+    if CURRENT.get() != context || !world().contexts.contains_key(&context) {
+        return INVALID_CONTEXT;
+    }
+    let over = world().release(context);
+    if over.is_some() {
+        CURRENT.set(0);
+    }
+    finish(over)
+}
+
+/// Without `REEF_FAKE_IDS=0`, which plays a driver before CUDA 12.
+unsafe fn id(context: usize, id: *mut u64) -> u32 {
+    let mut world = world();
+    let known = match context {
+        0 => current(&mut world),
+        context => world.contexts.get(&context).copied().ok_or(INVALID_CONTEXT),
+    };
+    if setting("REEF_FAKE_IDS", 1) == 0 {
+        return NOT_SUPPORTED;
+    }
+    known.map_or_else(
+        |code| code,
+        |known| {
+            // SAFETY: the caller's promise.
+            unsafe { give(id, known.id) };
+            SUCCESS
+        },
+    )
 }
 
 unsafe fn set_current(context: usize) -> u32 {
+    let mut world = world();
+    let is_known = world.contexts.contains_key(&context);
+    if context != 0 && !is_known {
+        if !(1..=devices() as usize).contains(&context) {
+            world.misuses += 1;
+            return INVALID_CONTEXT;
+        }
+        world.retain(context - 1);
+    }
     CURRENT.set(context);
     SUCCESS
 }
@@ -130,14 +237,36 @@ unsafe fn get_current(context: *mut usize) -> u32 {
 }
 
 unsafe fn get_device(device: *mut i32) -> u32 {
-    let Some(context) = current() else { return INVALID_CONTEXT };
-    // SAFETY: the caller's promise.
-    unsafe { give(device, context as i32 - 1) };
-    SUCCESS
+    let context = current(&mut world());
+    context.map_or_else(
+        |code| code,
+        |context| {
+            // SAFETY: the caller's promise.
+            unsafe { give(device, context.device as i32) };
+            SUCCESS
+        },
+    )
 }
 
 unsafe fn synchronize() -> u32 {
-    current().map_or(INVALID_CONTEXT, |context| wait_for_all(Some(context)))
+    let context = current(&mut world());
+    context.map_or_else(|code| code, |context| wait_for_all(Some(context.id)))
+}
+
+unsafe fn synchronize_one(context: usize) -> u32 {
+    if context == 0 {
+        // SAFETY: as the other one.
+        return unsafe { synchronize() };
+    }
+    let known = world().contexts.get(&context).copied();
+    known.map_or(INVALID_CONTEXT, |context| wait_for_all(Some(context.id)))
+}
+
+/// How many calls named what had ended.
+unsafe fn misuses(misuses: *mut u64) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(misuses, world().misuses) };
+    SUCCESS
 }
 
 unsafe fn error_name(_code: u32, name: *mut *const c_char) -> u32 {

@@ -35,7 +35,7 @@ unsafe fn query(event: usize) -> u32 {
     match world().events.get(&event) {
         None => INVALID_HANDLE,
         Some(Event { captured: Some(_), .. }) => 907,
-        Some(event) if event.reached >= event.recorded => SUCCESS,
+        Some(event) if event.is_reached(event.recorded) => SUCCESS,
         Some(_) => NOT_READY,
     }
 }
@@ -46,7 +46,7 @@ unsafe fn synchronize(event: usize) -> u32 {
         match world.events.get(&event) {
             None => return INVALID_HANDLE,
             Some(Event { captured: Some(_), .. }) => return 907,
-            Some(event) if event.reached >= event.recorded => return SUCCESS,
+            Some(event) if event.is_reached(event.recorded) => return SUCCESS,
             Some(_) => {
                 world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
             }
@@ -55,11 +55,11 @@ unsafe fn synchronize(event: usize) -> u32 {
 }
 
 unsafe fn record(is_twin: bool, event: usize, stream: usize) -> u32 {
-    let resolved = match resolve(is_twin, stream) {
+    let mut world = world();
+    let resolved = match resolve(&mut world, is_twin, stream) {
         Ok(resolved) => resolved,
         Err(code) => return code,
     };
-    let mut world = world();
     let captured = match known(&mut world, resolved) {
         Err(code) => return code,
         Ok(stream) => stream.capture.clone(),
@@ -70,17 +70,22 @@ unsafe fn record(is_twin: bool, event: usize, stream: usize) -> u32 {
         return SUCCESS;
     }
     known.recorded += 1;
+    known.open.push(known.recorded);
     let times = known.recorded;
     drop(world);
-    give_to(is_twin, stream, Op::Record { event, times })
+    let code = give_to(is_twin, stream, Op::Record { event, times });
+    if code != SUCCESS {
+        self::world().recorded(event, times);
+    }
+    code
 }
 
 unsafe fn wait(is_twin: bool, stream: usize, event: usize, _flags: u32) -> u32 {
-    let resolved = match resolve(is_twin, stream) {
+    let mut world = world();
+    let resolved = match resolve(&mut world, is_twin, stream) {
         Ok(resolved) => resolved,
         Err(code) => return code,
     };
-    let mut world = world();
     let Some(Event { recorded, captured, .. }) = world.events.get(&event) else {
         return INVALID_HANDLE;
     };

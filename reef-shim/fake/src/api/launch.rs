@@ -11,6 +11,7 @@ plain! {
     cuModuleLoadData(module: *mut usize, image: *const c_void) = load;
     cuModuleUnload(module: usize) = unload;
     cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) = function;
+    cuLaunchCooperativeKernelMultiDevice(launches: *const One, count: u32, flags: u32) = several;
 }
 
 twin! {
@@ -25,6 +26,9 @@ twin! {
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
         config: *const Config, function: usize, params: *const *const u64, extra: usize
     ) = launch_ex;
+    cuMemBatchDecompressAsync / cuMemBatchDecompressAsync_ptsz(
+        params: *const Packed, count: usize, flags: u32, error: *mut usize, stream: usize
+    ) = unpack;
 }
 
 /// `CUlaunchConfig`.
@@ -36,6 +40,61 @@ struct Config {
     stream: usize,
     attributes: *const c_void,
     count: u32,
+}
+
+/// `CUDA_LAUNCH_PARAMS`.
+#[repr(C)]
+struct One {
+    function: usize,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: usize,
+    params: *const *const u64,
+}
+
+/// `CUmemDecompressParams`. Here nothing is compressed.
+#[repr(C)]
+struct Packed {
+    bytes: [usize; 2],
+    unpacked: *mut u32,
+    from: usize,
+    to: usize,
+    rest: [u32; 6],
+}
+
+unsafe fn several(launches: *const One, count: u32, _flags: u32) -> u32 {
+    for at in 0..count as usize {
+        // SAFETY: the caller's promise: so many launches.
+        let code = unsafe {
+            let one = &*launches.add(at);
+            start(false, one.function, one.stream, one.params)
+        };
+        if code != SUCCESS {
+            return code;
+        }
+    }
+    SUCCESS
+}
+
+unsafe fn unpack(
+    is_twin: bool,
+    params: *const Packed,
+    count: usize,
+    _flags: u32,
+    _error: *mut usize,
+    stream: usize,
+) -> u32 {
+    for at in 0..count {
+        // SAFETY: the caller's promise: so many.
+        let Packed { from, to, bytes, .. } = unsafe { &*params.add(at) };
+        let op = Op::Copy { to: *to, from: *from, bytes: bytes[1] };
+        let code = give_to(is_twin, stream, op);
+        if code != SUCCESS {
+            return code;
+        }
+    }
+    SUCCESS
 }
 
 unsafe fn load(module: *mut usize, _image: *const c_void) -> u32 {

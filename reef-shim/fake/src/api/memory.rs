@@ -7,7 +7,7 @@ use super::export::{give, plain, twin};
 use super::streams::{give_to, is_captured, wait_for, wait_for_all};
 use crate::engine::device_memory;
 use crate::engine::op::Op;
-use crate::engine::world::world;
+use crate::engine::world::{Registered, world};
 
 plain! {
     cuMemAlloc_v2(to: *mut usize, bytes: usize) = alloc;
@@ -106,9 +106,24 @@ unsafe fn free(at: usize) -> u32 {
     if world.memory.remove(&at).is_some() { SUCCESS } else { INVALID_VALUE }
 }
 
-unsafe fn register(at: usize, bytes: usize, _flags: u32) -> u32 {
-    let is_new = world().registered.insert(at, bytes).is_none();
-    if is_new { SUCCESS } else { ALREADY_REGISTERED }
+/// For the context that is current, which it ends with; for all of the process with flag 1 (portable).
+unsafe fn register(at: usize, bytes: usize, flags: u32) -> u32 {
+    let mut world = world();
+    let owner = match current(&mut world) {
+        Ok(context) => context.owner,
+        Err(code) => return code,
+    };
+    if (at..at + bytes).step_by(4096).any(|at| {
+        world
+            .registered
+            .range(..=at)
+            .next_back()
+            .is_some_and(|(from, memory)| at < from + memory.bytes)
+    }) {
+        return ALREADY_REGISTERED;
+    }
+    world.registered.insert(at, Registered { bytes, owner, is_portable: flags & 1 != 0 });
+    SUCCESS
 }
 
 unsafe fn unregister(at: usize) -> u32 {
@@ -116,7 +131,12 @@ unsafe fn unregister(at: usize) -> u32 {
 }
 
 unsafe fn device_pointer(to: *mut usize, at: usize, _flags: u32) -> u32 {
-    if !world().registered.contains_key(&at) {
+    let mut world = world();
+    let owner = match current(&mut world) {
+        Ok(context) => context.owner,
+        Err(code) => return code,
+    };
+    if !world.registered.contains_key(&at) || !world.is_visible(at, Some(owner)) {
         return INVALID_VALUE;
     }
     // SAFETY: the caller's promise.
@@ -198,9 +218,12 @@ unsafe fn fill(is_twin: bool, to: usize, value: u8, bytes: usize, stream: usize)
 
 /// In a capture it becomes a node, but here its memory is there from now on.
 unsafe fn alloc_in_stream(is_twin: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
-    let Some(context) = current() else { return INVALID_CONTEXT };
+    let device = match current(&mut world()) {
+        Ok(context) => context.device,
+        Err(code) => return code,
+    };
     // SAFETY: the caller's promise.
-    unsafe { alloc_from_pool(is_twin, to, bytes, own_pool(context - 1), stream) }
+    unsafe { alloc_from_pool(is_twin, to, bytes, own_pool(device), stream) }
 }
 
 unsafe fn alloc_from_pool(

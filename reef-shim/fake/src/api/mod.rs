@@ -6,6 +6,7 @@ pub(crate) mod device_memory;
 mod event;
 mod export;
 mod graph;
+mod green;
 mod launch;
 mod lookup;
 mod memory;

@@ -5,7 +5,7 @@ use super::context::current;
 use super::export::{give, plain, twin};
 use super::streams::{give_to, invalidate, known, resolve, wait_for};
 use crate::engine::op::Op;
-use crate::engine::world::{CHANGED, Stream, world};
+use crate::engine::world::{CHANGED, Stream, setting, world};
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;
@@ -20,17 +20,21 @@ plain! {
 twin! {
     cuStreamSynchronize / cuStreamSynchronize_ptsz(stream: usize) = synchronize;
     cuStreamQuery / cuStreamQuery_ptsz(stream: usize) = query;
+    cuStreamGetId / cuStreamGetId_ptsz(stream: usize, id: *mut u64) = id;
+    cuStreamGetCtx / cuStreamGetCtx_ptsz(stream: usize, context: *mut usize) = context;
     cuStreamWaitValue32_v2 / cuStreamWaitValue32_v2_ptsz(stream: usize, at: usize, value: u32, flags: u32) = wait_value;
     cuStreamWriteValue32_v2 / cuStreamWriteValue32_v2_ptsz(stream: usize, at: usize, value: u32, flags: u32) = write_value;
     cuLaunchHostFunc / cuLaunchHostFunc_ptsz(stream: usize, function: extern "C" fn(usize), data: usize) = host;
 }
 
 unsafe fn create(stream: *mut usize, flags: u32) -> u32 {
-    let Some(context) = current() else { return INVALID_CONTEXT };
     let mut world = world();
-    let handle = world.handle();
+    let context = match current(&mut world) {
+        Ok(context) => context.id,
+        Err(code) => return code,
+    };
     let is_blocking = flags & NON_BLOCKING == 0;
-    world.streams.insert(handle as u64, Stream { context, is_blocking, ..Stream::default() });
+    let handle = world.add_stream(Stream { context, is_blocking, ..Stream::default() });
     // SAFETY: the caller's promise.
     unsafe { give(stream, handle) };
     SUCCESS
@@ -41,13 +45,49 @@ unsafe fn create_with(stream: *mut usize, flags: u32, _priority: i32) -> u32 {
     unsafe { create(stream, flags) }
 }
 
-/// What it has still runs: here by waiting for it.
-unsafe fn destroy(stream: usize) -> u32 {
-    let code = wait_for(false, stream);
-    if code == SUCCESS && stream > 2 {
-        world().streams.remove(&(stream as u64));
+/// Nobody waits: what it has still runs. A capture that began in it ends, and one that it is part of is broken.
+unsafe fn destroy(handle: usize) -> u32 {
+    let mut world = world();
+    let Some(name) = world.handles.remove(&handle) else { return INVALID_HANDLE };
+    world.free.push(handle);
+    let Some(stream) = world.streams.get_mut(&name) else { return INVALID_HANDLE };
+    stream.is_destroyed = true;
+    if let Some((capture, _)) = stream.capture.take() {
+        invalidate(&mut world, capture);
+        if world.captures.get(&capture).is_some_and(|capture| capture.origin == name) {
+            world.end_capture(capture);
+        }
     }
-    code
+    world.drop_if_over(name);
+    SUCCESS
+}
+
+/// Without `REEF_FAKE_IDS=0`, which plays a driver before CUDA 12.
+unsafe fn id(is_twin: bool, handle: usize, id: *mut u64) -> u32 {
+    if setting("REEF_FAKE_IDS", 1) == 0 {
+        return NOT_SUPPORTED;
+    }
+    let name = resolve(&mut world(), is_twin, handle);
+    name.map_or_else(
+        |code| code,
+        |name| {
+            // SAFETY: the caller's promise.
+            unsafe { give(id, name) };
+            SUCCESS
+        },
+    )
+}
+
+unsafe fn context(is_twin: bool, handle: usize, context: *mut usize) -> u32 {
+    let mut world = world();
+    let of = match resolve(&mut world, is_twin, handle).and_then(|name| known(&mut world, name)) {
+        Ok(stream) => stream.context,
+        Err(code) => return code,
+    };
+    let Some(of) = world.handle_of(of) else { return CONTEXT_IS_DESTROYED };
+    // SAFETY: the caller's promise.
+    unsafe { give(context, of) };
+    SUCCESS
 }
 
 unsafe fn synchronize(is_twin: bool, stream: usize) -> u32 {
@@ -56,7 +96,7 @@ unsafe fn synchronize(is_twin: bool, stream: usize) -> u32 {
 
 unsafe fn query(is_twin: bool, handle: usize) -> u32 {
     let mut world = world();
-    let stream = match resolve(is_twin, handle) {
+    let stream = match resolve(&mut world, is_twin, handle) {
         Ok(stream) => stream,
         Err(code) => return code,
     };
@@ -72,25 +112,30 @@ unsafe fn query(is_twin: bool, handle: usize) -> u32 {
 }
 
 unsafe fn wait_value(is_twin: bool, stream: usize, at: usize, value: u32, flags: u32) -> u32 {
-    if !is_registered(at) {
-        return INVALID_VALUE;
+    match check(is_twin, stream, at) {
+        SUCCESS => give_to(is_twin, stream, Op::Wait { at, value, flags }),
+        code => code,
     }
-    give_to(is_twin, stream, Op::Wait { at, value, flags })
 }
 
 unsafe fn write_value(is_twin: bool, stream: usize, at: usize, value: u32, _flags: u32) -> u32 {
-    if !is_registered(at) {
-        return INVALID_VALUE;
+    match check(is_twin, stream, at) {
+        SUCCESS => give_to(is_twin, stream, Op::Write(at, value)),
+        code => code,
     }
-    give_to(is_twin, stream, Op::Write(at, value))
 }
 
-fn is_registered(at: usize) -> bool {
-    let world = world();
-    let within = |(&from, &bytes): (&usize, &usize)| (from..from + bytes).contains(&at);
-    let allocated =
-        world.memory.iter().any(|(&from, words)| (from..from + 8 * words.len()).contains(&at));
-    allocated || world.registered.iter().any(within)
+/// Whether a stream may use memory.
+fn check(is_twin: bool, stream: usize, at: usize) -> u32 {
+    let mut world = world();
+    let name = resolve(&mut world, is_twin, stream);
+    let owner = match name.and_then(|name| known(&mut world, name)) {
+        Ok(Stream { context, .. }) => *context,
+        Err(code) => return code,
+    };
+    let owner = world.contexts.values().find(|context| context.id == owner);
+    let owner = owner.map(|context| context.owner);
+    if owner.is_some() && world.is_visible(at, owner) { SUCCESS } else { INVALID_VALUE }
 }
 
 unsafe fn host(is_twin: bool, stream: usize, function: extern "C" fn(usize), data: usize) -> u32 {

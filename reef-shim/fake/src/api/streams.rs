@@ -14,45 +14,53 @@ fn driver() -> MutexGuard<'static, ()> {
     DRIVER.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The stream that a handle means here. Its last four bits are 1 for a legacy stream, 2 for a thread's own.
-pub(crate) fn resolve(is_twin: bool, handle: usize) -> Result<u64, u32> {
-    let context = current().ok_or(INVALID_CONTEXT)? as u64;
-    let own = || {
-        // SAFETY: asks for a number.
-        let thread = unsafe { libc::gettid() } as u64;
-        context << 40 | thread << 4 | 2
-    };
-    Ok(match (handle, is_twin) {
-        (0, false) | (1, _) => context << 40 | 1,
-        (0, true) | (2, _) => own(),
-        (handle, _) => handle as u64,
-    })
+/// The number of the stream that a handle means here. Its last four bits are 1 for a legacy stream, 2 for a thread's own.
+pub(crate) fn resolve(world: &mut World, is_twin: bool, handle: usize) -> Result<u64, u32> {
+    match (handle, is_twin) {
+        (0, false) | (1, _) => Ok(current(world)?.id << 40 | 1),
+        (0, true) | (2, _) => {
+            // SAFETY: asks for a number.
+            let thread = unsafe { libc::gettid() } as u64;
+            Ok(current(world)?.id << 40 | thread << 4 | 2)
+        }
+        (handle, _) => {
+            let known = world.handles.get(&handle).copied();
+            world.misuses += u64::from(known.is_none());
+            known.ok_or(INVALID_HANDLE)
+        }
+    }
 }
 
 /// The stream's record; default streams come to be when they are first used.
 pub(crate) fn known(world: &mut World, stream: u64) -> Result<&mut Stream, u32> {
-    let is_default = stream & 0xf != 0;
-    let context = if is_default { (stream >> 40) as usize } else { 0 };
-    if is_default {
-        let new = || Stream { context, is_blocking: stream & 0xf == 2, ..Stream::default() };
+    if world.is_faulty {
+        return Err(ILLEGAL_ADDRESS);
+    }
+    if stream & 0xf != 0 {
+        let is_blocking = stream & 0xf == 2;
+        let new = || Stream { context: stream >> 40, is_blocking, ..Stream::default() };
         return Ok(world.streams.entry(stream).or_insert_with(new));
     }
-    world.streams.get_mut(&stream).ok_or(INVALID_HANDLE)
+    match world.streams.get_mut(&stream) {
+        Some(stream) if stream.is_detached => Err(STREAM_DETACHED),
+        Some(stream) => Ok(stream),
+        None => Err(INVALID_HANDLE),
+    }
 }
 
 /// Gives an operation to a stream, or to the capture that the stream is part of.
 pub(crate) fn give_to(is_twin: bool, handle: usize, op: Op) -> u32 {
-    let given = resolve(is_twin, handle).and_then(|stream| give_resolved(stream, op));
-    given.err().unwrap_or(SUCCESS)
-}
-
-fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
     if is_instant() {
         // SAFETY: whoever called the driver promised that the memory is there.
         unsafe { take_effect(&op) };
-        return Ok(());
+        return SUCCESS;
     }
     let _driver = driver();
+    let stream = resolve(&mut world(), is_twin, handle);
+    stream.and_then(|stream| give_resolved(stream, op)).err().unwrap_or(SUCCESS)
+}
+
+fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
     let depth = setting("REEF_FAKE_QUEUE", 1024) as usize;
     let mut world = world();
     while known(&mut world, stream)?.queue.len() >= depth {
@@ -79,18 +87,18 @@ fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
 
 /// Whether a stream is part of a capture.
 pub(crate) fn is_captured(is_twin: bool, handle: usize) -> bool {
-    let stream = resolve(is_twin, handle);
     let mut world = world();
+    let stream = resolve(&mut world, is_twin, handle);
     stream.and_then(|stream| Ok(known(&mut world, stream)?.capture.is_some())).unwrap_or(false)
 }
 
 /// Waits until all of a stream has run; an error, which the capture doesn't survive, if it is being captured.
 pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
-    let stream = match resolve(is_twin, handle) {
+    let mut world = world();
+    let stream = match resolve(&mut world, is_twin, handle) {
         Ok(stream) => stream,
         Err(code) => return code,
     };
-    let mut world = world();
     match known(&mut world, stream) {
         Err(code) => return code,
         Ok(Stream { capture: Some((capture, _)), .. }) => {
@@ -102,16 +110,16 @@ pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
     while !world.is_idle(stream) {
         world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
     }
-    SUCCESS
+    if world.is_faulty { ILLEGAL_ADDRESS } else { SUCCESS }
 }
 
 /// Waits until all has run.
-pub(crate) fn wait_for_all(context: Option<usize>) -> u32 {
+pub(crate) fn wait_for_all(context: Option<u64>) -> u32 {
     let mut world = world();
     while !world.is_all_idle(context) {
         world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
     }
-    SUCCESS
+    if world.is_faulty { ILLEGAL_ADDRESS } else { SUCCESS }
 }
 
 /// What a call does to a capture that it isn't allowed in.

@@ -49,6 +49,15 @@ impl World {
         true
     }
 
+    /// Whether the body of a conditional node has memory operations in it, which the driver doesn't take.
+    pub(crate) fn has_forbidden(&self, graph: usize) -> bool {
+        let is_body = self.bodies.contains(&graph);
+        self.graphs.get(&graph).into_iter().flatten().any(|node| match node.op {
+            Op::Child(inner) | Op::If { body: inner, .. } => self.has_forbidden(inner),
+            op => is_body && op.kind() == 12,
+        })
+    }
+
     /// Gives `to` the operations of `from`, if both have the same shape. `Err`: where they differ, a node of `from`.
     pub(crate) fn update(&mut self, to: usize, from: usize) -> Result<(), usize> {
         self.compare(to, from)?;

@@ -105,6 +105,20 @@ pub(crate) struct Capture {
     pub(crate) is_invalid: bool,
     /// The stream where it began.
     pub(crate) origin: u64,
+    pub(crate) goal: Goal,
+}
+
+/// What a capture's nodes become.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum Goal {
+    #[default]
+    NewGraph,
+    /// Nodes of this graph, after those that it has.
+    Into(usize),
+    /// Other operations for the nodes of this graph, which has to have the same shape.
+    Again(usize),
+    /// A list of commands of somebody else's.
+    Commands,
 }
 
 impl Capture {
@@ -112,5 +126,17 @@ impl Capture {
     pub(crate) fn add(&mut self, name: usize, op: Op, tail: &mut Vec<usize>) {
         let after = std::mem::replace(tail, vec![name]);
         self.nodes.push(Node { name, origin: 0, op, after, overlaps: false });
+    }
+
+    /// Whether everything else comes before what `tail` names.
+    pub(crate) fn is_joined(&self, tail: &[usize], others: &[usize]) -> bool {
+        let (mut reached, mut next) = (HashSet::new(), tail.to_vec());
+        while let Some(name) = next.pop() {
+            if reached.insert(name) {
+                let node = self.nodes.iter().find(|node| node.name == name);
+                next.extend(node.into_iter().flat_map(|node| &node.after));
+            }
+        }
+        others.iter().all(|name| reached.contains(name))
     }
 }

@@ -73,9 +73,13 @@ fn step([kernel, copy]: [Duration; 2]) {
         Op::Copy { .. } | Op::Fill { .. } => busy(copy),
         _ => {}
     }
-    // SAFETY: whoever called the driver promised that the memory is there until then.
-    unsafe { take_effect(&op) };
+    let is_lost = together.as_ref().is_some_and(|world| !has_memory(world, &op));
+    if !is_lost {
+        // SAFETY: whoever called the driver promised that the memory is there until then.
+        unsafe { take_effect(&op) };
+    }
     let mut world = together.unwrap_or_else(super::world::world);
+    world.is_faulty |= is_lost || !has_memory(&world, &op);
     finish(&mut world, (stream, node), &op);
 }
 
@@ -124,10 +128,19 @@ fn is_in_turn(world: &World, name: u64, number: u64) -> bool {
 
 fn is_ready(world: &World, op: &Op) -> bool {
     match *op {
+        Op::Wait { .. } if !has_memory(world, op) => true, // and is a fault
         Op::Wait { at, value, flags } => passes(at, value, flags),
         Op::WaitFor { event, times } => {
-            world.events.get(&event).is_none_or(|event| event.reached >= times)
+            world.events.get(&event).is_none_or(|event| event.is_reached(times))
         }
+        _ => true,
+    }
+}
+
+/// Whether the word that an operation waits for or writes is there.
+fn has_memory(world: &World, op: &Op) -> bool {
+    match *op {
+        Op::Wait { at, .. } | Op::Write(at, _) => world.is_visible(at, None),
         _ => true,
     }
 }
@@ -142,7 +155,7 @@ fn op_of(world: &World, (stream, node): Choice) -> Option<Op> {
 
 fn finish(world: &mut World, (stream, node): Choice, op: &Op) {
     if let Op::Record { event, times } = *op {
-        world.events.entry(event).or_default().reached = times;
+        world.recorded(event, times);
     }
     if let Op::Free(at) = *op {
         world.memory.remove(&at);
@@ -165,5 +178,6 @@ fn finish(world: &mut World, (stream, node): Choice, op: &Op) {
     if is_over {
         queue.pop_front();
     }
+    world.drop_if_over(stream);
     CHANGED.notify_all();
 }

@@ -1,5 +1,6 @@
 //! All that the driver knows, behind one lock.
 
+use super::context::Context;
 use super::device_memory::{Piece, Pool};
 use super::graph::{Capture, Graphs, Run, flatten};
 use super::op::Op;
@@ -18,26 +19,45 @@ pub(crate) struct Entry {
 
 #[derive(Debug, Default)]
 pub(crate) struct Stream {
-    pub(crate) context: usize,
+    /// The number of its context.
+    pub(crate) context: u64,
     /// Takes part in the legacy default stream's order.
     pub(crate) is_blocking: bool,
     pub(crate) queue: VecDeque<Entry>,
     /// Which capture it is part of, and the nodes that the next one comes after.
     pub(crate) capture: Option<(u64, Vec<usize>)>,
+    /// Its handle is gone; it ends when it has run what it has.
+    pub(crate) is_destroyed: bool,
+    /// Its green context is gone.
+    pub(crate) is_detached: bool,
+}
+
+/// Memory of the host that a device may use: so many bytes, for the contexts that share this one's memory, or for all.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Registered {
+    pub(crate) bytes: usize,
+    pub(crate) owner: u64,
+    pub(crate) is_portable: bool,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Event {
-    /// How often it was recorded, and how far that has come.
+    /// How often it was recorded, and which of these records haven't run: streams run in any order.
     pub(crate) recorded: u64,
-    pub(crate) reached: u64,
+    pub(crate) open: Vec<u64>,
     /// The capture that recorded it last, and where.
     pub(crate) captured: Option<(u64, Vec<usize>)>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct World {
+    pub(crate) contexts: HashMap<usize, Context>,
+    pub(crate) last_context: u64,
+    /// Streams by their numbers, which are never given twice; and numbers by handles, which are.
     pub(crate) streams: BTreeMap<u64, Stream>,
+    pub(crate) handles: HashMap<usize, u64>,
+    /// Handles of what has ended: the last one comes back first.
+    pub(crate) free: Vec<usize>,
     pub(crate) events: HashMap<usize, Event>,
     pub(crate) captures: HashMap<u64, Capture>,
     /// Those of the program, those inside of nodes, and those that were instantiated.
@@ -45,6 +65,8 @@ pub(crate) struct World {
     pub(crate) execs: HashSet<usize>,
     /// Handles of conditional nodes, and what they say.
     pub(crate) conditions: HashMap<u64, bool>,
+    /// Graphs that are bodies of conditional nodes.
+    pub(crate) bodies: HashSet<usize>,
     /// Allocations and their bytes.
     pub(crate) memory: HashMap<usize, Box<[u64]>>,
     /// The device's bytes in `memory`, and in arrays; and in pools, with the pool.
@@ -54,7 +76,7 @@ pub(crate) struct World {
     /// Memory by handles, and where it is mapped: lengths, and handles.
     pub(crate) pieces: HashMap<usize, Piece>,
     pub(crate) mapped: BTreeMap<usize, (usize, usize)>,
-    pub(crate) registered: HashMap<usize, usize>,
+    pub(crate) registered: BTreeMap<usize, Registered>,
     pub(crate) names: HashMap<usize, String>,
     last: u64,
     pub(crate) seed: u64,
@@ -63,6 +85,10 @@ pub(crate) struct World {
     pub(crate) not_found: u64,
     /// Waits and writes that streams were given.
     pub(crate) waits: u64,
+    /// Calls that named what has ended: a real driver may do anything then.
+    pub(crate) misuses: u64,
+    /// A stream has used memory that isn't there: nothing works any more.
+    pub(crate) is_faulty: bool,
 }
 
 static WORLD: LazyLock<Mutex<World>> = LazyLock::new(Mutex::default);
@@ -78,6 +104,13 @@ pub(crate) fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
+impl Event {
+    /// Whether what was before this record has run.
+    pub(crate) fn is_reached(&self, record: u64) -> bool {
+        !self.open.contains(&record)
+    }
+}
+
 impl World {
     /// A number that nothing else has.
     pub(crate) fn number(&mut self) -> u64 {
@@ -90,6 +123,22 @@ impl World {
         0x10_0000 + 64 * self.number() as usize
     }
 
+    /// A handle, of something that has ended if there is one.
+    pub(crate) fn reused(&mut self) -> usize {
+        self.free.pop().unwrap_or_else(|| self.handle())
+    }
+
+    /// Whether a context may use the memory here; or any context.
+    pub(crate) fn is_visible(&self, at: usize, owner: Option<u64>) -> bool {
+        let before = self.registered.range(..=at).next_back();
+        let is_registered = before.is_some_and(|(&from, memory)| {
+            let is_shown = owner.is_none_or(|owner| memory.is_portable || memory.owner == owner);
+            at < from + memory.bytes && is_shown
+        });
+        let mut memory = self.memory.iter();
+        is_registered || memory.any(|(&from, words)| (from..from + 8 * words.len()).contains(&at))
+    }
+
     pub(crate) fn push(&mut self, stream: u64, op: Op) {
         let number = self.number();
         let graph = match op {
@@ -100,13 +149,35 @@ impl World {
         self.streams.entry(stream).or_default().queue.push_back(entry);
     }
 
+    /// Notes that what was before this record of an event has run, or never will.
+    pub(crate) fn recorded(&mut self, event: usize, record: u64) {
+        let event = self.events.get_mut(&event);
+        event.into_iter().for_each(|event| event.open.retain(|open| *open != record));
+    }
+
+    /// A new stream's handle. Its number's last four bits are 0.
+    pub(crate) fn add_stream(&mut self, stream: Stream) -> usize {
+        let (handle, name) = (self.reused(), self.number() << 4);
+        self.streams.insert(name, stream);
+        self.handles.insert(handle, name);
+        handle
+    }
+
+    /// Forgets a stream that was destroyed, once it has run what it had.
+    pub(crate) fn drop_if_over(&mut self, stream: u64) {
+        let is_over = |stream: &Stream| stream.is_destroyed && stream.queue.is_empty();
+        if self.streams.get(&stream).is_some_and(is_over) {
+            self.streams.remove(&stream);
+        }
+    }
+
     /// Whether nothing of this stream is left to run.
     pub(crate) fn is_idle(&self, stream: u64) -> bool {
         self.streams.get(&stream).is_none_or(|stream| stream.queue.is_empty())
     }
 
     /// Whether nothing of this context, or of any, is left to run.
-    pub(crate) fn is_all_idle(&self, context: Option<usize>) -> bool {
+    pub(crate) fn is_all_idle(&self, context: Option<u64>) -> bool {
         let of = |stream: &&Stream| context.is_none_or(|context| stream.context == context);
         self.streams.values().filter(of).all(|stream| stream.queue.is_empty())
     }

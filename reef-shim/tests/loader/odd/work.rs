@@ -40,20 +40,32 @@ pub(super) fn small_threads(program: &Program) -> String {
     program.value().to_string()
 }
 
+/// Contexts of the program's own end with work in them; its primary context loses one of two references.
 pub(super) fn contexts(program: &Program) -> String {
     let driver = program.driver;
+    let mut values = Vec::new();
     for round in 0..20 {
         let mut context = 0_usize;
         assert_eq!(call!(driver, cuCtxCreate_v2(&raw mut context, 0, 0)), 0);
-        program.launch_some(30);
+        let own = Program { driver, work: driver.work(8) };
+        own.launch_some(30);
         let code = match round % 3 {
             0 => call!(driver, cuCtxDestroy_v2(context)),
-            1 => call!(driver, cuDevicePrimaryCtxRelease_v2(0)),
-            _ => call!(driver, cuDevicePrimaryCtxReset_v2(0)),
+            1 => call!(driver, cuCtxDetach(context)),
+            _ => {
+                let mut primary = 0_usize;
+                assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut primary, 0)), 0);
+                own.wait();
+                call!(driver, cuDevicePrimaryCtxRelease_v2(0))
+            }
         };
+        // SAFETY: a word of the fake driver's, which nothing writes to any more.
+        values.push(unsafe { *(own.work.memory as *const u64) });
         assert_eq!((code, call!(driver, cuCtxSetCurrent(1))), (0, 0));
+        program.launch_some(30);
     }
-    program.value().to_string()
+    let differs = values.iter().any(|value| *value != values[0]);
+    format!("{} {} {differs}", program.value(), values[0])
 }
 
 extern "C" fn unloads_and_launches(program: usize) {

@@ -24,6 +24,7 @@ plain! {
 twin! {
     cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(exec: *mut usize, graph: usize, params: *mut Instantiation) = instantiate_with;
     cuGraphLaunch / cuGraphLaunch_ptsz(exec: usize, stream: usize) = launch;
+    cuGraphUpload / cuGraphUpload_ptsz(exec: usize, stream: usize) = upload;
 }
 
 /// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
@@ -48,6 +49,9 @@ struct Updated {
 unsafe fn instantiate(exec: *mut usize, graph: usize, _flags: u64) -> u32 {
     let mut world = world();
     if world.execs.contains(&graph) {
+        return INVALID_VALUE;
+    }
+    if world.has_forbidden(graph) {
         return INVALID_VALUE;
     }
     let Some(copy) = world.copy(graph, true) else { return INVALID_VALUE };
@@ -167,4 +171,12 @@ unsafe fn launch(is_twin: bool, exec: usize, stream: usize) -> u32 {
         return INVALID_VALUE;
     }
     give_to(is_twin, stream, Op::Graph(exec))
+}
+
+/// Makes a launch shorter, which shows nothing here.
+unsafe fn upload(is_twin: bool, exec: usize, stream: usize) -> u32 {
+    if !world().execs.contains(&exec) {
+        return INVALID_VALUE;
+    }
+    give_to(is_twin, stream, Op::Empty)
 }

@@ -140,6 +140,7 @@ unsafe fn branch(words: &[usize; 29]) -> Result<Op, u32> {
     let runs = *world.conditions.get(&(words[0] as u64)).ok_or(INVALID_VALUE)?;
     let body = world.handle();
     world.graphs.insert(body, Vec::new());
+    world.bodies.insert(body);
     // SAFETY: the caller's promise: room for one graph, where the third word says.
     unsafe { give(words[2] as *mut usize, body) };
     Ok(Op::If { body, runs })
