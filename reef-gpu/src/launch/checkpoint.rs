@@ -15,6 +15,12 @@ pub(crate) struct Segment<V: Vendor> {
     pub(crate) count: u32,
 }
 
+impl<V: Vendor> Clone for Segment<V> {
+    fn clone(&self) -> Self {
+        Self { list: self.list.clone(), ..*self }
+    }
+}
+
 impl<V: Vendor> Segment<V> {
     /// The same blocks, at most `most` of them in each part.
     pub(crate) fn parts(&self, most: u32) -> impl Iterator<Item = Self> + '_ {
@@ -39,7 +45,7 @@ struct Left<V: Vendor> {
     /// Of a graph: which of its launches is the first that has something left.
     node: usize,
     /// What that launch has left.
-    segments: Vec<Segment<V>>,
+    segment: Segment<V>,
     /// Blocks that were left when this was made.
     left: u32,
     /// Of these, blocks that have run since, or whose rest is in a newer checkpoint.
@@ -49,14 +55,13 @@ struct Left<V: Vendor> {
 impl<V: Vendor> Checkpoint<V> {
     /// All of `total` blocks.
     pub(crate) fn new(total: u32) -> Self {
-        Self::of(total, 0, vec![whole(total)], 0)
+        Self::of(total, 0, whole(total), 0)
     }
 
-    /// What `segments` hold of launch `node`, and `later` blocks of launches after it.
-    pub(crate) fn of(total: u32, node: usize, segments: Vec<Segment<V>>, later: u32) -> Self {
-        let left = later + segments.iter().map(|segment| segment.count).sum::<u32>();
-        let retired = AtomicU32::new(0);
-        Self(Arc::new(Left { total, node, segments, left, retired }))
+    /// What `segment` holds of launch `node`, and `later` blocks of launches after it.
+    pub(crate) fn of(total: u32, node: usize, segment: Segment<V>, later: u32) -> Self {
+        let (left, retired) = (segment.count + later, AtomicU32::new(0));
+        Self(Arc::new(Left { total, node, segment, left, retired }))
     }
 
     /// Blocks of the launch that it is for.
@@ -70,8 +75,13 @@ impl<V: Vendor> Checkpoint<V> {
     }
 
     /// What that launch has left.
-    pub(crate) fn segments(&self) -> &[Segment<V>] {
-        &self.0.segments
+    pub(crate) fn segment(&self) -> &Segment<V> {
+        &self.0.segment
+    }
+
+    /// Blocks of all launches after that one.
+    pub(crate) fn later(&self) -> u32 {
+        self.0.left - self.0.segment.count
     }
 
     /// `count` blocks have run, or are in a newer checkpoint.
@@ -107,8 +117,8 @@ mod tests {
 
     #[test]
     fn what_has_run_since_does_not_remain() {
-        let segment = |count| Segment::<Fake> { list: None, first: 0, count };
-        let checkpoint = Checkpoint::of(20, 2, vec![segment(3), segment(4)], 5);
+        let segment = Segment::<Fake> { list: None, first: 0, count: 7 };
+        let checkpoint = Checkpoint::of(20, 2, segment, 5);
         assert_eq!(checkpoint.remaining(), 12);
         checkpoint.retire(4);
         assert_eq!((checkpoint.remaining(), checkpoint.total()), (8, 20));

@@ -80,7 +80,7 @@ impl<V: Vendor> Graph<V> {
     /// A record in which nothing has run.
     pub(crate) fn all(&self) -> Checkpoint<V> {
         let first = self.launches()[0].blocks();
-        Checkpoint::of(self.blocks(), 0, vec![whole(first)], self.blocks() - first)
+        Checkpoint::of(self.blocks(), 0, whole(first), self.blocks() - first)
     }
 
     /// The graph for a queue that is never stopped.
@@ -93,10 +93,7 @@ impl<V: Vendor> Graph<V> {
         let is_plain = |exec: &Arc<Exec<V>>| exec.times.is_none();
         self.prepared(queue, is_plain, || {
             let stream = Stream::open(gpu.context(), priority)?;
-            Exec::capture(&stream, gpu, || {
-                launch_noted(&stream, gpu, self.launches(), [0; 2])?;
-                Ok(Vec::new())
-            })
+            Exec::capture(&stream, gpu, || launch_noted(&stream, gpu, self.launches(), [0; 2]))
         })
     }
 
@@ -113,10 +110,8 @@ impl<V: Vendor> Graph<V> {
             let event = || Event::new(gpu.context(), &gpu.0.clock);
             let times = [event()?, event()?];
             let words = times.each_ref().map(Event::arm);
-            let mut exec = Exec::capture(&stream, gpu, || {
-                launch_noted(&stream, gpu, self.launches(), words)?;
-                Ok(Vec::new())
-            })?;
+            let mut exec =
+                Exec::capture(&stream, gpu, || launch_noted(&stream, gpu, self.launches(), words))?;
             exec.times = Some(times);
             Ok(exec)
         })?;
@@ -135,14 +130,15 @@ impl<V: Vendor> Graph<V> {
         let is_free = |exec: &Arc<Exec<V>>| Arc::strong_count(exec) == 1; // launches in flight have it
         self.prepared(queue, is_free, || {
             let stream = Stream::open(gpu.context(), priority)?;
-            Exec::capture(&stream, gpu, || {
-                let mut launch_one = |(at, launch): (usize, &Launch<Gpu<V>>)| {
-                    let blocks = launch.blocks();
-                    let call = (&stream, gpu.start_of(at));
-                    guarded.launch(call, launch, &whole(blocks), blocks, epoch)
-                };
-                self.launches().iter().enumerate().map(&mut launch_one).collect()
-            })
+            let stop_list = guarded.stop_list(self.blocks())?;
+            let mut exec = Exec::capture(&stream, gpu, || {
+                self.launches().iter().enumerate().try_for_each(|(at, launch)| {
+                    let (blocks, call) = (launch.blocks(), (&stream, gpu.start_of(at)));
+                    guarded.launch(call, launch, (&whole(blocks), &stop_list), blocks, epoch)
+                })
+            })?;
+            exec.stop_list = Some(stop_list);
+            Ok(exec)
         })
     }
 
@@ -203,33 +199,33 @@ fn launch_of<V: Vendor>(gpu: &Gpu<V>, command: &Command<Gpu<V>>) -> Result<Launc
 #[derive(Debug)]
 pub(crate) struct Exec<V: Vendor> {
     raw: V::Exec,
-    /// Of each launch, if they can be stopped.
-    stop_lists: Vec<Arc<StopList<V>>>,
+    /// Of all launches, if they can be stopped.
+    stop_list: Option<Arc<StopList<V>>>,
     /// What it sets when it begins and ends, if it notes that. Others have them while a run is on its way.
     times: Option<[Event<V>; 2]>,
     gpu: Gpu<V>,
 }
 
 impl<V: Vendor> Exec<V> {
-    /// Turns what `fill` launches on `stream` into a graph; it gives the stop lists of the launches.
+    /// Turns what `fill` launches on `stream` into a graph.
     fn capture(
         stream: &Stream<V>,
         gpu: &Gpu<V>,
-        fill: impl FnOnce() -> Result<Vec<Arc<StopList<V>>>>,
+        fill: impl FnOnce() -> Result<()>,
     ) -> Result<Self> {
         let vendor = gpu.context().call();
         // SAFETY: `stream` was opened for this capture alone.
         unsafe { vendor.begin_capture(stream.raw()) }?;
-        let stop_lists = fill();
+        let filled = fill();
         // SAFETY: it has begun above. In any case, or the stream would stay in the capture.
         let raw = unsafe { vendor.end_capture(stream.raw()) }?;
-        let mut made = Self { raw, stop_lists: Vec::new(), times: None, gpu: gpu.clone() };
-        made.stop_lists = stop_lists?;
-        Ok(made)
+        let made = Self { raw, stop_list: None, times: None, gpu: gpu.clone() };
+        filled.map(|()| made)
     }
 
-    pub(crate) fn stop_lists(&self) -> &[Arc<StopList<V>>] {
-        &self.stop_lists
+    /// Where its launches note which blocks were stopped, if they can be.
+    pub(crate) fn stop_list(&self) -> Option<&Arc<StopList<V>>> {
+        self.stop_list.as_ref()
     }
 
     /// Whether the end of a run is still watched for.

@@ -8,12 +8,14 @@ use crate::driver::signal::HostSignal;
 use crate::driver::stream::Stream;
 use crate::gpu::Gpu;
 use crate::launch::checkpoint::Segment;
-use crate::launch::stop_lists::{MAX_STOP_LISTS, StopList, StopLists};
+use crate::launch::stop_lists::{BANK, StopList, StopLists};
 use crate::vendor::calls::{Start, Vendor};
 use reef_core::{Args, Dim3, Error, Launch, PreemptLevel, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
 
+/// Where a bank's report says that it is done, if others follow.
+const SPARE_WORD: u64 = (BANK * size_of::<u32>()) as u64;
 /// Threads of the kernel that reports.
 const REPORT_THREADS: u32 = 256;
 /// Parameters beside the words: guard and bound value.
@@ -34,35 +36,51 @@ pub(crate) struct Epoch {
 #[derive(Debug)]
 pub(crate) struct Guarded<V: Vendor> {
     stop_lists: StopLists<V>,
-    /// The counters as the device last reported them; the host's memory.
-    counts: Buffer<V>,
+    /// The counters as the device last reported them, and a word behind them; the host's memory, for each bank.
+    counts: Vec<Buffer<V>>,
     /// The device has reported this often, of `asked`.
     reported: HostSignal<V>,
     asked: u32,
     report: V::Function,
+    context: Arc<Context<V>>,
+}
+
+/// Room for the counters of a bank, and for a word that nobody reads.
+fn counts<V: Vendor>(context: &Arc<Context<V>>) -> Result<Buffer<V>> {
+    Buffer::host(context, SPARE_WORD as usize + size_of::<u32>())
 }
 
 impl<V: Vendor> Guarded<V> {
     pub(crate) fn new(context: &Arc<Context<V>>, report: V::Function) -> Result<Self> {
         Ok(Self {
             stop_lists: StopLists::new(context)?,
-            counts: Buffer::host(context, MAX_STOP_LISTS * size_of::<u32>())?,
+            counts: vec![counts(context)?],
             reported: HostSignal::new(context)?,
             asked: 0,
             report,
+            context: context.clone(),
         })
     }
 
+    /// A stop list for a command of `blocks` blocks, to be given back when it has ended.
+    pub(crate) fn stop_list(&mut self, blocks: u32) -> Result<Arc<StopList<V>>> {
+        let stop_list = self.stop_lists.take(blocks)?;
+        while self.counts.len() < self.stop_lists.counters().len() {
+            self.counts.push(counts(&self.context)?);
+        }
+        Ok(stop_list)
+    }
+
     /// Launches the blocks of `segment`, on a grid of `width` blocks that take turns if there are more, which the
-    /// kernel must know. The stop list is to be given back when they have ended.
+    /// kernel must know. Those that are stopped go to `stop_list`, behind those of the command's launches before.
     pub(crate) fn launch(
-        &mut self,
+        &self,
         (stream, start): (&Stream<V>, Start),
         launch: &Launch<Gpu<V>>,
-        segment: &Segment<V>,
+        (segment, stop_list): (&Segment<V>, &StopList<V>),
         width: u32,
         epoch: Epoch,
-    ) -> Result<Arc<StopList<V>>> {
+    ) -> Result<()> {
         let kernel = launch.kernel();
         let function = if width < segment.count { kernel.turns() } else { kernel.guarded() };
         let Some(function) = function else {
@@ -82,7 +100,6 @@ impl<V: Vendor> Guarded<V> {
             );
             return Err(Error::Invalid(text));
         }
-        let stop_list = self.stop_lists.take(segment.count)?;
         let (list_in, first) = match &segment.list {
             Some(list) => (list.list.address() + u64::from(segment.first) * 4, 0),
             None => (0, segment.first),
@@ -90,7 +107,7 @@ impl<V: Vendor> Guarded<V> {
         let guard = Guard {
             live: epoch.live,
             epoch_word: epoch.word,
-            stopped: self.stop_lists.counter(&stop_list),
+            stopped: self.stop_lists.counter(stop_list),
             list_out: stop_list.list.address(),
             list_in,
             first,
@@ -103,25 +120,22 @@ impl<V: Vendor> Guarded<V> {
         let grid = [width, 1, 1];
         let start = if kernel.follows() { start } else { Start::InTurn };
         let call = (stream, start, function);
-        if let Err(error) = run(call, kernel, &guard, launch.args(), grid, launch.block()) {
-            self.stop_lists.give_back(stop_list);
-            return Err(error);
-        }
-        Ok(stop_list)
+        run(call, kernel, &guard, launch.args(), grid, launch.block())
     }
 
-    /// Asks how many blocks of each launch have stopped, behind all that was launched.
+    /// Asks how many blocks of each command have stopped, behind all that was launched.
     pub(crate) fn ask(&mut self, stream: &Stream<V>) -> Result<()> {
         self.asked = self.asked.wrapping_add(1);
-        let words = [
-            self.stop_lists.counters.address(),
-            self.counts.address(),
-            self.stop_lists.made() as u64,
-            self.reported.address(),
-            self.asked.into(),
-        ];
-        // SAFETY: the kernel's parameters; the memory is ours and outlives the stream's work.
-        unsafe { stream.launch_one(self.report, REPORT_THREADS, words) }
+        let last = self.counts.len() - 1;
+        for (n, ((counters, count), to)) in self.stop_lists.counters().zip(&self.counts).enumerate()
+        {
+            // That the last bank is reported says that all are.
+            let done = if n == last { self.reported.address() } else { to.address() + SPARE_WORD };
+            let words = [counters, to.address(), count as u64, done, self.asked.into()];
+            // SAFETY: the kernel's parameters; the memory is ours and outlives the stream's work.
+            unsafe { stream.launch_one(self.report, REPORT_THREADS, words) }?;
+        }
+        Ok(())
     }
 
     /// Whether the answer to the last [`ask`](Self::ask) is there.
@@ -129,14 +143,15 @@ impl<V: Vendor> Guarded<V> {
         self.reported.get32() == self.asked
     }
 
-    /// Blocks of a launch that were stopped, as of the last answer.
+    /// Blocks of a command that were stopped, as of the last answer.
     pub(crate) fn stopped(&self, stop_list: &StopList<V>) -> Result<u32> {
         let mut count = [0; 4];
-        self.counts.read(stop_list.index * size_of::<u32>(), &mut count)?;
+        let (bank, at) = (stop_list.index / BANK, stop_list.index % BANK);
+        self.counts[bank].read(at * size_of::<u32>(), &mut count)?;
         Ok(u32::from_ne_bytes(count))
     }
 
-    /// The launch has ended.
+    /// The command has ended.
     pub(crate) fn give_back(&mut self, stop_list: Arc<StopList<V>>) {
         self.stop_lists.give_back(stop_list);
     }
@@ -226,13 +241,11 @@ mod tests {
             // SAFETY: the fake's blocks compute nothing.
             let launch =
                 unsafe { Launch::new(kernel, [blocks, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
-            self.guarded.launch(
-                (&self.stream, Start::InTurn),
-                &launch,
-                &whole(blocks),
-                blocks,
-                self.epoch,
-            )
+            let stop_list = self.guarded.stop_list(blocks.min(MAX_BLOCKS))?;
+            let call = (&self.stream, Start::InTurn);
+            let segment = (&whole(blocks), &*stop_list);
+            self.guarded.launch(call, &launch, segment, blocks, self.epoch)?;
+            Ok(stop_list)
         }
 
         /// Parameters that the driver got with a launch of a kernel that has this bound value.
@@ -254,6 +267,22 @@ mod tests {
         assert!(bench.guarded.is_answered(), "the fake reports at once");
         let stopped = |list| bench.guarded.stopped(list).unwrap();
         assert_eq!((stopped(&first), stopped(&second)), (3, 5));
+    }
+
+    #[test]
+    fn report_of_several_banks_is_answered_when_all_are() {
+        let mut bench = hurried();
+        let lists: Vec<_> = (0..=BANK).map(|n| bench.launch(1 + (n % 7) as u32).unwrap()).collect();
+        bench.gpu.vendor().slow_down();
+        bench.guarded.ask(&bench.stream).unwrap();
+        assert!(!bench.guarded.is_answered());
+        assert_eq!(bench.gpu.vendor().proceed(1), 1);
+        assert!(!bench.guarded.is_answered(), "of the first bank alone");
+        assert_eq!(bench.gpu.vendor().proceed(1), 1);
+        assert!(bench.guarded.is_answered());
+        for (n, list) in lists.iter().enumerate() {
+            assert_eq!(bench.guarded.stopped(list), Ok(1 + (n % 7) as u32), "{n}");
+        }
     }
 
     #[test]
@@ -292,8 +321,8 @@ mod tests {
         // SAFETY: the fake's blocks compute nothing.
         let launch = unsafe { Launch::new(kernel, [5, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
         let segment = Segment { list, first: 3, count: 2 };
-        let call = (&bench.stream, Start::InTurn);
-        bench.guarded.launch(call, &launch, &segment, segment.count, bench.epoch).unwrap();
+        let (call, to) = ((&bench.stream, Start::InTurn), bench.guarded.stop_list(2).unwrap());
+        bench.guarded.launch(call, &launch, (&segment, &to), 2, bench.epoch).unwrap();
         assert_eq!(*bench.gpu.vendor().ran.lock(), [3, 4]);
     }
 
@@ -304,7 +333,7 @@ mod tests {
             let list = bench.launch(3).unwrap();
             bench.guarded.give_back(list);
         }
-        assert_eq!(bench.guarded.stop_lists.made(), 1);
+        assert_eq!(bench.guarded.stop_lists.counters().next().map(|(_, made)| made), Some(1));
     }
 
     #[test]

@@ -1,17 +1,20 @@
-//! Where launches note which of their blocks were stopped.
+//! Where commands note which of their blocks were stopped.
 //!
-//! Each guarded launch has a stop list while it is in flight: a counter, and a list with room for all of its
+//! Each guarded command has a stop list while it is in flight: a counter, and a list with room for all of its
 //! blocks. Only blocks that are stopped write there, so a stop list that was not preempted is clean already.
+//!
+//! Launches of one command share a list. They run in order, so of what they note the entries of the first that was
+//! stopped come first, and all launches after it are there whole: the count alone says where to go on.
 
 use crate::driver::buffer::Buffer;
 use crate::driver::context::Context;
 use crate::driver::scratch::Scratch;
 use crate::vendor::calls::Vendor;
-use reef_core::{Error, Result};
+use reef_core::Result;
 use std::sync::{Arc, Weak};
 
-/// Most launches of a queue in flight.
-pub(crate) const MAX_STOP_LISTS: usize = 16384;
+/// Counters that are allocated at a time.
+pub(crate) const BANK: usize = 1024;
 
 /// A counter and a list.
 #[derive(Debug)]
@@ -22,12 +25,12 @@ pub(crate) struct StopList<V: Vendor> {
     capacity: u32,
 }
 
-/// The stop lists of one queue.
+/// The stop lists of one queue. There are as many as it has commands in flight and graphs prepared.
 #[derive(Debug)]
 pub(crate) struct StopLists<V: Vendor> {
     context: Arc<Context<V>>,
-    /// A counter for each stop list, in the device's memory.
-    pub(crate) counters: Buffer<V>,
+    /// A counter for each stop list, in the device's memory. Prepared graphs know their addresses.
+    banks: Vec<Buffer<V>>,
     /// Not in flight. A list in here may still be read by a launch that resumes.
     free: Vec<Arc<StopList<V>>>,
     /// All of them, by index; a graph's are not given back, but end with it.
@@ -36,8 +39,8 @@ pub(crate) struct StopLists<V: Vendor> {
 
 impl<V: Vendor> StopLists<V> {
     pub(crate) fn new(context: &Arc<Context<V>>) -> Result<Self> {
-        let counters = Buffer::device(context, MAX_STOP_LISTS * size_of::<u32>())?;
-        Ok(Self { context: context.clone(), counters, free: Vec::new(), made: Vec::new() })
+        let banks = vec![bank(context)?];
+        Ok(Self { context: context.clone(), banks, free: Vec::new(), made: Vec::new() })
     }
 
     /// A stop list for `blocks` blocks; memory is allocated only when all that fit are in use.
@@ -53,18 +56,9 @@ impl<V: Vendor> StopLists<V> {
 
     #[cold]
     fn make(&mut self, blocks: u32) -> Result<Arc<StopList<V>>> {
-        let index = match self.unused() {
-            Some(index) => index,
-            None => {
-                let text = format!(
-                    "{}: more than {MAX_STOP_LISTS} preemptible launches in flight",
-                    V::NAME
-                );
-                return Err(Error::Invalid(text));
-            }
-        };
-        let capacity = blocks.max(256).next_power_of_two();
+        let capacity = blocks.max(256).checked_next_power_of_two().unwrap_or(blocks);
         let list = Scratch::new(&self.context, capacity as usize * size_of::<u32>())?;
+        let index = self.unused()?;
         let stop_list = Arc::new(StopList { index, list, capacity });
         if index == self.made.len() {
             self.made.push(Weak::new());
@@ -74,31 +68,45 @@ impl<V: Vendor> StopLists<V> {
     }
 
     /// An index that no stop list has: a new one, one of a graph that is gone, or one whose list is too short.
-    fn unused(&mut self) -> Option<usize> {
-        if self.made.len() < MAX_STOP_LISTS {
-            return Some(self.made.len());
+    fn unused(&mut self) -> Result<usize> {
+        if self.made.len() < self.banks.len() * BANK {
+            return Ok(self.made.len());
         }
         let gone = |stop_list: &Weak<StopList<V>>| stop_list.strong_count() == 0;
-        self.made.iter().position(gone).or_else(|| {
-            let at = self.free.iter().position(|stop_list| Arc::strong_count(stop_list) == 1)?;
-            Some(self.free.swap_remove(at).index)
-        })
+        if let Some(index) = self.made.iter().position(gone) {
+            return Ok(index);
+        }
+        let is_idle = |stop_list: &Arc<StopList<V>>| Arc::strong_count(stop_list) == 1;
+        if let Some(at) = self.free.iter().position(is_idle) {
+            return Ok(self.free.swap_remove(at).index);
+        }
+        self.banks.push(bank(&self.context)?);
+        Ok(self.made.len())
     }
 
-    /// The launch has ended.
+    /// The command has ended.
     pub(crate) fn give_back(&mut self, stop_list: Arc<StopList<V>>) {
         self.free.push(stop_list);
     }
 
-    /// Counters that are or were in use.
-    pub(crate) fn made(&self) -> usize {
-        self.made.len()
+    /// Addresses of the counters that are or were in use, bank by bank, and how many there are at each.
+    pub(crate) fn counters(&self) -> impl ExactSizeIterator<Item = (u64, usize)> {
+        let made = self.made.len();
+        let of_bank = move |(n, bank): (usize, &Buffer<V>)| {
+            (bank.address(), made.saturating_sub(n * BANK).min(BANK))
+        };
+        self.banks.iter().enumerate().map(of_bank)
     }
 
     /// The address of a stop list's counter.
     pub(crate) fn counter(&self, stop_list: &StopList<V>) -> u64 {
-        self.counters.address() + (stop_list.index * size_of::<u32>()) as u64
+        let (bank, at) = (stop_list.index / BANK, stop_list.index % BANK);
+        self.banks[bank].address() + (at * size_of::<u32>()) as u64
     }
+}
+
+fn bank<V: Vendor>(context: &Arc<Context<V>>) -> Result<Buffer<V>> {
+    Buffer::device(context, BANK * size_of::<u32>())
 }
 
 #[cfg(test)]
@@ -110,13 +118,25 @@ mod tests {
     fn slots_of_graphs_that_are_gone_are_used_again() {
         let context = Arc::new(Context::new(Fake::default()));
         let mut stop_lists = StopLists::new(&context).unwrap();
-        for _ in 0..2 * MAX_STOP_LISTS {
+        for _ in 0..2 * BANK {
             drop(stop_lists.take(8).unwrap()); // as a graph's end does
         }
-        let held: Vec<_> = (0..MAX_STOP_LISTS).map(|_| stop_lists.take(8).unwrap()).collect();
-        assert!(matches!(stop_lists.take(8), Err(Error::Invalid(_))), "all are in flight");
+        let held: Vec<_> = (0..BANK).map(|_| stop_lists.take(8).unwrap()).collect();
         let mut indices: Vec<_> = held.iter().map(|stop_list| stop_list.index).collect();
         indices.sort_unstable();
-        assert_eq!(indices, (0..MAX_STOP_LISTS).collect::<Vec<_>>());
+        assert_eq!(indices, (0..BANK).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn lists_beyond_a_bank_have_counters_of_their_own() {
+        let context = Arc::new(Context::new(Fake::default()));
+        let mut stop_lists = StopLists::new(&context).unwrap();
+        let held: Vec<_> = (0..2 * BANK + 3).map(|_| stop_lists.take(8).unwrap()).collect();
+        let mut counters: Vec<_> = held.iter().map(|list| stop_lists.counter(list)).collect();
+        counters.sort_unstable();
+        counters.dedup();
+        assert_eq!(counters.len(), held.len());
+        let made: Vec<_> = stop_lists.counters().map(|(_, count)| count).collect();
+        assert_eq!(made, [BANK, BANK, 3]);
     }
 }

@@ -8,7 +8,6 @@ use crate::launch::graph::Graph;
 use crate::launch::guarded::launch_plain;
 use crate::launch::noted::launch_noted;
 use crate::launch::queue::hardware_queue::Queue;
-use crate::launch::queue::segments::check_total;
 use crate::launch::timeline::Watch;
 use crate::vendor::calls::Vendor;
 use reef_core::{Command, Copy, Drained, Fill, Launch, Result, Seq};
@@ -28,10 +27,7 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         let total = launch.blocks();
         self.retained.launch(seq.0 + 1, launch);
         match resume {
-            Some(checkpoint) => {
-                check_total(checkpoint, total)?;
-                self.launch_rest((seq, 0, total), launch, checkpoint)?;
-            }
+            Some(checkpoint) => self.launch_rest(seq, launch, checkpoint)?,
             None if total == 0 => {}
             None if self.is_stoppable() => self.launch_whole(seq, launch)?,
             None => self.launch_open(seq, |stream| launch_plain(stream, launch))?,

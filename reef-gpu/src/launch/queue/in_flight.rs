@@ -1,157 +1,181 @@
-//! Guarded launches on their way, and what is left of them when they were stopped.
+//! Guarded commands on their way, and what is left of them when they were stopped.
 
 use crate::launch::checkpoint::{Checkpoint, Segment};
-use crate::launch::graph::Exec;
+use crate::launch::graph::{Exec, Graph};
 use crate::launch::stop_lists::StopList;
 use crate::vendor::calls::Vendor;
-use reef_core::{Error, Result};
+use reef_core::{Error, Launch, Result};
 use std::sync::Arc;
 
-/// A guarded launch, or a part of one that resumes.
+/// A guarded command, or what is left of one that resumes.
 #[derive(Debug)]
 pub(crate) struct InFlight<V: Vendor> {
     pub(crate) seq: u64,
-    /// Which launch of a graph; 0 if it is none.
-    pub(crate) node: usize,
-    /// Blocks of the whole command, and of this launch.
+    /// Blocks of the whole command.
     pub(crate) total: u32,
+    /// The first launch that is on its way, of a graph; 0 if it is none.
+    pub(crate) node: usize,
+    /// Blocks of that launch which are, and those of all launches after it.
     pub(crate) blocks: u32,
+    pub(crate) later: u32,
+    /// Where all of them note what was stopped.
     pub(crate) stop_list: Arc<StopList<V>>,
-    /// What must outlive it.
-    pub(crate) source: Source<V>,
-    /// What it resumes.
+    pub(crate) graph: Option<Graph<V>>,
+    /// The prepared graph whose stop list it uses: it must not run again meanwhile.
+    pub(crate) exec: Option<Arc<Exec<V>>>,
+    /// What it resumes; its launches read that one's lists.
     pub(crate) checkpoint: Option<Checkpoint<V>>,
-}
-
-/// Where a launch comes from.
-#[derive(Debug)]
-pub(crate) enum Source<V: Vendor> {
-    /// It reads this list, and has a stop list of its own.
-    Segment(#[allow(dead_code)] Segment<V>),
-    /// It is part of a graph, whose stop list it uses: the graph must not run again meanwhile.
-    Graph(#[allow(dead_code)] Arc<Exec<V>>),
 }
 
 impl<V: Vendor> InFlight<V> {
     /// Its blocks have run, or have been stopped and are in another checkpoint now.
     pub(crate) fn retire(&self) {
         if let Some(checkpoint) = &self.checkpoint {
-            checkpoint.retire(self.blocks);
+            checkpoint.retire(self.blocks + self.later);
+        }
+    }
+
+    /// What is left of it, of which `count` blocks were stopped.
+    ///
+    /// # Errors
+    ///
+    /// `State` if it doesn't have as many.
+    pub(crate) fn remainder(&self, count: u32) -> Result<Remainder<V>> {
+        let (node, later) = self.first_stopped(count);
+        let left = count - later;
+        let have = if node == self.node { self.blocks } else { left };
+        if left > have {
+            return Err(Error::State("more blocks were stopped than a command has"));
+        }
+        let list = Some(self.stop_list.clone());
+        let segment = Segment { list, first: 0, count: left };
+        Ok(Remainder { seq: self.seq, node, total: self.total, segment, later })
+    }
+
+    /// The launch that the first of `count` stopped blocks are of, and how many are of launches after it: those are
+    /// whole, as launches run in order.
+    fn first_stopped(&self, count: u32) -> (usize, u32) {
+        let launches = self.graph.as_ref().map_or(&[][..], Graph::launches);
+        let mut later = 0;
+        for (node, blocks) in
+            launches.iter().map(Launch::blocks).enumerate().skip(self.node + 1).rev()
+        {
+            if count - later <= blocks {
+                return (node, later);
+            }
+            later += blocks;
+        }
+        (self.node, later)
+    }
+
+    /// Checks that nothing of it ran, behind a command that was stopped.
+    ///
+    /// # Errors
+    ///
+    /// `State`.
+    pub(crate) fn check_void(&self, count: u32) -> Result<()> {
+        match count == self.blocks + self.later {
+            true => Ok(()),
+            false => Err(Error::State("a kernel ran behind one that was stopped")),
         }
     }
 }
 
 /// The first command of which something was stopped.
+#[derive(Debug)]
 pub(crate) struct Remainder<V: Vendor> {
     pub(crate) seq: u64,
-    pub(crate) node: usize,
-    pub(crate) total: u32,
+    node: usize,
+    total: u32,
     /// Of its launch `node`.
-    segments: Vec<Segment<V>>,
-    left: u32,
+    segment: Segment<V>,
     /// Of its launches after that.
     later: u32,
 }
 
 impl<V: Vendor> Remainder<V> {
-    pub(crate) fn new(first: &InFlight<V>, count: u32) -> Self {
-        let &InFlight { seq, node, total, .. } = first;
-        let mut remainder = Self { seq, node, total, segments: Vec::new(), left: 0, later: 0 };
-        remainder.stopped(first, count);
-        remainder
-    }
-
-    fn stopped(&mut self, launch: &InFlight<V>, count: u32) {
-        self.left += count;
-        if count > 0 {
-            self.segments.push(Segment { list: Some(launch.stop_list.clone()), first: 0, count });
-        }
-    }
-
-    /// Notes a launch behind the first.
-    pub(crate) fn add(&mut self, launch: &InFlight<V>, count: u32) -> Result<()> {
-        if (launch.seq, launch.node) == (self.seq, self.node) {
-            self.stopped(launch, count); // another part of the same
-            return Ok(());
-        }
-        if launch.seq == self.seq {
-            self.later += count;
-        }
-        if count < launch.blocks {
-            return Err(Error::State("a kernel ran behind one that was stopped"));
-        }
-        Ok(())
-    }
-
     /// What is left of it: `None` if it is launched anew instead.
     ///
     /// Where running blocks stop, that is never so: the lists say how often each block was stopped midway, and a
     /// kernel of one wave would start from zero each time that all of its blocks stop.
     pub(crate) fn partial(self, running_blocks_stop: bool) -> Option<Checkpoint<V>> {
-        let is_all = self.left + self.later == self.total;
+        let is_all = self.segment.count + self.later == self.total;
         (running_blocks_stop || !is_all)
-            .then(|| Checkpoint::of(self.total, self.node, self.segments, self.later))
+            .then(|| Checkpoint::of(self.total, self.node, self.segment, self.later))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::context::Context;
+    use crate::gpu::Gpu;
     use crate::launch::stop_lists::StopLists;
     use crate::vendor::fake::Fake;
-    use reef_core::Checkpoint as _;
+    use crate::vendor::options::Options;
+    use reef_core::{Args, Checkpoint as _, Command, Device};
 
     const TOTAL: u32 = 10;
 
-    /// A launch of `blocks` blocks, which is launch `node` of command `seq`.
-    fn launch(seq: u64, node: usize, blocks: u32) -> InFlight<Fake> {
-        let context = Arc::new(Context::new(Fake::default()));
-        let stop_list = StopLists::new(&context).unwrap().take(blocks).unwrap();
-        let source = Source::Segment(Segment { list: None, first: 0, count: blocks });
-        InFlight { seq, node, total: TOTAL, blocks, stop_list, source, checkpoint: None }
+    fn gpu() -> Gpu<Fake> {
+        Gpu::new(Fake::default(), Options::default()).unwrap()
     }
 
-    fn counts(checkpoint: &Checkpoint<Fake>) -> Vec<u32> {
-        checkpoint.segments().iter().map(|segment| segment.count).collect()
+    /// Command 3, of which `blocks` blocks of launch `node` are on their way and all of those after it.
+    fn command(graph: Option<Graph<Fake>>, node: usize, blocks: u32) -> InFlight<Fake> {
+        let launches = graph.as_ref().map_or(&[][..], Graph::launches);
+        let later = launches.iter().skip(node + 1).map(Launch::blocks).sum();
+        let total = graph.as_ref().map_or(TOTAL, Graph::blocks);
+        let stop_list = StopLists::new(gpu().context()).unwrap().take(total).unwrap();
+        let (exec, checkpoint) = (None, None);
+        InFlight { seq: 3, total, node, blocks, later, stop_list, graph, exec, checkpoint }
     }
 
-    #[test]
-    fn of_a_launch_in_parts_each_leaves_what_was_stopped() {
-        let mut remainder = Remainder::new(&launch(3, 0, 4), 2);
-        remainder.add(&launch(3, 0, 4), 0).unwrap();
-        remainder.add(&launch(3, 0, 2), 1).unwrap();
-        let left = remainder.partial(true).unwrap();
-        assert_eq!((left.remaining(), counts(&left)), (3, vec![2, 1]));
-    }
-
-    #[test]
-    fn launches_of_the_graph_behind_it_are_left_whole() {
-        let mut remainder = Remainder::new(&launch(3, 1, 4), 1);
-        remainder.add(&launch(3, 2, 3), 3).unwrap();
-        let left = remainder.partial(true).unwrap();
-        assert_eq!((left.node(), left.remaining(), counts(&left)), (1, 4, vec![1]));
+    fn graph(blocks: &[u32]) -> Graph<Fake> {
+        let gpu = gpu();
+        let launch = |&blocks: &u32| {
+            let kernel = gpu.kernel("append").unwrap();
+            // SAFETY: nothing runs.
+            let launch =
+                unsafe { Launch::new(kernel, [blocks, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
+            Command::Launch(launch)
+        };
+        Graph::new(&gpu, &blocks.iter().map(launch).collect::<Vec<_>>()).unwrap()
     }
 
     #[test]
-    fn commands_behind_it_are_not_part_of_it() {
-        let mut remainder = Remainder::new(&launch(3, 0, TOTAL), 4);
-        remainder.add(&launch(4, 0, TOTAL), TOTAL).unwrap();
-        assert_eq!((remainder.seq, remainder.partial(true).unwrap().remaining()), (3, 4));
+    fn stopped_launch_leaves_those_after_it_whole() {
+        let blocks = [4, 1, 3, 2];
+        for stopped in 1..=TOTAL {
+            let left = command(Some(graph(&blocks)), 0, 4).remainder(stopped).unwrap();
+            let left = left.partial(true).unwrap();
+            let (node, first) = (left.node(), left.segment().count);
+            assert_eq!(left.remaining(), stopped);
+            assert_eq!(first + blocks[node + 1..].iter().sum::<u32>(), stopped);
+            assert!((1..=blocks[node]).contains(&first), "{first} of launch {node}");
+        }
     }
 
     #[test]
-    fn what_ran_behind_a_stopped_launch_is_an_error() {
-        for (seq, node) in [(3, 1), (4, 0)] {
-            let mut remainder = Remainder::new(&launch(3, 0, 4), 1);
-            let error = remainder.add(&launch(seq, node, 4), 3).unwrap_err();
+    fn command_that_resumes_has_no_more_than_was_left() {
+        let resumed = || command(Some(graph(&[4, 3, 3])), 1, 2);
+        let left = resumed().remainder(5).unwrap().partial(true).unwrap();
+        assert_eq!((left.node(), left.segment().count), (1, 2));
+        for (command, count) in [(resumed(), 6), (command(None, 0, 4), 5)] {
+            let error = command.remainder(count).unwrap_err();
             assert!(matches!(error, Error::State(_)), "{error}");
         }
     }
 
     #[test]
+    fn command_behind_a_stopped_one_must_not_have_run() {
+        let behind = command(Some(graph(&[4, 3, 3])), 0, 4);
+        assert_eq!(behind.check_void(10), Ok(()));
+        assert!(matches!(behind.check_void(9), Err(Error::State(_))));
+    }
+
+    #[test]
     fn that_all_is_left_matters_where_running_blocks_stop() {
-        let all = || Remainder::new(&launch(3, 0, TOTAL), TOTAL);
+        let all = || command(None, 0, TOTAL).remainder(TOTAL).unwrap();
         assert!(all().partial(false).is_none());
         assert_eq!(all().partial(true).unwrap().remaining(), TOTAL);
     }
@@ -159,7 +183,7 @@ mod tests {
     #[test]
     fn a_launch_that_ended_is_no_longer_left_in_what_it_resumes() {
         let checkpoint = Checkpoint::new(TOTAL);
-        let ended = InFlight { checkpoint: Some(checkpoint.clone()), ..launch(3, 0, 4) };
+        let ended = InFlight { checkpoint: Some(checkpoint.clone()), ..command(None, 0, 4) };
         ended.retire();
         assert_eq!(checkpoint.remaining(), TOTAL - 4);
     }

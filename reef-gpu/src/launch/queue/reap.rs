@@ -5,7 +5,7 @@
 use crate::driver::event::Event;
 use crate::gpu::Gpu;
 use crate::launch::queue::hardware_queue::Queue;
-use crate::launch::queue::in_flight::{InFlight, Remainder, Source};
+use crate::launch::queue::in_flight::{InFlight, Remainder};
 use crate::vendor::calls::Vendor;
 use reef_core::{Drained, Result, Seq};
 
@@ -18,7 +18,7 @@ impl<V: Vendor> Queue<V> {
         Ok((is_done || held).then_some(Drained { resume_at: next, partial: None, held: !is_done }))
     }
 
-    /// Forgets guarded launches that have ended without being stopped.
+    /// Forgets guarded commands that have ended without being stopped.
     pub(super) fn retire(&mut self) {
         let done = self.timeline.done();
         while let Some(ended) = self.in_flight.pop_front_if(|launch| launch.seq < done) {
@@ -29,7 +29,7 @@ impl<V: Vendor> Queue<V> {
     }
 
     pub(super) fn give_back(&mut self, launch: InFlight<V>) {
-        if matches!(launch.source, Source::Segment(_)) {
+        if launch.exec.is_none() {
             self.guarded.give_back(launch.stop_list);
         }
     }
@@ -42,8 +42,8 @@ impl<V: Vendor> Queue<V> {
             launch.retire();
             match &mut remainder {
                 None if count == 0 => {}
-                None => remainder = Some(Remainder::new(&launch, count)),
-                Some(remainder) => remainder.add(&launch, count)?,
+                None => remainder = Some(launch.remainder(count)?),
+                Some(_) => launch.check_void(count)?,
             }
             self.give_back(launch);
         }

@@ -1,7 +1,7 @@
 //! Launches that can be stopped: kernels, parts of them, and graphs.
 //!
 //! In: a launch or graph with its position, and the checkpoint that it resumes, if any. Out: an entry in `in_flight`
-//! for each launch that the driver got.
+//! for each command that the driver got.
 
 use crate::driver::signal::DeviceSignal;
 use crate::gpu::Gpu;
@@ -9,71 +9,120 @@ use crate::launch::checkpoint::{Checkpoint, Segment, whole};
 use crate::launch::graph::Graph;
 use crate::launch::guarded::Epoch;
 use crate::launch::queue::hardware_queue::Queue;
-use crate::launch::queue::in_flight::{InFlight, Source};
+use crate::launch::queue::in_flight::InFlight;
+use crate::launch::stop_lists::StopList;
 use crate::vendor::calls::{Start, Vendor};
 use reef_core::{Error, Launch, Result, Seq};
+use std::slice;
 
 /// Most launches that one launch becomes on a capped queue whose kernel's blocks don't take turns; larger grids run
 /// wider.
 const MAX_PARTS: u32 = 16;
 
+/// What is launched of a command.
+struct Rest<'a, V: Vendor> {
+    launches: &'a [Launch<Gpu<V>>],
+    graph: Option<&'a Graph<V>>,
+    /// The first launch of which something is left, what is, and how many blocks launches after it have.
+    node: usize,
+    segment: Segment<V>,
+    later: u32,
+    checkpoint: Option<&'a Checkpoint<V>>,
+}
+
+impl<'a, V: Vendor> Rest<'a, V> {
+    fn of(
+        launches: &'a [Launch<Gpu<V>>],
+        graph: Option<&'a Graph<V>>,
+        checkpoint: &'a Checkpoint<V>,
+    ) -> Result<Self> {
+        check_total(checkpoint, launches.iter().map(Launch::blocks).sum())?;
+        Ok(Self {
+            launches,
+            graph,
+            node: checkpoint.node(),
+            segment: checkpoint.segment().clone(),
+            later: checkpoint.later(),
+            checkpoint: Some(checkpoint),
+        })
+    }
+}
+
 impl<V: Vendor> Queue<V> {
-    /// Launches some blocks of a kernel, which is launch `node` of a command of `total` blocks. On a capped queue
-    /// they take turns, or are launched a few at a time.
-    pub(super) fn launch_segment(
+    /// Launches all blocks of a kernel so that they can be stopped.
+    pub(super) fn launch_whole(&mut self, seq: Seq, launch: &Launch<Gpu<V>>) -> Result<()> {
+        let (launches, segment) = (slice::from_ref(launch), whole(launch.blocks()));
+        let (graph, checkpoint) = (None, None);
+        self.launch_left(seq, &Rest { launches, graph, node: 0, segment, later: 0, checkpoint })
+    }
+
+    /// Launches what is left of a kernel.
+    pub(super) fn launch_rest(
         &mut self,
-        (seq, node, total): (Seq, usize, u32),
+        seq: Seq,
+        launch: &Launch<Gpu<V>>,
+        checkpoint: &Checkpoint<V>,
+    ) -> Result<()> {
+        self.launch_left(seq, &Rest::of(slice::from_ref(launch), None, checkpoint)?)
+    }
+
+    /// What remains of a graph is launched one by one.
+    pub(super) fn resume_graph(
+        &mut self,
+        seq: Seq,
+        graph: &Graph<V>,
+        checkpoint: &Checkpoint<V>,
+    ) -> Result<()> {
+        self.launch_left(seq, &Rest::of(graph.launches(), Some(graph), checkpoint)?)
+    }
+
+    fn launch_left(&mut self, seq: Seq, rest: &Rest<'_, V>) -> Result<()> {
+        let &Rest { launches, graph, node, ref segment, later, checkpoint } = rest;
+        let stop_list = self.guarded.stop_list(segment.count + later)?;
+        for (at, launch) in launches.iter().enumerate().skip(node) {
+            let launched = match at == node {
+                true => self.launch_segment(at, launch, segment, &stop_list),
+                false => self.launch_segment(at, launch, &whole(launch.blocks()), &stop_list),
+            };
+            launched.inspect_err(|_| {
+                let _ = self.stream.wait(); // earlier parts may run, and have no entry in `in_flight`
+            })?;
+        }
+        self.in_flight.push_back(InFlight {
+            seq: seq.0,
+            total: launches.iter().map(Launch::blocks).sum(),
+            node,
+            blocks: segment.count,
+            later,
+            stop_list,
+            graph: graph.cloned(),
+            exec: None,
+            checkpoint: checkpoint.cloned(),
+        });
+        Ok(())
+    }
+
+    /// Launches some blocks of a kernel, which is launch `node` of its command. On a capped queue they take turns, or are
+    /// launched a few at a time.
+    fn launch_segment(
+        &mut self,
+        node: usize,
         launch: &Launch<Gpu<V>>,
         segment: &Segment<V>,
-        checkpoint: Option<&Checkpoint<V>>,
+        stop_list: &StopList<V>,
     ) -> Result<()> {
-        let seq = seq.0;
         let takes_turns = launch.kernel().turns().is_some();
         let cap = self.block_cap.unwrap_or(u32::MAX);
         let most = if takes_turns { u32::MAX } else { cap.max(segment.count.div_ceil(MAX_PARTS)) };
         // Beside real-time work, launches of a graph start early as they do in the graph.
         let early = self.block_cap.is_some();
         let start = if early { self.gpu.start_of(node) } else { Start::InTurn };
-        for part in segment.parts(most) {
+        let epoch = self.epoch();
+        segment.parts(most).try_for_each(|part| {
             let width = if takes_turns { part.count.min(cap) } else { part.count };
-            let epoch = self.epoch();
             let call = (&self.stream, start);
-            let stop_list = self.guarded.launch(call, launch, &part, width, epoch);
-            let stop_list = stop_list.inspect_err(|_| {
-                let _ = self.stream.wait(); // earlier parts may run, and have no entry in `in_flight`
-            })?;
-            let (blocks, checkpoint) = (part.count, checkpoint.cloned());
-            let source = Source::Segment(part);
-            self.in_flight.push_back(InFlight {
-                seq,
-                node,
-                total,
-                blocks,
-                stop_list,
-                source,
-                checkpoint,
-            });
-        }
-        Ok(())
-    }
-
-    /// Launches all blocks of a kernel so that they can be stopped.
-    pub(super) fn launch_whole(&mut self, seq: Seq, launch: &Launch<Gpu<V>>) -> Result<()> {
-        let total = launch.blocks();
-        self.launch_segment((seq, 0, total), launch, &whole(total), None)
-    }
-
-    /// Launches what is left of a kernel, which is launch `node` of a command of `total` blocks.
-    pub(super) fn launch_rest(
-        &mut self,
-        at: (Seq, usize, u32),
-        launch: &Launch<Gpu<V>>,
-        checkpoint: &Checkpoint<V>,
-    ) -> Result<()> {
-        for segment in checkpoint.segments() {
-            self.launch_segment(at, launch, segment, Some(checkpoint))?;
-        }
-        Ok(())
+            self.guarded.launch(call, launch, (&part, stop_list), width, epoch)
+        })
     }
 
     /// Each launch of a guarded graph reads the epoch from a word, which is set in front where it isn't the
@@ -86,51 +135,32 @@ impl<V: Vendor> Queue<V> {
         let epoch = Epoch { word, ..self.epoch() };
         let exec =
             graph.guarded(&self.gpu, &self.token, self.priority, &mut self.guarded, epoch)?;
+        let Some(stop_list) = exec.stop_list().cloned() else {
+            return Err(Error::State("a graph that was prepared for a queue that nothing stops"));
+        };
         if self.epoch_written != Some(epoch.value) {
             self.gpu.writer().write(&self.stream, word, epoch.value)?;
             self.epoch_written = Some(epoch.value);
         }
         exec.launch(&self.stream)?;
-        for (node, (launch, stop_list)) in
-            graph.launches().iter().zip(exec.stop_lists()).enumerate()
-        {
-            self.in_flight.push_back(InFlight {
-                seq: seq.0,
-                node,
-                total: graph.blocks(),
-                blocks: launch.blocks(),
-                stop_list: stop_list.clone(),
-                source: Source::Graph(exec.clone()),
-                checkpoint: None,
-            });
-        }
-        Ok(())
-    }
-
-    /// What remains of a graph is launched one by one.
-    pub(super) fn resume_graph(
-        &mut self,
-        seq: Seq,
-        graph: &Graph<V>,
-        checkpoint: &Checkpoint<V>,
-    ) -> Result<()> {
-        let total = graph.blocks();
-        check_total(checkpoint, total)?;
-        let first = checkpoint.node();
-        for (node, launch) in graph.launches().iter().enumerate().skip(first) {
-            let at = (seq, node, total);
-            if node == first {
-                self.launch_rest(at, launch, checkpoint)?;
-            } else {
-                self.launch_segment(at, launch, &whole(launch.blocks()), None)?;
-            }
-        }
+        let blocks = graph.launches()[0].blocks();
+        self.in_flight.push_back(InFlight {
+            seq: seq.0,
+            total: graph.blocks(),
+            node: 0,
+            blocks,
+            later: graph.blocks() - blocks,
+            stop_list,
+            graph: Some(graph.clone()),
+            exec: Some(exec),
+            checkpoint: None,
+        });
         Ok(())
     }
 }
 
 /// A block outside its kernel's grid must never run.
-pub(super) fn check_total<V: Vendor>(checkpoint: &Checkpoint<V>, want: u32) -> Result<()> {
+fn check_total<V: Vendor>(checkpoint: &Checkpoint<V>, want: u32) -> Result<()> {
     let have = checkpoint.total();
     if have == want {
         return Ok(());
