@@ -2,30 +2,22 @@
 //!
 //! Exit codes: 0 done, 1 the work failed, 2 the input or the command line is wrong.
 
-#[cfg(feature = "bench")]
-mod bench;
 mod commands;
-mod demo;
-mod model;
-mod nodetest;
 #[cfg(feature = "daemon")]
 mod remote;
 mod report;
-mod run;
-#[cfg(feature = "daemon")]
-mod top;
 mod workload;
 
 use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(not(feature = "bench"))]
 use commands::left_out::{bench, simulate};
 #[cfg(not(feature = "daemon"))]
-use commands::left_out::{client, exec, k8s, serve, top, trace};
+use commands::left_out::{ctl, exec, k8s, request, serve, top};
 #[cfg(feature = "bench")]
-use commands::simulate;
+use commands::{bench, simulate};
+use commands::{completions, demo, devices, model, run};
 #[cfg(feature = "daemon")]
-use commands::{client, exec, k8s, serve, trace};
-use commands::{completions, devices, profile};
+use commands::{ctl, exec, k8s, request, serve, top};
 use report::output::is_unread;
 use report::usage::is_input;
 use std::process::ExitCode;
@@ -56,13 +48,13 @@ enum Command {
     #[cfg_attr(feature = "bench", command(subcommand))]
     Bench(bench::command::Command),
     /// Runs a model on a daemon and prints how long each inference takes.
-    Client(client::Args),
+    Client(request::Args),
     /// Prints a script with which a shell completes this command.
     Completions(completions::Args),
     /// Lists the devices of every backend that is compiled in.
     Devices(devices::Args),
     /// Runs a program that knows nothing of REEF, as a guest of a daemon.
-    Exec(exec::Args),
+    Exec(exec::run::Args),
     /// Offers both classes to the pods of a Kubernetes node.
     #[cfg_attr(feature = "daemon", command(subcommand))]
     K8s(k8s::Command),
@@ -70,7 +62,7 @@ enum Command {
     #[command(subcommand)]
     Model(model::command::Command),
     /// Measures the kernels of a network on a device: MODEL.profile.json.
-    Profile(profile::Args),
+    Profile(model::profile::Args),
     /// Shows a network pictures and prints what it sees.
     Run(run::args::Args),
     /// Serves inference to other processes, over the protocol of KServe v2 and Triton.
@@ -80,7 +72,7 @@ enum Command {
     /// Shows what a daemon does: devices, clients, requests, times, preemptions.
     Top(top::args::Args),
     /// Traces a daemon's device for a while, for Perfetto.
-    Trace(trace::Args),
+    Trace(ctl::trace::Args),
 }
 
 fn main() -> ExitCode {
@@ -99,19 +91,19 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     let simulated = load_software(&cli)?;
     match cli.command {
         Command::Bench(command) => bench::command::run(&command),
-        Command::Client(args) => client::run(&args),
+        Command::Client(args) => request::run(&args),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Demo(args) => demo::run::run(&args, simulated),
         Command::Devices(args) => devices::run(&args),
-        Command::Exec(args) => exec::run(&args),
+        Command::Exec(args) => exec::run::run(&args),
         Command::K8s(command) => k8s::run(&command),
         Command::Model(command) => model::command::run(&command),
-        Command::Profile(args) => profile::run(&args),
+        Command::Profile(args) => model::profile::run(&args),
         Command::Run(args) => run::command::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Top(args) => top::run::run(&args),
-        Command::Trace(args) => trace::run(&args),
+        Command::Trace(args) => ctl::trace::run(&args),
     }
 }
 

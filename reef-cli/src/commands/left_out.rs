@@ -43,13 +43,15 @@ pub(crate) mod simulate {
 }
 
 #[cfg(not(feature = "daemon"))]
-pub(crate) mod client {
+pub(crate) mod request {
     left_out!("daemon");
 }
 
 #[cfg(not(feature = "daemon"))]
 pub(crate) mod exec {
-    left_out!("daemon");
+    pub(crate) mod run {
+        left_out!("daemon");
+    }
 }
 
 #[cfg(not(feature = "daemon"))]
@@ -64,8 +66,10 @@ pub(crate) mod serve {
 }
 
 #[cfg(not(feature = "daemon"))]
-pub(crate) mod trace {
-    left_out!("daemon");
+pub(crate) mod ctl {
+    pub(crate) mod trace {
+        left_out!("daemon");
+    }
 }
 
 #[cfg(not(feature = "daemon"))]

@@ -1,25 +1,27 @@
-//! Commands of one file each: arguments come in, a report on stdout goes out.
+//! Commands of one file or folder each: arguments come in, a report on stdout goes out.
 //!
-//! None of them knows another. `executable` and `limits` are questions of `exec` alone.
+//! None of them knows another.
 
-#[cfg(feature = "daemon")]
-pub(crate) mod client;
+#[cfg(feature = "bench")]
+pub(crate) mod bench;
 pub(crate) mod completions;
+#[cfg(feature = "daemon")]
+pub(crate) mod ctl;
+pub(crate) mod demo;
 pub(crate) mod devices;
 #[cfg(feature = "daemon")]
 pub(crate) mod exec;
 #[cfg(feature = "daemon")]
-mod executable;
-#[cfg(feature = "daemon")]
 pub(crate) mod k8s;
 #[cfg(not(all(feature = "bench", feature = "daemon")))]
 pub(crate) mod left_out;
+pub(crate) mod model;
 #[cfg(feature = "daemon")]
-mod limits;
-pub(crate) mod profile;
+pub(crate) mod request;
+pub(crate) mod run;
 #[cfg(feature = "daemon")]
 pub(crate) mod serve;
 #[cfg(feature = "bench")]
 pub(crate) mod simulate;
 #[cfg(feature = "daemon")]
-pub(crate) mod trace;
+pub(crate) mod top;

@@ -15,4 +15,6 @@ pub(crate) mod progress;
 #[cfg(feature = "bench")]
 pub(crate) mod results;
 pub(crate) mod table;
+#[cfg(feature = "bench")]
+pub(crate) mod time;
 pub(crate) mod usage;

@@ -2,12 +2,20 @@
 
 use hdrhistogram::Histogram;
 use reef::Device;
+#[cfg(feature = "bench")]
+use reef::{Seq, Submitter};
 use std::thread;
 use std::time::Duration;
+#[cfg(feature = "bench")]
+use std::time::Instant;
 
 /// How long a sleep may last longer than asked; the rest is waited for awake.
 #[cfg(feature = "bench")]
 const OVERSLEEP: Duration = Duration::from_micros(150);
+
+/// A queue that shows nothing for so long is asked what is wrong.
+#[cfg(feature = "bench")]
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// An empty histogram of nanoseconds.
 pub(crate) fn histogram() -> Histogram<u64> {
@@ -40,4 +48,17 @@ pub(crate) fn wait(clock: impl Fn() -> Duration, at: Duration) {
             None => thread::yield_now(),
         }
     }
+}
+
+/// Waits for the command at `seq` without sleeping, which would be in the measurement.
+#[cfg(feature = "bench")]
+pub(crate) fn wait_awake<D: Device>(submitter: &Submitter<D>, seq: Seq) -> reef::Result<()> {
+    let begin = Instant::now();
+    while submitter.completed() <= seq {
+        if begin.elapsed() > TIMEOUT {
+            return submitter.wait(seq);
+        }
+        thread::yield_now();
+    }
+    Ok(())
 }

@@ -1,0 +1,60 @@
+//! What `reef bench churn` measures.
+
+use crate::commands::bench::policy::Lengths;
+use crate::commands::bench::sides::Sides;
+use crate::report::results;
+use crate::report::usage::Usage;
+use anyhow::Result;
+
+/// Most clients and requests per second: more would be a typing error.
+const MAX_RATE: f64 = 10_000.0;
+
+/// How far a client gets before it leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
+pub(crate) enum Stay {
+    /// It gets a queue.
+    Register,
+    /// Its network gets memory and kernels as well.
+    Load,
+    /// It also runs one inference.
+    Run,
+}
+
+#[derive(clap::Args)]
+#[command(
+    mut_arg("be", |be| be.default_value("resnet18").help("The network of clients that come and go")),
+    mut_arg("seconds", |seconds| seconds.default_value("16"))
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: results::Common,
+    #[command(flatten)]
+    pub(crate) sides: Sides,
+    /// Real-time requests per second, arriving at random.
+    #[arg(long, default_value_t = 200.0)]
+    pub(crate) rate: f64,
+    /// Clients per second that come and go.
+    #[arg(long, default_value_t = 50.0)]
+    pub(crate) clients: f64,
+    /// What each of them does; several are measured one after the other.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "run")]
+    pub(crate) stay: Vec<Stay>,
+    /// How often all is measured.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) runs: u32,
+    #[command(flatten)]
+    pub(crate) lengths: Lengths,
+}
+
+impl Args {
+    /// Refuses what can't be measured.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.sides.check()?;
+        for (name, rate) in [("--rate", self.rate), ("--clients", self.clients)] {
+            if !(rate > 0.0 && rate <= MAX_RATE) {
+                return Err(Usage(format!("{name} must be in 0..={MAX_RATE}, got {rate}")).into());
+            }
+        }
+        Ok(())
+    }
+}

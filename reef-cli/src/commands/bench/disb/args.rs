@@ -1,0 +1,162 @@
+//! What `reef bench disb` runs.
+
+use super::config::Workload;
+use super::measure::{Options, Who};
+use super::names;
+use crate::commands::bench::policy::check_windows;
+use crate::report::checks::check_seconds;
+use crate::report::results;
+use crate::report::usage::Usage;
+use crate::workload::baselines;
+use anyhow::Result;
+use reef::scheduler;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Best-effort tasks without real-time ones.
+pub(crate) const BE_ALONE: &str = "BE alone";
+/// Real-time tasks without best-effort ones, under a daemon's scheduler.
+const RT_ALONE: &str = "RT alone";
+/// All tasks under a daemon's scheduler.
+const ON_DAEMON: &str = "daemon";
+/// Real-time tasks alone, under a scheduler of that name.
+const RT_ONLY: &str = "rt-only";
+
+/// Networks that the workload names stand for torchvision's: vgg19-imagenet and vgg for vgg19,
+/// resnet152-imagenet for resnet152, resnet for resnet152, densenet201-imagenet and densenet for
+/// densenet201, inceptionv3-imagenet and inception for inception_v3; bert and distilbert are built as well. Others need
+/// --map.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A workload: DISB's form, that of REEF's sample for it, or that of REEF's artefact.
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) common: results::Common,
+    /// Under these schedulers; if there are several, best-effort tasks without real-time ones first.
+    #[arg(long, value_delimiter = ',', default_value = "reef", conflicts_with = "baseline")]
+    pub(crate) scheduler: Vec<String>,
+    /// Under REEF and all of its baselines, each class alone first. On a daemon: each class alone, then
+    /// all, under the scheduler that it has.
+    #[arg(long, value_enum)]
+    pub(crate) baseline: Option<Baseline>,
+    /// Seconds, instead of the workload's.
+    #[arg(long)]
+    pub(crate) seconds: Option<f64>,
+    /// Another network in the place of one: NAME=NETWORK, or NAME=FILE.onnx, or NAME=FOLDER.
+    #[arg(long, value_name = "NAME=NETWORK", value_parser = names::replacement)]
+    pub(crate) map: Vec<(String, String)>,
+    /// Rows and columns of all pictures, and tokens of all texts, instead of the networks' own.
+    #[arg(long)]
+    pub(crate) size: Option<usize>,
+    /// Requests of each task before any is counted.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) warm_ups: u32,
+    /// Requests of each task that are measured alone.
+    #[arg(long, default_value_t = 200)]
+    pub(crate) alone: u32,
+    /// Seconds from the start of all threads until the first request.
+    #[arg(long, default_value_t = 5.0)]
+    pub(crate) lead: f64,
+    /// Hardware queue length of best-effort tasks [default: 2 where they are graphs, else 4].
+    #[arg(long)]
+    pub(crate) window: Option<u64>,
+    /// Against a running daemon, whose models and device it uses, with a process for each client.
+    #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "window"])]
+    pub(crate) daemon: bool,
+    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
+    #[arg(long, requires = "daemon")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Plays this client for a parent that says on stdin what to do.
+    #[arg(long, hide = true, requires = "daemon", value_name = "ID")]
+    pub(crate) as_client: Option<String>,
+}
+
+#[derive(Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Baseline {
+    All,
+}
+
+impl Args {
+    pub(crate) fn options(&self, workload: &Workload) -> Options {
+        Options {
+            time: self.seconds.map_or(workload.time, Duration::from_secs_f64),
+            lead: Duration::from_secs_f64(self.lead),
+            warm_ups: self.warm_ups,
+            alone: self.alone,
+            window: self.window,
+            seed: self.common.seed,
+        }
+    }
+
+    /// What runs, by the names of its rows.
+    pub(crate) fn plan(&self) -> Vec<(String, Who)> {
+        let who = |name: &str| match name {
+            BE_ALONE => Who::BestEffort,
+            RT_ALONE | RT_ONLY => Who::RealTime,
+            _ => Who::All,
+        };
+        let named = |name: &str| (name.to_owned(), who(name));
+        match self.baseline {
+            None if self.daemon => vec![named(ON_DAEMON)],
+            Some(Baseline::All) if self.daemon => [BE_ALONE, RT_ALONE, ON_DAEMON].map(named).into(),
+            None => {
+                let be_alone = (self.scheduler.len() > 1).then_some(BE_ALONE);
+                let schedulers = self.scheduler.iter().map(String::as_str);
+                be_alone.into_iter().chain(schedulers).map(named).collect()
+            }
+            Some(Baseline::All) => {
+                [BE_ALONE, RT_ONLY].into_iter().chain(baselines::BOTH).map(named).collect()
+            }
+        }
+    }
+
+    pub(crate) fn check_schedulers(&self) -> Result<(), Usage> {
+        match self.scheduler.iter().find(|name| !scheduler::NAMES.contains(&name.as_str())) {
+            None => Ok(()),
+            Some(name) => {
+                let have = scheduler::NAMES.join(", ");
+                Err(Usage(format!("no scheduler {name:?} (have: {have})")))
+            }
+        }
+    }
+
+    /// Refuses numbers that can't be meant.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_windows("--window", self.window.as_slice())?;
+        if let Some(seconds) = self.seconds {
+            check_seconds(seconds)?;
+        }
+        if !(0.0..=60.0).contains(&self.lead) {
+            return Err(Usage(format!("--lead must be in 0..=60, got {}", self.lead)).into());
+        }
+        if self.alone == 0 {
+            return Err(Usage("--alone must be at least 1".into()).into());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn plan(more: &[&str]) -> Vec<(String, Who)> {
+        let line = ["disb", "A.json"].iter().chain(more);
+        Line::try_parse_from(line).unwrap().args.plan()
+    }
+
+    #[test]
+    fn schedulers_are_compared_with_best_effort_tasks_alone() {
+        let several = plan(&["--scheduler", "rt-only,reef"]);
+        let want = [(BE_ALONE, Who::BestEffort), (RT_ONLY, Who::RealTime), ("reef", Who::All)];
+        assert_eq!(several, want.map(|(name, who)| (name.to_owned(), who)));
+        assert_eq!(plan(&["--scheduler", "reset"]), [("reset".to_owned(), Who::All)]);
+    }
+}

@@ -1,0 +1,113 @@
+//! Runs a workload of `reef bench disb`: here, or against a daemon.
+
+use super::args::{Args, BE_ALONE};
+use super::client::Work;
+use super::config::{self, Workload};
+use super::daemon::child;
+use super::daemon::clients::Clients;
+use super::measure::Bench;
+use super::names;
+use super::record::Record;
+use crate::commands::bench::policy::Policy;
+use crate::report::progress::Progress;
+use crate::report::results::Place;
+use crate::workload::baselines;
+use crate::workload::networks::{Loader, Named, check_all};
+use anyhow::Result;
+use reef::models::{measured, profile::Profiles};
+use reef::op::Operators;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.as_client.is_some() {
+        return child::run();
+    }
+    args.check()?;
+    let workload = config::load(&args.file)?;
+    let networks = names::networks(&workload, &args.map, args.daemon)?;
+    if args.daemon {
+        return on_daemon(args, &workload, &networks);
+    }
+    args.check_schedulers()?;
+    let all: Vec<_> = networks.values().cloned().collect();
+    check_all(&all, args.size)?;
+    reef::with_device(&args.common.device, Disb { args, workload, networks })?
+}
+
+/// Runs it against a daemon.
+fn on_daemon(args: &Args, workload: &Workload, models: &BTreeMap<String, String>) -> Result<()> {
+    args.common.make_folder()?;
+    let (plan, options) = (args.plan(), args.options(workload));
+    let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
+    let begins = |step: &str| progress.begin(step);
+    let folder = reef_serve::folder(args.folder.as_deref());
+    let mut clients = Clients::connect(workload, models, options, &folder, &args.file, begins)?;
+    let alone = clients.alone(begins)?;
+    let place = Place {
+        title: format!("daemon in {}, a process for each client", folder.display()),
+        facts: json!({ "daemon": folder }),
+    };
+    let mut record = Record::new(args, workload, models, place, alone);
+    for (name, who) in plan {
+        progress.begin(&name);
+        let run = clients.run(&name, who, &record.alone)?;
+        record.add(run)?;
+    }
+    progress.finish();
+    record.show()
+}
+
+/// The bench, on whichever device was named.
+struct Disb<'a> {
+    args: &'a Args,
+    workload: Workload,
+    /// The network for each name in the workload.
+    networks: BTreeMap<String, String>,
+}
+
+impl reef::Visit for Disb<'_> {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let Self { args, workload, networks } = &self;
+        let deepest = device.info().level;
+        args.common.make_folder()?;
+        let (plan, options) = (args.plan(), args.options(workload));
+        let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
+        let works = self.works(&device, &progress)?;
+        let bench = Bench { device: &device, workload, works, options };
+        let alone = bench.alone(Policy::both("reef", deepest), |step| progress.begin(step))?;
+        let place = Place::of(&args.common, &device);
+        let mut record = Record::new(args, workload, networks, place, alone);
+        for (name, who) in plan {
+            progress.begin(&name);
+            let scheduler = if name == BE_ALONE { baselines::BE_ALONE } else { &name };
+            let run = bench.run(Policy::both(scheduler, deepest), &name, who, &record.alone)?;
+            record.add(run)?;
+        }
+        progress.finish();
+        record.show()
+    }
+}
+
+impl Disb<'_> {
+    /// An instance of its network for each task, with measured kernels.
+    fn works<D: Operators>(&self, device: &D, progress: &Progress) -> Result<Vec<Work<D>>> {
+        let mut loader = Loader::new(device, self.args.size);
+        let mut profiles: BTreeMap<String, Profiles> = BTreeMap::new();
+        let mut works = Vec::new();
+        for task in &self.workload.tasks {
+            let name = &self.networks[&task.model];
+            progress.begin(&format!("loading {name} for {}", task.id));
+            let Named { network, name } = loader.network(name, None)?;
+            if !profiles.contains_key(&name) {
+                profiles.insert(name.clone(), measured(device, &network)?);
+            }
+            let network = network.with_profiles(&profiles[&name]);
+            let picture = loader.noise(&network);
+            works.push(Work { network: Named { network, name }, picture });
+        }
+        Ok(works)
+    }
+}

@@ -1,0 +1,40 @@
+//! What `reef bench launch` measures.
+
+use crate::commands::bench::policy::check_windows;
+use crate::report::checks::check_seconds;
+use crate::report::results;
+use crate::report::usage::Usage;
+use anyhow::Result;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: results::Common,
+    /// Bursts, and single commands, for each row.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) samples: usize,
+    /// Most seconds for each row, which then has fewer samples.
+    #[arg(long, default_value_t = 2.0)]
+    pub(crate) seconds: f64,
+    /// Commands of a burst.
+    #[arg(long, default_value_t = 256)]
+    pub(crate) burst: u64,
+    /// Hardware queue lengths of virtual queues.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,64")]
+    pub(crate) windows: Vec<u64>,
+}
+
+impl Args {
+    /// Refuses what can't be measured.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_seconds(self.seconds)?;
+        if !(1..=1_000_000).contains(&self.samples) {
+            return Err(
+                Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()
+            );
+        }
+        check_windows("--burst", &[self.burst])?;
+        check_windows("--windows", &self.windows)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,48 @@
+//! What `reef bench local` measures.
+
+use crate::report::results;
+use crate::report::time;
+use crate::report::usage::Usage;
+use crate::workload::networks::check_all;
+use anyhow::Result;
+use std::time::Duration;
+
+/// Most requests of one turn: more would be a typing error.
+const MAX_REQUESTS: u32 = 1_000_000;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: results::Common,
+    /// A network that can be built by name, or an ONNX file.
+    #[arg(default_value = "resnet50")]
+    pub(crate) network: String,
+    /// From one request to the next.
+    #[arg(long, default_value = "5ms", value_parser = time::parse)]
+    pub(crate) period: Duration,
+    /// Requests of each way in a turn.
+    #[arg(long, default_value_t = 300)]
+    pub(crate) requests: u32,
+    /// Turns.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) rounds: u32,
+    /// How long both sides look for news in the rows that do: longer than a request takes.
+    #[arg(long, default_value = "2ms", value_parser = time::parse)]
+    pub(crate) spin: Duration,
+}
+
+impl Args {
+    /// Refuses what can't be measured.
+    pub(crate) fn check(&self) -> Result<()> {
+        for (name, count) in [("--requests", self.requests), ("--rounds", self.rounds)] {
+            if !(1..=MAX_REQUESTS).contains(&count) {
+                let text = format!("{name} must be in 1..={MAX_REQUESTS}, got {count}");
+                return Err(Usage(text).into());
+            }
+        }
+        if self.spin > Duration::from_secs(1) {
+            return Err(Usage(format!("--spin must be at most 1s, got {:?}", self.spin)).into());
+        }
+        check_all(std::slice::from_ref(&self.network), None)
+    }
+}

@@ -1,0 +1,17 @@
+//! `reef bench`: numbers to compare, each beside its baselines in one run.
+//!
+//! Each bench is a folder: `args`, what is asked for; `measure`, which gives rows; `report`, which shows them;
+//! `run`, which calls the three.
+
+pub(crate) mod churn;
+pub(crate) mod cluster;
+pub(crate) mod colocate;
+pub(crate) mod command;
+pub(crate) mod disb;
+pub(crate) mod launch;
+pub(crate) mod local;
+pub(crate) mod networks;
+pub(crate) mod policy;
+pub(crate) mod saturate;
+pub(crate) mod sides;
+pub(crate) mod start;

@@ -1,0 +1,145 @@
+//! Measures each row of `reef bench pad`.
+
+use super::args::{Args, Side, Width};
+use super::report;
+use crate::commands::bench::colocate::arrivals::Arrivals;
+use crate::commands::bench::colocate::measure::{BE_ALONE, Bench, RT_ALONE, Row};
+use crate::commands::bench::policy::Policy;
+use crate::commands::bench::sides::Sides;
+use crate::report::progress::Progress;
+use crate::workload::networks::{Named, Networks, networks};
+use anyhow::Result;
+use reef::op::Operators;
+use reef::{Colocation, Device};
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    args.sides.check()?;
+    args.lengths.check()?;
+    for &width in &args.beside {
+        reef::with_device(&args.narrow(width)?, Open)?; // knows the options, or says that it doesn't
+    }
+    reef::with_device(&args.common.device, Pad(args))?
+}
+
+/// Opens a device and closes it.
+struct Open;
+
+impl reef::Visit for Open {
+    type Output = ();
+
+    fn visit<D: Operators>(self, _: D) {}
+}
+
+/// The bench, on whichever device was named.
+struct Pad<'a>(&'a Args);
+
+impl reef::Visit for Pad<'_> {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let args = self.0;
+        args.common.make_folder()?;
+        let policies = policies(args, &device)?;
+        if let Some(side) = args.side {
+            return alone(args, &device, side);
+        }
+        let steps = 3 + 2 + policies.len() + 4 * args.beside.len();
+        let progress = Progress::new(steps, args.common.json);
+        let mut rows = alone_and_both(args, &device, policies, &progress)?;
+        report::results(args, &rows).save(&args.common, &device)?;
+        for &width in &args.beside {
+            let alone = (rows[1].alone, rows[0].alone_rate);
+            let narrow = Narrow { args, width, progress: &progress };
+            let row = reef::with_device(&args.narrow(width)?, narrow)??;
+            rows.push(row.beside(alone.0, alone.1));
+            report::results(args, &rows).save(&args.common, &device)?;
+        }
+        progress.finish();
+        report::show(args, &device, &rows)
+    }
+}
+
+/// What is compared, by how best-effort blocks come beside real-time ones.
+fn policies<D: Device>(args: &Args, device: &D) -> Result<Vec<Policy>> {
+    let level = device.info().level;
+    let named = |name: String, pad| Policy { name, ..Policy::reef(level, pad) };
+    let own = match device.colocation() {
+        Colocation::Padded => Some("padded".into()),
+        Colocation::Capped(blocks) => Some(args.name_of(Width { blocks, units: None })?),
+        Colocation::Never => None,
+    };
+    let own = own.map(|name| named(name, true));
+    let none = named("none".into(), false);
+    let rivals = ["streams", "stream-priority"].map(Policy::named);
+    Ok([none].into_iter().chain(own).chain(rivals).collect())
+}
+
+/// Loads and profiles both networks, in three steps.
+fn bench<'a, D: Operators>(
+    args: &'a Args,
+    device: &'a D,
+    progress: &Progress,
+) -> Result<Bench<'a, D>> {
+    let Sides { rt, .. } = &args.sides;
+    let networks = networks(device, rt, args.sides.best_effort(), args.sides.picture(), progress)?;
+    progress.begin("measuring kernels");
+    let Networks { rt, be } = networks.profiled(device)?;
+    let be: Named<D> = be.into_iter().next().expect("one was asked for");
+    let time = args.sides.time();
+    Ok(Bench { device, rt, be, time, lengths: &args.lengths })
+}
+
+/// One side, as if nobody else used the device.
+fn alone<D: Operators>(args: &Args, device: &D, side: Side) -> Result<()> {
+    let progress = Progress::new(4, args.common.json);
+    let bench = bench(args, device, &progress)?;
+    progress.begin(if side == Side::Rt { RT_ALONE } else { BE_ALONE });
+    let row = match side {
+        Side::Rt => bench.rt_alone(&Arrivals::Closed)?,
+        Side::Be => bench.be_alone()?,
+    };
+    let (rate, times) = (row.be_rate, Some(row.quantiles()));
+    progress.finish();
+    report::show(args, device, &[row.beside(times, rate)])
+}
+
+/// Best-effort work alone, real-time work alone, then both under each policy.
+fn alone_and_both<D: Operators>(
+    args: &Args,
+    device: &D,
+    policies: Vec<Policy>,
+    progress: &Progress,
+) -> Result<Vec<Row>> {
+    let bench = bench(args, device, progress)?;
+    progress.begin(BE_ALONE);
+    let be = bench.be_alone()?;
+    progress.begin(RT_ALONE);
+    let rt = bench.rt_alone(&Arrivals::Closed)?;
+    let (rate, times) = (be.be_rate, Some(rt.quantiles()));
+    let mut rows = vec![be.beside(None, rate), rt.beside(times, rate)];
+    for policy in policies {
+        progress.begin(&policy.name);
+        rows.push(bench.both(&Arrivals::Closed, policy)?.beside(times, rate));
+        report::results(args, &rows).save(&args.common, device)?;
+    }
+    Ok(rows)
+}
+
+/// One row on a device that was opened with this width.
+struct Narrow<'a> {
+    args: &'a Args,
+    width: Width,
+    progress: &'a Progress,
+}
+
+impl reef::Visit for Narrow<'_> {
+    type Output = Result<Row>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<Row> {
+        let bench = bench(self.args, &device, self.progress)?;
+        let name = self.args.name_of(self.width)?;
+        self.progress.begin(&name);
+        let policy = Policy { name, ..Policy::reef(device.info().level, true) };
+        bench.both(&Arrivals::Closed, policy)
+    }
+}

@@ -1,0 +1,87 @@
+//! What `reef bench preempt` measures.
+
+use crate::commands::bench::policy::{Choice, check_windows};
+use crate::report::checks::check_seconds;
+use crate::report::results;
+use crate::report::time;
+use crate::report::usage::Usage;
+use anyhow::Result;
+use std::time::Duration;
+
+/// Longest block: a minute would be a typing error.
+const MAX_BLOCK: Duration = Duration::from_secs(1);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: results::Common,
+    /// Real-time kernels for each row, in each round.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) samples: usize,
+    /// Most seconds for each row, which then has fewer samples.
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Mean time between the end of a real-time kernel and the next one.
+    #[arg(long, value_parser = time::parse, default_value = "2ms")]
+    pub(crate) pause: Duration,
+    /// Look at the clock in these pauses instead of sleeping: then the thread is warm, and uses a core.
+    #[arg(long)]
+    pub(crate) awake: bool,
+    /// Measure all rows so often in turns, and put the samples of each together.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) rounds: usize,
+    /// A best-effort network in a closed loop; `none` for none.
+    #[arg(long, default_value = "resnet152")]
+    pub(crate) be: String,
+    /// Rows and columns of the network's pictures, instead of its own.
+    #[arg(long)]
+    pub(crate) size: Option<usize>,
+    /// Best-effort kernels with blocks of these times; `none` for none.
+    #[arg(long, value_delimiter = ',', default_value = "20us,100us,1ms,10ms")]
+    pub(crate) blocks: Vec<String>,
+    /// How many of them are kept queued on the hardware.
+    #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
+    pub(crate) queued: Vec<u64>,
+    #[command(flatten)]
+    pub(crate) choice: Choice,
+}
+
+impl Args {
+    /// The best-effort network, if there is one.
+    pub(crate) fn network(&self) -> Option<&String> {
+        (self.be != "none").then_some(&self.be)
+    }
+
+    /// Times of blocks, as asked.
+    pub(crate) fn blocks(&self) -> Result<Vec<Duration>, Usage> {
+        let asked: Vec<_> = self.blocks.iter().filter(|text| *text != "none").collect();
+        let read = |text: &&String| {
+            let time = time::parse(text).map_err(|why| Usage(format!("--blocks: {why}")))?;
+            if time <= MAX_BLOCK {
+                return Ok(time);
+            }
+            Err(Usage(format!("--blocks must be at most {}, got {text}", time::show(MAX_BLOCK))))
+        };
+        let blocks = asked.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        if blocks.is_empty() && self.network().is_none() {
+            return Err(Usage("nothing to measure: --be none and --blocks none".into()));
+        }
+        Ok(blocks)
+    }
+
+    /// Refuses what can't be measured.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_seconds(self.seconds)?;
+        if !(1..=1_000_000).contains(&self.samples) {
+            return Err(
+                Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()
+            );
+        }
+        if !(1..=1000).contains(&self.rounds) {
+            return Err(Usage(format!("--rounds must be in 1..=1000, got {}", self.rounds)).into());
+        }
+        check_windows("--queued", &self.queued)?;
+        self.choice.check()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,176 @@
+//! Measures each row of `reef bench preempt`, the idle device first and last.
+
+use super::args::Args;
+use super::calibrate::Calibration;
+use super::load::Load;
+use super::measure::{self, Case, Row};
+use super::pace::Limits;
+use super::report;
+use crate::commands::bench::policy::Policy;
+use crate::report::progress::Progress;
+use crate::report::time;
+use crate::workload::networks::{Loader, Picture, check};
+use anyhow::{Result, bail};
+use reef::op::Operators;
+use reef::{DeviceInfo, PreemptLevel};
+use std::time::Duration;
+
+/// Name of the row of what the device and its driver take by themselves.
+const BARE: &str = "one bare launch";
+/// Names of the rows that others are compared with, first and last: they tell how far the device drifts.
+const IDLE: &str = "idle device";
+const IDLE_AGAIN: &str = "idle device, again";
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    args.check()?;
+    let blocks = args.blocks()?;
+    reef::with_device(&args.common.device, Preempt { args, blocks })?
+}
+
+/// The bench, on whichever device was named.
+struct Preempt<'a> {
+    args: &'a Args,
+    blocks: Vec<Duration>,
+}
+
+impl reef::Visit for Preempt<'_> {
+    type Output = Result<()>;
+
+    fn visit<D: Operators>(self, device: D) -> Result<()> {
+        let args = self.args;
+        if let Some(name) = args.network() {
+            check(name, &[], Picture { file: None, size: args.size })?;
+        }
+        let cases = self.cases(&device.info())?.len();
+        args.common.make_folder()?;
+        let loads = usize::from(args.network().is_some()) + self.blocks.len();
+        let steps = loads + (cases + 2) * args.rounds;
+        let progress = Progress::new(steps, args.common.json);
+        let loads = self.loads(&device, &progress)?;
+        let rows = self.rows(&device, &loads, &progress)?;
+        progress.finish();
+        report::show(args, &device, &loads, &rows)?;
+        let wrong = rows.iter().filter(|row| row.right == Some(false)).count();
+        if wrong > 0 {
+            bail!("{wrong} of {} rows lost or repeated work", rows.len());
+        }
+        Ok(())
+    }
+}
+
+impl Preempt<'_> {
+    /// The network comes first, then blocks as they were asked for.
+    fn loads<D: Operators>(&self, device: &D, progress: &Progress) -> Result<Vec<Load<D>>> {
+        let mut loads = Vec::new();
+        if let Some(name) = self.args.network() {
+            progress.begin(&format!("loading {name}"));
+            let named = Loader::new(device, self.args.size).network(name, None)?;
+            loads.push(Load::network(device, named, self.args.choice.lengths.graph)?);
+        }
+        if self.blocks.is_empty() {
+            return Ok(loads);
+        }
+        let calibration = Calibration::new(device)?;
+        for &block in &self.blocks {
+            progress.begin(&format!("calibrating blocks of {}", time::show(block)));
+            loads.push(Load::blocks(device, &calibration, block)?);
+        }
+        Ok(loads)
+    }
+
+    /// All rows but those of the idle device.
+    fn cases(&self, info: &DeviceInfo) -> Result<Vec<Case>> {
+        let args = self.args;
+        let networks = usize::from(args.network().is_some());
+        let mut cases = Vec::new();
+        for load in 0..networks + self.blocks.len() {
+            let is_network = load < networks;
+            let queued = if is_network { &[1][..] } else { &args.queued };
+            for &queued in queued {
+                let window = if is_network { args.choice.lengths.window } else { queued };
+                let chosen = args.choice.of(policies(), info.level)?;
+                cases.extend(
+                    chosen
+                        .into_iter()
+                        .map(|policy| Case { load, queued, window, policy })
+                        .filter(|case| is_network || self.is_told_apart(case)),
+                );
+            }
+        }
+        Ok(cases)
+    }
+
+    /// Rows with a window of their own are measured with the most that a client keeps queued: less
+    /// would be the same as a shorter window.
+    fn is_told_apart(&self, case: &Case) -> bool {
+        case.policy.window.is_none() || Some(&case.queued) == self.args.queued.iter().max()
+    }
+
+    /// All rows, in turns.
+    fn rows<D: Operators>(
+        &self,
+        device: &D,
+        loads: &[Load<D>],
+        progress: &Progress,
+    ) -> Result<Vec<Row>> {
+        let mut rows: Vec<Row> = Vec::new();
+        for _ in 0..self.args.rounds {
+            let mut at = 0;
+            self.round(device, loads, progress, |row| {
+                match rows.get_mut(at) {
+                    Some(had) => had.add(row)?,
+                    None => rows.push(row),
+                }
+                at += 1;
+                compare(&mut rows);
+                report::results(loads, &rows).save(&self.args.common, device).map(|_| ())
+            })?;
+        }
+        Ok(rows)
+    }
+
+    /// Measures each row once; `take` gets them in order.
+    fn round<D: Operators>(
+        &self,
+        device: &D,
+        loads: &[Load<D>],
+        progress: &Progress,
+        mut take: impl FnMut(Row) -> Result<()>,
+    ) -> Result<()> {
+        let args = self.args;
+        let limits = Limits {
+            samples: args.samples,
+            time: Duration::from_secs_f64(args.seconds),
+            pause: args.pause,
+            awake: args.awake,
+            seed: args.common.seed,
+        };
+        progress.begin(IDLE);
+        for row in measure::idle(device, [BARE, IDLE], &limits)? {
+            take(row)?;
+        }
+        for case in self.cases(&device.info())? {
+            let load = &loads[case.load];
+            progress.begin(&format!("{}, {} queued, {}", load.name, case.queued, case.policy.name));
+            take(measure::row(device, load, case, &limits)?)?;
+        }
+        progress.begin(IDLE_AGAIN);
+        let [_, idle] = measure::idle(device, [BARE, IDLE_AGAIN], &limits)?;
+        take(idle)
+    }
+}
+
+/// Sets what rows are compared with: the first is of bare launches, the second of the idle device.
+fn compare(rows: &mut [Row]) {
+    let bare = rows[0].seen.value_at_quantile(0.5);
+    let idle = rows.get(1).map_or([0; 2], Row::quantiles);
+    for row in rows {
+        (row.bare, row.idle) = (bare, idle);
+    }
+}
+
+/// What is compared, HostQueue aside.
+fn policies() -> impl Iterator<Item = Policy> {
+    let levels = [PreemptLevel::All, PreemptLevel::DeviceQueue].map(Policy::at);
+    levels.into_iter().chain(["streams", "stream-priority", "wait-based"].map(Policy::named))
+}

@@ -1,0 +1,3 @@
+//! Asking a running daemon for something.
+
+pub(crate) mod trace;
