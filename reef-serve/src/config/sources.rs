@@ -56,17 +56,46 @@ fn wrong(what: &str, error: &toml::de::Error) -> Error {
 }
 
 fn change(table: &mut Table, source: &str, key: &str, value: &str) -> Result<()> {
-    let mut parts: Vec<&str> = key.split('.').collect();
+    let mut parts = path(key);
     let last = parts.pop().unwrap_or_default();
     let mut at = table;
     for part in parts {
-        let inner = at.entry(part).or_insert_with(|| Value::Table(Table::new()));
+        let inner = at.entry(&part).or_insert_with(|| Value::Table(Table::new()));
         at = inner
             .as_table_mut()
             .ok_or_else(|| Error::Invalid(format!("{source}: {part} is no section")))?;
     }
-    at.insert(last.into(), parse(value));
+    at.insert(last, parse(value));
     Ok(())
+}
+
+/// Parts of a key, such as `limits.queue`.
+///
+/// An entry of `rights` may hold dots. It is one part in TOML's quotes, and also without them, as shells take them away:
+/// `rights."address 127.0.0.1".rt`.
+fn path(key: &str) -> Vec<String> {
+    let quoted =
+        toml::from_str::<Table>(&format!("{key} = 0")).ok().and_then(|table| only_path(&table));
+    quoted.unwrap_or_else(|| {
+        let parts = match key.strip_prefix("rights.").and_then(|entry| entry.rsplit_once('.')) {
+            Some((entry, right)) => vec!["rights", entry, right],
+            None => key.split('.').collect(),
+        };
+        parts.into_iter().map(str::to_owned).collect()
+    })
+}
+
+/// Keys down to the one value of a table; `None` if it has several.
+fn only_path(table: &Table) -> Option<Vec<String>> {
+    let (mut at, mut path) = (table, Vec::new());
+    loop {
+        let (key, value) = at.iter().next().filter(|_| at.len() == 1)?;
+        path.push(key.clone());
+        match value {
+            Value::Table(inner) => at = inner,
+            _ => return Some(path),
+        }
+    }
 }
 
 fn parse(text: &str) -> Value {
@@ -88,6 +117,33 @@ mod tests {
         let path = std::env::temp_dir().join(format!("reef-{name}-{}.toml", std::process::id()));
         std::fs::write(&path, text).unwrap();
         path
+    }
+
+    #[test]
+    fn right_is_set_by_the_key_that_a_refusal_names() {
+        for key in [
+            "rights.\"address 127.0.0.1\".rt",
+            "rights.address 127.0.0.1.rt", // what a shell leaves of it
+            "rights.address ::1.rt",
+            "rights.\"token a=b.c\".rt",
+            "rights.token a.b.rt",
+            "rights.owner.rt",
+        ] {
+            let config = from_sources(None, [], &pairs(&[(key, "true")]));
+            let config = config.unwrap_or_else(|error| panic!("{key}: {error}"));
+            let who = key.strip_prefix("rights.").unwrap().strip_suffix(".rt").unwrap();
+            assert!(config.rights[who.trim_matches('"')].rt, "{key}: {:?}", config.rights);
+        }
+        for wrong in [
+            "rights.\"address 127.0.0.1.rt",
+            "rights..rt",
+            "rights",
+            "",
+            "a = 1\nb",
+            "limits.\"queue",
+        ] {
+            assert!(from_sources(None, [], &pairs(&[(wrong, "true")])).is_err(), "{wrong:?}");
+        }
     }
 
     #[test]
