@@ -10,12 +10,12 @@ folder=$(mktemp -d)
 daemon=$!
 trap 'kill $daemon 2>/dev/null; wait $daemon 2>/dev/null || true; rm -rf "$folder"' EXIT
 for _ in $(seq 600); do
-    "$reef" client --folder "$folder" --model resnet50 --rt >/dev/null 2>&1 && break
+    "$reef" request resnet50 --folder "$folder" --class rt >/dev/null 2>&1 && break
     sleep 0.2
 done
 
 real_time() { # one line of quantiles
-    "$reef" client --folder "$folder" --model resnet50 --rt --json --requests "$requests" --sleep-ms 5 |
+    "$reef" request resnet50 --folder "$folder" --class rt --json --requests "$requests" --sleep 5ms |
         python3 -c '
 import json, sys
 times = sorted(json.loads(line)["latency_ms"] for line in sys.stdin if "latency_ms" in line)
@@ -28,7 +28,7 @@ come_and_go() { # until the file is gone
     local count=0 gap
     gap=$(python3 -c "print(1 / $clients)")
     while [ -e "$folder/go" ]; do
-        "$reef" client --folder "$folder" --model "$visitor" --requests 3 >/dev/null 2>&1 &
+        "$reef" request "$visitor" --folder "$folder" --requests 3 >/dev/null 2>&1 &
         count=$((count + 1))
         sleep "$gap"
     done

@@ -23,10 +23,10 @@ COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#1
 
 
 def pad(options, name, *more):
-    """The rows of `reef bench pad`, by policy."""
+    """The rows of `reef bench saturate`, by policy."""
     folder = os.path.join(options.out, name)
     if not os.path.exists(os.path.join(folder, "pad.json")):
-        command = [options.reef, "bench", "pad", "--seconds", str(options.seconds), "--out", folder, *more]
+        command = [options.reef, "bench", "saturate", "--time", f"{options.seconds}s", "--out", folder, *more]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(folder, "pad.json")) as file:
         return {row["policy"]: row for row in json.load(file)["rows"]}
@@ -88,7 +88,7 @@ class Mps:
 def side(options, which, seconds, name, threads=100):
     """Starts one side as a process of its own; returns it when it measures."""
     environment = dict(os.environ, CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=str(threads))
-    command = [options.reef, "bench", "pad", "--device", options.device, "--side", which, "--seconds", str(seconds)]
+    command = [options.reef, "bench", "saturate", "--device", options.device, "--class", which, "--time", f"{seconds}s"]
     command += ["--out", os.path.join(options.out, name)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment)
     said = []

@@ -78,7 +78,7 @@ tensors() {
         folder=$work/cache/onnx-$version
         least=$([ "$version" = 1.17.0 ] && echo 1000 || echo 1150)
         mkdir -p "$folder" && tar -xzf "$build/onnx_nodes-$version.tar.gz" -C "$folder" || return
-        "$build/reef" model nodetest "$folder/node" --device 'cuda:0?precision=fp32' --preempt --least "$least" \
+        "$build/reef" model verify --against onnx-tests "$folder/node" --device 'cuda:0?precision=fp32' --preempt --least "$least" \
             --report "$work/onnx-nodes-$version.md" || code=1
         echo "note: $version: $(grep -m1 passed "$work/onnx-nodes-$version.md")"
     done
@@ -111,8 +111,8 @@ synccheck() { sanitizer synccheck; }
 # Kernels of 10 ms beside a real-time kernel every millisecond: stopped twice, then they run through.
 starvation() {
     local out=$work/starvation.json
-    "$build/reef" bench preempt --device cuda:0 --window 2 --queued 1 --seconds 2 --pause 1ms --blocks 10ms \
-        --be none --only All,streams --json >"$out" || return
+    "$build/reef" bench start --device cuda:0 --window 2 --queued 1 --time 2s --pause 1ms --blocks 10ms \
+        --be-model none --only All,streams --json >"$out" || return
     python3 - "$out" <<'EOF'
 import json, sys
 rows = {row["scheduler"]: row for row in json.load(open(sys.argv[1]))["rows"]}
@@ -159,21 +159,21 @@ EOF
 }
 
 preempt() {
-    "$build/reef" bench preempt --device cuda:0 --window 2 --queued 1,64 --seconds 3 --out "$work/preempt"
+    "$build/reef" bench start --device cuda:0 --window 2 --queued 1,64 --time 3s --out "$work/preempt"
 }
 
 preempt_gates() { # kernels without guards
     for gates in 1 4; do
-        "$build/reef" bench preempt --device "cuda:0?gates=$gates" --window 2 --queued 1,64 --seconds 3 \
+        "$build/reef" bench start --device "cuda:0?gates=$gates" --window 2 --queued 1,64 --time 3s \
             --only DeviceQueue --out "$work/preempt-gates$gates" || return
     done
 }
 
 pair() {
-    local options="--window 2 --seconds 4 --closed"
-    "$build/reef" bench pair --device cuda:0 $options --out "$work/pair" || return
+    local options="--window 2 --time 4s --closed"
+    "$build/reef" bench colocate --device cuda:0 $options --out "$work/pair" || return
     for split in 32 64; do # green contexts
-        "$build/reef" bench pair --device "cuda:0?split=$split" $options --only stream-priority \
+        "$build/reef" bench colocate --device "cuda:0?split=$split" $options --only stream-priority \
             --out "$work/pair-split$split" || return
     done
 }
@@ -184,11 +184,11 @@ speed() {
     for turn in 1 2; do
         for precision in tf32 fp16; do
             # shellcheck disable=SC2086 # a word each
-            "$build/reef" bench networks $networks --device "cuda:0?precision=$precision" --seconds 1 \
+            "$build/reef" bench networks $networks --device "cuda:0?precision=$precision" --time 1s \
                 --out "$work/$precision-$turn" || return
         done
         REEF_CACHE="$work/cache" "$build/reef" bench networks --device "cuda:0?tune=on" \
-            --seconds 1.5 --out "$work/tuned-$turn" || return
+            --time 1.5s --out "$work/tuned-$turn" || return
         if python3 -c 'import torch, torchvision' 2>/dev/null; then
             python3 "$top/tools/cudnn.py" 1.5 --builds fused | tee "$work/cudnn-$turn.txt" || return
         else

@@ -36,7 +36,7 @@ def off(have, want):
 
 def preempted(reef, model, given, want, folder):
     """Preemptions of the same inference by the command; its outputs must have the example's bits."""
-    command = [reef, "run", "--model", model, "--input", f"x={given}", "--out", folder, "--preempt", "--json"]
+    command = [reef, "run", model, f"x={given}", "--out", folder, "--preempt", "--json"]
     said = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     made = numpy.load(said["outputs"][0]["file"])
     return said["preemptions"], made.tobytes() == want.tobytes()

@@ -2,7 +2,7 @@
 # Runs ONNX's own node tests of an older and of a newer version, and the older one's nine light networks, on a device and
 # writes tables of what came of them to docs/onnx-nodes.md:
 #
-#   tools/onnx_nodes.sh [DEVICE] [OPTIONS of reef model nodetest, such as --preempt]
+#   tools/onnx_nodes.sh [DEVICE] [OPTIONS of reef model verify, such as --preempt]
 #
 # The test data are those that tools/onnx_fetch.sh fetches.
 #
@@ -20,14 +20,14 @@ if [ "$device" = --software ]; then
     sample=()
     for ((k = 0; k < ${1:-100}; k++)); do sample+=("${all[k * ${#all[@]} / ${1:-100}]}"); done
     cargo build --quiet --workspace --bin reef --features reef-cli/gfx906-sim
-    exec "${CARGO_TARGET_DIR:-target}/debug/reef" --gfx906-sim model nodetest --device hip:0 --preempt --list "${sample[@]}"
+    exec "${CARGO_TARGET_DIR:-target}/debug/reef" --gfx906-sim model verify --against onnx-tests --device hip:0 --preempt --list "${sample[@]}"
 fi
 folder=${data%/onnx/backend/test/data}
 python3 tools/onnx_light.py "$data/light" "$folder/light"
 newer=$(tools/onnx_fetch.sh 1.23.2)
 table=$(mktemp) light=$(mktemp) new=$(mktemp)
 trap 'rm -f "$table" "$light" "$new"' EXIT
-nodetest() { cargo run --quiet --release -p reef-cli --no-default-features -- model nodetest "$@"; }
+nodetest() { cargo run --quiet --release -p reef-cli --no-default-features -- model verify --against onnx-tests "$@"; }
 nodetest "$data/node" --device "$device" --report "$table" "$@"
 nodetest "$folder/light" --device "$device" --report "$light" "$@"
 nodetest "$newer/node" --device "$device" --report "$new" "$@"

@@ -70,7 +70,7 @@ def onnxruntime_ms(path, seconds):
 
 
 def reef_ms(reef, path, seconds):
-    command = [reef, "bench", "networks", str(path), "--device", "cpu", "--seconds", str(seconds), "--json"]
+    command = [reef, "bench", "networks", str(path), "--device", "cpu", "--time", f"{seconds}s", "--json"]
     made = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return json.loads(made)["rows"][0]["total_p50_ms"]
 

@@ -128,7 +128,7 @@ def named(name, folder):
 
 def ours(reef, network, precision):
     device = f"cuda:0?precision={precision}"
-    command = [reef, "bench", "networks", *network, "--device", device, "--seconds", str(SECONDS), "--json"]
+    command = [reef, "bench", "networks", *network, "--device", device, "--time", f"{SECONDS}s", "--json"]
     made = subprocess.run(command, capture_output=True, text=True)
     if made.returncode != 0:
         print(f"{network[0]} {precision}: {made.stderr.strip().splitlines()[-1:]}", flush=True)

@@ -58,7 +58,7 @@ def value(folder, name, part):
 
 
 def client(folder, output, *more):
-    command = [REEF, "client", "--model", MODEL, "--folder", folder, "--continuous", "--json", *more]
+    command = [REEF, "request", MODEL, "--folder", folder, "--continuous", "--json", *more]
     return subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, text=True)
 
 

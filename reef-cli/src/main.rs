@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 the work failed, 2 the input or the command line is wrong.
 
 mod commands;
+mod old_names;
 #[cfg(feature = "daemon")]
 mod remote;
 mod report;
@@ -15,14 +16,14 @@ use commands::left_out::{bench, simulate};
 use commands::left_out::{ctl, exec, k8s, request, serve, top};
 #[cfg(feature = "bench")]
 use commands::{bench, simulate};
-use commands::{completions, demo, devices, model, run};
+use commands::{completions, demo, devices, man, model, run};
 #[cfg(feature = "daemon")]
 use commands::{ctl, exec, k8s, request, serve, top};
 use report::output::is_unread;
 use report::usage::is_input;
 use std::process::ExitCode;
 
-/// What scripts go by.
+/// Exit codes, for scripts.
 const EXIT_CODES: &str = "\
 Exit codes:
   0  done
@@ -34,7 +35,7 @@ Exit codes:
 struct Cli {
     #[command(subcommand)]
     command: Command,
-    /// Puts a software MI50 under AMD's runtime, which takes it for `hip:0`.
+    /// Put a software MI50 under AMD's runtime, as hip:0.
     #[cfg(feature = "gfx906-sim")]
     #[arg(long, global = true)]
     gfx906_sim: bool,
@@ -42,42 +43,43 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows real-time inference beside best-effort inference, under REEF and its baselines.
+    /// See it work: real-time next to best-effort inference, under REEF and its baselines.
     Demo(demo::args::Args),
-    /// Measures preemption, or a real-time network beside a best-effort one.
-    #[cfg_attr(feature = "bench", command(subcommand))]
-    Bench(bench::command::Command),
-    /// Runs a model on a daemon and prints how long each inference takes.
-    Client(request::Args),
-    /// Prints a script with which a shell completes this command.
-    Completions(completions::Args),
-    /// Lists the devices of every backend that is compiled in.
+    /// List the devices of every backend in this build.
     Devices(devices::Args),
-    /// Runs a program that knows nothing of REEF, as a guest of a daemon.
-    Exec(exec::run::Args),
-    /// Offers both classes to the pods of a Kubernetes node.
-    #[cfg_attr(feature = "daemon", command(subcommand))]
-    K8s(k8s::Command),
-    /// Lists and checks models.
+    /// Run one inference and print or save the output.
+    Run(run::args::Args),
+    /// List, inspect, convert, profile and verify models.
     #[command(subcommand)]
     Model(model::command::Command),
-    /// Measures the kernels of a network on a device: MODEL.profile.json.
-    Profile(model::profile::Args),
-    /// Shows a network pictures and prints what it sees.
-    Run(run::args::Args),
-    /// Serves inference to other processes, over the protocol of KServe v2 and Triton.
+    /// Serve inference to other processes over the KServe v2 protocol, as Triton does.
     Serve(serve::Args),
-    /// Simulates a fleet of devices, from measured profiles, under schedulers and placements.
-    Simulate(simulate::Args),
-    /// Shows what a daemon does: devices, clients, requests, times, preemptions.
+    /// Control a running daemon.
+    #[cfg_attr(feature = "daemon", command(subcommand))]
+    Ctl(ctl::command::Command),
+    /// Watch a daemon: devices, clients, requests, times, preemptions.
     Top(top::args::Args),
-    /// Traces a daemon's device for a while, for Perfetto.
-    Trace(ctl::trace::Args),
+    /// Send requests to a daemon and print the time of each inference.
+    Request(request::Args),
+    /// Run an unmodified CUDA program under REEF.
+    Exec(exec::run::Args),
+    /// Measure preemption, colocation and the daemon.
+    #[cfg_attr(feature = "bench", command(subcommand))]
+    Bench(bench::command::Command),
+    /// Simulate a fleet of devices from measured profiles.
+    Simulate(simulate::Args),
+    /// Offer both classes to the pods of a Kubernetes node.
+    #[cfg_attr(feature = "daemon", command(subcommand))]
+    K8s(k8s::Command),
+    /// Print a completion script for a shell.
+    Completions(completions::Args),
+    /// Print the manual page.
+    Man,
 }
 
 fn main() -> ExitCode {
     // clap prints its own errors in its own words and exits with 2.
-    match run(Cli::parse()) {
+    match run(Cli::parse_from(old_names::modern(std::env::args_os()))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_unread(&error) => ExitCode::SUCCESS,
         Err(error) => {
@@ -90,20 +92,20 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> anyhow::Result<()> {
     let simulated = load_software(&cli)?;
     match cli.command {
-        Command::Bench(command) => bench::command::run(&command),
-        Command::Client(args) => request::run(&args),
-        Command::Completions(args) => completions::run(&args, Cli::command()),
-        Command::Demo(args) => demo::run::run(&args, simulated),
+        Command::Demo(args) => demo::run::run(args, simulated),
         Command::Devices(args) => devices::run(&args),
-        Command::Exec(args) => exec::run::run(&args),
-        Command::K8s(command) => k8s::run(&command),
+        Command::Run(args) => run::command::run(args),
         Command::Model(command) => model::command::run(&command),
-        Command::Profile(args) => model::profile::run(&args),
-        Command::Run(args) => run::command::run(&args),
         Command::Serve(args) => serve::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
+        Command::Ctl(command) => ctl::command::run(&command),
         Command::Top(args) => top::run::run(&args),
-        Command::Trace(args) => ctl::trace::run(&args),
+        Command::Request(args) => request::run(&args),
+        Command::Exec(args) => exec::run::run(&args),
+        Command::Bench(command) => bench::command::run(command),
+        Command::Simulate(args) => simulate::run(&args),
+        Command::K8s(command) => k8s::run(&command),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man => man::run(Cli::command()),
     }
 }
 

@@ -10,12 +10,12 @@ use std::path::Path;
 /// The least of `reef bench preempt`, but for the options that a test is about.
 const PREEMPT: [&str; 12] = [
     "bench",
-    "preempt",
+    "start",
     "--samples",
     "2",
     "--pause",
     "200us",
-    "--be",
+    "--be-model",
     "none",
     "--blocks",
     "20us",
@@ -26,15 +26,15 @@ const PREEMPT: [&str; 12] = [
 /// The same of `reef bench pair`.
 const PAIR: [&str; 12] = [
     "bench",
-    "pair",
-    "--rt",
+    "colocate",
+    "--rt-model",
     "resnet18",
-    "--be",
+    "--be-model",
     "resnet18",
     "--size",
     "64",
-    "--seconds",
-    "0.1",
+    "--time",
+    "0.1s",
     "--windows",
     "2",
 ];
@@ -67,7 +67,7 @@ fn check_tables(out: &str, bench: &str, report: &Value) {
     assert_eq!(&json(&file("json")), report);
     assert_eq!(file("csv").lines().count(), 1 + rows(report).len());
     assert!(report["date"].as_str().unwrap().starts_with("20"), "{}", report["date"]);
-    assert!(report["command"].as_str().unwrap().contains(&format!("bench {bench}")));
+    assert!(report["command"].as_str().unwrap().contains(" bench "));
     assert!(report["device"]["asked"].as_str().unwrap().starts_with("cpu"));
 }
 
@@ -75,7 +75,7 @@ fn check_tables(out: &str, bench: &str, report: &Value) {
 fn preemption_is_measured_at_every_level_and_beside_baselines() {
     let folder = Folder::new("preempt");
     let out = folder.path("new/out");
-    let network = ["--be", "resnet18", "--size", "64", "--windows", "1,3"];
+    let network = ["--be-model", "resnet18", "--size", "64", "--windows", "1,3"];
     let mut args = with(&PREEMPT, &network);
     args.extend(["--out", &out, "--json"]);
     let report = json(&prints(&args));
@@ -115,7 +115,7 @@ fn a_pair_is_measured_under_each_scheduler_and_arrival() {
     let folder = Folder::new("pair");
     let out = folder.path("out");
     let mut args = with(&PAIR, &["--rates", "50"]);
-    args.extend(["--closed", "--cold", "1", "--out", &out, "--json"]);
+    args.extend(["--closed", "--cold", "1MiB", "--out", &out, "--json"]);
     let report = json(&prints(&args));
     check_files(&out, "pair", &report);
     let each = "sequential,streams,stream-priority,wait-based,reset,reef,HostQueue/2";
@@ -141,7 +141,7 @@ fn a_pair_is_measured_under_each_scheduler_and_arrival() {
 /// The requests are the same for all, however long the device takes for them.
 #[test]
 fn requests_arrive_whatever_became_of_those_before() {
-    let args = with(&PAIR, &["--rates", "2000", "--only", "streams,reef", "--seconds", "0.05"]);
+    let args = with(&PAIR, &["--rates", "2000", "--only", "streams,reef", "--time", "0.05s"]);
     let report = json(&prints(&[&args[..], &["--json"]].concat()));
     let asked: Vec<_> = rows(&report)[1..].iter().map(|row| &row["requests"]).collect();
     assert!(asked[0].as_u64().unwrap() > 50, "{asked:?}");
@@ -153,7 +153,7 @@ fn requests_arrive_whatever_became_of_those_before() {
 
 #[test]
 fn whole_inferences_are_measured() {
-    let networks = ["bench", "networks", "resnet18", "--size", "64", "--seconds", "0.1", "--json"];
+    let networks = ["bench", "networks", "resnet18", "--size", "64", "--time", "0.1s", "--json"];
     let report = json(&prints(&networks));
     let row = &rows(&report)[0];
     assert_eq!(row["network"], "resnet18");
@@ -197,8 +197,9 @@ fn commands_that_do_nothing_are_measured_each_way() {
 fn what_runs_beside_real_time_work_is_measured() {
     let folder = Folder::new("pad");
     let out = folder.path("out");
-    let small = ["--rt", "resnet18", "--be", "resnet18", "--size", "64", "--seconds", "0.2"];
-    let pad = [&["bench", "pad"], &small[..], &["--out", &out, "--json"]].concat();
+    let small =
+        ["--rt-model", "resnet18", "--be-model", "resnet18", "--size", "64", "--time", "0.2s"];
+    let pad = [&["bench", "saturate"], &small[..], &["--out", &out, "--json"]].concat();
     let report = json(&prints(&pad));
     check_files(&out, "pad", &report);
     let policies: Vec<_> = rows(&report).iter().map(|row| &row["policy"]).collect();
@@ -218,7 +219,7 @@ fn what_runs_beside_real_time_work_is_measured() {
     for (side, policy, figure) in
         [("rt", "rt-only (alone)", "rt_p99_ms"), ("be", "BE alone", "be_inferences_per_second")]
     {
-        let side = [&["bench", "pad"], &small[..], &["--side", side, "--json"]].concat();
+        let side = [&["bench", "saturate"], &small[..], &["--class", side, "--json"]].concat();
         let report = json(&prints(&side));
         let [row] = &rows(&report)[..] else { panic!("one row: {report}") };
         assert_eq!(row["policy"], policy);
@@ -242,7 +243,7 @@ fn people_get_a_table_and_a_line_for_each_step() {
 fn a_profile_is_what_models_read() {
     let folder = Folder::new("profile");
     let path = folder.path("small.profile.json");
-    let output = reef(&["profile", "resnet18", "--size", "64", "--out", &path]);
+    let output = reef(&["model", "profile", "resnet18", "--size", "64", "--out", &path]);
     let said = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let latencies = Latencies::load(&path).unwrap();
@@ -259,13 +260,16 @@ fn bad_benches_are_refused_in_one_line() {
     let preempt: [(&[&str], &str); 13] = [
         (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (&["--samples", "0"], "--samples must be in 1..=1000000, got 0"),
-        (&["--seconds", "nan"], "--seconds must be "),
-        (&["--be", "resnet19"], "no network \"resnet19\" (have: "),
-        (&["--be", "resnet18", "--size", "5"], "resnet18: input size 5, possible are "),
-        (&["--blocks", "20"], "--blocks: want a number with us, ms or s, such as 20us; got \"20\""),
+        (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0 µs"),
+        (&["--be-model", "resnet19"], "no network \"resnet19\" (have: "),
+        (&["--be-model", "resnet18", "--size", "5"], "resnet18: input size 5, possible are "),
+        (
+            &["--blocks", "20"],
+            "--blocks: want a number with us, ms, s, min or h, such as 20us; got \"20\"",
+        ),
         (&["--blocks", "1us,2h"], "--blocks: want a number "),
         (&["--blocks", "2s"], "--blocks must be at most 1000 ms, got 2s"),
-        (&["--blocks", "none"], "nothing to measure: --be none and --blocks none"),
+        (&["--blocks", "none"], "nothing to measure: --be-model none and --blocks none"),
         (&["--queued", "0"], "--queued must be in 1..=1024, got 0"),
         (&["--windows", "1,4096"], "--windows must be in 1..=1024, got 4096"),
         (&["--only", "all"], "no scheduler \"all\" (have: All, DeviceQueue, "),
@@ -279,26 +283,29 @@ fn bad_benches_are_refused_in_one_line() {
         (&["launch", "--burst", "0"][..], "--burst must be in 1..=1024, got 0"),
         (&["launch", "--windows", "0"], "--windows must be in 1..=1024, got 0"),
         (&["launch", "--samples", "0"], "--samples must be in 1..=1000000, got 0"),
-        (&["launch", "--seconds", "nan"], "--seconds must be "),
+        (
+            &["launch", "--time", "601s"],
+            "--time must be greater than 0 and at most 600 s, got 601 s",
+        ),
         (&["launch", "--device", "rocm"], "no backend \"rocm\" (have: cpu"),
-        (&["pad", "--beside", "4"], "cpu: unknown option \"beside\""),
-        (&["pad", "--beside", "4@2"], "cpu: unknown option \"beside\""),
-        (&["pad", "--rt", "lenet"], "no network \"lenet\" (have: "),
-        (&["pad", "--window", "0"], "--window must be in 1..=1024, got 0"),
-        (&["pad", "--out", &file], "--out "),
+        (&["saturate", "--beside", "4"], "cpu: unknown option \"beside\""),
+        (&["saturate", "--beside", "4@2"], "cpu: unknown option \"beside\""),
+        (&["saturate", "--rt-model", "lenet"], "no network \"lenet\" (have: "),
+        (&["saturate", "--window", "0"], "--window must be in 1..=1024, got 0"),
+        (&["saturate", "--out", &file], "--out "),
         (&["cluster"], "--device: several are wanted, such as cuda:* or cpu:0?units=1,cpu:1"),
         (&["cluster", "--device", "cpu,cuda:0"], "devices \"cpu,cuda:0\" are of two backends"),
         (&["cluster", "--runs", "0"], "--runs must be in 1..=1000, got 0"),
-        (&["cluster", "--rate", "inf"], "--rate must be in 0..=10000, got inf"),
+        (&["cluster", "--rate", "inf"], "--rate must be greater than 0 and at most 10000, got inf"),
     ] {
         let said = refuses(&[&["bench"], args].concat());
         assert!(said.starts_with(want), "{args:?}: {said}");
     }
     let pair: [(&[&str], &str); 6] = [
-        (&["--rates", "0"], "--rates must be in 0..=100000, got 0"),
-        (&["--rates", "10,inf"], "--rates must be in 0..=100000, got inf"),
-        (&["--seconds", "1e9"], "--seconds must be "),
-        (&["--rt", "lenet"], "no network \"lenet\" (have: "),
+        (&["--rates", "0"], "--rates must be greater than 0 and at most 100000, got 0"),
+        (&["--rates", "10,inf"], "--rates must be greater than 0 and at most 100000, got inf"),
+        (&["--time", "11min"], "--time must be "),
+        (&["--rt-model", "lenet"], "no network \"lenet\" (have: "),
         (&["--window", "0"], "--window must be in 1..=1024, got 0"),
         (&["--only", "reef,fifo"], "no scheduler \"fifo\" (have: sequential, "),
     ];
@@ -321,7 +328,7 @@ fn a_bad_profile_is_refused_in_one_line() {
         (&["resnet18", "--out", &here], "--out "),
     ];
     for (args, want) in table {
-        let said = refuses(&[&["profile"], args].concat());
+        let said = refuses(&[&["model", "profile"], args].concat());
         assert!(said.starts_with(want), "{args:?}: {said}");
     }
 }
@@ -330,8 +337,9 @@ fn a_bad_profile_is_refused_in_one_line() {
 fn clients_come_and_go_beside_real_time_requests() {
     let folder = Folder::new("churn");
     let out = folder.path("out");
-    let mut args = vec!["bench", "churn", "--rt", "resnet18", "--be", "resnet18", "--size", "64"];
-    args.extend(["--seconds", "0.5", "--runs", "2", "--stay", "register,load,run"]);
+    let mut args =
+        vec!["bench", "churn", "--rt-model", "resnet18", "--be-model", "resnet18", "--size", "64"];
+    args.extend(["--time", "0.5s", "--runs", "2", "--stay", "register,load,run"]);
     args.extend(["--rate", "20", "--clients", "20", "--out", &out, "--json"]);
     let report = json(&prints(&args));
     check_tables(&out, "churn", &report);
@@ -355,8 +363,17 @@ fn clients_come_and_go_beside_real_time_requests() {
 fn several_devices_each_have_a_client_of_each_class() {
     let folder = Folder::new("cluster");
     let out = folder.path("out");
-    let mut args = vec!["bench", "cluster", "--rt", "resnet18", "--be", "resnet18", "--size", "32"];
-    args.extend(["--device", "cpu:0?units=1,cpu:1?units=1", "--seconds", "0.3", "--runs", "1"]);
+    let mut args = vec![
+        "bench",
+        "cluster",
+        "--rt-model",
+        "resnet18",
+        "--be-model",
+        "resnet18",
+        "--size",
+        "32",
+    ];
+    args.extend(["--device", "cpu:0?units=1,cpu:1?units=1", "--time", "0.3s", "--runs", "1"]);
     args.extend(["--rate", "20", "--out", &out, "--json"]);
     let report = json(&prints(&args));
     check_tables(&out, "cluster", &report);

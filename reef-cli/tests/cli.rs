@@ -34,14 +34,14 @@ fn a_good_model_is_described() {
     let latency = r#"{"total_latency": 9, "latency": [9]}"#;
     let profile = format!(r#"{{"model_latency": 9, "kernel_latency": {{"add": {latency}}}}}"#);
     let profile = folder.file("toy.profile.json", profile);
-    let said = prints(&["model", "check", &graph, "--param", &param, "--profile", &profile]);
+    let said = prints(&["model", "show", &graph, "--weights", &param, "--latencies", &profile]);
     let lines: Vec<_> = said.lines().collect();
     assert_eq!(
         lines,
         [
-            format!("{graph}: 1 launches of 1 kernels, 3 storages, 96 bytes"),
+            format!("{graph}: 1 launch of 1 kernel, 3 storages, 96 bytes"),
             format!("{param}: fits"),
-            format!("{profile}: latencies of 1 kernels"),
+            format!("{profile}: latencies of 1 kernel"),
         ]
     );
 }
@@ -50,39 +50,38 @@ fn a_good_model_is_described() {
 fn a_bad_graph_is_refused_in_one_line() {
     let folder = Folder::new("graphs");
     let missing = folder.path("missing.json");
-    assert!(
-        refuses(&["model", "check", &missing]).starts_with(&format!("{missing}: No such file"))
-    );
+    assert!(refuses(&["model", "show", &missing]).starts_with(&format!("{missing}: No such file")));
     let cut = folder.file("cut.json", &GRAPH[..100]);
-    assert!(refuses(&["model", "check", &cut]).starts_with(&format!("{cut}: ")));
+    assert!(refuses(&["model", "show", &cut]).starts_with(&format!("{cut}: ")));
     let index = folder.file("index.json", GRAPH.replace("[0, 1, 2]", "[0, 7, 2]"));
-    let said = refuses(&["model", "check", &index]);
+    let said = refuses(&["model", "show", &index]);
     assert_eq!(said, format!("{index}: kernels[0].args[1]: storage 7 of 3"));
     let kind = folder.file("type.json", GRAPH.replace("[0, 1, 2]", "[0, \"b\", 2]"));
-    let said = refuses(&["model", "check", &kind]);
+    let said = refuses(&["model", "show", &kind]);
     assert!(said.starts_with(&format!("{kind}: kernels[0].args[1]: invalid type")), "{said}");
+    std::fs::create_dir(folder.path("dir.json")).unwrap();
     let bytes = folder.file("bytes.json", [0xff, 0xfe, 0]);
-    assert!(refuses(&["model", "check", &bytes]).starts_with(&format!("{bytes}: ")));
-    assert!(refuses(&["model", "check", &folder.path("")]).contains("directory"));
+    assert!(refuses(&["model", "show", &bytes]).starts_with(&format!("{bytes}: ")));
+    assert!(refuses(&["model", "show", &folder.path("dir.json")]).contains("directory"));
 }
 
 #[test]
 fn bad_weights_and_profiles_are_refused_in_one_line() {
     let folder = Folder::new("params");
     let graph = folder.file("toy.json", GRAPH);
-    let check = |what: &str, file: &str| refuses(&["model", "check", &graph, what, file]);
+    let check = |what: &str, file: &str| refuses(&["model", "show", &graph, what, file]);
     let magic = folder.file("magic.param", b"PK\x03\x04\nnot weights at all");
-    assert!(check("--param", &magic).starts_with(&format!("{magic}: no parameter file")));
+    assert!(check("--weights", &magic).starts_with(&format!("{magic}: no parameter file")));
     let whole = param("b");
     for length in (0..whole.len()).step_by(8) {
         let cut = folder.file("cut.param", &whole[..length]);
-        assert!(check("--param", &cut).starts_with(&format!("{cut}: ")));
+        assert!(check("--weights", &cut).starts_with(&format!("{cut}: ")));
     }
     let other = folder.file("other.param", param("w"));
-    assert!(check("--param", &other).contains("\"w\" is no parameter of the graph"));
-    assert!(check("--param", &folder.path("missing.param")).contains("No such file"));
+    assert!(check("--weights", &other).contains("\"w\" is no parameter of the graph"));
+    assert!(check("--weights", &folder.path("missing.param")).contains("No such file"));
     let profile = folder.file("x.profile.json", r#"{"model_latency": "9"}"#);
-    let said = check("--profile", &profile);
+    let said = check("--latencies", &profile);
     assert!(said.starts_with(&format!("{profile}: model_latency: invalid type: string")), "{said}");
 }
 
@@ -92,7 +91,7 @@ fn a_bad_demo_is_refused_in_one_line() {
     let out = folder.path("out");
     let words = folder.file("words.jpg", "these are words\n");
     let missing = folder.path("missing.jpg");
-    let table: [(&[&str], &str); 15] = [
+    let table: [(&[&str], &str); 14] = [
         (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (
             &["--device", "cpu:0?units=0"],
@@ -101,13 +100,12 @@ fn a_bad_demo_is_refused_in_one_line() {
         (&["--device", "cpu:0?cores=2"], "cpu: unknown option \"cores\""),
         (&["--device", "cpu:99"], "no device cpu:99 (have: 0..8)"),
         (&["--device", "cpu:x"], "device \"cpu:x\": the ordinal \"x\" is not a number"),
-        (&["--rt", "resnet19"], "no network \"resnet19\" (have: resnet18, "),
-        (&["--be", "resnet18,lenet"], "no network \"lenet\" (have: resnet18, "),
+        (&["--rt-model", "resnet19"], "no network \"resnet19\" (have: resnet18, "),
+        (&["--be-model", "resnet18,lenet"], "no network \"lenet\" (have: resnet18, "),
         (&["--image", &words], &words),
         (&["--image", &missing], &missing),
-        (&["--seconds", "0"], "--seconds must be "),
-        (&["--seconds", "nan"], "--seconds must be "),
-        (&["--seconds", "1e9"], "--seconds must be "),
+        (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0 µs"),
+        (&["--time", "601s"], "--time must be greater than 0 and at most 600 s, got 601 s"),
         (&["--size", "5"], "resnet18: input size 5, possible are "),
         (
             &["--size", "18446744073709551615"],
@@ -115,7 +113,7 @@ fn a_bad_demo_is_refused_in_one_line() {
         ),
         (&["--out", &words], "--out "),
     ];
-    let rest = [("--size", "64"), ("--be", "resnet18"), ("--out", &out), ("--seconds", "0.01")];
+    let rest = [("--size", "64"), ("--be-model", "resnet18"), ("--out", &out), ("--time", "0.01s")];
     for (args, want) in table {
         let rest = rest.iter().filter(|(name, _)| *name != args[0]);
         let rest: Vec<&str> = rest.flat_map(|(name, value)| [*name, *value]).collect();
@@ -130,9 +128,15 @@ fn a_bad_demo_is_refused_in_one_line() {
 fn usage_errors_name_what_is_possible() {
     for (args, want) in [
         (&["demo", "--level", "deepest"][..], "possible values: host-queue, device-queue, all"),
-        (&["demo", "--seconds", "soon"], "--seconds"),
+        (
+            &["demo", "--time", "soon"],
+            "want a number with us, ms, s, min or h, such as 20us; got \"soon\"",
+        ),
+        (&["demo", "--time", "nan"], "--time"),
+        (&["demo", "--time", "4"], "got \"4\""),
+        (&["demo", "--seconds", "1e9"], "got \"1e9\""),
         (&["demo", "--size=-1"], "--size"),
-        (&["model", "chekc"], "check"),
+        (&["model", "shwo"], "show"),
     ] {
         let output = reef(args);
         let stderr = text(&output.stderr);
@@ -141,7 +145,6 @@ fn usage_errors_name_what_is_possible() {
     }
 }
 
-/// A PNG file with more red to the right and more green further down.
 #[test]
 fn a_node_without_what_a_plugin_needs_is_refused_in_one_line() {
     let folder = Folder::new("node");
@@ -198,13 +201,13 @@ fn the_demo_measures_and_leaves_a_plot_and_a_trace() {
         "demo",
         "--image",
         &photo,
-        "--seconds",
-        "0.2",
+        "--time",
+        "0.2s",
         "--size",
         "64",
-        "--rt",
+        "--rt-model",
         "resnet18",
-        "--be",
+        "--be-model",
         be,
         "--out",
         &out,
@@ -263,7 +266,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 fn every_shell_gets_its_completions() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
         let script = prints(&["completions", shell]);
-        for word in ["bench", "preempt", "completions", "trace"] {
+        for word in ["bench", "start", "completions", "trace"] {
             assert!(script.contains(word), "{shell}: {word}");
         }
     }
@@ -291,7 +294,7 @@ const FLEET: &str = r#"{
 fn a_fleet_is_simulated_and_a_bad_one_is_refused_in_one_line() {
     let folder = Folder::new("fleet");
     let fleet = folder.file("fleet.json", FLEET);
-    let said = prints(&["simulate", &fleet, "--seconds", "1", "--placement", "pack", "--json"]);
+    let said = prints(&["simulate", &fleet, "--time", "1s", "--placement", "pack", "--json"]);
     let rows: Value = serde_json::from_str(&said).unwrap();
     let requests: Vec<_> = [0, 1].map(|row| rows[row]["rt_arrivals"].clone()).into();
     assert_eq!((requests, rows.as_array().unwrap().len()), (vec![40.into(), 40.into()], 2));
@@ -303,7 +306,7 @@ fn a_fleet_is_simulated_and_a_bad_one_is_refused_in_one_line() {
         (&[&bad[..]][..], "clients[0]: no network \"nat\" (have: net)"),
         (&[&fleet, "--placement", "tight"], "no placement \"tight\" (have: spread, pack"),
         (&[&fleet, "--scheduler", "rief"], "no scheduler \"rief\" (have: "),
-        (&[&fleet, "--seconds", "nan"], "seconds is NaN"),
+        (&[&fleet, "--time", "0"], "seconds is 0"),
     ] {
         let said = refuses(&[&["simulate"], args].concat());
         assert!(said.contains(want), "{args:?}: {said}");

@@ -32,7 +32,7 @@ fn metrics(look: u64, head: &str) -> (u16, String) {
 fn top_prints_an_object_for_each_interval() {
     let folder = Folder::new("top");
     http::on_socket(&folder.path("http.sock"), metrics);
-    let top = ["top", "--folder", &folder.path(""), "--interval", "0.05", "--count", "3"];
+    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "3"];
     let said = prints(&[&top[..], &["--json"]].concat());
     let views: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(views.len(), 3, "{said}");
@@ -48,7 +48,7 @@ fn top_prints_an_object_for_each_interval() {
         assert_eq!(view["devices"], Value::Array(Vec::new()), "it doesn't say");
     }
     let said = prints(
-        &["top", "--socket", &folder.path("http.sock"), "--interval", "0.05"]
+        &["top", "--socket", &folder.path("http.sock"), "--interval", "50ms"]
             .into_iter()
             .chain(["--count", "1"])
             .collect::<Vec<_>>(),
@@ -62,7 +62,7 @@ fn top_waits_for_a_daemon_and_says_so_once() {
     let folder = Folder::new("top-waits");
     let socket = folder.path("http.sock");
     let mut top = Command::new(env!("CARGO_BIN_EXE_reef"))
-        .args(["top", "--socket", &socket, "--interval", "0.05", "--count", "1", "--json"])
+        .args(["top", "--socket", &socket, "--interval", "50ms", "--count", "1", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -95,7 +95,7 @@ fn a_token_is_shown_over_tcp() {
     let folder = Folder::new("top-token");
     let url = http::on_port(with_token);
     let right = folder.file("right", "0123456789abcdef\n");
-    let top = ["top", "--url", &url, "--interval", "0.05", "--count", "1"];
+    let top = ["top", "--url", &url, "--interval", "50ms", "--count", "1"];
     prints(&[&top[..], &["--token-file", &right]].concat());
     let output = reef(&top);
     assert_eq!(output.status.code(), Some(1));
@@ -109,12 +109,21 @@ fn a_token_is_shown_over_tcp() {
 fn bad_places_and_times_are_refused_in_one_line() {
     for (args, want) in [
         (&["top", "--url", "localhost:1"][..], "--url: want http://HOST:PORT, got \"localhost:1\""),
-        (&["top", "--interval", "0"], "--interval must be in 0.01..=3600, got 0"),
-        (&["top", "--interval", "nan"], "--interval must be in 0.01..=3600, got NaN"),
-        (&["trace", "--seconds", "0"], "--seconds must be in 0..=60, got 0"),
-        (&["trace", "--seconds", "61"], "--seconds must be in 0..=60, got 61"),
-        (&["trace", "--out", "/no/such/file"], "--out /no/such/file: its folder doesn't exist"),
-        (&["trace", "--out", "/"], "--out /: it is a folder"),
+        (&["top", "--interval", "0"], "--interval must be from 10 ms to 3600 s, got 0 µs"),
+        (&["top", "--interval", "2h"], "--interval must be from 10 ms to 3600 s, got 7200 s"),
+        (
+            &["ctl", "trace", "--time", "0"],
+            "--time must be greater than 0 and at most 60 s, got 0 µs",
+        ),
+        (
+            &["ctl", "trace", "--time", "61s"],
+            "--time must be greater than 0 and at most 60 s, got 61 s",
+        ),
+        (
+            &["ctl", "trace", "--out", "/no/such/file"],
+            "--out /no/such/file: its folder doesn't exist",
+        ),
+        (&["ctl", "trace", "--out", "/"], "--out /: it is a folder"),
     ] {
         assert_eq!(refuses(args), want);
     }
@@ -141,13 +150,13 @@ fn a_trace_lands_in_its_file_or_not_at_all() {
     http::on_socket(&socket, trace);
     let out = folder.path("out.json");
     let run = |seconds: &str, more: &[&str]| {
-        let args = ["trace", "--socket", &socket, "--out", &out, "--seconds", seconds];
+        let args = ["ctl", "trace", "--socket", &socket, "--out", &out, "--time", seconds];
         reef(&[&args[..], more].concat())
     };
     for (seconds, want) in [
-        ("1", "the answer is no trace: "),
-        ("2", "503 Service Unavailable: a trace is being made"),
-        ("3", "the daemon gives no traces (it has no /reef/trace)"),
+        ("1s", "the answer is no trace: "),
+        ("2s", "503 Service Unavailable: a trace is being made"),
+        ("3s", "the daemon gives no traces (it has no /reef/trace)"),
     ] {
         let output = run(seconds, &["--json"]);
         assert_eq!(output.status.code(), Some(1), "{seconds}");
@@ -155,15 +164,15 @@ fn a_trace_lands_in_its_file_or_not_at_all() {
         assert!(said.contains(want) && said.lines().count() == 1, "{seconds}: {said}");
         assert!(!std::path::Path::new(&out).exists(), "{seconds}: nothing was written");
     }
-    let output = run("0.5", &["--json"]);
+    let output = run("0.5s", &["--json"]);
     assert_eq!(text(&output.stderr), "");
     let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     assert_eq!((&said["events"], &said["file"]), (&2.into(), &out.as_str().into()));
     let file = std::fs::read(&out).expect("it was written");
     assert_eq!(said["bytes"], file.len());
     serde_json::from_slice::<Value>(&file).expect("what the daemon sent");
-    let output = run("0.5", &[]);
-    assert_eq!(text(&output.stderr), format!("1/1 tracing {socket} for 0.5 s\n"));
+    let output = run("0.5s", &[]);
+    assert_eq!(text(&output.stderr), format!("1/1 tracing {socket} for 500 ms\n"));
     assert_eq!(text(&output.stdout), format!("{out}: 2 events; open it in ui.perfetto.dev\n"));
 }
 
@@ -172,7 +181,7 @@ fn a_daemon_that_is_not_there_is_said_at_once() {
     let folder = Folder::new("trace-gone");
     let begin = Instant::now();
     let output =
-        reef(&["trace", "--folder", &folder.path(""), "--out", &folder.path("x"), "--json"]);
+        reef(&["ctl", "trace", "--folder", &folder.path(""), "--out", &folder.path("x"), "--json"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("http.sock: No such file"), "{}", text(&output.stderr));
     assert!(begin.elapsed() < Duration::from_secs(60));

@@ -16,7 +16,7 @@ const WORKLOAD: &str = r#"{"time": 60, "tasks": [
      "client": {"name": "c_rt", "model_name": "resnet18", "batch_size": 1}}]}"#;
 
 const QUICK: [&str; 10] =
-    ["--size", "32", "--seconds", "0.6", "--warm-ups", "1", "--alone", "2", "--lead", "0.05"];
+    ["--size", "32", "--time", "0.6s", "--warm-ups", "1", "--alone", "2", "--lead", "0.05s"];
 
 fn disb<'a>(file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["bench", "disb", file], &QUICK[..], more].concat()

@@ -40,7 +40,7 @@ impl Stage {
 
     /// The command for a benchmark of so many seconds.
     fn args(&self, seconds: &str) -> Vec<String> {
-        let fixed = ["--json", "--warm-ups", "2", "--alone", "3", "--lead", "0.1"];
+        let fixed = ["--json", "--warm-ups", "2", "--alone", "3", "--lead", "0.1s"];
         let named = ["bench", "disb", &self.file, "--daemon", "--folder", &self.folder.path("")];
         let map = ["--map", "resnet18-imagenet=tiny", "--seconds", seconds];
         [&named[..], &map, &fixed].concat().into_iter().map(String::from).collect()

@@ -129,7 +129,7 @@ fn a_guest_is_counted_and_says_what_was_intercepted() {
     let _daemon = Daemon::start_with(&folder, &["--guests"]);
     let program = this_program();
     let program: Vec<_> = program.iter().map(String::as_str).collect();
-    let options = ["--strict", "--explain", "--profile", "--job", "ten"];
+    let options = ["--strict", "--explain", "--call-profile", "--job", "ten"];
     let mut command = exec(&folder, &options, &program);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -148,7 +148,7 @@ fn a_guest_is_counted_and_says_what_was_intercepted() {
     let counted = metrics.lines().find(|line| line.starts_with("reef_guest_kernels_total{"));
     let counted = counted.unwrap_or_else(|| panic!("{metrics}"));
     assert!(counted.contains("class=\"be\"") && counted.ends_with("} 10"), "{counted}");
-    let top = ["top", "--folder", &folder.path(""), "--interval", "0.05", "--count", "1", "--json"];
+    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
     let view = json(&says(&top));
     let guest = &view["guests"][0];
     assert_eq!((&guest["class"], &guest["is_active"]), (&"be".into(), &false.into()), "{view}");
@@ -162,16 +162,35 @@ fn a_guest_is_counted_and_says_what_was_intercepted() {
 }
 
 #[test]
-fn without_a_daemon_the_program_runs_as_without_reef_unless_that_is_refused() {
+fn program_without_a_daemon_is_not_run_unless_allowed() {
     let folder = Folder::new("exec-alone");
-    let output = exec(&folder, &[], &["sh", "-c", "echo $LD_PRELOAD; exit 7"]).output().unwrap();
-    assert_eq!((output.status.code(), text(&output.stdout)), (Some(7), "\n"));
-    let said = text(&output.stderr);
-    assert!(said.ends_with("the program runs as without reef\n"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    let output = exec(&folder, &["--strict"], &["sh", "-c", "exit 7"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).starts_with("reef: not run: "), "{}", text(&output.stderr));
+    let run = |options: &[&str]| {
+        let program = ["sh", "-c", "echo ran $LD_PRELOAD; exit 7"];
+        let output = exec(&folder, options, &program).output().unwrap();
+        let said = text(&output.stderr).to_owned();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        (output.status.code(), text(&output.stdout).to_owned(), said)
+    };
+    // A class that was named is not kept by limits or a profile.
+    for options in [
+        &[][..],
+        &["--strict"],
+        &["--class", "rt", "--memory", "8m"],
+        &["--class", "be", "--profile"],
+    ] {
+        let (code, out, said) = run(options);
+        assert_eq!((code, &*out), (Some(1), ""), "{options:?}: {said}");
+        assert!(said.starts_with("reef: not run: "), "{said}");
+        assert!(
+            said.contains("`reef serve --guests`") && said.contains("--allow-unprotected"),
+            "{said}"
+        );
+    }
+    let (code, out, said) = run(&["--allow-unprotected"]);
+    assert_eq!((code, &*out), (Some(7), "ran\n"));
+    assert!(said.ends_with("the program runs without REEF\n"), "{said}");
+    let both = exec(&folder, &["--strict", "--allow-unprotected"], &["true"]).output().unwrap();
+    assert_eq!(both.status.code(), Some(2));
 }
 
 #[test]
@@ -321,7 +340,7 @@ fn contexts_are_charged_and_limits_are_shown() {
     wait_for(&folder, &format!("reef_limit_process_busy_ratio{{{of},pid=\"{pid}\"}} 0.37"));
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     assert_eq!(said("got "), "3 MiB", "8 MiB less 2 of its own and 3 of its context");
-    let top = ["top", "--folder", &folder.path(""), "--interval", "0.05", "--count", "1", "--json"];
+    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
     let view = json(&says(&top));
     let job = &view["jobs"][0];
     assert_eq!((&job["job"], &job["compute"]), (&"ctx".into(), &0.5.into()), "{view}");
@@ -373,7 +392,7 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
         (output.status.code(), text(&output.stderr).to_owned())
     };
     let file = folder.path("out.json");
-    let (code, said) = run(&["--profile", &file], &program);
+    let (code, said) = run(&["--call-profile", &file], &program);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains(": the program runs with a profile, and without a class\n"), "{said}");
     let row = |name: &str| {
@@ -394,7 +413,6 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
     let (_, said) = run(&["--profile"], &["sh", "-c", "exit 0"]);
     assert!(!said.contains("cuLaunchKernel"), "{said}");
     let (code, said) = run(&["--profile", "python"], &["true"]);
-    let line =
-        "reef: --profile python: not a file that ends in .json; write -- in front of the program\n";
+    let line = "reef: --call-profile python: not a file that ends in .json; write -- in front of the program\n";
     assert_eq!((code, &*said), (Some(2), line));
 }

@@ -26,7 +26,7 @@ fn a_network_of_tensors_is_imported_shown_verified_and_measured() {
         assert!(said.contains("cpu: off by 0.0e0"), "{said}");
     }
     let bench =
-        ["bench", "networks", &out, "--device", "cpu:0?units=1", "--seconds", "0.05", "--json"];
+        ["bench", "networks", &out, "--device", "cpu:0?units=1", "--time", "0.05s", "--json"];
     let said = prints(&bench);
     assert!(said.contains("\"inferences\""), "{said}");
     let error = reef(&["run", "x.png", "--model", &out]);

@@ -26,7 +26,7 @@ fn each_picture_gets_its_best_classes_and_their_labels() {
     let names: Vec<_> = (0..10).map(|class| format!("kind {class}\n")).collect();
     let labels = folder.file("labels.txt", names.concat());
     let (one, other) = (picture("wide.png"), picture("photo.jpg"));
-    let run = ["run", &one, &other, "--model", &onnx(), "--labels", &labels, "--top", "3"];
+    let run = ["run", &onnx(), &one, &other, "--labels", &labels, "--top", "3"];
     let report: Value =
         serde_json::from_str(&says(&[&run[..], &["--json"]].concat())).expect("JSON");
     let pictures = report["pictures"].as_array().expect("pictures");
@@ -58,7 +58,7 @@ fn each_picture_gets_its_best_classes_and_their_labels() {
 #[test]
 fn another_normalisation_gives_other_logits() {
     let logit = |more: &[&str]| {
-        let run = ["run", &picture("wide.png"), "--model", &onnx(), "--json"];
+        let run = ["run", &onnx(), &picture("wide.png"), "--json"];
         let report: Value = serde_json::from_str(&says(&[&run[..], more].concat())).expect("JSON");
         report["pictures"][0]["top"][0]["logit"].as_f64().expect("a number")
     };
@@ -127,7 +127,7 @@ fn what_cannot_run_is_refused_in_one_line() {
     }
     let output = reef(&["run", "--model", &net]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("<IMAGES>"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("<IMAGE|NAME=FILE.npy>"), "{}", text(&output.stderr));
 }
 
 /// A network with two outputs, `sum = x · ones(3, 2) + 1` and `top = largest of each row of x`, of rows whose number
@@ -165,7 +165,7 @@ fn arrays_go_in_and_come_out_by_name() {
     let model = folder.file("two.onnx", two_outputs());
     let x = folder.file("x.npy", npy("(2, 3)", &[1.0, 2.0, 3.0, -1.0, 0.0, 0.5]));
     let (input, out) = (format!("x={x}"), folder.path("out"));
-    let said = prints(&["run", "--model", &model, "--input", &input, "--out", &out]);
+    let said = prints(&["run", &model, &input, "--out", &out]);
     assert!(
         said.contains("sum: float32[2, 2] in ") && said.contains("top: float32[2] in "),
         "{said}"
@@ -175,9 +175,9 @@ fn arrays_go_in_and_come_out_by_name() {
         |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
     assert!(written("sum").ends_with(&floats(&[7.0, 7.0, 0.5, 0.5])));
     assert!(written("top").ends_with(&floats(&[3.0, 0.5])));
-    let said = prints(&["run", "--model", &model, "--input", &input, "--preempt"]);
+    let said = prints(&["run", &model, &input, "--preempt"]);
     assert!(said.ends_with(" preemptions changed no bit\n"), "{said}");
-    let said = common::json(&prints(&["run", "--model", &model, "--input", &input, "--json"]));
+    let said = common::json(&prints(&["run", &model, &input, "--json"]));
     assert!(said["ms"].is_f64() && said["preemptions"].is_null(), "{said}");
     let said = prints(&["model", "show", &model]);
     assert!(
@@ -185,9 +185,9 @@ fn arrays_go_in_and_come_out_by_name() {
         "{said}"
     );
     let wide = folder.file("wide.npy", npy("(2, 4)", &[0.0; 8]));
-    let error = refuses(&["run", "--model", &model, "--input", &format!("x={wide}")]);
+    let error = refuses(&["run", &model, "--input", &format!("x={wide}")]);
     assert!(error.ends_with("input \"x\": size 1 is fixed to 3, 4 asked"), "{error}");
-    let error = refuses(&["run", "--model", &model, "--input", &format!("z={x}")]);
+    let error = refuses(&["run", &model, "--input", &format!("z={x}")]);
     assert!(error.ends_with("input \"z\": the network has no such input or size"), "{error}");
 }
 
@@ -198,13 +198,13 @@ fn arrays_that_nobody_asks_for_are_named() {
     let two = folder.file("two.onnx", two_outputs());
     let run = |model: &str, inputs: &[&str]| {
         let inputs = inputs.iter().flat_map(|name| ["--input".into(), format!("{name}={x}")]);
-        let args: Vec<String> = ["run", "--model", model].map(String::from).into();
+        let args: Vec<String> = ["run", model].map(String::from).into();
         let args = [args, inputs.collect()].concat();
         refuses(&args.iter().map(String::as_str).collect::<Vec<_>>())
     };
-    assert!(run(&two, &["x", "x"]).ends_with("--input x: given twice"));
+    assert!(run(&two, &["x", "x"]).ends_with("input x: given twice"));
     let error = run("distilbert", &["input_ids", "attention_mask", "token_type_ids"]);
-    assert!(error.ends_with("--input token_type_ids: there is no such input"), "{error}");
+    assert!(error.ends_with("input token_type_ids: there is no such input"), "{error}");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn reading_for_arrays_takes_no_more_memory_than_it_may() {
     let graph = [node("Add", &["x", "w"], "y", &[]), ends, ones("w", &[1 << 19])];
     let model = folder.file("two.onnx", file(17, &graph)); // MiB
     let input = format!("x={}", folder.file("x.npy", npy("(1,)", &[1.0])));
-    let run = ["run", "--model", &model, "--input", &input, "--memory"];
+    let run = ["run", &model, &input, "--memory"];
     let error = refuses(&[&run[..], &["1"]].concat());
     assert!(error.contains("bytes of memory wanted, "), "{error}");
     for enough in ["16", "0"] {
@@ -231,16 +231,16 @@ fn a_network_without_inputs_runs() {
     let graph = [node("Neg", &["w"], "y", &[]), value(12, "y", &[]), ones("w", &[2])];
     let model = folder.file("constant.onnx", file(17, &graph));
     let out = folder.path("out");
-    let said = prints(&["run", "--model", &model, "--out", &out]);
+    let said = prints(&["run", &model, "--out", &out]);
     assert!(said.contains("y: float32[2] in "), "{said}");
     let written = std::fs::read(format!("{out}/y.npy")).expect("it was written");
     assert!(written.ends_with(&[(-1.0f32).to_le_bytes(); 2].concat()));
     let two = folder.file("two.onnx", two_outputs());
-    let error = refuses(&["run", "--model", &two, "--out", &out]);
-    assert!(error.ends_with("--input x=FILE.npy is missing: float32[1, 3]"), "{error}");
-    let error = refuses(&["run", "a.png", "--model", &two, "--out", &out]);
-    assert!(error.ends_with("pictures, or --input and --out: one of them"), "{error}");
-    let error = refuses(&["run", "a.png", "--model", &two, "--preempt"]);
+    let error = refuses(&["run", &two, "--out", &out]);
+    assert!(error.ends_with("input x=FILE.npy is missing: float32[1, 3]"), "{error}");
+    let error = refuses(&["run", &two, "a.png", "--out", &out]);
+    assert!(error.ends_with("give images, or NAME=FILE.npy and --out, not both"), "{error}");
+    let error = refuses(&["run", &two, "a.png", "--preempt"]);
     assert!(error.ends_with("--preempt: that is for arrays, not for pictures"), "{error}");
 }
 
@@ -262,20 +262,18 @@ fn a_network_that_brings_its_kernels_is_shown_and_runs_on_gpus_alone() {
     assert_eq!((&facts["launches"], &facts["weights"]), (&10.into(), &false.into()));
     let folder = Folder::new("program");
     let data = format!("data={}", folder.file("data.npy", npy("(192,)", &[0.5; 192])));
-    let run = |more: &[&str]| refuses(&[&["run", "--model", model], more].concat());
+    let run = |more: &[&str]| refuses(&[&["run", model], more].concat());
     let gpus = "kernels that come as source run on GPUs alone";
     assert!(run(&["--input", &data]).ends_with(gpus));
     let short = format!("data={}", folder.file("short.npy", npy("(3,)", &[0.5; 3])));
     let error = run(&["--input", &short]);
-    assert!(error.ends_with("--input data: 3 of float32 given, 192 of float32 wanted"), "{error}");
+    assert!(error.ends_with("input data: must be 192 of float32, got 3 of float32"), "{error}");
     let other = format!("x={}", folder.path("data.npy"));
+    assert!(run(&["--input", &other]).ends_with("input data=FILE.npy is missing: 192 of float32"));
     assert!(
-        run(&["--input", &other]).ends_with("--input data=FILE.npy is missing: 192 of float32")
+        run(&["--input", &data, "--input", &other]).ends_with("input x: there is no such input")
     );
-    assert!(
-        run(&["--input", &data, "--input", &other]).ends_with("--input x: there is no such input")
-    );
-    assert!(run(&["a.png"]).ends_with("takes --input NAME=FILE.npy, no pictures"));
+    assert!(run(&["a.png"]).ends_with("takes NAME=FILE.npy, not images"));
     let error = run(&["--input", &data, "--preempt"]);
     assert!(
         error.ends_with("--preempt: networks that bring their kernels don't take it"),

@@ -1,4 +1,4 @@
-//! `reef serve` and `reef client` as people meet them.
+//! `reef serve` and `reef request` as people meet them.
 
 mod common;
 #[path = "common/daemon.rs"]
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 fn a_client_prints_the_latency_of_each_inference() {
     let folder = Folder::new("serve");
     let mut daemon = Daemon::start(&folder);
-    let client = ["client", "--model", "tiny", "--folder", &folder.path("")];
-    for rt in [&["--rt"][..], &[]] {
+    let client = ["request", "tiny", "--folder", &folder.path("")];
+    for rt in [&["--class", "rt"][..], &[]] {
         let said = prints(&[&client[..], rt, &["--requests", "3"]].concat());
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[..2], ["loading 'tiny'", "submit inference requests"]);
@@ -28,7 +28,7 @@ fn a_client_prints_the_latency_of_each_inference() {
     }
     let inference = json(&prints(&[&client[..], &["--json"]].concat()));
     assert_eq!((&inference["class"], &inference["model"]), (&"be".into(), &"tiny".into()));
-    let top = ["top", "--folder", &folder.path(""), "--interval", "0.05", "--count", "1"];
+    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1"];
     let view = json(&prints(&[&top[..], &["--json"]].concat()));
     assert_eq!((&view["models_loaded"], &view["queued"]), (&1.into(), &0.into()), "{view}");
     let models = view["models"].as_array().expect("models");
@@ -46,7 +46,7 @@ fn a_client_prints_the_latency_of_each_inference() {
     assert!(0.0 < latency("p50") && latency("p50") <= latency("p99"), "{empty}");
     let said = prints(&[&client[..], &["--empty", "100"]].concat());
     assert!(said.contains("100 empty round trips: p50 "), "{said}");
-    let other = ["client", "--model", "nothing", "--folder", &folder.path(""), "--json"];
+    let other = ["request", "nothing", "--folder", &folder.path(""), "--json"];
     assert_eq!(refuses(&other), "no model nothing in the repository");
 
     let pid = daemon.0.id().to_string();

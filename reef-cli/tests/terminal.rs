@@ -41,7 +41,7 @@ impl Top {
         tcsetwinsize(&terminal, size).unwrap();
         let end = || terminal.try_clone().unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_reef"))
-            .args(["top", "--socket", socket, "--interval", "0.05"])
+            .args(["top", "--socket", socket, "--interval", "50ms"])
             .env("TERM", "xterm")
             .stdin(end())
             .stdout(end())

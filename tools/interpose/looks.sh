@@ -39,7 +39,7 @@ cuda.cuLaunchKernel(None, 1, 1, 1, 1, 1, 1, 0, None, None, None)
 time.sleep(3600)' &
 pids+=($!)
 looks "a real-time guest, no requests (a look each millisecond)"
-"$built/reef" client --folder "$folder" --model resnet18 --continuous >/dev/null &
+"$built/reef" request resnet18 --folder "$folder" --continuous >/dev/null &
 pids+=($!)
 looks "a real-time guest beside best-effort requests (a look each 50 µs)"
 echo "load: $(cut -d' ' -f1 /proc/loadavg), $(nproc) cores"

@@ -32,8 +32,11 @@ macro_rules! left_out {
 #[cfg(not(feature = "bench"))]
 pub(crate) mod bench {
     pub(crate) mod command {
-        left_out!("bench");
-        pub(crate) use Args as Command;
+        pub(crate) use crate::commands::left_out::Args as Command;
+
+        pub(crate) fn run(_: Command) -> anyhow::Result<()> {
+            crate::commands::left_out::refuse("bench")
+        }
     }
 }
 
@@ -67,8 +70,9 @@ pub(crate) mod serve {
 
 #[cfg(not(feature = "daemon"))]
 pub(crate) mod ctl {
-    pub(crate) mod trace {
+    pub(crate) mod command {
         left_out!("daemon");
+        pub(crate) use Args as Command;
     }
 }
 

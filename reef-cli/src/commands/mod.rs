@@ -15,6 +15,7 @@ pub(crate) mod exec;
 pub(crate) mod k8s;
 #[cfg(not(all(feature = "bench", feature = "daemon")))]
 pub(crate) mod left_out;
+pub(crate) mod man;
 pub(crate) mod model;
 #[cfg(feature = "daemon")]
 pub(crate) mod request;

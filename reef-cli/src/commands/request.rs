@@ -1,7 +1,9 @@
-//! `reef client`: one process that runs one model on a daemon, as REEF's own examples do.
+//! `reef request`: one process that runs one model on a daemon.
 
+use crate::report::class::ClassName;
 use crate::report::output::print;
 use crate::report::table::{micros, millis, p999_millis};
+use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
@@ -13,61 +15,64 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Runs a model on a daemon and prints how long each inference takes.
+/// Run a model on a daemon and print the time of each inference.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The model; the daemon loads it if it is not loaded.
-    #[arg(long)]
+    /// Model; the daemon loads it if it is not loaded.
     model: String,
-    /// Real-time requests; else they are best-effort.
-    #[arg(long)]
-    rt: bool,
-    /// Microseconds of device time that it needs in each period: as much is its own if it fits, or else rt.unfit of the
-    /// daemon says what becomes of it.
-    #[arg(long, requires_all = ["period_us", "rt"])]
-    budget_us: Option<u64>,
-    /// That period in microseconds.
-    #[arg(long, requires = "budget_us")]
-    period_us: Option<u64>,
-    /// Goes on until it is ended.
+    /// Class of the requests.
+    #[arg(long, value_enum, default_value = "be")]
+    class: ClassName,
+    /// Reserve this much device time in each period, such as 2ms. If it cannot be admitted, the daemon's rt.unfit
+    /// decides.
+    #[arg(long, value_name = "TIME", value_parser = time::parse, requires = "period")]
+    budget: Option<Duration>,
+    /// Period of the reservation, such as 20ms.
+    #[arg(long, value_name = "TIME", value_parser = time::parse, requires = "budget")]
+    period: Option<Duration>,
+    /// Repeat until interrupted.
     #[arg(long)]
     continuous: bool,
-    /// How many inferences.
+    /// Number of inferences.
     #[arg(long, default_value_t = 1, conflicts_with = "continuous")]
     requests: u64,
-    /// Milliseconds of rest after each inference.
-    #[arg(long, default_value_t = 0)]
-    sleep_ms: u64,
+    /// Time to sleep after each inference, such as 5ms.
+    #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "0")]
+    sleep: Duration,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// A photo (JPEG or PNG) that the model looks at.
+    /// Photo (JPEG or PNG) to run the model on.
     #[arg(long)]
     image: Option<PathBuf>,
-    /// Longest time of a request in milliseconds.
-    #[arg(long)]
-    timeout_ms: Option<u64>,
-    /// Microseconds that it looks for an answer before it sleeps.
-    #[arg(long, default_value_t = 50)]
-    spin_us: u64,
-    /// Waits for another daemon when this one ends.
+    /// Longest time of a request, such as 500ms.
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    timeout: Option<Duration>,
+    /// Time to poll for an answer before sleeping.
+    #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "50us")]
+    spin: Duration,
+    /// Wait for another daemon when this one ends.
     #[arg(long)]
     reconnect: bool,
-    /// Measures this many round trips without an inference.
+    /// Measure this many round trips without an inference.
     #[arg(long, value_name = "COUNT")]
     empty: Option<u64>,
-    /// Prints JSON, a line for each inference; with --empty, one for all round trips.
+    /// Print JSON, a line for each inference; with --empty, one for all round trips.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let class = match args.class {
+        ClassName::Rt => Class::RealTime,
+        ClassName::Be => Class::BestEffort,
+    };
     let options = Options {
         folder: args.folder.clone(),
-        class: Some(if args.rt { Class::RealTime } else { Class::BestEffort }),
+        class: Some(class),
         rate: rate(args)?,
-        spin: Duration::from_micros(args.spin_us),
-        timeout: args.timeout_ms.map(Duration::from_millis),
+        spin: args.spin,
+        timeout: args.timeout,
     };
     if !args.json {
         print(format_args!("loading '{}'", args.model))?;
@@ -84,10 +89,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn rate(args: &Args) -> Result<Option<Rate>> {
-    let (Some(period), Some(budget)) = (args.period_us, args.budget_us) else { return Ok(None) };
-    let micros = Duration::from_micros;
-    let rate = Rate::new(micros(period), micros(budget));
-    rate.map(Some).map_err(|e| Usage(format!("--budget-us: {e}")).into())
+    let (Some(period), Some(budget)) = (args.period, args.budget) else { return Ok(None) };
+    if matches!(args.class, ClassName::Be) {
+        return Err(Usage("--budget needs --class rt".into()).into());
+    }
+    Rate::new(period, budget).map(Some).map_err(|e| Usage(format!("--budget: {e}")).into())
 }
 
 fn inferences(args: &Args, client: &mut Client) -> Result<()> {
@@ -108,7 +114,7 @@ fn inferences(args: &Args, client: &mut Client) -> Result<()> {
             Err(Error::Unavailable(why)) if args.reconnect => reconnect(client, &why),
             Err(error) => return Err(error.into()),
         }
-        thread::sleep(Duration::from_millis(args.sleep_ms));
+        thread::sleep(args.sleep);
     }
     Ok(())
 }

@@ -2,18 +2,31 @@
 
 use crate::report::log;
 use crate::report::output::print;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use reef_serve::config::{SET, from_sources};
 use reef_serve::{Config, Places};
 use std::path::PathBuf;
 
-/// Serves inference to other processes, over the protocol of KServe v2 and Triton.
+/// Serve inference to other processes, over the protocol of KServe v2 and Triton.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A configuration (TOML). REEF_SERVE__SECTION__KEY in the environment goes before it, flags before both.
+    #[command(flatten)]
+    sources: Sources,
+    /// Log format. REEF_LOG sets the level [default: info].
+    #[arg(long, value_enum, default_value = "text")]
+    log: log::Format,
+    /// Validate configuration, files, ports, device and models; print the effective configuration and exit.
+    #[arg(long)]
+    check: bool,
+}
+
+/// Sources of a configuration.
+#[derive(clap::Args)]
+pub(crate) struct Sources {
+    /// Configuration file (TOML). REEF_SERVE__SECTION__KEY in the environment overrides it, options override both.
     #[arg(long)]
     config: Option<PathBuf>,
-    /// The device, or several of one backend, such as cuda:0,cuda:1 or cuda:* [default: cpu:0].
+    /// Device, or several of one backend, such as cuda:0,cuda:1 or cuda:* [default: cpu:0].
     #[arg(long)]
     device: Option<String>,
     /// Folder of the Unix sockets [default: $XDG_RUNTIME_DIR/reef].
@@ -28,34 +41,33 @@ pub(crate) struct Args {
     /// Folder with a folder for each model.
     #[arg(long)]
     repository: Option<String>,
-    /// Models that are loaded at the start; * is all of the repository.
+    /// Models to load at the start; * for all of the repository.
     #[arg(long, value_delimiter = ',')]
     load: Option<Vec<String>>,
-    /// Lets unmodified programs register (`reef exec`).
+    /// Let unmodified programs register (`reef exec`).
     #[arg(long)]
     guests: bool,
-    /// Any other key of the configuration, such as limits.queue=16.
+    /// Set any other key of the configuration, such as limits.queue=16.
     #[arg(long, value_name = "KEY=VALUE", value_parser = pair)]
     set: Vec<(String, String)>,
-    /// How logs look; REEF_LOG says which there are [default: info].
-    #[arg(long, value_enum, default_value = "text")]
-    log: log::Format,
-    /// Checks what a start would (token files, certificates, folder, ports, device, models), prints the configuration and ends.
-    #[arg(long)]
-    check: bool,
 }
 
 fn pair(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("KEY=VALUE is wanted")?;
-    Ok((key.into(), value.into()))
+    let mut is_quoted = false;
+    let is_end = |c: char| {
+        is_quoted ^= c == '"';
+        c == '=' && !is_quoted
+    };
+    let end = text.find(is_end).or_else(|| text.find('=')).ok_or("must be KEY=VALUE")?;
+    Ok((text[..end].trim().into(), text[end + 1..].into()))
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let read = reader(args);
+    let read = reader(&args.sources);
     let config = read()?;
     if args.check {
         reef_serve::check(&config)?;
-        return print(format_args!("{config:#?}"));
+        return print(as_toml(&config)?);
     }
     let log = log::start(args.log)?;
     reef_serve::on_log_level(move |level| log.set_level(level));
@@ -64,7 +76,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Reads the configuration: now, and when it may have changed.
-fn reader(args: &Args) -> impl Fn() -> reef_serve::Result<Config> + Send + Sync + use<> {
+pub(crate) fn reader(
+    args: &Sources,
+) -> impl Fn() -> reef_serve::Result<Config> + Send + Sync + use<> {
     let quoted = |text: &String| toml_string(text);
     let load = args
         .load
@@ -87,6 +101,11 @@ fn reader(args: &Args) -> impl Fn() -> reef_serve::Result<Config> + Send + Sync 
     });
     let (file, variables) = (args.config.clone(), variables.collect::<Vec<_>>());
     move || from_sources(file.as_deref(), variables.clone(), &flags)
+}
+
+/// The configuration as a file that says the same.
+pub(crate) fn as_toml(config: &Config) -> Result<String> {
+    Ok(toml::to_string(config).context("configuration")?.trim_end().to_owned())
 }
 
 /// A string that TOML reads as one, whatever it holds.

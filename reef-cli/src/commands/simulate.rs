@@ -2,11 +2,13 @@
 
 use crate::report::output::print;
 use crate::report::table::table;
+use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::Result;
 use reef_simulate::{Fleet, Options, Placement, Totals};
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -18,9 +20,9 @@ pub(crate) struct Args {
     /// How clients get their devices: spread, pack, rt-apart, least-interference.
     #[arg(long, value_delimiter = ',', default_value = "rt-apart")]
     placement: Vec<String>,
-    /// Simulated seconds.
-    #[arg(long, default_value_t = 60.0)]
-    seconds: f64,
+    /// Simulated time, such as 60s or 10min.
+    #[arg(long, value_parser = time::parse, default_value = "60s")]
+    time: Duration,
     /// Of all random numbers: the same seed gives the same result.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -64,7 +66,7 @@ fn simulate(fleet: &Fleet, args: &Args, name: &str, scheduler: &str) -> Result<R
         let have = Placement::ALL.map(|(name, _)| name).join(", ");
         Usage(format!("no placement {name:?} (have: {have})"))
     })?;
-    let (seconds, seed, threads) = (args.seconds, args.seed, args.threads);
+    let (seconds, seed, threads) = (args.time.as_secs_f64(), args.seed, args.threads);
     let options = Options { scheduler: scheduler.into(), placement, seconds, seed, threads };
     let totals = reef_simulate::simulate(fleet, &options).map_err(usage)?;
     Ok(Row { options, placement: name.into(), totals })
@@ -105,8 +107,8 @@ fn in_json(row: &Row) -> Value {
 }
 
 fn show(fleet: &Fleet, args: &Args, rows: &[Row]) -> Result<()> {
-    let (devices, seconds, seed) = (fleet.devices(), args.seconds, args.seed);
-    print(format_args!("{devices} GPUs for {seconds} s, seed {seed}: simulated\n"))?;
+    let (devices, time, seed) = (fleet.devices(), time::show(args.time), args.seed);
+    print(format_args!("{devices} GPUs for {time}, seed {seed}: simulated\n"))?;
     let mut table = table(&[
         "placement",
         "scheduler",

@@ -1,11 +1,11 @@
 //! Asking a daemon over HTTP: on its Unix socket, or over TCP with a token.
 
 use crate::report::usage::Usage;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, HOST};
-use hyper::{Request, StatusCode, Uri};
+use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -139,8 +139,21 @@ impl Daemon {
     ///
     /// `Gone` without an answer, `Refused` with another one than 200.
     pub(crate) fn get(&self, path: &str, time: Duration) -> Result<Bytes, Error> {
+        self.request(Method::GET, path, time)
+    }
+
+    /// Its answer to `POST path` with an empty object, within `time`.
+    ///
+    /// # Errors
+    ///
+    /// As [`get`](Self::get).
+    pub(crate) fn post(&self, path: &str, time: Duration) -> Result<Bytes, Error> {
+        self.request(Method::POST, path, time)
+    }
+
+    fn request(&self, method: Method, path: &str, time: Duration) -> Result<Bytes, Error> {
         let gone = |why: &dyn fmt::Display| Error::Gone(format!("{}: {why}", self.address));
-        let answer = async { tokio::time::timeout(time, self.answer(path)).await };
+        let answer = async { tokio::time::timeout(time, self.answer(method, path)).await };
         let (status, body) = match self.runtime.block_on(answer) {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => return Err(gone(&error)),
@@ -152,15 +165,17 @@ impl Daemon {
         }
     }
 
-    async fn answer(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+    async fn answer(&self, method: Method, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
         match &self.address {
             Address::Folder(folder) => {
-                self.ask(self.connect(folder.as_deref())?, "localhost", path).await
+                self.ask(self.connect(folder.as_deref())?, "localhost", method, path).await
             }
             Address::Unix(socket) => {
-                self.ask(UnixStream::connect(socket).await?, "localhost", path).await
+                self.ask(UnixStream::connect(socket).await?, "localhost", method, path).await
             }
-            Address::Tcp(host) => self.ask(TcpStream::connect(host).await?, host, path).await,
+            Address::Tcp(host) => {
+                self.ask(TcpStream::connect(host).await?, host, method, path).await
+            }
         }
     }
 
@@ -179,19 +194,31 @@ impl Daemon {
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         host: &str,
+        method: Method,
         path: &str,
     ) -> anyhow::Result<(StatusCode, Bytes)> {
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection); // ends with the sender
-        let mut request = Request::get(path).header(HOST, host);
+        let body = if method == Method::POST { "{}" } else { "" };
+        let mut request = Request::builder().method(method).uri(path).header(HOST, host);
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
+        let answer = sender.send_request(request.body(Full::new(Bytes::from(body)))?).await?;
         let status = answer.status();
         let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
         Ok((status, body.map_err(anyhow::Error::from_boxed)?.to_bytes()))
     }
+}
+
+/// A part of a path, whatever is in it.
+pub(crate) fn segment(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
+    let one = |byte: u8| match plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    text.bytes().map(one).collect()
 }
 
 /// What an answer says against the request: `{"error": "…"}`, or its first line.
@@ -217,6 +244,11 @@ mod tests {
             let said = tcp(wrong).unwrap_err().to_string();
             assert!(said.contains("want http://HOST:PORT, got "), "{wrong}: {said}");
         }
+    }
+
+    #[test]
+    fn segment_escapes_what_ends_a_path() {
+        assert_eq!(segment("cuda:0?a=1/ä"), "cuda:0%3Fa%3D1%2F%C3%A4");
     }
 
     #[test]

@@ -1,18 +1,26 @@
 //! Refuses what can't be meant before anything long begins.
 
+use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::Result;
 use std::path::Path;
+use std::time::Duration;
 
 /// Most time for one measurement: an hour would be a typing error.
-const MAX_SECONDS: f64 = 600.0;
+const MAX_TIME: Duration = Duration::from_secs(600);
 
-/// Refuses times that can't be meant.
-pub(crate) fn check_seconds(seconds: f64) -> Result<()> {
-    if seconds > 0.0 && seconds <= MAX_SECONDS {
+/// Refuses a measurement of no time, or of too much.
+pub(crate) fn check_time(time: Duration) -> Result<(), Usage> {
+    time::check("--time", time, MAX_TIME)
+}
+
+/// Refuses a rate of nothing per second, or of more than `max`.
+#[cfg(feature = "bench")]
+pub(crate) fn check_rate(option: &str, rate: f64, max: f64) -> Result<(), Usage> {
+    if rate > 0.0 && rate <= max {
         return Ok(());
     }
-    Err(Usage(format!("--seconds must be in 0..={MAX_SECONDS}, got {seconds}")).into())
+    Err(Usage(format!("{option} must be greater than 0 and at most {max}, got {rate}")))
 }
 
 /// Makes the folder for results before anything long begins.

@@ -4,17 +4,20 @@
 
 pub(crate) mod chart;
 pub(crate) mod checks;
+#[cfg(feature = "daemon")]
+pub(crate) mod class;
 #[cfg(feature = "bench")]
 pub(crate) mod columns;
 #[cfg(feature = "daemon")]
 pub(crate) mod date;
+pub(crate) mod device;
 #[cfg(feature = "daemon")]
 pub(crate) mod log;
 pub(crate) mod output;
 pub(crate) mod progress;
 #[cfg(feature = "bench")]
 pub(crate) mod results;
+pub(crate) mod size;
 pub(crate) mod table;
-#[cfg(feature = "bench")]
 pub(crate) mod time;
 pub(crate) mod usage;

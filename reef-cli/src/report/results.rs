@@ -3,6 +3,7 @@
 use crate::report::checks::make_folder;
 use crate::report::columns::{Column, as_csv, as_json};
 use crate::report::date::date;
+use crate::report::device;
 use crate::report::output::print;
 use anyhow::{Context, Result};
 use reef::Device;
@@ -13,8 +14,7 @@ use std::time::SystemTime;
 /// Options that all benches have.
 #[derive(clap::Args)]
 pub(crate) struct Common {
-    /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = device::AUTO, help = device::HELP)]
     pub(crate) device: String,
     /// A folder for the results as JSON, CSV and SVG.
     #[arg(long)]

@@ -1,28 +1,47 @@
 //! Times as typed and as shown.
 
+use crate::report::usage::Usage;
 use std::time::Duration;
 
-/// Reads `20us`, `1ms`, `2s` or `0`.
+/// Units of times, with their seconds.
+const UNITS: [(&str, f64); 6] =
+    [("us", 1e-6), ("µs", 1e-6), ("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3600.0)];
+
+/// Reads `20us`, `1.5ms`, `2s`, `1min`, `1h` or `0`.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let wrong = || format!("want a number with us, ms or s, such as 20us; got {text:?}");
-    let number: u64 = digits.parse().map_err(|_| wrong())?;
-    let micros = match &text[digits.len()..] {
-        "us" | "µs" => 1,
-        "ms" => 1_000,
-        "s" => 1_000_000,
-        "" if number == 0 => 0,
-        _ => return Err(wrong()),
-    };
-    Ok(Duration::from_micros(number.saturating_mul(micros)))
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (digits, unit) = text.split_at(end);
+    let wrong = || format!("want a number with us, ms, s, min or h, such as 20us; got {text:?}");
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    if unit.is_empty() && number == 0.0 {
+        return Ok(Duration::ZERO);
+    }
+    let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
+    let nanos = number * seconds * 1e9;
+    if nanos < u64::MAX as f64 {
+        Ok(Duration::from_nanos(nanos.round() as u64))
+    } else {
+        Err(wrong())
+    }
 }
 
 /// In the largest unit in which it is whole.
 pub(crate) fn show(time: Duration) -> String {
-    match time.as_micros() {
-        ms if ms >= 1_000 && ms % 1_000 == 0 => format!("{} ms", ms / 1_000),
-        us => format!("{us} µs"),
+    match time.as_nanos() {
+        s if s >= 1_000_000_000 && s % 1_000_000_000 == 0 => format!("{} s", s / 1_000_000_000),
+        ms if ms >= 1_000_000 && ms % 1_000_000 == 0 => format!("{} ms", ms / 1_000_000),
+        us if us % 1_000 == 0 => format!("{} µs", us / 1_000),
+        ns => format!("{:.3} µs", ns as f64 / 1e3),
     }
+}
+
+/// Refuses a time of zero, and one over `max`, which would be a typing error.
+pub(crate) fn check(option: &str, time: Duration, max: Duration) -> Result<(), Usage> {
+    if !time.is_zero() && time <= max {
+        return Ok(());
+    }
+    let (max, time) = (show(max), show(time));
+    Err(Usage(format!("{option} must be greater than 0 and at most {max}, got {time}")))
 }
 
 #[cfg(test)]
@@ -31,13 +50,51 @@ mod tests {
 
     #[test]
     fn times_are_read_and_shown() {
-        for (text, shown) in
-            [("20us", "20 µs"), ("10ms", "10 ms"), ("1s", "1000 ms"), ("0", "0 µs")]
-        {
+        for (text, shown) in [
+            ("20us", "20 µs"),
+            ("20µs", "20 µs"),
+            ("1.5ms", "1500 µs"),
+            ("10ms", "10 ms"),
+            ("0.05s", "50 ms"),
+            ("1s", "1 s"),
+            ("2min", "120 s"),
+            ("1h", "3600 s"),
+            ("0.0005ms", "0.500 µs"),
+            ("0", "0 µs"),
+        ] {
             assert_eq!(show(parse(text).unwrap()), shown, "{text}");
         }
-        for wrong in ["", "20", "us", "1h", "-1us", "1 ms"] {
+        for wrong in [
+            "",
+            "20",
+            "us",
+            "1d",
+            "-1us",
+            "1 ms",
+            "nan",
+            "nans",
+            "infs",
+            "1e3s",
+            "1.2.3s",
+            "99999999999h",
+        ] {
             assert!(parse(wrong).unwrap_err().contains("such as 20us"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn refused_time_is_outside_of_the_range_that_is_said() {
+        let max = Duration::from_secs(600);
+        for wrong in [Duration::ZERO, max + Duration::from_nanos(1)] {
+            let said = check("--time", wrong, max).unwrap_err().to_string();
+            assert!(
+                said.starts_with("--time must be greater than 0 and at most 600 s, got "),
+                "{said}"
+            );
+        }
+        assert!(
+            check("--time", max, max).is_ok()
+                && check("--time", Duration::from_nanos(1), max).is_ok()
+        );
     }
 }

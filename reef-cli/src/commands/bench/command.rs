@@ -1,36 +1,51 @@
 //! `reef bench`: which bench.
 
 use super::{churn, cluster, colocate, disb, launch, local, networks, saturate, start};
+use crate::report::device::resolve;
 use anyhow::Result;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// How soon a real-time kernel runs on a device full of best-effort work, and what that costs.
-    Preempt(start::args::Args),
-    /// What it costs to submit and to launch commands that do nothing.
+    /// Measure the start of a real-time kernel on a device full of best-effort work.
+    Start(start::args::Args),
+    /// Measure a real-time network at fixed rates next to a best-effort network.
+    Colocate(colocate::args::Args),
+    /// Measure best-effort work next to real-time work that never pauses.
+    Saturate(saturate::args::Args),
+    /// Measure submitting and launching commands that do nothing.
     Launch(launch::args::Args),
-    /// A real-time network at fixed rates beside a best-effort network in a closed loop.
-    Pair(colocate::args::Args),
-    /// What best-effort work keeps beside real-time work that never pauses, and what that costs.
-    Pad(saturate::args::Args),
-    /// What real-time requests pay while best-effort clients come and go.
+    /// Measure real-time requests while best-effort clients come and go.
     Churn(churn::args::Args),
-    /// What the way through a daemon's shared memory adds to a request.
+    /// Measure what a daemon's shared memory adds to a request.
     Local(local::args::Args),
-    /// What several devices of one process do together, beside what one does alone.
+    /// Measure several devices of one process against one device alone.
     Cluster(cluster::args::Args),
-    /// How long whole inferences take on a device that has nothing else to do.
+    /// Measure whole inferences on an idle device.
     Networks(networks::Args),
-    /// The workloads of DISB under REEF and its baselines.
+    /// Run the workloads of DISB under REEF and its baselines.
     Disb(disb::args::Args),
 }
 
-pub(crate) fn run(command: &Command) -> Result<()> {
-    match command {
-        Command::Preempt(args) => start::run::run(args),
+pub(crate) fn run(mut command: Command) -> Result<()> {
+    let common = match &mut command {
+        Command::Start(args) => Some(&mut args.common),
+        Command::Launch(args) => Some(&mut args.common),
+        Command::Saturate(args) => Some(&mut args.common),
+        Command::Colocate(args) => Some(&mut args.common),
+        Command::Churn(args) => Some(&mut args.common),
+        Command::Local(args) => Some(&mut args.common),
+        Command::Cluster(args) => Some(&mut args.common),
+        Command::Networks(args) => Some(&mut args.common),
+        Command::Disb(args) => (!args.daemon).then_some(&mut args.common),
+    };
+    if let Some(common) = common {
+        common.device = resolve(&common.device)?;
+    }
+    match &command {
+        Command::Start(args) => start::run::run(args),
         Command::Launch(args) => launch::run::run(args),
-        Command::Pad(args) => saturate::run::run(args),
-        Command::Pair(args) => colocate::run::run(args),
+        Command::Saturate(args) => saturate::run::run(args),
+        Command::Colocate(args) => colocate::run::run(args),
         Command::Churn(args) => churn::run::run(args),
         Command::Local(args) => local::run::run(args),
         Command::Cluster(args) => cluster::run::run(args),

@@ -1,11 +1,12 @@
 //! `reef bench networks`: how long whole inferences take on a device that has nothing else to do.
 
-use crate::report::checks::check_seconds;
+use crate::report::checks::check_time;
 use crate::report::columns::{Column, as_table};
 use crate::report::output::print;
 use crate::report::progress::Progress;
 use crate::report::results::{self, Results, print_files};
 use crate::report::table::millis;
+use crate::report::time;
 use crate::workload::clients::BE_GRAPH;
 use crate::workload::clock::{histogram, note};
 use crate::workload::networks::{Loader, check_all};
@@ -24,16 +25,16 @@ const WARM_UP: usize = 20;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    common: results::Common,
+    pub(crate) common: results::Common,
     /// Which.
     #[arg(
         value_delimiter = ',',
         default_value = "resnet18,resnet50,resnet152,densenet121,densenet201,inception_v3"
     )]
     networks: Vec<String>,
-    /// Seconds for each.
-    #[arg(long, default_value_t = 2.0)]
-    seconds: f64,
+    /// Time of each, such as 500ms or 2s.
+    #[arg(long, value_parser = time::parse, default_value = "2s")]
+    time: Duration,
     /// Rows and columns of all pictures, instead of the networks' own.
     #[arg(long)]
     size: Option<usize>,
@@ -66,7 +67,7 @@ static COLUMNS: [Column<Row>; 10] = [
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    check_seconds(args.seconds)?;
+    check_time(args.time)?;
     check_all(&args.networks, args.size)?;
     reef::with_device(&args.common.device, Networks(args))?
 }
@@ -86,7 +87,7 @@ impl reef::Visit for Networks<'_> {
             rows.push(measure(&device, args, name)?);
         }
         progress.finish();
-        let facts = json!({ "seconds": args.seconds, "batch": 1 });
+        let facts = json!({ "seconds": args.time.as_secs_f64(), "batch": 1 });
         let results = Results { bench: "networks", facts, columns: &COLUMNS, rows: &rows };
         results.save(&args.common, &device)?;
         if args.common.json {
@@ -111,11 +112,11 @@ const TURNS: u32 = 5;
 
 /// What being stoppable costs: milliseconds of an inference without and with it, the median of a few
 /// turns, so that the device's clock is the same for both.
-fn cost<D: Operators>(device: &D, network: &Network<D>, seconds: f64) -> Result<[f64; 2]> {
+fn cost<D: Operators>(device: &D, network: &Network<D>, time: Duration) -> Result<[f64; 2]> {
     let commands = network.graphs(BE_GRAPH)?;
     let is_launched = |c: &&Command<D>| matches!(c, Command::Launch(_) | Command::Graph(_));
     let commands: Vec<_> = commands.iter().filter(is_launched).cloned().collect();
-    let time = Duration::from_secs_f64(seconds / f64::from(2 * TURNS));
+    let time = time / (2 * TURNS);
     let mut millis = [Vec::new(), Vec::new()];
     for _ in 0..TURNS {
         for (millis, level) in millis.iter_mut().zip([PreemptLevel::HostQueue, device.info().level])
@@ -159,14 +160,14 @@ fn measure<D: Operators>(device: &D, args: &Args, name: &str) -> Result<Row> {
     let dispatcher = Dispatcher::start(device, Box::new(RtOnly))?;
     let (mut client, task) = (dispatcher.real_time()?, Task::new(network.graphs(usize::MAX)?)?);
     let launches = network.launches().count();
-    let [plain, stoppable] = cost(device, &network, args.seconds)?;
+    let [plain, stoppable] = cost(device, &network, args.time)?;
     let (device_times, total) = (histogram(), histogram());
     let mut row =
         Row { name: name.into(), launches, device: device_times, total, plain, stoppable };
     for _ in 0..WARM_UP {
         client.run(&task)?;
     }
-    let end = device.clock() + Duration::from_secs_f64(args.seconds);
+    let end = device.clock() + args.time;
     while device.clock() < end || row.total.is_empty() {
         let timing = client.run(&task)?;
         note(&mut row.device, timing.device);

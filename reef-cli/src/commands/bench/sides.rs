@@ -1,6 +1,7 @@
 //! The two networks of a bench: a real-time one, and one that runs beside it.
 
-use crate::report::checks::check_seconds;
+use crate::report::checks::check_time;
+use crate::report::time;
 use crate::workload::networks::{self, Picture};
 use anyhow::Result;
 use std::time::Duration;
@@ -9,14 +10,14 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub(crate) struct Sides {
     /// The real-time client's network.
-    #[arg(long, default_value = "resnet50")]
+    #[arg(long = "rt-model", value_name = "MODEL", default_value = "resnet50")]
     pub(crate) rt: String,
     /// The best-effort client's network.
-    #[arg(long, default_value = "resnet152")]
+    #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
-    /// Seconds for each measurement.
-    #[arg(long, default_value_t = 5.0)]
-    pub(crate) seconds: f64,
+    /// Time of each measurement, such as 500ms or 5s.
+    #[arg(long, value_parser = time::parse, default_value = "5s")]
+    pub(crate) time: Duration,
     /// Rows and columns of all pictures, instead of the networks' own.
     #[arg(long)]
     pub(crate) size: Option<usize>,
@@ -25,13 +26,8 @@ pub(crate) struct Sides {
 impl Sides {
     /// Refuses what can't be measured: times, and networks that can't be built.
     pub(crate) fn check(&self) -> Result<()> {
-        check_seconds(self.seconds)?;
+        check_time(self.time)?;
         networks::check(&self.rt, self.best_effort(), self.picture())
-    }
-
-    /// Of one measurement.
-    pub(crate) fn time(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds)
     }
 
     /// As a list, which workloads with several networks have.

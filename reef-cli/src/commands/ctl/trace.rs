@@ -4,6 +4,7 @@ use crate::remote::daemon::{Error, Place};
 use crate::report::checks::check_file;
 use crate::report::output::print;
 use crate::report::progress::Progress;
+use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
 use hyper::StatusCode;
@@ -15,15 +16,15 @@ use std::time::Duration;
 /// How long an answer may take, beside the time that is traced.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Most time: a trace has an entry for each block.
-const MAX_SECONDS: f64 = 60.0;
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
-    /// How long to look.
-    #[arg(long, default_value_t = 1.0)]
-    seconds: f64,
+    /// Time to trace, such as 500ms.
+    #[arg(long, value_parser = time::parse, default_value = "1s")]
+    time: Duration,
     /// The file; ui.perfetto.dev and chrome://tracing open it.
     #[arg(long, default_value = "trace.json")]
     out: PathBuf,
@@ -40,16 +41,14 @@ struct Trace {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let Args { seconds, out, .. } = args;
-    if !(*seconds > 0.0 && *seconds <= MAX_SECONDS) {
-        return Err(Usage(format!("--seconds must be in 0..={MAX_SECONDS}, got {seconds}")).into());
-    }
+    let (out, seconds) = (&args.out, args.time.as_secs_f64());
+    time::check("--time", args.time, MAX_TIME)?;
     check_file(out).map_err(|why| Usage(format!("--out {}: {why}", out.display())))?;
     let daemon = args.place.daemon()?;
     let progress = Progress::new(1, args.json);
-    progress.begin(&format!("tracing {} for {seconds} s", daemon.name()));
+    progress.begin(&format!("tracing {} for {}", daemon.name(), time::show(args.time)));
     let path = format!("/reef/trace?seconds={seconds}");
-    let text = match daemon.get(&path, Duration::from_secs_f64(*seconds) + TIMEOUT) {
+    let text = match daemon.get(&path, args.time + TIMEOUT) {
         Err(Error::Refused(StatusCode::NOT_FOUND, _)) => {
             bail!("{}: the daemon gives no traces (it has no /reef/trace)", daemon.name())
         }

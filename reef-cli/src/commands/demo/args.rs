@@ -1,21 +1,22 @@
 //! What `reef demo` shows.
 
+use crate::report::{device, time};
 use reef::PreemptLevel;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = device::AUTO, help = device::HELP)]
     pub(crate) device: String,
     /// How deep REEF preempts.
     #[arg(long, value_enum, default_value = "all")]
     pub(crate) level: Level,
     /// The real-time client's network.
-    #[arg(long, default_value = "resnet18")]
+    #[arg(long = "rt-model", value_name = "MODEL", default_value = "resnet18")]
     pub(crate) rt: String,
     /// The best-effort clients' networks [default: resnet50,densenet121,inception_v3,resnet18].
-    #[arg(long, value_delimiter = ',')]
+    #[arg(long = "be-model", value_name = "MODEL", value_delimiter = ',')]
     pub(crate) be: Vec<String>,
     /// A photo (JPEG or PNG) that the real-time client looks at.
     #[arg(long)]
@@ -23,9 +24,9 @@ pub(crate) struct Args {
     /// Rows and columns of all pictures, instead of the networks' own.
     #[arg(long)]
     pub(crate) size: Option<usize>,
-    /// Seconds for each measurement [default: 4].
-    #[arg(long)]
-    pub(crate) seconds: Option<f64>,
+    /// Time of each measurement, such as 500ms or 5s [default: 4s].
+    #[arg(long, value_parser = time::parse)]
+    pub(crate) time: Option<Duration>,
     /// Where the plot and the trace go.
     #[arg(long, default_value = "reef-demo")]
     pub(crate) out: PathBuf,
@@ -57,7 +58,7 @@ pub(crate) struct Chosen<'a> {
     pub(crate) args: &'a Args,
     pub(crate) be: Vec<String>,
     pub(crate) size: Option<usize>,
-    pub(crate) seconds: f64,
+    pub(crate) time: Duration,
     /// The device is software: what isn't said on the command line is small.
     pub(crate) simulated: bool,
 }
@@ -65,15 +66,15 @@ pub(crate) struct Chosen<'a> {
 impl<'a> Chosen<'a> {
     pub(crate) fn of(args: &'a Args, simulated: bool) -> Self {
         let simulated = simulated && args.device.starts_with("hip");
-        let (be, size, seconds) = match simulated {
-            true => ("resnet18", Some(32), 6.0),
-            false => ("resnet50,densenet121,inception_v3,resnet18", None, 4.0),
+        let (be, size, time) = match simulated {
+            true => ("resnet18", Some(32), Duration::from_secs(6)),
+            false => ("resnet50,densenet121,inception_v3,resnet18", None, Duration::from_secs(4)),
         };
         let be = match args.be.is_empty() {
             true => be.split(',').map(Into::into).collect(),
             false => args.be.clone(),
         };
-        let (size, seconds) = (args.size.or(size), args.seconds.unwrap_or(seconds));
-        Self { args, be, size, seconds, simulated }
+        let (size, time) = (args.size.or(size), args.time.unwrap_or(time));
+        Self { args, be, size, time, simulated }
     }
 }

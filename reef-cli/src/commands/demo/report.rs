@@ -4,6 +4,7 @@ use super::args::Chosen;
 use super::measure::{Bench, Outcome};
 use crate::report::chart;
 use crate::report::table::{Table, micros, millis, table};
+use crate::report::time;
 use hdrhistogram::Histogram;
 use reef::op::Operators;
 use serde_json::{Value, json};
@@ -43,9 +44,9 @@ pub(crate) fn header<D: Operators>(
 fn simulation(chosen: &Chosen<'_>) -> String {
     let (Some(size), true) = (chosen.size, chosen.simulated) else { return String::new() };
     format!(
-        "A software device, so what is not asked for is small: pictures of {size} x {size}, {} s a row, \
+        "A software device, so what is not asked for is small: pictures of {size} x {size}, {} a row, \
          one BE client.\nTimes are those of this machine's CPU, not of a GPU.\n",
-        chosen.seconds
+        time::show(chosen.time)
     )
 }
 

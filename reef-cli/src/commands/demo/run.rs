@@ -3,7 +3,8 @@
 use super::args::{Args, Chosen};
 use super::measure::{Bench, Outcome};
 use super::{report, spans};
-use crate::report::checks::{check_seconds, make_folder};
+use crate::report::checks::{check_time, make_folder};
+use crate::report::device::resolve;
 use crate::report::output::print;
 use crate::report::progress::Progress;
 use crate::workload::baselines;
@@ -12,12 +13,13 @@ use anyhow::{Context, Result};
 use reef::PreemptLevel;
 use reef::op::Operators;
 use reef::scheduler::{self, Reef, Scheduler};
-use std::time::Duration;
 
 /// Runs the demo, smaller if the device is `simulated` and nothing else was asked for.
-pub(crate) fn run(args: &Args, simulated: bool) -> Result<()> {
+pub(crate) fn run(mut args: Args, simulated: bool) -> Result<()> {
+    args.device = resolve(&args.device)?;
+    let args = &args;
     let chosen = Chosen::of(args, simulated);
-    check_seconds(chosen.seconds)?;
+    check_time(chosen.time)?;
     reef::with_device(&args.device, Demo(chosen))?
 }
 
@@ -28,7 +30,7 @@ impl reef::Visit for Demo<'_> {
     type Output = Result<()>;
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let Chosen { args, be, size, seconds, .. } = &self.0;
+        let Chosen { args, be, size, time, .. } = &self.0;
         let level = args.level.into();
         device.preemptor(level)?; // a level too deep is an error before anything long begins
         let picture = Picture { file: args.image.as_deref(), size: *size };
@@ -38,7 +40,7 @@ impl reef::Visit for Demo<'_> {
         let progress = Progress::new(2 + be.len() + plans.len(), args.json);
         let networks = networks(&device, &args.rt, be, picture, &progress)?;
         progress.begin("measuring kernels");
-        let mut bench = Bench::new(&device, networks, Duration::from_secs_f64(*seconds))?;
+        let mut bench = Bench::new(&device, networks, *time)?;
         let mut outcomes = Vec::new();
         for plan in plans {
             progress.begin(&plan.name);

@@ -9,22 +9,22 @@ use std::time::UNIX_EPOCH;
 /// Limits of a program and of all that it starts.
 #[derive(clap::Args)]
 pub(super) struct Limited {
-    /// Most device memory that the program and what it starts may have on each device, such as 8GiB or 8192m.
+    /// Limit of device memory for the program and what it starts, on each device, such as 8GiB.
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
-    /// Part of each device's time that the program and what it starts may have, such as 30%.
+    /// Share of each device's time for the program and what it starts, such as 30%.
     #[arg(long, value_name = "SHARE")]
     compute: Option<String>,
-    /// Whether they may have more of the time while no other program with a limit wants the device.
+    /// Use of time that other limited programs leave idle.
     #[arg(long, value_enum, value_name = "POLICY")]
     compute_policy: Option<Policy>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Policy {
-    /// Never more.
+    /// Never exceed the share.
     Hard,
-    /// More, while nobody else wants it.
+    /// Also use time that other limited programs leave idle.
     Soft,
 }
 

@@ -2,6 +2,7 @@
 
 use super::executable::executable;
 use super::limits;
+use crate::report::class::ClassName;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
 use reef_guest::join::{Refusal, Shown, Wish, would_join};
@@ -17,55 +18,52 @@ const SHIM: &str = "libreef_cuda_shim.so";
 /// The library that they take for the driver's management library, if `REEF_NVML=1` asks for it.
 const NVML_SHIM: &str = "libreef_nvml_shim.so";
 /// How long the daemon may take to answer.
-const PATIENCE: Duration = Duration::from_millis(500);
+const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Runs a program that knows nothing of REEF, as a guest of a daemon (`reef serve --guests`).
+/// Run an unmodified CUDA program under REEF, as a guest of a daemon (`reef serve --guests`).
+///
+/// Without a daemon it is not run. Limits and a call profile need none: with them and without --class it runs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// What it is: real-time work runs in front of best-effort work.
-    #[arg(long, value_enum, default_value = "be")]
-    class: Wanted,
+    /// Class of the program: real-time work runs ahead of best-effort work [default: be].
+    #[arg(long, value_enum)]
+    class: Option<ClassName>,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Refuses to run the program if the daemon isn't there or doesn't grant the class.
+    /// Run the program without REEF if the daemon or the library is missing.
     #[arg(long)]
+    allow_unprotected: bool,
+    /// Refuse to run the program if the daemon does not grant it the class, whatever it starts.
+    #[arg(long, conflicts_with = "allow_unprotected")]
     strict: bool,
-    /// Programs of the same user that name the same job are held together, on whichever devices they run.
+    /// Job: programs of one user with the same job are held together, on all devices.
     #[arg(long)]
     job: Option<String>,
-    /// A file whose first line is a token that may have the right to be real-time.
+    /// File whose first line is a token with the right to real time.
     #[arg(long)]
     token_file: Option<PathBuf>,
-    /// Says on stderr what was found, and at the program's end what was intercepted.
+    /// Print the library and socket in use, and a summary of intercepted calls at exit.
     #[arg(long)]
     explain: bool,
-    /// The library that takes the driver's place [default: $REEF_SHIM, or beside this program].
+    /// Library that takes the driver's place [default: $REEF_SHIM, or next to this program].
     #[arg(long)]
     shim: Option<PathBuf>,
-    /// Says on stderr, at the program's end, what its calls of the driver cost it; with a file that ends in .json, writes
-    /// each call there for Perfetto as well. Write `--` in front of the program.
-    #[arg(long, value_name = "FILE.json", num_args = 0..=1)]
-    profile: Option<Option<PathBuf>>,
+    /// Print the time of the program's driver calls at exit; with =FILE.json, also write each call there for Perfetto.
+    #[arg(long, alias = "profile", value_name = "FILE.json", num_args = 0..=1)]
+    call_profile: Option<Option<PathBuf>>,
     #[command(flatten)]
     limits: limits::Limited,
-    /// The program and its arguments.
+    /// Program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
-enum Wanted {
-    Rt,
-    Be,
-}
-
-impl Wanted {
-    fn class(self) -> Class {
-        match self {
-            Self::Rt => Class::RealTime,
-            Self::Be => Class::BestEffort,
-        }
+/// Class that the program is to have.
+fn class(args: &Args) -> Class {
+    match args.class {
+        Some(ClassName::Rt) => Class::RealTime,
+        None | Some(ClassName::Be) => Class::BestEffort,
     }
 }
 
@@ -80,31 +78,37 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let shim = library(SHIM, args.shim.as_deref(), "REEF_SHIM");
     let shim = shim.map(|shim| [Some(shim), nvml].into_iter().flatten().collect::<Vec<_>>());
     let taken = taken(args, &socket, &shown).with_context(|| socket.display().to_string());
+    // Limits and profiles are kept by the library alone; a class that was named is not.
+    let needs_daemon = args.strict || args.class.is_some() && !args.allow_unprotected;
     match (shim, taken) {
         (Ok(shim), Ok(())) => become_guest(args, &shim, Some(&socket), [limits, profile].concat()),
-        (Err(why), _) | (_, Err(why)) if args.strict => Err(why.context("not run")),
-        (Ok(shim), Err(why)) if !limits.is_empty() => {
+        (Ok(shim), Err(why)) if !needs_daemon && !limits.is_empty() => {
             eprintln!("reef: {why:#}: the program runs within its limits, and without a class");
             become_guest(args, &shim, None, [limits, profile].concat())
         }
-        (Ok(shim), Err(why)) if !profile.is_empty() => {
+        (Ok(shim), Err(why)) if !needs_daemon && !profile.is_empty() => {
             eprintln!("reef: {why:#}: the program runs with a profile, and without a class");
             become_guest(args, &shim, None, profile)
         }
         (Err(why), _) if !limits.is_empty() => Err(why.context("not run: limits need the library")),
-        (Err(why), _) | (_, Err(why)) => {
-            eprintln!("reef: {why:#}: the program runs as without reef");
+        (Err(why), _) | (_, Err(why)) if args.allow_unprotected => {
+            eprintln!("reef: {why:#}: the program runs without REEF");
             become_program(args, &[])
+        }
+        (Err(why), _) | (_, Err(why)) => {
+            let remedy =
+                "start `reef serve --guests`, or give --allow-unprotected; `reef doctor` says more";
+            Err(anyhow::anyhow!("not run: {why:#}; {remedy}"))
         }
     }
 }
 
 /// Asks whether the program would be taken; for a device that there is not.
 fn taken(args: &Args, socket: &Path, shown: &Shown) -> Result<()> {
-    let wish = Wish { class: args.class.class(), device: [0; 16] };
+    let wish = Wish { class: class(args), device: [0; 16] };
     let program = args.program.first().and_then(|name| executable(name, &args.program[1..]));
     let program = program.unwrap_or_else(|| "/proc/self/exe".into()); // not found: that is said later
-    match would_join(socket, &wish, shown, &program, PATIENCE) {
+    match would_join(socket, &wish, shown, &program, TIMEOUT) {
         // What it starts may be granted what it isn't: that asks again when it uses the device.
         Err(Refusal::Refused(why)) if !args.strict => {
             eprintln!("reef: {}: the daemon refuses: {why}", socket.display());
@@ -127,13 +131,13 @@ fn shown(args: &Args) -> Result<Shown> {
 
 /// Variables for a profile. This process becomes the program, so that its number is the first one's.
 fn profile(args: &Args) -> Result<Vec<(&'static str, OsString)>> {
-    let Some(file) = &args.profile else { return Ok(Vec::new()) };
+    let Some(file) = &args.call_profile else { return Ok(Vec::new()) };
     let mut set = vec![("REEF_PROFILE", OsString::from("table"))];
     if let Some(file) = file {
         let shown = file.display();
         if file.extension().is_none_or(|of| of != "json") {
             let why = format!(
-                "--profile {shown}: not a file that ends in .json; write -- in front of the program"
+                "--call-profile {shown}: not a file that ends in .json; write -- in front of the program"
             );
             bail!(Usage(why));
         }
@@ -155,7 +159,7 @@ fn become_guest(
     let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
     let all: Vec<_> = shims.iter().map(OsString::from).chain(preload).collect();
     let preload = all.join(&OsString::from(":"));
-    let class = args.class.class().to_string();
+    let class = class(args).to_string();
     let mut set: Vec<(&str, OsString)> = vec![("LD_PRELOAD", preload)];
     set.extend(more);
     set.extend(socket.map(|socket| ("REEF_GUESTS", socket.into())));

@@ -1,24 +1,21 @@
-//! Which of the commands.
+//! Commands of `reef model`.
 
-use super::{check, import, list, onnx_tests, show, verify};
+use super::{import, list, profile, show, verify};
 use anyhow::Result;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Lists the networks that can be built.
+    /// List the models that can be built by name.
     List(list::List),
-    /// Says what a network is made of, step by step.
+    /// Print what a model is made of, step by step.
     Show(show::Args),
-    /// Reads a schedule graph, and the files that go with it, and says what is in them or what is
-    /// wrong.
-    Check(check::Args),
-    /// Makes a folder of a network in an ONNX file, or of weights in a .safetensors file.
+    /// Make a folder of an ONNX file, or of weights in a .safetensors file.
     Import(import::Import),
-    /// Makes a folder of a network that is built, with made-up weights.
+    /// Make a folder of a model that is built by name, with made-up weights.
     Export(import::Export),
-    /// Runs test data in the form of ONNX's own on a device and compares outputs with those that are wanted.
-    Nodetest(onnx_tests::args::Args),
-    /// Runs a network on a device and compares it with the reference: plain loops on the host.
+    /// Measure the kernels of a model on a device: MODEL.profile.json.
+    Profile(profile::Args),
+    /// Compare a device with the reference, or with ONNX's own test data.
     Verify(verify::Args),
 }
 
@@ -26,10 +23,9 @@ pub(crate) fn run(command: &Command) -> Result<()> {
     match command {
         Command::List(args) => list::list(args),
         Command::Show(args) => show::run(args),
-        Command::Check(args) => check::run(args),
         Command::Import(args) => import::import(args),
         Command::Export(args) => import::export(args),
-        Command::Nodetest(args) => onnx_tests::run::run(args),
+        Command::Profile(args) => profile::run(args),
         Command::Verify(args) => verify::run(args),
     }
 }

@@ -1,48 +1,42 @@
-//! `reef model check`: what is in files, or what is wrong with them.
+//! `reef model show` of a schedule graph: contents of its files, or the fault in them.
 
-use crate::report::output::print;
+use crate::report::output::{count, print};
 use anyhow::Result;
 use reef::models::{self, Model, ScheduleGraph, Work, param::Params, profile::Latencies};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// A schedule graph: REEF's MODEL.json, or the model.json of a folder.
-    graph: PathBuf,
-    /// Its weights, MODEL.param.
-    #[arg(long)]
-    param: Option<PathBuf>,
-    /// Its kernel latencies, MODEL.profile.json.
-    #[arg(long)]
-    profile: Option<PathBuf>,
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
+/// Files of a network that REEF compiled.
+pub(super) struct Files<'a> {
+    /// Schedule graph: REEF's MODEL.json, or the model.json of a folder.
+    pub(super) graph: &'a Path,
+    pub(super) weights: Option<&'a Path>,
+    pub(super) latencies: Option<&'a Path>,
 }
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    let graph = ScheduleGraph::load(&args.graph)?;
-    let model = network(&args.graph, &graph)?;
-    if let Some(path) = &args.param {
+/// Prints what is in the files, once they are known to fit.
+pub(super) fn show(files: &Files<'_>, as_json: bool) -> Result<()> {
+    let graph = ScheduleGraph::load(files.graph)?;
+    let model = network(files.graph, &graph)?;
+    if let Some(path) = files.weights {
         let params = Params::load(path)?;
         match &model {
             Some(model) => drop(model.params(&params)?),
             None => fits(path, &params, &graph)?,
         }
     }
-    let profile = args.profile.as_deref();
-    let profiled = profile.map(|path| profiled(path, &graph, model.as_ref())).transpose()?;
-    if args.json {
-        return print(serde_json::to_string_pretty(&json(args, &graph, profiled))?);
+    let profiled =
+        files.latencies.map(|path| profiled(path, &graph, model.as_ref())).transpose()?;
+    if as_json {
+        return print(serde_json::to_string_pretty(&json(files, &graph, profiled))?);
     }
-    describe(&args.graph, &graph)?;
-    if let Some(path) = &args.param {
+    describe(files.graph, &graph)?;
+    if let Some(path) = files.weights {
         print(format_args!("{}: fits", path.display()))?;
     }
-    match (profile, profiled) {
+    match (files.latencies, profiled) {
         (Some(path), Some(kernels)) => {
-            print(format_args!("{}: latencies of {kernels} kernels", path.display()))
+            print(format_args!("{}: latencies of {}", path.display(), count(kernels, "kernel")))
         }
         _ => Ok(()),
     }
@@ -57,26 +51,26 @@ fn profiled(path: &Path, graph: &ScheduleGraph, model: Option<&Model>) -> models
     })
 }
 
-fn json(args: &Args, graph: &ScheduleGraph, profiled: Option<usize>) -> Value {
+fn json(files: &Files<'_>, graph: &ScheduleGraph, profiled: Option<usize>) -> Value {
     json!({
-        "graph": args.graph,
+        "graph": files.graph,
         "launches": graph.steps.len(),
         "kernels": graph.kernels().len(),
         "storages": graph.storages.len(),
         "bytes": graph.bytes(),
-        "param_fits": args.param.as_ref().map(|_| true), // or it would have been an error
+        "param_fits": files.weights.map(|_| true), // or it would have been an error
         "profiled_kernels": profiled,
     })
 }
 
 fn describe(path: &Path, graph: &ScheduleGraph) -> Result<()> {
     print(format_args!(
-        "{}: {} launches of {} kernels, {} storages, {} bytes",
+        "{}: {} of {}, {}, {}",
         path.display(),
-        graph.steps.len(),
-        graph.kernels().len(),
-        graph.storages.len(),
-        graph.bytes()
+        count(graph.steps.len(), "launch"),
+        count(graph.kernels().len(), "kernel"),
+        count(graph.storages.len(), "storage"),
+        count(graph.bytes(), "byte")
     ))
 }
 

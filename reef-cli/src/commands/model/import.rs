@@ -2,8 +2,9 @@
 
 use super::facts::{Facts, describe};
 use super::show_tensors::{describe as describe_tensors, facts};
-use crate::report::output::print;
+use crate::report::output::{count, print};
 use crate::report::progress::Progress;
+use crate::report::size;
 use crate::report::usage::Usage;
 use anyhow::Result;
 use reef::models::onnx;
@@ -31,8 +32,8 @@ pub(crate) struct Import {
     /// Rows and columns of the picture, where the file leaves them open.
     #[arg(long)]
     size: Option<usize>,
-    /// Most memory that reading may take, in MiB; 0 is no limit.
-    #[arg(long, value_name = "MIB", default_value_t = Budget::USUAL >> 20)]
+    /// Limit of the memory for reading, such as 512MiB; 0 for none.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "2GiB")]
     memory: u64,
 }
 
@@ -117,7 +118,7 @@ fn import_onnx(args: &Import) -> Result<()> {
 impl Import {
     /// The memory that reading may take.
     fn budget(&self) -> Budget {
-        Budget::of_mib(self.memory)
+        size::budget(self.memory)
     }
 }
 
@@ -150,8 +151,9 @@ impl Out {
 }
 
 fn measured(out: &Path, latencies: &Latencies) -> Result<()> {
-    let (launches, millis) = (latencies.kernels.len(), f64::from(latencies.micros) / 1e3);
-    print(format_args!("{}: {launches} launches, {millis:.2} ms", out.display()))
+    let launches = count(latencies.kernels.len(), "launch");
+    let millis = f64::from(latencies.micros) / 1e3;
+    print(format_args!("{}: {launches}, {millis:.2} ms", out.display()))
 }
 
 /// Measures a network's launches, on whichever device was named.

@@ -1,8 +1,8 @@
 //! `reef model`: what networks are made of, and whether files of them are right.
 
-pub(crate) mod check;
 pub(crate) mod command;
 pub(crate) mod facts;
+mod graph;
 pub(crate) mod import;
 pub(crate) mod list;
 pub(crate) mod onnx_tests;

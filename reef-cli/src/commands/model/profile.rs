@@ -1,7 +1,8 @@
 //! `reef profile`: how long the kernels of a network take on a device, as padding wants to know.
 
 use crate::report::checks::check_file;
-use crate::report::output::print;
+use crate::report::device;
+use crate::report::output::{count, print};
 use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use crate::workload::networks::Loader;
@@ -15,8 +16,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Args {
     /// A network: a name that `reef model list` has, a folder or an ONNX file.
     model: String,
-    /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
     /// Rows and columns of the picture, instead of the network's own.
     #[arg(long)]
@@ -30,7 +30,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    reef::with_device(&args.device, Profile(args))?
+    reef::with_device(&device::resolve(&args.device)?, Profile(args))?
 }
 
 /// The measurement, on whichever device was named.
@@ -58,8 +58,8 @@ impl reef::Visit for Profile<'_> {
             }));
         }
         let (kernels, millis) = (latencies.kernels.len(), f64::from(latencies.micros) / 1e3);
-        let device = device.info().name;
-        print(format_args!("{}: {kernels} kernels, {millis:.2} ms ({device})", path.display()))
+        let (kernels, device) = (count(kernels, "kernel"), device.info().name);
+        print(format_args!("{}: {kernels}, {millis:.2} ms ({device})", path.display()))
     }
 }
 

@@ -1,9 +1,10 @@
 //! `reef model show`: what a network is made of.
 
 use super::facts::{Facts, describe};
-use super::{show_program, show_tensors};
+use super::{graph, show_program, show_tensors};
 use crate::report::output::print;
 use crate::report::table::{Table, table};
+use crate::report::usage::Usage;
 use crate::workload::networks::open;
 use crate::workload::program::is_program;
 use anyhow::Result;
@@ -11,38 +12,57 @@ use reef::models::{AnyModel, Layer, Model, arena};
 use reef::op::{Bounds, Function, Op, PoolKind, Tensor, Window};
 use serde_json::{Value, json};
 use std::mem::ManuallyDrop;
+use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A network: a folder (REEF's too), an ONNX file, or a name that `reef model list` has.
-    network: String,
-    /// Rows and columns of the picture, where the network leaves them open.
+    /// Model: a name of `reef model list`, a folder (REEF's too), an ONNX file, or a schedule graph (MODEL.json).
+    model: String,
+    /// Weights of a schedule graph to check against it, MODEL.param.
+    #[arg(long, value_name = "FILE")]
+    weights: Option<PathBuf>,
+    /// Kernel latencies of a schedule graph to check, MODEL.profile.json.
+    #[arg(long, value_name = "FILE")]
+    latencies: Option<PathBuf>,
+    /// Rows and columns of the picture, where the model leaves them open.
     #[arg(long)]
     size: Option<usize>,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if is_program(&args.network) {
-        return show_program::show(&args.network, args.json);
+    let files = graph::Files {
+        graph: Path::new(&args.model),
+        weights: args.weights.as_deref(),
+        latencies: args.latencies.as_deref(),
+    };
+    if files.graph.extension().is_some_and(|of| of == "json") {
+        return graph::show(&files, args.json);
+    }
+    if files.weights.or(files.latencies).is_some() {
+        let why = "--weights and --latencies belong to a schedule graph (MODEL.json)";
+        return Err(Usage(why.into()).into());
+    }
+    if is_program(&args.model) {
+        return show_program::show(&args.model, args.json);
     }
     // The process ends when this has been shown: giving a hundred thousand steps back one by one takes a tenth as long as
     // reading them.
-    let opened = ManuallyDrop::new(open(&args.network, args.size)?);
+    let opened = ManuallyDrop::new(open(&args.model, args.size)?);
     let model = match &opened.model {
         AnyModel::Picture { model, .. } => model,
-        AnyModel::Tensors(model) => return show_tensors::show(&args.network, model, args.json),
+        AnyModel::Tensors(model) => return show_tensors::show(&args.model, model, args.json),
     };
     let arena = arena::plan(model.graph()).bytes;
     if args.json {
         let steps: Vec<_> = steps(model).map(|(name, layer)| step(name, layer)).collect();
-        let facts = Facts::of(&args.network, model);
+        let facts = Facts::of(&args.model, model);
         let json = json!({ "network": facts, "arena_bytes": arena, "steps": steps });
         return print(serde_json::to_string_pretty(&json)?);
     }
-    describe(&args.network, model)?;
+    describe(&args.model, model)?;
     print(format_args!("activations take {:.1} MB", arena as f64 / 1e6))?;
     print(as_table(model))
 }

@@ -1,6 +1,6 @@
 //! `reef model show` of a network that brings its kernels: what goes in and out, and what REEF's own restart would break.
 
-use crate::report::output::print;
+use crate::report::output::{count, print};
 use crate::report::table::table;
 use crate::workload::program::open;
 use anyhow::Result;
@@ -17,7 +17,8 @@ pub(crate) fn show(folder: &str, as_json: bool) -> Result<()> {
     }
     let graph = model.graph();
     let (launches, kernels) = (graph.steps.len(), graph.kernels().len());
-    print(format_args!("{folder}: {launches} launches of {kernels} kernels of its own"))?;
+    let (launches, kernels) = (count(launches, "launch"), count(kernels, "kernel"));
+    print(format_args!("{folder}: {launches} of {kernels} of its own"))?;
     let megabytes = |bytes: usize| bytes as f64 / 1e6;
     let (all, shared) = (megabytes(graph.bytes()), megabytes(arena::plan(graph).bytes));
     print(format_args!("storages {all:.1} MB, activations take {shared:.1} MB"))?;

@@ -1,52 +1,95 @@
-//! `reef model verify`: whether a device computes what the reference does.
+//! `reef model verify`: compares a device with the reference, or with ONNX's own test data.
 //!
 //! The reference of an ONNX file is the file itself, node by node. Devices run the schedule that was made of it, so
 //! that is compared too, on the host and more strictly: rounding on a device must not hide a fault of the reader.
 
 use super::facts::describe;
+use super::onnx_tests;
 use super::verify_tensors::{self, Asked, with_preemptions};
+use crate::report::device::{self, resolve};
 use crate::report::output::print;
 use crate::report::progress::Progress;
+use crate::report::usage::Usage;
 use crate::workload::preempted::{self, also_preempted};
 use anyhow::{Result, bail};
 use reef::models::{self, AnyModel, Model, Network, Seeded, Tensors, Weights, reference};
 use reef::op::Operators;
 use reef::tensor::Array;
 use serde_json::json;
+use std::path::PathBuf;
 
 /// Largest difference between a file's nodes and the schedule that was made of them, both in plain loops.
 const MAX_REWRITTEN: f64 = 2e-5;
 
+/// What a device is compared with.
+#[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
+enum Against {
+    /// Plain loops on the host.
+    Reference,
+    /// Test data in the form of ONNX's own.
+    OnnxTests,
+}
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A network: a folder, an ONNX file, or a name that `reef model list` has.
-    network: String,
-    /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
-    #[arg(long, default_value = "cpu")]
+    /// Model: a name of `reef model list`, a folder or an ONNX file. With --against onnx-tests: folders of test data.
+    #[arg(required = true)]
+    model: Vec<String>,
+    /// Compare with this.
+    #[arg(long, value_enum, default_value = "reference")]
+    against: Against,
+    #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
-    /// Rows and columns of the picture, where the network leaves them open.
+    /// Rows and columns of the picture, where the model leaves them open.
     #[arg(long)]
     size: Option<usize>,
     /// Largest difference, as a part of the largest output.
     #[arg(long, default_value_t = 1e-3)]
     tolerance: f64,
-    /// Seed of the made-up picture, and of the weights of a network that is built.
+    /// Seed of the made-up picture, of the weights of a model that is built, and of the times of preemptions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Runs it also with preemptions at random times, which must change no bit.
+    /// Run it again with preemptions at random times, which must not change a bit.
     #[arg(long)]
     preempt: bool,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    tests: onnx_tests::args::Choice,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let opened = models::open(&args.network, args.size, None, Seeded(args.seed))?;
+    match args.against {
+        Against::OnnxTests if args.json || args.size.is_some() => {
+            Err(Usage("--json and --size go without --against onnx-tests".into()).into())
+        }
+        Against::OnnxTests => onnx_tests::run::run(&onnx_tests::args::Args {
+            folders: args.model.iter().map(PathBuf::from).collect(),
+            device: resolve(&args.device)?,
+            preempt: args.preempt,
+            seed: args.seed,
+            choice: &args.tests,
+        }),
+        Against::Reference => compare(args),
+    }
+}
+
+/// Compares with the reference.
+fn compare(args: &Args) -> Result<()> {
+    let [network] = &args.model[..] else {
+        return Err(Usage("several models: give one, or --against onnx-tests".into()).into());
+    };
+    if args.tests.is_given() {
+        let why = "--only, --list, --report and --least belong to --against onnx-tests";
+        return Err(Usage(why.into()).into());
+    }
+    let device = &resolve(&args.device)?;
+    let opened = models::open(network, args.size, None, Seeded(args.seed))?;
     let (model, tensors) = match &opened.model {
         AnyModel::Picture { model, tensors } => (model, tensors),
         AnyModel::Tensors(model) => {
-            let Args { network, device, tolerance, json, preempt, .. } = args;
+            let Args { tolerance, json, preempt, .. } = args;
             let (tolerance, json, preempt) = (*tolerance, *json, *preempt);
             let asked =
                 Asked { network, device, seed: Seeded(args.seed), tolerance, preempt, json };
@@ -54,16 +97,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     };
     let progress = Progress::new(2, args.json);
-    progress.begin(&format!("on {}", args.device));
-    let (have, preemptions) = reef::with_device(&args.device, Verify { args, model, tensors })??;
+    progress.begin(&format!("on {device}"));
+    let (have, preemptions) = reef::with_device(device, Verify { args, model, tensors })??;
     progress.begin("the reference");
     let input = picture(args, model);
-    let want = models::expected(&args.network, &opened, args.size, None, &input)?;
+    let want = models::expected(network, &opened, args.size, None, &input)?;
     let schedule = reference::execute(model, tensors, &input)?;
     progress.finish();
     let (off, rewritten) = (off(&have, &want), off(&schedule, &want));
     let largest_output = largest(want.iter().map(|&value| f64::from(value)));
-    let (network, device) = (&args.network, &args.device);
     if args.json {
         let facts = json!({
             "network": network, "device": device, "off": off, "largest": largest_output,

@@ -1,6 +1,7 @@
 //! What `reef run` shows to which network.
 
 use crate::report::usage::Usage;
+use crate::report::{device, size};
 use anyhow::Result;
 use reef::models::picture::Transform;
 use reef::models::{self, Budget, Model};
@@ -11,29 +12,27 @@ const MAX_SIDE: usize = 16_384;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Pictures, JPEG or PNG.
-    #[arg(required_unless_present_any = ["input", "out"])]
+    /// Model: a name of `reef model list`, a folder or an ONNX file.
+    pub(crate) model: String,
+    /// Images (JPEG or PNG) to classify, or arrays for the inputs of an ONNX file, one for each input.
+    #[arg(required_unless_present_any = ["input", "out"], value_name = "IMAGE|NAME=FILE.npy")]
     pub(crate) images: Vec<PathBuf>,
-    /// An array for an input of an ONNX file, instead of pictures; once for each input.
-    #[arg(long, value_name = "NAME=FILE.npy")]
+    /// Array for an input, in place of NAME=FILE.npy alone.
+    #[arg(long, hide = true, value_name = "NAME=FILE.npy")]
     pub(crate) input: Vec<String>,
-    /// Sizes that the file leaves open, by the name of an input or of a size; those of --input are known.
-    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape, requires = "input")]
+    /// Sizes that the file leaves open, by the name of an input or of a size; those of given arrays are known.
+    #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
-    /// A folder for the outputs as .npy files; without --input of a network that has no inputs.
+    /// Folder to save the outputs in, as .npy files.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
-    /// Runs it also with preemptions at random times, which must change no bit.
+    /// Run it again with preemptions at random times, which must not change a bit.
     #[arg(long)]
     pub(crate) preempt: bool,
-    /// The network: a name that `reef model list` has, a folder or an ONNX file.
-    #[arg(long)]
-    pub(crate) model: String,
     /// Weights of a network that is built, .safetensors or .param; without them they are made up.
     #[arg(long)]
     pub(crate) weights: Option<PathBuf>,
-    /// The device: cpu, cpu:0?units=4 and so on; `reef devices` lists what is there.
-    #[arg(long, default_value = "cpu")]
+    #[arg(long, default_value = device::AUTO, help = device::HELP)]
     pub(crate) device: String,
     /// A file with the name of a class on each line.
     #[arg(long)]
@@ -53,8 +52,8 @@ pub(crate) struct Args {
     /// What they are divided by then [default: torchvision's for the network].
     #[arg(long, value_name = "R,G,B", value_parser = colours)]
     pub(crate) std: Option<[f32; 3]>,
-    /// Most memory that reading an ONNX file for arrays may take, in MiB; 0 is no limit.
-    #[arg(long, value_name = "MIB", default_value_t = Budget::USUAL >> 20)]
+    /// Limit of the memory for reading an ONNX file for arrays, such as 512MiB; 0 for none.
+    #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "2GiB")]
     pub(crate) memory: u64,
     /// Prints JSON.
     #[arg(long)]
@@ -79,7 +78,22 @@ fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
 impl Args {
     /// The memory that reading may take.
     pub(crate) fn budget(&self) -> Budget {
-        Budget::of_mib(self.memory)
+        size::budget(self.memory)
+    }
+
+    /// Takes arrays out of the images: `NAME=FILE.npy`, unless there is a file of that name.
+    pub(crate) fn take_arrays(&mut self) -> Result<(), Usage> {
+        let is_array = |given: &PathBuf| {
+            !given.exists() && given.to_str().is_some_and(|text| text.contains('='))
+        };
+        let (arrays, images) = std::mem::take(&mut self.images).into_iter().partition(is_array);
+        let arrays: Vec<PathBuf> = arrays;
+        self.images = images;
+        self.input.extend(arrays.iter().map(|array| array.to_string_lossy().into_owned()));
+        if !self.shape.is_empty() && self.input.is_empty() {
+            return Err(Usage("--shape needs an array, such as NAME=FILE.npy".into()));
+        }
+        Ok(())
     }
 
     /// Whether arrays go in and out, and no pictures.

@@ -4,6 +4,7 @@ use super::args::Args;
 use super::infer::Run;
 use super::labels::Labels;
 use super::{program, report, tensors};
+use crate::report::device::resolve;
 use crate::report::usage::Usage;
 use crate::workload::networks;
 use crate::workload::program::is_program;
@@ -11,7 +12,10 @@ use anyhow::Result;
 use reef::models::{self, AnyModel, Opened, Tensors, param::Params, safetensors};
 use std::path::{Path, PathBuf};
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(mut args: Args) -> Result<()> {
+    args.take_arrays()?;
+    args.device = resolve(&args.device)?;
+    let args = &args;
     if is_program(&args.model) {
         return program::run(args);
     }

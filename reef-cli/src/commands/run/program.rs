@@ -1,4 +1,4 @@
-//! `reef run --input` of a network that brings its kernels.
+//! `reef run NAME=FILE.npy` of a network that brings its kernels.
 
 use super::args::Args;
 use super::tensors::{self, Given};
@@ -14,9 +14,7 @@ use std::time::Duration;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.input.is_empty() {
-        return Err(
-            Usage(format!("{} takes --input NAME=FILE.npy, no pictures", args.model)).into()
-        );
+        return Err(Usage(format!("{} takes NAME=FILE.npy, not images", args.model)).into());
     }
     if args.preempt {
         return Err(
@@ -36,19 +34,19 @@ fn check(model: &ProgramModel, given: &Given) -> Result<()> {
     for input in model.inputs() {
         let ProgramInput { name, element, elements, .. } = input;
         let want = format!("{elements} of {}", element.name());
-        let missing = || Usage(format!("--input {name}=FILE.npy is missing: {want}"));
+        let missing = || Usage(format!("input {name}=FILE.npy is missing: {want}"));
         let (_, array) = given.get(name).ok_or_else(missing)?;
         let of_bytes = (array.element().bytes(), element.bytes()) == (1, 1);
         let same = of_bytes || array.element().name() == element.name();
         let fits = same && array.len() == *elements;
         if !fits {
             let have = format!("{} of {}", array.len(), array.element());
-            return Err(Usage(format!("--input {name}: {have} given, {want} wanted")).into());
+            return Err(Usage(format!("input {name}: must be {want}, got {have}")).into());
         }
     }
     let unknown = given.keys().find(|name| model.inputs().iter().all(|input| input.name != **name));
     match unknown {
-        Some(name) => Err(Usage(format!("--input {name}: there is no such input")).into()),
+        Some(name) => Err(Usage(format!("input {name}: there is no such input")).into()),
         None => Ok(()),
     }
 }

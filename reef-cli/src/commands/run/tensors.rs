@@ -1,4 +1,4 @@
-//! `reef run --input`: arrays in, arrays out.
+//! `reef run NAME=FILE.npy`: arrays in, arrays out.
 
 use super::args::Args;
 use crate::report::output::print;
@@ -25,7 +25,7 @@ pub(super) type Given = BTreeMap<String, (Vec<usize>, Array)>;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.images.is_empty() {
-        return Err(Usage("pictures, or --input and --out: one of them".into()).into());
+        return Err(Usage("give images, or NAME=FILE.npy and --out, not both".into()).into());
     }
     let given = given(args)?;
     let model = model(args, &given)?;
@@ -59,12 +59,12 @@ fn built(args: &Args, given: &Given) -> Result<TensorModel> {
         AnyModel::Tensors(model) => {
             let is_input = |name: &String| model.inputs.iter().any(|port| port.name == *name);
             match given.keys().find(|name| !is_input(name)) {
-                Some(name) => Err(Usage(format!("--input {name}: there is no such input")).into()),
+                Some(name) => Err(Usage(format!("input {name}: there is no such input")).into()),
                 None => Ok(model),
             }
         }
         AnyModel::Picture { .. } => {
-            Err(Usage(format!("--input: {} sees pictures", args.model)).into())
+            Err(Usage(format!("{} takes images, not NAME=FILE.npy", args.model)).into())
         }
     }
 }
@@ -75,7 +75,7 @@ pub(super) fn given(args: &Args) -> Result<Given> {
     for text in &args.input {
         let (name, array) = read(text)?;
         if given.contains_key(&name) {
-            return Err(Usage(format!("--input {name}: given twice")).into());
+            return Err(Usage(format!("input {name}: given twice")).into());
         }
         given.insert(name, array);
     }
@@ -86,8 +86,8 @@ pub(super) fn given(args: &Args) -> Result<Given> {
 fn read(text: &str) -> Result<(String, (Vec<usize>, Array))> {
     let (name, file) = text
         .split_once('=')
-        .ok_or_else(|| Usage(format!("--input wants NAME=FILE.npy, got {text:?}")))?;
-    let bytes = fs::read(file).map_err(|why| Usage(format!("--input {file}: {why}")))?;
+        .ok_or_else(|| Usage(format!("input must be NAME=FILE.npy, got {text:?}")))?;
+    let bytes = fs::read(file).map_err(|why| Usage(format!("input {file}: {why}")))?;
     let (spec, array) = npy::from_bytes(&bytes, file, &Budget::default())?;
     Ok((name.into(), (spec.dims, array)))
 }
@@ -180,7 +180,7 @@ impl Tensors<'_> {
         let network = Network::of_tensors(device, self.model, weights)?;
         for (index, port) in self.model.inputs.iter().enumerate() {
             let missing =
-                || Usage(format!("--input {}=FILE.npy is missing: {}", port.name, port.spec));
+                || Usage(format!("input {}=FILE.npy is missing: {}", port.name, port.spec));
             network.stage(index, &self.given.get(&port.name).ok_or_else(missing)?.1)?;
         }
         Ok(network)

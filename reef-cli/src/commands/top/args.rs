@@ -1,14 +1,16 @@
 //! Which daemon `reef top` looks at, and how often.
 
 use crate::remote::daemon::Place;
+use crate::report::time;
+use std::time::Duration;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) place: Place,
-    /// Seconds from one look to the next.
-    #[arg(long, default_value_t = 1.0)]
-    pub(crate) interval: f64,
+    /// Time from one look to the next, such as 200ms.
+    #[arg(long, value_parser = time::parse, default_value = "1s")]
+    pub(crate) interval: Duration,
     /// Ends after so many intervals; prints lines, on a terminal too.
     #[arg(long)]
     pub(crate) count: Option<u64>,

@@ -4,17 +4,22 @@ use super::args::Args;
 use super::lines::lines;
 use super::live;
 use super::watch::Watch;
+use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::Result;
 use std::io::IsTerminal;
 use std::time::Duration;
 
+/// Shortest and longest time from one look to the next.
+const MIN_INTERVAL: Duration = Duration::from_millis(10);
+const MAX_INTERVAL: Duration = Duration::from_secs(3600);
+
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if !(0.01..=3600.0).contains(&args.interval) {
-        let interval = args.interval;
-        return Err(Usage(format!("--interval must be in 0.01..=3600, got {interval}")).into());
+    let interval = args.interval;
+    if !(MIN_INTERVAL..=MAX_INTERVAL).contains(&interval) {
+        let [min, max, got] = [MIN_INTERVAL, MAX_INTERVAL, interval].map(time::show);
+        return Err(Usage(format!("--interval must be from {min} to {max}, got {got}")).into());
     }
-    let interval = Duration::from_secs_f64(args.interval);
     let watch = Watch::new(args.place.daemon()?);
     if args.json || args.count.is_some() || !std::io::stdout().is_terminal() {
         return lines(watch, interval, args.count, args.json);

@@ -2,8 +2,8 @@
 
 use crate::commands::bench::policy::Lengths;
 use crate::commands::bench::sides::Sides;
+use crate::report::checks::check_rate;
 use crate::report::results;
-use crate::report::usage::Usage;
 use anyhow::Result;
 
 /// Most clients and requests per second: more would be a typing error.
@@ -23,7 +23,7 @@ pub(crate) enum Stay {
 #[derive(clap::Args)]
 #[command(
     mut_arg("be", |be| be.default_value("resnet18").help("The network of clients that come and go")),
-    mut_arg("seconds", |seconds| seconds.default_value("16"))
+    mut_arg("time", |time| time.default_value("16s"))
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -51,9 +51,7 @@ impl Args {
     pub(crate) fn check(&self) -> Result<()> {
         self.sides.check()?;
         for (name, rate) in [("--rate", self.rate), ("--clients", self.clients)] {
-            if !(rate > 0.0 && rate <= MAX_RATE) {
-                return Err(Usage(format!("{name} must be in 0..={MAX_RATE}, got {rate}")).into());
-            }
+            check_rate(name, rate, MAX_RATE)?;
         }
         Ok(())
     }

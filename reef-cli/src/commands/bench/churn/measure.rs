@@ -71,7 +71,7 @@ impl<D: Operators> Bench<'_, D> {
     }
 
     fn requests(&self, dispatcher: &Dispatcher<D>) -> Result<Requests> {
-        let time = self.args.sides.time();
+        let time = self.args.sides.time;
         let arrivals = poisson(self.args.rate, self.args.common.seed, time);
         open_loop(self.device, dispatcher.real_time()?, self.task, &arrivals, time, wait_until)
     }

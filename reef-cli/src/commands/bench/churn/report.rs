@@ -45,7 +45,7 @@ fn latency(row: &Row, quantile: f64) -> Value {
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.sides.rt, "be": args.sides.be, "rate": args.rate, "clients": args.clients,
-        "seconds": args.sides.seconds, "seed": args.common.seed, "window": args.lengths.window,
+        "seconds": args.sides.time.as_secs_f64(), "seed": args.common.seed, "window": args.lengths.window,
         "graph": args.lengths.graph, "p99_over_calm": means(args, rows),
     });
     Results { bench: "churn", facts, columns: &COLUMNS, rows }

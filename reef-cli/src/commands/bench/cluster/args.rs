@@ -1,10 +1,12 @@
 //! What `reef bench cluster` measures.
 
 use crate::commands::bench::policy::Lengths;
-use crate::report::checks::check_seconds;
+use crate::report::checks::{check_rate, check_time};
 use crate::report::results;
+use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::Result;
+use std::time::Duration;
 
 /// Most requests per second: more would be a typing error.
 const MAX_RATE: f64 = 10_000.0;
@@ -17,17 +19,17 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
     /// The network of real-time clients, one on each device.
-    #[arg(long, default_value = "resnet50")]
+    #[arg(long = "rt-model", value_name = "MODEL", default_value = "resnet50")]
     pub(crate) rt: String,
     /// The network of best-effort clients, one on each device.
-    #[arg(long, default_value = "resnet152")]
+    #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
     /// Real-time requests per second of each client, arriving at random.
     #[arg(long, default_value_t = 100.0)]
     pub(crate) rate: f64,
-    /// Seconds for each measurement.
-    #[arg(long, default_value_t = 5.0)]
-    pub(crate) seconds: f64,
+    /// Time of each measurement, such as 500ms or 5s.
+    #[arg(long, value_parser = time::parse, default_value = "5s")]
+    pub(crate) time: Duration,
     /// How often all is measured, one device and all of them in turns.
     #[arg(long, default_value_t = 3)]
     pub(crate) runs: u32,
@@ -41,12 +43,9 @@ pub(crate) struct Args {
 impl Args {
     /// Refuses what can't be measured.
     pub(crate) fn check(&self) -> Result<()> {
-        check_seconds(self.seconds)?;
+        check_time(self.time)?;
         self.lengths.check()?;
-        if !(self.rate > 0.0 && self.rate <= MAX_RATE) {
-            let text = format!("--rate must be in 0..={MAX_RATE}, got {}", self.rate);
-            return Err(Usage(text).into());
-        }
+        check_rate("--rate", self.rate, MAX_RATE)?;
         if !(1..=MAX_RUNS).contains(&self.runs) {
             return Err(
                 Usage(format!("--runs must be in 1..={MAX_RUNS}, got {}", self.runs)).into()

@@ -120,7 +120,7 @@ impl<'a, D: Operators> Bench<'a, D> {
     /// Best-effort inferences per second, and what real-time clients experienced.
     fn run(&mut self, real_time: bool) -> Result<(f64, Vec<Requests>)> {
         let (args, stop) = (self.args, &AtomicBool::new(false));
-        let time = Duration::from_secs_f64(args.seconds);
+        let time = args.time;
         let (rt, be) = (&mut self.rt, &mut self.be);
         thread::scope(|scope| {
             let be: Vec<_> =

@@ -43,7 +43,7 @@ fn latency(row: &Row, quantile: f64) -> Value {
 /// All that is known so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
-        "rt": args.rt, "be": args.be, "rate": args.rate, "seconds": args.seconds,
+        "rt": args.rt, "be": args.be, "rate": args.rate, "seconds": args.time.as_secs_f64(),
         "seed": args.common.seed, "window": args.lengths.window, "graph": args.lengths.graph,
     });
     Results { bench: "cluster", facts, columns: &COLUMNS, rows }

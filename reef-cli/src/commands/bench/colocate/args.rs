@@ -2,12 +2,16 @@
 
 use crate::commands::bench::policy::Choice;
 use crate::commands::bench::sides::Sides;
-use crate::report::results;
+use crate::report::checks::check_rate;
 use crate::report::usage::Usage;
+use crate::report::{results, size};
 use anyhow::Result;
 
 /// Most requests per second: more would be a typing error.
 const MAX_RATE: f64 = 100_000.0;
+
+/// Most memory to fill.
+const MAX_COLD: u64 = 64 << 30;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -21,10 +25,10 @@ pub(crate) struct Args {
     /// Also the next real-time request as soon as one has finished.
     #[arg(long)]
     pub(crate) closed: bool,
-    /// Also real-time requests alone, this many MiB of memory filled before each: what it costs that others
-    /// have used the caches, whatever the scheduler does.
-    #[arg(long, value_name = "MIB", requires = "closed", value_parser = clap::value_parser!(u32).range(1..=65536))]
-    pub(crate) cold: Option<u32>,
+    /// Also measure real-time requests alone, with this much memory filled before each, such as 64MiB: the cost of
+    /// caches that others have used.
+    #[arg(long, value_name = "SIZE", requires = "closed", value_parser = size::parse)]
+    pub(crate) cold: Option<u64>,
     #[command(flatten)]
     pub(crate) choice: Choice,
 }
@@ -34,9 +38,11 @@ impl Args {
     pub(crate) fn check(&self) -> Result<()> {
         self.sides.check()?;
         self.choice.check()?;
-        if let Some(wrong) = self.rates.iter().find(|&&rate| !(rate > 0.0 && rate <= MAX_RATE)) {
-            return Err(Usage(format!("--rates must be in 0..={MAX_RATE}, got {wrong}")).into());
+        if let Some(cold) = self.cold.filter(|cold| !(1 << 20..=MAX_COLD).contains(cold)) {
+            return Err(
+                Usage(format!("--cold must be from 1MiB to 64GiB, got {cold} bytes")).into()
+            );
         }
-        Ok(())
+        self.rates.iter().try_for_each(|&rate| Ok(check_rate("--rates", rate, MAX_RATE)?))
     }
 }

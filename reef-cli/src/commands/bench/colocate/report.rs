@@ -54,7 +54,7 @@ fn kept(row: &Row) -> Option<f64> {
 /// All that is known so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
-        "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.seconds, "seed": args.common.seed,
+        "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.time.as_secs_f64(), "seed": args.common.seed,
         "window": args.choice.lengths.window,
         "graph": args.choice.lengths.graph,
     });

@@ -38,7 +38,7 @@ impl reef::Visit for Pair<'_> {
         progress.begin("measuring kernels");
         let Networks { rt, be } = networks.profiled(&device)?;
         let be: Named<D> = be.into_iter().next().expect("one was asked for");
-        let time = sides.time();
+        let time = sides.time;
         let bench = Bench { device: &device, rt, be, time, lengths: &args.choice.lengths };
         let rows = self.rows(&bench, &arrivals, &progress)?;
         progress.finish();
@@ -73,9 +73,9 @@ impl Pair<'_> {
             let alone = bench.rt_alone(arrivals)?;
             let times = Some(alone.quantiles());
             rows.push(alone.beside(times, kept));
-            if let (Arrivals::Closed, Some(mib)) = (arrivals, self.0.cold) {
+            if let (Arrivals::Closed, Some(bytes)) = (arrivals, self.0.cold) {
                 progress.begin(RT_COLD);
-                rows.push(bench.rt_cold((mib as usize) << 20)?.beside(times, kept));
+                rows.push(bench.rt_cold(bytes as usize)?.beside(times, kept));
             }
             for policy in self.policies(bench.device.info().level)? {
                 progress.begin(&format!("{arrivals}, {}", policy.name));

@@ -4,8 +4,9 @@ use super::config::Workload;
 use super::measure::{Options, Who};
 use super::names;
 use crate::commands::bench::policy::check_windows;
-use crate::report::checks::check_seconds;
+use crate::report::checks::check_time;
 use crate::report::results;
+use crate::report::time;
 use crate::report::usage::Usage;
 use crate::workload::baselines;
 use anyhow::Result;
@@ -13,6 +14,8 @@ use reef::scheduler;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Longest lead: more would be a typing error.
+const MAX_LEAD: Duration = Duration::from_secs(60);
 /// Best-effort tasks without real-time ones.
 pub(crate) const BE_ALONE: &str = "BE alone";
 /// Real-time tasks without best-effort ones, under a daemon's scheduler.
@@ -39,9 +42,9 @@ pub(crate) struct Args {
     /// all, under the scheduler that it has.
     #[arg(long, value_enum)]
     pub(crate) baseline: Option<Baseline>,
-    /// Seconds, instead of the workload's.
-    #[arg(long)]
-    pub(crate) seconds: Option<f64>,
+    /// Time, instead of the workload's, such as 60s.
+    #[arg(long, value_parser = time::parse)]
+    pub(crate) time: Option<Duration>,
     /// Another network in the place of one: NAME=NETWORK, or NAME=FILE.onnx, or NAME=FOLDER.
     #[arg(long, value_name = "NAME=NETWORK", value_parser = names::replacement)]
     pub(crate) map: Vec<(String, String)>,
@@ -54,9 +57,9 @@ pub(crate) struct Args {
     /// Requests of each task that are measured alone.
     #[arg(long, default_value_t = 200)]
     pub(crate) alone: u32,
-    /// Seconds from the start of all threads until the first request.
-    #[arg(long, default_value_t = 5.0)]
-    pub(crate) lead: f64,
+    /// Time from the start of all threads until the first request.
+    #[arg(long, value_parser = time::parse, default_value = "5s")]
+    pub(crate) lead: Duration,
     /// Hardware queue length of best-effort tasks [default: 2 where they are graphs, else 4].
     #[arg(long)]
     pub(crate) window: Option<u64>,
@@ -79,8 +82,8 @@ pub(crate) enum Baseline {
 impl Args {
     pub(crate) fn options(&self, workload: &Workload) -> Options {
         Options {
-            time: self.seconds.map_or(workload.time, Duration::from_secs_f64),
-            lead: Duration::from_secs_f64(self.lead),
+            time: self.time.unwrap_or(workload.time),
+            lead: self.lead,
             warm_ups: self.warm_ups,
             alone: self.alone,
             window: self.window,
@@ -123,11 +126,10 @@ impl Args {
     /// Refuses numbers that can't be meant.
     pub(crate) fn check(&self) -> Result<()> {
         check_windows("--window", self.window.as_slice())?;
-        if let Some(seconds) = self.seconds {
-            check_seconds(seconds)?;
-        }
-        if !(0.0..=60.0).contains(&self.lead) {
-            return Err(Usage(format!("--lead must be in 0..=60, got {}", self.lead)).into());
+        self.time.map_or(Ok(()), check_time)?;
+        if self.lead > MAX_LEAD {
+            let (max, lead) = (time::show(MAX_LEAD), time::show(self.lead));
+            return Err(Usage(format!("--lead must be at most {max}, got {lead}")).into());
         }
         if self.alone == 0 {
             return Err(Usage("--alone must be at least 1".into()).into());

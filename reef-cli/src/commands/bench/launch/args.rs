@@ -1,10 +1,12 @@
 //! What `reef bench launch` measures.
 
 use crate::commands::bench::policy::check_windows;
-use crate::report::checks::check_seconds;
+use crate::report::checks::check_time;
 use crate::report::results;
+use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::Result;
+use std::time::Duration;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -13,9 +15,9 @@ pub(crate) struct Args {
     /// Bursts, and single commands, for each row.
     #[arg(long, default_value_t = 1000)]
     pub(crate) samples: usize,
-    /// Most seconds for each row, which then has fewer samples.
-    #[arg(long, default_value_t = 2.0)]
-    pub(crate) seconds: f64,
+    /// Most time for each row, which then has fewer samples.
+    #[arg(long, value_parser = time::parse, default_value = "2s")]
+    pub(crate) time: Duration,
     /// Commands of a burst.
     #[arg(long, default_value_t = 256)]
     pub(crate) burst: u64,
@@ -27,7 +29,7 @@ pub(crate) struct Args {
 impl Args {
     /// Refuses what can't be measured.
     pub(crate) fn check(&self) -> Result<()> {
-        check_seconds(self.seconds)?;
+        check_time(self.time)?;
         if !(1..=1_000_000).contains(&self.samples) {
             return Err(
                 Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()

@@ -61,7 +61,7 @@ fn over_plain(row: &Row) -> Option<f64> {
 
 /// All that is known so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
-    let facts = json!({ "burst": args.burst, "seconds": args.seconds });
+    let facts = json!({ "burst": args.burst, "seconds": args.time.as_secs_f64() });
     Results { bench: "launch", facts, columns: &COLUMNS, rows }
 }
 

@@ -7,7 +7,6 @@ use crate::report::progress::Progress;
 use anyhow::Result;
 use reef::PreemptLevel;
 use reef::op::Operators;
-use std::time::Duration;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.check()?;
@@ -25,7 +24,7 @@ impl reef::Visit for Launch<'_> {
         args.common.make_folder()?;
         let ways = self.ways(device.info().level);
         let progress = Progress::new(ways.len(), args.common.json);
-        let time = Duration::from_secs_f64(args.seconds);
+        let time = args.time;
         let limits = Limits { samples: args.samples, time, burst: args.burst };
         let mut rows: Vec<Row> = Vec::new();
         for way in ways {

@@ -2,6 +2,7 @@
 
 use crate::commands::bench::policy::Lengths;
 use crate::commands::bench::sides::Sides;
+use crate::report::class::ClassName;
 use crate::report::results;
 use anyhow::Result;
 use reef::DeviceName;
@@ -19,17 +20,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BLOCKS[@UNITS]", value_delimiter = ',')]
     pub(crate) beside: Vec<Width>,
     /// One side alone: the other one is another process's, such as under MPS.
-    #[arg(long, conflicts_with = "beside")]
-    pub(crate) side: Option<Side>,
+    #[arg(long = "class", conflicts_with = "beside")]
+    pub(crate) side: Option<ClassName>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
-}
-
-/// A class of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Side {
-    Rt,
-    Be,
 }
 
 /// How much best-effort work runs beside real-time work: so many blocks of a queue, and on so many units if not on all.

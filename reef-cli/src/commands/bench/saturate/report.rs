@@ -49,7 +49,7 @@ fn kept(row: &Row) -> Option<f64> {
 /// All that is known so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
-        "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.seconds,
+        "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.time.as_secs_f64(),
         "window": args.lengths.window, "graph": args.lengths.graph,
     });
     Results { bench: "pad", facts, columns: &COLUMNS, rows }

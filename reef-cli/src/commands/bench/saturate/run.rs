@@ -1,11 +1,12 @@
 //! Measures each row of `reef bench pad`.
 
-use super::args::{Args, Side, Width};
+use super::args::{Args, Width};
 use super::report;
 use crate::commands::bench::colocate::arrivals::Arrivals;
 use crate::commands::bench::colocate::measure::{BE_ALONE, Bench, RT_ALONE, Row};
 use crate::commands::bench::policy::Policy;
 use crate::commands::bench::sides::Sides;
+use crate::report::class::ClassName;
 use crate::report::progress::Progress;
 use crate::workload::networks::{Named, Networks, networks};
 use anyhow::Result;
@@ -85,18 +86,18 @@ fn bench<'a, D: Operators>(
     progress.begin("measuring kernels");
     let Networks { rt, be } = networks.profiled(device)?;
     let be: Named<D> = be.into_iter().next().expect("one was asked for");
-    let time = args.sides.time();
+    let time = args.sides.time;
     Ok(Bench { device, rt, be, time, lengths: &args.lengths })
 }
 
 /// One side, as if nobody else used the device.
-fn alone<D: Operators>(args: &Args, device: &D, side: Side) -> Result<()> {
+fn alone<D: Operators>(args: &Args, device: &D, side: ClassName) -> Result<()> {
     let progress = Progress::new(4, args.common.json);
     let bench = bench(args, device, &progress)?;
-    progress.begin(if side == Side::Rt { RT_ALONE } else { BE_ALONE });
+    progress.begin(if side == ClassName::Rt { RT_ALONE } else { BE_ALONE });
     let row = match side {
-        Side::Rt => bench.rt_alone(&Arrivals::Closed)?,
-        Side::Be => bench.be_alone()?,
+        ClassName::Rt => bench.rt_alone(&Arrivals::Closed)?,
+        ClassName::Be => bench.be_alone()?,
     };
     let (rate, times) = (row.be_rate, Some(row.quantiles()));
     progress.finish();

@@ -1,7 +1,7 @@
 //! What `reef bench preempt` measures.
 
 use crate::commands::bench::policy::{Choice, check_windows};
-use crate::report::checks::check_seconds;
+use crate::report::checks::check_time;
 use crate::report::results;
 use crate::report::time;
 use crate::report::usage::Usage;
@@ -18,9 +18,9 @@ pub(crate) struct Args {
     /// Real-time kernels for each row, in each round.
     #[arg(long, default_value_t = 1000)]
     pub(crate) samples: usize,
-    /// Most seconds for each row, which then has fewer samples.
-    #[arg(long, default_value_t = 10.0)]
-    pub(crate) seconds: f64,
+    /// Most time for each row, which then has fewer samples.
+    #[arg(long, value_parser = time::parse, default_value = "10s")]
+    pub(crate) time: Duration,
     /// Mean time between the end of a real-time kernel and the next one.
     #[arg(long, value_parser = time::parse, default_value = "2ms")]
     pub(crate) pause: Duration,
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 1)]
     pub(crate) rounds: usize,
     /// A best-effort network in a closed loop; `none` for none.
-    #[arg(long, default_value = "resnet152")]
+    #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
     /// Rows and columns of the network's pictures, instead of its own.
     #[arg(long)]
@@ -64,14 +64,14 @@ impl Args {
         };
         let blocks = asked.iter().map(read).collect::<Result<Vec<_>, _>>()?;
         if blocks.is_empty() && self.network().is_none() {
-            return Err(Usage("nothing to measure: --be none and --blocks none".into()));
+            return Err(Usage("nothing to measure: --be-model none and --blocks none".into()));
         }
         Ok(blocks)
     }
 
     /// Refuses what can't be measured.
     pub(crate) fn check(&self) -> Result<()> {
-        check_seconds(self.seconds)?;
+        check_time(self.time)?;
         if !(1..=1_000_000).contains(&self.samples) {
             return Err(
                 Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()

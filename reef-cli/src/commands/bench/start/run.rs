@@ -140,7 +140,7 @@ impl Preempt<'_> {
         let args = self.args;
         let limits = Limits {
             samples: args.samples,
-            time: Duration::from_secs_f64(args.seconds),
+            time: args.time,
             pause: args.pause,
             awake: args.awake,
             seed: args.common.seed,

@@ -1,31 +1,39 @@
-//! What `reef model nodetest` is told.
+//! Test data and the part of it that runs.
 
 use std::path::PathBuf;
 
-#[derive(clap::Args)]
-pub(crate) struct Args {
+/// What `reef model verify --against onnx-tests` is told.
+pub(crate) struct Args<'a> {
     /// Folders of test data, or folders of such folders.
-    #[arg(required = true)]
     pub(crate) folders: Vec<PathBuf>,
-    /// The device: cpu, cpu:0?units=4 and so on.
-    #[arg(long, default_value = "cpu")]
     pub(crate) device: String,
-    /// Also runs each of them with preemptions at random times, which must change no bit.
-    #[arg(long)]
+    /// Runs each of them with preemptions at random times, too.
     pub(crate) preempt: bool,
     /// Seed of the times.
-    #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Only those whose name contains this.
+    pub(crate) choice: &'a Choice,
+}
+
+/// Options of test data alone.
+#[derive(clap::Args)]
+pub(crate) struct Choice {
+    /// Run only tests whose name contains this (onnx-tests).
     #[arg(long)]
     pub(crate) only: Option<String>,
-    /// Lists all that didn't pass.
+    /// List all tests that did not pass (onnx-tests).
     #[arg(long)]
     pub(crate) list: bool,
-    /// Writes the table to a Markdown file.
+    /// Write the table to a Markdown file (onnx-tests).
     #[arg(long, value_name = "FILE.md")]
     pub(crate) report: Option<PathBuf>,
-    /// How many have to pass, for scripts.
-    #[arg(long, default_value_t = 0)]
+    /// Fail if fewer tests pass (onnx-tests).
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub(crate) least: usize,
+}
+
+impl Choice {
+    /// An option of these was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.only.is_some() || self.list || self.report.is_some() || self.least > 0
+    }
 }

@@ -14,30 +14,30 @@ use reef::op::Operators;
 use reef::tensor::Array;
 use std::sync::Arc;
 
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args<'_>) -> Result<()> {
     let mut all = Vec::new();
     for folder in &args.folders {
         all.extend(cases(folder)?);
     }
-    all.retain(|case| args.only.as_ref().is_none_or(|part| case.name.contains(part)));
+    all.retain(|case| args.choice.only.as_ref().is_none_or(|part| case.name.contains(part)));
     let report = reef::with_device(&args.device, Nodes { args, cases: &all })??;
-    if args.list {
+    if args.choice.list {
         print(report.list().trim_end())?;
     }
-    if let Some(file) = &args.report {
+    if let Some(file) = &args.choice.report {
         std::fs::write(file, report.markdown(&args.device))
             .with_context(|| file.display().to_string())?;
     }
     print(report.summary())?;
-    if report.passed() < args.least {
-        bail!("{} passed, {} are wanted", report.passed(), args.least);
+    if report.passed() < args.choice.least {
+        bail!("{} passed, {} are wanted", report.passed(), args.choice.least);
     }
     Ok(())
 }
 
 /// All cases, on whichever device was named.
 struct Nodes<'a> {
-    args: &'a Args,
+    args: &'a Args<'a>,
     cases: &'a [Case],
 }
 

@@ -1,0 +1,35 @@
+//! Commands of `reef ctl`.
+
+use super::{config, devices, models, status, trace};
+use anyhow::Result;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Print whether the daemon serves, its devices and its models.
+    Status(status::Args),
+    /// List the models of the daemon's repository.
+    Models(models::List),
+    /// Load a model, or load it again.
+    Load(models::One),
+    /// Unload a model.
+    Unload(models::One),
+    /// Take a device out of service and move its models to the other devices.
+    Drain(devices::Args),
+    /// Record what ran on the daemon's device, for Perfetto.
+    Trace(trace::Args),
+    /// Check or print a configuration; needs no daemon.
+    #[command(subcommand)]
+    Config(config::Command),
+}
+
+pub(crate) fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Status(args) => status::run(args),
+        Command::Models(args) => models::list(args),
+        Command::Load(args) => models::load(args),
+        Command::Unload(args) => models::unload(args),
+        Command::Drain(args) => devices::drain(args),
+        Command::Trace(args) => trace::run(args),
+        Command::Config(command) => config::run(command),
+    }
+}

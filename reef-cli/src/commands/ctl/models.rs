@@ -1,0 +1,82 @@
+//! `reef ctl models`, `load` and `unload`.
+
+use crate::remote::daemon::{Daemon, Place, segment};
+use crate::report::output::print;
+use crate::report::table::{Table, table};
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::time::Duration;
+
+/// Longest time of a load: weights are read and kernels compiled.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(600);
+/// Longest time of other requests.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+#[derive(clap::Args)]
+pub(crate) struct List {
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct One {
+    /// Model, as the repository calls it.
+    model: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A version of a model in the daemon's index.
+#[derive(Deserialize, Serialize)]
+pub(super) struct Model {
+    name: String,
+    version: String,
+    state: String,
+}
+
+/// Models that the daemon knows.
+pub(super) fn index(daemon: &Daemon) -> Result<Vec<Model>> {
+    let answer = daemon.post("/v2/repository/index", TIMEOUT)?;
+    serde_json::from_slice(&answer)
+        .with_context(|| format!("{}: the answer is not an index of models", daemon.name()))
+}
+
+pub(super) fn as_table(models: &[Model]) -> Table {
+    let mut table = table(&["model", "version", "state"]);
+    for Model { name, version, state } in models {
+        table.add_row([name.as_str(), version, &state.to_lowercase()]);
+    }
+    table
+}
+
+pub(super) fn list(args: &List) -> Result<()> {
+    let models = index(&args.place.daemon()?)?;
+    if args.json {
+        return print(serde_json::to_string_pretty(&models)?);
+    }
+    print(as_table(&models))
+}
+
+pub(super) fn load(args: &One) -> Result<()> {
+    change(args, "load", "loaded", LOAD_TIMEOUT)
+}
+
+pub(super) fn unload(args: &One) -> Result<()> {
+    change(args, "unload", "unloaded", TIMEOUT)
+}
+
+fn change(args: &One, verb: &str, done: &str, time: Duration) -> Result<()> {
+    let path = format!("/v2/repository/models/{}/{verb}", segment(&args.model));
+    args.place.daemon()?.post(&path, time)?;
+    if args.json {
+        return print(json!({ "model": args.model, "state": done }));
+    }
+    print(format_args!("{}: {done}", args.model))
+}
