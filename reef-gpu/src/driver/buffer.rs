@@ -8,6 +8,9 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+/// Most bytes that one call copies: a call that lasts longer than a millisecond or two passes for one that hangs.
+const MAX_COPY: usize = 4 << 20;
+
 /// Memory, given back when the last clone is dropped; zeroed, unless it was adopted or another process shares it.
 #[derive(Debug)]
 pub struct Buffer<V: Vendor>(Arc<Allocation<V>>);
@@ -135,8 +138,12 @@ impl<V: Vendor> Buffer<V> {
         match self.words() {
             Some(host) => words::write(host, offset, data),
             None if data.is_empty() => {}
-            // SAFETY: the range is inside; callers answer for what uses it meanwhile.
-            None => unsafe { self.0.context.call().write(to, data) }?,
+            None => {
+                for (part, to) in data.chunks(MAX_COPY).zip((to..).step_by(MAX_COPY)) {
+                    // SAFETY: the range is inside; callers answer for what uses it meanwhile.
+                    unsafe { self.0.context.call().write(to, part) }?;
+                }
+            }
         }
         Ok(())
     }
@@ -146,8 +153,12 @@ impl<V: Vendor> Buffer<V> {
         match self.words() {
             Some(host) => words::read(host, offset, data),
             None if data.is_empty() => {}
-            // SAFETY: as above.
-            None => unsafe { self.0.context.call().read(from, data) }?,
+            None => {
+                for (part, from) in data.chunks_mut(MAX_COPY).zip((from..).step_by(MAX_COPY)) {
+                    // SAFETY: as above.
+                    unsafe { self.0.context.call().read(from, part) }?;
+                }
+            }
         }
         Ok(())
     }
@@ -167,6 +178,17 @@ mod tests {
         let start = NonNull::new(theirs.as_ptr().cast()).unwrap();
         // SAFETY: the atomic's eight bytes live as long as the third argument keeps them.
         gpu.adopt_host(unsafe { HostMemory::new(start, 8, theirs.clone()) }).unwrap()
+    }
+
+    #[test]
+    fn large_copy_is_whole() {
+        let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
+        let data: Vec<u8> = (0..2 * super::MAX_COPY + 5).map(|n| (n % 251) as u8).collect();
+        let buffer = gpu.alloc(data.len() + 3).unwrap();
+        buffer.write(3, &data).unwrap();
+        let mut back = vec![0; data.len()];
+        buffer.read(3, &mut back).unwrap();
+        assert!(back == data);
     }
 
     #[test]

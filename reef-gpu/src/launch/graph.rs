@@ -213,12 +213,11 @@ impl<V: Vendor> Exec<V> {
         gpu: &Gpu<V>,
         fill: impl FnOnce() -> Result<()>,
     ) -> Result<Self> {
-        let vendor = gpu.context().call();
         // SAFETY: `stream` was opened for this capture alone.
-        unsafe { vendor.begin_capture(stream.raw()) }?;
+        unsafe { gpu.context().call().begin_capture(stream.raw()) }?;
         let filled = fill();
         // SAFETY: it has begun above. In any case, or the stream would stay in the capture.
-        let raw = unsafe { vendor.end_capture(stream.raw()) }?;
+        let raw = unsafe { gpu.context().call().end_capture(stream.raw()) }?;
         let made = Self { raw, stop_list: None, times: None, gpu: gpu.clone() };
         filled.map(|()| made)
     }

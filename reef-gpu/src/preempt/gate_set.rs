@@ -88,7 +88,7 @@ impl<V: Vendor> Shared<V> {
         while self.closed.load(Ordering::Acquire) {
             let before = self.context.calls.snapshot();
             thread::sleep(HANG_AFTER);
-            if self.closed.load(Ordering::Acquire) && self.context.calls.hangs_since(before) {
+            if self.closed.load(Ordering::Acquire) && self.context.calls.hangs_since(&before) {
                 return self.each(Gate::open);
             }
         }
@@ -137,6 +137,31 @@ mod tests {
         drop(call);
         gates.close();
         assert!(gate.closed_for().is_some(), "the next time they close as ever");
+    }
+
+    /// A capture, say, hangs in one thread while another launches real-time work.
+    #[test]
+    fn call_that_hangs_while_others_return_opens_the_gates() {
+        let (context, gates, gate) = gates();
+        let _hanging = context.calls.enter();
+        gates.close();
+        let is_over = AtomicBool::new(false);
+        let opened = thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        drop(context.calls.enter());
+                    }
+                });
+            }
+            let opened = (0..1000).any(|_| {
+                thread::sleep(HANG_AFTER);
+                gate.closed_for().is_none()
+            });
+            is_over.store(true, Ordering::Relaxed);
+            opened
+        });
+        assert!(opened, "the gates stay closed");
     }
 
     /// The watchdog may have taken hold of the set when that is dropped.
