@@ -1,11 +1,15 @@
 //! Allocations and their ends: each is in the books before the driver is asked, and comes out once it has refused.
 
+use super::pools;
 use crate::bind::state::Inside;
+use crate::limit::contexts;
 use crate::limit::device::{self, Limited, Standing};
 use crate::limit::ledger::{self, Charge, Kind};
 use crate::limit::pending;
-use crate::limit::pools::{Store, stores};
+use crate::limit::pools::stores;
 use crate::limit::refusal::OUT_OF_MEMORY;
+use crate::limit::sizes::granted;
+use crate::limit::virtual_memory::{Holder, pieces};
 use crate::own::calls::{self, Stream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -52,8 +56,13 @@ pub(super) fn reserved(
     code
 }
 
+/// Allocates so many bytes of addresses: the driver has units of its own.
+pub(crate) fn allocate_linear(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+    allocate(Kind::Memory, granted(bytes), to, real)
+}
+
 /// Reserves, after what has ended in streams is counted and pools have given back what they don't use, if need be.
-fn room(device: &'static Limited, bytes: u64) -> bool {
+pub(super) fn room(device: &'static Limited, bytes: u64) -> bool {
     device.try_reserve(bytes) || {
         calls::relaxed(|| {
             pending::settle();
@@ -73,13 +82,13 @@ pub(crate) fn pitched(
 ) -> u32 {
     let rows = |pitch: usize| (pitch as u64).saturating_mul(height as u64);
     let bytes = rows(width.checked_next_multiple_of(512).unwrap_or(usize::MAX));
-    let code = allocate(Kind::Memory, bytes, to, real);
+    let code = allocate_linear(bytes, to, real);
     if code != 0 || to.is_null() || pitch.is_null() {
         return code;
     }
     let Some(_inside) = Inside::limited() else { return code };
     // SAFETY: where the driver has just written.
-    let (at, took) = unsafe { (*to, rows(*pitch)) };
+    let (at, took) = unsafe { (*to, granted(rows(*pitch))) };
     firmly(|| correct(at, took))
 }
 
@@ -105,7 +114,11 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
     match (code, charge) {
         (0, Some(charge)) => charge.device.give_back(charge.bytes),
         (_, Some(charge)) => ledger::note(kind, handle, charge),
+        (0, None) if kind == Kind::Memory => pools::end(handle, None),
         (_, None) => {}
+    }
+    if let (0, Kind::Array | Kind::Mipmapped) = (code, kind) {
+        pieces().take_all(Holder::Array(handle));
     }
     code
 }
@@ -116,8 +129,11 @@ pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> 
     let charge = ledger::take(Kind::Memory, at);
     let code = real();
     match (code, charge) {
-        (0, Some(charge)) => calls::relaxed(|| pending::add(stream, charge)),
+        (0, Some(Charge { device, bytes, .. })) => {
+            calls::relaxed(|| pending::add(stream, move || device.give_back(bytes)));
+        }
         (_, Some(charge)) => ledger::note(Kind::Memory, at, charge),
+        (0, None) => pools::end(at, Some(stream)),
         (_, None) => {}
     }
     calls::relaxed(pending::settle);
@@ -183,10 +199,16 @@ pub(crate) fn primary(context: *mut usize, ordinal: i32, real: impl FnOnce() -> 
 pub(crate) fn end_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
     let code = real(); // has its own way in
     if let (0, Some(_inside)) = (code, Inside::limited()) {
-        ledger::end_context(context);
-        pending::end_context(context);
+        ended(context);
     }
     code
+}
+
+/// Gives back all that a context had.
+fn ended(context: usize) {
+    ledger::end_context(context);
+    pending::end_context(context);
+    contexts::end(context);
 }
 
 /// The same of a device's primary context, which may have others who retain it.
@@ -201,18 +223,7 @@ pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
         && let Some(context) =
             place.map(|place| place.load(Relaxed)).filter(|context| *context != 0)
     {
-        ledger::end_context(context);
-        pending::end_context(context);
-    }
-    code
-}
-
-/// Reads a store's charge anew, for calls that change it.
-pub(crate) fn settled(store: impl FnOnce(i32) -> Store, real: impl FnOnce() -> u32) -> u32 {
-    let Some(_inside) = Inside::limited() else { return real() };
-    let code = real();
-    if let Standing::Limited(device) = device::current() {
-        calls::relaxed(|| stores().settle(device, store(device.ordinal), 0));
+        ended(context);
     }
     code
 }

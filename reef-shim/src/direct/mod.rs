@@ -7,10 +7,14 @@
 //! These functions are the sinks of all hooks: what else should happen to calls (another machine) belongs
 //! here, not into the hooks.
 
+pub(crate) mod context_memory;
 pub(crate) mod copy;
 pub(crate) mod graph;
+pub(crate) mod graph_memory;
 pub(crate) mod launch;
 pub(crate) mod memory;
-pub(crate) mod pooled;
+pub(crate) mod modules;
+pub(crate) mod pieces;
+pub(crate) mod pools;
 pub(crate) mod quietly;
 pub(crate) mod sync;

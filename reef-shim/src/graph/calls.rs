@@ -2,7 +2,8 @@
 
 use crate::bind::names;
 use crate::bind::slots::real;
-use crate::guest::find;
+use crate::limit::graphs::Need;
+use crate::limit::sizes::round_up;
 use crate::own::calls::calls;
 use reef_guest::hold::Holders;
 
@@ -41,6 +42,28 @@ const WAIT: u32 = 1;
 /// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
 const UPDATABLE: u32 = 13;
 
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: a pool's properties, which say where, then who may have access, and how much.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct MemoryParams {
+    kind: u32,
+    handles: u32,
+    location: u32,
+    ordinal: i32,
+    rest: [u64; 9],
+    access: [u64; 2],
+    bytes: u64,
+    address: u64,
+}
+
+/// `CU_GRAPH_NODE_TYPE_GRAPH` and `…_MEM_ALLOC`.
+const CHILD: u32 = 4;
+const MEMORY: u32 = 10;
+/// The driver takes memory for graphs in multiples of this.
+const MEMORY_UNIT: u64 = 2 << 20;
+/// How deep graphs may be inside of each other: no program has as many.
+const MAX_DEPTH: u32 = 64;
+
 mod raw {
     use super::*;
 
@@ -56,6 +79,7 @@ mod raw {
         attribute = cuGraphKernelNodeGetAttribute(node: usize, which: u32, value: &mut [u64; 8]);
         waits = cuGraphBatchMemOpNodeGetParams(node: usize, params: &mut Waits);
         child = cuGraphChildGraphNodeGetGraph(node: usize, child: &mut usize);
+        memory = cuGraphMemAllocNodeGetParams(node: usize, params: &mut MemoryParams);
         clone = cuGraphClone(clone: &mut usize, graph: usize);
         find = cuGraphNodeFindInClone(node: &mut usize, original: usize, clone: usize);
         add_waits = cuGraphAddBatchMemOpNode(
@@ -69,6 +93,30 @@ mod raw {
 
 fn taken(code: Option<u32>) -> Option<()> {
     (code == Some(0)).then_some(())
+}
+
+/// What the memory nodes of a graph take of each device, with those of graphs inside of it.
+pub(crate) fn memory(graph: usize) -> Vec<Need> {
+    let mut needs = Vec::new();
+    add_memory(graph, MAX_DEPTH, &mut needs);
+    needs
+}
+
+fn add_memory(graph: usize, depth: u32, needs: &mut Vec<Need>) {
+    for node in nodes(graph).unwrap_or_default() {
+        let (mut kind, mut child, mut params) = (0, 0, MemoryParams::default());
+        let _ = raw::kind(node, &mut kind); // not said: it is no kind that is looked for
+        if kind == CHILD && depth > 0 && raw::child(node, &mut child) == Some(0) {
+            add_memory(child, depth - 1, needs);
+        }
+        if kind == MEMORY && raw::memory(node, &mut params) == Some(0) {
+            let (ordinal, more) = (params.ordinal, round_up(params.bytes, MEMORY_UNIT));
+            match needs.iter_mut().find(|need| need.ordinal == ordinal) {
+                Some(need) => need.bytes = need.bytes.saturating_add(more),
+                None => needs.push(Need { ordinal, bytes: more }),
+            }
+        }
+    }
 }
 
 /// All nodes, in the driver's order.
@@ -132,14 +180,13 @@ pub(super) fn is_device_updatable(node: usize) -> bool {
     raw::attribute(node, UPDATABLE, &mut value) == Some(0) && value[0] as u32 != 0
 }
 
-/// Whether a node of memory operations is a gate at this address, or another context's.
+/// Whether a node of memory operations is a gate at this address.
 pub(super) fn is_gate(node: usize, gate: u64) -> Option<bool> {
     let mut params = Waits { context: 0, count: 0, waits: std::ptr::null(), flags: 0 };
     taken(raw::waits(node, &mut params))?;
     // SAFETY: the driver's list, which has as many entries as it says and stays until the node is changed.
     let first = unsafe { params.waits.as_ref() }.filter(|_| params.count > 0);
-    let is_known = |at| at == gate || find::is_gate(at);
-    Some(first.is_some_and(|wait| wait.operation == WAIT && is_known(wait.at)))
+    Some(first.is_some_and(|wait| wait.operation == WAIT && wait.at == gate))
 }
 
 /// The graph inside of a node, which owns it.

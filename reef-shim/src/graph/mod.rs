@@ -6,7 +6,7 @@
 //! where they were, whatever it is updated with; a graph that has a node which can't be cloned or isn't understood is
 //! instantiated as it is, and counted.
 
-mod calls;
+pub(crate) mod calls;
 pub(crate) mod execs;
 pub(crate) mod insert;
 pub(crate) mod places;

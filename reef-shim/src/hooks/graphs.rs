@@ -2,6 +2,7 @@
 
 use super::declare::{hooks, twins};
 use crate::direct::graph::{child, destroy, instantiate, node, update};
+use crate::direct::graph_memory::{destroyed, instantiated};
 use std::ffi::c_void;
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`: kernels launch it.
@@ -58,14 +59,16 @@ impl Updated {
 hooks! {
     cuGraphInstantiate(
         exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
-    ) |real(graph)| instantiate(exec, graph, false, real);
+    ) |real(graph)| instantiated(exec, graph, || instantiate(exec, graph, false, real));
     cuGraphInstantiate_v2(
         exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
-    ) |real(graph)| instantiate(exec, graph, false, real);
+    ) |real(graph)| instantiated(exec, graph, || instantiate(exec, graph, false, real));
     cuGraphInstantiateWithFlags(
         exec: *mut usize, graph: usize, flags: u64,
-    ) |real(graph)| instantiate(exec, graph, flags & FROM_DEVICE != 0, real);
-    cuGraphExecDestroy(exec: usize) |real| destroy(exec, real);
+    ) |real(graph)| instantiated(exec, graph, || {
+        instantiate(exec, graph, flags & FROM_DEVICE != 0, real)
+    });
+    cuGraphExecDestroy(exec: usize) |real| destroyed(exec, || destroy(exec, real));
     cuGraphExecUpdate(
         exec: usize, graph: usize, error: *mut usize, result: *mut u32,
     ) |real(graph)| update(exec, graph, [error], real);
@@ -83,7 +86,7 @@ twins! {
     ) |_is_twin, real(graph)| {
         // SAFETY: null, or the program's promise to the driver: a struct that begins with flags.
         let flags = unsafe { params.as_ref() }.copied().unwrap_or_default();
-        instantiate(exec, graph, flags & FROM_DEVICE != 0, real)
+        instantiated(exec, graph, || instantiate(exec, graph, flags & FROM_DEVICE != 0, real))
     };
 }
 

@@ -1,8 +1,8 @@
 //! Launches of kernels and graphs.
 
 use super::declare::{hooks, twins};
+use crate::direct::graph_memory::backed;
 use crate::direct::launch::{Work, launch};
-use crate::direct::pooled::launch_graph;
 use crate::own::calls::Stream;
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
@@ -93,7 +93,8 @@ twins! {
     cuGraphLaunch / cuGraphLaunch_ptsz(
         exec: usize, stream: usize,
     ) |is_twin, real| timed(Api::GraphLaunch, 0, (exec, stream), || {
-        launch_graph(|| launch(Stream::new(stream, is_twin), Work::Graph, real))
+        let stream = Stream::new(stream, is_twin);
+        backed(exec, stream, || launch(stream, Work::Graph, real))
     });
 }
 

@@ -1,10 +1,9 @@
 //! Memory: what takes it, and what gives it back. Without limits each is a call of the real driver and one look at a word.
 
 use super::declare::{hooks, twins};
-use crate::direct::memory::{self, allocate, free, uncounted};
-use crate::direct::pooled::{self, Place};
+use crate::direct::memory::{self, allocate, allocate_linear, free, uncounted};
+use crate::direct::pools;
 use crate::limit::ledger::Kind;
-use crate::limit::pools::Store;
 use crate::limit::sizes::{Deep, Flat};
 use crate::own::calls::Stream;
 use crate::profile::memory::{allocated, allocated_rows, freed};
@@ -47,10 +46,10 @@ fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
 hooks! {
     cuMemAlloc_v2(
         to: *mut usize, bytes: usize,
-    ) |real| alloc(to, bytes, || allocate(Kind::Memory, bytes as u64, to, real));
+    ) |real| alloc(to, bytes, || allocate_linear(bytes as u64, to, real));
     cuMemAllocManaged(
         to: *mut usize, bytes: usize, flags: u32,
-    ) |real| alloc(to, bytes, || allocate(Kind::Memory, bytes as u64, to, real));
+    ) |real| alloc(to, bytes, || allocate_linear(bytes as u64, to, real));
     cuMemAllocPitch_v2(
         to: *mut usize, pitch: *mut usize, width: usize, height: usize, element: u32,
     ) |real| rows(to, pitch, [width, height], || memory::pitched(to, pitch, width, height, real));
@@ -80,40 +79,11 @@ hooks! {
     cuArray3DCreate(to: *mut usize, of: *const c_void) |real| uncounted(real);
 }
 
-hooks! {
-    cuMemCreate(
-        handle: *mut u64, bytes: usize, place: *const Place, flags: u64,
-    ) |real| pooled::create(handle, bytes, place, real);
-    cuMemRelease(handle: u64) |real| pooled::release(handle, real);
-    cuMemMap(
-        at: u64, bytes: usize, offset: usize, handle: u64, flags: u64,
-    ) |real| pooled::map(at, bytes, handle, real);
-    cuMemUnmap(at: u64, bytes: usize) |real| pooled::unmap(at, bytes, real);
-    cuMemRetainAllocationHandle(
-        handle: *mut u64, at: u64,
-    ) |real| pooled::retain(handle, at, real);
-    cuMemPoolTrimTo(pool: usize, keep: usize) |real| pooled::trim(pool, real);
-    cuMemPoolCreate(
-        pool: *mut usize, place: *const Place,
-    ) |real| pooled::create_pool(pool, place, real);
-    cuDeviceGetMemPool(
-        pool: *mut usize, device: i32,
-    ) |real| pooled::own_pool(pool, device, real);
-    cuDeviceGetDefaultMemPool(
-        pool: *mut usize, device: i32,
-    ) |real| pooled::own_pool(pool, device, real);
-    cuMemPoolDestroy(pool: usize) |real| pooled::destroy_pool(pool, real);
-    cuDeviceGraphMemTrim(device: i32) |real| memory::settled(Store::Graphs, real);
-    cuGraphAddMemAllocNode(
-        node: *mut usize, graph: usize, after: *const usize, count: usize, params: *mut c_void,
-    ) |real| pooled::graph_memory(real);
-}
-
 twins! {
     cuMemAllocAsync / cuMemAllocAsync_ptsz(
         to: *mut usize, bytes: usize, stream: usize,
     ) |is_twin, real| alloc(to, bytes, || {
-        pooled::allocate(bytes, None, Stream::new(stream, is_twin), real)
+        pools::allocate(to, bytes, None, Stream::new(stream, is_twin), real)
     });
     cuMemFreeAsync / cuMemFreeAsync_ptsz(
         at: usize, stream: usize,
@@ -123,6 +93,6 @@ twins! {
     cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
         to: *mut usize, bytes: usize, pool: usize, stream: usize,
     ) |is_twin, real| alloc(to, bytes, || {
-        pooled::allocate(bytes, Some(pool), Stream::new(stream, is_twin), real)
+        pools::allocate(to, bytes, Some(pool), Stream::new(stream, is_twin), real)
     });
 }

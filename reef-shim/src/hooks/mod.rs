@@ -8,6 +8,7 @@ mod copies;
 mod declare;
 mod fills;
 mod graphs;
+mod held;
 mod launches;
 mod list;
 mod lookups;

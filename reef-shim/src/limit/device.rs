@@ -2,7 +2,8 @@
 
 use super::refusal::say;
 use super::seat::Clerk;
-use crate::own::{calls, explain};
+use crate::own::calls::{self, Stream};
+use crate::own::explain;
 use crate::settings::settings;
 use reef_guest::limit::{Account, shown};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -37,11 +38,12 @@ pub(crate) enum Standing {
 
 /// Where the current context's allocations stand. Without a context the driver says what is wrong.
 pub(crate) fn current() -> Standing {
-    let mut ordinal = 0;
-    match calls::context_device(&mut ordinal) {
-        Some(0) => of(ordinal),
-        _ => Standing::Free,
-    }
+    calls::device().map_or(Standing::Free, of)
+}
+
+/// Where allocations in a stream stand: it may be another device's than the current context.
+pub(crate) fn of_stream(stream: Stream) -> Standing {
+    calls::inside(calls::stream_context(stream), current)
 }
 
 /// Where a device's allocations stand. The first question joins the books.

@@ -11,6 +11,9 @@ pub(crate) enum Kind {
     Memory,
     Array,
     Mipmapped,
+    /// Code, with its global variables.
+    Module,
+    Library,
 }
 
 /// Of one allocation.

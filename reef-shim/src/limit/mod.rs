@@ -4,7 +4,10 @@
 //! *Invariant*: nothing is allocated that isn't in the books of the process's job first; what can't be read or joined
 //! ends in refused allocations and one line on stderr; nothing here is on the way of a launch.
 
+pub(crate) mod contexts;
 pub(crate) mod device;
+pub(crate) mod graphs;
+pub(crate) mod image;
 pub(crate) mod ledger;
 pub(crate) mod pending;
 pub(crate) mod pools;

@@ -2,6 +2,7 @@
 //! that it has reserved.
 
 use super::device::Limited;
+use super::graphs;
 use crate::own::calls;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
@@ -12,12 +13,14 @@ const USED: u32 = 7;
 /// `CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT`.
 const GRAPHS_RESERVED: u32 = 2;
 /// The driver takes memory for pools in multiples of this.
-pub(crate) const POOL_UNIT: u64 = 2 << 20;
+pub(crate) const POOL_UNIT: u64 = 32 << 20;
 
 /// Where the driver keeps memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Store {
     Pool(usize),
+    /// A pool that was destroyed and has allocations: it is there until the last of them has ended.
+    Ended(u64),
     /// Of the graphs on the device of this number.
     Graphs(i32),
 }
@@ -28,6 +31,7 @@ impl Store {
         let mut value = 0;
         let code = match self {
             Self::Pool(pool) => calls::pool_attribute(pool, RESERVED, &mut value),
+            Self::Ended(_) => None,
             Self::Graphs(device) => calls::graph_memory(device, GRAPHS_RESERVED, &mut value),
         };
         if code == Some(0) { value } else { 0 }
@@ -55,8 +59,11 @@ struct Charged {
 #[derive(Debug, Default)]
 pub(crate) struct Stores {
     charged: HashMap<Store, Charged>,
-    /// The devices of pools, limited or not, by their numbers.
-    owners: HashMap<usize, i32>,
+    /// The devices of pools, limited or not, by their numbers; nothing for pools of the host's memory.
+    owners: HashMap<usize, Option<i32>>,
+    /// Allocations from pools that may be destroyed, and how many pools were.
+    live: HashMap<usize, Store>,
+    ended: u64,
 }
 
 static STORES: LazyLock<Mutex<Stores>> = LazyLock::new(Mutex::default);
@@ -74,12 +81,12 @@ impl Stores {
     }
 
     /// Notes whose a pool is. The driver may have the address of one that was destroyed unseen for another.
-    pub(crate) fn own(&mut self, pool: usize, ordinal: i32) {
+    pub(crate) fn own(&mut self, pool: usize, ordinal: Option<i32>) {
         self.owners.insert(pool, ordinal);
     }
 
-    /// The number of a pool's device, if the program got the pool by a call that names one.
-    pub(crate) fn owner(&self, pool: usize) -> Option<i32> {
+    /// The number of a pool's device, if the program got the pool by a call that names one: nothing for the host.
+    pub(crate) fn owner(&self, pool: usize) -> Option<Option<i32>> {
         self.owners.get(&pool).copied()
     }
 
@@ -89,6 +96,9 @@ impl Stores {
         let charged = self.charged.entry(store).or_insert(Charged { device, bytes: 0 });
         let (now, before) = (store.reserved(), charged.bytes.saturating_add(reserved));
         let device = charged.device;
+        if let Store::Ended(_) = store {
+            return; // the driver says nothing of it
+        }
         charged.bytes = now;
         if now > before { device.add(now - before) } else { device.give_back(before - now) }
     }
@@ -104,21 +114,61 @@ impl Stores {
         self.all_of(device).into_iter().for_each(|store| self.settle(device, store, 0));
     }
 
-    /// Has the driver give back what no one uses in the pools of a device. Those of other devices stay as they are:
+    /// Has the driver give back what no one uses in the pools and graphs of a device. Those of other devices stay as they are:
     /// their memory would make no room here.
     pub(crate) fn trim_all(&mut self, device: &'static Limited) {
         for store in self.all_of(device) {
-            if let Store::Pool(pool) = store {
-                let _ = calls::trim_pool(pool, 0); // what it doesn't give back stays charged
-            }
+            // What it doesn't give back stays charged.
+            let _ = match store {
+                Store::Pool(pool) => calls::trim_pool(pool, 0),
+                Store::Graphs(ordinal) => {
+                    graphs::unback(ordinal);
+                    calls::trim_graphs(ordinal)
+                }
+                Store::Ended(_) => None,
+            };
             self.settle(device, store, 0);
         }
     }
 
-    /// Forgets a pool that was destroyed.
-    pub(crate) fn forget(&mut self, pool: usize) {
+    /// An allocation was made from a pool.
+    pub(crate) fn allocated(&mut self, at: usize, pool: usize) {
+        self.ended(at); // one that was here before has ended unseen
+        self.live.insert(at, Store::Pool(pool));
+    }
+
+    /// Whether something is an allocation from a pool that may be destroyed.
+    pub(crate) fn is_live(&self, at: usize) -> bool {
+        self.live.contains_key(&at)
+    }
+
+    /// An allocation from a pool has ended. The last one of a pool that was destroyed ends the pool.
+    pub(crate) fn ended(&mut self, at: usize) {
+        let Some(store) = self.live.remove(&at) else { return };
+        if let Store::Ended(_) = store
+            && !self.live.values().any(|other| *other == store)
+        {
+            self.give_back(store);
+        }
+    }
+
+    /// A pool was destroyed. The driver keeps its memory while there are allocations from it.
+    pub(crate) fn destroyed(&mut self, pool: usize) {
         self.owners.remove(&pool);
-        if let Some(charged) = self.charged.remove(&Store::Pool(pool)) {
+        let store = Store::Pool(pool);
+        if !self.live.values().any(|of| *of == store) {
+            return self.give_back(store);
+        }
+        self.ended += 1;
+        let ended = Store::Ended(self.ended);
+        self.live.values_mut().filter(|of| **of == store).for_each(|of| *of = ended);
+        if let Some(charged) = self.charged.remove(&store) {
+            self.charged.insert(ended, charged);
+        }
+    }
+
+    fn give_back(&mut self, store: Store) {
+        if let Some(charged) = self.charged.remove(&store) {
             charged.device.give_back(charged.bytes);
         }
     }

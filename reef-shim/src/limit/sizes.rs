@@ -2,6 +2,14 @@
 
 /// Arrays begin at multiples of this.
 const ARRAY_UNIT: u64 = 64 << 10;
+/// Rows of arrays are multiples of this, in bytes, and so many of them are together; levels are multiples of this.
+const ROW_UNIT: u64 = 64;
+const ROWS: u64 = 8;
+const LEVEL_UNIT: u64 = 4 << 10;
+/// Allocations of more bytes than this have blocks of their own; smaller ones share a block.
+const MOST_SHARED: u64 = 1 << 20;
+const BLOCK: u64 = 2 << 20;
+const SHARED_UNIT: u64 = 512;
 
 /// Arrays whose memory is mapped later: `CUDA_ARRAY3D_SPARSE` and `CUDA_ARRAY3D_DEFERRED_MAPPING`.
 const WITHOUT_MEMORY: u32 = 0x40 | 0x80;
@@ -41,13 +49,16 @@ impl Deep {
         if self.flags & WITHOUT_MEMORY != 0 {
             return 0;
         }
+        let texel = element(self.format).saturating_mul(u64::from(self.channels.max(1)));
         let level = |level: u32| {
             let side = |side: usize| (side as u64 >> level.min(63)).max(1);
-            let texels =
-                side(self.width).saturating_mul(side(self.height)).saturating_mul(side(self.depth));
-            texels
-                .saturating_mul(element(self.format))
-                .saturating_mul(u64::from(self.channels.max(1)))
+            let rows = match side(self.height) {
+                1 => 1,
+                rows => round_up(rows, ROWS),
+            };
+            let row = round_up(side(self.width).saturating_mul(texel), ROW_UNIT);
+            let bytes = row.saturating_mul(rows).saturating_mul(side(self.depth));
+            if levels > 1 { round_up(bytes, LEVEL_UNIT) } else { bytes }
         };
         let sum = (0..levels.clamp(1, 32)).fold(0_u64, |sum, at| sum.saturating_add(level(at)));
         round_up(sum, ARRAY_UNIT)
@@ -62,6 +73,11 @@ fn element(format: u32) -> u64 {
         0x03 | 0x0a | 0x20 => 4,
         _ => 16,
     }
+}
+
+/// What the driver takes for an allocation of so many bytes.
+pub(crate) fn granted(bytes: u64) -> u64 {
+    round_up(bytes, if bytes > MOST_SHARED { BLOCK } else { SHARED_UNIT })
 }
 
 /// The next multiple of `unit`, or the largest number.

@@ -1,4 +1,4 @@
-//! Memory by handles and mappings: it is there until neither a handle nor a mapping is left.
+//! Memory by handles and mappings: it is there until neither a handle nor a mapping is left, of addresses or in what holds it.
 
 use super::device::Limited;
 use std::collections::{BTreeMap, HashMap};
@@ -7,12 +7,29 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 /// A piece of memory.
 #[derive(Debug)]
 struct Piece {
-    device: &'static Limited,
+    /// Nothing for multicast objects, which have no memory of their own.
+    device: Option<&'static Limited>,
     bytes: u64,
     mappings: u64,
     /// How often its handles have to be released.
     references: u64,
+    /// Others may have it, and nobody says until when: it stays charged while this process lives.
+    is_exported: bool,
 }
+
+/// What keeps pieces besides addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holder {
+    /// A sparse array, by its handle.
+    Array(usize),
+    /// A multicast object, which is a piece.
+    Object(u64),
+}
+
+/// Where in a holder: the words by which the program names it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Region(pub(crate) [u64; 4]);
 
 /// All that this process has made and that is limited. Pieces of others aren't known, and aren't charged here.
 #[derive(Debug, Default)]
@@ -23,6 +40,8 @@ pub(crate) struct Pieces {
     handles: HashMap<u64, (u64, u64)>,
     /// By their addresses: lengths, and pieces.
     mappings: BTreeMap<u64, (u64, u64)>,
+    /// What holders have.
+    held: Vec<(Holder, Region, u64)>,
 }
 
 static PIECES: LazyLock<Mutex<Pieces>> = LazyLock::new(Mutex::default);
@@ -33,9 +52,10 @@ pub(crate) fn pieces() -> MutexGuard<'static, Pieces> {
 
 impl Pieces {
     /// A piece was made.
-    pub(crate) fn create(&mut self, handle: u64, device: &'static Limited, bytes: u64) {
+    pub(crate) fn create(&mut self, handle: u64, device: Option<&'static Limited>, bytes: u64) {
         self.last += 1;
-        self.pieces.insert(self.last, Piece { device, bytes, mappings: 0, references: 1 });
+        let piece = Piece { device, bytes, mappings: 0, references: 1, is_exported: false };
+        self.pieces.insert(self.last, piece);
         self.handles.insert(handle, (self.last, 1));
     }
 
@@ -69,21 +89,72 @@ impl Pieces {
 
     /// A handle was asked for by an address.
     pub(crate) fn retain(&mut self, handle: u64, at: u64) {
-        let before = self.mappings.range(..=at).next_back();
-        let Some((_, (_, piece))) = before.filter(|(from, (bytes, _))| at - **from < *bytes) else {
-            return;
-        };
-        let piece = *piece;
+        let Some(piece) = self.at(at) else { return };
         self.handles.entry(handle).or_insert((piece, 0)).1 += 1;
         self.change(piece, |piece| piece.references += 1);
     }
 
-    fn change(&mut self, at: u64, change: impl FnOnce(&mut Piece)) {
+    /// The piece that is mapped at an address.
+    pub(crate) fn at(&self, at: u64) -> Option<u64> {
+        let (from, (bytes, piece)) = self.mappings.range(..=at).next_back()?;
+        (at - from < *bytes).then_some(*piece)
+    }
+
+    pub(crate) fn of_handle(&self, handle: u64) -> Option<u64> {
+        self.handles.get(&handle).map(|(piece, _)| *piece)
+    }
+
+    /// A multicast object.
+    pub(crate) fn object(&self, handle: u64) -> Option<Holder> {
+        self.of_handle(handle).map(Holder::Object)
+    }
+
+    /// A handle was exported.
+    pub(crate) fn export(&mut self, handle: u64) {
+        let piece = self.of_handle(handle).and_then(|piece| self.pieces.get_mut(&piece));
+        piece.into_iter().for_each(|piece| piece.is_exported = true);
+    }
+
+    /// A piece is held.
+    pub(crate) fn put(&mut self, holder: Holder, region: Region, piece: u64) {
+        self.held.push((holder, region, piece));
+        self.change(piece, |piece| piece.mappings += 1);
+    }
+
+    /// A holder has nothing in these regions any more.
+    pub(crate) fn take(&mut self, holder: Holder, is_meant: impl Fn(&Region) -> bool) {
+        let is_gone =
+            |(of, region, _): &mut (Holder, Region, u64)| *of == holder && is_meant(region);
+        let gone: Vec<_> = self.held.extract_if(.., is_gone).map(|(.., piece)| piece).collect();
+        self.leave(&gone);
+    }
+
+    /// A holder has ended.
+    pub(crate) fn take_all(&mut self, holder: Holder) {
+        self.take(holder, |_| true);
+    }
+
+    /// Takes out what is in a region; it has to [leave](Self::leave) later.
+    pub(crate) fn take_out(&mut self, holder: Holder, region: Region) -> Vec<u64> {
+        let is_it = |(of, at, _): &mut (Holder, Region, u64)| (*of, *at) == (holder, region);
+        self.held.extract_if(.., is_it).map(|(.., piece)| piece).collect()
+    }
+
+    /// Pieces aren't held any more.
+    pub(crate) fn leave(&mut self, gone: &[u64]) {
+        for piece in gone {
+            self.change(*piece, |piece| piece.mappings = piece.mappings.saturating_sub(1));
+        }
+    }
+
+    fn change(&mut self, at: u64, change: fn(&mut Piece)) {
         let Some(piece) = self.pieces.get_mut(&at) else { return };
         change(piece);
-        if piece.references == 0 && piece.mappings == 0 {
-            piece.device.give_back(piece.bytes);
+        if piece.references == 0 && piece.mappings == 0 && !piece.is_exported {
+            let bytes = piece.bytes;
+            piece.device.into_iter().for_each(|device| device.give_back(bytes));
             self.pieces.remove(&at);
+            self.take_all(Holder::Object(at));
         }
     }
 }

@@ -55,15 +55,6 @@ calls! {
     context_current = cuCtxGetCurrent(context: &mut usize);
     set_context = cuCtxSetCurrent(context: usize);
     context_device = cuCtxGetDevice(device: &mut i32);
-    /// Since CUDA 12: a number that no other context of the process gets.
-    context_id = cuCtxGetId(context: usize, id: &mut u64);
-    context_of_green = cuCtxFromGreenCtx(context: &mut usize, green: usize);
-    retain_primary = cuDevicePrimaryCtxRetain(context: &mut usize, device: i32);
-    release_primary = cuDevicePrimaryCtxRelease_v2(device: i32);
-    /// Since CUDA 12: a number that no other stream of the process gets.
-    stream_id = cuStreamGetId(stream: usize, id: &mut u64);
-    stream_context = cuStreamGetCtx(stream: usize, context: &mut usize);
-    stream_contexts = cuStreamGetCtx_v2(stream: usize, context: &mut usize, green: &mut usize);
     device_uuid = cuDeviceGetUuid(uuid: &mut [u8; 16], device: i32);
     /// Of the MIG instance, where there is one.
     device_uuid_v2 = cuDeviceGetUuid_v2(uuid: &mut [u8; 16], device: i32);
@@ -84,6 +75,10 @@ calls! {
     current_pool = cuDeviceGetMemPool(pool: &mut usize, device: i32);
     pool_attribute = cuMemPoolGetAttribute(pool: usize, attribute: u32, value: &mut u64);
     trim_pool = cuMemPoolTrimTo(pool: usize, keep: usize);
+    trim_graphs = cuDeviceGraphMemTrim(device: i32);
+    context_of_stream = cuStreamGetCtx(stream: usize, context: &mut usize);
+    context_limit = cuCtxGetLimit(value: &mut usize, limit: u32);
+    loading_mode = cuModuleGetLoadingMode(mode: &mut u32);
     graph_memory = cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: &mut u64);
 }
 
@@ -94,6 +89,39 @@ pub(crate) fn context() -> usize {
         Some(0) => context,
         _ => 0,
     }
+}
+
+/// The context of a stream: the current one, if it names none.
+pub(crate) fn stream_context(stream: Stream) -> usize {
+    let mut found = 0;
+    match stream.is_default() {
+        false if context_of_stream(stream.0, &mut found) == Some(0) => found,
+        _ => context(),
+    }
+}
+
+/// The device of the current context.
+pub(crate) fn device() -> Option<i32> {
+    let mut ordinal = 0;
+    (context_device(&mut ordinal) == Some(0)).then_some(ordinal)
+}
+
+/// Runs calls of ours in another context.
+pub(crate) fn inside<T>(other: usize, calls: impl FnOnce() -> T) -> T {
+    let own = context();
+    if other == own {
+        return calls();
+    }
+    let _ = set_context(other);
+    let result = calls();
+    let _ = set_context(own);
+    result
+}
+
+/// Whether a stream is being captured, as far as the driver says so.
+pub(crate) fn is_capturing(stream: Stream) -> bool {
+    let (mut status, mut id) = (0, 0);
+    capture_info(stream.0, &mut status, &mut id) == Some(0) && status != 0
 }
 
 /// What names a device, or its MIG instance.

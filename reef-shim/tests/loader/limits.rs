@@ -14,6 +14,8 @@ mod program;
 mod time;
 #[path = "limits/told.rs"]
 mod told;
+#[path = "limits/ways.rs"]
+mod ways;
 
 use super::processes::{piped, wait};
 use crate::common::{FAKE, library};
@@ -26,7 +28,7 @@ use std::time::{Duration, Instant};
 /// The fake device's.
 const UUID: [u8; 16] = *b"fake device no 0";
 /// The limit of these programs.
-const LIMIT: u64 = 24 << 20;
+const LIMIT: u64 = 192 << 20;
 /// Where the fake device's file has the most that was ever taken.
 const PEAK_AT: usize = 8 * 64;
 

@@ -106,10 +106,20 @@ unsafe fn uuid(uuid: *mut [u8; 16], device: i32) -> u32 {
     SUCCESS
 }
 
-/// Nothing but what the shim asks for: no watchdog, memory operations of both kinds.
+/// Nothing but what the shim asks for: no watchdog, memory operations of both kinds, room for threads.
 unsafe fn attribute(value: *mut i32, attribute: u32, _device: i32) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { give(value, i32::from(matches!(attribute, 122 | 123))) };
+    unsafe {
+        give(
+            value,
+            match attribute {
+                16 => 4,    // units
+                39 => 2048, // threads of each
+                122 | 123 => 1,
+                _ => 0,
+            },
+        )
+    };
     SUCCESS
 }
 

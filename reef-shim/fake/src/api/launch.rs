@@ -8,8 +8,6 @@ use crate::engine::world::world;
 use std::ffi::{CStr, c_char, c_void};
 
 plain! {
-    cuModuleLoadData(module: *mut usize, image: *const c_void) = load;
-    cuModuleUnload(module: usize) = unload;
     cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) = function;
     cuLaunchCooperativeKernelMultiDevice(launches: *const One, count: u32, flags: u32) = several;
 }
@@ -94,17 +92,6 @@ unsafe fn unpack(
             return code;
         }
     }
-    SUCCESS
-}
-
-unsafe fn load(module: *mut usize, _image: *const c_void) -> u32 {
-    let handle = world().handle();
-    // SAFETY: the caller's promise.
-    unsafe { give(module, handle) };
-    SUCCESS
-}
-
-unsafe fn unload(_module: usize) -> u32 {
     SUCCESS
 }
 

@@ -2,9 +2,9 @@
 
 use super::code::*;
 use super::context::current;
-use super::device_memory::{own_pool, use_pool};
+use super::device::pools::own_pool;
 use super::export::{give, plain, twin};
-use super::streams::{give_to, is_captured, wait_for, wait_for_all};
+use super::streams::{device_of, give_to, is_captured, wait_for, wait_for_all};
 use crate::engine::device_memory;
 use crate::engine::op::Op;
 use crate::engine::world::{Registered, world};
@@ -65,9 +65,16 @@ impl Side {
     }
 }
 
+/// What an allocation takes: small ones share units of 2 MiB, others have their own.
+fn granted(bytes: usize) -> u64 {
+    let unit = if bytes > 1 << 20 { 2 << 20 } else { 512 };
+    (bytes as u64).next_multiple_of(unit)
+}
+
 /// Memory of the device, which has so much.
 pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
-    if bytes > 0 && !device_memory::take(bytes as u64) {
+    let taken = granted(bytes);
+    if bytes > 0 && !device_memory::take(taken) {
         return OUT_OF_MEMORY;
     }
     // SAFETY: the caller's promise.
@@ -76,11 +83,11 @@ pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
         SUCCESS => unsafe { *to },
         code => return code,
     };
-    world().taken.insert(at, bytes as u64);
+    world().taken.insert(at, taken);
     SUCCESS
 }
 
-unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
+pub(crate) unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
     if bytes == 0 {
         return INVALID_VALUE;
     }
@@ -99,11 +106,7 @@ unsafe fn free(at: usize) -> u32 {
     }
     wait_for_all(None);
     let mut world = world();
-    world.taken.remove(&at).into_iter().for_each(device_memory::give_back);
-    if let Some((pool, bytes)) = world.pooled.remove(&at) {
-        world.leave_pool(pool, bytes);
-    }
-    if world.memory.remove(&at).is_some() { SUCCESS } else { INVALID_VALUE }
+    if world.free(at) { SUCCESS } else { INVALID_VALUE }
 }
 
 /// For the context that is current, which it ends with; for all of the process with flag 1 (portable).
@@ -218,8 +221,8 @@ unsafe fn fill(is_twin: bool, to: usize, value: u8, bytes: usize, stream: usize)
 
 /// In a capture it becomes a node, but here its memory is there from now on.
 unsafe fn alloc_in_stream(is_twin: bool, to: *mut usize, bytes: usize, stream: usize) -> u32 {
-    let device = match current(&mut world()) {
-        Ok(context) => context.device,
+    let device = match device_of(is_twin, stream) {
+        Ok(device) => device,
         Err(code) => return code,
     };
     // SAFETY: the caller's promise.
@@ -233,20 +236,28 @@ unsafe fn alloc_from_pool(
     pool: usize,
     stream: usize,
 ) -> u32 {
-    let given = match is_captured(is_twin, stream) {
-        true => give_to(is_twin, stream, Op::Memory),
-        false => use_pool(pool, bytes as u64),
-    };
-    if given != SUCCESS {
-        return given;
+    let is_captured = is_captured(is_twin, stream);
+    if !is_captured && !world().use_pool(pool, bytes as u64) {
+        return OUT_OF_MEMORY;
+    }
+    let mut at = 0;
+    // SAFETY: a place of ours.
+    let code = unsafe { host_alloc(&raw mut at, bytes, 0) };
+    if code != SUCCESS {
+        return code;
+    }
+    if is_captured {
+        world().note_of_graphs(at);
+        let code = give_to(is_twin, stream, Op::Memory { at, bytes: bytes as u64 });
+        if code != SUCCESS {
+            return code;
+        }
+    } else {
+        world().pooled.insert(at, (pool, bytes as u64));
     }
     // SAFETY: the caller's promise.
-    let code = unsafe { host_alloc(to, bytes, 0) };
-    if code == SUCCESS && !is_captured(is_twin, stream) {
-        // SAFETY: an address was written there.
-        world().pooled.insert(unsafe { *to }, (pool, bytes as u64));
-    }
-    code
+    unsafe { give(to, at) };
+    SUCCESS
 }
 
 unsafe fn free_in_stream(is_twin: bool, at: usize, stream: usize) -> u32 {

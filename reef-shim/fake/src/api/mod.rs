@@ -2,7 +2,7 @@
 
 pub(crate) mod code;
 mod context;
-pub(crate) mod device_memory;
+mod device;
 mod event;
 mod export;
 mod graph;

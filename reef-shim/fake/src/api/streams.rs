@@ -110,6 +110,7 @@ pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
     while !world.is_idle(stream) {
         world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
     }
+    world.release_pools();
     if world.is_faulty { ILLEGAL_ADDRESS } else { SUCCESS }
 }
 
@@ -119,6 +120,7 @@ pub(crate) fn wait_for_all(context: Option<u64>) -> u32 {
     while !world.is_all_idle(context) {
         world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
     }
+    world.release_pools();
     if world.is_faulty { ILLEGAL_ADDRESS } else { SUCCESS }
 }
 
@@ -128,4 +130,13 @@ pub(crate) fn invalidate(world: &mut World, capture: u64) -> u32 {
         open.is_invalid = true;
     }
     CAPTURE_UNSUPPORTED
+}
+
+/// The device that a stream is of.
+pub(crate) fn device_of(is_twin: bool, handle: usize) -> Result<usize, u32> {
+    let mut world = world();
+    let stream = resolve(&mut world, is_twin, handle)?;
+    let context = known(&mut world, stream)?.context;
+    let found = world.contexts.values().find(|known| known.id == context);
+    found.map(|context| context.device).ok_or(INVALID_CONTEXT)
 }

@@ -10,19 +10,15 @@ const MOST: usize = 64;
 /// Where the most that was ever taken stands: behind what each process has.
 const PEAK: usize = MOST;
 
-/// A pool: what it has of the device, and what of that is used.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pool {
-    pub(crate) reserved: u64,
-    pub(crate) used: u64,
-}
-
 /// A piece of memory by its handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) bytes: u64,
     pub(crate) references: u64,
+    /// Where it is mapped: to addresses, in arrays, in multicast objects.
     pub(crate) mappings: u64,
+    /// Others may have it, for as long as this process lives.
+    pub(crate) is_exported: bool,
 }
 
 /// A file of words, whose byte N is locked by process N, and the byte behind these by whoever changes something.

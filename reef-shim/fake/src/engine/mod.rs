@@ -7,6 +7,8 @@ pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod device_memory;
 pub(crate) mod graph;
+pub(crate) mod graph_memory;
 pub(crate) mod op;
+pub(crate) mod pools;
 pub(crate) mod run;
 pub(crate) mod world;

@@ -63,8 +63,11 @@ pub(crate) enum Op {
         body: usize,
         runs: bool,
     },
-    /// Of graphs alone: an allocation, which has no effect here.
-    Memory,
+    /// Of graphs alone: an allocation, whose address is known from the beginning.
+    Memory {
+        at: usize,
+        bytes: u64,
+    },
     Empty,
 }
 
@@ -85,7 +88,7 @@ impl Op {
             Self::Empty => 5,
             Self::WaitFor { .. } => 6,
             Self::Record { .. } => 7,
-            Self::Memory => 10,
+            Self::Memory { .. } => 10,
             Self::Free(_) => 11,
             Self::Write(..) | Self::Wait { .. } => 12,
             Self::If { .. } => 13,

@@ -158,11 +158,7 @@ fn finish(world: &mut World, (stream, node): Choice, op: &Op) {
         world.recorded(event, times);
     }
     if let Op::Free(at) = *op {
-        world.memory.remove(&at);
-        world.taken.remove(&at).into_iter().for_each(super::device_memory::give_back);
-        if let Some((pool, bytes)) = world.pooled.remove(&at) {
-            world.leave_pool(pool, bytes);
-        }
+        world.free(at);
     }
     let Some(queue) = world.streams.get_mut(&stream).map(|stream| &mut stream.queue) else {
         return;

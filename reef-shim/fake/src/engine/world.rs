@@ -1,9 +1,11 @@
 //! All that the driver knows, behind one lock.
 
 use super::context::Context;
-use super::device_memory::{Piece, Pool};
+use super::device_memory::Piece;
 use super::graph::{Capture, Graphs, Run, flatten};
+use super::graph_memory::GraphMemory;
 use super::op::Op;
+use super::pools::Pool;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 
@@ -76,6 +78,9 @@ pub(crate) struct World {
     /// Memory by handles, and where it is mapped: lengths, and handles.
     pub(crate) pieces: HashMap<usize, Piece>,
     pub(crate) mapped: BTreeMap<usize, (usize, usize)>,
+    /// Pieces in arrays and multicast objects: those, regions, and pieces.
+    pub(crate) inside: Vec<(usize, [u64; 4], usize)>,
+    pub(crate) graph_memory: GraphMemory,
     pub(crate) registered: BTreeMap<usize, Registered>,
     pub(crate) names: HashMap<usize, String>,
     last: u64,

@@ -4,7 +4,8 @@ use super::{Job, LIMIT, UUID, said};
 use crate::common::{self, Driver, SHIM, call, library};
 use reef_guest::limit::{BooksFile, Seat};
 
-const PIECE: usize = 8 << 20;
+/// What the driver takes for a pool at once.
+const PIECE: usize = 32 << 20;
 
 /// What the books say of this program's job, on its first and its second device.
 fn used() -> [u64; 2] {
@@ -19,7 +20,11 @@ fn used() -> [u64; 2] {
 
 /// Leaves a piece in a pool of the current device that nobody uses.
 fn leave_spare(driver: Driver) {
-    let mut at = 0_usize;
+    let [mut at, mut pool, mut device] = [0_usize; 3];
+    assert_eq!(call!(driver, cuCtxGetDevice(&raw mut device)), 0);
+    assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut pool, device)), 0);
+    let keep = u64::MAX; // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    assert_eq!(call!(driver, cuMemPoolSetAttribute(pool, 4, &raw const keep)), 0);
     assert_eq!(call!(driver, cuMemAllocAsync(&raw mut at, PIECE, 0)), 0);
     assert_eq!(call!(driver, cuMemFreeAsync(at, 0)), 0);
     assert_eq!(call!(driver, cuCtxSynchronize()), 0);
@@ -96,7 +101,7 @@ fn a_pool_has_its_own_devices_limit_in_a_context_of_a_device_without_one() {
     let (job, program) =
         (Job::new("owner"), "limits::devices::uses_a_limited_pool_from_a_free_device");
     let mut command = job.command(program);
-    command.env_remove("REEF_MEMORY").env("CUDA_DEVICE_MEMORY_LIMIT_0", "24m");
+    command.env_remove("REEF_MEMORY").env("CUDA_DEVICE_MEMORY_LIMIT_0", "96m");
     let (_, text) = said(command.env("REEF_FAKE_DEVICES", "2"), program);
     assert!(text.lines().any(|line| line == "limited: [0, 0, 0, 2], free: 0"), "{text}");
 }

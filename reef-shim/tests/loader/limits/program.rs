@@ -75,8 +75,8 @@ impl Thread {
     }
 
     fn allocate(&mut self) {
-        let (driver, bytes) = (self.driver, 1 + self.random(3 << 20));
-        let side = 1 + self.random(700);
+        let (driver, bytes) = (self.driver, 1 + self.random(24 << 20));
+        let side = 1 + self.random(2000);
         let mut to = [0_usize; 2];
         let at = &raw mut to[0];
         let pitch = &raw mut to[1];
@@ -115,7 +115,7 @@ impl Thread {
         if code != 0 {
             return code;
         }
-        self.next += 1 << 24;
+        self.next += 1 << 26;
         assert_eq!(call!(driver, cuMemMap(self.next, bytes, 0, handles[0], 0)), 0);
         assert_eq!(call!(driver, cuMemRetainAllocationHandle(&raw mut handles[1], self.next)), 0);
         handles.iter().for_each(|handle| assert_eq!(call!(driver, cuMemRelease(*handle)), 0));
@@ -135,7 +135,7 @@ impl Thread {
             Held::Array(array) => call!(driver, cuArrayDestroy(array)),
             Held::Mipmapped(array) => call!(driver, cuMipmappedArrayDestroy(array)),
             Held::Piece(handle) => call!(driver, cuMemRelease(handle)),
-            Held::Mapped(at) => call!(driver, cuMemUnmap(at, 1 << 24)),
+            Held::Mapped(at) => call!(driver, cuMemUnmap(at, 1 << 26)),
         };
         assert_eq!(code, 0);
     }

@@ -14,6 +14,7 @@ plain! {
     cuGraphKernelNodeGetParams_v2(node: usize, params: *mut KernelParams) = kernel;
     cuGraphKernelNodeGetAttribute(node: usize, attribute: u32, value: *mut [u64; 8]) = attribute;
     cuGraphBatchMemOpNodeGetParams(node: usize, params: *mut MemOps) = mem_op;
+    cuGraphMemAllocNodeGetParams(node: usize, params: *mut [usize; 15]) = memory;
     cuGraphChildGraphNodeGetGraph(node: usize, child: *mut usize) = child;
     cuGraphNodeFindInClone(node: *mut usize, original: usize, clone: usize) = find_in_clone;
 }
@@ -116,6 +117,15 @@ unsafe fn mem_op(node: usize, params: *mut MemOps) -> u32 {
     let ops = Box::leak(Box::new(op));
     // SAFETY: the caller's promise.
     unsafe { give(params, MemOps { context: 1, count: 1, ops, flags: 0 }) };
+    SUCCESS
+}
+
+unsafe fn memory(node: usize, params: *mut [usize; 15]) -> u32 {
+    let Ok(Op::Memory { at, bytes }) = op(&mut world(), node) else { return INVALID_VALUE };
+    let mut words = [0; 15];
+    (words[1], words[13], words[14]) = (1, bytes as usize, at); // on the first device
+    // SAFETY: the caller's promise.
+    unsafe { give(params, words) };
     SUCCESS
 }
 

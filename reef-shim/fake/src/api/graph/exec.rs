@@ -3,7 +3,7 @@
 use super::params::{AnyParams, FillParams, HostParams, KernelParams, fill, host, kernel};
 use crate::api::code::*;
 use crate::api::export::{give, plain, twin};
-use crate::api::streams::give_to;
+use crate::api::streams::{give_to, is_captured};
 use crate::engine::op::Op;
 use crate::engine::world::world;
 
@@ -91,6 +91,7 @@ unsafe fn instantiate_with(
 
 unsafe fn destroy(exec: usize) -> u32 {
     let mut world = world();
+    world.end_exec(exec);
     let is_known = world.execs.remove(&exec) && world.forget(exec);
     if is_known { SUCCESS } else { INVALID_VALUE }
 }
@@ -170,13 +171,17 @@ unsafe fn launch(is_twin: bool, exec: usize, stream: usize) -> u32 {
     if !world().execs.contains(&exec) {
         return INVALID_VALUE;
     }
+    if !is_captured(is_twin, stream) && !world().back(exec) {
+        return OUT_OF_MEMORY;
+    }
     give_to(is_twin, stream, Op::Graph(exec))
 }
 
-/// Makes a launch shorter, which shows nothing here.
+/// Takes the graph's memory, as its first launch would.
 unsafe fn upload(is_twin: bool, exec: usize, stream: usize) -> u32 {
     if !world().execs.contains(&exec) {
         return INVALID_VALUE;
     }
-    give_to(is_twin, stream, Op::Empty)
+    let has_memory = world().back(exec);
+    if has_memory { give_to(is_twin, stream, Op::Empty) } else { OUT_OF_MEMORY }
 }

@@ -19,6 +19,8 @@ plain! {
     cuGraphAddEmptyNode(node: *mut usize, graph: usize, after: *const usize, count: usize) = add_empty;
     cuGraphAddChildGraphNode(node: *mut usize, graph: usize, after: *const usize, count: usize, child: usize) = add_child;
     cuGraphAddBatchMemOpNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const MemOps) = add_mem_op;
+    cuGraphAddMemAllocNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *mut [usize; 15]) = add_memory;
+    cuGraphAddMemFreeNode(node: *mut usize, graph: usize, after: *const usize, count: usize, at: usize) = add_free;
     cuGraphAddNode(node: *mut usize, graph: usize, after: *const usize, count: usize, params: *mut AnyParams) = add_any;
     cuGraphConditionalHandleCreate(handle: *mut u64, graph: usize, context: usize, value: u32, flags: u32) = condition;
     cuGraphAddDependencies(graph: usize, from: *const usize, to: *const usize, count: usize) = add_edges;
@@ -107,6 +109,8 @@ adders! {
     add_host(params: *const HostParams) host(params);
     add_mem_op(params: *const MemOps) mem_op(params);
     add_child(child: usize) world().copy(child, false).map(Op::Child).ok_or(INVALID_VALUE);
+    add_memory(params: *mut [usize; 15]) memory(&mut *params);
+    add_free(at: usize) Ok(Op::Free(at));
     add_any(params: *mut AnyParams) any(params);
 }
 
@@ -127,11 +131,21 @@ unsafe fn any(params: *mut AnyParams) -> Result<Op, u32> {
             3 => host(words.as_ptr().cast()),
             4 => world().copy(words[0], false).map(Op::Child).ok_or(INVALID_VALUE),
             5 => Ok(Op::Empty),
-            10 => Ok(Op::Memory),
+            10 => memory(&mut words[..]),
+            11 => Ok(Op::Free(words[0])),
             13 => branch(words),
             _ => Err(NOT_SUPPORTED),
         }
     }
+}
+
+/// Memory of a graph: `CUDA_MEM_ALLOC_NODE_PARAMS` ends with bytes, and the address that it gets.
+unsafe fn memory(words: &mut [usize]) -> Result<Op, u32> {
+    let bytes = words[13].max(8);
+    // SAFETY: a place of ours.
+    unsafe { crate::api::memory::host_alloc(&raw mut words[14], bytes, 0) };
+    world().note_of_graphs(words[14]);
+    Ok(Op::Memory { at: words[14], bytes: words[13] as u64 })
 }
 
 /// A conditional node that runs its body once or not at all. The body is the driver's; the program fills it.

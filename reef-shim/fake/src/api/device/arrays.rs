@@ -1,0 +1,123 @@
+//! Arrays and rows; how much there is.
+
+use crate::api::code::*;
+use crate::api::export::{give, plain};
+use crate::engine::device_memory::{self, capacity, give_back, read};
+use crate::engine::world::world;
+
+plain! {
+    cuMemAllocManaged(to: *mut usize, bytes: usize, flags: u32) = managed;
+    cuMemAllocPitch_v2(to: *mut usize, pitch: *mut usize, width: usize, height: usize, element: u32) = pitched;
+    cuArrayCreate_v2(to: *mut usize, of: *const [usize; 3]) = array;
+    cuArrayDestroy(array: usize) = end;
+    cuArray3DCreate_v2(to: *mut usize, of: *const [usize; 5]) = deep;
+    cuMipmappedArrayCreate(to: *mut usize, of: *const [usize; 5], levels: u32) = mipmapped;
+    cuMipmappedArrayDestroy(array: usize) = end;
+    cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) = total;
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) = info;
+    reef_fake_memory(now: *mut u64, peak: *mut u64) = taken;
+}
+
+/// Arrays that have no memory of their own: sparse ones, and those that are mapped later.
+const WITHOUT_MEMORY: usize = 0x40 | 0x80;
+/// Rows are this long at least, in bytes; and levels of mipmapped arrays.
+const ROW: u64 = 64;
+const LEVEL: u64 = 4 << 10;
+
+/// Takes device memory and makes a handle of it.
+unsafe fn make(to: *mut usize, bytes: u64) -> u32 {
+    if !device_memory::take(bytes) {
+        return OUT_OF_MEMORY;
+    }
+    let mut world = world();
+    let handle = world.handle();
+    world.taken.insert(handle, bytes);
+    // SAFETY: the caller's promise.
+    unsafe { give(to, handle) };
+    SUCCESS
+}
+
+unsafe fn end(handle: usize) -> u32 {
+    super::pieces::leave(handle, &|_| true);
+    let bytes = world().taken.remove(&handle);
+    bytes.map(give_back).map_or(INVALID_HANDLE, |()| SUCCESS)
+}
+
+unsafe fn managed(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { crate::api::memory::alloc(to, bytes) }
+}
+
+unsafe fn pitched(
+    to: *mut usize,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+    _element: u32,
+) -> u32 {
+    let row = width.next_multiple_of(512);
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(pitch, row);
+        crate::api::memory::alloc(to, row * height)
+    }
+}
+
+/// Width, height, and format with channels: elements of 4 bytes.
+unsafe fn array(to: *mut usize, of: *const [usize; 3]) -> u32 {
+    // SAFETY: the caller's promise.
+    let [width, height, _] = unsafe { *of };
+    if width == 0 {
+        return INVALID_VALUE;
+    }
+    // SAFETY: as above.
+    unsafe { make(to, level([width, height, 0], 0)) }
+}
+
+unsafe fn deep(to: *mut usize, of: *const [usize; 5]) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { mipmapped(to, of, 1) }
+}
+
+/// Each level is padded by itself.
+unsafe fn mipmapped(to: *mut usize, of: *const [usize; 5], levels: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    let [width, height, depth, _, flags] = unsafe { *of };
+    let pad = |bytes: u64| if levels > 1 { bytes.next_multiple_of(LEVEL) } else { bytes };
+    let bytes = (0..levels).map(|at| pad(level([width, height, depth], at))).sum();
+    let is_empty = flags & WITHOUT_MEMORY != 0;
+    // SAFETY: the caller's promise.
+    unsafe { make(to, if is_empty { 0 } else { bytes }) }
+}
+
+fn level(sides: [usize; 3], at: u32) -> u64 {
+    let [width, height, depth] = sides.map(|side| (side >> at).max(1) as u64);
+    (4 * width).next_multiple_of(ROW) * height * depth
+}
+
+unsafe fn total(bytes: *mut usize, _device: i32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(bytes, capacity() as usize) };
+    SUCCESS
+}
+
+unsafe fn info(free: *mut usize, total: *mut usize) -> u32 {
+    let (now, _) = read();
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(free, (capacity() - now) as usize);
+        give(total, capacity() as usize);
+    }
+    SUCCESS
+}
+
+/// What is taken of the device now, and the most that ever was, by all processes with the same file.
+unsafe fn taken(now: *mut u64, peak: *mut u64) -> u32 {
+    let (own, most) = read();
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(now, own);
+        give(peak, most);
+    }
+    SUCCESS
+}

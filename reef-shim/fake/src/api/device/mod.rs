@@ -1,0 +1,7 @@
+//! The device's memory by other ways than `cuMemAlloc`.
+
+mod arrays;
+mod limits;
+mod modules;
+mod pieces;
+pub(crate) mod pools;

@@ -1,0 +1,213 @@
+//! Memory by handles: mapped to addresses, into sparse arrays and multicast objects, exported and imported.
+
+use crate::api::code::*;
+use crate::api::export::{give, plain, twin};
+use crate::engine::device_memory::{self, Piece, give_back};
+use crate::engine::world::world;
+use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::unix::fs::FileExt;
+
+plain! {
+    cuMemCreate(handle: *mut usize, bytes: usize, place: *const [u32; 4], flags: u64) = create;
+    cuMemRelease(handle: usize) = release;
+    cuMemRetainAllocationHandle(handle: *mut usize, at: usize) = retain;
+    cuMemMap(at: usize, bytes: usize, offset: usize, handle: usize, flags: u64) = map;
+    cuMemUnmap(at: usize, bytes: usize) = unmap;
+    cuMemExportToShareableHandle(to: *mut i32, handle: usize, kind: u32, flags: u64) = export;
+    cuMemImportFromShareableHandle(handle: *mut usize, from: usize, kind: u32) = import;
+    cuMulticastCreate(handle: *mut usize, of: *const u64) = multicast;
+    cuMulticastBindMem(to: usize, at: usize, handle: usize, from: usize, bytes: usize, flags: u64) = bind;
+    cuMulticastBindAddr(to: usize, at: usize, from: usize, bytes: usize, flags: u64) = bind_address;
+    cuMulticastUnbind(to: usize, device: i32, at: usize, bytes: usize) = unbind;
+}
+
+twin! {
+    cuMemMapArrayAsync / cuMemMapArrayAsync_ptsz(list: *const Region, count: u32, stream: usize) = map_arrays;
+}
+
+/// `CUarrayMapInfo`.
+#[repr(C)]
+struct Region {
+    kind: u32,
+    array: usize,
+    part: u32,
+    place: [u64; 4],
+    operation: u32,
+    handles: u32,
+    handle: usize,
+    offset: u64,
+    rest: [u32; 4],
+}
+
+unsafe fn create(handle: *mut usize, bytes: usize, place: *const [u32; 4], _flags: u64) -> u32 {
+    // SAFETY: the caller's promise. The third word is 1 for devices.
+    let is_device = unsafe { (*place)[2] } == 1;
+    if bytes == 0 || (is_device && !device_memory::take(bytes as u64)) {
+        return if bytes == 0 { INVALID_VALUE } else { OUT_OF_MEMORY };
+    }
+    let bytes = if is_device { bytes as u64 } else { 0 };
+    // SAFETY: the caller's promise.
+    unsafe { give(handle, make(bytes)) };
+    SUCCESS
+}
+
+fn make(bytes: u64) -> usize {
+    let mut world = world();
+    let name = world.handle();
+    let piece = Piece { bytes, references: 1, mappings: 0, is_exported: false };
+    world.pieces.insert(name, piece);
+    name
+}
+
+/// Changes a piece, which ends when nobody has it any more.
+fn change(handle: usize, change: fn(&mut Piece)) -> u32 {
+    let mut world = world();
+    let Some(piece) = world.pieces.get_mut(&handle) else { return INVALID_VALUE };
+    change(piece);
+    let piece = *piece;
+    if piece.references == 0 && piece.mappings == 0 && !piece.is_exported {
+        world.pieces.remove(&handle);
+        give_back(piece.bytes);
+        drop(world);
+        leave(handle, &|_| true);
+    }
+    SUCCESS
+}
+
+fn has(handle: usize) -> bool {
+    world().pieces.get(&handle).is_some_and(|piece| piece.references > 0)
+}
+
+unsafe fn release(handle: usize) -> u32 {
+    if !has(handle) {
+        return INVALID_VALUE;
+    }
+    change(handle, |piece| piece.references -= 1)
+}
+
+unsafe fn retain(handle: *mut usize, at: usize) -> u32 {
+    let found = world().mapped.get(&at).map(|(_, piece)| *piece);
+    let Some(piece) = found else { return INVALID_VALUE };
+    // SAFETY: the caller's promise.
+    unsafe { give(handle, piece) };
+    change(piece, |piece| piece.references += 1)
+}
+
+unsafe fn map(at: usize, bytes: usize, _offset: usize, handle: usize, _flags: u64) -> u32 {
+    if !has(handle) {
+        return INVALID_VALUE;
+    }
+    world().mapped.insert(at, (bytes, handle));
+    change(handle, |piece| piece.mappings += 1)
+}
+
+unsafe fn unmap(at: usize, bytes: usize) -> u32 {
+    let gone: Vec<_> =
+        world().mapped.range(at..at + bytes).map(|(at, (_, piece))| (*at, *piece)).collect();
+    for (at, piece) in &gone {
+        world().mapped.remove(at);
+        change(*piece, |piece| piece.mappings -= 1);
+    }
+    if gone.is_empty() { INVALID_VALUE } else { SUCCESS }
+}
+
+/// A file that names the piece. Whoever gets it may keep the piece, so it never ends.
+unsafe fn export(to: *mut i32, handle: usize, _kind: u32, _flags: u64) -> u32 {
+    if !has(handle) {
+        return INVALID_VALUE;
+    }
+    // SAFETY: a name; the file is new.
+    let file = unsafe {
+        std::fs::File::from_raw_fd(libc::memfd_create(c"piece".as_ptr(), libc::MFD_CLOEXEC))
+    };
+    if file.write_all_at(&handle.to_le_bytes(), 0).is_err() {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(to, file.into_raw_fd()) };
+    change(handle, |piece| piece.is_exported = true)
+}
+
+unsafe fn import(handle: *mut usize, from: usize, _kind: u32) -> u32 {
+    let mut name = [0; 8];
+    // SAFETY: a file of the caller's, which stays open.
+    let file = std::mem::ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(from as i32) });
+    if file.read_exact_at(&mut name, 0).is_err() {
+        return INVALID_VALUE;
+    }
+    let name = usize::from_le_bytes(name);
+    // SAFETY: the caller's promise.
+    unsafe { give(handle, name) };
+    change(name, |piece| piece.references += 1)
+}
+
+/// An object without memory of its own.
+unsafe fn multicast(handle: *mut usize, _of: *const u64) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(handle, make(0)) };
+    SUCCESS
+}
+
+unsafe fn bind(
+    to: usize,
+    at: usize,
+    handle: usize,
+    _from: usize,
+    bytes: usize,
+    _flags: u64,
+) -> u32 {
+    if !has(handle) {
+        return INVALID_VALUE;
+    }
+    world().inside.push((to, [at as u64, bytes as u64, 0, 0], handle));
+    change(handle, |piece| piece.mappings += 1)
+}
+
+unsafe fn bind_address(to: usize, at: usize, from: usize, bytes: usize, flags: u64) -> u32 {
+    let mut handle = 0;
+    // SAFETY: a place of ours.
+    if unsafe { retain(&raw mut handle, from) } != SUCCESS {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the handle of a moment ago.
+    unsafe {
+        bind(to, at, handle, 0, bytes, flags);
+        release(handle)
+    }
+}
+
+unsafe fn unbind(to: usize, _device: i32, at: usize, bytes: usize) -> u32 {
+    leave(to, &|place| (at as u64..(at + bytes) as u64).contains(&place[0]));
+    SUCCESS
+}
+
+/// Takes pieces out of an array or an object.
+pub(super) fn leave(from: usize, is_meant: &dyn Fn(&[u64; 4]) -> bool) {
+    let mut gone = Vec::new();
+    world().inside.retain(|(of, place, piece)| {
+        let stays = *of != from || !is_meant(place);
+        if !stays {
+            gone.push(*piece);
+        }
+        stays
+    });
+    for piece in gone {
+        change(piece, |piece| piece.mappings -= 1);
+    }
+}
+
+unsafe fn map_arrays(_is_twin: bool, list: *const Region, count: u32, _stream: usize) -> u32 {
+    for at in 0..count as usize {
+        // SAFETY: the caller's promise: so many.
+        let region = unsafe { &*list.add(at) };
+        leave(region.array, &|place| *place == region.place);
+        if region.operation == 1 {
+            if !has(region.handle) {
+                return INVALID_VALUE;
+            }
+            world().inside.push((region.array, region.place, region.handle));
+            change(region.handle, |piece| piece.mappings += 1);
+        }
+    }
+    SUCCESS
+}

@@ -1,0 +1,92 @@
+//! Pools, and what the driver says of the memory of graphs.
+
+use crate::api::code::*;
+use crate::api::export::{give, plain};
+use crate::engine::world::world;
+
+plain! {
+    cuMemPoolGetAttribute(pool: usize, attribute: u32, value: *mut u64) = attribute;
+    cuMemPoolSetAttribute(pool: usize, attribute: u32, value: *const u64) = set_attribute;
+    cuMemPoolTrimTo(pool: usize, keep: usize) = trim;
+    cuMemPoolCreate(pool: *mut usize, of: *const [u32; 4]) = create;
+    cuMemPoolDestroy(pool: usize) = destroy;
+    cuDeviceGetMemPool(pool: *mut usize, device: i32) = current;
+    cuDeviceGetDefaultMemPool(pool: *mut usize, device: i32) = current;
+    cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: *mut u64) = of_graphs;
+    cuDeviceGraphMemTrim(device: i32) = trim_graphs;
+}
+
+/// The pool of the first device itself; the next devices' follow.
+const POOL: usize = 0x9001;
+
+/// A device's own pool.
+pub(crate) fn own_pool(device: usize) -> usize {
+    POOL + device
+}
+
+unsafe fn attribute(pool: usize, attribute: u32, value: *mut u64) -> u32 {
+    let pool = world().pools.get(&pool).copied().unwrap_or_default();
+    let found = match attribute {
+        _ if pool.is_destroyed => return INVALID_VALUE,
+        4 => pool.threshold,
+        5 => pool.reserved,
+        7 => pool.used,
+        _ => return INVALID_VALUE,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { give(value, found) };
+    SUCCESS
+}
+
+unsafe fn set_attribute(pool: usize, attribute: u32, value: *const u64) -> u32 {
+    if attribute != 4 {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller's promise.
+    world().pools.entry(pool).or_default().threshold = unsafe { *value };
+    SUCCESS
+}
+
+unsafe fn trim(pool: usize, keep: usize) -> u32 {
+    world().trim_pool(pool, keep as u64);
+    SUCCESS
+}
+
+unsafe fn create(pool: *mut usize, of: *const [u32; 4]) -> u32 {
+    // SAFETY: null, or the caller's promise. The third word is 1 for devices.
+    let is_host = unsafe { of.as_ref() }.is_some_and(|of| of[2] != 1);
+    let mut world = world();
+    let handle = world.handle();
+    world.pools.entry(handle).or_default().is_host = is_host;
+    // SAFETY: the caller's promise.
+    unsafe { give(pool, handle) };
+    SUCCESS
+}
+
+unsafe fn destroy(pool: usize) -> u32 {
+    world().destroy_pool(pool);
+    SUCCESS
+}
+
+unsafe fn current(pool: *mut usize, device: i32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(pool, own_pool(device as usize)) };
+    SUCCESS
+}
+
+unsafe fn of_graphs(_device: i32, attribute: u32, value: *mut u64) -> u32 {
+    let (reserved, used) = world().graph_memory.reserved();
+    let found = match attribute {
+        0 => used,
+        2 => reserved,
+        _ => return INVALID_VALUE,
+    };
+    // SAFETY: the caller's promise.
+    unsafe { give(value, found) };
+    SUCCESS
+}
+
+unsafe fn trim_graphs(_device: i32) -> u32 {
+    world().trim_graphs();
+    SUCCESS
+}

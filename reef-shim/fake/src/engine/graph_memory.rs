@@ -1,0 +1,122 @@
+//! Memory of graphs: it is taken when a graph is launched or uploaded, and kept until somebody trims it.
+
+use super::device_memory::{give_back, take};
+use super::op::Op;
+use super::world::World;
+use std::collections::{HashMap, HashSet};
+
+const UNIT: u64 = 2 << 20;
+
+/// All memory that graphs have.
+#[derive(Debug, Default)]
+pub(crate) struct GraphMemory {
+    /// Of executable graphs that have been launched.
+    blocks: HashMap<usize, Block>,
+    /// What ended graphs have left.
+    spare: u64,
+    /// Addresses of nodes' memory.
+    addresses: HashSet<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    bytes: u64,
+    /// Allocations that no node of the graph ends.
+    live: HashSet<usize>,
+    is_gone: bool,
+}
+
+impl World {
+    /// A node's memory was made.
+    pub(crate) fn note_of_graphs(&mut self, at: usize) {
+        self.graph_memory.addresses.insert(at);
+    }
+
+    /// Takes memory for an executable graph. False: there is none left.
+    pub(crate) fn back(&mut self, exec: usize) -> bool {
+        let (mut bytes, mut live) = (0, HashSet::new());
+        self.allocations(exec, &mut bytes, &mut live);
+        let memory = &mut self.graph_memory;
+        if let Some(block) = memory.blocks.get_mut(&exec) {
+            block.live = live;
+            return true;
+        }
+        let from_spare = memory.spare.min(bytes);
+        if bytes > from_spare && !take(bytes - from_spare) {
+            return false;
+        }
+        memory.spare -= from_spare;
+        if bytes > 0 {
+            memory.blocks.insert(exec, Block { bytes, live, is_gone: false });
+        }
+        true
+    }
+
+    /// What the nodes of a graph take, and what of that no node ends.
+    fn allocations(&self, graph: usize, bytes: &mut u64, live: &mut HashSet<usize>) {
+        for node in self.graphs.get(&graph).into_iter().flatten() {
+            match node.op {
+                Op::Memory { at, bytes: more } => {
+                    *bytes += more.next_multiple_of(UNIT);
+                    live.insert(at);
+                }
+                Op::Free(at) => {
+                    live.remove(&at);
+                }
+                Op::Child(child) => self.allocations(child, bytes, live),
+                _ => {}
+            }
+        }
+    }
+
+    /// Ends an allocation of a graph. False: it isn't one.
+    pub(crate) fn free_of_graphs(&mut self, at: usize) -> bool {
+        let memory = &mut self.graph_memory;
+        memory.blocks.values_mut().for_each(|block| {
+            block.live.remove(&at);
+        });
+        memory.end_blocks();
+        memory.addresses.contains(&at)
+    }
+
+    /// An executable graph has ended. Its memory stays for others.
+    pub(crate) fn end_exec(&mut self, exec: usize) {
+        if let Some(block) = self.graph_memory.blocks.get_mut(&exec) {
+            block.is_gone = true;
+        }
+        self.graph_memory.end_blocks();
+    }
+
+    /// Gives back what no graph that runs or has live allocations needs.
+    pub(crate) fn trim_graphs(&mut self) {
+        let idle = self.is_all_idle(None);
+        let memory = &mut self.graph_memory;
+        give_back(std::mem::take(&mut memory.spare));
+        memory.blocks.retain(|_, block| {
+            let is_used = !idle || !block.live.is_empty();
+            if !is_used {
+                give_back(block.bytes);
+            }
+            is_used
+        });
+    }
+}
+
+impl GraphMemory {
+    fn end_blocks(&mut self) {
+        let spare = &mut self.spare;
+        self.blocks.retain(|_, block| {
+            let has_ended = block.is_gone && block.live.is_empty();
+            if has_ended {
+                *spare += block.bytes;
+            }
+            !has_ended
+        });
+    }
+
+    /// What the driver has taken for graphs, and what of that graphs have.
+    pub(crate) fn reserved(&self) -> (u64, u64) {
+        let used = self.blocks.values().map(|block| block.bytes).sum();
+        (self.spare + used, used)
+    }
+}

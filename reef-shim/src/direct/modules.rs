@@ -1,0 +1,75 @@
+//! Code, whose global variables take memory for as long as it is loaded.
+
+use super::memory::{firmly, reserved};
+use crate::bind::state::Inside;
+use crate::limit::device::{self, Standing};
+use crate::limit::image::{self, Size};
+use crate::limit::ledger::{self, Charge, Kind};
+use crate::limit::refusal::OUT_OF_MEMORY;
+use crate::own::{calls, explain};
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+
+/// `CU_MODULE_EAGER_LOADING`: machine code takes memory at once, and not when it is used first.
+const EAGER: u32 = 1;
+
+/// Loads code from memory.
+pub(crate) fn load(
+    kind: Kind,
+    to: *const usize,
+    image: *const u8,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    // SAFETY: the program's promise to the driver: an image.
+    charged(kind, to, || unsafe { image::size(image) }, real)
+}
+
+/// Loads code from a file.
+pub(crate) fn load_file(
+    kind: Kind,
+    to: *const usize,
+    path: *const c_char,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let read = || {
+        // SAFETY: not null, so the program's promise to the driver: a path.
+        let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
+        let bytes = path.and_then(|path| std::fs::read(OsStr::from_bytes(path)).ok());
+        bytes.map_or_else(Size::default, |bytes| image::size_of(&bytes)) // the driver says why
+    };
+    charged(kind, to, read, real)
+}
+
+fn charged(
+    kind: Kind,
+    to: *const usize,
+    size: impl FnOnce() -> Size,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    firmly(|| {
+        let device = match device::current() {
+            Standing::Free => return real(),
+            Standing::Broken => return OUT_OF_MEMORY,
+            Standing::Limited(device) => device,
+        };
+        let Size { data, code, is_unknown } = size();
+        if is_unknown {
+            explain::refuse::<()>("code in a form that isn't read: its variables aren't charged");
+        }
+        let mut mode = 0;
+        let is_eager = calls::loading_mode(&mut mode) == Some(0) && mode == EAGER;
+        let bytes = data.saturating_add(if is_eager { code } else { 0 });
+        // A library outlives contexts.
+        let context = if kind == Kind::Module { calls::context() } else { 0 };
+        reserved(device, bytes, real, || {
+            // SAFETY: null, or where the driver has just written.
+            match unsafe { to.as_ref() } {
+                Some(handle) if bytes > 0 => {
+                    ledger::note(kind, *handle, Charge { device, bytes, context });
+                }
+                _ => device.give_back(bytes),
+            }
+        })
+    })
+}
