@@ -1,5 +1,6 @@
 //! `cargo xtask ci` runs every check that CI runs; `cargo xtask CHECK` runs one.
 
+mod book;
 mod layers;
 mod licenses;
 mod tables;
@@ -81,6 +82,12 @@ const CHECKS: &[Check] = &[
         commands: tables_check,
     },
     Check {
+        name: "book",
+        in_ci: true,
+        what: "links, pages and variables of the documents; `book serve` shows them as a book",
+        commands: book,
+    },
+    Check {
         name: "licenses",
         in_ci: true,
         what: "licences and sources of dependencies are those of deny.toml",
@@ -118,6 +125,8 @@ fn main() -> ExitCode {
         ["licenses"] => return check_licenses(),
         ["layers"] => return check_layers(None),
         ["layers", "--crate", name] => return check_layers(Some(name)),
+        ["book"] => return make_book(book::check::Mode::Build),
+        ["book", "serve"] => return make_book(book::check::Mode::Serve),
         ["tables"] => return tables(false),
         ["tables", "--check"] => return tables(true),
         _ => {}
@@ -151,6 +160,17 @@ fn tables(is_check: bool) -> ExitCode {
         Err(why) => {
             eprintln!("xtask: tables: {why}");
             ExitCode::FAILURE
+        }
+    }
+}
+
+fn make_book(mode: book::check::Mode) -> ExitCode {
+    match book::check::run(mode, &target()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: book: {error}");
+            ExitCode::from(2)
         }
     }
 }
@@ -302,6 +322,10 @@ fn target() -> PathBuf {
 
 fn tables_check() -> Vec<Command> {
     vec![cargo("run --quiet --package xtask -- tables --check")]
+}
+
+fn book() -> Vec<Command> {
+    vec![cargo("run --quiet --package xtask -- book")]
 }
 
 fn licenses() -> Vec<Command> {

@@ -13,8 +13,8 @@ const RESULTS: &str = "docs/results";
 const PAGE: &str = "docs/measured.md";
 const HEAD: &str = "# Measured
 
-Made by `cargo xtask tables` from the files under [results/](results/); don't edit. What the columns mean stands in
-[benchmarks.md](benchmarks.md), what was tried and dropped in [lab/](lab/), where figures are that were only printed, and
+Made by `cargo xtask tables` from the [results](research/results.md); don't edit. What the columns mean stands in
+[benchmarks.md](benchmarks.md), what was tried and dropped in the [lab book](lab/nvidia.md), where figures are that were only printed, and
 which of them [are missed](lab/nvidia.md#what-is-missed-and-why). On NVIDIA GPUs a request's start is one launch since
 2026-11-23, and launches of a graph start early; headings say what was measured before.
 ";

@@ -1,0 +1,83 @@
+//! The table of environment variables, compared with the names in the sources.
+
+use std::collections::BTreeSet;
+
+/// Page with the table.
+pub(super) const PAGE: &str = "docs/reference/environment.md";
+
+/// Header of the C library, whose constants have the same prefix.
+const CONSTANTS: &str = "reef-capi/include/reef.h";
+
+const PREFIX: &str = "REEF_";
+
+/// Faults of the page: names that sources have and it has not, and the reverse.
+pub(super) fn faults(page: &str, constants: &str, sources: &BTreeSet<String>) -> Vec<String> {
+    let constants: BTreeSet<_> = names(constants).collect();
+    let listed: BTreeSet<_> = names(page).collect();
+    let used: BTreeSet<_> =
+        sources.iter().map(String::as_str).filter(|name| !constants.contains(name)).collect();
+    let missing = used.difference(&listed).map(|name| format!("{PAGE}: {name} is missing"));
+    let stale = listed.difference(&used).map(|name| format!("{PAGE}: no source reads {name}"));
+    missing.chain(stale).collect()
+}
+
+/// Text of the header with the constants.
+pub(super) fn constants() -> Result<String, String> {
+    std::fs::read_to_string(CONSTANTS).map_err(|error| format!("{CONSTANTS}: {error}"))
+}
+
+/// Names of variables in a source: whole strings of Rust, and what a script sets, reads or quotes.
+pub(super) fn in_source(path: &str, text: &str) -> Vec<String> {
+    let is_rust = path.ends_with(".rs");
+    let found = text.match_indices(PREFIX).filter_map(|(at, _)| {
+        let name = name(&text[at..]);
+        let before = text[..at].chars().next_back();
+        let after = text[at + name.len()..].chars().next();
+        let is_used = match is_rust {
+            true => before == Some('"') && after == Some('"'),
+            false => matches!(before, Some('$' | '{' | '"' | '\'')) || after == Some('='),
+        };
+        let is_part = before.is_some_and(is_of_a_name);
+        (is_used && !is_part).then(|| name.to_owned())
+    });
+    found.filter(|name| !is_setting(name)).collect()
+}
+
+/// Names in a text, without the settings of the daemon, which have names of their own.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let starts = text.match_indices(PREFIX);
+    let whole = starts.filter(|(at, _)| !text[..*at].chars().next_back().is_some_and(is_of_a_name));
+    whole.map(|(at, _)| name(&text[at..])).filter(|name| !is_setting(name))
+}
+
+fn name(text: &str) -> &str {
+    &text[..text.find(|c| !is_of_a_name(c)).unwrap_or(text.len())]
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'
+}
+
+fn is_setting(name: &str) -> bool {
+    name.starts_with("REEF_SERVE__")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_whole_strings_in_rust_and_words_in_scripts() {
+        let rust = r#"var("REEF_A"); say("REEF_B=x"); "REEF_SERVE__X"; FAKE_REEF_C"#;
+        assert_eq!(in_source("a.rs", rust), ["REEF_A"]);
+        assert_eq!(in_source("a.sh", "${REEF_D:-1} NO_REEF_E=1 [REEF_F]"), ["REEF_D"]);
+    }
+
+    #[test]
+    fn name_on_one_side_alone_is_a_fault() {
+        let sources = ["REEF_A", "REEF_B", "REEF_OK"].map(str::to_owned).into();
+        let found = faults("| `REEF_B` | `REEF_OLD` |", "REEF_OK = 0", &sources);
+        let expected = ["REEF_A is missing", "no source reads REEF_OLD"];
+        assert_eq!(found, expected.map(|text| format!("{PAGE}: {text}")));
+    }
+}
