@@ -24,6 +24,7 @@ mod start;
 
 pub use demand::Demand;
 pub use failure::Failure;
+pub use health::{Prober, SILENCE_TIMEOUT};
 pub use node::Node;
 pub use placed::{BePlaced, Placed, RtPlaced};
 pub use replicas::{Replica, Replicas};

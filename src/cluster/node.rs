@@ -1,9 +1,9 @@
 //! A device of a cluster with its dispatcher.
 
-use super::health::{may_mean_loss, probe};
+use super::health::{Prober, SILENCE_TIMEOUT, may_mean_loss, probe};
 use super::ledger::{Entered, Ledger};
 use reef_core::{ClientConfig, Device, Dispatcher, Error, Result};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// A device of a cluster, with a dispatcher of its own.
 #[derive(Debug)]
@@ -15,12 +15,14 @@ pub struct Node<D: Device> {
     ledger: Ledger,
     /// Why it is lost. Written once, by whoever finds out.
     lost: OnceLock<Error>,
+    prober: Arc<Prober>,
 }
 
 impl<D: Device> Node<D> {
     pub(super) fn new(at: usize, device: D, dispatcher: Dispatcher<D>, ledger: Ledger) -> Self {
         let name = format!("device {at} ({})", device.info().name);
-        Self { at, name, device, dispatcher, ledger, lost: OnceLock::new() }
+        let (lost, prober) = Default::default();
+        Self { at, name, device, dispatcher, ledger, lost, prober }
     }
 
     /// Its place in [`Cluster::nodes`](super::Cluster::nodes).
@@ -72,21 +74,44 @@ impl<D: Device> Node<D> {
         self.dispatcher.give_up(why);
     }
 
-    /// Asks the device for an empty round on a queue of its own, and the dispatcher whether it has given the device up
-    /// and whether it has a place for one more client.
-    /// If either fails, and not for want of memory, the device is lost, as by [`give_up`](Self::give_up). May take as
-    /// long as a kernel of others.
+    /// Asks as [`ask`](Self::ask) does, on a thread of its own, and waits for the answer for a second at most. A device
+    /// that gives none within ten seconds is lost, as by [`give_up`](Self::give_up); until then nothing more is asked.
     ///
     /// # Errors
     ///
     /// Why it is lost.
-    pub fn check(&self) -> Result<()> {
+    pub fn check(self: &Arc<Self>) -> Result<()> {
+        if self.lost.get().is_none() {
+            let (asked, judged) = (self.clone(), self.clone());
+            self.prober.ask(move || asked.ask(), move |answer| judged.judge(answer));
+        }
+        self.lost.get().cloned().map_or(Ok(()), Err)
+    }
+
+    /// Asks the device for an empty round on a queue of its own, and the dispatcher whether it has given the device up
+    /// and whether it has a place for one more client.
+    /// If either fails, and not for want of memory, the device is lost, as by [`give_up`](Self::give_up). Of a device
+    /// that hangs the answer never comes.
+    ///
+    /// # Errors
+    ///
+    /// Why it is lost.
+    pub fn ask(&self) -> Result<()> {
         if self.lost.get().is_none()
             && let Err(why) = self.probe()
         {
             self.give_up(why);
         }
         self.lost.get().cloned().map_or(Ok(()), Err)
+    }
+
+    /// Whether it is lost, by what came of a question.
+    fn judge(&self, answer: Option<Result<()>>) -> bool {
+        if answer.is_none() {
+            let why = format!("no answer for {SILENCE_TIMEOUT:?}");
+            self.give_up(Error::DeviceLost { backend: D::NAME, why });
+        }
+        self.lost.get().is_some()
     }
 
     /// An error if it is lost. Whatever the dispatcher has given it up for counts, of the device's own answers those that
@@ -100,9 +125,8 @@ impl<D: Device> Node<D> {
         }
     }
 
-    /// Whether the device is lost, now that something on it has ended with `error`. May take as long as a kernel of
-    /// others.
-    pub(super) fn is_lost_after(&self, error: &Error) -> bool {
+    /// Whether the device is lost, now that something on it has ended with `error`. May take a second.
+    pub(super) fn is_lost_after(self: &Arc<Self>, error: &Error) -> bool {
         if may_mean_loss(error) || self.dispatcher.lost().is_some() {
             let _ = self.check();
         }

@@ -59,7 +59,7 @@ impl<D: Device> Nodes<D> {
 }
 
 /// The device's reason if another device may do better, or else the error.
-fn elsewhere<D: Device, E: Failure>(node: &Node<D>, error: E) -> Result<Error, E> {
+fn elsewhere<D: Device, E: Failure>(node: &Arc<Node<D>>, error: E) -> Result<Error, E> {
     match error.device_error() {
         Some(why) if matches!(why, Error::OutOfMemory { .. }) || node.is_lost_after(why) => {
             Ok(why.clone())

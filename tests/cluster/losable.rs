@@ -7,7 +7,7 @@ use reef::{
     Priority, Queue, Result, Seq,
 };
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -22,12 +22,40 @@ pub(crate) struct Losable {
     lost: Arc<AtomicBool>,
     /// It has no memory for another queue.
     full: Arc<AtomicBool>,
+    hangs: Arc<Hang>,
+}
+
+/// Where calls of a device hang. Written by the test, read by each call.
+#[derive(Debug, Default)]
+pub(crate) struct Hang {
+    pub(crate) opening: AtomicBool,
+    pub(crate) asking: AtomicBool,
+    pub(crate) closing: AtomicBool,
+    /// How many queues were opened, or were to be.
+    pub(crate) opened: AtomicU32,
+}
+
+impl Hang {
+    fn wait(place: &AtomicBool) {
+        while place.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 impl Losable {
     pub(crate) fn open(options: &str, polled: bool) -> Self {
         let inner = Cpu::open(0, options).unwrap();
-        Self { inner, polled, lost: Arc::default(), full: Arc::default() }
+        Self { polled, ..Self::of(inner) }
+    }
+
+    fn of(inner: Cpu) -> Self {
+        let (lost, full, hangs) = Default::default();
+        Self { inner, polled: false, lost, full, hangs }
+    }
+
+    pub(crate) fn hangs(&self) -> &Hang {
+        &self.hangs
     }
 
     pub(crate) fn lose(&self) {
@@ -131,6 +159,7 @@ impl Queue for LosableQueue {
     }
 
     fn completed(&mut self) -> Result<Seq> {
+        Hang::wait(&self.0.hangs.asking);
         self.0.check()?;
         self.1.completed()
     }
@@ -151,6 +180,12 @@ impl Queue for LosableQueue {
     }
 }
 
+impl Drop for LosableQueue {
+    fn drop(&mut self) {
+        Hang::wait(&self.0.hangs.closing);
+    }
+}
+
 impl Device for Losable {
     type Options = <Cpu as Device>::Options;
     type Queue = LosableQueue;
@@ -161,8 +196,7 @@ impl Device for Losable {
     }
 
     fn open_with(ordinal: usize, options: Self::Options) -> Result<Self> {
-        let inner = Cpu::open_with(ordinal, options)?;
-        Ok(Self { inner, polled: false, lost: Arc::default(), full: Arc::default() })
+        Ok(Self::of(Cpu::open_with(ordinal, options)?))
     }
 
     fn info(&self) -> DeviceInfo {
@@ -220,6 +254,8 @@ impl Device for Losable {
         priority: Priority,
         preemptor: Option<&LosablePreemptor>,
     ) -> Result<LosableQueue> {
+        self.hangs.opened.fetch_add(1, Ordering::SeqCst);
+        Hang::wait(&self.hangs.opening);
         self.check()?;
         if self.full.load(Ordering::SeqCst) {
             return Err(Error::OutOfMemory { backend: Self::NAME, asked: 1 });

@@ -1,5 +1,6 @@
 //! Several devices, of which one is lost: no work is lost without an error.
 
+mod hung;
 mod losable;
 
 use crate::within;

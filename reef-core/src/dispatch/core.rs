@@ -35,6 +35,8 @@ pub(crate) struct Core<D: Device> {
     pub(crate) device: D,
     pub(crate) group: Arc<Group<D>>,
     combiner: Combiner<PassState<D>>,
+    /// Why the device is given up; written in a pass, read at any time.
+    pub(super) lost: Arc<OnceLock<Error>>,
     pub(super) inbox: ArrayQueue<Request<D>>,
     service: OnceLock<Thread>,
     pub(super) closing: AtomicBool,
@@ -52,6 +54,7 @@ impl<D: Device> Core<D> {
         Self {
             device: device.clone(),
             group,
+            lost: state.loss.reason(),
             combiner: Combiner::new(state),
             inbox: ArrayQueue::new(INBOX),
             service: OnceLock::new(),

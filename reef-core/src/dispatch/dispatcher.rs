@@ -96,9 +96,9 @@ impl<D: Device> Dispatcher<D> {
         self.look();
     }
 
-    /// Why the device is given up, if it is.
+    /// Why the device is given up, if it is. Waits for nothing.
     pub fn lost(&self) -> Option<Error> {
-        self.core.with(|state| state.loss.why().cloned())
+        self.core.lost.get().cloned()
     }
 
     /// Whether best-effort work is preempted, or on the way to be.

@@ -4,6 +4,7 @@
 //! ask the device for anything, and would wait for ever to be restored.
 
 use crate::backend::error::Error;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// How long a device may refuse to restore best-effort work, each time it is asked, before it is given up.
@@ -14,14 +15,19 @@ const GIVE_UP_AFTER: Duration = Duration::from_millis(500);
 pub(crate) struct Loss {
     /// When it first refused to restore, unless it has answered since.
     refusing_since: Option<Duration>,
-    /// Why it is given up.
-    why: Option<Error>,
+    /// Why it is given up. Read without the state's lock, which a pass that hangs in the driver keeps.
+    why: Arc<OnceLock<Error>>,
 }
 
 impl Loss {
     /// Why the device is given up, if it is.
     pub(crate) fn why(&self) -> Option<&Error> {
-        self.why.as_ref()
+        self.why.get()
+    }
+
+    /// The reason as it will be once there is one.
+    pub(super) fn reason(&self) -> Arc<OnceLock<Error>> {
+        self.why.clone()
     }
 
     /// The device has nothing to restore, or did.
@@ -37,7 +43,7 @@ impl Loss {
 
     /// The device is given up; the first reason stays.
     pub(super) fn note(&mut self, why: &Error) {
-        self.why.get_or_insert_with(|| why.clone());
+        let _ = self.why.set(why.clone()); // unless there is one
     }
 }
 

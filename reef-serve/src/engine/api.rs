@@ -54,8 +54,8 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// Bytes of memory of its own; `None` if it has none, or doesn't say.
     fn memory(&self) -> Option<u64>;
 
-    /// Asks the device whether it still works. If it doesn't, all of its work ends with an error, now and later. May take
-    /// a second.
+    /// Asks the device whether it still works. If it doesn't, all of its work ends with an error, now and later. Of a
+    /// device that hangs it never returns: [`Node`](super::node::Node) asks.
     ///
     /// # Errors
     ///

@@ -122,7 +122,7 @@ impl<D: Operators> Engine for OnDevice<D> {
     }
 
     fn check(&self) -> Result<()> {
-        Ok(self.node.check()?)
+        Ok(self.node.ask()?)
     }
 
     fn give_up(&self, why: &str) {

@@ -8,6 +8,7 @@ use super::names::names;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
 use reef::Stats;
+use reef::cluster::{Prober, SILENCE_TIMEOUT};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -28,9 +29,8 @@ pub(crate) struct Node {
     pub(crate) is_alone: bool,
     /// Requests that are to run there, and connections of the local path. Written by whoever brings or takes one away.
     load: AtomicUsize,
-    /// Held by who asks whether the device works. How often that was done.
-    probing: Mutex<()>,
-    probes: AtomicUsize,
+    /// Asks whether the device works.
+    prober: Arc<Prober>,
     /// Why it is lost. Written once, by whoever finds out.
     lost: OnceLock<String>,
     /// Who is told then.
@@ -64,8 +64,7 @@ impl Nodes {
         let (tell, losses) = channel();
         let node = |(index, (engine, name))| {
             let (busy, lanes, load, stats) = Default::default();
-            let (lost, tell, probing, probes) =
-                (OnceLock::new(), tell.clone(), Mutex::default(), AtomicUsize::new(0));
+            let (lost, tell, prober) = (OnceLock::new(), tell.clone(), Arc::default());
             Arc::new(Node {
                 index,
                 name,
@@ -74,8 +73,7 @@ impl Nodes {
                 lanes,
                 is_alone,
                 load,
-                probing,
-                probes,
+                prober,
                 lost,
                 tell,
                 stats,
@@ -115,26 +113,23 @@ impl Node {
         self.lost.get().map(String::as_str)
     }
 
-    /// Whether it is lost, now that something on it has ended with `error`. May take a second, two if others ask.
-    pub(crate) fn is_lost_after(&self, error: &Error) -> bool {
+    /// Whether it is lost, now that something on it has ended with `error`. May take a second.
+    pub(crate) fn is_lost_after(self: &Arc<Self>, error: &Error) -> bool {
         if matches!(error, Error::Failed(_)) && self.lost.get().is_none() {
-            self.probe();
+            let (engine, node) = (self.engine.clone(), self.clone());
+            self.prober.ask(move || engine.check(), move |answer| node.judge(answer));
         }
         self.lost.get().is_some()
     }
 
-    /// Asks the device, one thread at a time. Who waited while another one asked has its answer.
-    fn probe(&self) {
-        let before = self.probes.load(Ordering::SeqCst);
-        let _probing = self.probing.lock();
-        // One that had begun before this was called says nothing of what failed since; a later one does.
-        if self.lost.get().is_some() || self.probes.load(Ordering::SeqCst) != before {
-            return;
+    /// Whether it is lost, by what it answered, or that it did not.
+    fn judge(&self, answer: Option<Result<()>>) -> bool {
+        match answer {
+            Some(Ok(())) => {}
+            Some(Err(why)) => self.note_lost(why.text()),
+            None => self.give_up(&format!("no answer for {SILENCE_TIMEOUT:?}")),
         }
-        self.probes.fetch_add(1, Ordering::SeqCst);
-        if let Err(why) = self.engine.check() {
-            self.note_lost(why.text());
-        }
+        self.lost.get().is_some()
     }
 
     /// Takes it out: all of its work ends with an error that says `why`, and no other comes.
@@ -161,7 +156,7 @@ impl Node {
     }
 
     /// What a request is told that ended with `error`. May take a second, if that can come of a lost device.
-    pub(crate) fn told(&self, error: Error) -> Error {
+    pub(crate) fn told(self: &Arc<Self>, error: Error) -> Error {
         self.is_lost_after(&error);
         self.explained(error)
     }

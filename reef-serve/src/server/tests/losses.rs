@@ -110,6 +110,7 @@ impl Engine for Losable {
     fn check(&self) -> Result<()> {
         self.checks.fetch_add(1, Ordering::SeqCst);
         self.wait_if_slow();
+        until("the device goes on", || (!self.hangs.load(Ordering::SeqCst)).then_some(()));
         self.test()
     }
 
@@ -348,6 +349,33 @@ fn a_device_that_hangs_holds_up_nobody_once_it_is_lost() {
         fates[0].hangs.store(false, Ordering::SeqCst); // whatever came of it
         assert_eq!(said, [(); 2].map(|()| Ok(Ok(()))), "it waits for the device");
     });
+}
+
+/// Everything that it is asked hangs, also whether it works. Its model goes on elsewhere, and so do those that were there.
+#[test]
+fn device_that_hangs_is_lost_after_some_silence() {
+    let (fixture, fates) = two("silent", |config| config.models.replicas = 2);
+    let want = fixture.request(1).unwrap();
+    let node = fixture.server.nodes[0].clone();
+    fates[0].hangs.store(true, Ordering::SeqCst);
+    let begin = Instant::now();
+    let failed = Error::Failed("a kernel".into());
+    std::thread::scope(|scope| {
+        let askers: Vec<_> = (0..8).map(|_| scope.spawn(|| node.is_lost_after(&failed))).collect();
+        let busy = node.enter(); // so that requests go to the other
+        assert_eq!(fixture.request(1).unwrap(), want, "meanwhile");
+        drop(busy);
+        askers.into_iter().for_each(|asker| assert!(!asker.join().unwrap(), "it may be busy"));
+    });
+    let waited = begin.elapsed();
+    until("lost", || node.lost().map(|why| assert_eq!(why, "no answer for 10s")));
+    fates[0].hangs.store(false, Ordering::SeqCst); // whatever came of it
+    assert!(waited < Duration::from_secs(5), "{waited:?}");
+    until("one replica", || {
+        let replicas = &fixture.server.registry.select("tiny", "").ok()?[0];
+        (replicas.each().len() == 1).then_some(())
+    });
+    assert_eq!((fixture.request(1).unwrap(), fixture.place()), (want, Some(1)));
 }
 
 /// A lost device refuses at once, so it has the least to do.
