@@ -1,13 +1,27 @@
 //! Who takes what of the device, for Prometheus: under the names of [`reef::ClientConfig`] and [`reef::Rate`].
 
 use crate::class::Class;
+use crate::net::identity::principal::Principal;
 use crate::tenants::tenant::Tenant;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// Addresses that have lines of their own, and others that have: who comes after these is one of [`OTHER`].
+const MAX_ADDRESSES: usize = 16;
+const MAX_OTHERS: usize = 256;
+
+/// What becomes of what is over a budget, in the order in which a tenant counts it.
+const OUTCOMES: [&str; 3] = ["late", "best-effort", "refused"];
+
+/// Name of all clients without lines of their own.
+const OTHER: &str = "other";
 
 type Seconds = Counter<f64, AtomicU64>;
 type Number = Gauge<f64, AtomicU64>;
@@ -45,12 +59,94 @@ pub(crate) struct Shares {
     claimed: Family<ClientLabels, Number>,
     unfit: Family<ClientLabels, Counter>,
     reserve: Number,
+    named: Mutex<Named>,
+}
+
+/// Figures of a client. All but `memory` and `claimed` only grow.
+#[derive(Debug, Clone, Copy, Default)]
+struct Figures {
+    served: [Duration; 2],
+    held: [Duration; 2],
+    over: [u64; 3],
+    unfit: u64,
+    memory: u64,
+    claimed: f64,
+}
+
+impl Figures {
+    fn of(tenant: &Tenant) -> Self {
+        let (served, held, memory) = (tenant.served(), tenant.held(), tenant.memory());
+        let (over, (claimed, unfit)) = (tenant.over().map(|(_, count)| count), tenant.claims());
+        Self { served, held, over, unfit, memory, claimed }
+    }
+
+    /// Adds what `now` has more than `before`, and what it has at this moment.
+    fn add(&mut self, now: &Self, before: &Self) {
+        for class in 0..2 {
+            self.served[class] += now.served[class].saturating_sub(before.served[class]);
+            self.held[class] += now.held[class].saturating_sub(before.held[class]);
+        }
+        for outcome in 0..3 {
+            self.over[outcome] += now.over[outcome].saturating_sub(before.over[outcome]);
+        }
+        self.unfit += now.unfit.saturating_sub(before.unfit);
+        self.memory += now.memory;
+        self.claimed += now.claimed;
+    }
+}
+
+/// Clients with lines of their own, and the sums of all others.
+#[derive(Debug, Default)]
+struct Named {
+    lines: BTreeSet<Principal>,
+    /// What each of the others had when it was looked at last, for as long as it is known.
+    others: BTreeMap<Principal, Figures>,
+    /// Sums that never shrink, though others are forgotten.
+    sums: Figures,
+}
+
+impl Named {
+    /// Forgets those that are not known any more.
+    fn keep(&mut self, known: &BTreeSet<&Principal>) {
+        self.lines.retain(|who| known.contains(who));
+        self.others.retain(|who, _| known.contains(who));
+        (self.sums.memory, self.sums.claimed) = (0, 0.0);
+    }
+
+    /// Whether it has lines of its own: who comes first, for as long as it is known.
+    fn has_lines(&mut self, who: &Principal) -> bool {
+        let is_address = |who: &Principal| matches!(who, Principal::Address(_));
+        if self.lines.contains(who) || self.others.contains_key(who) {
+            return self.lines.contains(who);
+        }
+        let max = if is_address(who) { MAX_ADDRESSES } else { MAX_OTHERS };
+        let kind = is_address(who);
+        let has_room = self.lines.iter().filter(|other| is_address(other) == kind).count() < max;
+        has_room && self.lines.insert(who.clone())
+    }
+
+    /// Adds one of the others to the sums.
+    fn add(&mut self, who: &Principal, now: Figures) {
+        let before = self.others.insert(who.clone(), now).unwrap_or_default();
+        self.sums.add(&now, &before);
+    }
 }
 
 impl Shares {
     pub(crate) fn register(&self, reef: &mut Registry) {
-        let Self { device, held, memory, over, period, budget, weight, claimed, unfit, reserve } =
-            self;
+        let Self {
+            device,
+            held,
+            memory,
+            over,
+            period,
+            budget,
+            weight,
+            claimed,
+            unfit,
+            reserve,
+            ..
+        } = self;
         let help = "Device time of a client's requests";
         reef.register_with_unit("client_device", help, Unit::Seconds, device.clone());
         let help = "Time in which a client's requests were on the device and did not run";
@@ -86,31 +182,100 @@ impl Shares {
         self.claimed.clear();
         self.unfit.clear();
         self.reserve.set(reserve);
-        tenants.into_iter().for_each(|tenant| self.set_one(tenant));
+        let tenants: Vec<_> = tenants.into_iter().collect();
+        let mut named = self.named.lock();
+        named.keep(&tenants.iter().map(|tenant| &tenant.who).collect());
+        for tenant in tenants {
+            let figures = Figures::of(tenant);
+            if named.has_lines(&tenant.who) {
+                self.set_one(&tenant.who.to_string(), &figures);
+                self.set_grant(tenant);
+            } else {
+                named.add(&tenant.who, figures);
+            }
+        }
+        if !named.others.is_empty() {
+            self.set_one(OTHER, &named.sums);
+        }
     }
 
-    fn set_one(&self, tenant: &Tenant) {
-        let client = tenant.who.to_string();
-        for (times, family) in [(tenant.served(), &self.device), (tenant.held(), &self.held)] {
+    fn set_one(&self, client: &str, figures: &Figures) {
+        for (times, family) in [(figures.served, &self.device), (figures.held, &self.held)] {
             for (class, time) in Class::EACH.into_iter().zip(times) {
-                let of = ShareLabels { client: client.clone(), class: class.name() };
+                let of = ShareLabels { client: client.into(), class: class.name() };
                 family.get_or_create(&of).inc_by(time.as_secs_f64());
             }
         }
-        for (outcome, count) in tenant.over() {
-            let of = OverLabels { client: client.clone(), outcome };
+        for (outcome, count) in OUTCOMES.into_iter().zip(figures.over) {
+            let of = OverLabels { client: client.into(), outcome };
             self.over.get_or_create(&of).inc_by(count);
         }
-        let of = ClientLabels { client };
-        self.memory.get_or_create(&of).set(i64::try_from(tenant.memory()).unwrap_or(i64::MAX));
-        let (claimed, unfit) = tenant.claims();
-        self.claimed.get_or_create(&of).set(claimed);
-        self.unfit.get_or_create(&of).inc_by(unfit);
-        let grant = tenant.grant();
+        let of = ClientLabels { client: client.into() };
+        self.memory.get_or_create(&of).set(i64::try_from(figures.memory).unwrap_or(i64::MAX));
+        self.claimed.get_or_create(&of).set(figures.claimed);
+        self.unfit.get_or_create(&of).inc_by(figures.unfit);
+    }
+
+    fn set_grant(&self, tenant: &Tenant) {
+        let (of, grant) = (ClientLabels { client: tenant.who.to_string() }, tenant.grant());
         self.weight.get_or_create(&of).set(grant.weight.into());
         if let Some(rate) = grant.rate {
             self.period.get_or_create(&of).set(rate.period().as_secs_f64());
             self.budget.get_or_create(&of).set(rate.budget().as_secs_f64());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::class::Class;
+    use crate::config::rights::{Over, Right};
+    use crate::tenants::grant::Grant;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    fn tenant(who: Principal) -> Tenant {
+        Tenant::new(who, Grant::from(&Right::default()), Over::Late, 1)
+    }
+
+    fn address(number: u32) -> Principal {
+        Principal::Address(IpAddr::V4(Ipv4Addr::from_bits(number)))
+    }
+
+    /// Lines of clients, and best-effort seconds of all others.
+    fn look(shares: &Shares, tenants: &[Tenant]) -> (usize, f64) {
+        let mut registry = Registry::default();
+        shares.register(&mut registry);
+        shares.set(tenants, 0.05);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let of_other = "client_device_seconds_total{client=\"other\",class=\"be\"} ";
+        let seconds = text.lines().find_map(|line| line.strip_prefix(of_other));
+        let lines = text.lines().filter(|line| line.contains("client=")).count();
+        (lines, seconds.map_or(0.0, |seconds| seconds.parse().unwrap()))
+    }
+
+    #[test]
+    fn clients_beyond_a_number_share_lines_that_never_shrink() {
+        let shares = Shares::default();
+        let run = |tenants: &[Tenant]| {
+            let second = Duration::from_secs(1);
+            tenants.iter().for_each(|tenant| tenant.charge(Class::BestEffort, second, second));
+        };
+        let few: Vec<_> = (0..MAX_ADDRESSES as u32).map(address).map(tenant).collect();
+        let (full, none) = look(&shares, &few);
+        assert_eq!(none, 0.0);
+        let mut tenants = few;
+        tenants.extend((100..1300).map(address).map(tenant));
+        run(&tenants);
+        let (lines, seconds) = look(&shares, &tenants);
+        assert!(lines > full && lines < full + 12, "{full} lines became {lines}");
+        assert_eq!(seconds, 1200.0);
+        assert_eq!(look(&shares, &tenants).1, 1200.0, "each second counts once");
+        tenants.truncate(MAX_ADDRESSES + 10); // others are forgotten
+        run(&tenants);
+        assert_eq!(look(&shares, &tenants), (lines, 1210.0));
+        tenants.push(tenant(Principal::Token("ci".into())));
+        assert!(look(&shares, &tenants).0 > lines, "it has lines of its own");
     }
 }
