@@ -83,17 +83,17 @@ impl Intake {
         }
         Ok(peer)
     }
+}
 
-    /// The longest body of a call, and whether it is a stream of messages, which has no longest.
-    fn longest(&self, path: &str) -> (usize, bool) {
-        let message = self.server.config.get().limits.message_mib << 20;
-        match path {
-            _ if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
-            _ if path.ends_with("/ModelInfer") => (message + GRPC_PREFIX, false),
-            _ if path.ends_with("/infer") => (message, false),
-            _ if is_load(path) => (message + GRPC_PREFIX, false),
-            _ => (message.min(CALL_BYTES), false),
-        }
+/// The longest body of a call where a message has `message` bytes at most, and whether it is a stream of messages, which
+/// has no longest.
+pub(super) fn longest(message: usize, path: &str) -> (usize, bool) {
+    match path {
+        _ if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
+        _ if path.ends_with("/ModelInfer") => (message + GRPC_PREFIX, false),
+        _ if path.ends_with("/infer") => (message, false),
+        _ if is_load(path) => (message + GRPC_PREFIX, false),
+        _ => (message.min(CALL_BYTES), false),
     }
 }
 
@@ -150,7 +150,8 @@ async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: N
     let in_use: Option<Arc<InUse>> = request.extensions_mut().remove();
     let peer = request.extensions().get::<Peer>().cloned().unwrap_or(Peer::UNKNOWN);
     let charge = intake.server.memory.charge(&peer);
-    let (max, is_stream) = intake.longest(request.uri().path());
+    let message = intake.server.config.get().limits.message_mib << 20;
+    let (max, is_stream) = longest(message, request.uri().path());
     if is_load(request.uri().path())
         && let Err(error) = intake.server.check_control(&peer)
     {

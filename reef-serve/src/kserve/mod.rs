@@ -7,6 +7,7 @@
 
 pub(crate) mod answer;
 mod charged_body;
+mod compressed;
 mod extensions;
 pub(crate) mod failure;
 pub(crate) mod grpc;

@@ -10,3 +10,4 @@ pub(crate) mod serve;
 mod service;
 mod settings;
 pub(crate) mod undecoded;
+mod unpacked;

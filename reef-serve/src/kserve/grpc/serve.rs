@@ -5,6 +5,7 @@ use super::proto::DESCRIPTORS;
 use super::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use super::proto::health::health_server::HealthServer;
 use super::service::Service;
+use super::unpacked::unpack;
 use crate::config::limits::Limits;
 use crate::error::{Error, Result};
 use crate::kserve::intake::Intake;
@@ -13,6 +14,7 @@ use crate::net::identity::client_id::Protocol;
 use crate::net::listener::Listener;
 use crate::net::served::{ConnectionInfo, ServedConnection};
 use crate::server::Server;
+use axum::middleware::from_fn_with_state;
 use std::sync::Arc;
 use tokio_stream::StreamExt;
 use tonic::service::Routes;
@@ -50,7 +52,8 @@ pub(crate) async fn serve(
         .add_service(health)
         .add_service(reflection().build_v1().map_err(unread)?)
         .add_service(reflection().build_v1alpha().map_err(unread)?)
-        .into_axum_router();
+        .into_axum_router()
+        .layer(from_fn_with_state(server.clone(), unpack));
     let intake = Intake { server, tokens, protocol: Protocol::Grpc };
     let routes = Routes::from(intake.before(calls));
     let idle = times.idle();

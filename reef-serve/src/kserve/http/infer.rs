@@ -3,7 +3,6 @@
 //! With the header below, the body is JSON of that length and then the raw bytes of those inputs that
 //! say `binary_data_size`, one after the other. Answers likewise.
 
-use super::compressed::{encoding, inflate};
 use super::json::{
     Data, InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
 };
@@ -11,6 +10,7 @@ use super::numbers::{Listed, flat};
 use super::reply::{App, Reply};
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
+use crate::kserve::compressed::{Encoding, inflate};
 use crate::kserve::infer::request::{
     CLASS_HEADER, InferRequest, InputTensor, RequestedOutput, TensorData,
 };
@@ -63,7 +63,7 @@ pub(super) async fn version(
     body: Bytes,
 ) -> Reply<Response> {
     let (max, who) = (server.config.get().limits.tensors, &peer.principal);
-    let body = match encoding(&headers)? {
+    let body = match Encoding::of(&headers, header::CONTENT_ENCODING)? {
         None => body,
         Some(encoding) => {
             let (max, paying) = (server.config.get().limits.message_mib << 20, charge.clone());

@@ -114,9 +114,9 @@ fn cuda_region(body: &[u8]) -> Result<(Bytes, i64, u64)> {
 fn number(asked: &Map<String, Value>, key: &str) -> Result<u64> {
     match asked.get(key) {
         None => Ok(0),
-        Some(value) => value
-            .as_u64()
-            .ok_or_else(|| Error::Invalid(format!("shared memory: {key} is no number from 0"))),
+        Some(value) => value.as_u64().ok_or_else(|| {
+            Error::Invalid(format!("shared memory: {key}: must be a number from 0, got {value}"))
+        }),
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
             (r#"{ "raw_handle": { "b64": "" }, "device_id": "0" }"#, "device_id is no number"),
             (
                 r#"{ "raw_handle": { "b64": "" }, "byte_size": -1 }"#,
-                "byte_size is no number from 0",
+                "byte_size: must be a number from 0, got -1",
             ),
         ] {
             let said = cuda_region(body.as_bytes()).unwrap_err().to_string();

@@ -2,7 +2,6 @@
 //! `/reef/trace` and `/reef/devices`.
 
 mod bounded;
-mod compressed;
 mod describe;
 mod devices;
 pub(crate) mod infer;
