@@ -22,6 +22,9 @@ pub enum Error {
     /// A queue, a limit or the memory budget is full. Try again later, or ask for less.
     #[error("{0}")]
     Exhausted(String),
+    /// A file system that is written to has no room left.
+    #[error("{0}")]
+    NoSpace(String),
     /// A message is longer than may be. Less would have been read.
     #[error("{0}")]
     TooLarge(String),
@@ -53,6 +56,7 @@ impl Error {
             Self::Invalid(_) => "invalid",
             Self::Exists(_) => "exists",
             Self::Exhausted(_) => "exhausted",
+            Self::NoSpace(_) => "no_space",
             Self::TooLarge(_) => "too_large",
             Self::Deadline(_) => "deadline",
             Self::Unavailable(_) => "unavailable",
@@ -70,6 +74,7 @@ impl Error {
             | Self::Invalid(text)
             | Self::Exists(text)
             | Self::Exhausted(text)
+            | Self::NoSpace(text)
             | Self::TooLarge(text)
             | Self::Deadline(text)
             | Self::Unavailable(text)
@@ -88,6 +93,7 @@ impl Error {
             Self::Invalid(_) => Self::Invalid(text),
             Self::Exists(_) => Self::Exists(text),
             Self::Exhausted(_) => Self::Exhausted(text),
+            Self::NoSpace(_) => Self::NoSpace(text),
             Self::TooLarge(_) => Self::TooLarge(text),
             Self::Deadline(_) => Self::Deadline(text),
             Self::Unavailable(_) => Self::Unavailable(text),
@@ -103,6 +109,16 @@ impl Error {
         let mut text = self.to_string();
         text.truncate(text.floor_char_boundary(MAX_TEXT_LEN));
         text
+    }
+
+    /// What came of writing `what`: [`NoSpace`](Self::NoSpace) if there is no room for it.
+    pub(crate) fn written(what: &str, error: &std::io::Error) -> Self {
+        use std::io::ErrorKind as K;
+        let text = format!("{what}: {error}");
+        match error.kind() {
+            K::StorageFull | K::QuotaExceeded => Self::NoSpace(text),
+            _ => Self::Failed(text),
+        }
     }
 
     /// A [`Failed`](Self::Failed) call of the operating system.

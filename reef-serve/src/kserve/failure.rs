@@ -16,7 +16,9 @@ pub(crate) fn status(error: Error) -> Status {
         Error::NotFound(_) => Status::not_found(text),
         Error::Invalid(_) => Status::invalid_argument(text),
         Error::Exists(_) => Status::already_exists(text),
-        Error::Exhausted(_) | Error::TooLarge(_) => Status::resource_exhausted(text),
+        Error::Exhausted(_) | Error::NoSpace(_) | Error::TooLarge(_) => {
+            Status::resource_exhausted(text)
+        }
         Error::Deadline(_) => Status::deadline_exceeded(text),
         Error::Unavailable(_) => Status::unavailable(text),
         Error::Unimplemented(_) => Status::unimplemented(text),
@@ -82,6 +84,7 @@ impl IntoResponse for Failure {
             Error::Invalid(_) => StatusCode::BAD_REQUEST,
             Error::Exists(_) => StatusCode::CONFLICT,
             Error::Exhausted(_) => StatusCode::TOO_MANY_REQUESTS,
+            Error::NoSpace(_) => StatusCode::INSUFFICIENT_STORAGE,
             Error::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Error::Deadline(_) => StatusCode::GATEWAY_TIMEOUT,
             Error::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,

@@ -1,6 +1,8 @@
 //! Parameters of requests and tensors, and what those of a tensor say about its place.
 
 use crate::error::{Error, Result};
+use crate::tensor::short;
+use std::fmt;
 
 /// A parameter of a request or tensor, of whatever type it came.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,8 +17,14 @@ impl Parameter {
     pub(crate) fn number(&self, key: &str) -> Result<u64> {
         match self {
             Self::Number(n) => Ok(*n),
-            other => Err(Error::Invalid(format!("parameter {key}: no number from 0: {other:?}"))),
+            other => Err(wrong(key, "a number from 0", other)),
         }
+    }
+
+    /// A number of what there is never more of than this.
+    pub(crate) fn small(&self, key: &str) -> Result<u32> {
+        let number = self.number(key)?;
+        u32::try_from(number).map_err(|_| wrong(key, &format!("at most {}", u32::MAX), self))
     }
 
     /// What stands for the absence of the parameter.
@@ -27,14 +35,29 @@ impl Parameter {
     pub(crate) fn flag(&self, key: &str) -> Result<bool> {
         match self {
             Self::Flag(flag) => Ok(*flag),
-            other => Err(Error::Invalid(format!("parameter {key}: no true or false: {other:?}"))),
+            other => Err(wrong(key, "true or false", other)),
         }
     }
 
     fn text(&self, key: &str) -> Result<String> {
         match self {
             Self::Text(text) => Ok(text.clone()),
-            other => Err(Error::Invalid(format!("parameter {key}: no text: {other:?}"))),
+            other => Err(wrong(key, "a text", other)),
+        }
+    }
+}
+
+fn wrong(key: &str, wanted: &str, got: &Parameter) -> Error {
+    Error::Invalid(format!("parameter {key}: must be {wanted}, got {got}"))
+}
+
+impl fmt::Display for Parameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => write!(f, "{:?}", short(text)),
+            Self::Flag(flag) => write!(f, "{flag}"),
+            Self::Other => f.write_str("a negative number, a fraction or a value of another kind"),
         }
     }
 }
@@ -80,8 +103,8 @@ pub(crate) fn classes<'a>(
     parameters: impl IntoIterator<Item = (&'a str, Parameter)>,
 ) -> Result<usize> {
     let given = parameters.into_iter().find(|(key, _)| *key == "classification");
-    let given = given.map(|(key, value)| value.number(key)).transpose()?;
-    Ok(usize::try_from(given.unwrap_or_default()).unwrap_or(usize::MAX))
+    let given = given.map(|(key, value)| value.small(key)).transpose()?;
+    Ok(given.unwrap_or_default() as usize)
 }
 
 #[cfg(test)]
@@ -104,5 +127,8 @@ mod tests {
         assert_eq!(classes([("classification", Parameter::Number(3))]), Ok(3));
         assert_eq!(classes(all), Ok(0));
         assert!(classes([("classification", Parameter::Flag(true))]).is_err());
+        let said = classes([("classification", Parameter::Number(1 << 62))]).unwrap_err();
+        let why = "must be at most 4294967295, got 4611686018427387904";
+        assert_eq!(said, Error::Invalid(format!("parameter classification: {why}")));
     }
 }

@@ -13,6 +13,10 @@ use std::net::IpAddr;
 /// Types of what any page may have sent without being asked whether it may.
 const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
+/// Why a form is refused, and what a program does about it.
+const FORM: &str = "any web page may send this type: set Content-Type: application/json \
+                    (curl: -H 'Content-Type: application/json')";
+
 /// Refuses what a web page sent, where nothing else says who sends it.
 ///
 /// # Errors
@@ -33,7 +37,7 @@ pub(super) fn check(peer: &Peer, headers: &HeaderMap) -> Result<()> {
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
     let plain = kind.split(';').next().unwrap_or_default().trim();
     if FORMS.iter().any(|form| plain.eq_ignore_ascii_case(form)) {
-        return Err(denied("Content-Type", kind, "forms may not ask"));
+        return Err(denied("Content-Type", kind, FORM));
     }
     Ok(())
 }

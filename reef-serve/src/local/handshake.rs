@@ -151,6 +151,7 @@ pub(super) fn code(error: &Error) -> u32 {
         Error::Failed(_) => 9,
         Error::TooLarge(_) => 10,
         Error::Unauthenticated(_) => 11,
+        Error::NoSpace(_) => 12,
     }
 }
 
@@ -167,6 +168,7 @@ pub(super) fn error(code: u32, text: String) -> Error {
         8 => Error::Denied(text),
         10 => Error::TooLarge(text),
         11 => Error::Unauthenticated(text),
+        12 => Error::NoSpace(text),
         _ => Error::Failed(text),
     }
 }

@@ -9,6 +9,8 @@ mod load;
 mod local;
 mod malformed;
 mod memory;
+mod mistakes;
+mod packed;
 mod requests;
 mod rights;
 mod slow;

@@ -19,7 +19,10 @@ fn strangers_run_best_effort_work_and_nothing_else() {
         (post(unload, ""), "may not load, unload or trace"),
         (post("/v2/repository/models/other/load", ""), "may not load, unload or trace"),
         (post("/v2/models/tiny/infer", "origin: http://evil.example\r\n"), "web pages may not ask"),
-        (post("/v2/models/tiny/infer", "content-type: text/plain\r\n"), "forms may not ask"),
+        (
+            post("/v2/models/tiny/infer", "content-type: text/plain\r\n"),
+            "set Content-Type: application/json",
+        ),
     ] {
         let said = daemon.say(&request);
         assert!(said.starts_with("HTTP/1.1 403") && said.contains(want), "{said}");

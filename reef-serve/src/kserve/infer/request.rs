@@ -68,7 +68,7 @@ impl InferRequest {
     /// `Invalid`; `Unimplemented` for sequences.
     pub(crate) fn parameter(&mut self, key: &str, value: &Parameter) -> Result<()> {
         match key {
-            "priority" => self.priority = value.number(key)?,
+            "priority" => self.priority = value.small(key)?.into(),
             "timeout" => self.timeout = value.number(key)?,
             "reef_period_us" => self.rate_us.0 = value.number(key)?,
             "reef_budget_us" => self.rate_us.1 = value.number(key)?,

@@ -10,10 +10,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use tempfile::TempDir;
 
-/// Most files of a load, parts of a file's name, and bytes of a name.
+/// Most files of a load, parts of a file's name, bytes of a name, and of a part, as file systems have them.
 const MAX_FILES: usize = 256;
 const MAX_PARTS: usize = 8;
 const MAX_NAME: usize = 512;
+const MAX_PART: usize = 255;
 
 /// How folders begin, and the file in each that its daemon has locked for as long as it runs.
 const PREFIX: &str = "reef-load-";
@@ -69,7 +70,7 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// `Invalid` with a name that leads elsewhere; `Exhausted`; `Failed` if they can't be written.
+    /// `Invalid` with a name that leads elsewhere or is too long; `Exhausted`; `NoSpace`; `Failed` if they can't be written.
     pub(super) fn write(
         model: &str,
         files: &[(String, Bytes)],
@@ -85,7 +86,7 @@ impl Upload {
         let what = format!("model {model}, with its files,");
         within(&what, bytes, most)?;
         let memory = budget.reserve(&what, bytes)?; // they may lie in memory
-        let failed = |e| Error::system("files of a load", e);
+        let failed = |e| Error::written("files of a load", &e);
         let own = Permissions::from_mode(0o700); // weights are nobody else's to read
         let folder = tempfile::Builder::new().prefix(PREFIX).permissions(own).tempdir();
         let folder = folder.map_err(failed)?;
@@ -122,10 +123,13 @@ fn place(name: &str) -> Result<PathBuf> {
         let shown = shown(name);
         Err(Error::Invalid(format!("file {shown:?}: {why}, VERSION/NAME is wanted")))
     };
-    if name.len() > MAX_NAME || name.contains(['\0', '\\']) {
+    if name.contains(['\0', '\\']) {
         return wrong("no name of a file");
     }
     let parts: Vec<_> = name.split('/').collect();
+    if name.len() > MAX_NAME || parts.iter().any(|part| part.len() > MAX_PART) {
+        return wrong(&format!("must have {MAX_NAME} bytes at most, and each part {MAX_PART}"));
+    }
     let plain = |part: &&str| {
         let mut components = Path::new(part).components();
         matches!((components.next(), components.next()), (Some(Component::Normal(_)), None))
