@@ -82,8 +82,8 @@ fn names_that_are_too_long_are_refused() {
         is(&post(&daemon, &format!("/v2/repository/models/{long}/{path}"), ""), 400, "model name");
     }
     is(&post(&daemon, &format!("/v2/models/{long}/infer"), ""), 400, "");
-    let region = format!("/v2/systemsharedmemory/region/x/register");
-    is(&post(&daemon, &region, &format!(r#"{{"key":"{long}","byte_size":1}}"#)), 400, "plain name");
+    let region = "/v2/systemsharedmemory/region/x/register";
+    is(&post(&daemon, region, &format!(r#"{{"key":"{long}","byte_size":1}}"#)), 400, "plain name");
 }
 
 /// The daemon's temporary folder is a file system of 64 KiB.
