@@ -7,7 +7,8 @@ use reef_core::{Error, Result};
 use reef_gpu::{GateSignal, Memory, place};
 use std::ffi::{c_uint, c_void};
 
-impl Memory for Context {
+// SAFETY: allocations are the driver's, cleared before they are given; addresses and sizes are those that it says.
+unsafe impl Memory for Context {
     fn alloc(&self, bytes: usize) -> Result<u64> {
         if !self.own.pools {
             return self.alloc_signals(bytes);

@@ -15,7 +15,8 @@ use reef_core::{Error, Result};
 use reef_gpu::{GateSignal, Memory};
 use std::ffi::c_void;
 
-impl Memory for Context {
+// SAFETY: allocations are the driver's, cleared before they are given; addresses and sizes are those that it says.
+unsafe impl Memory for Context {
     /// Waits for other work only if there is no memory left otherwise.
     fn alloc(&self, bytes: usize) -> Result<u64> {
         self.bind()?;

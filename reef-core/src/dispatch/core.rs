@@ -194,7 +194,8 @@ impl<D: Device> Core<D> {
             again |= self.group.try_quiesce() && !before; // schedulers wait for this
         }
         match self.restore(state) {
-            Ok(()) => state.loss.note_answer(),
+            Ok(true) => state.loss.note_answer(),
+            Ok(false) => {}
             Err(error) => state.note_refusal(&error),
         }
         state.set_limits();
@@ -224,18 +225,23 @@ impl<D: Device> Core<D> {
     }
 
     /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker
-    /// that quiesces causes a pass.
-    fn restore(&self, state: &mut PassState<D>) -> Result<()> {
-        if !self.group.is_preempted() || state.loss.why().is_some() {
-            return Ok(());
+    /// that quiesces causes a pass. Returns whether it goes on: nothing else is an answer of the device.
+    fn restore(&self, state: &mut PassState<D>) -> Result<bool> {
+        if !self.group.is_preempted() {
+            return Ok(true);
+        }
+        if state.loss.why().is_some() {
+            return Ok(false);
         }
         if !state.plan.preempt {
-            self.group.try_restore()?;
-        } else if state.beside.is_some() && self.group.is_quiesced() {
+            return self.group.try_restore();
+        }
+        let goes_beside = state.beside.is_some() && self.group.is_quiesced();
+        if goes_beside {
             self.group.try_restore_as(state.beside)?;
             state.stats.padded_launches += 1;
         }
-        Ok(())
+        Ok(goes_beside)
     }
 
     fn set_alarm(&self, state: &PassState<D>) {

@@ -49,6 +49,7 @@ impl Loss {
 
 #[cfg(test)]
 mod tests {
+    use super::GIVE_UP_AFTER;
     use crate::backend::error::Error;
     use crate::backend::fake::{AtLast, Fake, eventually, kernel};
     use crate::backend::info::Seq;
@@ -58,7 +59,7 @@ mod tests {
     use crate::scheduler::Reef;
     use std::sync::atomic::Ordering;
     use std::thread;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     const LONG: Duration = Duration::from_secs(60);
 
@@ -87,6 +88,29 @@ mod tests {
         let retries = dispatcher.stats().retries;
         thread::sleep(Duration::from_millis(20));
         assert_eq!(dispatcher.stats().retries, retries, "it is not asked any more");
+    }
+
+    /// Passes of real-time work don't ask the device to restore; that they go well is no answer.
+    #[test]
+    fn device_that_never_restores_is_lost_between_real_time_tasks() {
+        let device = Fake::default();
+        let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
+        let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+        let _at_last = AtLast(device.clone());
+        device.0.be_hangs.store(true, Ordering::SeqCst);
+        be.submit(&[kernel()]).expect("room");
+        device.0.reactivate_fails.store(u32::MAX, Ordering::SeqCst);
+        let mut rt = dispatcher.real_time().expect("a client");
+        let task = Task::new(vec![kernel()]).expect("a kernel");
+        rt.run(&task).expect("its queue works");
+        eventually("taken back", || device.0.drains.load(Ordering::SeqCst) > 0);
+        device.0.be_hangs.store(false, Ordering::SeqCst);
+        let begin = Instant::now();
+        while rt.run(&task).is_ok() {
+            assert!(begin.elapsed() < 20 * GIVE_UP_AFTER, "each task is taken for an answer");
+            thread::sleep(GIVE_UP_AFTER / 20);
+        }
+        assert_eq!(be.wait_for(Seq(0), LONG), Err(lost()));
     }
 
     #[test]

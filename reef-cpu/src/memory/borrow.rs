@@ -5,6 +5,9 @@
 //! returns it when the block has ended; a queue whose next block finds an operand taken waits, as for hardware that
 //! is busy. The host's copies borrow in the same way. All of one writer's blocks share its borrow: they write
 //! disjoint parts. What is borrowed is never waited for while something else is held, so nothing can deadlock.
+//!
+//! Blocks of several launches may overlap for ever, so a copy of the host that has waited for long takes a ticket: from
+//! then on only the oldest ticket borrows, and whoever has the allocation now is the last before it.
 
 use parking_lot::Mutex;
 use std::thread;
@@ -21,9 +24,23 @@ pub(crate) enum Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct User(pub(crate) usize);
 
+/// Times that the host tries before it takes a ticket: blocks get their turns between two accesses of the host.
+const TRIES: u32 = 64;
+/// Time between two looks at whether a ticket's turn has come.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
+
 /// Who has an allocation.
 #[derive(Debug, Default)]
-pub(crate) struct Borrows(Mutex<State>);
+pub(crate) struct Borrows(Mutex<Door>);
+
+/// Who is inside, and who waits.
+#[derive(Debug, Default)]
+struct Door {
+    state: State,
+    /// Tickets that were taken, and that have had their turn.
+    tickets: u64,
+    served: u64,
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -40,30 +57,51 @@ impl Default for State {
 }
 
 impl Borrows {
-    /// Borrows it for one block of `user`, unless another's access forbids that. Doesn't wait.
+    /// Borrows it for one block of `user`, unless another's access or a ticket forbids that. Doesn't wait.
     fn try_borrow(&self, user: Option<User>, access: Access) -> bool {
-        let mut state = self.0.lock();
-        let next = match (*state, access) {
-            (State::Read(readers), Access::Read) => State::Read(readers + 1),
-            (State::Read(0), Access::Write) => State::Written { by: user, blocks: 1 },
-            (State::Written { by, blocks }, _) if by.is_some() && by == user => {
-                State::Written { by, blocks: blocks + 1 }
-            }
-            _ => return false,
-        };
-        *state = next;
-        true
+        let mut door = self.0.lock();
+        door.tickets == door.served && door.state.borrow(user, access)
+    }
+
+    /// A ticket of the host, which is to be [used](Self::try_use).
+    fn take_ticket(&self) -> u64 {
+        let mut door = self.0.lock();
+        door.tickets += 1;
+        door.tickets - 1
+    }
+
+    /// Borrows it for the host if the ticket's turn has come. Doesn't wait.
+    fn try_use(&self, ticket: u64, access: Access) -> bool {
+        let mut door = self.0.lock();
+        let is_used = door.served == ticket && door.state.borrow(None, access);
+        door.served += u64::from(is_used);
+        is_used
     }
 
     /// Ends one borrow.
     fn give_back(&self) {
-        let mut state = self.0.lock();
-        *state = match *state {
-            State::Written { by, blocks } if blocks > 1 => {
-                State::Written { by, blocks: blocks - 1 }
+        self.0.lock().state.give_back();
+    }
+}
+
+impl State {
+    fn borrow(&mut self, user: Option<User>, access: Access) -> bool {
+        *self = match (*self, access) {
+            (Self::Read(readers), Access::Read) => Self::Read(readers + 1),
+            (Self::Read(0), Access::Write) => Self::Written { by: user, blocks: 1 },
+            (Self::Written { by, blocks }, _) if by.is_some() && by == user => {
+                Self::Written { by, blocks: blocks + 1 }
             }
-            State::Written { .. } => State::Read(0),
-            State::Read(readers) => State::Read(readers - 1),
+            _ => return false,
+        };
+        true
+    }
+
+    fn give_back(&mut self) {
+        *self = match *self {
+            Self::Written { by, blocks } if blocks > 1 => Self::Written { by, blocks: blocks - 1 },
+            Self::Written { .. } => Self::Read(0),
+            Self::Read(readers) => Self::Read(readers - 1),
         };
     }
 }
@@ -95,12 +133,17 @@ pub(crate) struct HostBorrow<'a>(&'a Borrows);
 impl<'a> HostBorrow<'a> {
     /// Borrows it once no block that runs forbids that.
     pub(crate) fn wait(borrows: &'a Borrows, access: Access) -> Self {
-        let mut tries = 0_u32;
-        while !borrows.try_borrow(None, access) {
-            tries += 1;
-            match tries {
-                ..64 => thread::yield_now(),
-                _ => thread::sleep(Duration::from_micros(20)),
+        let try_once = |_| {
+            let is_borrowed = borrows.try_borrow(None, access);
+            if !is_borrowed {
+                thread::yield_now();
+            }
+            is_borrowed
+        };
+        if !(0..TRIES).any(try_once) {
+            let ticket = borrows.take_ticket();
+            while !borrows.try_use(ticket, access) {
+                thread::sleep(POLL_INTERVAL);
             }
         }
         Self(borrows)
@@ -117,6 +160,8 @@ impl Drop for HostBorrow<'_> {
 mod tests {
     use super::*;
     use std::iter;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
 
     #[test]
     fn a_writer_shares_with_its_own_blocks_only() {
@@ -143,6 +188,52 @@ mod tests {
         drop(second);
         assert!(try_borrow(User(1), write));
         assert!(!operand.try_borrow(None, Access::Write), "no name is no launch's name");
+    }
+
+    /// Blocks and copies that read overlap, so that there is always one.
+    #[test]
+    fn writer_is_not_starved_by_readers() {
+        let (operand, is_over) = (Borrows::default(), AtomicBool::new(false));
+        let waited = thread::scope(|scope| {
+            for n in 0..8 {
+                let (operand, is_over) = (&operand, &is_over);
+                scope.spawn(move || {
+                    thread::sleep(Duration::from_micros(250 * n));
+                    while !is_over.load(Ordering::Relaxed) {
+                        let _read = HostBorrow::wait(operand, Access::Read);
+                        thread::sleep(Duration::from_millis(2));
+                    }
+                });
+            }
+            thread::sleep(Duration::from_millis(10));
+            let (done, is_done) = mpsc::channel();
+            let operand = &operand;
+            scope.spawn(move || {
+                drop(HostBorrow::wait(operand, Access::Write));
+                done.send(()).unwrap();
+            });
+            let waited = is_done.recv_timeout(Duration::from_secs(5));
+            is_over.store(true, Ordering::Relaxed);
+            waited
+        });
+        assert_eq!(waited, Ok(()));
+    }
+
+    #[test]
+    fn ticket_lets_nobody_in_before_it() {
+        let operand = Borrows::default();
+        let write = iter::once((&operand, Access::Write));
+        assert!(try_borrow(User(1), write.clone()));
+        let [first, second] = [(); 2].map(|()| operand.take_ticket());
+        assert!(!try_borrow(User(1), write.clone()), "not even its own blocks");
+        give_back(write.clone());
+        assert!(!operand.try_borrow(None, Access::Read) && !operand.try_use(second, Access::Read));
+        assert!(operand.try_use(first, Access::Write));
+        assert!(!operand.try_use(second, Access::Read));
+        operand.give_back();
+        assert!(operand.try_use(second, Access::Read) && operand.try_borrow(None, Access::Read));
+        (0..2).for_each(|_| operand.give_back());
+        assert!(try_borrow(User(1), write));
     }
 
     #[test]

@@ -18,7 +18,21 @@ use std::fmt::Debug;
 ///     vendor.free(memory);
 /// }
 /// ```
-pub trait Vendor: Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'static {
+///
+/// # Safety
+///
+/// Safe code above trusts what these methods give. Beside what [`Memory`] promises,
+///
+/// * [`facts`](Self::facts) are true of the device: no launch asks for what it doesn't have, and what they say streams can do,
+///   they do;
+/// * what is in a stream runs in order, each launch after the one before has ended unless it [starts early](Start::Early), and
+///   [`is_idle`](Streams::is_idle) and [`wait`](Streams::wait) say that it has ended only then;
+/// * functions are those of the image that was loaded, with the parameters of its source, and what was captured runs as it was
+///   captured;
+/// * methods may be called from any thread at any time, and don't unwind into the driver.
+pub unsafe trait Vendor:
+    Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'static
+{
     /// The name users type: `"cuda"`, `"hip"`.
     const NAME: &'static str;
 
@@ -42,7 +56,17 @@ pub trait Vendor: Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'sta
 }
 
 /// Memory of a device, and of the host as far as the device reaches it.
-pub trait Memory {
+///
+/// # Safety
+///
+/// Safe code above reads and writes what these methods give, and hands it to kernels.
+///
+/// * Memory that was allocated has at least as many bytes as asked for, is aligned to 16 bytes,
+///   zeroed, and of no other allocation, until it is freed.
+/// * What has an address on both sides is the same memory, and what one side writes the other sees.
+/// * [`open_shared`](Self::open_shared) gives no more bytes than the other process's allocation has, which stays until it is closed.
+/// * [`write`](Self::write) and [`read`](Self::read) touch those bytes alone, and no longer than the call lasts.
+pub unsafe trait Memory {
     /// Allocates zeroed device memory. Blocks for as long as that takes, not for other work.
     ///
     /// # Errors

@@ -15,7 +15,8 @@ fn memory(bytes: usize) -> *mut u8 {
     vec![0u64; bytes.div_ceil(8)].leak().as_mut_ptr().cast() // a test's life is short
 }
 
-impl Vendor for Fake {
+// SAFETY: calls do at once, in order, what they say, or when the test says so; nothing runs but what the test reads.
+unsafe impl Vendor for Fake {
     const NAME: &'static str = "fake";
 
     fn count() -> Result<usize> {
@@ -31,7 +32,8 @@ impl Vendor for Fake {
     }
 }
 
-impl Memory for Fake {
+// SAFETY: it is the host's, zeroed, and never freed.
+unsafe impl Memory for Fake {
     fn alloc(&self, bytes: usize) -> Result<u64> {
         Ok(memory(bytes) as u64)
     }
