@@ -237,7 +237,10 @@ fn dropping_a_queue_that_lags_takes_its_timeout_at_most() {
             hung.group().restore().expect("it is preempted");
         }
         let (done, dropped) = channel();
-        thread::spawn(move || done.send(drop(hung)));
+        thread::spawn(move || {
+            drop(hung);
+            done.send(())
+        });
         dropped.recv_timeout(LONG).expect("it returns");
         device.0.be_hangs.store(false, Ordering::SeqCst);
         assert_eq!(submitter.wait_for(Seq(0), LONG), Ok(true));
