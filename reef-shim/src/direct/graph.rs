@@ -6,8 +6,8 @@ use crate::graph::execs;
 use crate::graph::insert::{Gate, Gated, insert};
 use crate::graph::places::Places;
 use crate::graph::shape::{Shape, Untouched, was_gated};
-use crate::guest::contexts;
-use crate::own::{calls, explain};
+use crate::guest::find;
+use crate::own::explain;
 use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,8 +27,8 @@ pub(crate) fn instantiate(
         return real(graph);
     }
     quietly(|| {
-        contexts::context(gate.context).into_iter().for_each(|context| {
-            context.device.page.counts.graph_gates.fetch_add(places.count(), Relaxed);
+        find::find_context(gate.context).into_iter().for_each(|branch| {
+            branch.context.device.page.counts.graph_gates.fetch_add(places.count(), Relaxed);
         });
         // SAFETY: where the driver has just written.
         execs::add(unsafe { *to }, gated, places, gate);
@@ -38,12 +38,11 @@ pub(crate) fn instantiate(
 
 /// A clone with gates. `None`: it needs none, or can't have any, which the report says.
 fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
-    let name = calls::context();
-    let context = contexts::context(name)?;
+    let context = &find::current()?.context;
     if context.device.is_real_time() {
         return None;
     }
-    let gate = Gate { context: name, address: context.gate };
+    let gate = Gate { context: context.handle(), address: context.gate() };
     let shape = match shape(graph, gate.address) {
         Ok(shape) => shape,
         Err(_) if was_gated(graph, gate.address) => return None,

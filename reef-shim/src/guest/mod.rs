@@ -6,11 +6,11 @@
 
 pub(crate) mod attach;
 pub(crate) mod capture;
-pub(crate) mod contexts;
 pub(crate) mod device;
-pub(crate) mod entries;
+pub(crate) mod find;
 pub(crate) mod keeper;
 mod link;
 pub(crate) mod member;
 pub(crate) mod meter;
-pub(crate) mod streams;
+pub(crate) mod tree;
+mod work;

@@ -14,13 +14,13 @@ twins! {
     ) |is_twin, real| timed(Api::StreamSync, 0, (0, stream), || sync::stream(Stream::new(stream, is_twin), real));
     cuStreamBeginCapture / cuStreamBeginCapture_ptsz(
         stream: usize,
-    ) |_is_twin, real| capture::begin(real);
+    ) |is_twin, real| sync::begin_capture(Stream::new(stream, is_twin), real);
     cuStreamBeginCapture_v2 / cuStreamBeginCapture_v2_ptsz(
         stream: usize, mode: u32,
-    ) |_is_twin, real| capture::begin(real);
+    ) |is_twin, real| sync::begin_capture(Stream::new(stream, is_twin), real);
     cuStreamBeginCaptureToGraph / cuStreamBeginCaptureToGraph_ptsz(
         stream: usize, graph: usize, after: *const usize, edges: *const c_void, count: usize, mode: u32,
-    ) |_is_twin, real| capture::begin(real);
+    ) |is_twin, real| sync::begin_capture(Stream::new(stream, is_twin), real);
     cuStreamEndCapture / cuStreamEndCapture_ptsz(
         stream: usize, graph: *mut usize,
     ) |_is_twin, real| capture::end(real);
