@@ -1,6 +1,8 @@
 //! Streams and contexts that end, on the fake driver under the shim: what ends takes nothing else along, and what it had on
 //! the device counts until it has run. Each test is a program in a process of its own.
 
+#[path = "ends/captures.rs"]
+mod captures;
 mod common;
 #[path = "ends/contexts.rs"]
 mod contexts;
@@ -167,14 +169,14 @@ fn thousands_of_streams_hold_as_few_do() {
     alone("thousands_of_streams_hold_as_few_do", "rt", "1", |program| {
         program.use_device(0);
         let program = program.with_work();
-        let streams: Vec<_> = (0..5000).map(|_| program.stream()).collect();
+        let streams: Vec<_> = (0..4500).map(|_| program.stream()).collect();
         for &stream in &streams {
             program.launch(stream, 1);
             assert_eq!(call!(program.driver, cuStreamSynchronize(stream)), 0);
         }
         until("released", || !program.is_held());
-        for stream in streams.into_iter().step_by(250) {
-            program.launch(stream, 10);
+        for stream in streams.into_iter().step_by(450) {
+            program.launch(stream, MANY / 2);
             program.holds_until(program.event(stream));
         }
     });

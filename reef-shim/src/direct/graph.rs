@@ -43,9 +43,9 @@ fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
         return None;
     }
     let gate = Gate { context: context.handle(), address: context.gate() };
-    let shape = match shape(graph, gate.address) {
+    let shape = match shape(graph) {
         Ok(shape) => shape,
-        Err(_) if was_gated(graph, gate.address) => return None,
+        Err(_) if was_gated(graph) => return None,
         Err(why) => {
             explain::untouched(why);
             return None;
@@ -63,8 +63,8 @@ fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
 }
 
 /// What the graph looks like, if it may be cloned.
-fn shape(graph: usize, gate: u64) -> Result<Shape, Untouched> {
-    if settings().clones_graphs { Shape::read(graph, gate) } else { Err("REEF_GRAPHS=front") }
+fn shape(graph: usize) -> Result<Shape, Untouched> {
+    if settings().clones_graphs { Shape::read(graph) } else { Err("REEF_GRAPHS=front") }
 }
 
 /// Updates an executable graph with a graph of the program's. `real` is given that graph, or a clone with gates where
@@ -91,7 +91,7 @@ pub(crate) fn update<const N: usize>(
 
 /// A clone of another graph, with gates where one had them.
 fn again(graph: usize, (places, gate): (Places, Gate)) -> Option<Gated> {
-    let shape = Shape::read(graph, gate.address).ok()?;
+    let shape = Shape::read(graph).ok()?;
     insert(graph, &shape, &places, gate)
 }
 

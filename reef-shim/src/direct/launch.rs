@@ -2,6 +2,7 @@
 
 use super::quietly::quietly;
 use crate::bind::state::Inside;
+use crate::guest::bare;
 use crate::guest::capture::{self, Capture};
 use crate::guest::device::Device;
 use crate::guest::find;
@@ -66,6 +67,19 @@ pub(crate) fn copy(
 ) -> u32 {
     let Some(_inside) = Inside::copying() else { return real() };
     around(|| before_copy(stream, takes_device), real)
+}
+
+/// Launches kernels on several streams by one call.
+pub(crate) fn launch_all(
+    all: impl Iterator<Item = (Stream, Work)>,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    let launches: Vec<_> =
+        quietly(|| all.filter_map(|(stream, work)| before(stream, work)).collect());
+    let code = real();
+    quietly(|| launches.into_iter().for_each(|launch| launch.after(code)));
+    code
 }
 
 fn around(before: impl FnOnce() -> Option<Launch>, real: impl FnOnce() -> u32) -> u32 {
@@ -189,6 +203,7 @@ impl Launch {
         let device = self.device();
         count(&device.page.counts.captured);
         let is_due = match self.work {
+            _ if bare::has(capture) => false,
             Work::Kernel(blocks) => self.state().captured(capture, blocks),
             Work::Overlapping | Work::Graph | Work::Copy => false,
         };

@@ -2,6 +2,7 @@
 
 use super::quietly::quietly;
 use crate::bind::state::Inside;
+use crate::guest::bare;
 use crate::guest::capture::{self, Capture};
 use crate::guest::find;
 use crate::guest::tree::branch::Branch;
@@ -40,11 +41,37 @@ pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Begins a capture. A mark is behind what the stream has: none can be put in until the capture ends.
-pub(crate) fn begin_capture(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+/// Begins a capture, which gates are put into if it takes them. A mark is behind what the stream has: none can be put in
+/// until the capture ends.
+pub(crate) fn begin_capture(
+    stream: Stream,
+    takes_gates: impl FnOnce() -> bool,
+    real: impl FnOnce() -> u32,
+) -> u32 {
     let Some(_inside) = Inside::enter() else { return capture::begin(real) };
     quietly(|| mark_last(stream));
-    capture::begin(real)
+    let is_bare = !quietly(|| Some(takes_gates())).unwrap_or_default();
+    let code = capture::begin(real);
+    if code == 0
+        && is_bare
+        && let Capture::Of(id) = capture::of(stream)
+    {
+        bare::add(id);
+    }
+    code
+}
+
+/// Ends a capture.
+pub(crate) fn end_capture(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::enter() else { return capture::end(real) };
+    let open = capture::of(stream);
+    let code = capture::end(real);
+    if let Capture::Of(id) = open
+        && capture::of(stream) != open
+    {
+        bare::remove(id);
+    }
+    code
 }
 
 /// Puts a mark behind what a stream has, if it takes one.

@@ -5,6 +5,7 @@
 //! comes back, is joined by a thread of ours; whatever fails leaves the context alone, and its calls are passed on.
 
 pub(crate) mod attach;
+pub(crate) mod bare;
 pub(crate) mod capture;
 pub(crate) mod device;
 pub(crate) mod find;

@@ -119,7 +119,7 @@ fn detached_contexts_are_left_alone() {
             }
             assert_eq!(call!(driver, cuCtxDetach(context)), 0);
             if lives {
-                program.launch(stream, 20); // work of a context that still lives counts
+                program.launch(stream, MANY / 2); // work of a context that still lives counts
                 program.holds_until(program.event(stream));
                 assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
             }
@@ -147,7 +147,7 @@ fn many_contexts_hold_and_are_held_as_few_are() {
         until("released", || !program.is_held());
         for &context in contexts.iter().rev().take(10) {
             assert_eq!(call!(program.driver, cuCtxSetCurrent(context)), 0);
-            program.launch(0, 20);
+            program.launch(0, MANY / 2);
             program.holds_until(program.event(0));
         }
         for context in contexts {
