@@ -30,8 +30,11 @@ Exit codes:
   1  the work failed: a device, a daemon, a comparison
   2  the command line or an input file is wrong; nothing was done";
 
+/// First line of the help.
+const ABOUT: &str = "Run real-time next to best-effort work on one accelerator";
+
 #[derive(Parser)]
-#[command(name = "reef", version, about, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(name = "reef", version, about = ABOUT, after_help = EXIT_CODES, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

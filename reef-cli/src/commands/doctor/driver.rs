@@ -68,7 +68,7 @@ impl Found {
                 Finding::absent(
                     Check::Gpu,
                     "none; commands run on the CPU",
-                    "none is needed for the CPU device",
+                    "`reef exec` needs one; networks run with --device cpu",
                 ),
             ],
             Self::Fault(why) => [

@@ -31,7 +31,7 @@ fn findings(args: &Args) -> Result<Vec<Finding>> {
     let [of_driver, of_gpu] = driver.findings();
     let mps = match driver.is_there() {
         true => mps::finding(),
-        false => Finding::absent(Check::Mps, "of no use without a GPU", "none is needed"),
+        false => Finding::absent(Check::Mps, "of no use without a GPU", "needs a GPU first"),
     };
     let [of_daemon, rights] = daemon::findings(args.folder.as_deref())?;
     let library = library::finding(args, driver.is_there());
