@@ -3,7 +3,7 @@
 # Nothing is built here. Each program has a time limit; what it says is printed at once and appended to $OUT/output.txt.
 #   tools/gpu_interpose.sh [FOLDER]   FOLDER (target/gpu-shim, or target/release) has what tools/interpose/build.sh and
 #                                     tools/interpose/programs.sh built; without the latter, nvcc has to be in the PATH
-#   STEPS="names same frameworks static seen cost profile pair limits mps" chooses; FRAMEWORKS, PROGRAMS and MODES likewise.
+#   STEPS="names same frameworks static seen cost profile pair evade limits mps" chooses; FRAMEWORKS, PROGRAMS and MODES likewise.
 #   BUDGET=540                        seconds; what doesn't fit isn't begun, and the end says how to run it
 set -u
 cd "$(dirname "$(realpath "$0")")/.."
@@ -118,7 +118,7 @@ wanted frameworks && for what in ${FRAMEWORKS:-$frameworks}; do
     fits 100 "STEPS=frameworks FRAMEWORKS=$what" || continue
     LIMIT=${LIMIT:-90} PROGRAM=frameworks.py five "$what" "$what"
 done
-wanted static && for what in ${PROGRAMS:-streams events graphs cooperative managed conditional ends}; do
+wanted static && for what in ${PROGRAMS:-streams events graphs cooperative managed}; do
     fits 30 "STEPS=static PROGRAMS=$what" || continue
     program=$bin/static-$what
     if [ ! -x "$program" ]; then
@@ -201,6 +201,16 @@ rate() { grep -oE '[0-9]+ a second' <<<"$1" | grep -oE '[0-9]+'; }
 declare -A alone
 export PROGRAM=limits.py REEF_BOOKS=$out/books
 limits=${LIMITS:-memory alone two}
+wanted evade && fits 60 STEPS=evade && {
+    step "ways to hold memory under a limit of 1 GiB (WAYS chooses): what was held, what the books say, what NVML says"
+    evade=$bin/static-evade
+    if [ ! -s "$evade" ]; then
+        evade=$out/static-evade
+        nvcc -O2 -std=c++17 -cudart static -arch native "$here/programs/evade.cu" -o "$evade" -ldl 2>>"$out/errors"
+    fi
+    # Each way is a process of its own that ends before the next one begins. Without a word, all of them.
+    REEF_BOOKS=$out/evade REEF_MEMORY=1GiB LD_PRELOAD=$shim timeout -k 5 180 "$evade" ${WAYS:-}
+}
 wanted limits && [[ $limits == *memory* ]] && fits 60 "STEPS=limits LIMITS=memory" && {
     step memory: 4 GiB, and 4 GiB by the allocators of the driver and of expandable segments
     REEF_MEMORY=4GiB under none memory

@@ -1,45 +1,20 @@
-//! The preemptor of the software device: one word that units look at, and a count of evictions: what a queue had at one
-//! stays stopped until it is drained, whatever the word says by then.
+//! The preemptor of the software device: one word that units look at.
 
 use crate::kernel::{EVICT, RESET, RUN};
 use reef_core::{Error, PreemptLevel, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A word that units look at before each block and, to reset, that blocks look at while they run.
 #[derive(Debug, Clone)]
 pub struct Preemptor {
-    pub(crate) stop: Stop,
-    level: PreemptLevel,
-}
-
-/// What stops queues. Clones are the same.
-#[derive(Debug, Clone)]
-pub(crate) struct Stop {
-    /// Nothing starts unless it is [`RUN`].
     pub(crate) word: Arc<AtomicU8>,
-    /// How often that has begun. Grows before the word is raised.
-    evictions: Arc<AtomicU64>,
-}
-
-impl Stop {
-    /// One that is not raised.
-    pub(crate) fn new() -> Self {
-        Self { word: Arc::new(AtomicU8::new(RUN)), evictions: Arc::default() }
-    }
-
-    pub(crate) fn is_raised(&self) -> bool {
-        self.word.load(Ordering::SeqCst) != RUN
-    }
-
-    pub(crate) fn evictions(&self) -> u64 {
-        self.evictions.load(Ordering::SeqCst)
-    }
+    level: PreemptLevel,
 }
 
 impl Preemptor {
     pub(crate) fn new(level: PreemptLevel) -> Self {
-        Self { stop: Stop::new(), level }
+        Self { word: Arc::new(AtomicU8::new(RUN)), level }
     }
 
     fn raise(&self, level: PreemptLevel, value: u8) -> Result<()> {
@@ -51,10 +26,7 @@ impl Preemptor {
                 have: self.level,
             });
         }
-        if !self.stop.is_raised() {
-            self.stop.evictions.fetch_add(1, Ordering::SeqCst);
-        }
-        self.stop.word.store(value, Ordering::SeqCst);
+        self.word.store(value, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -73,7 +45,7 @@ impl reef_core::Preemptor for Preemptor {
     }
 
     fn reactivate(&self) -> Result<()> {
-        self.stop.word.store(RUN, Ordering::SeqCst);
+        self.word.store(RUN, Ordering::SeqCst);
         Ok(())
     }
 }

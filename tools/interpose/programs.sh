@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Seven small programs with NVIDIA's runtime linked statically: built with nvcc, and run under the shim on the fake driver
+# Six small programs with NVIDIA's runtime linked statically: built with nvcc, and run under the shim on the fake driver
 # as far as that goes (it has none of the driver's private tables, so the runtime looks up its functions and ends).
 #   tools/interpose/programs.sh FOLDER        FOLDER gets the programs, for tools/gpu_interpose.sh
 # With $NVCC that compiler, otherwise NVIDIA's packages from the package registry (100 MB), which need pip and unzip.
@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 out=$(realpath -m "${1:?usage: programs.sh FOLDER}")
-built=$PWD/${CARGO_TARGET_DIR:-target}/debug/deps
+built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/debug/deps
 mkdir -p "$out"
 
 if [ -z "${NVCC:-}" ]; then
@@ -21,7 +21,7 @@ if [ -z "${NVCC:-}" ]; then
     chmod +x "$work"/tree/nvidia/cu13/bin/* "$work"/tree/nvidia/cu13/nvvm/bin/*
     NVCC="$work/tree/nvidia/cu13/bin/nvcc -L$work/tree/nvidia/cu13/lib"
 fi
-for program in streams events graphs cooperative managed conditional ends; do
+for program in streams events graphs cooperative managed; do
     # Machine code for Hopper, and text that others compile themselves.
     $NVCC -O2 -std=c++17 -cudart static -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 \
         "tools/interpose/programs/$program.cu" -o "$out/static-$program"
@@ -33,3 +33,11 @@ for program in streams events graphs cooperative managed conditional ends; do
     [[ $line =~ by\ name:\ ([0-9]+),.*not\ found:\ 0$ ]] && [ "${BASH_REMATCH[1]}" -ge 380 ]
     rm -f "$report"
 done
+# Ways to hold memory, which needs the driver alone.
+$NVCC -O2 -std=c++17 -cudart static -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 \
+    tools/interpose/programs/evade.cu -o "$out/static-evade" -ldl
+said=$(REEF_BOOKS=$out/evade-books REEF_MEMORY=1GiB REEF_CUDA=$built/libfake_libcuda.so REEF_FAKE_BYTES=8589934592 \
+    LD_PRELOAD=$built/libreef_cuda_shim.so "$out/static-evade" alloc pools graph-typed heap-steps global host-pools)
+echo "$said"
+[[ $said == *"0 of 6 ways are wrong"* ]]
+rm -rf "$out/evade-books"

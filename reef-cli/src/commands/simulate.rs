@@ -12,24 +12,24 @@ use std::time::Duration;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// File of devices, clients and measured profiles, as docs/simulate.md describes it.
+    /// Devices, clients and measured profiles: docs/simulate.md has the format.
     fleet: PathBuf,
-    /// Schedulers to simulate, one after the other.
+    /// Schedulers, one after the other.
     #[arg(long, value_delimiter = ',', default_value = "reef,streams")]
     scheduler: Vec<String>,
-    /// Placements of clients: spread, pack, rt-apart, least-interference.
+    /// How clients get their devices: spread, pack, rt-apart, least-interference.
     #[arg(long, value_delimiter = ',', default_value = "rt-apart")]
     placement: Vec<String>,
     /// Simulated time, such as 60s or 10min.
     #[arg(long, value_parser = time::parse, default_value = "60s")]
     time: Duration,
-    /// Seed of all random numbers; the same seed gives the same result.
+    /// Of all random numbers: the same seed gives the same result.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Number of threads; the result does not depend on it.
+    /// Threads; the result doesn't depend on it.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Print JSON.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }

@@ -27,13 +27,13 @@ pub(crate) struct Place {
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// Daemon's Unix socket for HTTP, instead of http.sock in the folder.
+    /// The daemon's Unix socket for HTTP, instead of http.sock in the folder.
     #[arg(long, conflicts_with = "folder")]
     socket: Option<PathBuf>,
-    /// Daemon's TCP address, such as http://127.0.0.1:8000.
+    /// Its TCP address, such as http://127.0.0.1:8000.
     #[arg(long, conflicts_with_all = ["folder", "socket"])]
     url: Option<String>,
-    /// File whose first line is the token that the daemon wants over TCP.
+    /// A file whose first line is the token that the daemon wants over TCP.
     #[arg(long, requires = "url")]
     token_file: Option<PathBuf>,
 }

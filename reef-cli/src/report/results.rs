@@ -16,13 +16,13 @@ use std::time::SystemTime;
 pub(crate) struct Common {
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     pub(crate) device: String,
-    /// Folder to write the results to, as JSON, CSV and SVG.
+    /// A folder for the results as JSON, CSV and SVG.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
-    /// Print JSON instead of a table.
+    /// Prints JSON instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Seed of random numbers, such as arrivals of real-time requests.
+    /// Seed of what is random: when real-time requests come.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// When the command began.

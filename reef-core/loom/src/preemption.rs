@@ -25,16 +25,6 @@ enum Rule {
     PaddingWakes,
     /// A queue that is empty is held when the launcher has been let go.
     EmptyQueuesAreHeldUnderTheLock,
-    /// The thread that tells the device to stop doesn't wake a worker that asked before.
-    AskersAreWoken,
-    /// A worker launches as soon as the group lets go.
-    LaggardsLaunchNothing,
-    /// The thread that takes back leaves a hold that was let go as it is.
-    TakingBackSettles,
-    /// The group leaves a hold that it lets go as it is.
-    LettingGoSettles,
-    /// A queue of which the device has nothing when it is stopped has to be drained to go on.
-    IdleQueuesStartAfresh,
 }
 
 /// What a worker waits for.
@@ -85,8 +75,6 @@ struct Queue {
     completed: AtomicU64,
     hold: Hold,
     quiesced: Quiesced,
-    /// The device was asked for what it has in this hold.
-    asked: AtomicBool,
     parker: Parker,
     waiters: EventCount,
     /// The worker is to end.
@@ -96,21 +84,15 @@ struct Queue {
 impl Queue {
     /// With so many commands submitted, of which the device finishes those from `long` on as they are launched.
     fn new(broken: Rule, window: u64, submitted: u64, long: u64) -> Self {
-        Self::on(Device::new(broken, long), broken, window, submitted)
-    }
-
-    /// With so many commands submitted, on this device.
-    fn on(device: Device, broken: Rule, window: u64, submitted: u64) -> Self {
         Self {
             broken,
             window,
-            device,
+            device: Device::new(long),
             launcher: Mutex::default(),
             submitted: AtomicU64::new(submitted),
             completed: AtomicU64::new(0),
             hold: Hold::default(),
             quiesced: Quiesced::default(),
-            asked: AtomicBool::new(false),
             parker: Parker::default(),
             waiters: EventCount::default(),
             shutdown: AtomicBool::new(false),
@@ -133,15 +115,9 @@ impl Queue {
         self.quiesced.is_noted(&self.hold)
     }
 
-    /// Whether nothing may be launched.
-    fn is_held(&self) -> bool {
-        let goes_on = self.broken == Rule::LaggardsLaunchNothing && self.hold.is_let_go();
-        self.hold.is_held() && !goes_on
-    }
-
     /// `Launcher::try_reclaim`.
     fn drain(&self, launcher: &mut Launcher) -> Result<Option<u64>, ()> {
-        let Some(done) = self.device.try_drain() else { return Ok(None) };
+        let Some(done) = self.device.try_drain(launcher.launched) else { return Ok(None) };
         self.completed.store(done, Ordering::Release);
         let undone = launcher.launched - done;
         launcher.launched = done;
@@ -149,38 +125,20 @@ impl Queue {
     }
 
     /// `Shared::reclaim`.
-    fn reclaim(&self, worker: &Worker, launcher: &mut Launcher) -> Reclaim {
-        self.asked.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+    fn reclaim(&self, launcher: &mut Launcher) -> Reclaim {
         let how = self.quiesced.reclaim(&self.hold, || self.drain(launcher)).unwrap();
         if how == Reclaim::Done {
             self.waiters.notify();
-            if self.broken != Rule::TakingBackSettles && self.hold.settle(&self.quiesced) {
-                self.go_on(worker);
-            }
         }
         how
-    }
-
-    /// `Shared::go_on`.
-    fn go_on(&self, worker: &Worker) {
-        self.waiters.notify();
-        fence(Ordering::SeqCst);
-        if self.completed() < self.submitted() {
-            worker.unpark();
-        }
     }
 }
 
 /// The worker.
 impl Queue {
     fn work(&self, worker: &Worker) {
-        loop {
-            let waits = if self.is_held() { self.quiesce(worker) } else { self.pass() };
-            if self.is_over() {
-                return;
-            }
-            match waits {
+        while !self.shutdown.load(Ordering::Acquire) {
+            match if self.hold.is_held() { self.quiesce() } else { self.pass() } {
                 Waits::Device => worker.park(),
                 Waits::Either | Waits::Commands => {
                     self.parker.sleep_unless(|| self.has_work(), || worker.park());
@@ -190,16 +148,11 @@ impl Queue {
         }
     }
 
-    /// It was told to end, and the device has nothing.
-    fn is_over(&self) -> bool {
-        self.shutdown.load(Ordering::Acquire) && self.launcher().launched == self.completed()
-    }
-
-    fn quiesce(&self, worker: &Worker) -> Waits {
+    fn quiesce(&self) -> Waits {
         if self.is_quiesced() {
             return Waits::Commands;
         }
-        match self.reclaim(worker, &mut self.launcher()) {
+        match self.reclaim(&mut self.launcher()) {
             Reclaim::Done => Waits::Commands,
             Reclaim::Pending => Waits::Device,
             Reclaim::Released if self.broken == Rule::LateWorkersLookAgain => Waits::Device,
@@ -212,15 +165,14 @@ impl Queue {
         let mut launcher = self.launcher();
         self.note_completed();
         while launcher.launched - self.completed() < self.window {
-            let ends = self.shutdown.load(Ordering::Acquire);
-            if ends || self.is_held() || launcher.launched == self.submitted() {
+            if self.hold.is_held() || launcher.launched == self.submitted() {
                 break;
             }
             self.device.launch(launcher.launched);
             launcher.launched += 1;
         }
         let in_flight = launcher.launched - self.completed();
-        let next = !self.is_held() && launcher.launched < self.submitted();
+        let next = !self.hold.is_held() && launcher.launched < self.submitted();
         match (in_flight, next) {
             _ if self.device.completed() > self.completed() => Waits::Nothing,
             (0, _) => Waits::Commands,
@@ -238,8 +190,8 @@ impl Queue {
     }
 
     fn has_work(&self) -> bool {
-        if self.is_held() {
-            return self.shutdown.load(Ordering::Acquire) || !self.is_quiesced();
+        if self.hold.is_held() {
+            return !self.is_quiesced();
         }
         self.shutdown.load(Ordering::Acquire) || self.launcher().launched < self.submitted()
     }
@@ -247,43 +199,25 @@ impl Queue {
 
 /// The group and the submitter.
 impl Queue {
-    fn stop(&self, worker: &Worker) {
-        self.stop_beside(false, worker);
+    fn stop(&self) {
+        self.stop_beside(false);
     }
 
-    /// `Group::hold`; real-time work goes to the device; `Group::stop`. `busy`: another queue of the group, which is
-    /// looked at before this one, has work on the device.
-    fn stop_beside(&self, busy: bool, worker: &Worker) {
+    /// `busy`: another queue of the group, which is looked at before this one, has work on the device.
+    fn stop_beside(&self, busy: bool) {
         let is_empty = !busy && self.hold_if_empty();
-        self.begin_hold();
-        self.device.take();
+        self.hold.begin();
         if !is_empty {
             self.device.evict();
-            self.wake_asker(worker);
         }
-        self.device.note_told();
-    }
-
-    /// `Shared::hold`.
-    fn begin_hold(&self) {
-        if !self.hold.is_held() {
-            self.asked.store(false, Ordering::SeqCst);
-        }
-        self.hold.begin();
-    }
-
-    fn wake_asker(&self, worker: &Worker) {
-        fence(Ordering::SeqCst);
-        if self.asked.load(Ordering::SeqCst) && self.broken != Rule::AskersAreWoken {
-            worker.unpark();
-        }
+        self.device.take();
     }
 
     fn hold_if_empty(&self) -> bool {
         let Ok(launcher) = self.launcher.try_lock() else { return false };
         let is_empty = launcher.launched == self.completed();
         if is_empty && self.broken != Rule::EmptyQueuesAreHeldUnderTheLock {
-            self.begin_hold();
+            self.hold.begin();
         }
         is_empty
     }
@@ -293,19 +227,20 @@ impl Queue {
             return;
         }
         let Ok(mut launcher) = self.launcher.try_lock() else { return worker.unpark() };
-        if self.reclaim(worker, &mut launcher) != Reclaim::Done {
+        if self.reclaim(&mut launcher) != Reclaim::Done {
             drop(launcher);
             worker.unpark();
         }
     }
 
-    /// `Group::restore`, which waits for nothing.
     fn restore(&self, worker: &Worker) {
+        self.waiters.wait_until(|| self.is_quiesced());
         self.device.reactivate();
-        self.hold.let_go();
-        match self.broken != Rule::LettingGoSettles && self.hold.settle(&self.quiesced) {
-            true => self.go_on(worker),
-            false => worker.unpark(),
+        self.hold.end();
+        self.waiters.notify();
+        fence(Ordering::SeqCst);
+        if self.completed() < self.submitted() {
+            worker.unpark();
         }
     }
 
@@ -324,10 +259,6 @@ impl Queue {
     /// Waits until so many commands have completed, and ends the worker.
     fn close(&self, all: u64, worker: &Worker) {
         self.waiters.wait_until(|| self.completed() == all);
-        self.end(worker);
-    }
-
-    fn end(&self, worker: &Worker) {
         self.shutdown.store(true, Ordering::SeqCst);
         worker.unpark();
     }

@@ -1,9 +1,10 @@
-//! Limits of contexts that take memory.
+//! Contexts, and limits of theirs that take memory.
 
-use super::memory::{firmly, room};
+use super::memory::{firmly, reserved, room};
 use crate::bind::state::Inside;
-use crate::limit::contexts::{Raised, cost, raised};
+use crate::limit::contexts::{Raised, begin, cost, raised};
 use crate::limit::device::{self, Standing};
+use crate::limit::ledger::{self, Charge, Kind};
 use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::own::calls;
 
@@ -35,4 +36,28 @@ pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) ->
         raised.settle(more, current().unwrap_or(wanted));
         code
     })
+}
+
+/// Makes a context. The first one of a process on a device is besides its limit, as long as nobody says what it takes.
+pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    firmly(|| match device::of(ordinal) {
+        Standing::Free => real(),
+        Standing::Broken => OUT_OF_MEMORY,
+        Standing::Limited(device) => {
+            let bytes = if has_context(ordinal) { begin(device) } else { 0 };
+            reserved(device, bytes, real, || {
+                // SAFETY: where the driver has just written.
+                let context = unsafe { to.as_ref() }.copied().unwrap_or_default();
+                ledger::note(Kind::Context, context, Charge { device, bytes, context });
+            })
+        }
+    })
+}
+
+/// Whether this process has a context on a device.
+fn has_context(ordinal: i32) -> bool {
+    let (mut flags, mut is_active) = (0, 0);
+    let _ = calls::primary_state(ordinal, &mut flags, &mut is_active); // not said: there is none
+    is_active != 0 || ledger::has(Kind::Context, ordinal)
 }

@@ -1,8 +1,7 @@
 //! Memory by other ways than allocations: pieces by handles, pools, code, limits of contexts, graphs.
 
 use super::declare::{hooks, twins};
-use crate::direct::context_memory::set_limit;
-use crate::direct::copy::inside;
+use crate::direct::context_memory::{create, set_limit};
 use crate::direct::graph_memory::{backed, trim};
 use crate::direct::memory::free;
 use crate::direct::modules::{load, load_file};
@@ -64,6 +63,14 @@ hooks! {
     ) |real| pools::pool_of(pool, location, kind, real);
     cuMemPoolDestroy(pool: usize) |real| pools::destroy_pool(pool, real);
     cuDeviceGraphMemTrim(device: i32) |real| trim(device, real);
+    cuCtxCreate(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
+    cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
+    cuCtxCreate_v3(
+        context: *mut usize, affinities: *const c_void, count: i32, flags: u32, device: i32,
+    ) |real| create(context, device, real);
+    cuCtxCreate_v4(
+        context: *mut usize, params: *const c_void, flags: u32, device: i32,
+    ) |real| create(context, device, real);
     cuCtxSetLimit(limit: u32, value: usize) |real| set_limit(limit, value, real);
 }
 
@@ -98,8 +105,5 @@ twins! {
     ) |is_twin, real| pieces::map_arrays(list, count, Stream::new(stream, is_twin), real);
     cuGraphUpload / cuGraphUpload_ptsz(
         exec: usize, stream: usize,
-    ) |is_twin, real| {
-        let stream = Stream::new(stream, is_twin);
-        backed(exec, stream, || inside(stream, real))
-    };
+    ) |is_twin, real| backed(exec, Stream::new(stream, is_twin), real);
 }

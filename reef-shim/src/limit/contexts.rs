@@ -12,6 +12,8 @@ const PRINTED: u32 = 1;
 const HEAP: u32 = 2;
 const DEPTH: u32 = 3;
 const PENDING: u32 = 4;
+/// What a context begins with: bytes of a stack, of what is printed, and of the heap.
+const BEGIN: [(u32, u64); 3] = [(STACK, 1 << 10), (PRINTED, 1 << 20), (HEAP, 8 << 20)];
 /// What a level of kernels that wait for their own takes, and a launch of theirs: at most, as far as is known.
 const LEVEL: u64 = 160 << 20;
 const LAUNCH: u64 = 4 << 10;
@@ -51,6 +53,11 @@ pub(crate) fn cost(device: &Limited, limit: u32, value: u64) -> Option<u64> {
         _ => return None,
     };
     Some(value.saturating_mul(each))
+}
+
+/// What a context takes at least.
+pub(crate) fn begin(device: &Limited) -> u64 {
+    BEGIN.into_iter().filter_map(|(limit, value)| cost(device, limit, value)).sum()
 }
 
 impl Raised {

@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     /// Code, with its global variables.
     Module,
     Library,
+    /// With what its threads' stacks take, unless it is the first one.
+    Context,
 }
 
 /// Of one allocation.
@@ -41,6 +43,11 @@ pub(crate) fn note(kind: Kind, handle: usize, charge: Charge) {
 /// Takes an allocation out that is about to end: its handle may be another's as soon as it has.
 pub(crate) fn take(kind: Kind, handle: usize) -> Option<Charge> {
     charges().remove(&(kind, handle))
+}
+
+/// Whether there is something of a kind on a device.
+pub(crate) fn has(kind: Kind, ordinal: i32) -> bool {
+    charges().iter().any(|((of, _), charge)| *of == kind && charge.device.ordinal == ordinal)
 }
 
 /// Gives back all that ended with a context.

@@ -8,7 +8,6 @@
 pub(crate) mod check;
 mod links;
 mod markdown;
-mod pictures;
 mod render;
 mod summary;
 mod variables;

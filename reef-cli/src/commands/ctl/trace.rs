@@ -25,10 +25,10 @@ pub(crate) struct Args {
     /// Time to trace, such as 500ms.
     #[arg(long, value_parser = time::parse, default_value = "1s")]
     time: Duration,
-    /// File to write, for ui.perfetto.dev or chrome://tracing.
+    /// The file; ui.perfetto.dev and chrome://tracing open it.
     #[arg(long, default_value = "trace.json")]
     out: PathBuf,
-    /// Print JSON.
+    /// Prints JSON.
     #[arg(long)]
     json: bool,
 }

@@ -1,6 +1,5 @@
-//! `reef exec`: runs an unmodified program as a guest of a daemon.
+//! `reef exec`: runs a program that knows nothing of REEF, as a guest.
 
 mod executable;
-pub(crate) mod library;
 mod limits;
 pub(crate) mod run;

@@ -149,9 +149,10 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         if !self.is_void() {
             return self.drain_whole();
         }
-        if !self.draining {
+        let epoch = Some(self.preemptor.epoch());
+        if self.draining != epoch {
             self.guarded.ask(&self.stream)?;
-            self.draining = true;
+            self.draining = epoch;
         }
         if !self.guarded.is_answered() {
             self.check_timeout()?;
@@ -159,12 +160,8 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             return Ok(None);
         }
         self.timeout.restart();
-        self.draining = false;
+        self.draining = None;
         self.reap().map(Some)
-    }
-
-    fn abandon(&mut self) {
-        self.stream.give_up();
     }
 
     fn release_held(&mut self) {

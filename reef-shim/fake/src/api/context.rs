@@ -5,7 +5,8 @@
 use super::code::*;
 use super::export::{give, plain};
 use super::streams::wait_for_all;
-use crate::engine::context::{Context, Kind, primary};
+use crate::engine::context::{CONTEXT_BYTES, Context, Kind, primary};
+use crate::engine::device_memory::take;
 use crate::engine::run::start;
 use crate::engine::world::{World, setting, world};
 use std::cell::Cell;
@@ -166,6 +167,9 @@ unsafe fn state(device: i32, flags: *mut u32, is_active: *mut i32) -> u32 {
 }
 
 unsafe fn create(context: *mut usize, _flags: u32, device: i32) -> u32 {
+    if !take(CONTEXT_BYTES) {
+        return OUT_OF_MEMORY;
+    }
     let handle = world().create_context(device as usize, Kind::Created);
     CURRENT.set(handle);
     // SAFETY: the caller's promise.

@@ -1,6 +1,7 @@
 //! Events, in streams and in captures.
 
 use super::code::*;
+use super::context::current;
 use super::export::{give, plain, twin};
 use super::streams::{give_to, known, resolve};
 use crate::engine::op::Op;
@@ -20,8 +21,12 @@ twin! {
 
 unsafe fn create(event: *mut usize, _flags: u32) -> u32 {
     let mut world = world();
+    let context = match current(&mut world) {
+        Ok(context) => context.id,
+        Err(code) => return code,
+    };
     let handle = world.handle();
-    world.events.insert(handle, Event::default());
+    world.events.insert(handle, Event { context, ..Event::default() });
     // SAFETY: the caller's promise.
     unsafe { give(event, handle) };
     SUCCESS
@@ -60,11 +65,13 @@ unsafe fn record(is_twin: bool, event: usize, stream: usize) -> u32 {
         Ok(resolved) => resolved,
         Err(code) => return code,
     };
-    let captured = match known(&mut world, resolved) {
+    let (context, captured) = match known(&mut world, resolved) {
         Err(code) => return code,
-        Ok(stream) => stream.capture.clone(),
+        Ok(stream) => (stream.context, stream.capture.clone()),
     };
-    let Some(known) = world.events.get_mut(&event) else { return INVALID_HANDLE };
+    let Some(known) = world.events.get_mut(&event).filter(|event| event.context == context) else {
+        return INVALID_HANDLE;
+    };
     known.captured = captured;
     if known.captured.is_some() {
         return SUCCESS;

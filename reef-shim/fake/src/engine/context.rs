@@ -3,7 +3,12 @@
 //!
 //! Streams, and registrations of memory, belong to a context and end with it. Handles of what has ended come back.
 
+use super::device_memory::give_back;
 use super::world::World;
+
+/// What a context takes that was created: stacks of all threads, what they print to, and their heap. A primary one costs
+/// nothing here.
+pub(crate) const CONTEXT_BYTES: u64 = 17 << 20;
 
 /// What kind of context it is, which says when it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +75,9 @@ impl World {
     /// Ends a context: its handle means nothing from now on. What is in its streams goes on.
     pub(crate) fn end_context(&mut self, handle: usize) -> Option<u64> {
         let context = self.contexts.remove(&handle)?;
+        if context.kind == Kind::Created {
+            give_back(CONTEXT_BYTES);
+        }
         if context.kind != Kind::Primary {
             self.free.push(handle);
         }

@@ -44,6 +44,8 @@ pub(crate) struct Registered {
 
 #[derive(Debug, Default)]
 pub(crate) struct Event {
+    /// The number of its context, whose streams may record it.
+    pub(crate) context: u64,
     /// How often it was recorded, and which of these records haven't run: streams run in any order.
     pub(crate) recorded: u64,
     pub(crate) open: Vec<u64>,

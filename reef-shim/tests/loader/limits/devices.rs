@@ -105,3 +105,42 @@ fn a_pool_has_its_own_devices_limit_in_a_context_of_a_device_without_one() {
     let (_, text) = said(command.env("REEF_FAKE_DEVICES", "2"), program);
     assert!(text.lines().any(|line| line == "limited: [0, 0, 0, 2], free: 0"), "{text}");
 }
+
+/// Says what is used after each step, with a stream of the second device and a context of the first.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn uses_a_stream_of_another_device() {
+    let driver = Driver::open(&library(SHIM));
+    let [mut stream, mut at, mut pool, mut total] = [0_usize; 4];
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(2))), (0, 0));
+    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    assert_eq!(call!(driver, cuMemAllocAsync(&raw mut at, PIECE, stream)), 0);
+    eprintln!("in the stream: {:?}", used());
+    let host = [1_u32, 0, 2, 0, 0, 0, 0, 0];
+    assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, &raw const host)), 0);
+    for _ in 0..8 {
+        assert_eq!(call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, pool, stream)), 0);
+    }
+    eprintln!("of the host: {:?}", used());
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, PIECE)), 0);
+    eprintln!("of the first: {:?}", used());
+    assert_eq!(call!(driver, cuMemFreeAsync(at, stream)), 0);
+    assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+    assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut at, &raw mut total)), 0);
+    eprintln!("after its end: {:?}", used());
+}
+
+#[test]
+fn memory_of_a_stream_is_its_devices_and_the_hosts_is_none() {
+    let (job, program) = (Job::new("streams"), "limits::devices::uses_a_stream_of_another_device");
+    let (_, text) = said(job.command(program).env("REEF_FAKE_DEVICES", "2"), program);
+    for line in [
+        format!("in the stream: [0, {PIECE}]"),
+        format!("of the host: [0, {PIECE}]"),
+        format!("of the first: [{PIECE}, {PIECE}]"),
+        format!("after its end: [0, {PIECE}]"),
+    ] {
+        assert!(text.lines().any(|said| said == line), "{line}: {text}");
+    }
+}

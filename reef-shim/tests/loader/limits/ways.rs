@@ -212,6 +212,7 @@ impl Holder {
             "rows" => self.padded(0, [1, 16384, 64]),
             "levels" => self.padded(17, [1, 1, 960]),
             "odd" => self.odd(),
+            "contexts" => call!(driver, cuCtxCreate_v2(&raw mut at, 0, 0)),
             _ => match way.split_once(' ') {
                 Some(("graph", how)) => self.graph(how),
                 Some(("module", how)) => self.module(how),
@@ -297,6 +298,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("rows", 2),
         ("levels", 2),
         ("odd", 4),
+        ("contexts", 15),
     ];
     let mut wrong = Vec::new();
     for (way, least) in ways {

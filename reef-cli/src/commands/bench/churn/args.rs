@@ -12,17 +12,17 @@ const MAX_RATE: f64 = 10_000.0;
 /// How far a client gets before it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Stay {
-    /// Get a queue.
+    /// It gets a queue.
     Register,
-    /// Also get memory and kernels for its network.
+    /// Its network gets memory and kernels as well.
     Load,
-    /// Also run one inference.
+    /// It also runs one inference.
     Run,
 }
 
 #[derive(clap::Args)]
 #[command(
-    mut_arg("be", |be| be.default_value("resnet18").help("Network of clients that come and go")),
+    mut_arg("be", |be| be.default_value("resnet18").help("The network of clients that come and go")),
     mut_arg("time", |time| time.default_value("16s"))
 )]
 pub(crate) struct Args {
@@ -36,10 +36,10 @@ pub(crate) struct Args {
     /// Clients per second that come and go.
     #[arg(long, default_value_t = 50.0)]
     pub(crate) clients: f64,
-    /// Last step of each client; several are measured one after the other.
+    /// What each of them does; several are measured one after the other.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "run")]
     pub(crate) stay: Vec<Stay>,
-    /// Number of measurements of everything.
+    /// How often all is measured.
     #[arg(long, default_value_t = 3)]
     pub(crate) runs: u32,
     #[command(flatten)]
