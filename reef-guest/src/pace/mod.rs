@@ -8,8 +8,6 @@
 
 mod spacing;
 mod stream;
-mod table;
 
 pub use spacing::{APART, MOST_APART, Spacing};
 pub use stream::{MARK_EVERY, MOST_AHEAD, MOST_HELD, Stream, in_graph};
-pub use table::{Key, Streams};

@@ -35,11 +35,18 @@ pub(crate) type Flat = Sides<2, 2>;
 /// `CUDA_MEMCPY3D`, also between contexts: an array, a context or nothing, and two distances.
 pub(crate) type Deep = Sides<4, 4>;
 
-impl<const N: usize, const M: usize> Side<N, M> {
-    fn is_on_device(&self) -> bool {
-        match self.kind {
+/// Whether a side is memory of the device.
+///
+/// # Safety
+///
+/// A side as the program has made it for the driver: its kind, and the address that belongs to that. The rest may be
+/// anything, so that no more is read.
+unsafe fn is_device_side<const N: usize, const M: usize>(side: *const Side<N, M>) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match (*side).kind {
             HOST => false,
-            UNIFIED => is_on_device(self.device),
+            UNIFIED => is_on_device((*side).device),
             _ => true,
         }
     }
@@ -84,9 +91,11 @@ pub(crate) fn rows<const N: usize, const M: usize>(
     sides: *const Sides<N, M>,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    // SAFETY: null, or the program's promise to the driver.
-    let sides = || unsafe { sides.as_ref() };
-    copy(stream, || sides().is_some_and(|it| it.from.is_on_device() && it.to.is_on_device()), real)
+    // SAFETY: not null, so the program's promise to the driver.
+    let are_inside = || unsafe {
+        is_device_side(&raw const (*sides).from) && is_device_side(&raw const (*sides).to)
+    };
+    copy(stream, || !sides.is_null() && are_inside(), real)
 }
 
 #[cfg(test)]

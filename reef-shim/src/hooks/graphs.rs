@@ -4,6 +4,7 @@ use super::declare::{hooks, twins};
 use crate::direct::graph::{child, destroy, instantiate, node, update};
 use crate::direct::graph_memory::{destroyed, instantiated};
 use std::ffi::c_void;
+use std::mem::MaybeUninit;
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`: kernels launch it.
 const FROM_DEVICE: u64 = 4;
@@ -31,18 +32,25 @@ const CHILD: u32 = 4;
 
 /// Sets what a node of any kind does; `params` is where a [`Params`] stands.
 fn any(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32) -> u32 {
-    // SAFETY: null, or the program's promise to the driver.
-    let given = unsafe { (params as *const Params).as_ref() };
-    match given {
-        Some(Params { kind: CHILD, words: [inner, ..], .. }) => {
-            child(exec, of, *inner, |of, inner| {
-                let mut with = given.copied();
-                with.iter_mut().for_each(|params| params.words[0] = inner);
-                real(of, with.as_ref().map_or(0, |params| std::ptr::from_ref(params) as usize))
-            })
-        }
-        _ => node(exec, of, |of| real(of, params)),
+    let given = params as *const Params;
+    // SAFETY: null, or the program's promise to the driver: a struct with a kind.
+    if given.is_null() || unsafe { (*given).kind } != CHILD {
+        return node(exec, of, |of| real(of, params));
     }
+    // SAFETY: as above. Of the words a program has written those that belong to the kind: here the first, a graph. The
+    // others are copied as they are, written or not.
+    let (inner, copy) = unsafe {
+        (
+            (&raw const (*given).words).cast::<usize>().read(),
+            given.cast::<MaybeUninit<Params>>().read(),
+        )
+    };
+    child(exec, of, inner, |of, inner| {
+        let mut with = copy;
+        // SAFETY: the first word of a copy of ours.
+        unsafe { (&raw mut (*with.as_mut_ptr()).words).cast::<usize>().write(inner) };
+        real(of, with.as_ptr() as usize)
+    })
 }
 
 impl Updated {
