@@ -23,6 +23,8 @@ core        gates         120
 core        starvation    60
 core        lost          60
 core        given_up      60
+core        given_up_full 90
+core        confined      60
 core        foreign       60
 core        modules       60
 core        capi          60
@@ -60,6 +62,10 @@ few() { suite 3000 cuda_few:: --test-threads=4 --skip as_deep; }
 gates() { suite 1000 cuda_gates:: --test-threads=1; }
 lost() { "$build/lost" --nocapture; }
 given_up() { "$build/given_up" --nocapture; }
+# The device is busy for half a minute after it.
+given_up_full() { "$build/given_up_full" --nocapture; }
+# Which multiprocessors capped launches and graphs run on, with `beside_on=8`.
+confined() { "$build/confined" --nocapture; }
 foreign() { "$build/gates" --nocapture; }
 modules() { "$build/modules" --nocapture; }
 # The C example gives the same class on both devices, and a program of REEF's CUDA port preempts a stream.

@@ -13,12 +13,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(not(feature = "bench"))]
 use commands::left_out::{bench, simulate};
 #[cfg(not(feature = "daemon"))]
-use commands::left_out::{ctl, exec, k8s, request, serve, top};
+use commands::left_out::{ctl, doctor, exec, k8s, request, serve, top};
 #[cfg(feature = "bench")]
 use commands::{bench, simulate};
 use commands::{completions, demo, devices, man, model, run};
 #[cfg(feature = "daemon")]
-use commands::{ctl, exec, k8s, request, serve, top};
+use commands::{ctl, doctor, exec, k8s, request, serve, top};
 use report::output::is_unread;
 use report::usage::is_input;
 use std::process::ExitCode;
@@ -30,8 +30,11 @@ Exit codes:
   1  the work failed: a device, a daemon, a comparison
   2  the command line or an input file is wrong; nothing was done";
 
+/// First line of the help.
+const ABOUT: &str = "Run real-time next to best-effort work on one accelerator";
+
 #[derive(Parser)]
-#[command(name = "reef", version, about, after_help = EXIT_CODES, arg_required_else_help = true)]
+#[command(name = "reef", version, about = ABOUT, after_help = EXIT_CODES, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -45,6 +48,8 @@ struct Cli {
 enum Command {
     /// See it work: real-time next to best-effort inference, under REEF and its baselines.
     Demo(demo::args::Args),
+    /// Check what works on this machine, with a remedy for what does not.
+    Doctor(doctor::args::Args),
     /// List the devices of every backend in this build.
     Devices(devices::Args),
     /// Run one inference and print or save the output.
@@ -93,6 +98,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
     let simulated = load_software(&cli)?;
     match cli.command {
         Command::Demo(args) => demo::run::run(args, simulated),
+        Command::Doctor(args) => doctor::run::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Run(args) => run::command::run(args),
         Command::Model(command) => model::command::run(&command),

@@ -233,6 +233,7 @@ fn the_demo_measures_and_leaves_a_plot_and_a_trace() {
 
     let plot = std::fs::read_to_string(Path::new(&out).join("latency.svg")).unwrap();
     assert!(plot.starts_with("<svg") && plot.trim_end().ends_with("</svg>"));
+    assert!(plot.contains("Real-time latency, logarithmic"), "the axis says what it is");
     let trace = std::fs::read_to_string(Path::new(&out).join("trace.json")).unwrap();
     let trace: Value = serde_json::from_str(&trace).expect("JSON");
     let events = trace["traceEvents"].as_array().unwrap();
@@ -271,6 +272,39 @@ fn every_shell_gets_its_completions() {
         }
     }
     assert_eq!(reef(&["completions", "tcsh"]).status.code(), Some(2));
+}
+
+#[test]
+fn manual_page_has_every_command_and_plain_roff() {
+    let page = prints(&["man"]);
+    assert!(page.starts_with(".TH REEF 1 "), "{page}");
+    for command in ["reef doctor", "reef ctl drain", "reef bench start", "reef model verify"] {
+        assert!(page.contains(&format!(".SS {command}")), "{command}: {page}");
+    }
+    for line in page.lines().filter(|line| line.starts_with('.')) {
+        let request = line.split(' ').next().unwrap();
+        assert!([".TH", ".SH", ".SS", ".TP", ".nf", ".fi"].contains(&request), "{line}");
+    }
+}
+
+/// A script of last year says what it said then.
+#[test]
+fn lines_of_old_names_do_what_they_did() {
+    let folder = Folder::new("old");
+    let graph = folder.file("toy.json", GRAPH);
+    let (old, new) = (["model", "check", &graph], ["model", "show", &graph]);
+    assert_eq!(prints(&old), prints(&new));
+    for (old, new) in [
+        (&["bench", "pair", "--seconds", "0"][..], &["bench", "colocate", "--time", "0s"][..]),
+        (&["bench", "preempt", "--be", "x"], &["bench", "start", "--be-model", "x"]),
+        (&["trace", "--seconds", "61"], &["ctl", "trace", "--time", "61s"]),
+        (&["profile", "lenet"], &["model", "profile", "lenet"]),
+        (&["run", "a.png", "--model", "lenet"], &["run", "lenet", "a.png"]),
+    ] {
+        assert_eq!(refuses(old), refuses(new), "{old:?}");
+    }
+    let help = prints(&["--help"]);
+    assert!(!help.contains("  client ") && !help.contains("  trace "), "{help}");
 }
 
 #[test]

@@ -8,6 +8,10 @@ fn a_command_that_is_left_out_says_which_feature_has_it() {
     for (line, feature) in [
         ("serve --load resnet50 --help", "daemon"),
         ("top", "daemon"),
+        ("doctor", "daemon"),
+        ("ctl load resnet50", "daemon"),
+        ("request resnet50", "daemon"),
+        ("bench start --json", "bench"),
         ("exec --strict -- true", "daemon"),
         ("k8s plugin", "daemon"),
         ("trace --seconds 2", "daemon"),

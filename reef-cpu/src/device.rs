@@ -5,16 +5,15 @@ use crate::checkpoint::Checkpoint;
 use crate::event::Event;
 use crate::hardware::cpu::{Cpu, Open};
 use crate::hardware::units::Shared;
-use crate::kernel::{Kernel, RUN};
+use crate::kernel::Kernel;
 use crate::memory::buffer::Buffer;
 use crate::options::Options;
-use crate::preemptor::Preemptor;
+use crate::preemptor::{Preemptor, Stop};
 use crate::queue::Queue;
 use reef_core::{
     Backend, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result, Span,
 };
 use std::sync::Arc;
-use std::sync::atomic::AtomicU8;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -115,9 +114,9 @@ impl Device for Cpu {
     }
 
     fn queue(&self, priority: Priority, preemptor: Option<&Preemptor>) -> Result<Queue> {
-        let stop = preemptor.map_or_else(|| Arc::new(AtomicU8::new(RUN)), |p| p.word.clone());
+        let stop = preemptor.map_or_else(Stop::new, |preemptor| preemptor.stop.clone());
         let handle = self.shared().change(|hardware| hardware.open(priority, stop));
-        Ok(Queue { device: self.clone(), handle })
+        Ok(Queue { device: self.clone(), handle, is_abandoned: false })
     }
 }
 

@@ -1,20 +1,45 @@
-//! The preemptor of the software device: one word that units look at.
+//! The preemptor of the software device: one word that units look at, and a count of evictions: what a queue had at one
+//! stays stopped until it is drained, whatever the word says by then.
 
 use crate::kernel::{EVICT, RESET, RUN};
 use reef_core::{Error, PreemptLevel, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// A word that units look at before each block and, to reset, that blocks look at while they run.
 #[derive(Debug, Clone)]
 pub struct Preemptor {
-    pub(crate) word: Arc<AtomicU8>,
+    pub(crate) stop: Stop,
     level: PreemptLevel,
+}
+
+/// What stops queues. Clones are the same.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop {
+    /// Nothing starts unless it is [`RUN`].
+    pub(crate) word: Arc<AtomicU8>,
+    /// How often that has begun. Grows before the word is raised.
+    evictions: Arc<AtomicU64>,
+}
+
+impl Stop {
+    /// One that is not raised.
+    pub(crate) fn new() -> Self {
+        Self { word: Arc::new(AtomicU8::new(RUN)), evictions: Arc::default() }
+    }
+
+    pub(crate) fn is_raised(&self) -> bool {
+        self.word.load(Ordering::SeqCst) != RUN
+    }
+
+    pub(crate) fn evictions(&self) -> u64 {
+        self.evictions.load(Ordering::SeqCst)
+    }
 }
 
 impl Preemptor {
     pub(crate) fn new(level: PreemptLevel) -> Self {
-        Self { word: Arc::new(AtomicU8::new(RUN)), level }
+        Self { stop: Stop::new(), level }
     }
 
     fn raise(&self, level: PreemptLevel, value: u8) -> Result<()> {
@@ -26,7 +51,10 @@ impl Preemptor {
                 have: self.level,
             });
         }
-        self.word.store(value, Ordering::SeqCst);
+        if !self.stop.is_raised() {
+            self.stop.evictions.fetch_add(1, Ordering::SeqCst);
+        }
+        self.stop.word.store(value, Ordering::SeqCst);
         Ok(())
     }
 }
@@ -45,7 +73,7 @@ impl reef_core::Preemptor for Preemptor {
     }
 
     fn reactivate(&self) -> Result<()> {
-        self.word.store(RUN, Ordering::SeqCst);
+        self.stop.word.store(RUN, Ordering::SeqCst);
         Ok(())
     }
 }

@@ -18,6 +18,8 @@ use std::thread::{self, Thread};
 pub struct Queue {
     pub(crate) device: Cpu,
     pub(crate) handle: Handle,
+    /// Its running blocks are not waited for.
+    pub(crate) is_abandoned: bool,
 }
 
 impl Queue {
@@ -116,6 +118,11 @@ impl reef_core::Queue for Queue {
         self.device.shared().change(|hardware| hardware.try_drain(self.handle.id))
     }
 
+    fn abandon(&mut self) {
+        self.device.shared().change(|hardware| hardware.abandon(self.handle.id));
+        self.is_abandoned = true;
+    }
+
     fn wake(&mut self, thread: Thread) -> bool {
         self.device.shared().change(|hardware| hardware.queue(self.handle.id).set_waker(thread));
         true
@@ -130,7 +137,9 @@ impl reef_core::Queue for Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        while !self.device.shared().change(|hardware| hardware.abandon(self.handle.id)) {
+        while !self.device.shared().change(|hardware| hardware.abandon(self.handle.id))
+            && !self.is_abandoned
+        {
             thread::yield_now();
         }
         self.device.shared().change(|hardware| hardware.close(self.handle.id));

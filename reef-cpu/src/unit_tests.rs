@@ -1,5 +1,7 @@
 //! Units with clients that hold the lock, that come in between, or that stop them.
 
+mod lag;
+
 use crate::{Cpu, Kernel, Outcome};
 use reef_core::{Args, Device, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq};
 use std::sync::atomic::{AtomicU32, Ordering};

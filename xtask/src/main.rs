@@ -84,7 +84,7 @@ const CHECKS: &[Check] = &[
     Check {
         name: "book",
         in_ci: true,
-        what: "links, pages and variables of the documents; `book serve` shows them as a book",
+        what: "links, pages and variables of the documents; `book serve` shows a book, `book draw` makes drawings",
         commands: book,
     },
     Check {
@@ -126,6 +126,7 @@ fn main() -> ExitCode {
         ["layers"] => return check_layers(None),
         ["layers", "--crate", name] => return check_layers(Some(name)),
         ["book"] => return make_book(book::check::Mode::Build),
+        ["book", "draw"] => return make_book(book::check::Mode::Draw),
         ["book", "serve"] => return make_book(book::check::Mode::Serve),
         ["tables"] => return tables(false),
         ["tables", "--check"] => return tables(true),

@@ -7,7 +7,7 @@ use std::io::Write;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which shell. For bash: reef completions bash > ~/.local/share/bash-completion/completions/reef
+    /// Shell. For bash: reef completions bash > ~/.local/share/bash-completion/completions/reef
     shell: Shell,
 }
 

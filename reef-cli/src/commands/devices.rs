@@ -6,7 +6,7 @@ use serde_json::json;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

@@ -8,34 +8,34 @@ use std::path::PathBuf;
 /// What a node does for Kubernetes.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Offers the resources reef.dev/rt and reef.dev/be to the kubelet of this node, until SIGTERM.
+    /// Offer the resources reef.dev/rt and reef.dev/be to the kubelet of this node, until SIGTERM.
     Plugin(Args),
-    /// Prepares claims of class, memory and share (resource.k8s.io/v1) for pods of this node, until SIGTERM.
+    /// Prepare claims of class, memory and share (resource.k8s.io/v1) for pods of this node, until SIGTERM.
     Dra(DraArgs),
 }
 
 /// Paths are the node's: they are mounted into containers.
 #[derive(clap::Args)]
 pub(crate) struct OnNode {
-    /// What stands in front of /proc/driver/nvidia and /dev.
+    /// Host root prefix for /proc/driver/nvidia and /dev.
     #[arg(long, default_value = "/")]
     root: PathBuf,
     /// Folder of the daemon's sockets.
     #[arg(long, default_value = "/run/reef")]
     folder: PathBuf,
-    /// The library that takes the driver's place.
+    /// Library that takes the driver's place.
     #[arg(long, default_value = "/var/lib/reef/libreef_cuda_shim.so")]
     shim: PathBuf,
-    /// The driver's file (libcuda.so.1), over which the library is mounted [default: the library is preloaded].
+    /// Driver's file (libcuda.so.1), to mount the library over [default: the library is preloaded].
     #[arg(long)]
     driver: Option<PathBuf>,
-    /// A folder of root's with one set of books for all containers, which have to be root's [default: each has its own].
+    /// Folder of one set of accounts for all containers, which must run as root [default: each has its own].
     #[arg(long)]
     books: Option<PathBuf>,
-    /// A file with a token that real-time containers show to the daemon.
+    /// File with a token that real-time containers show to the daemon.
     #[arg(long, value_name = "FILE")]
     rt_token_file: Option<PathBuf>,
-    /// How logs look; REEF_LOG says which there are [default: info].
+    /// Log format. REEF_LOG sets the level [default: info].
     #[arg(long, value_enum, default_value = "text")]
     log: log::Format,
 }
@@ -45,28 +45,28 @@ pub(crate) struct OnNode {
 pub(crate) struct Args {
     #[command(flatten)]
     on: OnNode,
-    /// The kubelet's folder for device plugins.
+    /// Kubelet's folder for device plugins.
     #[arg(long, default_value = "/var/lib/kubelet/device-plugins")]
     kubelet: PathBuf,
-    /// A folder for a CDI file: containers get mounts and device nodes by name.
+    /// Folder to write a CDI file to: containers get mounts and device nodes by name.
     #[arg(long)]
     cdi: Option<PathBuf>,
-    /// Real-time containers that each GPU takes.
+    /// Number of real-time containers on each GPU.
     #[arg(long, default_value_t = 1)]
     rt: u32,
-    /// Most device memory of each real-time container, such as 8GiB.
+    /// Limit of device memory of each real-time container, such as 8GiB.
     #[arg(long, value_name = "SIZE")]
     rt_memory: Option<String>,
-    /// Part of the device's time of each real-time container, such as 30%.
+    /// Share of the device's time of each real-time container, such as 30%.
     #[arg(long, value_name = "SHARE")]
     rt_compute: Option<String>,
-    /// Best-effort containers that each GPU takes.
+    /// Number of best-effort containers on each GPU.
     #[arg(long, default_value_t = 4)]
     be: u32,
-    /// Most device memory of each best-effort container.
+    /// Limit of device memory of each best-effort container, such as 8GiB.
     #[arg(long, value_name = "SIZE")]
     be_memory: Option<String>,
-    /// Part of the device's time of each best-effort container.
+    /// Share of the device's time of each best-effort container, such as 30%.
     #[arg(long, value_name = "SHARE")]
     be_compute: Option<String>,
 }
@@ -76,28 +76,28 @@ pub(crate) struct Args {
 pub(crate) struct DraArgs {
     #[command(flatten)]
     on: OnNode,
-    /// What Kubernetes calls this node.
+    /// Name of this node in Kubernetes.
     #[arg(long, value_name = "NAME")]
     node: String,
-    /// The kubelet's folder for plugins' own files.
+    /// Kubelet's folder for plugins' own files.
     #[arg(long, default_value = "/var/lib/kubelet/plugins")]
     plugins: PathBuf,
-    /// The folder in which the kubelet looks for plugins.
+    /// Folder in which the kubelet looks for plugins.
     #[arg(long, default_value = "/var/lib/kubelet/plugins_registry")]
     registry: PathBuf,
-    /// The folder of CDI files.
+    /// Folder of CDI files.
     #[arg(long, default_value = "/var/run/cdi")]
     cdi: PathBuf,
     /// Device memory of each GPU, such as 141GiB, of which claims ask for parts [default: memory isn't counted].
     #[arg(long, value_name = "SIZE")]
     gpu_memory: Option<String>,
-    /// The API server [default: the one that Kubernetes tells pods of].
+    /// Address of the API server [default: the one that Kubernetes gives to pods].
     #[arg(long, value_name = "HOST:PORT")]
     api: Option<String>,
-    /// Certificates of who may have signed the API server's.
+    /// CA bundle for the API server.
     #[arg(long, default_value = "/var/run/secrets/kubernetes.io/serviceaccount/ca.crt")]
     api_ca: PathBuf,
-    /// A file with the token that the API server is shown.
+    /// File with a token for the API server.
     #[arg(long, default_value = "/var/run/secrets/kubernetes.io/serviceaccount/token")]
     api_token_file: PathBuf,
 }

@@ -51,6 +51,16 @@ pub(crate) mod request {
 }
 
 #[cfg(not(feature = "daemon"))]
+pub(crate) mod doctor {
+    pub(crate) mod run {
+        left_out!("daemon");
+    }
+    pub(crate) mod args {
+        pub(crate) use crate::commands::left_out::Args;
+    }
+}
+
+#[cfg(not(feature = "daemon"))]
 pub(crate) mod exec {
     pub(crate) mod run {
         left_out!("daemon");

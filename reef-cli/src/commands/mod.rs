@@ -1,6 +1,6 @@
 //! Commands of one file or folder each: arguments come in, a report on stdout goes out.
 //!
-//! None of them knows another.
+//! They share little: `ctl config` reads what `serve` does, and `doctor` finds what `exec` does.
 
 #[cfg(feature = "bench")]
 pub(crate) mod bench;
@@ -9,6 +9,8 @@ pub(crate) mod completions;
 pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod devices;
+#[cfg(feature = "daemon")]
+pub(crate) mod doctor;
 #[cfg(feature = "daemon")]
 pub(crate) mod exec;
 #[cfg(feature = "daemon")]

@@ -12,24 +12,24 @@ use std::time::Duration;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Devices, clients and measured profiles: docs/simulate.md has the format.
+    /// File of devices, clients and measured profiles, as docs/simulate.md describes it.
     fleet: PathBuf,
-    /// Schedulers, one after the other.
+    /// Schedulers to simulate, one after the other.
     #[arg(long, value_delimiter = ',', default_value = "reef,streams")]
     scheduler: Vec<String>,
-    /// How clients get their devices: spread, pack, rt-apart, least-interference.
+    /// Placements of clients: spread, pack, rt-apart, least-interference.
     #[arg(long, value_delimiter = ',', default_value = "rt-apart")]
     placement: Vec<String>,
     /// Simulated time, such as 60s or 10min.
     #[arg(long, value_parser = time::parse, default_value = "60s")]
     time: Duration,
-    /// Of all random numbers: the same seed gives the same result.
+    /// Seed of all random numbers; the same seed gives the same result.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Threads; the result doesn't depend on it.
+    /// Number of threads; the result does not depend on it.
     #[arg(long, default_value_t = 2)]
     threads: usize,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

@@ -27,13 +27,13 @@ pub(crate) struct Place {
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
     #[arg(long)]
     folder: Option<PathBuf>,
-    /// The daemon's Unix socket for HTTP, instead of http.sock in the folder.
+    /// Daemon's Unix socket for HTTP, instead of http.sock in the folder.
     #[arg(long, conflicts_with = "folder")]
     socket: Option<PathBuf>,
-    /// Its TCP address, such as http://127.0.0.1:8000.
+    /// Daemon's TCP address, such as http://127.0.0.1:8000.
     #[arg(long, conflicts_with_all = ["folder", "socket"])]
     url: Option<String>,
-    /// A file whose first line is the token that the daemon wants over TCP.
+    /// File whose first line is the token that the daemon wants over TCP.
     #[arg(long, requires = "url")]
     token_file: Option<PathBuf>,
 }

@@ -2,18 +2,21 @@
 
 use hdrhistogram::Histogram;
 use plotters::coord::Shift;
+use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
+use std::ops::Range;
 use std::path::Path;
 
 const SIZE: (u32, u32) = (860, 480);
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
+type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Ticked, Ticked>>;
 
 /// Draws which share of the values, given in nanoseconds, is how large at most.
 ///
-/// `unit` is a name and its nanoseconds. The axis is logarithmic if values differ by a hundred.
+/// `unit` is a name and its nanoseconds. The axis of values is logarithmic: curves that differ by less than one large
+/// value would lie on one another.
 pub(crate) fn shares<'h>(
     path: &Path,
     caption: &str,
@@ -23,7 +26,7 @@ pub(crate) fn shares<'h>(
     let series: Vec<_> = series.into_iter().filter(|(_, h)| !h.is_empty()).collect();
     let least = series.iter().map(|(_, h)| h.min().max(1)).min().unwrap_or(1) as f64 / unit.1;
     let most = series.iter().map(|(_, h)| h.max()).max().unwrap_or(1) as f64 / unit.1;
-    let (axis, percent) = (Axis::over(least, most), Axis::linear(100.0));
+    let (axis, percent) = (Axis::logarithmic(least, most), Axis::linear(100.0));
     let file = path.to_string_lossy();
     let root = area(&file)?;
     let mut chart = frame(&root, caption, (&axis, unit.0), (&percent, "% of requests"))?;
@@ -80,6 +83,29 @@ pub(crate) fn points(
     finish(chart, &root, SeriesLabelPosition::UpperLeft)
 }
 
+/// An axis with ticks of our own.
+struct Ticked {
+    range: Range<f64>,
+    ticks: Vec<f64>,
+}
+
+impl Ranged for Ticked {
+    type FormatOption = DefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, value: &f64, limit: (i32, i32)) -> i32 {
+        RangedCoordf64::from(self.range.clone()).map(value, limit)
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, hint: Hint) -> Vec<f64> {
+        if hint.weight().allow_light_points() { Vec::new() } else { self.ticks.clone() }
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+}
+
 /// Where values stand on an axis.
 struct Axis {
     logarithmic: bool,
@@ -92,9 +118,34 @@ impl Axis {
         Self { logarithmic: false, least: 0.0, most: most.max(1e-3) }
     }
 
+    /// A logarithmic axis for values from `least`, which is greater than 0.
+    fn logarithmic(least: f64, most: f64) -> Self {
+        Self { logarithmic: true, least, ..Self::linear(most.max(least) * 1.05) }
+    }
+
+    #[cfg(feature = "bench")]
     fn over(least: f64, most: f64) -> Self {
-        let logarithmic = least > 0.0 && most / least > 100.0;
-        Self { logarithmic, least, ..Self::linear(most * 1.05) }
+        if least > 0.0 && most / least > 100.0 {
+            return Self::logarithmic(least, most);
+        }
+        Self { least, ..Self::linear(most * 1.05) }
+    }
+
+    fn ticked(&self) -> Ticked {
+        Ticked { range: self.range(), ticks: self.ticks() }
+    }
+
+    /// Places of ticks: 1, 2 and 5 of each power of ten on a logarithmic axis, powers alone on a long one.
+    fn ticks(&self) -> Vec<f64> {
+        let range = self.range();
+        if !self.logarithmic {
+            return RangedCoordf64::from(range).key_points(10);
+        }
+        let steps: &[f64] = if range.end - range.start > 3.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let powers = range.start.floor() as i32..=range.end.ceil() as i32;
+        let values =
+            powers.flat_map(|power| steps.iter().map(move |step| step * 10f64.powi(power)));
+        values.map(f64::log10).filter(|place| range.contains(place)).collect()
     }
 
     fn at(&self, value: f64) -> f64 {
@@ -107,13 +158,13 @@ impl Axis {
     }
 
     fn label(&self, place: f64) -> String {
-        let (value, most) = if self.logarithmic {
-            (10f64.powf(place), 10f64.powf(place))
-        } else {
-            (place, self.most)
-        };
-        let decimals = if most < 10.0 { 2 } else { 0 };
-        format!("{value:.decimals$}")
+        if self.logarithmic {
+            let value = 10f64.powf(place);
+            let decimals = usize::try_from(-(place + 1e-9).floor() as i64).unwrap_or_default();
+            return format!("{value:.decimals$}");
+        }
+        let decimals = if self.most < 10.0 { 2 } else { 0 };
+        format!("{place:.decimals$}")
     }
 }
 
@@ -135,7 +186,7 @@ fn frame<'a, 'b>(
         .margin(12)
         .x_label_area_size(40)
         .y_label_area_size(60)
-        .build_cartesian_2d(x.range(), y.range())?;
+        .build_cartesian_2d(x.ticked(), y.ticked())?;
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
@@ -160,4 +211,34 @@ fn finish<'b: 'a, 'a>(
         .draw()?;
     root.present()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(axis: &Axis) -> Vec<String> {
+        axis.ticks().iter().map(|&place| axis.label(place)).collect()
+    }
+
+    #[test]
+    fn ticks_of_a_logarithmic_axis_are_round_numbers() {
+        assert_eq!(labels(&Axis::logarithmic(0.3, 40.0)), ["0.5", "1", "2", "5", "10", "20"]);
+        assert_eq!(labels(&Axis::logarithmic(0.05, 90_000.0))[..4], ["0.1", "1", "10", "100"]);
+        assert_eq!(labels(&Axis::logarithmic(0.002, 0.009)), ["0.002", "0.005"]);
+    }
+
+    #[test]
+    fn equal_values_have_an_axis() {
+        let axis = Axis::logarithmic(3.0, 3.0);
+        assert!(axis.range().start < axis.range().end, "{:?}", axis.range());
+    }
+
+    /// Six curves within a tenth of the axis would be one, were it linear.
+    #[test]
+    fn small_values_next_to_a_large_one_are_told_apart() {
+        let axis = Axis::logarithmic(1.0, 1000.0);
+        let width = axis.range().end - axis.range().start;
+        assert!((axis.at(2.0) - axis.at(1.0)) / width > 0.09, "a tenth of the width");
+    }
 }

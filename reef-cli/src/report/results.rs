@@ -16,13 +16,13 @@ use std::time::SystemTime;
 pub(crate) struct Common {
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     pub(crate) device: String,
-    /// A folder for the results as JSON, CSV and SVG.
+    /// Folder to write the results to, as JSON, CSV and SVG.
     #[arg(long)]
     pub(crate) out: Option<PathBuf>,
-    /// Prints JSON instead of a table.
+    /// Print JSON instead of a table.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Seed of what is random: when real-time requests come.
+    /// Seed of random numbers, such as arrivals of real-time requests.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// When the command began.

@@ -25,6 +25,16 @@ enum Rule {
     PaddingWakes,
     /// A queue that is empty is held when the launcher has been let go.
     EmptyQueuesAreHeldUnderTheLock,
+    /// The thread that tells the device to stop doesn't wake a worker that asked before.
+    AskersAreWoken,
+    /// A worker launches as soon as the group lets go.
+    LaggardsLaunchNothing,
+    /// The thread that takes back leaves a hold that was let go as it is.
+    TakingBackSettles,
+    /// The group leaves a hold that it lets go as it is.
+    LettingGoSettles,
+    /// A queue of which the device has nothing when it is stopped has to be drained to go on.
+    IdleQueuesStartAfresh,
 }
 
 /// What a worker waits for.
@@ -75,6 +85,8 @@ struct Queue {
     completed: AtomicU64,
     hold: Hold,
     quiesced: Quiesced,
+    /// The device was asked for what it has in this hold.
+    asked: AtomicBool,
     parker: Parker,
     waiters: EventCount,
     /// The worker is to end.
@@ -84,15 +96,21 @@ struct Queue {
 impl Queue {
     /// With so many commands submitted, of which the device finishes those from `long` on as they are launched.
     fn new(broken: Rule, window: u64, submitted: u64, long: u64) -> Self {
+        Self::on(Device::new(broken, long), broken, window, submitted)
+    }
+
+    /// With so many commands submitted, on this device.
+    fn on(device: Device, broken: Rule, window: u64, submitted: u64) -> Self {
         Self {
             broken,
             window,
-            device: Device::new(long),
+            device,
             launcher: Mutex::default(),
             submitted: AtomicU64::new(submitted),
             completed: AtomicU64::new(0),
             hold: Hold::default(),
             quiesced: Quiesced::default(),
+            asked: AtomicBool::new(false),
             parker: Parker::default(),
             waiters: EventCount::default(),
             shutdown: AtomicBool::new(false),
@@ -115,9 +133,15 @@ impl Queue {
         self.quiesced.is_noted(&self.hold)
     }
 
+    /// Whether nothing may be launched.
+    fn is_held(&self) -> bool {
+        let goes_on = self.broken == Rule::LaggardsLaunchNothing && self.hold.is_let_go();
+        self.hold.is_held() && !goes_on
+    }
+
     /// `Launcher::try_reclaim`.
     fn drain(&self, launcher: &mut Launcher) -> Result<Option<u64>, ()> {
-        let Some(done) = self.device.try_drain(launcher.launched) else { return Ok(None) };
+        let Some(done) = self.device.try_drain() else { return Ok(None) };
         self.completed.store(done, Ordering::Release);
         let undone = launcher.launched - done;
         launcher.launched = done;
@@ -125,20 +149,38 @@ impl Queue {
     }
 
     /// `Shared::reclaim`.
-    fn reclaim(&self, launcher: &mut Launcher) -> Reclaim {
+    fn reclaim(&self, worker: &Worker, launcher: &mut Launcher) -> Reclaim {
+        self.asked.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         let how = self.quiesced.reclaim(&self.hold, || self.drain(launcher)).unwrap();
         if how == Reclaim::Done {
             self.waiters.notify();
+            if self.broken != Rule::TakingBackSettles && self.hold.settle(&self.quiesced) {
+                self.go_on(worker);
+            }
         }
         how
+    }
+
+    /// `Shared::go_on`.
+    fn go_on(&self, worker: &Worker) {
+        self.waiters.notify();
+        fence(Ordering::SeqCst);
+        if self.completed() < self.submitted() {
+            worker.unpark();
+        }
     }
 }
 
 /// The worker.
 impl Queue {
     fn work(&self, worker: &Worker) {
-        while !self.shutdown.load(Ordering::Acquire) {
-            match if self.hold.is_held() { self.quiesce() } else { self.pass() } {
+        loop {
+            let waits = if self.is_held() { self.quiesce(worker) } else { self.pass() };
+            if self.is_over() {
+                return;
+            }
+            match waits {
                 Waits::Device => worker.park(),
                 Waits::Either | Waits::Commands => {
                     self.parker.sleep_unless(|| self.has_work(), || worker.park());
@@ -148,11 +190,16 @@ impl Queue {
         }
     }
 
-    fn quiesce(&self) -> Waits {
+    /// It was told to end, and the device has nothing.
+    fn is_over(&self) -> bool {
+        self.shutdown.load(Ordering::Acquire) && self.launcher().launched == self.completed()
+    }
+
+    fn quiesce(&self, worker: &Worker) -> Waits {
         if self.is_quiesced() {
             return Waits::Commands;
         }
-        match self.reclaim(&mut self.launcher()) {
+        match self.reclaim(worker, &mut self.launcher()) {
             Reclaim::Done => Waits::Commands,
             Reclaim::Pending => Waits::Device,
             Reclaim::Released if self.broken == Rule::LateWorkersLookAgain => Waits::Device,
@@ -165,14 +212,15 @@ impl Queue {
         let mut launcher = self.launcher();
         self.note_completed();
         while launcher.launched - self.completed() < self.window {
-            if self.hold.is_held() || launcher.launched == self.submitted() {
+            let ends = self.shutdown.load(Ordering::Acquire);
+            if ends || self.is_held() || launcher.launched == self.submitted() {
                 break;
             }
             self.device.launch(launcher.launched);
             launcher.launched += 1;
         }
         let in_flight = launcher.launched - self.completed();
-        let next = !self.hold.is_held() && launcher.launched < self.submitted();
+        let next = !self.is_held() && launcher.launched < self.submitted();
         match (in_flight, next) {
             _ if self.device.completed() > self.completed() => Waits::Nothing,
             (0, _) => Waits::Commands,
@@ -190,8 +238,8 @@ impl Queue {
     }
 
     fn has_work(&self) -> bool {
-        if self.hold.is_held() {
-            return !self.is_quiesced();
+        if self.is_held() {
+            return self.shutdown.load(Ordering::Acquire) || !self.is_quiesced();
         }
         self.shutdown.load(Ordering::Acquire) || self.launcher().launched < self.submitted()
     }
@@ -199,25 +247,43 @@ impl Queue {
 
 /// The group and the submitter.
 impl Queue {
-    fn stop(&self) {
-        self.stop_beside(false);
+    fn stop(&self, worker: &Worker) {
+        self.stop_beside(false, worker);
     }
 
-    /// `busy`: another queue of the group, which is looked at before this one, has work on the device.
-    fn stop_beside(&self, busy: bool) {
+    /// `Group::hold`; real-time work goes to the device; `Group::stop`. `busy`: another queue of the group, which is
+    /// looked at before this one, has work on the device.
+    fn stop_beside(&self, busy: bool, worker: &Worker) {
         let is_empty = !busy && self.hold_if_empty();
-        self.hold.begin();
+        self.begin_hold();
+        self.device.take();
         if !is_empty {
             self.device.evict();
+            self.wake_asker(worker);
         }
-        self.device.take();
+        self.device.note_told();
+    }
+
+    /// `Shared::hold`.
+    fn begin_hold(&self) {
+        if !self.hold.is_held() {
+            self.asked.store(false, Ordering::SeqCst);
+        }
+        self.hold.begin();
+    }
+
+    fn wake_asker(&self, worker: &Worker) {
+        fence(Ordering::SeqCst);
+        if self.asked.load(Ordering::SeqCst) && self.broken != Rule::AskersAreWoken {
+            worker.unpark();
+        }
     }
 
     fn hold_if_empty(&self) -> bool {
         let Ok(launcher) = self.launcher.try_lock() else { return false };
         let is_empty = launcher.launched == self.completed();
         if is_empty && self.broken != Rule::EmptyQueuesAreHeldUnderTheLock {
-            self.hold.begin();
+            self.begin_hold();
         }
         is_empty
     }
@@ -227,20 +293,19 @@ impl Queue {
             return;
         }
         let Ok(mut launcher) = self.launcher.try_lock() else { return worker.unpark() };
-        if self.reclaim(&mut launcher) != Reclaim::Done {
+        if self.reclaim(worker, &mut launcher) != Reclaim::Done {
             drop(launcher);
             worker.unpark();
         }
     }
 
+    /// `Group::restore`, which waits for nothing.
     fn restore(&self, worker: &Worker) {
-        self.waiters.wait_until(|| self.is_quiesced());
         self.device.reactivate();
-        self.hold.end();
-        self.waiters.notify();
-        fence(Ordering::SeqCst);
-        if self.completed() < self.submitted() {
-            worker.unpark();
+        self.hold.let_go();
+        match self.broken != Rule::LettingGoSettles && self.hold.settle(&self.quiesced) {
+            true => self.go_on(worker),
+            false => worker.unpark(),
         }
     }
 
@@ -259,6 +324,10 @@ impl Queue {
     /// Waits until so many commands have completed, and ends the worker.
     fn close(&self, all: u64, worker: &Worker) {
         self.waiters.wait_until(|| self.completed() == all);
+        self.end(worker);
+    }
+
+    fn end(&self, worker: &Worker) {
         self.shutdown.store(true, Ordering::SeqCst);
         worker.unpark();
     }

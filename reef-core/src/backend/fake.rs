@@ -29,6 +29,13 @@ pub(crate) struct Script {
     pub(crate) rt_hangs_at: AtomicU64,
     /// Best-effort queues finish nothing by themselves while it is up.
     pub(crate) be_hangs: AtomicBool,
+    /// This queue, counted from 1 in the order in which they were opened, has a kernel that never ends: it finishes
+    /// nothing and is never drained. 0 is none.
+    pub(crate) hung: AtomicU64,
+    /// Queues that were given up with what the device had of them.
+    pub(crate) abandoned: AtomicU32,
+    /// Queues that were opened.
+    pub(crate) queues: AtomicU64,
     /// Launches of best-effort queues do not return while it is up.
     pub(crate) be_launch_blocks: AtomicBool,
     /// It claims to unpark threads, and never does: nothing of what it has ends while they are parked.
@@ -73,6 +80,8 @@ pub(crate) struct FakeQueue {
     pub(crate) caps: Vec<Option<u32>>,
     /// A queue of a device does what this says.
     of: Option<(Fake, Priority)>,
+    /// Its number among the device's queues, from 1.
+    number: u64,
 }
 
 /// Blocks that remain.
@@ -147,9 +156,17 @@ impl FakeQueue {
         Ok(())
     }
 
+    fn is_hung(&self) -> bool {
+        let hung = |(Fake(script), _): &(Fake, Priority)| script.hung.load(Ordering::SeqCst);
+        self.of.as_ref().map(hung).is_some_and(|number| number == self.number)
+    }
+
     /// As a device does that finishes everything at once, but where it hangs.
     fn run(&mut self) {
         let Some((Fake(script), class)) = &self.of else { return };
+        if self.is_hung() {
+            return;
+        }
         let end = self.launched.last().map_or(0, |(at, _)| at + 1);
         let hangs_at = match class {
             Priority::RealTime => script.rt_hangs_at.load(Ordering::SeqCst),
@@ -203,6 +220,9 @@ impl Queue for FakeQueue {
         self.run();
         if let Some((Fake(script), _)) = &self.of {
             script.drains.fetch_add(1, Ordering::SeqCst);
+            if self.is_hung() && self.done < self.launched.last().map_or(0, |(at, _)| at + 1) {
+                return Ok(None);
+            }
             self.drain = Some((self.done, None)); // evicted: what has not finished never will
         }
         let stopped = |(next, left): (u64, Option<u32>)| Drained {
@@ -211,6 +231,12 @@ impl Queue for FakeQueue {
             held: false,
         };
         Ok(self.drain.take().map(stopped))
+    }
+
+    fn abandon(&mut self) {
+        if let Some((Fake(script), _)) = &self.of {
+            script.abandoned.fetch_add(1, Ordering::SeqCst);
+        }
     }
 
     fn cap_blocks(&mut self, blocks: Option<u32>) {
@@ -316,7 +342,8 @@ impl Device for Fake {
     }
 
     fn queue(&self, class: Priority, _: Option<&FakePreemptor>) -> Result<FakeQueue> {
-        Ok(FakeQueue { of: Some((self.clone(), class)), ..FakeQueue::default() })
+        let number = self.0.queues.fetch_add(1, Ordering::SeqCst) + 1;
+        Ok(FakeQueue { of: Some((self.clone(), class)), number, ..FakeQueue::default() })
     }
 }
 
@@ -337,10 +364,11 @@ pub(crate) struct AtLast(pub(crate) Fake);
 
 impl Drop for AtLast {
     fn drop(&mut self) {
-        let Script { be_hangs, be_launch_blocks, rt_hangs_at, .. } = &*self.0.0;
+        let Script { be_hangs, be_launch_blocks, rt_hangs_at, hung, .. } = &*self.0.0;
         be_hangs.store(false, Ordering::SeqCst);
         be_launch_blocks.store(false, Ordering::SeqCst);
         rt_hangs_at.store(0, Ordering::SeqCst);
+        hung.store(0, Ordering::SeqCst);
     }
 }
 

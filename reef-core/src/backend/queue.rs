@@ -129,10 +129,10 @@ pub trait Queue: Debug + Send + 'static {
     /// If nothing of this queue runs or will run by itself: takes back what it still has.
     ///
     /// `None` means that the device is not done yet. Without an eviction it is when all commands
-    /// have finished; during one, when all running blocks have ended.
+    /// have finished; after one, when all running blocks have ended.
     ///
-    /// During an eviction nothing is launched from the first call until one gives `Some`, and the eviction lasts
-    /// as long: what is launched in between may be missing in the answer.
+    /// After an eviction nothing is launched from the first call until one gives `Some`, also if queues were
+    /// [reactivated](crate::Preemptor::reactivate) meanwhile: what is launched in between may be missing in the answer.
     ///
     /// # Errors
     ///
@@ -142,6 +142,11 @@ pub trait Queue: Debug + Send + 'static {
     /// What the evicted queue keeps on the device ([`Drained::held`]) goes on at once, beside real-time
     /// work: it will not be restored.
     fn release_held(&mut self) {}
+
+    /// The device has not let go of what it has of this queue, and is no longer waited for: the caller asks the queue
+    /// nothing more, and dropping it returns soon. What its commands need on the device is kept until they have ended, or
+    /// for ever. Without this method, dropping it may take for ever.
+    fn abandon(&mut self) {}
 
     /// From now on at most `blocks` blocks of this queue run at a time, so that real-time kernels find
     /// room beside them; `None`: as many as there are. Only where [`Device::colocation`](crate::Device::colocation) says so.

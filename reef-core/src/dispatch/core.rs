@@ -224,24 +224,21 @@ impl<D: Device> Core<D> {
         }
     }
 
-    /// Lets a held group go on, if the plan says so and it has stopped; if it is too early, a worker
-    /// that quiesces causes a pass. Returns whether it goes on: nothing else is an answer of the device.
+    /// Lets a held group go on, if the plan says so and one of its queues can; if it is too early, a worker
+    /// that quiesces causes a pass. Queues that can't yet go on by themselves. Returns whether it goes on: nothing else is
+    /// an answer of the device.
     fn restore(&self, state: &mut PassState<D>) -> Result<bool> {
         if !self.group.is_preempted() {
             return Ok(true);
         }
-        if state.loss.why().is_some() {
+        let width = if state.plan.preempt { state.beside } else { None };
+        let stays = state.plan.preempt && width.is_none();
+        if stays || state.loss.why().is_some() {
             return Ok(false);
         }
-        if !state.plan.preempt {
-            return self.group.try_restore();
-        }
-        let goes_beside = state.beside.is_some() && self.group.is_quiesced();
-        if goes_beside {
-            self.group.try_restore_as(state.beside)?;
-            state.stats.padded_launches += 1;
-        }
-        Ok(goes_beside)
+        let goes_on = self.group.try_restore_as(width)?;
+        state.stats.padded_launches += u64::from(goes_on && width.is_some());
+        Ok(goes_on)
     }
 
     fn set_alarm(&self, state: &PassState<D>) {

@@ -212,7 +212,7 @@ impl<D: Device> PassState<D> {
     }
 }
 
-/// The best-effort queues as a source of padding, once none of their kernels runs.
+/// The best-effort queues as a source of padding: those of which no kernel runs.
 #[derive(Debug)]
 pub(super) struct Donors<'a, D: Device> {
     pub(super) group: &'a Group<D>,
@@ -227,10 +227,10 @@ impl<D: Device> PaddingSource<D> for Donors<'_, D> {
 
     /// Takes blocks of the first queue that has some that fit.
     fn pad(&mut self, rt: &Launch<D>, info: &DeviceInfo) -> Result<Option<Padded<D>>> {
-        if !self.group.is_quiesced() {
+        if !self.group.is_preempted() {
             return Ok(None);
         }
-        for queue in &mut *self.queues {
+        for queue in self.queues.iter_mut().filter(|kept| kept.queue.shared().is_quiesced()) {
             if let Some(padded) = queue.padding(self.device, rt, info)? {
                 return Ok(Some(padded));
             }

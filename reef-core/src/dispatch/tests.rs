@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Long enough for whatever would have happened at once.
 const A_WHILE: Duration = Duration::from_millis(50);
@@ -293,4 +293,55 @@ fn capped_queues_run_in_full_once_real_time_work_has_paused() {
     let since = || script(&device).told.lock()[before..].to_vec();
     eventually("stopped once more, and restored", || since() == ["evict", "reset", "reactivate"]);
     assert_eq!(dispatcher.stats().preemptions, 1, "to be widened is no preemption");
+}
+
+/// The first client's kernel never ends; the other has work.
+#[test]
+fn best_effort_work_resumes_beside_a_hung_kernel() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).hung.store(2, Ordering::SeqCst); // the first queue is the real-time one
+    let mut config = ClientConfig::default();
+    config.queue = config.queue.drain_timeout(20 * A_WHILE);
+    let mut stuck = dispatcher.best_effort(config).expect("a client");
+    let _at_last = AtLast(device.clone());
+    stuck.submit(&[kernel()]).expect("room");
+    eventually("launched", || in_flight(&dispatcher) == 1);
+    let mut other = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+    let mut rt = dispatcher.real_time().expect("a client");
+    let begin = Instant::now();
+    while stuck.wait_for(Seq(0), Duration::ZERO) == Ok(false) {
+        rt.run(&one_kernel()).expect("real-time work runs");
+        let last = other.submit(&[kernel()]).expect("room");
+        assert_eq!(other.wait_for(last, LONG), Ok(true), "it is not held by the other");
+    }
+    assert!(begin.elapsed() >= 20 * A_WHILE);
+    let error = stuck.wait(Seq(0)).unwrap_err();
+    assert!(matches!(error, Error::DeviceLost { .. }), "{error}");
+    assert!(dispatcher.stats().preemptions > 20);
+    other.run(&[kernel()]).expect("it goes on");
+}
+
+#[test]
+fn kernels_are_padded_with_blocks_of_clients_that_are_drained() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    script(&device).hung.store(2, Ordering::SeqCst);
+    let mut stuck = dispatcher.best_effort(ClientConfig::default()).expect("a client");
+    stuck.submit(&[kernel()]).expect("room");
+    eventually("launched", || in_flight(&dispatcher) == 1);
+    let mut other = busy_client_of(profiled(64), &dispatcher, &device);
+    let _at_last = AtLast(device.clone());
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
+    let mut hangs_at = 2..30;
+    while script(&device).padded.load(Ordering::SeqCst) == 0 {
+        script(&device).rt_hangs_at.store(hangs_at.next().expect("padded"), Ordering::SeqCst);
+        thread::sleep(A_WHILE);
+    }
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    script(&device).be_hangs.store(false, Ordering::SeqCst);
+    ticket.wait().expect("it ends");
+    other.run(&[kernel()]).expect("it goes on");
 }

@@ -26,6 +26,10 @@ pub struct Config {
     pub level: PreemptLevel,
     /// How long an idle worker and a waiting client look for news before they sleep.
     pub spin: Duration,
+    /// How long the device may take to let go of what it has of the queue, once it was told to stop it deeper than
+    /// [`HostQueue`](PreemptLevel::HostQueue), or the queue is to end. Then the queue ends with
+    /// [`DeviceLost`](Error::DeviceLost), and nothing waits for what is left of it. `None` is for ever.
+    pub drain_timeout: Option<Duration>,
 }
 
 impl Default for Config {
@@ -37,6 +41,7 @@ impl Default for Config {
             idle_timeout: None,
             level: PreemptLevel::HostQueue,
             spin: Duration::from_micros(20),
+            drain_timeout: Some(DRAIN_TIMEOUT),
         }
     }
 }
@@ -82,6 +87,12 @@ impl Config {
         Self { level, ..self }
     }
 
+    /// With this [`drain_timeout`](field@Self::drain_timeout).
+    #[must_use]
+    pub fn drain_timeout(self, drain_timeout: impl Into<Option<Duration>>) -> Self {
+        Self { drain_timeout: drain_timeout.into(), ..self }
+    }
+
     /// With this [`spin`](field@Self::spin).
     #[must_use]
     pub fn spin(self, spin: Duration) -> Self {
@@ -105,6 +116,9 @@ impl Config {
         Ok(())
     }
 }
+
+/// Longer than any block takes that is meant to end.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Far more than any device takes, and sums of two don't overflow.
 const MAX_WINDOW: u64 = 1 << 32;

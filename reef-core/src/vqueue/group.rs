@@ -22,8 +22,11 @@ use std::sync::Arc;
 /// To raise the flag takes a thread that has slept as long as launching a kernel: so real-time work goes first, and if
 /// the device has nothing of any queue steps 3 and 4 are left out.
 ///
-/// Restoring waits for step 5, then lowers the flag, then lets workers launch. A group may be restored
-/// *narrow*, to run beside real-time work, and is stopped again before it runs as wide as it can.
+/// Restoring lowers the flag, which brings back nothing that was stopped, and lets go of all queues. Each launches again
+/// from its own step 5 on. A queue that is late to come there *lags*: it is held alone, and may be while the group is
+/// preempted again and restored again. After [`Config::drain_timeout`](crate::Config::drain_timeout) it ends with an error.
+///
+/// A group may be restored *narrow*, to run beside real-time work, and is stopped again before it runs as wide as it can.
 #[derive(Debug)]
 pub struct Group<D: Device> {
     device: D,
@@ -207,50 +210,45 @@ impl<D: Device> Group<D> {
         queues.iter().for_each(|queue| queue.wait_quiesced());
     }
 
-    /// Lets all queues go on where they were stopped. Blocks until they have stopped.
+    /// Lets all queues go on where they were stopped: each when the device has let go of what it has of it. Doesn't block.
     ///
     /// # Errors
     ///
     /// `State` if the group is not preempted; the device's.
     pub fn restore(&self) -> Result<()> {
-        while !self.try_restore()? {
-            self.collect(); // a preemption that failed has not
-            self.wait_quiesced();
-        }
-        Ok(())
+        self.restore_locked(&mut self.members.lock(), None)
     }
 
-    /// As [`restore`](Self::restore), or `false` if some queue has not stopped yet.
-    ///
-    /// # Errors
-    ///
-    /// As [`restore`](Self::restore).
-    pub(crate) fn try_restore(&self) -> Result<bool> {
-        self.try_restore_as(None)
-    }
-
-    /// As [`try_restore`](Self::try_restore), with at most `width` blocks of each queue at a time.
+    /// As [`restore`](Self::restore), with at most `width` blocks of each queue at a time; or `false` if no queue could go
+    /// on yet: then the group stays preempted, and need not be stopped again for what comes meanwhile.
     ///
     /// # Errors
     ///
     /// As [`restore`](Self::restore).
     pub(crate) fn try_restore_as(&self, width: Option<u32>) -> Result<bool> {
         let mut members = self.members.lock();
+        let queues = &members.queues;
+        if members.held && !queues.is_empty() && !queues.iter().any(|queue| queue.is_quiesced()) {
+            return Ok(false);
+        }
+        self.restore_locked(&mut members, width).map(|()| true)
+    }
+
+    fn restore_locked(&self, members: &mut Members<D>, width: Option<u32>) -> Result<()> {
         if !members.held {
             return Err(Error::State("restoring what is not preempted"));
         }
-        if self.level() >= PreemptLevel::DeviceQueue {
-            if !members.queues.iter().all(|queue| queue.is_quiesced()) {
-                return Ok(false);
-            }
-            self.preemptor.reactivate()?; // before queues are released, or launches would be no-ops
+        let is_stopped = self.level() >= PreemptLevel::DeviceQueue;
+        if is_stopped {
+            self.preemptor.reactivate()?; // before queues are let go, or launches would be no-ops
         }
         if members.capped != width {
             members.capped = width;
             members.queues.iter().for_each(|queue| queue.set_cap(width));
         }
         (members.held, members.due) = (false, Due::Nothing);
-        members.queues.iter().for_each(|queue| queue.release());
-        Ok(true)
+        let go = if is_stopped { Shared::let_go } else { Shared::release };
+        members.queues.iter().for_each(|queue| go(queue));
+        Ok(())
     }
 }

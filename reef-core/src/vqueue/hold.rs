@@ -1,12 +1,21 @@
 //! Whether a queue is held, and whether what it had on the device has been taken back.
 //!
 //! Two numbers with one writer each, so that nothing is noted of one preemption that belongs to another:
-//! a hold has a number, and taking back notes the number of the hold that it was done for. Whoever takes back reads
+//! a hold has a number, and taking back notes the number of the hold that it was done for. A thread that takes back reads
 //! the number once, and does nothing without one: a queue that was released may launch again.
+//!
+//! The group lets go of all its queues at once, and of each a hold ends when its own work has been taken back: a queue
+//! that *lags* keeps no other from going on.
+//!
+//! | the hold | launches | ended by |
+//! |---|---|---|
+//! | lasts | no | the group, which lets go |
+//! | was let go: the queue lags | no | the thread that takes back, or finds that it was; the group may begin it again |
+//! | is over | yes | the group, which begins the next |
 //!
 //! `reef-core/loom` has a model of this with a worker, a group and a submitter.
 
-use crate::sync::primitives::{AtomicU64, Ordering};
+use crate::sync::primitives::{AtomicU64, Ordering, fence};
 
 /// How far taking back came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,33 +28,77 @@ pub(crate) enum Reclaim {
     Released,
 }
 
-/// Counts holds and releases: odd while the queue is held. Written by the group.
+/// Twice the number of the hold, which is odd while it lasts, and [`LET_GO`]. Begun and let go by the group, ended by
+/// the group and by whichever thread takes back.
 #[derive(Debug, Default)]
 pub(crate) struct Hold(AtomicU64);
 
+/// The hold ends as soon as the queue's work has been taken back.
+const LET_GO: u64 = 1;
+
 impl Hold {
-    /// Nothing is launched from now on.
-    pub(crate) fn begin(&self) {
-        if !self.is_held() {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
+    /// Nothing is launched from now on. Returns whether this is another hold than the last: one that was let go and has
+    /// not ended goes on.
+    pub(crate) fn begin(&self) -> bool {
+        let begun = |state: u64| match number(state) {
+            Some(_) => state & !LET_GO,
+            None => state + 2,
+        };
+        let before = self.change(|state| Some(begun(state)));
+        before.is_some_and(|state| number(state).is_none())
     }
 
-    /// Launches go on.
+    /// Launches go on, whether or not the queue's work has been taken back.
     pub(crate) fn end(&self) {
-        if self.is_held() {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
+        self.change(|state| number(state).map(|_| (state & !LET_GO) + 2));
     }
 
+    /// Launches go on when the queue's work has been taken back: to be followed by [`settle`](Self::settle).
+    pub(crate) fn let_go(&self) {
+        self.change(|state| number(state).map(|_| state | LET_GO));
+    }
+
+    /// Ends a hold that was let go if its work has been taken back. Returns whether it did: to exactly one caller.
+    ///
+    /// One thread lets go, another notes what it took back, and both call this afterwards: the fence has one of them
+    /// see what the other did.
+    pub(crate) fn settle(&self, quiesced: &Quiesced) -> bool {
+        fence(Ordering::SeqCst);
+        self.end_if_noted(quiesced)
+    }
+
+    fn end_if_noted(&self, quiesced: &Quiesced) -> bool {
+        let over = |state: u64| {
+            let number = number(state).filter(|_| state & LET_GO != 0)?;
+            quiesced.is_noted_for(number).then_some((state & !LET_GO) + 2)
+        };
+        self.change(over).is_some()
+    }
+
+    /// Returns the state before, if it was changed.
+    fn change(&self, to: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+        self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, to).ok()
+    }
+
+    /// Whether nothing may be launched.
     pub(crate) fn is_held(&self) -> bool {
         self.current().is_some()
     }
 
+    /// Whether nothing may be launched because its own work has not been taken back, and for no other reason.
+    pub(crate) fn is_let_go(&self) -> bool {
+        self.0.load(Ordering::Acquire) & LET_GO != 0
+    }
+
     /// The number of the hold that lasts now.
     pub(crate) fn current(&self) -> Option<u64> {
-        Some(self.0.load(Ordering::Acquire)).filter(|number| number % 2 == 1)
+        number(self.0.load(Ordering::Acquire))
     }
+}
+
+/// Of the hold that lasts.
+fn number(state: u64) -> Option<u64> {
+    Some(state >> 1).filter(|number| number % 2 == 1)
 }
 
 /// For which hold the device's work was taken back, and how much. Written under the launcher's lock.
@@ -125,14 +178,100 @@ mod tests {
     }
 
     #[test]
+    fn hold_that_was_let_go_ends_when_its_work_is_taken_back() {
+        let (hold, quiesced) = (Hold::default(), Quiesced::default());
+        hold.begin();
+        hold.let_go();
+        assert!(!hold.settle(&quiesced) && hold.is_held() && hold.is_let_go());
+        quiesced.note(hold.current().unwrap(), 0);
+        assert!(hold.settle(&quiesced), "the thread that takes back ends it");
+        assert!(!hold.settle(&quiesced) && !hold.is_held() && !hold.is_let_go());
+        hold.let_go();
+        assert!(!hold.is_let_go(), "nothing is held");
+    }
+
+    #[test]
+    fn hold_that_begins_again_while_its_queue_lags_is_the_same() {
+        let (hold, quiesced) = (Hold::default(), Quiesced::default());
+        assert!(hold.begin());
+        let number = hold.current().unwrap();
+        hold.let_go();
+        assert!(!hold.begin() && !hold.is_let_go());
+        quiesced.note(number, 1); // asked for before it began again; nothing was launched since
+        assert!(!hold.settle(&quiesced) && quiesced.is_noted(&hold));
+        hold.let_go();
+        assert!(hold.settle(&quiesced) && !hold.is_held());
+        assert!(hold.begin() && !quiesced.is_noted(&hold));
+    }
+
+    #[test]
     fn holding_twice_is_holding_once() {
         let hold = Hold::default();
-        hold.begin();
-        hold.begin();
+        assert!(hold.begin());
+        assert!(!hold.begin());
         assert!(hold.is_held());
         hold.end();
         assert!(!hold.is_held());
         hold.end();
         assert!(!hold.is_held());
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+    use crate::sync::primitives::{Arc, thread};
+
+    /// The group lets go while a worker takes back: one of the two ends the hold by `settle`, and not both.
+    fn let_go_beside_a_drain(settle: fn(&Hold, &Quiesced) -> bool) {
+        loom::model(move || {
+            let queue = Arc::new((Hold::default(), Quiesced::default()));
+            queue.0.begin();
+            let number = queue.0.current().unwrap();
+            let worker = thread::spawn({
+                let queue = queue.clone();
+                move || {
+                    queue.1.note(number, 0);
+                    settle(&queue.0, &queue.1)
+                }
+            });
+            queue.0.let_go();
+            let ended = settle(&queue.0, &queue.1);
+            assert!(ended ^ worker.join().unwrap(), "ended by one of them");
+            assert!(!queue.0.is_held());
+        });
+    }
+
+    #[test]
+    fn hold_that_was_let_go_is_ended_once() {
+        let_go_beside_a_drain(Hold::settle);
+    }
+
+    #[test]
+    #[should_panic = "ended by one of them"]
+    fn hold_that_was_let_go_stays_without_the_fence() {
+        let_go_beside_a_drain(Hold::end_if_noted);
+    }
+
+    /// The group begins the hold again while a worker takes back: it is held, whatever the worker found.
+    #[test]
+    fn hold_that_begins_again_beside_a_drain_lasts() {
+        loom::model(|| {
+            let queue = Arc::new((Hold::default(), Quiesced::default()));
+            queue.0.begin();
+            let number = queue.0.current().unwrap();
+            queue.0.let_go();
+            let worker = thread::spawn({
+                let queue = queue.clone();
+                move || {
+                    queue.1.note(number, 0);
+                    queue.0.settle(&queue.1)
+                }
+            });
+            let is_new = queue.0.begin();
+            let ended = worker.join().unwrap();
+            assert!(queue.0.is_held() && !queue.0.is_let_go());
+            assert_eq!((is_new, queue.1.is_noted(&queue.0)), (ended, !ended));
+        });
     }
 }

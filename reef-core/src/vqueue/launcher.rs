@@ -21,6 +21,8 @@ pub(crate) struct Launcher<D: Device> {
     cap: u32,
     window: u64,
     batch: u64,
+    /// The queue was given up with what it has on the device.
+    is_abandoned: bool,
 }
 
 /// What a launcher waits for after a [`Launcher::step`].
@@ -63,7 +65,8 @@ impl<D: Device> Launcher<D> {
         window: u64,
         batch: u64,
     ) -> Self {
-        Self { queue, commands, partial: None, barrier: false, cap: 0, window, batch }
+        let (partial, barrier, cap, is_abandoned) = (None, false, 0, false);
+        Self { queue, commands, partial, barrier, cap, window, batch, is_abandoned }
     }
 
     /// Notes what finished, then launches what `allowed()` says while the window lasts.
@@ -166,6 +169,16 @@ impl<D: Device> Launcher<D> {
             self.queue.wake_at(Seq(self.commands.launched()));
         }
         self.is_quiet()
+    }
+
+    /// Waits for nothing that the device has any more. Nothing is launched afterwards.
+    pub(crate) fn abandon(&mut self) {
+        self.queue.abandon();
+        self.is_abandoned = true;
+    }
+
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.is_abandoned
     }
 
     /// Notes what finished; returns whether nothing is with the device.

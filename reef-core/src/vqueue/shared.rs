@@ -33,7 +33,7 @@ pub(crate) struct Shared<D: Device> {
     limit: AtomicU64,
     /// Blocks that run at a time, 0 for all. Written by the group while the queue is held.
     cap: AtomicU32,
-    /// Written by the group.
+    /// Written by the group, and by the thread that takes back.
     hold: Hold,
     /// Written under the launcher's lock.
     quiesced: Quiesced,
@@ -123,9 +123,19 @@ impl<D: Device> Shared<D> {
 
 /// Preemption: the group holds and releases, whoever has the launcher takes back.
 impl<D: Device> Shared<D> {
-    /// The queue is being preempted, or is.
+    /// Nothing of the queue may be launched: it is being preempted, or is, or lags.
     pub(crate) fn is_held(&self) -> bool {
         self.hold.is_held()
+    }
+
+    /// The group goes on, and this queue will when the device has let go of what it has of it.
+    pub(crate) fn is_lagging(&self) -> bool {
+        self.hold.is_let_go()
+    }
+
+    /// The number of the hold that lasts.
+    pub(crate) fn current_hold(&self) -> Option<u64> {
+        self.hold.current()
     }
 
     /// Launches nothing from now on. The worker is not woken: see [`Self::wake_worker`].
@@ -157,9 +167,24 @@ impl<D: Device> Shared<D> {
         is_empty
     }
 
-    /// Launches again, and wakes the worker if it has work.
+    /// Launches again at once, whatever the device has of the queue.
     pub(crate) fn release(&self) {
         self.hold.end();
+        self.go_on();
+    }
+
+    /// Launches again when what the device has of the queue has been taken back. If it hasn't been, the worker is woken to
+    /// do so.
+    pub(crate) fn let_go(&self) {
+        if self.failed.get().is_some() {
+            return self.release(); // there is nothing to take back, and no worker
+        }
+        self.hold.let_go();
+        if self.hold.settle(&self.quiesced) { self.go_on() } else { self.wake_worker() }
+    }
+
+    /// The hold has ended: wakes the worker if it has work.
+    fn go_on(&self) {
         self.waiters.notify();
         fence(Ordering::SeqCst); // a submission that we don't see finds the worker released
         let (completed, submitted) = self.cursors();
@@ -191,6 +216,9 @@ impl<D: Device> Shared<D> {
         let how = self.quiesced.reclaim(&self.hold, || launcher.try_reclaim())?;
         if how == Reclaim::Done {
             self.waiters.notify();
+            if self.hold.settle(&self.quiesced) {
+                self.go_on();
+            }
         }
         Ok(how)
     }

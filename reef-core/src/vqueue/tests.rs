@@ -1,15 +1,19 @@
 //! Queues and groups on a device that does what the test says.
 
 use crate::backend::error::Error;
-use crate::backend::fake::{Fake, eventually, kernel};
+use crate::backend::fake::{AtLast, Fake, eventually, kernel};
 use crate::backend::info::{PreemptLevel, Seq};
 use crate::vqueue::config::Config;
 use crate::vqueue::group::Group;
 use crate::vqueue::submitter::Submitter;
 use crate::vqueue::virtual_queue::VirtualQueue;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
 
+/// Long enough for whatever would have happened at once.
+const A_WHILE: Duration = Duration::from_millis(500);
 const LONG: Duration = Duration::from_secs(60);
 
 fn queue(device: &Fake, config: Config) -> (Submitter<Fake>, VirtualQueue<Fake>) {
@@ -47,7 +51,7 @@ fn a_group_is_quiesced_only_while_it_is_preempted() {
     assert!(!group.is_preempted() && !group.is_quiesced() && !group.try_quiesce());
     group.preempt(false).expect("nothing fails");
     assert!(group.is_preempted() && group.is_quiesced() && group.try_quiesce(), "it has no queues");
-    assert!(group.try_restore().expect("it is preempted"));
+    assert!(group.try_restore_as(None).expect("it is preempted"));
     assert!(!group.is_preempted() && !group.is_quiesced());
 }
 
@@ -158,4 +162,128 @@ fn the_end_of_a_full_window_is_found_though_the_device_wakes_no_thread() {
     std::thread::sleep(Duration::from_millis(5)); // the worker has seen that the window is full
     device.0.be_hangs.store(false, Ordering::SeqCst);
     assert_eq!(submitter.wait_for(Seq(4), LONG), Ok(true));
+}
+
+/// Two queues of a group, each with a command that the device has; the kernel of the first never ends.
+fn beside_a_hung_queue(
+    device: &Fake,
+    config: Config,
+) -> [(Submitter<Fake>, VirtualQueue<Fake>); 2] {
+    let group = Group::open(device, PreemptLevel::All).expect("a group");
+    device.0.be_hangs.store(true, Ordering::SeqCst);
+    device.0.hung.store(1, Ordering::SeqCst);
+    let mut both = [(); 2].map(|()| group.enable(config).expect("a queue"));
+    for (submitter, queue) in &mut both {
+        assert!(submitter.submit(kernel()).is_ok(), "room");
+        eventually("launched", || queue.shared().launcher().commands.in_flight() == 1);
+    }
+    both
+}
+
+#[test]
+fn queue_that_is_never_drained_delays_no_other() {
+    let device = Fake::default();
+    let [(stuck, hung), (submitter, other)] = beside_a_hung_queue(&device, Config::default());
+    let _at_last = AtLast(device.clone());
+    for round in 0..3 {
+        hung.group().preempt(false).expect("it runs");
+        eventually("drained", || other.shared().is_quiesced());
+        device.0.be_hangs.store(false, Ordering::SeqCst);
+        let (done, restored) = channel();
+        let group = hung.group().clone();
+        thread::spawn(move || done.send(group.restore()));
+        let how = restored.recv_timeout(A_WHILE).expect("the hung queue is waited for");
+        how.expect("it is preempted");
+        assert_eq!(submitter.wait_for(Seq(0), LONG), Ok(true), "round {round}");
+        assert_eq!(stuck.completed(), Seq(0));
+    }
+    device.0.hung.store(0, Ordering::SeqCst);
+    assert_eq!(stuck.wait_for(Seq(0), LONG), Ok(true), "it goes on when it is drained");
+}
+
+#[test]
+fn queue_that_is_never_drained_ends_after_its_timeout() {
+    const TIMEOUT: Duration = Duration::from_millis(50);
+    let device = Fake::default();
+    let config = Config::default().drain_timeout(TIMEOUT);
+    let [(stuck, hung), (submitter, _other)] = beside_a_hung_queue(&device, config);
+    let _at_last = AtLast(device.clone());
+    thread::sleep(2 * TIMEOUT);
+    assert_eq!(stuck.wait_for(Seq(0), Duration::ZERO), Ok(false), "a kernel may take its time");
+    let begin = Instant::now();
+    hung.group().preempt(true).expect("it runs");
+    let took = begin.elapsed();
+    assert!(took >= TIMEOUT && took < LONG, "{took:?}");
+    let error = stuck.wait(Seq(0)).unwrap_err();
+    assert!(matches!(&error, Error::DeviceLost { why, .. } if why.contains("50ms")), "{error}");
+    assert_eq!(device.0.abandoned.load(Ordering::SeqCst), 1);
+    device.0.be_hangs.store(false, Ordering::SeqCst);
+    hung.group().restore().expect("it is preempted");
+    assert_eq!(submitter.wait_for(Seq(0), LONG), Ok(true), "the other goes on");
+    assert_eq!(hung.finish(), Err(error), "and it is no longer waited for");
+}
+
+#[test]
+fn dropping_a_queue_that_lags_takes_its_timeout_at_most() {
+    const TIMEOUT: Duration = Duration::from_millis(50);
+    let device = Fake::default();
+    let config = Config::default().drain_timeout(TIMEOUT);
+    for is_preempted in [false, true] {
+        device.0.queues.store(0, Ordering::SeqCst);
+        let [(_stuck, hung), (submitter, other)] = beside_a_hung_queue(&device, config);
+        let _at_last = AtLast(device.clone());
+        if is_preempted {
+            hung.group().preempt(false).expect("it runs");
+            hung.group().restore().expect("it is preempted");
+        }
+        let (done, dropped) = channel();
+        thread::spawn(move || {
+            drop(hung);
+            done.send(())
+        });
+        dropped.recv_timeout(LONG).expect("it returns");
+        device.0.be_hangs.store(false, Ordering::SeqCst);
+        assert_eq!(submitter.wait_for(Seq(0), LONG), Ok(true));
+        assert_eq!(other.group().len(), 1);
+    }
+}
+
+#[test]
+fn queue_that_lags_through_preemptions_is_drained_once() {
+    let device = Fake::default();
+    let [(stuck, hung), (mut submitter, other)] = beside_a_hung_queue(&device, Config::default());
+    let _at_last = AtLast(device.clone());
+    device.0.be_hangs.store(false, Ordering::SeqCst);
+    for round in 0..20 {
+        hung.group().preempt(false).expect("it runs");
+        assert!(!hung.shared().is_lagging(), "it is held with the others");
+        hung.group().restore().expect("it is preempted");
+        assert!(hung.shared().is_lagging());
+        submitter.submit(kernel()).expect("room");
+        assert_eq!(submitter.wait_for(Seq(round + 1), LONG), Ok(true));
+    }
+    assert!(device.0.told.lock().ends_with(&["evict", "reset", "reactivate"]), "told each time");
+    device.0.be_hangs.store(true, Ordering::SeqCst); // or it would end before it is drained
+    device.0.hung.store(0, Ordering::SeqCst);
+    eventually("drained", || !hung.shared().is_held());
+    assert_eq!(hung.rerun(), 1, "what it had is launched again");
+    assert!(!other.shared().is_held());
+    device.0.be_hangs.store(false, Ordering::SeqCst);
+    assert_eq!(stuck.wait_for(Seq(0), LONG), Ok(true));
+}
+
+#[test]
+fn group_stays_preempted_until_one_of_its_queues_can_go_on() {
+    let device = Fake::default();
+    let [(_stuck, hung), (submitter, other)] = beside_a_hung_queue(&device, Config::default());
+    let _at_last = AtLast(device.clone());
+    let group = hung.group().clone();
+    drop((submitter, other));
+    group.preempt(false).expect("it runs");
+    assert_eq!(group.try_restore_as(None), Ok(false), "it would only have to be stopped again");
+    assert!(group.is_preempted() && !device.0.told.lock().contains(&"reactivate"));
+    let (_submitter, late) = group.enable(Config::default()).expect("a queue");
+    eventually("drained", || late.shared().is_quiesced());
+    assert_eq!(group.try_restore_as(None), Ok(true));
+    assert_eq!((late.shared().is_held(), hung.shared().is_lagging()), (false, true));
 }

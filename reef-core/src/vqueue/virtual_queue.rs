@@ -13,12 +13,13 @@
 //! | state | launches | device | left by |
 //! |---|---|---|---|
 //! | running | yes | has up to `window` commands | `preempt` |
-//! | preempting | no | running blocks end | taking back, when the device has stopped |
+//! | preempting | no | running blocks end | taking back, when the device has stopped; `restore`: it lags |
+//! | lagging | no | running blocks end, and the group was restored | as `preempting`: it launches then |
 //! | preempted (quiesced) | no | has nothing | `restore` |
 
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
-use crate::backend::info::Priority;
+use crate::backend::info::{PreemptLevel, Priority};
 use crate::backend::queue::Queue;
 use crate::sync::ring::ring;
 use crate::vqueue::config::Config;
@@ -73,7 +74,7 @@ impl<D: Device> VirtualQueue<D> {
         self.group.preempt(sync)
     }
 
-    /// Lets the queue go on where it was stopped.
+    /// Lets the queue go on where it was stopped, when the device has let go of what it has of it. Doesn't block.
     ///
     /// # Errors
     ///
@@ -88,6 +89,11 @@ impl<D: Device> VirtualQueue<D> {
             1 => Ok(()),
             _ => Err(Error::State("the queue shares its preemptor: preempt its group")),
         }
+    }
+
+    /// Whether it waits to be restored.
+    fn is_preempted(&self) -> bool {
+        self.shared.is_held() && !self.shared.is_lagging()
     }
 
     /// Commands that were launched again because of preemptions.
@@ -114,7 +120,7 @@ impl<D: Device> VirtualQueue<D> {
     }
 
     fn work_left(&self) -> Result<()> {
-        if self.shared.is_held() {
+        if self.is_preempted() {
             return Err(Error::State("disabling a preempted queue: restore it first"));
         }
         let launcher = self.shared.launcher();
@@ -133,7 +139,7 @@ impl<D: Device> VirtualQueue<D> {
     /// The error that ended the queue before; `State` if it is preempted or its own host code calls, which
     /// cancels what waits.
     pub fn finish(mut self) -> Result<()> {
-        if self.shared.is_held() {
+        if self.is_preempted() {
             return Err(Error::State("finishing a preempted queue: restore it first"));
         }
         if self.shared.is_worker() {
@@ -195,7 +201,8 @@ impl<D: Device> Group<D> {
         let thread = worker.thread().clone();
         let shared = Arc::new(Shared::new(launcher, cursors, thread, listener));
         self.join(&shared);
-        let _ = start.send((shared.clone(), Pace { wakes, config })); // the worker waits for it
+        let stops = self.level() >= PreemptLevel::DeviceQueue;
+        let _ = start.send((shared.clone(), Pace { wakes, stops, config })); // the worker waits for it
         let submitter = Submitter { commands: producer, shared: shared.clone(), spin: config.spin };
         Ok((submitter, VirtualQueue { shared, group: self.clone(), worker: Some(worker) }))
     }
@@ -213,7 +220,7 @@ mod tests {
     use super::*;
     use crate::backend::command::{Command, HostFn};
     use crate::backend::fake::{Fake, eventually, kernel};
-    use crate::backend::info::{PreemptLevel, Seq};
+    use crate::backend::info::Seq;
     use parking_lot::Mutex;
     use std::sync::atomic::Ordering;
     use std::sync::mpsc::{Receiver, Sender, channel};

@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | commands, or them and the device | yes | a submission that sees it asleep; a release with work left; a limit that rises; shutdown; and the device as below |
 //! | the device: the window is full, or a barrier is in the way | no | the device at `wake_at`. If that was taken back, a release with work left; if it ran as padding, who notes that |
-//! | the device: what was evicted has not stopped | no | the device when a drain gives more; if it was asked before it was told to evict, who tells it |
+//! | the device: what was evicted has not stopped | no | the device when a drain gives more; if it was asked before it was told to evict, who tells it; the end of [`Config::drain_timeout`] |
 //! | the device: held back, its queue cancelled | no | the device at `wake_at`, which is asked first |
 //! | an event of another queue; after an error, the device | | nothing: it looks every 20 or 50 µs |
 
@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Pace {
     /// The device unparks the worker when something completes.
     pub(crate) wakes: bool,
+    /// Preempting the queue stops what the device has of it.
+    pub(crate) stops: bool,
     pub(crate) config: Config,
 }
 
@@ -41,6 +43,9 @@ impl Pace {
     }
 }
 
+/// How often the worker of a queue looks that was held for longer and still has something on such a device.
+const LAG_POLL: Duration = Duration::from_micros(50);
+
 type Start<D> = std::sync::mpsc::Sender<(Arc<Shared<D>>, Pace)>;
 
 /// Starts a worker that waits for what it shall work on: the queue wants its handle first.
@@ -52,7 +57,7 @@ pub(crate) fn spawn<D: Device>() -> Result<(JoinHandle<()>, Start<D>)> {
         match result {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                let_device_finish(&shared);
+                let_device_finish(&shared, pace.config.drain_timeout);
                 shared.end(error);
             }
             Err(_) => shared.end(Error::State("a queue's worker panicked")),
@@ -64,17 +69,20 @@ pub(crate) fn spawn<D: Device>() -> Result<(JoinHandle<()>, Start<D>)> {
 
 /// The worker: launch what fits, note what finished, take back what was preempted, else sleep.
 fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
-    let mut spinning_since = None;
+    let (mut spinning_since, mut debt) = (None, Debt::default());
     loop {
         let waits = if shared.is_held() { quiesce(shared)? } else { pass(shared)? };
         if is_over(shared) {
             return Ok(());
         }
+        let owed_for = debt.age(shared, pace, waits);
+        let left = check_debt(shared, owed_for, pace.config.drain_timeout)?;
         match waits {
-            Waits::Device if pace.wakes => thread::park(),
+            Waits::Device if pace.wakes => park(left),
             Waits::Either if pace.wakes => {
-                shared.sleep_unless(|| has_work(shared), thread::park);
+                shared.sleep_unless(|| has_work(shared), || park(left));
             }
+            Waits::Device if owed_for > Some(HELD_SPIN) => thread::park_timeout(LAG_POLL),
             Waits::Device | Waits::Either | Waits::Nothing => std::hint::spin_loop(),
             Waits::Host => run_host_code(shared)?,
             Waits::Event => thread::park_timeout(Duration::from_micros(20)),
@@ -91,10 +99,68 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
     }
 }
 
-/// After an error nothing more is launched, but what the device has must not outlive the queue.
-fn let_device_finish<D: Device>(shared: &Shared<D>) {
+/// What the device owes: the end of what it has of a queue that it was told to stop, or that is to end.
+#[derive(Debug, Default)]
+struct Debt {
+    /// What there was when it began, and when that was.
+    since: Option<(Progress, Instant)>,
+}
+
+/// The hold that lasts, and commands that have completed: another one is a new debt.
+type Progress = (Option<u64>, u64);
+
+impl Debt {
+    /// For how long the device has owed the same, if it owes something.
+    fn age<D: Device>(&mut self, shared: &Shared<D>, pace: Pace, waits: Waits) -> Option<Duration> {
+        let is_stopped = is_cancelled(shared) || (pace.stops && shared.is_held());
+        if !is_stopped || !matches!(waits, Waits::Device | Waits::Either) {
+            self.since = None;
+            return None;
+        }
+        let progress = (shared.current_hold(), shared.cursors().0);
+        let (begun_with, since) = *self.since.get_or_insert_with(|| (progress, Instant::now()));
+        if begun_with != progress {
+            self.since = Some((progress, Instant::now()));
+            return Some(Duration::ZERO);
+        }
+        Some(since.elapsed())
+    }
+}
+
+/// How much longer the device may owe what it has owed for so long.
+///
+/// # Errors
+///
+/// `DeviceLost` if it has had its time: the queue is abandoned.
+fn check_debt<D: Device>(
+    shared: &Shared<D>,
+    owed_for: Option<Duration>,
+    limit: Option<Duration>,
+) -> Result<Option<Duration>> {
+    let Some((age, limit)) = owed_for.zip(limit) else { return Ok(None) };
+    if age < limit {
+        return Ok(Some(limit - age));
+    }
+    shared.launcher().abandon();
+    let why = format!("what was launched has not stopped within {limit:?}; its queue is given up");
+    Err(Error::DeviceLost { backend: D::NAME, why })
+}
+
+fn park(most: Option<Duration>) {
+    most.map_or_else(thread::park, thread::park_timeout);
+}
+
+/// After an error nothing more is launched, but what the device has must not outlive the queue, unless it takes too long.
+fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
+    let begin = Instant::now();
     loop {
         let mut launcher = shared.launcher();
+        if limit.is_some_and(|limit| begin.elapsed() >= limit) {
+            launcher.abandon();
+        }
+        if launcher.is_abandoned() {
+            return;
+        }
         let quiet = if shared.is_held() {
             launcher
                 .try_reclaim()
@@ -212,7 +278,7 @@ mod tests {
     #[test]
     fn a_worker_spins_longer_while_its_queue_is_held_on_a_device_that_is_polled() {
         let config = Config { spin: Duration::from_millis(7), ..Config::default() };
-        let [polled, woken] = [false, true].map(|wakes| Pace { wakes, config });
+        let [polled, woken] = [false, true].map(|wakes| Pace { wakes, stops: true, config });
         assert_eq!((polled.spin(true), polled.spin(false)), (HELD_SPIN, config.spin));
         assert_eq!((woken.spin(true), woken.spin(false)), (config.spin, config.spin));
     }
@@ -275,7 +341,7 @@ mod tests {
         assert!(producer.push(kernel()).is_ok(), "room");
         pass(&shared).unwrap();
         thread::scope(|scope| {
-            let finish = scope.spawn(|| let_device_finish(&shared));
+            let finish = scope.spawn(|| let_device_finish(&shared, None));
             thread::sleep(Duration::from_millis(5));
             let early = finish.is_finished();
             device.0.be_hangs.store(false, Ordering::SeqCst); // or the thread never ends

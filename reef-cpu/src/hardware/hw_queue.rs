@@ -3,11 +3,11 @@
 use super::cpu::Cpu;
 use super::task::{Item, Task};
 use super::work::{Busy, Work, claim_block};
-use crate::kernel::RUN;
+use crate::preemptor::Stop;
 use reef_core::{Checkpoint as _, Drained, Error, Priority, Result, Seq};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 
 /// Value of [`HwQueue::done`] that sends the reader to [`HwQueue::check`].
@@ -20,8 +20,9 @@ pub(super) type Picked = std::result::Result<Option<Task>, Busy>;
 #[derive(Debug)]
 pub(crate) struct HwQueue {
     pub(super) id: u64,
-    /// Nothing starts unless it is [`RUN`].
-    stop: Arc<AtomicU8>,
+    stop: Stop,
+    /// Evictions until the first of `items` came: since the next one they stay stopped until they are drained.
+    evictions: u64,
     pub(super) items: VecDeque<Item>,
     /// Blocks on units now, padding included.
     pub(super) running: u32,
@@ -33,15 +34,18 @@ pub(crate) struct HwQueue {
     /// A drain found blocks running; the waker hears when there are none.
     drain_wanted: bool,
     failed: Option<Error>,
+    /// It has no submitting end any more, and goes when its last block has ended.
+    pub(super) is_orphan: bool,
 }
 
 impl HwQueue {
     /// An empty queue, and its submitting end.
-    pub(super) fn new(id: u64, stop: Arc<AtomicU8>) -> (Self, Handle) {
+    pub(super) fn new(id: u64, stop: Stop) -> (Self, Handle) {
         let handle =
             Handle { id, done: Arc::default(), wake_at: Arc::new(AtomicU64::new(u64::MAX)) };
         let queue = Self {
             id,
+            evictions: stop.evictions(),
             stop,
             items: VecDeque::new(),
             running: 0,
@@ -50,12 +54,13 @@ impl HwQueue {
             wake_at: handle.wake_at.clone(),
             drain_wanted: false,
             failed: None,
+            is_orphan: false,
         };
         (queue, handle)
     }
 
     fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::SeqCst) != RUN
+        self.stop.is_raised() || self.evictions != self.stop.evictions()
     }
 
     /// A block of the first item, for `unit`.
@@ -77,7 +82,7 @@ impl HwQueue {
             work: item.work.clone(),
             record: item.record.clone(),
             claim,
-            stop: self.stop.clone(),
+            stop: self.stop.word.clone(),
             alone_until: None,
         }))
     }
@@ -166,6 +171,9 @@ impl HwQueue {
     /// Adds `item`. A queue that has failed, or fails by the record that `item` resumes, forgets it.
     pub(super) fn push(&mut self, item: Item, buried: &mut Vec<Item>) {
         let failed = self.failed.clone().or_else(|| item.record.failed());
+        if self.items.is_empty() {
+            self.evictions = self.stop.evictions();
+        }
         self.items.push_back(item);
         match failed {
             Some(error) => self.fail(error, buried),

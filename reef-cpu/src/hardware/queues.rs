@@ -13,11 +13,11 @@ use super::task::{Buried, Ended, Item, Message, Task};
 use super::work::{Busy, uses};
 use crate::kernel::RUN;
 use crate::memory::borrow;
+use crate::preemptor::Stop;
 use crate::sync::combined::Takes;
 use reef_core::{Drained, Priority, Result};
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 /// All queues of the device.
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl Hardware {
         self.news = self.failure;
     }
 
-    pub(crate) fn open(&mut self, priority: Priority, stop: Arc<AtomicU8>) -> Handle {
+    pub(crate) fn open(&mut self, priority: Priority, stop: Stop) -> Handle {
         let id = self.next_id;
         self.next_id += 1;
         let (queue, handle) = HwQueue::new(id, stop);
@@ -68,15 +68,26 @@ impl Hardware {
         handle
     }
 
+    /// Forgets a queue; one of which a block runs when that has ended.
     pub(crate) fn close(&mut self, id: u64) {
-        self.real_time.retain(|q| q.id != id);
-        self.best_effort.retain(|q| q.id != id);
+        let queue = self.queue(id);
+        queue.is_orphan = true;
+        if queue.running == 0 {
+            self.real_time.retain(|q| q.id != id);
+            self.best_effort.retain(|q| q.id != id);
+        }
+    }
+
+    /// Queues that are open, or of which a block runs.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.real_time.len() + self.best_effort.len()
     }
 
     /// The queue, and where its items are buried.
     fn find(&mut self, id: u64) -> (&mut HwQueue, &mut Vec<Item>) {
         let queue = self.real_time.iter_mut().chain(&mut self.best_effort).find(|q| q.id == id);
-        (queue.expect("a queue is closed when its handle is dropped"), &mut self.buried.items)
+        (queue.expect("its handle is there, or a block of it runs"), &mut self.buried.items)
     }
 
     pub(crate) fn queue(&mut self, id: u64) -> &mut HwQueue {
@@ -169,6 +180,7 @@ impl Hardware {
         self.failure |= matches!(ended, Ended::Failed(_));
         let (queue, buried) = self.find(task.queue);
         queue.running -= 1;
+        let is_orphan = queue.is_orphan;
         queue.show_failure();
         match ended {
             Ended::Failed(error) if !task.padding => queue.fail(error, buried),
@@ -176,6 +188,9 @@ impl Hardware {
         }
         if task.padding {
             self.note_padding();
+        }
+        if is_orphan {
+            self.close(task.queue);
         }
     }
 
@@ -233,11 +248,13 @@ mod tests {
     use crate::checkpoint::Checkpoint;
     use crate::kernel::{EVICT, Kernel, Outcome, RESET};
     use reef_core::{Args, Launch, Seq};
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU8;
 
     /// A best-effort queue with a kernel of so many blocks, all of which run.
     fn running(blocks: u32) -> (Hardware, Arc<AtomicU8>, Vec<Task>) {
         let mut hardware = Hardware::default();
-        let stop = Arc::new(AtomicU8::new(RUN));
+        let stop = Stop::new();
         let handle = hardware.open(Priority::BestEffort, stop.clone());
         let kernel = Kernel::new("test", |_, _| Outcome::Stopped);
         // SAFETY: the kernel takes no arguments and touches no memory.
@@ -247,7 +264,7 @@ mod tests {
         hardware.take(Message::Item(handle.id, item));
         assert!(hardware.take_news().0, "a kernel is announced");
         let tasks = (0..blocks).map(|unit| hardware.pick(unit).unwrap()).collect();
-        (hardware, stop, tasks)
+        (hardware, stop.word, tasks)
     }
 
     /// Tells the hardware that `task` is over.
@@ -297,7 +314,7 @@ mod tests {
     fn blocks_of_padding_are_not_for_every_unit() {
         let (mut hardware, _, mut tasks) = running(1);
         let be = tasks.remove(0);
-        let handle = hardware.open(Priority::RealTime, Arc::new(AtomicU8::new(RUN)));
+        let handle = hardware.open(Priority::RealTime, Stop::new());
         let pad = Pad {
             work: be.work.clone(),
             record: Checkpoint::new(1),

@@ -126,7 +126,7 @@ impl<V: Vendor> Stream<V> {
 
     /// Blocks until all in it has ended, or until that has taken too long: then it is given up.
     pub(crate) fn wait_or_give_up(&mut self, timeout: &mut Timeout) -> Result<()> {
-        if !timeout.is_set() {
+        if !timeout.is_set() && !self.given_up {
             return self.wait();
         }
         while !self.given_up && !self.is_idle()? {

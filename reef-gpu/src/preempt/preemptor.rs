@@ -2,7 +2,8 @@
 //!
 //! `live` is the lowest epoch that may run. Each launch carries the epoch in which it was made; evicting
 //! writes the next one, which voids all launches made before for ever. Nothing is ever cleared, so
-//! nothing has to be waited for. What is launched again carries the new epoch.
+//! nothing has to be waited for. What is launched again carries the new epoch, which each queue takes when it has nothing
+//! in flight: a queue that has not been drained when others go on stays in its epoch, void.
 //!
 //! On a device that was opened with `gates=N`, kernels have no guard that could look at the word; there it
 //! closes and opens the gates of its queues.
@@ -82,7 +83,8 @@ impl<V: Vendor> Preemptor<V> {
 
     /// Whether launches of this epoch may be void: what the device says of their ends is worth nothing.
     ///
-    /// Read it after the device's word: the device hears of the eviction later than this does.
+    /// Read it after the device's word: the device hears of the eviction later than this does. Read it before the epoch:
+    /// those who see that queues were reactivated see the epoch that began with it.
     pub(crate) fn is_evicted(&self) -> bool {
         self.0.evicted.load(Ordering::Acquire)
     }

@@ -1,6 +1,6 @@
 //! Checks all documents, then makes the book where mdBook is installed.
 
-use super::{links, render, summary, variables};
+use super::{links, pictures, render, summary, variables};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
@@ -10,6 +10,8 @@ use std::process::Command;
 pub(crate) enum Mode {
     /// Checks, and builds where mdBook is installed.
     Build,
+    /// Writes the drawings from their texts first.
+    Draw,
     /// Checks, and shows the book at a local address until interrupted.
     Serve,
 }
@@ -21,7 +23,8 @@ pub(crate) enum Mode {
 /// Git, a file or mdBook fails, or mdBook is missing and must serve.
 pub(crate) fn run(mode: Mode, target: &Path) -> Result<bool, String> {
     let list = read(summary::SUMMARY)?;
-    let faults = faults(&list)?;
+    let stale = pictures::run(mode != Mode::Draw)?;
+    let faults = [faults(&list)?, stale].concat();
     for fault in &faults {
         println!("{fault}");
     }

@@ -8,6 +8,7 @@
 pub(crate) mod check;
 mod links;
 mod markdown;
+mod pictures;
 mod render;
 mod summary;
 mod variables;

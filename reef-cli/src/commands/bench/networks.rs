@@ -26,8 +26,9 @@ const WARM_UP: usize = 20;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// Which.
+    /// Models: names of `reef model list`, folders or ONNX files.
     #[arg(
+        value_name = "MODEL",
         value_delimiter = ',',
         default_value = "resnet18,resnet50,resnet152,densenet121,densenet201,inception_v3"
     )]

@@ -65,8 +65,8 @@ pub(crate) struct Lengths {
     /// Hardware queue length of a best-effort network at other levels.
     #[arg(long, default_value_t = 4)]
     pub(crate) window: u64,
-    /// Launches that a best-effort network hands over at once, where the device has graphs; 1: each by
-    /// itself, as always at level HostQueue.
+    /// Launches of a best-effort network in one graph, on devices that have graphs; 1 for none, as always at level
+    /// HostQueue.
     #[arg(long, default_value_t = BE_GRAPH)]
     pub(crate) graph: usize,
 }
@@ -91,7 +91,7 @@ pub(crate) struct Choice {
     windows: Vec<u64>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
-    /// Only these schedulers, such as All,streams.
+    /// Measure only these schedulers, such as All,streams.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }

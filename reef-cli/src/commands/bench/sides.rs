@@ -9,10 +9,10 @@ use std::time::Duration;
 /// Options of benches with one network on each side.
 #[derive(clap::Args)]
 pub(crate) struct Sides {
-    /// The real-time client's network.
+    /// Network of the real-time client.
     #[arg(long = "rt-model", value_name = "MODEL", default_value = "resnet50")]
     pub(crate) rt: String,
-    /// The best-effort client's network.
+    /// Network of the best-effort client.
     #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
     /// Time of each measurement, such as 500ms or 5s.

@@ -25,10 +25,10 @@ pub(crate) struct Args {
     /// Time to trace, such as 500ms.
     #[arg(long, value_parser = time::parse, default_value = "1s")]
     time: Duration,
-    /// The file; ui.perfetto.dev and chrome://tracing open it.
+    /// File to write, for ui.perfetto.dev or chrome://tracing.
     #[arg(long, default_value = "trace.json")]
     out: PathBuf,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 pub(crate) struct Args {
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     pub(crate) device: String,
-    /// How deep REEF preempts.
+    /// Deepest level at which REEF preempts.
     #[arg(long, value_enum, default_value = "all")]
     pub(crate) level: Level,
-    /// The real-time client's network.
+    /// Network of the real-time client.
     #[arg(long = "rt-model", value_name = "MODEL", default_value = "resnet18")]
     pub(crate) rt: String,
-    /// The best-effort clients' networks [default: resnet50,densenet121,inception_v3,resnet18].
+    /// Networks of the best-effort clients [default: resnet50,densenet121,inception_v3,resnet18].
     #[arg(long = "be-model", value_name = "MODEL", value_delimiter = ',')]
     pub(crate) be: Vec<String>,
-    /// A photo (JPEG or PNG) that the real-time client looks at.
+    /// Photo (JPEG or PNG) to classify.
     #[arg(long)]
     pub(crate) image: Option<PathBuf>,
     /// Rows and columns of all pictures, instead of the networks' own.
@@ -27,10 +27,10 @@ pub(crate) struct Args {
     /// Time of each measurement, such as 500ms or 5s [default: 4s].
     #[arg(long, value_parser = time::parse)]
     pub(crate) time: Option<Duration>,
-    /// Where the plot and the trace go.
+    /// Folder to write the plot and the trace to.
     #[arg(long, default_value = "reef-demo")]
     pub(crate) out: PathBuf,
-    /// Prints JSON instead of tables.
+    /// Print JSON instead of tables.
     #[arg(long)]
     pub(crate) json: bool,
 }

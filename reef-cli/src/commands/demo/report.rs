@@ -138,5 +138,5 @@ pub(crate) fn plot(path: &Path, outcomes: &[(String, Outcome)]) -> anyhow::Resul
     let both = |name: &str| !name.starts_with(LEVEL) && name != BE_ALONE;
     let shown = outcomes.iter().filter(|(name, _)| both(name));
     let series = shown.map(|(name, outcome)| (name.as_str(), &outcome.requests.latency));
-    chart::shares(path, "Real-time latency", ("ms", 1e6), series)
+    chart::shares(path, "Real-time latency, logarithmic", ("ms", 1e6), series)
 }

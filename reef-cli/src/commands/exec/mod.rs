@@ -1,5 +1,6 @@
-//! `reef exec`: runs a program that knows nothing of REEF, as a guest.
+//! `reef exec`: runs an unmodified program as a guest of a daemon.
 
 mod executable;
+pub(crate) mod library;
 mod limits;
 pub(crate) mod run;

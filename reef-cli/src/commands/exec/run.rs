@@ -1,6 +1,7 @@
 //! `reef exec`: runs a program that knows nothing of REEF, as a guest.
 
 use super::executable::executable;
+use super::library::{NVML_SHIM, SHIM, library};
 use super::limits;
 use crate::report::class::ClassName;
 use crate::report::usage::Usage;
@@ -13,10 +14,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// The library that programs take for the driver.
-const SHIM: &str = "libreef_cuda_shim.so";
-/// The library that they take for the driver's management library, if `REEF_NVML=1` asks for it.
-const NVML_SHIM: &str = "libreef_nvml_shim.so";
 /// How long the daemon may take to answer.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
@@ -193,18 +190,4 @@ fn nvml_shim(is_limited: bool) -> Result<Option<PathBuf>> {
     let is_asked = std::env::var_os("REEF_NVML").is_some_and(|asked| asked == "1");
     let found = (is_limited && is_asked).then(|| library(NVML_SHIM, None, "REEF_NVML_SHIM"));
     found.transpose().context("not run: REEF_NVML=1")
-}
-
-/// A library: named, or beside this program.
-fn library(name: &str, named: Option<&Path>, variable: &str) -> Result<PathBuf> {
-    let named = named.map(Path::to_owned).or_else(|| std::env::var_os(variable).map(PathBuf::from));
-    let own = std::env::current_exe().context("where this program is")?;
-    let folder = own.parent().unwrap_or(Path::new("/"));
-    let beside =
-        [folder.join(name), folder.join("deps").join(name), folder.join("../lib").join(name)];
-    let tried: Vec<PathBuf> = named.map_or_else(|| beside.to_vec(), |named| vec![named]);
-    match tried.iter().find(|path| path.is_file()) {
-        Some(path) => path.canonicalize().with_context(|| path.display().to_string()),
-        None => bail!("no {name} (tried {tried:?})"),
-    }
 }

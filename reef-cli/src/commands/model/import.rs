@@ -23,7 +23,7 @@ pub(crate) struct Import {
     file: PathBuf,
     #[command(flatten)]
     folder: Out,
-    /// The network whose weights a .safetensors file has.
+    /// Network whose weights a .safetensors file has.
     #[arg(long)]
     network: Option<String>,
     /// Pictures at a time.
@@ -39,7 +39,7 @@ pub(crate) struct Import {
 
 #[derive(clap::Args)]
 pub(crate) struct Export {
-    /// A network; `reef model list` has their names.
+    /// Model: a name of `reef model list`.
     network: String,
     #[command(flatten)]
     folder: Out,
@@ -56,13 +56,13 @@ pub(crate) struct Export {
 
 #[derive(clap::Args)]
 struct Out {
-    /// The folder: model.json, model.param, model.profile.json.
+    /// Folder to write: model.json, model.param, model.profile.json.
     #[arg(long)]
     out: PathBuf,
-    /// Measures on this device how long the launches take; without it there is no profile.
+    /// Measure the launches on this device; without it there is no profile.
     #[arg(long)]
     device: Option<String>,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

@@ -8,7 +8,7 @@ use reef::models::{self, Model, Seeded, TensorModel, Tensors};
 
 #[derive(clap::Args)]
 pub(crate) struct List {
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

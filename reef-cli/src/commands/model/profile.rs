@@ -14,17 +14,17 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A network: a name that `reef model list` has, a folder or an ONNX file.
+    /// Model: a name of `reef model list`, a folder or an ONNX file.
     model: String,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
     /// Rows and columns of the picture, instead of the network's own.
     #[arg(long)]
     size: Option<usize>,
-    /// The file, instead of MODEL.profile.json.
+    /// File to write, instead of MODEL.profile.json.
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }

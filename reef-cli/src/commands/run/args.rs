@@ -34,28 +34,28 @@ pub(crate) struct Args {
     pub(crate) weights: Option<PathBuf>,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     pub(crate) device: String,
-    /// A file with the name of a class on each line.
+    /// File with the name of a class on each line.
     #[arg(long)]
     pub(crate) labels: Option<PathBuf>,
-    /// How many classes are shown.
+    /// Number of classes to print.
     #[arg(long, default_value_t = 5)]
     pub(crate) top: usize,
     /// Rows and columns of the picture, instead of the network's own.
     #[arg(long)]
     pub(crate) size: Option<usize>,
-    /// The shorter side after resizing, before the middle is cut out [default: 8/7 of the size].
+    /// Shorter side after resizing, before the middle is cut out [default: 8/7 of the size].
     #[arg(long)]
     pub(crate) resize: Option<usize>,
-    /// What is subtracted from red, green and blue in 0..1 [default: torchvision's for the network].
+    /// Mean of red, green and blue in 0..1, to subtract [default: torchvision's for the network].
     #[arg(long, value_name = "R,G,B", value_parser = colours)]
     pub(crate) mean: Option<[f32; 3]>,
-    /// What they are divided by then [default: torchvision's for the network].
+    /// Standard deviation of red, green and blue, to divide by [default: torchvision's for the network].
     #[arg(long, value_name = "R,G,B", value_parser = colours)]
     pub(crate) std: Option<[f32; 3]>,
     /// Limit of the memory for reading an ONNX file for arrays, such as 512MiB; 0 for none.
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "2GiB")]
     pub(crate) memory: u64,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }

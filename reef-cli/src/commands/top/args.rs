@@ -11,10 +11,10 @@ pub(crate) struct Args {
     /// Time from one look to the next, such as 200ms.
     #[arg(long, value_parser = time::parse, default_value = "1s")]
     pub(crate) interval: Duration,
-    /// Ends after so many intervals; prints lines, on a terminal too.
+    /// End after this many intervals; print lines, on a terminal too.
     #[arg(long)]
     pub(crate) count: Option<u64>,
-    /// Prints JSON, an object for each interval.
+    /// Print JSON, an object for each interval.
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -1,6 +1,6 @@
 //! The device's end of the queue.
 
-use super::Worker;
+use super::{Rule, Worker};
 use loom::sync::Mutex;
 
 /// Runs one command at a time; a long one ends when the model says so, others at once.
@@ -10,36 +10,60 @@ pub(super) struct Device(Mutex<State>);
 struct State {
     /// Commands before this one run until they are ended.
     long: u64,
+    /// Queues are stopped.
     evicted: bool,
-    /// It was asked for what it has since it was evicted.
-    drained: bool,
-    /// Real-time work has it: nothing of the queue may run but what was launched before it was evicted.
+    /// What this queue has is stopped, until it is taken back.
+    void: bool,
+    /// What was stopped goes on by itself when queues do.
+    holds: bool,
+    /// An idle queue stays void.
+    stays_void: bool,
+    /// A drain was asked for what is void, and has not been answered.
+    asked: bool,
+    /// Real-time work has it: nothing starts behind it.
     taken: bool,
+    /// It was not told to stop, and will not be.
+    let_be: bool,
+    /// A command was launched behind real-time work, and is not void.
+    behind: bool,
     running: bool,
-    /// Launches that are not void end here.
-    end: u64,
+    /// Behind the newest launch.
+    launched: u64,
     /// A drain found a command running: the worker is unparked when that ends.
     drain_wanted: bool,
     done: u64,
 }
 
 impl Device {
-    pub(super) fn new(long: u64) -> Self {
-        Self(Mutex::new(State { long, ..State::default() }))
+    pub(super) fn new(broken: Rule, long: u64) -> Self {
+        let stays_void = broken == Rule::IdleQueuesStartAfresh;
+        Self(Mutex::new(State { long, stays_void, ..State::default() }))
+    }
+
+    /// One that holds what it was given.
+    pub(super) fn holding(long: u64) -> Self {
+        Self(Mutex::new(State { long, holds: true, ..State::default() }))
     }
 
     /// A launch that is void waits to be taken back.
     pub(super) fn launch(&self, at: u64) {
         let mut state = self.0.lock().unwrap();
-        assert!(!(state.evicted && state.drained), "launched behind a drain, and missing in it");
-        if state.evicted {
+        assert!(!state.asked, "launched behind a drain, and missing in it");
+        if state.is_idle() && !state.stays_void {
+            state.void = state.evicted;
+        }
+        state.launched = at + 1;
+        if state.void {
             return;
         }
-        assert!(!state.taken, "launched beside real-time work");
-        state.end = at + 1;
+        assert!(!state.let_be, "launched beside real-time work");
+        if state.taken {
+            state.behind = true;
+            return;
+        }
         state.running |= at < state.long;
         if !state.running {
-            state.done = state.end;
+            state.done = state.launched;
         }
     }
 
@@ -48,30 +72,44 @@ impl Device {
     }
 
     /// The first command that has not finished, once nothing runs.
-    pub(super) fn try_drain(&self, launched: u64) -> Option<u64> {
+    pub(super) fn try_drain(&self) -> Option<u64> {
         let mut state = self.0.lock().unwrap();
-        state.drained |= state.evicted;
-        if state.running || (!state.evicted && state.done < launched) {
+        state.asked = state.void;
+        if state.running || (!state.void && !state.is_idle()) {
             state.drain_wanted = true;
             return None;
         }
+        (state.asked, state.void) = (false, state.void && state.stays_void);
+        state.launched = state.done;
         Some(state.done)
     }
 
+    /// Nothing that waits to start ends by itself from now on, and no thread is told so.
     pub(super) fn evict(&self) {
-        self.0.lock().unwrap().evicted = true;
+        let mut state = self.0.lock().unwrap();
+        (state.evicted, state.behind) = (true, false);
+        state.void |= !state.is_idle() || state.stays_void;
     }
 
     pub(super) fn take(&self) {
         self.0.lock().unwrap().taken = true;
     }
 
-    pub(super) fn reactivate(&self) {
+    /// The group has done what it does to stop the device.
+    pub(super) fn note_told(&self) {
         let mut state = self.0.lock().unwrap();
-        (state.evicted, state.drained, state.taken) = (false, false, false);
+        assert!(!state.behind, "launched beside real-time work");
+        state.let_be = !state.evicted;
     }
 
-    /// What runs stops. Nothing has finished, so only who drains is told.
+    /// Real-time work has ended, and queues go on; what was stopped and not taken back stays so, or goes on as well.
+    pub(super) fn reactivate(&self) {
+        let mut state = self.0.lock().unwrap();
+        (state.evicted, state.taken, state.let_be) = (false, false, false);
+        state.void &= !state.holds;
+    }
+
+    /// What runs stops. Nothing has finished, so only a thread that drains is told.
     pub(super) fn reset(&self, worker: &Worker) {
         let mut state = self.0.lock().unwrap();
         state.running = false;
@@ -85,13 +123,20 @@ impl Device {
         let mut state = self.0.lock().unwrap();
         state.long = 0;
         if std::mem::take(&mut state.running) {
-            state.done = if state.evicted { state.done + 1 } else { state.end };
+            state.done = if state.void { state.done + 1 } else { state.launched };
             worker.unpark();
         }
     }
 
     /// Commands before this one ran as padding.
     pub(super) fn note_padded(&self, end: u64) {
-        self.0.lock().unwrap().done = end;
+        let mut state = self.0.lock().unwrap();
+        (state.done, state.launched) = (end, end);
+    }
+}
+
+impl State {
+    fn is_idle(&self) -> bool {
+        self.done == self.launched
     }
 }

@@ -1,17 +1,19 @@
 //! What happens to the queue. Each must fail with the rule broken that it is about.
 
+use super::device::Device;
 use super::{Queue, Rule, Worker};
 use crate::sync::primitives::thread;
 use std::sync::Arc;
 
 /// Runs `group` beside a worker; then `all` commands complete.
 fn model(
+    broken: Rule,
     queue: impl Fn() -> Queue + Send + Sync + 'static,
     all: u64,
     group: impl Fn(&Arc<Queue>, &Arc<Worker>) + Send + Sync + 'static,
 ) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(2); // more take minutes
+    model.preemption_bound = Some(if broken == Rule::Kept { 2 } else { 3 }); // more take minutes
     model.check(move || {
         let (queue, worker) = (Arc::new(queue()), Arc::new(Worker::default()));
         let working = thread::spawn({
@@ -27,10 +29,11 @@ fn model(
 /// An idle queue is preempted, taken back on the group's thread, and restored; then there is a command.
 fn an_idle_queue(broken: Rule) {
     model(
+        broken,
         move || Queue::new(broken, 1, 0, 0),
         1,
         |queue, worker| {
-            queue.stop();
+            queue.stop(worker);
             queue.try_quiesce(worker);
             queue.restore(worker);
             queue.submit(worker);
@@ -41,11 +44,12 @@ fn an_idle_queue(broken: Rule) {
 /// A queue with a command is preempted twice in a row, by itself or with one that has work on the device.
 fn twice(broken: Rule, beside_a_busy_queue: bool) {
     model(
+        broken,
         move || Queue::new(broken, 1, 1, 0),
         1,
         move |queue, worker| {
             for _ in 0..2 {
-                queue.stop_beside(beside_a_busy_queue);
+                queue.stop_beside(beside_a_busy_queue, worker);
                 queue.try_quiesce(worker);
                 queue.restore(worker);
             }
@@ -56,6 +60,7 @@ fn twice(broken: Rule, beside_a_busy_queue: bool) {
 /// A command runs while its queue is preempted, and another is submitted at any time.
 fn a_busy_queue(window: u64) {
     model(
+        Rule::Kept,
         move || Queue::new(Rule::Kept, window, 1, 1),
         2,
         |queue, worker| {
@@ -63,7 +68,7 @@ fn a_busy_queue(window: u64) {
                 let (queue, worker) = (queue.clone(), worker.clone());
                 move || queue.submit(&worker)
             });
-            queue.stop();
+            queue.stop(worker);
             queue.try_quiesce(worker);
             queue.device.finish(worker);
             queue.restore(worker);
@@ -75,10 +80,11 @@ fn a_busy_queue(window: u64) {
 /// More commands than the window takes are stopped, and all run as padding; then there is another.
 fn padded_away(broken: Rule) {
     model(
+        broken,
         move || Queue::new(broken, 1, 2, 2),
         3,
         |queue, worker| {
-            queue.stop();
+            queue.stop(worker);
             queue.device.reset(worker);
             queue.try_quiesce(worker);
             queue.waiters.wait_until(|| queue.is_quiesced());
@@ -87,6 +93,43 @@ fn padded_away(broken: Rule) {
             queue.submit(worker);
         },
     );
+}
+
+/// A queue is preempted while a command runs that doesn't stop, and restored, so often, before that ends. The command
+/// behind it runs in any case.
+fn laggard(broken: Rule, times: usize) {
+    model(
+        broken,
+        move || Queue::new(broken, 2, 2, 1),
+        2,
+        move |queue, worker| {
+            for _ in 0..times {
+                queue.stop_beside(true, worker);
+                queue.restore(worker);
+            }
+            queue.device.finish(worker);
+        },
+    );
+}
+
+/// A queue is to end while it is preempted, between real-time work and the stop: its worker may ask a device that has
+/// not been told.
+fn ended_while_held(broken: Rule) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let (queue, worker) = (Arc::new(Queue::new(broken, 1, 1, 0)), Arc::new(Worker::default()));
+        let working = thread::spawn({
+            let (queue, worker) = (queue.clone(), worker.clone());
+            move || queue.work(&worker)
+        });
+        queue.begin_hold();
+        queue.device.take();
+        queue.end(&worker);
+        queue.device.evict();
+        queue.wake_asker(&worker);
+        working.join().unwrap(); // it ends before the group is restored
+    });
 }
 
 #[test]
@@ -135,4 +178,59 @@ fn a_queue_that_was_padded_away_goes_on() {
 #[should_panic = "deadlock"]
 fn a_worker_that_padding_does_not_wake_sleeps_for_ever() {
     padded_away(Rule::PaddingWakes);
+}
+
+#[test]
+fn queue_that_lags_goes_on_when_it_is_drained() {
+    laggard(Rule::Kept, 1);
+}
+
+#[test]
+fn queue_that_lags_may_be_preempted_again() {
+    laggard(Rule::Kept, 2);
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn laggard_that_launches_loses_what_it_launches() {
+    laggard(Rule::LaggardsLaunchNothing, 1);
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn laggard_whose_drain_settles_nothing_stays_held() {
+    laggard(Rule::TakingBackSettles, 1);
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn queue_that_is_let_go_and_not_settled_stays_held() {
+    laggard(Rule::LettingGoSettles, 1);
+}
+
+#[test]
+fn queue_that_lags_on_a_device_that_holds_goes_on() {
+    let queue = || Queue::on(Device::holding(1), Rule::Kept, 2, 2);
+    model(Rule::Kept, queue, 2, |queue, worker| {
+        queue.stop_beside(true, worker);
+        queue.restore(worker);
+        queue.device.finish(worker);
+    });
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn idle_queue_that_stays_void_never_goes_on() {
+    twice(Rule::IdleQueuesStartAfresh, true);
+}
+
+#[test]
+fn queue_that_ends_between_hold_and_stop_is_drained() {
+    ended_while_held(Rule::Kept);
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn worker_that_asked_early_and_is_not_woken_sleeps_for_ever() {
+    ended_while_held(Rule::AskersAreWoken);
 }

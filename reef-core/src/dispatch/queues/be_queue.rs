@@ -63,11 +63,15 @@ impl<D: Device> BeQueue<D> {
             (completed, submitted) = (u64::MAX, u64::MAX);
         }
         self.tasks.update(completed); // after the cursors: a task comes before its commands
+        let lags = shared.is_lagging();
+        if lags {
+            submitted = completed; // it can have nothing, and must keep nothing from others
+        }
         QueueView {
             id: self.id,
             completed: Seq(completed),
             submitted: Seq(submitted),
-            task: self.tasks.unfinished.front().copied(),
+            task: self.tasks.unfinished.front().copied().filter(|_| !lags),
             weight: self.weight,
             priority: self.priority,
             served: self.served,

@@ -149,10 +149,9 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         if !self.is_void() {
             return self.drain_whole();
         }
-        let epoch = Some(self.preemptor.epoch());
-        if self.draining != epoch {
+        if !self.draining {
             self.guarded.ask(&self.stream)?;
-            self.draining = epoch;
+            self.draining = true;
         }
         if !self.guarded.is_answered() {
             self.check_timeout()?;
@@ -160,8 +159,12 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
             return Ok(None);
         }
         self.timeout.restart();
-        self.draining = None;
+        self.draining = false;
         self.reap().map(Some)
+    }
+
+    fn abandon(&mut self) {
+        self.stream.give_up();
     }
 
     fn release_held(&mut self) {

@@ -37,8 +37,10 @@ pub struct Queue<V: Vendor> {
     pub(crate) in_flight: VecDeque<InFlight<V>>,
     /// What the commands that have not ended touch.
     pub(crate) retained: Retained<V>,
-    /// The epoch that the report on its way is about.
-    pub(crate) draining: Option<u32>,
+    /// The epoch in which all that is in flight was made. Another one begins when nothing is.
+    pub(crate) epoch: u32,
+    /// A report on what is in flight is on its way.
+    pub(crate) draining: bool,
     pub(crate) timeout: Timeout,
     pub(crate) priority: Priority,
     /// Most blocks at a time.
@@ -63,9 +65,11 @@ impl<V: Vendor> Queue<V> {
         self.preemptor.level() >= PreemptLevel::All
     }
 
-    /// Whether what the device says of the ends of launches is worth nothing.
+    /// Whether what the device says of the ends of launches is worth nothing: what is in flight was evicted, and has not
+    /// been drained since, whatever other queues do by now.
     pub(super) fn is_void(&self) -> bool {
-        self.gated.is_none() && self.preemptor.is_evicted()
+        let is_evicted = || self.preemptor.is_evicted() || self.preemptor.epoch() != self.epoch;
+        self.gated.is_none() && !self.timeline.is_idle() && is_evicted()
     }
 
     /// Whether a gate has been closed so short a time that the driver must not be asked: it may hang in a
@@ -88,14 +92,17 @@ impl<V: Vendor> Queue<V> {
         }
     }
 
-    /// Goes to the stream that the next command belongs into.
+    /// Goes to the stream and the epoch that the next command belongs into.
     ///
     /// # Errors
     ///
     /// `State` if a report is on its way: it says nothing of what is launched behind it, which would be lost.
     pub(super) fn begin_command(&mut self) -> Result<()> {
-        if self.draining.is_some() {
+        if self.draining {
             return Err(Error::State("a launch on an evicted queue that is being drained"));
+        }
+        if self.timeline.is_idle() {
+            self.epoch = self.preemptor.epoch();
         }
         if let Some(aside) = &mut self.aside {
             aside.choose(self.block_cap.is_some(), &mut self.stream, &self.timeline);
@@ -121,7 +128,7 @@ impl<V: Vendor> Queue<V> {
     pub(super) fn epoch(&self) -> Epoch {
         Epoch {
             live: self.preemptor.live(),
-            value: self.preemptor.epoch(),
+            value: self.epoch,
             word: 0,
             may_stop: self.running_blocks_stop(),
         }

@@ -218,4 +218,5 @@ fn a_capped_queue_runs_graphs_as_they_are_whose_launches_are_no_wider() {
     assert_eq!([graphs_with(3), graphs_with(4)], [0, 1], "of four blocks");
 }
 
+mod lag;
 mod stopped_graphs;

@@ -112,6 +112,7 @@ impl Streams for Fake {
     }
 
     unsafe fn wait(&self, _: Self::Stream) -> Result<()> {
+        self.waited.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Fake {
     pub(super) at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// So many writes to come are refused.
     pub(crate) refused_writes: AtomicU32,
+    /// Waits for streams.
+    pub(crate) waited: AtomicU32,
     /// Streams that were opened.
     pub(crate) opened: AtomicU32,
     /// Dynamic shared memory that functions were allowed.
@@ -152,6 +154,16 @@ impl Fake {
         self.hurried.store(true, Ordering::Relaxed);
     }
 
+    /// Lets all signals arrive but the first, which is another stream's.
+    pub(crate) fn proceed_behind_first(&self) {
+        let mut slow = self.slow.lock();
+        let steps = slow.as_mut().expect("it was slowed down");
+        for step in steps.drain(1..) {
+            let Step::Write(address, value) = step else { panic!("nothing waits: {step:?}") };
+            set((address, value));
+        }
+    }
+
     /// Lets up to `most` signals arrive, but none behind a wait that isn't over: how many did.
     pub(crate) fn proceed(&self, most: usize) -> usize {
         let mut slow = self.slow.lock();
@@ -204,6 +216,7 @@ impl Default for Fake {
         Self {
             refused_writes: AtomicU32::new(0),
             opened: AtomicU32::new(0),
+            waited: AtomicU32::new(0),
             facts,
             puts: Mutex::default(),
             launched_in: Mutex::default(),

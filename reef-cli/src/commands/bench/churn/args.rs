@@ -12,17 +12,17 @@ const MAX_RATE: f64 = 10_000.0;
 /// How far a client gets before it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Stay {
-    /// It gets a queue.
+    /// Get a queue.
     Register,
-    /// Its network gets memory and kernels as well.
+    /// Also get memory and kernels for its network.
     Load,
-    /// It also runs one inference.
+    /// Also run one inference.
     Run,
 }
 
 #[derive(clap::Args)]
 #[command(
-    mut_arg("be", |be| be.default_value("resnet18").help("The network of clients that come and go")),
+    mut_arg("be", |be| be.default_value("resnet18").help("Network of clients that come and go")),
     mut_arg("time", |time| time.default_value("16s"))
 )]
 pub(crate) struct Args {
@@ -36,10 +36,10 @@ pub(crate) struct Args {
     /// Clients per second that come and go.
     #[arg(long, default_value_t = 50.0)]
     pub(crate) clients: f64,
-    /// What each of them does; several are measured one after the other.
+    /// Last step of each client; several are measured one after the other.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "run")]
     pub(crate) stay: Vec<Stay>,
-    /// How often all is measured.
+    /// Number of measurements of everything.
     #[arg(long, default_value_t = 3)]
     pub(crate) runs: u32,
     #[command(flatten)]

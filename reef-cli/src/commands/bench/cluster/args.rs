@@ -18,10 +18,10 @@ pub(crate) struct Args {
     /// `--device` takes several, such as cuda:* or cpu:0?units=1,cpu:1?units=1.
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// The network of real-time clients, one on each device.
+    /// Network of real-time clients, one on each device.
     #[arg(long = "rt-model", value_name = "MODEL", default_value = "resnet50")]
     pub(crate) rt: String,
-    /// The network of best-effort clients, one on each device.
+    /// Network of best-effort clients, one on each device.
     #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
     /// Real-time requests per second of each client, arriving at random.
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// Time of each measurement, such as 500ms or 5s.
     #[arg(long, value_parser = time::parse, default_value = "5s")]
     pub(crate) time: Duration,
-    /// How often all is measured, one device and all of them in turns.
+    /// Number of measurements, of one device and of all in turns.
     #[arg(long, default_value_t = 3)]
     pub(crate) runs: u32,
     /// Rows and columns of all pictures, instead of the networks' own.

@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// Real-time requests per second, arriving at random.
     #[arg(long, value_delimiter = ',', default_value = "100,400")]
     pub(crate) rates: Vec<f64>,
-    /// Also the next real-time request as soon as one has finished.
+    /// Also measure a closed loop: each request as soon as the last one has finished.
     #[arg(long)]
     pub(crate) closed: bool,
     /// Also measure real-time requests alone, with this much memory filled before each, such as 64MiB: the cost of

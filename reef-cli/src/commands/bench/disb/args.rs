@@ -31,30 +31,30 @@ const RT_ONLY: &str = "rt-only";
 /// --map.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A workload: DISB's form, that of REEF's sample for it, or that of REEF's artefact.
+    /// Workload in DISB's form, that of REEF's sample for it, or that of REEF's artefact.
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// Under these schedulers; if there are several, best-effort tasks without real-time ones first.
+    /// Schedulers to run under; with several, best-effort tasks alone come first.
     #[arg(long, value_delimiter = ',', default_value = "reef", conflicts_with = "baseline")]
     pub(crate) scheduler: Vec<String>,
-    /// Under REEF and all of its baselines, each class alone first. On a daemon: each class alone, then
-    /// all, under the scheduler that it has.
+    /// Run under REEF and all of its baselines, each class alone first. On a daemon: each class alone, then
+    /// all, under its scheduler.
     #[arg(long, value_enum)]
     pub(crate) baseline: Option<Baseline>,
-    /// Time, instead of the workload's, such as 60s.
+    /// Time to run, such as 60s [default: the workload's].
     #[arg(long, value_parser = time::parse)]
     pub(crate) time: Option<Duration>,
-    /// Another network in the place of one: NAME=NETWORK, or NAME=FILE.onnx, or NAME=FOLDER.
+    /// Replace a network: NAME=NETWORK, NAME=FILE.onnx or NAME=FOLDER.
     #[arg(long, value_name = "NAME=NETWORK", value_parser = names::replacement)]
     pub(crate) map: Vec<(String, String)>,
     /// Rows and columns of all pictures, and tokens of all texts, instead of the networks' own.
     #[arg(long)]
     pub(crate) size: Option<usize>,
-    /// Requests of each task before any is counted.
+    /// Number of requests of each task before any is counted.
     #[arg(long, default_value_t = 100)]
     pub(crate) warm_ups: u32,
-    /// Requests of each task that are measured alone.
+    /// Number of requests of each task that are measured alone.
     #[arg(long, default_value_t = 200)]
     pub(crate) alone: u32,
     /// Time from the start of all threads until the first request.
@@ -63,7 +63,7 @@ pub(crate) struct Args {
     /// Hardware queue length of best-effort tasks [default: 2 where they are graphs, else 4].
     #[arg(long)]
     pub(crate) window: Option<u64>,
-    /// Against a running daemon, whose models and device it uses, with a process for each client.
+    /// Run against a daemon, on its models and device, with a process for each client.
     #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "window"])]
     pub(crate) daemon: bool,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].

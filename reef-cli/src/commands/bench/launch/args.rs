@@ -12,13 +12,13 @@ use std::time::Duration;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// Bursts, and single commands, for each row.
+    /// Number of bursts, and of single commands, for each row.
     #[arg(long, default_value_t = 1000)]
     pub(crate) samples: usize,
-    /// Most time for each row, which then has fewer samples.
+    /// Longest time of each row, which then has fewer samples.
     #[arg(long, value_parser = time::parse, default_value = "2s")]
     pub(crate) time: Duration,
-    /// Commands of a burst.
+    /// Number of commands in a burst.
     #[arg(long, default_value_t = 256)]
     pub(crate) burst: u64,
     /// Hardware queue lengths of virtual queues.

@@ -14,19 +14,19 @@ const MAX_REQUESTS: u32 = 1_000_000;
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// A network that can be built by name, or an ONNX file.
-    #[arg(default_value = "resnet50")]
+    /// Model: a name of `reef model list`, or an ONNX file.
+    #[arg(value_name = "MODEL", default_value = "resnet50")]
     pub(crate) network: String,
-    /// From one request to the next.
+    /// Time from one request to the next, such as 5ms.
     #[arg(long, default_value = "5ms", value_parser = time::parse)]
     pub(crate) period: Duration,
-    /// Requests of each way in a turn.
+    /// Number of requests of each row in a turn.
     #[arg(long, default_value_t = 300)]
     pub(crate) requests: u32,
-    /// Turns.
+    /// Number of turns.
     #[arg(long, default_value_t = 3)]
     pub(crate) rounds: u32,
-    /// How long both sides look for news in the rows that do: longer than a request takes.
+    /// Time for which both sides poll, in rows that do; longer than a request takes.
     #[arg(long, default_value = "2ms", value_parser = time::parse)]
     pub(crate) spin: Duration,
 }

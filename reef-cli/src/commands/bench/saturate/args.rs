@@ -15,11 +15,11 @@ pub(crate) struct Args {
     pub(crate) common: results::Common,
     #[command(flatten)]
     pub(crate) sides: Sides,
-    /// Also with so many best-effort blocks at a time, on devices that have the option `beside`; 132@32: on 32
-    /// units, where they have `beside_on`.
+    /// Also limit best-effort work to this many blocks at a time, on devices with the option `beside`; 132@32 for 32
+    /// units, with `beside_on`.
     #[arg(long, value_name = "BLOCKS[@UNITS]", value_delimiter = ',')]
     pub(crate) beside: Vec<Width>,
-    /// One side alone: the other one is another process's, such as under MPS.
+    /// Run one class alone; the other one is another process, such as under MPS.
     #[arg(long = "class", conflicts_with = "beside")]
     pub(crate) side: Option<ClassName>,
     #[command(flatten)]

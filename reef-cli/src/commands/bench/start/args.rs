@@ -15,22 +15,22 @@ const MAX_BLOCK: Duration = Duration::from_secs(1);
 pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
-    /// Real-time kernels for each row, in each round.
+    /// Number of real-time kernels for each row, in each round.
     #[arg(long, default_value_t = 1000)]
     pub(crate) samples: usize,
-    /// Most time for each row, which then has fewer samples.
+    /// Longest time of each row, which then has fewer samples.
     #[arg(long, value_parser = time::parse, default_value = "10s")]
     pub(crate) time: Duration,
     /// Mean time between the end of a real-time kernel and the next one.
     #[arg(long, value_parser = time::parse, default_value = "2ms")]
     pub(crate) pause: Duration,
-    /// Look at the clock in these pauses instead of sleeping: then the thread is warm, and uses a core.
+    /// Poll the clock in these pauses instead of sleeping, which keeps the thread warm and uses a core.
     #[arg(long)]
     pub(crate) awake: bool,
-    /// Measure all rows so often in turns, and put the samples of each together.
+    /// Number of turns in which all rows are measured; samples of a row are put together.
     #[arg(long, default_value_t = 1)]
     pub(crate) rounds: usize,
-    /// A best-effort network in a closed loop; `none` for none.
+    /// Best-effort network in a closed loop; `none` for none.
     #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
     /// Rows and columns of the network's pictures, instead of its own.
@@ -39,7 +39,7 @@ pub(crate) struct Args {
     /// Best-effort kernels with blocks of these times; `none` for none.
     #[arg(long, value_delimiter = ',', default_value = "20us,100us,1ms,10ms")]
     pub(crate) blocks: Vec<String>,
-    /// How many of them are kept queued on the hardware.
+    /// Numbers of them that are queued on the hardware.
     #[arg(long, value_delimiter = ',', default_value = "1,4,16,64")]
     pub(crate) queued: Vec<u64>,
     #[command(flatten)]

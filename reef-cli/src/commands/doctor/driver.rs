@@ -1,0 +1,172 @@
+//! NVIDIA's driver and its GPUs.
+
+use super::finding::{Check, Finding};
+use anyhow::{Context, Result, bail};
+use libloading::Library;
+use reef_guest::search::candidates;
+use std::ffi::{CStr, c_char};
+use std::fs;
+use std::path::PathBuf;
+
+/// Library of the driver.
+const DRIVER: &str = "libcuda.so.1";
+/// Variable that names it.
+const VARIABLE: &str = "REEF_CUDA";
+/// PCI vendor of NVIDIA's devices, and the class that display controllers begin with.
+const NVIDIA: &str = "0x10de";
+const DISPLAY: &str = "0x03";
+/// Bytes for a device's name.
+const NAME_BYTES: usize = 256;
+
+/// A driver that has started.
+pub(super) struct Driver {
+    file: PathBuf,
+    version: i32,
+    gpus: Vec<String>,
+}
+
+/// What is known of the driver.
+pub(super) enum Found {
+    /// It works.
+    Driver(Driver),
+    /// No library, and no GPU that wants one.
+    None,
+    /// It is missing or fails although it was named or a GPU is there.
+    Fault(String),
+}
+
+impl Found {
+    /// Looks for the driver and starts it.
+    pub(super) fn look() -> Self {
+        let named = std::env::var_os(VARIABLE).filter(|file| !file.is_empty());
+        let is_expected = named.is_some() || has_pci_gpu();
+        let files = candidates(DRIVER, named);
+        match files.iter().find(|file| file.is_file()) {
+            Some(file) => match start(file.clone()) {
+                Ok(driver) => Self::Driver(driver),
+                Err(error) => Self::Fault(format!("{error:#}")),
+            },
+            None if is_expected => {
+                let tried: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+                Self::Fault(format!("no {DRIVER} (tried {})", tried.join(", ")))
+            }
+            None => Self::None,
+        }
+    }
+
+    /// There is a driver, working or not.
+    pub(super) fn is_there(&self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// Findings of the driver and of its GPUs.
+    pub(super) fn findings(&self) -> [Finding; 2] {
+        let install = "install NVIDIA's driver, or name its library with REEF_CUDA=FILE";
+        match self {
+            Self::None => [
+                Finding::absent(Check::Driver, format!("no {DRIVER}, and no NVIDIA GPU"), install),
+                Finding::absent(
+                    Check::Gpu,
+                    "none; commands run on the CPU",
+                    "`reef exec` needs one; networks run with --device cpu",
+                ),
+            ],
+            Self::Fault(why) => [
+                Finding::wrong(Check::Driver, why.as_str(), install),
+                Finding::wrong(
+                    Check::Gpu,
+                    "unknown without a driver",
+                    "mend the driver first; `nvidia-smi` must list it",
+                ),
+            ],
+            Self::Driver(driver) => [driver.finding(), driver.gpus()],
+        }
+    }
+}
+
+impl Driver {
+    fn finding(&self) -> Finding {
+        let (major, minor) = (self.version / 1000, self.version % 1000 / 10);
+        Finding::ok(Check::Driver, format!("CUDA {major}.{minor}, {}", self.file.display()))
+    }
+
+    fn gpus(&self) -> Finding {
+        let all = self.gpus.join(", ");
+        if self.gpus.is_empty() {
+            let remedy = "unset CUDA_VISIBLE_DEVICES, or give the container a GPU";
+            return Finding::wrong(Check::Gpu, "the driver sees none", remedy);
+        }
+        if reef::BACKENDS.contains(&"cuda") {
+            return Finding::ok(Check::Gpu, format!("{}: {all}", self.gpus.len()));
+        }
+        // `reef exec` needs no backend; networks on the GPU do.
+        let remedy = "for networks on it: cargo install --path reef-cli --features cuda";
+        let found = format!("{}: {all}; this build has no CUDA backend", self.gpus.len());
+        Finding { remedy: Some(remedy.into()), ..Finding::ok(Check::Gpu, found) }
+    }
+}
+
+/// Loads a driver and asks it for its devices.
+fn start(file: PathBuf) -> Result<Driver> {
+    type One = unsafe extern "C" fn(u32) -> i32;
+    type Number = unsafe extern "C" fn(*mut i32) -> i32;
+    type Name = unsafe extern "C" fn(*mut c_char, i32, i32) -> i32;
+    let shown = file.display().to_string();
+    // SAFETY: the driver's library, or what the caller names as such: every CUDA program runs its initialisers.
+    let library = unsafe { Library::new(&file) }.with_context(|| shown.clone())?;
+    // SAFETY: each has the type that `cuda.h` declares for the function of this name.
+    let (init, version, count, name) = unsafe {
+        (
+            library.get::<One>(b"cuInit\0")?,
+            library.get::<Number>(b"cuDriverGetVersion\0")?,
+            library.get::<Number>(b"cuDeviceGetCount\0")?,
+            library.get::<Name>(b"cuDeviceGetName\0")?,
+        )
+    };
+    let check = |function: &str, code: i32| match code {
+        0 => Ok(()),
+        code => bail!("{shown}: {function}: {} (code {code})", meaning(code)),
+    };
+    // SAFETY: `cuInit` takes flags, which must be 0.
+    check("cuInit", unsafe { init(0) })?;
+    let (mut number, mut gpus) = (0, Vec::new());
+    // SAFETY: the function writes one number, and `number` outlives the call.
+    check("cuDriverGetVersion", unsafe { version(&raw mut number) })?;
+    let mut devices = 0;
+    // SAFETY: as above, with `devices`.
+    check("cuDeviceGetCount", unsafe { count(&raw mut devices) })?;
+    for device in 0..devices {
+        let mut text = [0 as c_char; NAME_BYTES];
+        // SAFETY: the function writes at most so many bytes, and ends them with a zero.
+        check("cuDeviceGetName", unsafe { name(text.as_mut_ptr(), NAME_BYTES as i32, device) })?;
+        let text: Vec<u8> = text.iter().map(|&c| c as u8).collect();
+        let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();
+        gpus.push(text.to_string_lossy().into_owned());
+    }
+    std::mem::forget(library); // a driver that has started is never unloaded
+    Ok(Driver { file, version: number, gpus })
+}
+
+/// A usual reason for a code of `cuInit`.
+fn meaning(code: i32) -> &'static str {
+    match code {
+        100 => "no device is visible",
+        101 => "no such device",
+        802 => "the system isn't ready (fabric manager?)",
+        803 => "the library is of another version than the kernel's driver",
+        804 => "compatibility mode isn't supported on this device",
+        999 => "unknown error; permissions of /dev/nvidia*?",
+        _ => "refused",
+    }
+}
+
+/// A GPU of NVIDIA's is plugged in, with a driver or not.
+fn has_pci_gpu() -> bool {
+    let devices = fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
+    devices.map(|device| device.path()).any(|device| {
+        let starts = |file: &str, with: &str| {
+            fs::read_to_string(device.join(file)).is_ok_and(|text| text.starts_with(with))
+        };
+        starts("vendor", NVIDIA) && starts("class", DISPLAY)
+    })
+}

@@ -1,0 +1,44 @@
+//! Runs all checks and prints what they found.
+
+use super::args::Args;
+use super::driver::Found;
+use super::finding::{Check, Finding, State};
+use super::{daemon, library, limits, mps};
+use crate::report::output::print;
+use anyhow::{Result, bail};
+use serde_json::json;
+use std::io::IsTerminal;
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let findings = findings(args)?;
+    let wrong = findings.iter().filter(|finding| finding.state == State::Wrong);
+    let wrong: Vec<_> = wrong.map(|finding| finding.check.to_string()).collect();
+    if args.json {
+        let all = json!({ "ok": wrong.is_empty(), "checks": findings });
+        print(serde_json::to_string_pretty(&all)?)?;
+    } else {
+        let colours = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        findings.iter().try_for_each(|finding| print(finding.lines(colours)))?;
+    }
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    bail!("wrong: {}", wrong.join(", "))
+}
+
+fn findings(args: &Args) -> Result<Vec<Finding>> {
+    let driver = Found::look();
+    let [of_driver, of_gpu] = driver.findings();
+    let mps = match driver.is_there() {
+        true => mps::finding(),
+        false => Finding::absent(Check::Mps, "of no use without a GPU", "needs a GPU first"),
+    };
+    let [of_daemon, rights] = daemon::findings(args.folder.as_deref())?;
+    let library = library::finding(args, driver.is_there());
+    let all = [of_driver, of_gpu, mps, of_daemon, rights, limits::finding(), library];
+    let judge = |finding: Finding| {
+        let is_needed = args.need.contains(&finding.check);
+        finding.judged(is_needed)
+    };
+    Ok(all.into_iter().map(judge).collect())
+}

@@ -1,0 +1,30 @@
+//! Libraries that take the place of the driver's in unmodified programs.
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+
+/// Library that programs take for the driver.
+pub(crate) const SHIM: &str = "libreef_cuda_shim.so";
+/// Library that they take for the driver's management library, if `REEF_NVML=1` asks for it.
+pub(crate) const NVML_SHIM: &str = "libreef_nvml_shim.so";
+
+/// Finds a library: the named one, that of the variable, or one next to this program.
+///
+/// # Errors
+///
+/// There is none; says the files that were tried.
+pub(crate) fn library(name: &str, named: Option<&Path>, variable: &str) -> Result<PathBuf> {
+    let named = named.map(Path::to_owned).or_else(|| std::env::var_os(variable).map(PathBuf::from));
+    let own = std::env::current_exe().context("where this program is")?;
+    let folder = own.parent().unwrap_or(Path::new("/"));
+    let beside =
+        [folder.join(name), folder.join("deps").join(name), folder.join("../lib").join(name)];
+    let tried: Vec<PathBuf> = named.map_or_else(|| beside.to_vec(), |named| vec![named]);
+    match tried.iter().find(|path| path.is_file()) {
+        Some(path) => path.canonicalize().with_context(|| path.display().to_string()),
+        None => {
+            let tried: Vec<_> = tried.iter().map(|path| path.display().to_string()).collect();
+            bail!("no {name} (tried {})", tried.join(", "))
+        }
+    }
+}
