@@ -68,7 +68,7 @@ macro_rules! suite {
                 operands: a_queue_keeps_what_it_launched, operands_may_be_dropped_at_once;
                 padding: padded_blocks_run_once, padding_never_outlasts_its_kernel,
                     a_capped_queue_runs_each_block_once, a_queue_changes_its_width_in_order;
-                graphs: a_graph_is_preempted_inside, clients_run_graphs,
+                graphs: a_graph_is_preempted_inside, a_graph_stops_midway, clients_run_graphs,
                     a_graph_holds_launches_copies_and_fills;
                 clients: everybody_gets_their_work_done, clients_come_and_go,
                     clients_pad_real_time_kernels, best_effort_work_ends_beside_faster_requests,

@@ -1,13 +1,16 @@
 //! Several commands that the device takes at once.
 
 use crate::skip;
-use crate::subject::{Cells, Met, Rounds, appended, cycles, doze, happened, read, rng};
+use crate::subject::{
+    Cells, Met, Rounds, appended, cycles, doze, happened, holds_evicted, read, rng, rounds_for,
+};
 use rand::RngExt;
 use reef_core::scheduler::Reef;
 use reef_core::{
     ClientConfig, Command, Config, Copy, Device, Dispatcher, Error, Fill, PreemptLevel, Task,
     VirtualQueue,
 };
+use std::time::Duration;
 
 /// The graph, or `None` aloud if the device has none.
 fn graph<D: Device>(device: &D, commands: &[Command<D>]) -> Option<Command<D>> {
@@ -71,6 +74,43 @@ pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
         assert_eq!(read(device, &copied, 1), [appended(all)]);
     }
     happened(Met::new(device, level).what(), times, wanted);
+}
+
+/// What each kernel of a graph takes that is stopped midway.
+const NODE: Duration = Duration::from_millis(8);
+/// Graphs that must have been stopped so.
+const STOPPED: u64 = 3;
+
+/// A graph doesn't run to its end once it has begun: of one whose first kernel has run, the last hasn't.
+pub fn a_graph_stops_midway<D: Device>(device: &D, level: PreemptLevel) {
+    if level == PreemptLevel::HostQueue || holds_evicted(device, level) {
+        return;
+    }
+    let (cells, spin) = (Cells::new(device, 1), rounds_for(device, NODE));
+    let nodes: Vec<_> = (1..=4).map(|value| cells.append(value, spin)).collect();
+    let Some(graph) = graph(device, &nodes) else { return };
+    let (mut submitter, queue) =
+        VirtualQueue::enable(device, Config::default().level(level)).unwrap();
+    // A device may prepare a graph when it runs again.
+    for _ in 0..2 {
+        let seq = submitter.submit_blocking(graph.clone()).unwrap();
+        submitter.wait(seq).unwrap();
+    }
+    let (mut runs, mut stopped, mut rounds) = (2, 0, Rounds::new(STOPPED));
+    while rounds.next(stopped, STOPPED) {
+        let before = cells.read();
+        let seq = submitter.submit_blocking(graph.clone()).unwrap();
+        std::thread::sleep(NODE * 3 / 2);
+        queue.preempt(true).unwrap();
+        let has_begun = cells.read() != before;
+        stopped += u64::from(has_begun && submitter.completed() <= seq);
+        queue.restore().unwrap();
+        submitter.wait(seq).unwrap();
+        runs += 1;
+    }
+    queue.finish().unwrap();
+    cells.expect((0..runs).flat_map(|_| 1..=4));
+    happened("graphs were stopped midway", stopped, STOPPED);
 }
 
 /// Real-time graphs beside best-effort graphs, each of which may run on several queues.

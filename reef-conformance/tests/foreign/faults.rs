@@ -1,7 +1,9 @@
 //! The suite finds what is wrong with a broken device.
 
 use crate::toy::{Fault, Toy};
-use reef_conformance::cases::{clients, errors, operands, order, padding, preemption, starvation};
+use reef_conformance::cases::{
+    clients, errors, graphs, operands, order, padding, preemption, starvation, times,
+};
 use reef_core::PreemptLevel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -62,4 +64,9 @@ found! {
     ReachesEventsEarly at HostQueue by order::a_queue_waits_for_an_event_of_another;
     ChecksNoBounds at HostQueue by errors::a_copy_out_of_bounds_ends_its_queue_alone;
     PadsNothing at HostQueue by padding::padding_never_outlasts_its_kernel;
+    RunsGraphsThrough at All by graphs::a_graph_stops_midway;
+    SkipsNodes at DeviceQueue by graphs::a_graph_is_preempted_inside;
+    CapsBlocksAway at All by padding::a_capped_queue_runs_each_block_once;
+    TicksSeldom at HostQueue by times::tasks_note_when_they_begin_and_end;
+    NotesBetweenAtOnce at HostQueue by times::tasks_note_when_they_begin_and_end;
 }

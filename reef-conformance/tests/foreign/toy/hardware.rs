@@ -4,10 +4,11 @@ use super::dozes::Dozes;
 use super::{Buffer, Event, Fault, Toy};
 use reef_core::{Copy, Drained, Fill, Priority, Seq};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::Thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What a preemptor asks of blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,12 +25,22 @@ const MAX_STOPS: u8 = 2;
 
 #[derive(Debug)]
 pub(crate) enum Work {
-    Append { cells: Buffer, value: u64, rounds: u64 },
+    Append {
+        cells: Buffer,
+        value: u64,
+        rounds: u64,
+    },
     Copy(Copy<Toy>),
     Fill(Fill<Toy>),
     Record(Event, Instant),
+    /// Of which each node is a block.
+    Graph(ToyGraph),
     Nothing,
 }
+
+/// Commands, each with its blocks, that run one behind the other.
+#[derive(Debug, Clone)]
+pub(crate) struct ToyGraph(pub(crate) Arc<Vec<(Work, u32)>>);
 
 #[derive(Debug, Clone, Copy)]
 struct Block {
@@ -53,6 +64,25 @@ impl Left {
     pub(crate) fn new(total: u32) -> Self {
         let waiting = (0..total as usize).map(|index| Block { index, stops: 0 }).collect();
         Self(Arc::new(Mutex::new(Blocks { total, remaining: total, waiting })))
+    }
+
+    /// The nodes of a graph.
+    pub(crate) fn in_order(total: u32) -> Self {
+        let left = Self::new(total);
+        left.0.lock().unwrap().waiting.reverse();
+        left
+    }
+
+    /// One that never runs counts as one that did.
+    fn lose_one(&self) {
+        if self.take().is_some() {
+            self.finish();
+        }
+    }
+
+    fn is_untouched(&self) -> bool {
+        let blocks = self.0.lock().unwrap();
+        blocks.waiting.len() == blocks.total as usize
     }
 
     fn take(&self) -> Option<Block> {
@@ -134,8 +164,18 @@ impl Line {
         self.advance();
     }
 
+    /// Whether its next block may start.
+    fn may_go(&self) -> bool {
+        let runs_through = |item: &Item| {
+            self.fault == Fault::RunsGraphsThrough
+                && matches!(&*item.work, Work::Graph(_))
+                && !item.left.is_untouched()
+        };
+        !self.is_stopped() || self.items.front().is_some_and(runs_through)
+    }
+
     fn claim(&mut self) -> Option<Task> {
-        if self.is_stopped() || self.running {
+        if !self.may_go() || self.running {
             return None;
         }
         let unordered = self.fault == Fault::RunsUnordered && self.items.len() > 1;
@@ -179,7 +219,11 @@ impl Line {
         self.items.clear();
         let partial = first.and_then(|first| match (&*first.work, self.fault) {
             (Work::Append { .. }, Fault::ForgetsCheckpoint) => Some(first.left.forget()),
-            (Work::Append { .. }, _) => Some(first.left),
+            (Work::Graph(_), Fault::SkipsNodes) => {
+                first.left.lose_one();
+                Some(first.left)
+            }
+            (Work::Append { .. } | Work::Graph(_), _) => Some(first.left),
             _ => None,
         });
         let (resume_at, partial) = match (self.fault, last) {
@@ -200,9 +244,20 @@ impl Line {
 impl Task {
     /// Returns whether it took effect.
     fn run(&self, fault: Fault) -> bool {
+        let index = self.block.index;
         match &*self.work {
+            Work::Graph(graph) => {
+                let (node, blocks) = &graph.0[index];
+                self.run_blocks(node, 0..*blocks as usize, fault)
+            }
+            work => self.run_blocks(work, index..index + 1, fault),
+        }
+    }
+
+    fn run_blocks(&self, work: &Work, blocks: Range<usize>, fault: Fault) -> bool {
+        match work {
             Work::Append { cells, value, rounds } => {
-                return self.append(cells, *value, *rounds, fault);
+                return self.append((cells, blocks), *value, *rounds, fault);
             }
             Work::Copy(copy) if fault != Fault::SkipsCopies => {
                 let bytes = copy.from.lock().unwrap()[copy.from_offset..][..copy.bytes].to_vec();
@@ -213,14 +268,25 @@ impl Task {
                 let (words, _) = bytes[fill.offset..][..fill.bytes].as_chunks_mut();
                 words.fill(fill.word.to_ne_bytes());
             }
+            Work::Record(event, opened) if fault == Fault::TicksSeldom => {
+                event.reach(Duration::from_secs(opened.elapsed().as_secs() + 1));
+            }
             Work::Record(event, opened) => event.reach(opened.elapsed()),
-            Work::Copy(_) | Work::Fill(_) | Work::Nothing => {}
+            Work::Copy(_) | Work::Fill(_) | Work::Graph(_) | Work::Nothing => {}
         }
         true
     }
 
-    fn append(&self, cells: &Buffer, value: u64, rounds: u64, fault: Fault) -> bool {
-        let may_stop = self.block.stops < MAX_STOPS || fault == Fault::StopsForever;
+    fn append(
+        &self,
+        cells: (&Buffer, Range<usize>),
+        value: u64,
+        rounds: u64,
+        fault: Fault,
+    ) -> bool {
+        let in_graph = matches!(&*self.work, Work::Graph(_));
+        let may_stop = (self.block.stops < MAX_STOPS || fault == Fault::StopsForever)
+            && !(in_graph && fault == Fault::RunsGraphsThrough);
         for _ in 0..rounds {
             if may_stop && self.stop.load(Ordering::Relaxed) == Stop::Reset as u8 {
                 if fault == Fault::CommitsStopped {
@@ -234,10 +300,11 @@ impl Task {
         true
     }
 
-    fn commit(&self, cells: &Buffer, value: u64) {
+    fn commit(&self, (cells, blocks): (&Buffer, Range<usize>), value: u64) {
         let mut bytes = cells.lock().unwrap();
-        let cell: &mut [u8; 8] = &mut bytes.as_chunks_mut().0[self.block.index];
-        *cell = u64::from_ne_bytes(*cell).wrapping_mul(3).wrapping_add(value).to_ne_bytes();
+        for cell in &mut bytes.as_chunks_mut::<8>().0[blocks] {
+            *cell = u64::from_ne_bytes(*cell).wrapping_mul(3).wrapping_add(value).to_ne_bytes();
+        }
     }
 }
 
@@ -322,7 +389,7 @@ fn next(lines: &mut VecDeque<Line>) -> Option<Task> {
     if let Some(task) = real_time.into_iter().find_map(Line::claim) {
         return Some(task);
     }
-    let at = (0..lines.len()).find(|&at| !lines[at].items.is_empty() && !lines[at].is_stopped())?;
+    let at = (0..lines.len()).find(|&at| !lines[at].items.is_empty() && lines[at].may_go())?;
     let task = lines[at].claim();
     let line = lines.remove(at)?;
     lines.push_back(line);

@@ -7,10 +7,10 @@ mod dozes;
 mod hardware;
 
 use dozes::Dozes;
-use hardware::{Left, Line, Shared, Stop, Work};
+use hardware::{Left, Line, Shared, Stop, ToyGraph, Work};
 use reef_core::dkp::Padding;
 use reef_core::{
-    Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch, NoGraph,
+    Backend, Colocation, Command, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch,
     PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
 };
 use std::collections::HashMap;
@@ -54,6 +54,16 @@ pub(crate) enum Fault {
     ChecksNoBounds,
     /// Takes blocks as padding and starts none of them. The only one that pads at all.
     PadsNothing,
+    /// A graph that has begun runs to its end.
+    RunsGraphsThrough,
+    /// Of a graph that is drained, one command never runs.
+    SkipsNodes,
+    /// Of a launch on a capped queue, only as many blocks run. The only one that caps at all.
+    CapsBlocksAway,
+    /// Events note times of a clock that seldom ticks.
+    TicksSeldom,
+    /// Notes times around a command when it gets it.
+    NotesBetweenAtOnce,
 }
 
 pub(crate) type Buffer = Arc<Mutex<Vec<u8>>>;
@@ -106,6 +116,16 @@ impl Toy {
         let buffers = self.0.buffers.lock().unwrap();
         let found = buffers.get(&address).and_then(Weak::upgrade);
         found.ok_or_else(|| Error::Invalid(format!("toy: no buffer at {address}")))
+    }
+
+    /// A command of a graph, and its blocks.
+    fn node(&self, command: &Command<Self>) -> Result<(Work, u32)> {
+        match command {
+            Command::Launch(launch) => Ok((self.appends(launch)?, launch.blocks())),
+            Command::Copy(copy) => Ok((Work::Copy(copy.clone()), 1)),
+            Command::Fill(fill) => Ok((Work::Fill(fill.clone()), 1)),
+            other => Err(Error::Invalid(format!("toy: {other:?} in a graph"))),
+        }
     }
 
     fn appends(&self, launch: &Launch<Self>) -> Result<Work> {
@@ -194,6 +214,7 @@ impl Preemptor for ToyPreemptor {
 pub(crate) struct ToyQueue {
     device: Toy,
     id: u64,
+    cap: Option<u32>,
 }
 
 impl ToyQueue {
@@ -212,9 +233,37 @@ impl Queue for ToyQueue {
     type Backend = Toy;
 
     fn launch(&mut self, seq: Seq, launch: &Launch<Toy>, resume: Option<&Left>) -> Result<()> {
-        let left = resume.cloned().unwrap_or_else(|| Left::new(launch.blocks()));
+        let blocks = match self.cap {
+            Some(cap) if self.is(Fault::CapsBlocksAway) => launch.blocks().min(cap),
+            _ => launch.blocks(),
+        };
+        let left = resume.cloned().unwrap_or_else(|| Left::new(blocks));
         let work = self.device.appends(launch)?;
         self.push(seq, work, left)
+    }
+
+    fn launch_graph(&mut self, seq: Seq, graph: &ToyGraph, resume: Option<&Left>) -> Result<()> {
+        let left = resume.cloned().unwrap_or_else(|| Left::in_order(graph.0.len() as u32));
+        self.push(seq, Work::Graph(graph.clone()), left)
+    }
+
+    fn launch_between(
+        &mut self,
+        seq: Seq,
+        command: &Command<Toy>,
+        events: [Option<&Event>; 2],
+    ) -> Result<bool> {
+        let Command::Launch(launch) = command else { return Ok(false) };
+        if !self.is(Fault::NotesBetweenAtOnce) {
+            return Ok(false);
+        }
+        let now = self.device.clock();
+        events.into_iter().flatten().for_each(|event| event.reach(now));
+        self.launch(seq, launch, None).map(|()| true)
+    }
+
+    fn cap_blocks(&mut self, blocks: Option<u32>) {
+        self.cap = blocks;
     }
 
     fn copy(&mut self, seq: Seq, copy: &Copy<Toy>) -> Result<()> {
@@ -284,7 +333,7 @@ impl Backend for Toy {
     type Kernel = ();
     type Event = Event;
     type Checkpoint = Left;
-    type Graph = NoGraph;
+    type Graph = ToyGraph;
 }
 
 impl Device for Toy {
@@ -352,7 +401,17 @@ impl Device for Toy {
     fn colocation(&self) -> Colocation {
         match self.0.fault {
             Fault::PadsNothing => Colocation::Padded,
+            Fault::CapsBlocksAway => Colocation::Capped(1),
             _ => Colocation::Never,
+        }
+    }
+
+    fn graph(&self, commands: &[Command<Self>]) -> Result<ToyGraph> {
+        let nodes = commands.iter().map(|command| self.node(command));
+        let nodes: Vec<_> = nodes.collect::<Result<_>>()?;
+        match nodes.is_empty() {
+            true => Err(Error::Invalid("toy: a graph of nothing".into())),
+            false => Ok(ToyGraph(Arc::new(nodes))),
         }
     }
 
@@ -374,6 +433,6 @@ impl Device for Toy {
 
     fn queue(&self, priority: Priority, preemptor: Option<&ToyPreemptor>) -> Result<ToyQueue> {
         let stop = preemptor.map_or_else(Arc::default, |preemptor| preemptor.stop.clone());
-        Ok(ToyQueue { device: self.clone(), id: self.0.shared.add(priority, stop) })
+        Ok(ToyQueue { device: self.clone(), id: self.0.shared.add(priority, stop), cap: None })
     }
 }
