@@ -1,5 +1,36 @@
 //! Microsecond-scale preemption for accelerator kernels, on CUDA, HIP or the CPU.
 //!
+//! A [`Dispatcher`] shares one device between clients of two classes. A real-time task starts at
+//! once, also on a device full of best-effort work, which is stopped and loses nothing:
+//!
+//! ```
+//! use reef::cpu::Cpu;
+//! use reef::models::{Network, Seeded, Weights, build};
+//! use reef::{ClientConfig, Device, Dispatcher, Task, scheduler::Reef};
+//!
+//! let device = Cpu::open(0, "units=2")?;
+//! let model = build("resnet18", Some(32), 1)?;
+//! let weights = Weights::pack(&device, &model, &Seeded(1))?;
+//! let rt = Network::new(&device, &model, &weights)?;
+//! let be = Network::new(&device, &model, &weights)?;
+//!
+//! let dispatcher = Dispatcher::start(&device, Box::new(Reef::default()))?;
+//! let mut background = dispatcher.best_effort(ClientConfig::default())?;
+//! let last = background.submit(&be.inference())?; // returns at once
+//! let timing = dispatcher.real_time()?.run(&Task::new(rt.inference())?)?;
+//! println!("started after {:?}, took {:?}", timing.delay, timing.total);
+//! background.wait(last)?; // each block has taken effect once
+//! # Ok::<(), reef::models::Error>(())
+//! ```
+//!
+//! | you want | start at |
+//! |---|---|
+//! | two models on one device | [`Dispatcher`], [`RtClient`], [`BeClient`] |
+//! | a network by name, from ONNX or safetensors | [`models`] |
+//! | one preemptible queue | [`VirtualQueue`] |
+//! | a policy of your own | [`scheduler::Scheduler`] |
+//! | several devices | [`cluster::Cluster`] |
+//!
 //! Code is written once, generic over [`Device`], and the device is picked by name at run time:
 //!
 //! ```

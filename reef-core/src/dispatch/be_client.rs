@@ -20,6 +20,22 @@ const DONATION_POLL: Duration = Duration::from_micros(50);
 /// A client with a queue of its own for best-effort work.
 ///
 /// Dropping it cancels what has not been launched and waits for what has, also beside real-time kernels.
+///
+/// ```
+/// use reef_core::{ClientConfig, Command, Device, Dispatcher, Result};
+///
+/// /// Runs an inference many times and keeps two of them queued.
+/// fn train<D: Device>(dispatcher: &Dispatcher<D>, inference: &[Command<D>]) -> Result<()> {
+///     let mut client = dispatcher.best_effort(ClientConfig::default())?;
+///     let mut last = client.submit(inference)?;
+///     for _ in 1..100 {
+///         let next = client.submit(inference)?; // waits for room if the queue is full
+///         client.wait(last)?;
+///         last = next;
+///     }
+///     client.wait(last)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct BeClient<D: Device> {
     core: Arc<Core<D>>,

@@ -21,6 +21,21 @@ use std::time::Duration;
 ///
 /// Clients come and go while it runs. Dropping it finishes the real-time tasks that the device has
 /// and cancels everything else.
+///
+/// ```
+/// use reef_core::scheduler::Reef;
+/// use reef_core::{ClientConfig, Command, Device, Dispatcher, Result, Task};
+///
+/// /// Runs real-time work while best-effort work is on the device.
+/// fn share<D: Device>(device: &D, urgent: &Task<D>, other: &[Command<D>]) -> Result<()> {
+///     let dispatcher = Dispatcher::start(device, Box::new(Reef::default()))?;
+///     let mut background = dispatcher.best_effort(ClientConfig::default())?;
+///     let last = background.submit(other)?; // returns at once
+///     let timing = dispatcher.real_time()?.run(urgent)?; // preempts the other work
+///     println!("after {:?}, {} preemptions", timing.delay, dispatcher.stats().preemptions);
+///     background.wait(last) // each block of it has taken effect once
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Dispatcher<D: Device> {
     pub(super) core: Arc<Core<D>>,

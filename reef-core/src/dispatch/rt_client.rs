@@ -12,6 +12,24 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A client whose tasks are real-time. Clone it for each thread.
+///
+/// ```
+/// use reef_core::{Device, Dispatcher, Result, Task};
+/// use std::time::Duration;
+///
+/// fn serve<D: Device>(dispatcher: &Dispatcher<D>, task: &Task<D>) -> Result<()> {
+///     let mut client = dispatcher.real_time()?;
+///     let timing = client.run(task)?; // submits and waits
+///     println!("started after {:?}, took {:?}", timing.delay, timing.total);
+///
+///     let ticket = client.submit(task)?; // or does something else meanwhile
+///     match ticket.wait_timeout(Duration::from_millis(5)) {
+///         Some(timing) => println!("took {:?}", timing?.total),
+///         None => println!("cancelled before it started: {}", ticket.cancel()),
+///     }
+///     Ok(())
+/// }
+/// ```
 #[derive(Debug)]
 pub struct RtClient<D: Device> {
     core: Arc<Core<D>>,

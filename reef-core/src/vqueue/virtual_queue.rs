@@ -35,6 +35,21 @@ use std::thread::{JoinHandle, Thread};
 ///
 /// This is the scheduler's end; commands enter at the [`Submitter`]. Dropping it cancels what has
 /// not been launched and waits for what has.
+///
+/// ```
+/// use reef_core::{Command, Config, Device, PreemptLevel, Result, VirtualQueue};
+///
+/// fn pause<D: Device>(device: &D, first: Command<D>, second: Command<D>) -> Result<()> {
+///     let config = Config::default().window(2).level(PreemptLevel::All);
+///     let (mut submitter, queue) = VirtualQueue::enable(device, config)?;
+///     submitter.submit_blocking(first)?;
+///     let last = submitter.submit_blocking(second)?;
+///     queue.preempt(true)?; // returns when nothing of the queue runs
+///     println!("the device is free");
+///     queue.restore()?; // goes on at the block where it stopped
+///     submitter.wait(last)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct VirtualQueue<D: Device> {
     shared: Arc<Shared<D>>,

@@ -27,6 +27,21 @@ use reef_core::{Command, Launch};
 use std::sync::Arc;
 
 /// One instance of a network.
+///
+/// ```
+/// use reef_core::op::Operators;
+/// use reef_core::{RtClient, Task};
+/// use reef_models::{Network, Result, Seeded, Weights, build};
+///
+/// fn infer<D: Operators>(device: &D, client: &mut RtClient<D>, x: &[f32]) -> Result<Vec<f32>> {
+///     let model = build("resnet18", None, 1)?;
+///     let weights = Weights::pack(device, &model, &Seeded(1))?; // shared by all instances
+///     let network = Network::new(device, &model, &weights)?;
+///     network.stage_input(x)?;
+///     client.run(&Task::new(network.inference())?)?;
+///     network.staged_output()
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Network<D: Operators> {
     pub(super) device: D,
