@@ -52,7 +52,8 @@ pub(super) fn in_source(path: &str, text: &str) -> Vec<String> {
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let starts = text.match_indices(PREFIX);
     let whole = starts.filter(|(at, _)| !text[..*at].chars().next_back().is_some_and(is_of_a_name));
-    whole.map(|(at, _)| name(&text[at..])).filter(|name| !is_setting(name))
+    let whole = whole.map(|(at, _)| name(&text[at..]));
+    whole.filter(|name| !is_setting(name) && !name.ends_with('_'))
 }
 
 fn name(text: &str) -> &str {
