@@ -74,6 +74,10 @@ impl Driver {
     }
 
     fn open() -> Result<Self> {
+        #[cfg(test)]
+        if fake::IS_USED {
+            return Ok(Self(fake::table()));
+        }
         let name = std::env::var_os("REEF_CUDA").unwrap_or_else(|| "libcuda.so.1".into());
         // SAFETY: what loading the driver runs is the driver's matter; the program has loaded it already.
         let library = unsafe { Library::new(&name) };
@@ -185,5 +189,110 @@ impl Driver {
             false => "unknown".into(),
         };
         Err(Fault::invalid(format!("cuda: {call}: {text} (code {code})")))
+    }
+}
+
+/// A driver whose streams do at once what they are given, but waiting.
+#[cfg(test)]
+pub(crate) mod fake {
+    use super::Table;
+    use std::cell::Cell;
+    use std::ffi::c_char;
+    use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::time::Duration;
+
+    /// Instead of the machine's.
+    pub(super) const IS_USED: bool = true;
+
+    thread_local!(static CONTEXT: Cell<usize> = const { Cell::new(0) });
+
+    pub(crate) fn set_context(context: usize) {
+        CONTEXT.set(context);
+    }
+
+    /// Whether registering memory waits: 1 it shall, 2 it does.
+    static REGISTERING: AtomicU32 = AtomicU32::new(0);
+
+    pub(crate) struct Registering;
+
+    impl Registering {
+        pub(crate) fn waits() -> Self {
+            REGISTERING.store(1, SeqCst);
+            Self
+        }
+
+        pub(crate) fn is_waiting() -> bool {
+            REGISTERING.load(SeqCst) == 2
+        }
+
+        pub(crate) fn goes_on() {
+            REGISTERING.store(0, SeqCst);
+        }
+    }
+
+    impl Drop for Registering {
+        fn drop(&mut self) {
+            Self::goes_on(); // also where a test fails
+        }
+    }
+
+    unsafe extern "C" fn name(_: u32, _: *mut *const c_char) -> u32 {
+        1
+    }
+
+    unsafe extern "C" fn current(context: *mut usize) -> u32 {
+        // SAFETY: a place for a word.
+        unsafe { context.write(CONTEXT.get()) };
+        0
+    }
+
+    unsafe extern "C" fn make_current(context: usize) -> u32 {
+        CONTEXT.set(context);
+        0
+    }
+
+    unsafe extern "C" fn nothing(_: usize) -> u32 {
+        0
+    }
+
+    unsafe extern "C" fn write(_: usize, word: u64, value: u32, _: u32) -> u32 {
+        // SAFETY: a word of a page that stays, at its own address.
+        unsafe { AtomicU32::from_ptr(word as *mut u32) }.store(value, SeqCst);
+        0
+    }
+
+    unsafe extern "C" fn wait(_: usize, _: u64, _: u32, _: u32) -> u32 {
+        0
+    }
+
+    unsafe extern "C" fn register(_: usize, _: usize, _: u32) -> u32 {
+        if REGISTERING.compare_exchange(1, 2, SeqCst, SeqCst).is_ok() {
+            while REGISTERING.load(SeqCst) == 2 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        0
+    }
+
+    unsafe extern "C" fn address(there: *mut u64, at: usize, _: u32) -> u32 {
+        // SAFETY: a place for a word.
+        unsafe { there.write(at as u64) };
+        0
+    }
+
+    pub(super) fn table() -> Table {
+        Table {
+            cuGetErrorName: name,
+            cuCtxGetCurrent: current,
+            cuCtxSetCurrent: make_current,
+            cuStreamSynchronize: nothing,
+            cuStreamQuery: nothing,
+            cuStreamWriteValue32_v2: write,
+            cuStreamWaitValue32_v2: wait,
+            cuMemHostRegister_v2: register,
+            cuMemHostGetDevicePointer_v2: address,
+            cuStreamIsCapturing: None,
+            cuStreamGetId: None,
+        }
     }
 }

@@ -39,24 +39,20 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Free(Vec<Slot>);
 
+/// Makes a page of slots. It may wait for all of the device, so the caller has no lock that a restore needs.
+pub(crate) fn page(driver: &Driver) -> Result<Vec<Slot>> {
+    let page: &'static Page = Box::leak(Box::new(Page(std::array::from_fn(|_| Words::default()))));
+    let there = driver.share(page)?;
+    let slot =
+        |(at, words)| Slot { words, there: there + (at * size_of::<Words>()) as u64, newest: 0 };
+    Ok(page.0.iter().enumerate().map(slot).collect())
+}
+
 impl Free {
-    /// A slot; makes a page of them if there is none.
-    pub(crate) fn take(&mut self, driver: &Driver) -> Result<Slot> {
-        if let Some(at) = self.0.iter().position(Slot::is_reached) {
-            return Ok(self.0.swap_remove(at));
-        }
-        let page: &'static Page =
-            Box::leak(Box::new(Page(std::array::from_fn(|_| Words::default()))));
-        let there = driver.share(page)?;
-        let slot = |(at, words)| Slot {
-            words,
-            there: there + (at * size_of::<Words>()) as u64,
-            newest: 0,
-        };
-        let mut slots: Vec<_> = page.0.iter().enumerate().map(slot).collect();
-        let slot = slots.swap_remove(0);
-        self.0.extend(slots);
-        Ok(slot)
+    /// A slot, if there is one.
+    pub(crate) fn take(&mut self) -> Option<Slot> {
+        let at = self.0.iter().position(Slot::is_reached)?;
+        Some(self.0.swap_remove(at))
     }
 
     pub(crate) fn give(&mut self, slot: Slot) {

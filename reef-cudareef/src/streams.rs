@@ -2,7 +2,7 @@
 
 use crate::driver::Driver;
 use crate::fault::{Fault, Result};
-use crate::slots::{Free, Reached, Slot};
+use crate::slots::{self, Free, Reached, Slot};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -29,7 +29,7 @@ struct Gate {
     is_closed: bool,
 }
 
-/// Locked for look-ups, and while memory is registered.
+/// Locked for look-ups, and never while the driver is called.
 #[derive(Default)]
 struct Streams {
     enabled: HashMap<usize, Arc<Enabled>>,
@@ -44,7 +44,7 @@ pub(crate) fn enable(stream: usize) -> Result<()> {
     let driver = Driver::get()?;
     let (context, id) = (driver.context()?, driver.id(stream));
     forget_destroyed(stream, id)?;
-    let mut slot = STREAMS.lock().free.entry(context).or_default().take(driver)?;
+    let mut slot = slot(driver, context)?;
     if let Err(fault) = try_out(driver, stream, &mut slot) {
         STREAMS.lock().free.remove(&context); // the context may be another one of the same name
         return Err(fault);
@@ -56,6 +56,20 @@ pub(crate) fn enable(stream: usize) -> Result<()> {
         Entry::Occupied(_) => return Err(Fault::enabled_already(stream)), // by another thread; a slot is lost
     }
     Ok(())
+}
+
+/// A slot of this context.
+fn slot(driver: &Driver, context: usize) -> Result<Slot> {
+    let free = STREAMS.lock().free.entry(context).or_default().take();
+    if let Some(slot) = free {
+        return Ok(slot);
+    }
+    let mut page = slots::page(driver)?;
+    let slot = page.swap_remove(0);
+    let mut streams = STREAMS.lock();
+    let free = streams.free.entry(context).or_default();
+    page.into_iter().for_each(|slot| free.give(slot));
+    Ok(slot)
 }
 
 /// Refuses a stream that is enabled, unless that was an older one of the same handle.
@@ -152,4 +166,37 @@ fn until(is_so: impl Fn() -> bool, can_be: impl Fn() -> Result<()>) -> Result<()
         thread::sleep(POLL);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::fake;
+
+    const LONG: Duration = Duration::from_secs(30);
+
+    /// Registering memory waits for the device, and the device for a stream that is to be restored.
+    #[test]
+    fn stream_is_restored_while_memory_is_registered_for_another() {
+        fake::set_context(1);
+        enable(0x10).unwrap();
+        preempt(0x10, false).unwrap();
+        let _waits = fake::Registering::waits();
+        let other = thread::spawn(|| {
+            fake::set_context(2); // no slots yet
+            enable(0x20)
+        });
+        let begin = Instant::now();
+        while !fake::Registering::is_waiting() {
+            assert!(begin.elapsed() < LONG, "nothing is registered");
+            thread::sleep(POLL);
+        }
+        let (done, is_done) = std::sync::mpsc::channel();
+        thread::spawn(move || done.send((restore(0x10), check(0x20).is_err())));
+        let restored = is_done.recv_timeout(LONG).expect("restored while another one registers");
+        assert_eq!(restored, (Ok(()), true));
+        fake::Registering::goes_on();
+        assert_eq!(other.join().unwrap(), Ok(()));
+        assert_eq!((disable(0x10), disable(0x20)), (Ok(()), Ok(())));
+    }
 }
