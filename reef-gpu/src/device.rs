@@ -67,6 +67,7 @@ impl<V: Vendor> Gpu<V> {
             options,
             chosen: TunedPlans::default(),
             never,
+            unstopped: [(); 2].map(|()| Arc::new(())),
             context,
         }));
         gpu.set_clock()?;
@@ -279,6 +280,13 @@ impl<V: Vendor> Device for Gpu<V> {
         Graph::new(self, commands)
     }
 
+    fn prepare(&self, command: &Command<Self>, priority: Priority) -> Result<()> {
+        match command {
+            Command::Graph(graph) => graph.prepare(self, self.unstopped(priority), priority),
+            _ => Ok(()),
+        }
+    }
+
     fn preemptor(&self, level: PreemptLevel) -> Result<Preemptor<V>> {
         let (asked, have) = (level, self.level());
         if asked > have {
@@ -290,6 +298,10 @@ impl<V: Vendor> Device for Gpu<V> {
 
     fn queue(&self, priority: Priority, preemptor: Option<&Preemptor<V>>) -> Result<Queue<V>> {
         let builtin = self.builtin();
+        let token = match preemptor {
+            Some(_) => Arc::new(()),
+            None => self.unstopped(priority).clone(),
+        };
         let preemptor = preemptor.unwrap_or(self.never()).clone();
         let gated = self.gated(&preemptor)?;
         let may_be_capped = gated.is_none() && preemptor.level() >= PreemptLevel::DeviceQueue;
@@ -310,7 +322,7 @@ impl<V: Vendor> Device for Gpu<V> {
             block_cap: None,
             epoch_signal: None,
             epoch_written: None,
-            token: Arc::new(()),
+            token,
             newest_event: None,
             gpu: self.clone(),
         })

@@ -13,7 +13,7 @@ use crate::tuning::TunedPlans;
 use crate::vendor::calls::{Start, Vendor};
 use crate::vendor::facts::Facts;
 use crate::vendor::options::{Options, Precision};
-use reef_core::Result;
+use reef_core::{Priority, Result};
 use std::sync::{Arc, OnceLock};
 
 /// An open device.
@@ -39,6 +39,8 @@ pub(crate) struct Open<V: Vendor> {
     pub(crate) chosen: TunedPlans,
     /// The preemptor of queues that are never stopped.
     pub(crate) never: Preemptor<V>,
+    /// See [`Gpu::unstopped`].
+    pub(crate) unstopped: [Arc<()>; 2],
     pub(crate) context: Arc<Context<V>>,
 }
 
@@ -116,5 +118,10 @@ impl<V: Vendor> Gpu<V> {
     /// The preemptor of queues that are never stopped.
     pub(crate) fn never(&self) -> &Preemptor<V> {
         &self.0.never
+    }
+
+    /// Stands in graphs for all queues of a class that nothing stops.
+    pub(crate) fn unstopped(&self, priority: Priority) -> &Arc<()> {
+        &self.0.unstopped[usize::from(priority == Priority::RealTime)]
     }
 }

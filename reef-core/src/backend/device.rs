@@ -182,6 +182,16 @@ pub trait Device: Backend {
         Err(Error::Unsupported { backend: Self::NAME, what: "graphs".into() })
     }
 
+    /// Prepares what the first run of `command`, on queues of this class that nothing stops, would take the driver
+    /// milliseconds for. Blocks. Does nothing if it was done, or there is nothing to prepare.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    fn prepare(&self, _command: &Command<Self>, _priority: Priority) -> Result<()> {
+        Ok(())
+    }
+
     /// Creates the handle that stops every queue opened with it.
     ///
     /// # Errors

@@ -51,6 +51,10 @@ pub(crate) struct Script {
     pub(crate) told: Mutex<Vec<&'static str>>,
     /// A stop needs a place on the device.
     pub(crate) needs_room: AtomicBool,
+    /// A stop calls no driver.
+    pub(crate) stops_by_words: AtomicBool,
+    /// Commands that it was to prepare.
+    pub(crate) prepared: AtomicU32,
     /// How many times preemptors had been told something when each command of real-time queues was launched.
     pub(crate) rt_launched_after: Mutex<Vec<usize>>,
     /// Padded launches.
@@ -121,6 +125,10 @@ impl FakePreemptor {
 impl Preemptor for FakePreemptor {
     fn level(&self) -> PreemptLevel {
         self.1
+    }
+
+    fn calls_driver(&self) -> bool {
+        !self.0.0.stops_by_words.load(Ordering::SeqCst)
     }
 
     fn needs_room(&self) -> bool {
@@ -335,6 +343,11 @@ impl Device for Fake {
 
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<Left> {
         Ok(Left(launch.blocks()))
+    }
+
+    fn prepare(&self, _: &Command<Self>, _: Priority) -> Result<()> {
+        self.0.prepared.fetch_add(1, Ordering::SeqCst);
+        Ok(())
     }
 
     fn preemptor(&self, level: PreemptLevel) -> Result<FakePreemptor> {

@@ -12,8 +12,9 @@ use std::fmt::Debug;
 /// The caller's order, which `reef-core/loom` models:
 ///
 /// 1. Queues are held: nothing is launched, but for a launch that a thread was in the middle of.
-/// 2. Real-time work goes to the device. It does so behind step 3 if [`needs_room`](Self::needs_room), and if launching it
-///    takes more than one call.
+/// 2. Real-time work goes to the device. It does so behind step 3 if that [needs room](Self::needs_room), if launching it
+///    takes more than one call, or one that was not made before. Where step 3 [calls no driver](Self::calls_driver), it
+///    does so behind step 3 unless its launch was not made before.
 /// 3. [`evict`](Self::evict), then [`reset`](Self::reset), unless the device has nothing of any queue. Either may be
 ///    called again, and is after an error.
 /// 4. [`Queue::try_drain`](crate::Queue::try_drain) of each queue, at any time and as often as it takes; also before
@@ -28,6 +29,13 @@ pub trait Preemptor: Debug + Send + Sync + 'static {
     /// Whether a stop needs a place on the device, so that it has to go there before real-time work that may fill it.
     fn needs_room(&self) -> bool {
         false
+    }
+
+    /// Whether a stop takes calls of the driver, which are as long as a launch on a thread that has slept. A stop that
+    /// takes none, as by words of the host that the device reads, goes before real-time work, unless that runs for the
+    /// first time: launching it then may wait for what is stopped.
+    fn calls_driver(&self) -> bool {
+        true
     }
 
     /// [`PreemptLevel::DeviceQueue`]: turns launched, unstarted work into no-ops.

@@ -10,12 +10,18 @@
 //! queues (no driver is called), launch real-time work, stop what the device has of the queues (a flag, no waiting),
 //! take it back if that is needed now, or restore; then set the launch limits. Real-time work that takes more than one
 //! call of the driver, or one that it hasn't made before, is launched behind the stop: such a call may wait for what
-//! is to be stopped.
+//! is to be stopped. A stop that calls no driver comes first, but for work that hasn't run before: what it holds back may
+//! be what that waits for.
+//!
+//! Nothing in a pass may take long. What the driver prepares is prepared before, by the client, and clients that
+//! wait are woken when the pass is over.
 
+use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::Colocation;
-use crate::dispatch::queues::task::{Request, TaskState};
+use crate::backend::info::Priority;
+use crate::dispatch::queues::task::{Ended, Request, TaskState};
 use crate::dispatch::state::{Donors, PassState};
 use crate::sync::combiner::{Combiner, MAX_PASSES};
 use crate::vqueue::group::Group;
@@ -47,11 +53,17 @@ pub(crate) struct Core<D: Device> {
     /// When to look again, in nanoseconds on the device's clock; `u64::MAX` is never.
     alarm: AtomicU64,
     next_id: AtomicU64,
+    /// The class of the real-time queue.
+    priority: Priority,
+    /// Who waits for real-time tasks that have ended.
+    pub(crate) ended: Arc<Ended>,
 }
 
 impl<D: Device> Core<D> {
     pub(super) fn new(device: &D, group: Arc<Group<D>>, state: PassState<D>) -> Self {
         Self {
+            priority: state.scheduler.rt_priority(),
+            ended: Arc::default(),
             device: device.clone(),
             group,
             lost: state.loss.reason(),
@@ -90,6 +102,16 @@ impl<D: Device> Core<D> {
         Ok(())
     }
 
+    /// Has the device prepare what the first run of real-time commands would take long for. Not in a pass, for which
+    /// everything else would wait.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub(crate) fn prepare(&self, commands: &[Command<D>]) -> Result<()> {
+        commands.iter().try_for_each(|command| self.device.prepare(command, self.priority))
+    }
+
     /// Makes a pass, or has the thread that makes one make another. Returns after a few passes at most.
     pub(crate) fn pass(&self) {
         self.combine(MAX_PASSES);
@@ -103,6 +125,7 @@ impl<D: Device> Core<D> {
             })
         };
         self.combiner.combine(most, pass, || self.wake_service());
+        self.ended.wake(); // behind the pass, in which new work has been launched
     }
 
     /// Has the service thread make the passes that are left. `false`: it has ended.
@@ -116,7 +139,9 @@ impl<D: Device> Core<D> {
 
     /// Changes the state between passes.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut PassState<D>) -> R) -> R {
-        self.combiner.lock(f)
+        let result = self.combiner.lock(f);
+        self.ended.wake();
+        result
     }
 
     /// Whether a waiting client can leave the passes to the service thread for now.
@@ -171,7 +196,7 @@ impl<D: Device> Core<D> {
 
     fn apply(&self, state: &mut PassState<D>) -> bool {
         self.hold(state);
-        let stops_first = self.group.stops_first() || !state.rt.starts_shortly(&state.plan.start);
+        let stops_first = self.stops_first(state);
         if stops_first {
             self.stop(state);
         }
@@ -200,6 +225,15 @@ impl<D: Device> Core<D> {
         }
         state.set_limits();
         again
+    }
+
+    /// Whether the device is told to stop before real-time work is launched: see [`Preemptor`](crate::Preemptor).
+    fn stops_first(&self, state: &PassState<D>) -> bool {
+        let start = &state.plan.start;
+        match self.group.calls_driver() {
+            true => self.group.needs_room() || !state.rt.starts_shortly(start),
+            false => !state.rt.starts_anew(start),
+        }
     }
 
     /// Holds best-effort work that runs as it shouldn't: as wide as it can, or capped, which is stopped to be widened.
@@ -254,7 +288,7 @@ impl<D: Device> Core<D> {
     /// The service thread.
     pub(super) fn serve(&self) {
         while !self.closing.load(Ordering::Acquire) {
-            self.combine(usize::MAX);
+            self.combine(MAX_PASSES);
             let poll = self.poll.load(Ordering::Acquire);
             self.polling.store(poll, Ordering::Release);
             if poll {

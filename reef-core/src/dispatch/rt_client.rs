@@ -84,12 +84,22 @@ impl<D: Device> RtClient<D> {
         &self.account
     }
 
+    /// Has the device prepare a task, which takes the driver milliseconds for a graph: call it when the task is made, or
+    /// the first [`submit`](Self::submit) does it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The driver's.
+    pub fn prepare(&self, task: &Task<D>) -> Result<()> {
+        self.core.prepare(&task.commands)
+    }
+
     /// Submits a task: best-effort work is preempted and the task launched before this returns,
     /// unless the scheduler decides otherwise.
     ///
     /// # Errors
     ///
-    /// `Cancelled` if the dispatcher is gone; `State` if too many requests wait.
+    /// `Cancelled` if the dispatcher is gone; `State` if too many requests wait; those of [`prepare`](Self::prepare).
     pub fn submit(&mut self, task: &Task<D>) -> Result<Ticket<D>> {
         self.submit_before(task, None)
     }
@@ -105,14 +115,17 @@ impl<D: Device> RtClient<D> {
         task: &Task<D>,
         deadline: Option<Duration>,
     ) -> Result<Ticket<D>> {
-        let ticket = Arc::new(TaskState::default());
-        let is_short = task.commands.len() == 1 && self.has_run(task);
+        let ticket = Arc::new(TaskState::new(&self.core.ended));
+        let has_run = self.has_run(task);
+        if !has_run {
+            self.prepare(task)?;
+        }
         let events = self.events(task, &ticket)?;
         let since = self.core.now();
         let deadline = deadline.map(|time| since.saturating_add(time));
         let view = RtTaskView { deadline, priority: self.priority, ..RtTaskView::new(since) };
         let (commands, account) = (task.commands.clone(), self.account.clone());
-        let request = Request { commands, events, ticket: ticket.clone(), account, view, is_short };
+        let request = Request { commands, events, ticket: ticket.clone(), account, view, has_run };
         self.core.request(request)?;
         Ok(Ticket::new(ticket, self.core.clone()))
     }

@@ -11,9 +11,12 @@ use crate::dispatch::ticket::Ticket;
 use crate::dkp::Profile;
 use crate::limits::ClientConfig;
 use crate::scheduler::Reef;
+use parking_lot::Mutex;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::task::{Context, Wake};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -71,15 +74,30 @@ fn busy_client_of(
     client
 }
 
+/// What a stop of the device takes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stop {
+    Call,
+    Room,
+    Words,
+}
+
 /// A launch comes before the device is told to evict and to reset, or after. It is told to reactivate between two.
 #[test]
-fn what_has_run_before_is_launched_first_unless_a_stop_needs_room() {
+fn stop_comes_before_a_launch_or_after_by_what_each_takes() {
     let two = || task(vec![kernel(), kernel()]);
-    let cases =
-        [(one_kernel(), false, [2, 3]), (one_kernel(), true, [2, 5]), (two(), false, [2, 5])];
-    for (task, needs_room, told) in cases {
+    let cases = [
+        (one_kernel(), Stop::Call, [2, 3]),
+        (one_kernel(), Stop::Room, [2, 5]),
+        (two(), Stop::Call, [2, 5]),
+        // A first launch may wait for what was stopped, and nothing would let that go on.
+        (one_kernel(), Stop::Words, [0, 5]),
+        (two(), Stop::Words, [0, 5]),
+    ];
+    for (task, stop, told) in cases {
         let device = Fake::default();
-        script(&device).needs_room.store(needs_room, Ordering::SeqCst);
+        script(&device).needs_room.store(stop == Stop::Room, Ordering::SeqCst);
+        script(&device).stops_by_words.store(stop == Stop::Words, Ordering::SeqCst);
         let dispatcher = dispatcher(&device);
         let _be = busy_client(&dispatcher, &device);
         let _at_last = AtLast(device.clone());
@@ -344,4 +362,56 @@ fn kernels_are_padded_with_blocks_of_clients_that_are_drained() {
     script(&device).be_hangs.store(false, Ordering::SeqCst);
     ticket.wait().expect("it ends");
     other.run(&[kernel()]).expect("it goes on");
+}
+
+/// An executor's waker that asks the dispatcher for something.
+struct Asks {
+    dispatcher: Dispatcher<Fake>,
+    /// Commands of real-time queues that had been launched when it woke its task.
+    launched: Mutex<Option<usize>>,
+}
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        self.dispatcher.stats();
+        let launched = script(&self.dispatcher.core.device).rt_launched_after.lock().len();
+        *self.launched.lock() = Some(launched);
+    }
+}
+
+#[test]
+fn wakers_run_behind_the_pass_that_launches_what_is_new() {
+    let device = Fake::default();
+    script(&device).claims_to_wake.store(true, Ordering::SeqCst); // passes are the client's alone
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let asks = Arc::new(Asks { dispatcher: dispatcher(&device), launched: Mutex::default() });
+    let _at_last = AtLast(device.clone());
+    let mut rt = asks.dispatcher.real_time().expect("a client");
+    let mut first = rt.submit(&one_kernel()).expect("room");
+    let waker = asks.clone().into();
+    assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
+    let launched = || script(&device).rt_launched_after.lock().len();
+    let before = launched();
+    thread::sleep(A_WHILE); // the service thread has made its passes
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    let second = on_a_thread(move || rt.submit(&one_kernel()).map(drop));
+    second.recv_timeout(LONG).expect("a waker may ask").expect("room");
+    assert!(first.try_wait().is_some(), "noted by the second's pass");
+    assert_eq!((*asks.launched.lock(), launched() > before), (Some(launched()), true));
+}
+
+#[test]
+fn task_is_prepared_before_its_first_pass_and_not_for_the_next() {
+    let device = Fake::default();
+    let dispatcher = dispatcher(&device);
+    let prepared = || script(&device).prepared.load(Ordering::SeqCst);
+    let mut rt = dispatcher.real_time().expect("a client");
+    let (one, two) = (one_kernel(), task(vec![kernel(), kernel()]));
+    for (task, count) in [(&one, 1), (&one, 1), (&two, 3)] {
+        rt.run(task).expect("it runs");
+        assert_eq!(prepared(), count);
+    }
+    dispatcher.core.with(|_| ()); // a pass prepares nothing
+    rt.prepare(&one).expect("nothing fails");
+    assert_eq!(prepared(), 4);
 }

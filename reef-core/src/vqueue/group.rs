@@ -136,9 +136,14 @@ impl<D: Device> Group<D> {
         Ok(())
     }
 
-    /// Whether steps 3 and 4 go before step 2: see [`Preemptor::needs_room`].
-    pub(crate) fn stops_first(&self) -> bool {
+    /// Whether steps 3 and 4 need a place on the device: see [`Preemptor::needs_room`].
+    pub(crate) fn needs_room(&self) -> bool {
         self.preemptor.needs_room()
+    }
+
+    /// Whether steps 3 and 4 take calls of the driver: see [`Preemptor::calls_driver`].
+    pub(crate) fn calls_driver(&self) -> bool {
+        self.preemptor.calls_driver()
     }
 
     /// Whether the device has yet to be told: [`stop`](Self::stop) was not called since the group is held, or failed.

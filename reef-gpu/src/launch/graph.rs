@@ -1,8 +1,9 @@
 //! Several launches that the driver takes at once.
 //!
-//! A graph is prepared for each queue that runs it, at its first run there, or at its second if that is a queue of
-//! best-effort work: launches that can be stopped
-//! have the addresses of the queue's preemptor and lists baked in. Addresses never change, and only stopped
+//! A graph is prepared for each best-effort queue that runs it, at its second run there: launches that can be stopped
+//! have the addresses of the queue's preemptor and lists baked in. For all real-time queues of a device it is prepared once,
+//! before its first run: that would be in a pass of a dispatcher, for which everything else waits.
+//! Addresses never change, and only stopped
 //! blocks write to lists, so running it again needs no preparation. Its epoch stands in a signal that is
 //! written in front of the first run of each epoch.
 
@@ -40,6 +41,9 @@ struct Sequence<V: Vendor> {
 
 /// The queue that it is for, and what that runs.
 type Prepared<V> = (Weak<()>, Arc<Exec<V>>);
+
+/// What runs, and the events that it sets when it begins and ends.
+type Armed<V> = (Arc<Exec<V>>, [Event<V>; 2]);
 
 impl<V: Vendor> Graph<V> {
     pub(crate) fn new(gpu: &Gpu<V>, commands: &[Command<Gpu<V>>]) -> Result<Self> {
@@ -97,15 +101,35 @@ impl<V: Vendor> Graph<V> {
         })
     }
 
-    /// The same, which notes when it begins and ends. `None` while a run of it is on its way.
+    /// The same, which notes when it begins and ends, with the events that it sets then. `None` while a run of it is on its
+    /// way.
     pub(crate) fn noting(
         &self,
         gpu: &Gpu<V>,
         queue: &Arc<()>,
         priority: Priority,
-    ) -> Result<Option<Arc<Exec<V>>>> {
+    ) -> Result<Option<Armed<V>>> {
+        let exec = self.noting_exec(gpu, queue, priority)?;
+        let _one_at_a_time = self.0.prepared.lock();
+        let times = if exec.is_running() { None } else { exec.arm() };
+        Ok(times.map(|times| (exec, times)))
+    }
+
+    /// Makes what queues run that nothing stops.
+    pub(crate) fn prepare(&self, gpu: &Gpu<V>, queue: &Arc<()>, priority: Priority) -> Result<()> {
+        self.noting_exec(gpu, queue, priority)?;
+        self.plain(gpu, queue, priority)?; // for a run that follows another closely
+        Ok(())
+    }
+
+    fn noting_exec(
+        &self,
+        gpu: &Gpu<V>,
+        queue: &Arc<()>,
+        priority: Priority,
+    ) -> Result<Arc<Exec<V>>> {
         let notes = |exec: &Arc<Exec<V>>| exec.times.is_some();
-        let exec = self.prepared(queue, notes, || {
+        self.prepared(queue, notes, || {
             let stream = Stream::open(gpu.context(), priority)?;
             let event = || Event::new(gpu.context(), &gpu.0.clock);
             let times = [event()?, event()?];
@@ -114,8 +138,7 @@ impl<V: Vendor> Graph<V> {
                 Exec::capture(&stream, gpu, || launch_noted(&stream, gpu, self.launches(), words))?;
             exec.times = Some(times);
             Ok(exec)
-        })?;
-        Ok((!exec.is_running()).then_some(exec))
+        })
     }
 
     /// The graph for a queue that can be stopped.
@@ -233,7 +256,7 @@ impl<V: Vendor> Exec<V> {
     }
 
     /// What the next run will set.
-    pub(crate) fn arm(&self) -> Option<[Event<V>; 2]> {
+    fn arm(&self) -> Option<[Event<V>; 2]> {
         let times = self.times.clone()?;
         for event in &times {
             event.arm();
@@ -299,6 +322,28 @@ mod tests {
             done.send(()).unwrap();
         });
         is_done.recv_timeout(Duration::from_secs(60)).is_ok()
+    }
+
+    #[test]
+    fn graph_that_was_prepared_is_captured_in_no_run() {
+        let gpu = Gpu::new(Fake::with_graphs(), Options::default()).unwrap();
+        let fill = Fill { buffer: gpu.alloc(8).unwrap(), offset: 0, bytes: 8, word: 7 };
+        let graph = Command::Graph(Graph::new(&gpu, &[Command::Fill(fill)]).unwrap());
+        let Command::Graph(runs) = &graph else { unreachable!("made as one") };
+        let calls = || gpu.vendor().slow_calls.load(std::sync::atomic::Ordering::Relaxed);
+        gpu.prepare(&graph, Priority::RealTime).unwrap();
+        let before = calls();
+        gpu.prepare(&graph, Priority::RealTime).unwrap();
+        assert_eq!(calls(), before, "once");
+        let times = [gpu.event().unwrap(), gpu.event().unwrap()];
+        for _ in 0..2 {
+            let mut queue = gpu.queue(Priority::RealTime, None).unwrap();
+            let before = calls();
+            assert!(queue.launch_between(Seq(0), &graph, times.each_ref().map(Some)).unwrap());
+            queue.launch_graph(Seq(1), runs, None).unwrap();
+            assert_eq!(calls(), before);
+            while queue.completed().unwrap() < Seq(2) {}
+        }
     }
 
     #[test]

@@ -123,6 +123,11 @@ impl<V: Vendor> reef_core::Preemptor for Preemptor<V> {
         !self.0.control.context().vendor.facts().writes_without_kernels
     }
 
+    /// Gates close by words of the host.
+    fn calls_driver(&self) -> bool {
+        !self.is_gated()
+    }
+
     /// One write does for both levels: at level All, running blocks look at the same word.
     fn evict(&self) -> Result<()> {
         self.deep_enough(PreemptLevel::DeviceQueue)?;
@@ -256,9 +261,10 @@ mod tests {
     fn on_a_device_with_gates_only_what_can_be_stopped_has_them() {
         let options = Options { gates: Some(4), ..Options::default() };
         let gpu = Gpu::new(Fake::default(), options).unwrap();
-        assert!(gpu.preemptor(PreemptLevel::DeviceQueue).unwrap().is_gated());
+        let gated = gpu.preemptor(PreemptLevel::DeviceQueue).unwrap();
+        assert!(gated.is_gated() && !gated.calls_driver());
         assert!(!gpu.never().is_gated(), "real-time queues never wait");
         let (_gpu, guarded) = preemptor(PreemptLevel::DeviceQueue);
-        assert!(!guarded.is_gated(), "kernels have guards");
+        assert!(!guarded.is_gated() && guarded.calls_driver(), "kernels have guards");
     }
 }

@@ -47,6 +47,7 @@ impl<D: Operators> RealTimeInstance<D> {
     pub(super) fn new(device: &D, dispatcher: &Dispatcher<D>, network: Network<D>) -> Result<Self> {
         let task = Task::new(network.graphs(usize::MAX)?)?;
         let (device, client) = (device.clone(), dispatcher.real_time()?);
+        client.prepare(&task)?; // or the first request would wait for the driver
         let between = Between::new(usize::MAX);
         Ok(Self { device, network, task, slots: Vec::new(), between, client })
     }
@@ -60,6 +61,7 @@ impl<D: Operators> Instance for RealTimeInstance<D> {
     fn share(&mut self, memory: HostMemory, places: &[(usize, usize)]) -> Result<bool> {
         let commands = slots((&self.device, &self.network), memory, places, usize::MAX)?;
         self.slots = commands.into_iter().map(Task::new).collect::<reef::Result<_>>()?;
+        self.slots.iter().try_for_each(|task| self.client.prepare(task))?;
         Ok(!self.slots.is_empty())
     }
 

@@ -131,9 +131,18 @@ impl<D: Device> RtQueue<D> {
 
     /// Whether starting these, of those that wait, is one call of the driver that has been made before.
     pub(crate) fn starts_shortly(&self, start: &[usize]) -> bool {
-        let [at] = *start else { return false };
-        let request = self.waiting.get(at).and_then(Option::as_ref);
-        self.feeding.is_none() && request.is_some_and(|request| request.is_short)
+        let is_short = |request: &Request<D>| request.has_run && request.commands.len() == 1;
+        start.len() == 1 && self.feeding.is_none() && self.starting(start).all(is_short)
+    }
+
+    /// Whether one of these, or the task that is fed, has not run before.
+    pub(crate) fn starts_anew(&self, start: &[usize]) -> bool {
+        let fed = self.feeding.as_ref().map(|feeding| &feeding.request);
+        self.starting(start).chain(fed).any(|request| !request.has_run)
+    }
+
+    fn starting(&self, start: &[usize]) -> impl Iterator<Item = &Request<D>> {
+        start.iter().filter_map(|&at| self.waiting.get(at)?.as_ref())
     }
 
     pub(crate) fn waiting(&self) -> usize {

@@ -7,6 +7,7 @@ use crate::backend::types::Event;
 use crate::dispatch::queues::account::Account;
 use crate::scheduler::policy::RtTaskView;
 use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::thread::Thread;
@@ -58,10 +59,30 @@ pub struct Timing {
 }
 
 /// How a task ended, once it did.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TaskState {
     done: OnceLock<Result<Timing>>,
     waiters: Mutex<Waiters>,
+    /// Where its waiters go when it has.
+    ended: Arc<Ended>,
+}
+
+/// Waiters of tasks that have ended, oldest first. Passes put them here, and the thread that made one wakes them when it
+/// has left: a waker is the executor's code, which may take long, or ask the dispatcher for something.
+#[derive(Debug, Default)]
+pub(crate) struct Ended(Mutex<VecDeque<Waiters>>);
+
+impl Ended {
+    /// Wakes them. Never inside of a pass.
+    pub(crate) fn wake(&self) {
+        while let Some(waiters) = self.take() {
+            waiters.wake();
+        }
+    }
+
+    fn take(&self) -> Option<Waiters> {
+        self.0.lock().pop_front()
+    }
 }
 
 /// The newest waiters in front, older ones behind them: a ticket has one as a rule, which costs no allocation.
@@ -88,6 +109,10 @@ impl Waiters {
         self.more.retain(|waiting| waiting.id() != thread.id());
     }
 
+    fn is_empty(&self) -> bool {
+        self.waker.is_none() && self.thread.is_none() && self.more.is_empty()
+    }
+
     fn wake(self) {
         self.thread.into_iter().chain(self.more).for_each(|thread| thread.unpark());
         self.waker.into_iter().for_each(Waker::wake);
@@ -102,6 +127,10 @@ pub(crate) enum Waiter {
 }
 
 impl TaskState {
+    pub(crate) fn new(ended: &Arc<Ended>) -> Self {
+        Self { done: OnceLock::new(), waiters: Mutex::default(), ended: ended.clone() }
+    }
+
     /// `None` while it hasn't ended.
     pub(crate) fn how(&self) -> Option<&Result<Timing>> {
         self.done.get()
@@ -114,7 +143,9 @@ impl TaskState {
     fn complete(&self, how: Result<Timing>) {
         if self.done.set(how).is_ok() {
             let waiters = std::mem::take(&mut *self.waiters.lock());
-            waiters.wake(); // without the lock: a waker is the executor's code
+            if !waiters.is_empty() {
+                self.ended.0.lock().push_back(waiters);
+            }
         }
     }
 
@@ -140,8 +171,8 @@ pub(crate) struct Request<D: Device> {
     /// Whom it is charged to.
     pub(crate) account: Account,
     pub(crate) view: RtTaskView,
-    /// Its launch is one call of the driver, which has made it before and needn't prepare anything.
-    pub(crate) is_short: bool,
+    /// It has been launched before: the driver needn't prepare anything.
+    pub(crate) has_run: bool,
 }
 
 impl<D: Device> Request<D> {
@@ -203,7 +234,8 @@ mod tests {
     /// A ticket that is polled and then waited for by threads, which is not told of by the type.
     #[test]
     fn the_end_wakes_everyone_who_waits() {
-        let (state, count) = (TaskState::default(), Arc::new(Count::default()));
+        let ended = Arc::default();
+        let (state, count) = (TaskState::new(&ended), Arc::new(Count::default()));
         let waker = || Waiter::Waker(count.clone().into());
         let sleep = || {
             let start = Instant::now();
@@ -220,6 +252,8 @@ mod tests {
             }
             state.wake_at_end(waker()); // polled again: the newest waker counts
             state.fail(Error::Cancelled);
+            assert_eq!(count.0.load(Ordering::SeqCst), 0, "when the pass is over, not before");
+            ended.wake();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
         });
         assert_eq!(woken, [true, true]);

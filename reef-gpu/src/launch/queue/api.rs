@@ -218,10 +218,7 @@ impl<V: Vendor> Queue<V> {
         let position = seq.0 + 1;
         self.retained.graph(position, graph);
         let noting = graph.noting(&self.gpu, &self.token, self.priority)?;
-        let Some((exec, [start, end])) = noting.and_then(|exec| Some((exec.clone(), exec.arm()?)))
-        else {
-            return Ok(false);
-        };
+        let Some((exec, [start, end])) = noting else { return Ok(false) };
         exec.launch(&self.stream)?;
         for event in events.iter().flatten() {
             event.arm();

@@ -48,7 +48,7 @@ pub struct Queue<V: Vendor> {
     /// Holds the epoch of graphs, and which one was written last.
     pub(crate) epoch_signal: Option<DeviceSignal<V>>,
     pub(crate) epoch_written: Option<u32>,
-    /// Dropped with the queue, so that graphs know.
+    /// Dropped with the queue, so that graphs know; of queues that nothing stops, one for all of a class.
     pub(crate) token: Arc<()>,
     /// The newest event that was recorded: its time is news when it is reached.
     pub(crate) newest_event: Option<Event<V>>,
