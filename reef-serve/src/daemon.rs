@@ -14,6 +14,7 @@ use crate::models::config::upload::remove_abandoned;
 use crate::net::identity::auth::Tokens;
 use crate::net::listener::Listener;
 use crate::net::room::admission::Admission;
+use crate::net::room::descriptors::raise_limit;
 use crate::reload::{Files, Source, hangups, outlive_hangup, reload_at};
 use crate::server::Server;
 use crate::systemd::notify;
@@ -49,6 +50,7 @@ pub fn run_reloading(
     ready: impl FnOnce(&Places),
 ) -> Result<()> {
     give_back_in_pieces();
+    raise_limit();
     outlive_hangup()?; // from the first model on
     let passed = Passed::take()?;
     let config = read()?;

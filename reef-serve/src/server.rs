@@ -15,10 +15,11 @@ use crate::models::shaped::variant::Variant;
 use crate::name::ModelName;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
-use crate::net::identity::principal::Principal;
+use crate::net::identity::principal::{Principal, STRANGERS};
 use crate::net::room::admission::{Admission, Permit};
 use crate::net::room::charge::{Charge, Memory};
 use crate::net::room::clients::Clients;
+use crate::net::room::descriptors::Room;
 use crate::net::room::shares::{Share, Shares};
 use crate::observe::devices::DeviceLook;
 use crate::observe::exposition::Exposition;
@@ -54,8 +55,9 @@ pub(crate) struct Server {
     pub(crate) clients: Arc<Clients>,
     /// Requests of gRPC and HTTP.
     pub(crate) requests: Arc<Admission>,
-    /// The same by principal.
+    /// The same by principal, and of all who have shown nothing.
     open: Arc<Shares<Principal>>,
+    open_of_strangers: Arc<Shares<&'static str>>,
     /// What requests of gRPC and HTTP take.
     pub(crate) memory: Memory,
     pub(crate) parsers: Parsers,
@@ -71,6 +73,7 @@ pub(crate) struct Server {
 pub(crate) struct OpenRequest {
     _permit: Permit,
     _share: Share<Principal>,
+    _of_strangers: Option<Share<&'static str>>,
 }
 
 /// One inference, as the standard protocol asks for it.
@@ -114,18 +117,22 @@ impl Server {
             regions: Regions::new(config.limits.regions, config.memory.client_mib << 20),
             tenants: Tenants::new(&config, nodes.len()),
             clients: {
-                let max = config.limits.clients;
-                let part = config.limits.part(max as u64) as usize;
+                let room = Room::new(config.limits.clients);
+                let part = |all: usize| config.limits.part(all as u64) as usize;
                 // With no other principal, the owner needs to leave no room.
-                let user_part = if config.listen.users == Users::Owner { max } else { part };
-                Clients::new(max, part, user_part, config.limits.connects_per_second)
+                let is_alone = config.listen.users == Users::Owner;
+                let user_part = if is_alone { config.limits.clients } else { part(room.unix) };
+                Clients::new(room, part(room.tcp), user_part, config.limits.connects_per_second)
             },
             requests: Admission::new("requests", config.limits.open_requests),
-            open: Shares::new(
-                "open requests",
-                u64::MAX,
-                config.limits.part(config.limits.open_requests as u64),
-            ),
+            open: {
+                let part = config.limits.part(config.limits.open_requests as u64);
+                Shares::new("open requests", u64::MAX, part)
+            },
+            open_of_strangers: {
+                let most = config.limits.of_strangers(config.limits.open_requests as u64);
+                Shares::new("open requests", u64::MAX, most)
+            },
             memory: request_memory(&config),
             parsers: Parsers::start()?,
             pieces: Pieces::new((config.memory.total_mib as usize) << 20 >> KEPT_SHIFT),
@@ -179,7 +186,10 @@ impl Server {
     pub(crate) fn request(&self, peer: &Peer) -> Result<OpenRequest> {
         let permit = self.requests.try_acquire()?;
         let share = self.open.take(peer.principal.clone(), 1)?;
-        Ok(OpenRequest { _permit: permit, _share: share })
+        let strangers = peer.principal.is_stranger();
+        let of_strangers = strangers.then(|| self.open_of_strangers.take(STRANGERS, 1));
+        let _of_strangers = of_strangers.transpose()?;
+        Ok(OpenRequest { _permit: permit, _share: share, _of_strangers })
     }
 
     /// Refuses `peer` what changes the daemon for others, or shows what they do, unless it has the right.
@@ -405,7 +415,9 @@ fn request_memory(config: &Config) -> Memory {
     let (memory, limits) = (&config.memory, &config.limits);
     let message = (limits.message_mib as u64) << 20;
     let all = unlimited_if_zero(memory.requests_mib);
-    Memory::new(all, limits.part(all).max(message), unlimited_if_zero(memory.connection_mib))
+    let strangers = limits.of_strangers(all).max(message);
+    let connection = unlimited_if_zero(memory.connection_mib);
+    Memory::new((all, strangers), limits.part(all).max(message), connection)
 }
 
 fn unlimited_if_zero(mib: u64) -> u64 {

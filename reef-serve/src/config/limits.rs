@@ -82,6 +82,11 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// What of `all` clients may have together that have shown nothing: three quarters, or more if one of them may.
+    pub(crate) fn of_strangers(&self, all: u64) -> u64 {
+        self.part(all).max(all - all / 4)
+    }
+
     /// What of `all` one principal may have: one at least.
     pub(crate) fn part(&self, all: u64) -> u64 {
         let part = u128::from(all) * u128::from(self.principal_percent) / 100;

@@ -5,7 +5,7 @@
 
 use crate::error::Error;
 use crate::net::room::charge::Charge;
-use crate::net::room::places::InUse;
+use crate::net::room::places::{Arriving, InUse};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -32,12 +32,25 @@ pub(crate) struct ChargedBody {
     /// Fires when the time since the message's first byte may be over.
     end: Pin<Box<Sleep>>,
     say: Say,
+    /// Until it is there, or the first message of a stream.
+    arriving: Option<Arriving>,
 }
 
 impl ChargedBody {
     /// `body`, of at most `max` bytes, a message of which may take `time` to arrive.
     pub(crate) fn new(body: Body, charge: Charge, max: usize, time: Duration, say: Say) -> Self {
-        Self { body, charge, left: max, max, time, end: Box::pin(sleep(time)), say }
+        let end = Box::pin(sleep(time));
+        Self { body, charge, left: max, max, time, end, say, arriving: None }
+    }
+
+    /// Keeps `arriving` until the message is there.
+    pub(crate) fn until_there(self, arriving: Option<Arriving>) -> Self {
+        Self { arriving, ..self }
+    }
+
+    /// Whether a message has come and has been dealt with.
+    fn has_had_one(&self) -> bool {
+        self.left < self.max && self.charge.since().is_none()
     }
 
     /// Whether the message has taken too long. Between two messages of a stream any time may pass.
@@ -66,17 +79,28 @@ impl HttpBody for ChargedBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Next<BoxError> {
+        if self.has_had_one() {
+            self.arriving = None;
+        }
         let next = match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Pending if self.is_late(cx) => {
                 let time = self.time;
                 Err((self.say)(Error::Deadline(format!("the body took longer than {time:?}"))))
             }
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(None) => {
+                self.arriving = None;
+                return Poll::Ready(None);
+            }
             Poll::Ready(Some(Err(error))) => Err(error.into()),
             Poll::Ready(Some(Ok(frame))) => match self.take(frame.data_ref().map_or(0, Bytes::len))
             {
-                Ok(()) => Ok(frame),
+                Ok(()) => {
+                    if self.body.is_end_stream() {
+                        self.arriving = None;
+                    }
+                    Ok(frame)
+                }
                 Err(error) => Err((self.say)(error)),
             },
         };

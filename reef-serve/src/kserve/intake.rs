@@ -162,8 +162,11 @@ async fn charge(State(intake): State<Arc<Intake>>, mut request: Request, next: N
     }
     request.extensions_mut().insert(charge.clone());
     let (time, say) = (intake.server.config.get().times.idle(), of_body(intake.protocol));
-    let arriving = charge.clone();
-    let request = request.map(|body| Body::new(ChargedBody::new(body, arriving, max, time, say)));
+    let (paying, arriving) = (charge.clone(), in_use.as_ref().map(|in_use| in_use.arriving()));
+    let request = request.map(|body| {
+        let body = ChargedBody::new(body, paying, max, time, say);
+        Body::new(body.until_there(arriving))
+    });
     let response = next.run(request).await;
     response.map(|body| Body::new(HeldBody::new(body, charge, in_use)))
 }

@@ -14,6 +14,7 @@ use crate::net::room::clients::Clients;
 use crate::net::tls::Tls;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +123,7 @@ impl Listener {
             Socket::Tcp { listener, may_share, tls } => {
                 let (stream, from) = listener.accept().await.map_err(wrong)?;
                 let _ = stream.set_nodelay(true); // slower without, and no worse
+                self.clients.room.check(stream.as_fd())?;
                 let principal = Principal::at(from.ip());
                 let place = self.clients.enter(self.protocol, &principal)?;
                 let id = self.number();

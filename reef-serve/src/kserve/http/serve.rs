@@ -67,8 +67,9 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
     let infer = Router::new()
         .route("/v2/models/{model}/infer", post(infer::newest))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer::version))
+        .route_layer(middleware::from_fn_with_state(server.clone(), open))
         .route_layer(middleware::from_fn_with_state(server.clone(), whole))
-        .route_layer(middleware::from_fn_with_state(server.clone(), open));
+        .route_layer(middleware::from_fn_with_state(server.clone(), room));
     let others = Router::new()
         .route("/metrics", get(metrics))
         .route("/reef/trace", get(trace::trace))
@@ -93,7 +94,20 @@ async fn metrics(State(server): App, headers: HeaderMap) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, format.content_type())], server.metrics(format).await)
 }
 
-/// Takes a place for the request before its body is read.
+/// Refuses a request for which there is no place, before its body is read. It takes none until all of it is there.
+async fn room(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match server.request(&peer).map(drop) {
+        Ok(()) => next.run(request).await,
+        Err(error) => Failure(error).into_response(),
+    }
+}
+
+/// Takes a place for a request that has arrived.
 async fn open(
     State(server): App,
     Extension(peer): Extension<Peer>,

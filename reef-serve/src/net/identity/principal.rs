@@ -11,6 +11,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
+/// Name of all addresses together, for what is kept from them.
+pub(crate) const STRANGERS: &str = "the group without token or certificate";
+
 /// Who speaks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Principal {
@@ -36,6 +39,11 @@ impl Principal {
     /// Whether it is the daemon's own user, or root.
     pub(crate) fn is_owner(&self) -> bool {
         matches!(*self, Self::User(uid) if uid == 0 || uid == rustix::process::getuid().as_raw())
+    }
+
+    /// Whether it has shown nothing: of addresses a client may have many.
+    pub(crate) fn is_stranger(&self) -> bool {
+        matches!(self, Self::Address(_))
     }
 
     /// Whether the kernel says who it is: it came in by a Unix socket.

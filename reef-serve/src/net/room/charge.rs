@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
-use crate::net::identity::principal::Principal;
+use crate::net::identity::principal::{Principal, STRANGERS};
 use crate::net::room::shares::{Share, Shares};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -15,13 +15,16 @@ use std::time::Instant;
 pub(crate) struct Memory {
     principals: Arc<Shares<Principal>>,
     connections: Arc<Shares<ClientId>>,
+    strangers: Arc<Shares<&'static str>>,
 }
 
 impl Memory {
-    /// `max` bytes in all, `principal` of one principal, `connection` of one connection.
-    pub(crate) fn new(max: u64, principal: u64, connection: u64) -> Self {
+    /// `max` bytes in all, `strangers` of all who have shown nothing, `principal` of one principal, `connection` of one
+    /// connection.
+    pub(crate) fn new((max, strangers): (u64, u64), principal: u64, connection: u64) -> Self {
         let what = "bytes of requests";
         Self {
+            strangers: Shares::new(what, u64::MAX, strangers),
             principals: Shares::new(what, max, principal),
             connections: Shares::new(what, u64::MAX, connection),
         }
@@ -33,7 +36,10 @@ impl Memory {
             self.principals.take(peer.principal.clone(), 0).expect("nothing is always there"),
             self.connections.take(peer.id, 0).expect("nothing is always there"),
         );
-        Charge(Arc::new(Mutex::new(Charged { since: None, of: shares.0, by: shares.1 })))
+        let stranger = peer.principal.is_stranger();
+        let among = stranger.then(|| self.strangers.take(STRANGERS, 0));
+        let among = among.map(|share| share.expect("nothing is always there"));
+        Charge(Arc::new(Mutex::new(Charged { since: None, of: shares.0, by: shares.1, among })))
     }
 
     /// Bytes that are held.
@@ -52,6 +58,21 @@ struct Charged {
     since: Option<Instant>,
     of: Share<Principal>,
     by: Share<ClientId>,
+    /// Of a client that has shown nothing.
+    among: Option<Share<&'static str>>,
+}
+
+impl Charged {
+    /// Takes more of each, or of none.
+    fn grow(&mut self, bytes: u64) -> Result<()> {
+        self.by.grow(bytes)?;
+        self.of.grow(bytes).inspect_err(|_| self.by.shrink(bytes))?;
+        let among = self.among.as_mut().map_or(Ok(()), |among| among.grow(bytes));
+        among.inspect_err(|_| {
+            self.by.shrink(bytes);
+            self.of.shrink(bytes);
+        })
+    }
 }
 
 impl Charge {
@@ -63,9 +84,7 @@ impl Charge {
     pub(crate) fn add(&self, bytes: u64) -> Result<()> {
         let mut charged = self.0.lock();
         charged.since.get_or_insert_with(Instant::now);
-        charged.by.grow(bytes)?;
-        let of = charged.of.grow(bytes);
-        of.inspect_err(|_| charged.by.shrink(bytes))
+        charged.grow(bytes)
     }
 
     /// Forgets a message of a stream, which has been dealt with. What has arrived of the next one, at most a
@@ -75,6 +94,7 @@ impl Charge {
         charged.since = None;
         charged.by.clear();
         charged.of.clear();
+        charged.among.iter_mut().for_each(Share::clear);
     }
 
     /// When the message began that is charged for.
@@ -105,7 +125,7 @@ mod tests {
 
     #[test]
     fn bytes_are_held_until_the_last_clone_is_gone() {
-        let memory = Memory::new(100, 80, 60);
+        let memory = Memory::new((100, 100), 80, 60);
         let charge = memory.charge(&Peer::UNKNOWN);
         charge.add(50).unwrap();
         let said = charge.add(11).unwrap_err().to_string();
@@ -121,7 +141,7 @@ mod tests {
 
     #[test]
     fn connections_of_one_principal_share_what_it_has() {
-        let memory = Memory::new(100, 80, 60);
+        let memory = Memory::new((100, 100), 80, 60);
         let (one, mut other) = (Peer::UNKNOWN, Peer::UNKNOWN);
         other.id.number = 7;
         let (a, b) = (memory.charge(&one), memory.charge(&other));
@@ -132,5 +152,25 @@ mod tests {
         memory.charge(&someone).add(20).unwrap();
         b.clear();
         assert_eq!(memory.taken(), 60);
+    }
+
+    #[test]
+    fn all_strangers_together_leave_room_for_others() {
+        let memory = Memory::new((100, 70), 60, 60);
+        let at = |last| Peer {
+            principal: Principal::at([127, 0, 0, last].into()),
+            id: ClientId { number: last.into(), ..Peer::UNKNOWN.id },
+            ..Peer::UNKNOWN
+        };
+        let (a, b) = (memory.charge(&at(1)), memory.charge(&at(2)));
+        a.add(50).unwrap();
+        let said = b.add(21).unwrap_err().to_string();
+        assert!(said.starts_with("the group without token or certificate has 50 bytes"), "{said}");
+        b.add(20).unwrap();
+        let user = memory.charge(&Peer { principal: Principal::User(1), ..at(3) });
+        user.add(30).unwrap();
+        assert_eq!(memory.taken(), 100);
+        drop((a, b));
+        assert_eq!(memory.taken(), 30);
     }
 }

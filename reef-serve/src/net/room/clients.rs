@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::net::identity::client_id::{ClientId, Protocol};
 use crate::net::identity::principal::Principal;
 use crate::net::room::admission::{Admission, Permit};
+use crate::net::room::descriptors::Room;
 use crate::net::room::pace::Pace;
 use crate::net::room::places::{Lost, Place, Places};
 use crate::net::room::shares::{Share, Shares};
@@ -30,6 +31,7 @@ pub(crate) struct Clients {
     unix: Arc<Places>,
     tcp: Arc<Places>,
     pace: Pace,
+    pub(crate) room: Room,
     /// As [`Protocol::EACH`].
     each: [Arc<Admission>; 3],
     /// As [`Protocol::EACH`].
@@ -37,15 +39,17 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Admits `max` connections at a time by each way in, and `part` of one principal over TCP, `user_part` of one user
-    /// by the others; over TCP `per_second` of one principal.
-    pub(crate) fn new(max: usize, part: usize, user_part: usize, per_second: u32) -> Arc<Self> {
+    /// Admits as many connections at a time by each way in as there is room, and `part` of one principal over TCP,
+    /// `user_part` of one user by the others; over TCP `per_second` of one principal.
+    pub(crate) fn new(room: Room, part: usize, user_part: usize, per_second: u32) -> Arc<Self> {
         let connections = |max| Admission::new("connections", max);
+        let Room { local, unix, tcp, .. } = room;
         Arc::new(Self {
-            local: Shares::new("connections", max as u64, user_part as u64),
-            local_best_effort: connections(max - max / 8),
-            unix: Places::new(max, user_part),
-            tcp: Places::new(max, part),
+            local: Shares::new("connections", local as u64, user_part as u64),
+            local_best_effort: connections(local - local / 8),
+            unix: Places::new(unix, user_part),
+            tcp: Places::new(tcp, part),
+            room,
             pace: Pace::new(per_second),
             each: Protocol::EACH.map(|protocol| Admission::new(protocol.name(), usize::MAX)),
             next: Protocol::EACH.map(|_| AtomicU32::new(1)),
@@ -114,7 +118,7 @@ mod tests {
 
     #[test]
     fn ways_in_have_places_and_numbers_of_their_own() {
-        let clients = Clients::new(8, 2, 8, 3);
+        let clients = Clients::new(Room::new(8), 2, 8, 3);
         let me = &Principal::User(1);
         let tcp = &Peer::UNKNOWN.principal;
         let enter = |protocol, principal| clients.enter(protocol, principal);
@@ -134,7 +138,7 @@ mod tests {
         let names = [Protocol::Local, Protocol::Grpc, Protocol::Local]
             .map(|protocol| clients.number(protocol).to_string());
         assert_eq!(names, ["local 1", "grpc 1", "local 2"]);
-        let said = Clients::new(8, 2, 0, 0).enter_local(me).unwrap_err().to_string();
+        let said = Clients::new(Room::new(8), 2, 0, 0).enter_local(me).unwrap_err().to_string();
         assert!(said.starts_with("user 1 has 0 connections"), "{said}");
         clients.close();
         assert!(matches!(enter(Protocol::Http, me), Err(Error::Unavailable(_))));

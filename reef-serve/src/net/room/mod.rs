@@ -8,6 +8,7 @@
 pub(crate) mod admission;
 pub(crate) mod charge;
 pub(crate) mod clients;
+pub(crate) mod descriptors;
 pub(super) mod pace;
 pub(crate) mod places;
 pub(crate) mod shares;

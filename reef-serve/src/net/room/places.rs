@@ -1,8 +1,9 @@
 //! Places for connections of gRPC and HTTP: a pool for each way in, of which a principal has a part.
 //!
 //! A full pool takes its place from a connection that does nothing with it, before it refuses one: the oldest
-//! that has not shown who it is, or else the one without a request for the longest time, of the principal that
-//! has the most. So nobody keeps a place by being there, and nobody's requests are cut off.
+//! that has not shown who it is; the oldest whose request doesn't arrive; or else the one without a request for the
+//! longest time, of the principal that has the most. So a place is not kept by being there, nor by half a request, and no
+//! request that has arrived is cut off.
 //!
 //! ```text
 //! of one principal ≤ each,    of all ≤ max
@@ -23,6 +24,9 @@ const IDLE: Duration = Duration::from_millis(500);
 /// How long a connection has at least to show who it is.
 const YOUNG: Duration = Duration::from_millis(50);
 
+/// How long a request may take to arrive where places are wanted, of a connection that had none before and of others.
+const ARRIVAL: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+
 /// The pool of one way in.
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -42,9 +46,12 @@ struct Table {
 struct Entry {
     principal: Principal,
     is_proven: bool,
-    /// Requests that are not answered.
+    /// Requests that are not answered, and those of them that have not arrived whole.
     open: usize,
-    /// When the last request ended.
+    arriving: usize,
+    /// Whether a request of it has ended.
+    is_served: bool,
+    /// When the last request ended, or the first of those that are open began.
     since: Instant,
     /// Dropped when the place is taken away.
     _keep: oneshot::Sender<Infallible>,
@@ -75,17 +82,21 @@ impl Places {
         self.make_room_of(&mut table, &principal)?;
         self.make_room(&mut table, &principal)?;
         let (keep, lost) = oneshot::channel();
-        let (open, since) = (0, Instant::now());
-        let id = table.next;
+        let (since, id) = (Instant::now(), table.next);
+        let (open, arriving, is_served) = (0, 0, false);
         table.next += 1;
-        table.taken.insert(id, Entry { principal, is_proven, open, since, _keep: keep });
+        let entry = Entry { principal, is_proven, open, arriving, is_served, since, _keep: keep };
+        table.taken.insert(id, entry);
         Ok((Place { places: self.clone(), id }, lost))
     }
 
     /// Sees to it that `principal` may have one more.
     fn make_room_of(&self, table: &mut Table, principal: &Principal) -> Result<()> {
         let each = self.each;
-        if table.of(principal) < each || table.take_away(|entry| entry.is_idle_of(principal)) {
+        if table.of(principal) < each
+            || table.take_away(|entry| entry.is_idle_of(principal))
+            || table.take_away(|entry| entry.principal == *principal && entry.is_unfinished())
+        {
             return Ok(());
         }
         Err(Error::Exhausted(format!("{principal} has {each} connections, all in use: no more")))
@@ -94,7 +105,11 @@ impl Places {
     /// Sees to it that there is one more.
     fn make_room(&self, table: &mut Table, principal: &Principal) -> Result<()> {
         let max = self.max;
-        if table.taken.len() < max || table.take_away(Entry::is_unproven) {
+        if table.taken.len() < max
+            || table.take_away(Entry::is_unproven)
+            || table.take_away(|entry| !entry.is_served && entry.is_unfinished())
+            || table.take_away(Entry::is_unfinished)
+        {
             return Ok(());
         }
         let greatest = table.greatest().filter(|(_, has)| *has > table.of(principal));
@@ -121,9 +136,9 @@ impl Table {
         Some((most.clone(), self.of(most)))
     }
 
-    /// Takes the place of the one among those that `is` means which has been without a request for the longest.
+    /// Takes the place of the one among those that `is` means which has been so for the longest.
     fn take_away(&mut self, is: impl Fn(&Entry) -> bool) -> bool {
-        let those = self.taken.iter().filter(|(_, entry)| entry.open == 0 && is(entry));
+        let those = self.taken.iter().filter(|(_, entry)| is(entry));
         let oldest = those.min_by_key(|(_, entry)| entry.since).map(|(id, _)| *id);
         oldest.and_then(|id| self.taken.remove(&id)).is_some()
     }
@@ -132,11 +147,17 @@ impl Table {
 impl Entry {
     /// Whether it has had time to show who it is.
     fn is_unproven(&self) -> bool {
-        !self.is_proven && self.since.elapsed() >= YOUNG
+        self.open == 0 && !self.is_proven && self.since.elapsed() >= YOUNG
+    }
+
+    /// Whether all that it asks for has had time to arrive, and hasn't.
+    fn is_unfinished(&self) -> bool {
+        let time = ARRIVAL[usize::from(self.is_served)];
+        self.open > 0 && self.arriving == self.open && self.since.elapsed() >= time
     }
 
     fn is_idle_of(&self, principal: &Principal) -> bool {
-        let is_idle = self.is_proven && self.since.elapsed() >= IDLE;
+        let is_idle = self.open == 0 && self.is_proven && self.since.elapsed() >= IDLE;
         self.principal == *principal && (is_idle || self.is_unproven())
     }
 }
@@ -161,10 +182,22 @@ impl Place {
             self.places.make_room_of(&mut table, principal)?;
         }
         let entry = table.taken.get_mut(&self.id).ok_or_else(lost)?;
+        if entry.open == 0 {
+            entry.since = Instant::now();
+        }
         entry.open += 1;
         entry.is_proven = true;
         entry.principal = principal.clone();
         Ok(InUse(self.clone()))
+    }
+}
+
+impl Place {
+    /// Changes what is known of the connection, if it still has its place.
+    fn change(&self, change: impl FnOnce(&mut Entry)) {
+        if let Some(entry) = self.places.table.lock().taken.get_mut(&self.id) {
+            change(entry);
+        }
     }
 }
 
@@ -178,13 +211,31 @@ impl Drop for Place {
 #[derive(Debug)]
 pub(crate) struct InUse(Arc<Place>);
 
+impl InUse {
+    /// Notes that the request has not arrived whole, until this is dropped.
+    pub(crate) fn arriving(&self) -> Arriving {
+        self.0.change(|entry| entry.arriving += 1);
+        Arriving(self.0.clone())
+    }
+}
+
 impl Drop for InUse {
     fn drop(&mut self) {
-        let Place { places, id } = &*self.0;
-        if let Some(entry) = places.table.lock().taken.get_mut(id) {
+        self.0.change(|entry| {
             entry.open -= 1;
+            entry.is_served = true;
             entry.since = Instant::now();
-        }
+        });
+    }
+}
+
+/// A request that has not arrived whole.
+#[derive(Debug)]
+pub(crate) struct Arriving(Arc<Place>);
+
+impl Drop for Arriving {
+    fn drop(&mut self) {
+        self.0.change(|entry| entry.arriving -= 1);
     }
 }
 

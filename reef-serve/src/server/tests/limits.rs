@@ -124,7 +124,7 @@ fn time_runs_from_arrival_on() {
 fn texts_of_classes_are_charged_for_before_they_are_made() {
     let fixture = Fixture::new("classes", |_| ());
     let ask = |classes| {
-        let memory = Memory::new(u64::MAX, u64::MAX, 20_000);
+        let memory = Memory::new((u64::MAX, u64::MAX), u64::MAX, 20_000);
         let (name, to, binary) = ("logits".into(), None, None);
         let outputs = vec![RequestedOutput { name, to, binary, classes }];
         let charge = Some(memory.charge(&Peer::UNKNOWN));

@@ -4,9 +4,12 @@
 //! The hostile process comes in over TCP, so that it is another principal than the others, which come in by Unix
 //! sockets. Each attack is measured beside a calm time just before it, of the same daemon.
 
+mod addresses;
 mod attacks;
 mod bystanders;
 mod cores;
+mod descriptors;
+mod half_bodies;
 mod keys;
 
 use crate::daemon::Daemon;
@@ -15,6 +18,8 @@ use crate::users::another_user;
 use attacks::{ATTACKS, Attack};
 use bystanders::{Bystanders, Seen};
 use cores::Cores;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -44,6 +49,17 @@ pub(super) fn play(role: &str, folder: &Path) {
     let (grpc, http) = addresses.split_once('\n').expect("two lines");
     let target = attacks::Target { grpc: grpc.into(), http: http.into(), folder: folder.into() };
     (attack.run)(&target);
+}
+
+/// A connection to the daemon from one of the many addresses of loopback, by its number from 1.
+fn from_address(number: u32, to: &str) -> TcpStream {
+    let from = Ipv4Addr::from_bits(Ipv4Addr::new(127, 1, 0, 0).to_bits() + number);
+    let flags = SocketFlags::CLOEXEC; // no daemon inherits it
+    let stream = socket_with(AddressFamily::INET, SocketType::STREAM, flags, None);
+    let stream = stream.expect("a socket");
+    bind(&stream, &SocketAddrV4::new(from, 0)).expect("loopback has it");
+    connect(&stream, &to.parse::<SocketAddrV4>().expect("an address")).expect("it listens");
+    stream.into()
 }
 
 /// Killed when this is dropped.

@@ -79,3 +79,38 @@ fn a_connection_is_of_whom_its_last_request_spoke_for() {
     let _using = other.begin(&user(2)).unwrap();
     assert!(is_lost(&mut lost) && place.begin(&user(2)).is_err());
 }
+
+/// As the body of a request that doesn't end, by whoever has not been served or has.
+#[test]
+fn requests_that_do_not_arrive_make_room_for_others() {
+    let places = Places::new(3, 3);
+    let come = |who| {
+        let (place, lost) = places.enter(user(who), true).unwrap();
+        let place = Arc::new(place);
+        let using = place.begin(&user(who)).unwrap();
+        (using.arriving(), using, place, lost)
+    };
+    let pass = |time| {
+        let mut table = places.table.lock();
+        table.taken.values_mut().for_each(|entry| entry.since -= time);
+    };
+    let (served, whole) = (come(1), come(2));
+    let (arrived, using, place, mut served_lost) = served;
+    drop((arrived, using));
+    let using = place.begin(&user(1)).unwrap();
+    let _arriving = using.arriving(); // its second
+    let (arrived, _running, _place, mut whole_lost) = whole;
+    drop(arrived);
+    let mut half = come(3);
+    assert!(places.enter(user(4), true).is_err(), "they have only just begun");
+    pass(ARRIVAL[0]);
+    let fourth = come(4);
+    let lost = [&mut half.3, &mut served_lost, &mut whole_lost].map(is_lost);
+    assert_eq!(lost, [true, false, false], "who was not served goes first");
+    pass(ARRIVAL[1]);
+    drop(fourth);
+    let _fifth = come(5);
+    assert!(!is_lost(&mut served_lost), "there was room");
+    let _sixth = come(6);
+    assert!(is_lost(&mut served_lost) && !is_lost(&mut whole_lost));
+}
