@@ -111,6 +111,21 @@ def compressed(client):
         agree(answer.as_numpy("logits"), how)
 
 
+def compressed_messages(client):
+    """The same over gRPC, one by one and in a stream."""
+    for how in ("gzip", "deflate"):
+        answer = client.infer(MODEL, given(grpc), compression_algorithm=how)
+        agree(answer.as_numpy("logits"), how)
+        answers = queue.Queue()
+        client.start_stream(lambda result, error: answers.put((result, error)), compression_algorithm=how)
+        for _ in range(3):
+            client.async_stream_infer(MODEL, given(grpc))
+            result, error = answers.get(timeout=60)
+            assert error is None, error
+            agree(result.as_numpy("logits"), f"stream by {how}")
+        client.stop_stream()
+
+
 def shared_memory(client, module, name):
     """Input and output in one region, without any bytes in the messages."""
     key, offset = f"/reef-triton-{name}", 4096
@@ -261,6 +276,7 @@ def over_grpc(url, name, channel_args=None):
         assert config.input[0].data_type == 11 and config.max_batch_size == 0
         inferences(client, grpc)
         errors(client, grpc)
+        compressed_messages(client)
         refused(lambda: client.infer("nothing", given(grpc)), "NOT_FOUND")
         refused(lambda: client.infer(MODEL, []), "INVALID_ARGUMENT")
         refused(lambda: client.infer(MODEL, given(grpc), timeout=1), "DEADLINE_EXCEEDED")
