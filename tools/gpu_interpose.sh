@@ -118,7 +118,7 @@ wanted frameworks && for what in ${FRAMEWORKS:-$frameworks}; do
     fits 100 "STEPS=frameworks FRAMEWORKS=$what" || continue
     LIMIT=${LIMIT:-90} PROGRAM=frameworks.py five "$what" "$what"
 done
-wanted static && for what in ${PROGRAMS:-streams events graphs cooperative managed}; do
+wanted static && for what in ${PROGRAMS:-streams events graphs cooperative managed conditional ends}; do
     fits 30 "STEPS=static PROGRAMS=$what" || continue
     program=$bin/static-$what
     if [ ! -x "$program" ]; then

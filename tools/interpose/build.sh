@@ -2,7 +2,7 @@
 # Builds what tools/gpu_interpose.sh runs on a machine that needs neither Rust nor a network:
 #   tools/interpose/build.sh [FOLDER]        (default: target/gpu-shim)
 # PROFILE=dev takes the profile of the tests, which has compiled most of it already. tools/interpose/programs.sh FOLDER
-# adds the five programs with a linked runtime.
+# adds the seven programs with a linked runtime.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 folder=${1:-target/gpu-shim}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Six small programs with NVIDIA's runtime linked statically: built with nvcc, and run under the shim on the fake driver
+# Eight small programs with NVIDIA's runtime linked statically: built with nvcc, and run under the shim on the fake driver
 # as far as that goes (it has none of the driver's private tables, so the runtime looks up its functions and ends).
 #   tools/interpose/programs.sh FOLDER        FOLDER gets the programs, for tools/gpu_interpose.sh
 # With $NVCC that compiler, otherwise NVIDIA's packages from the package registry (100 MB), which need pip and unzip.
@@ -21,7 +21,7 @@ if [ -z "${NVCC:-}" ]; then
     chmod +x "$work"/tree/nvidia/cu13/bin/* "$work"/tree/nvidia/cu13/nvvm/bin/*
     NVCC="$work/tree/nvidia/cu13/bin/nvcc -L$work/tree/nvidia/cu13/lib"
 fi
-for program in streams events graphs cooperative managed; do
+for program in streams events graphs cooperative managed conditional ends; do
     # Machine code for Hopper, and text that others compile themselves.
     $NVCC -O2 -std=c++17 -cudart static -gencode arch=compute_90,code=sm_90 -gencode arch=compute_80,code=compute_80 \
         "tools/interpose/programs/$program.cu" -o "$out/static-$program"

@@ -6,8 +6,8 @@ use crate::graph::execs;
 use crate::graph::insert::{Gate, Gated, insert};
 use crate::graph::places::Places;
 use crate::graph::shape::{Shape, Untouched, was_gated};
-use crate::guest::contexts;
-use crate::own::{calls, explain};
+use crate::guest::find;
+use crate::own::explain;
 use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,8 +27,8 @@ pub(crate) fn instantiate(
         return real(graph);
     }
     quietly(|| {
-        contexts::context(gate.context).into_iter().for_each(|context| {
-            context.device.page.counts.graph_gates.fetch_add(places.count(), Relaxed);
+        find::find_context(gate.context).into_iter().for_each(|branch| {
+            branch.context.device.page.counts.graph_gates.fetch_add(places.count(), Relaxed);
         });
         // SAFETY: where the driver has just written.
         execs::add(unsafe { *to }, gated, places, gate);
@@ -38,15 +38,14 @@ pub(crate) fn instantiate(
 
 /// A clone with gates. `None`: it needs none, or can't have any, which the report says.
 fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
-    let name = calls::context();
-    let context = contexts::context(name)?;
+    let context = &find::current()?.context;
     if context.device.is_real_time() {
         return None;
     }
-    let gate = Gate { context: name, address: context.gate };
-    let shape = match shape(graph, gate.address) {
+    let gate = Gate { context: context.handle(), address: context.gate() };
+    let shape = match shape(graph) {
         Ok(shape) => shape,
-        Err(_) if was_gated(graph, gate.address) => return None,
+        Err(_) if was_gated(graph) => return None,
         Err(why) => {
             explain::untouched(why);
             return None;
@@ -64,8 +63,8 @@ fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
 }
 
 /// What the graph looks like, if it may be cloned.
-fn shape(graph: usize, gate: u64) -> Result<Shape, Untouched> {
-    if settings().clones_graphs { Shape::read(graph, gate) } else { Err("REEF_GRAPHS=front") }
+fn shape(graph: usize) -> Result<Shape, Untouched> {
+    if settings().clones_graphs { Shape::read(graph) } else { Err("REEF_GRAPHS=front") }
 }
 
 /// Updates an executable graph with a graph of the program's. `real` is given that graph, or a clone with gates where
@@ -92,7 +91,7 @@ pub(crate) fn update<const N: usize>(
 
 /// A clone of another graph, with gates where one had them.
 fn again(graph: usize, (places, gate): (Places, Gate)) -> Option<Gated> {
-    let shape = Shape::read(graph, gate.address).ok()?;
+    let shape = Shape::read(graph).ok()?;
     insert(graph, &shape, &places, gate)
 }
 

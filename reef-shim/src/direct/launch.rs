@@ -2,11 +2,12 @@
 
 use super::quietly::quietly;
 use crate::bind::state::Inside;
+use crate::guest::bare;
 use crate::guest::capture::{self, Capture};
-use crate::guest::contexts;
-use crate::guest::entries::Context;
+use crate::guest::device::Device;
+use crate::guest::find;
 use crate::guest::meter::Meter;
-use crate::guest::streams::{MARKS, STREAMS, key};
+use crate::guest::tree::stream::Stream as Known;
 use crate::own::calls::{self, Stream};
 use reef_guest::hold::Holders;
 use reef_guest::pace;
@@ -41,12 +42,11 @@ impl Work {
     }
 }
 
-/// A launch whose stream and context are known.
+/// A launch whose stream is known.
 #[derive(Clone, Copy, Debug)]
 struct Launch {
-    context: Context,
     stream: Stream,
-    slot: usize,
+    known: &'static Known,
     work: Work,
 }
 
@@ -69,6 +69,19 @@ pub(crate) fn copy(
     around(|| before_copy(stream, takes_device), real)
 }
 
+/// Launches kernels on several streams by one call.
+pub(crate) fn launch_all(
+    all: impl Iterator<Item = (Stream, Work)>,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    let launches: Vec<_> =
+        quietly(|| all.filter_map(|(stream, work)| before(stream, work)).collect());
+    let code = real();
+    quietly(|| launches.into_iter().for_each(|launch| launch.after(code)));
+    code
+}
+
 fn around(before: impl FnOnce() -> Option<Launch>, real: impl FnOnce() -> u32) -> u32 {
     let launch = quietly(before);
     let code = real();
@@ -78,22 +91,17 @@ fn around(before: impl FnOnce() -> Option<Launch>, real: impl FnOnce() -> u32) -
 
 /// What belongs in front of a copy. `None`: nothing belongs behind it.
 fn before_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<Launch> {
-    let name = calls::context();
-    let context = contexts::context(name)?;
-    context.device.meter.as_ref()?;
+    let known = find::stream(stream)?;
+    known.context().device.meter.as_ref()?;
     if capture::of(stream) != Capture::None || !takes_device() {
         return None;
     }
-    let slot = STREAMS.slot(key(name, stream))?;
-    Launch { context, stream, slot, work: Work::Copy }.run()
+    Launch { stream, known, work: Work::Copy }.run()
 }
 
 /// What belongs in front of a launch. `None`: nothing belongs behind it.
 fn before(stream: Stream, work: Work) -> Option<Launch> {
-    let name = calls::context();
-    let context = contexts::context(name)?;
-    let slot = STREAMS.slot(key(name, stream))?;
-    let launch = Launch { context, stream, slot, work };
+    let launch = Launch { stream, known: find::stream(stream)?, work };
     match capture::of(stream) {
         Capture::None => launch.run(),
         Capture::Of(capture) => launch.capture(capture),
@@ -102,20 +110,23 @@ fn before(stream: Stream, work: Work) -> Option<Launch> {
 }
 
 impl Launch {
+    fn device(&self) -> &'static Device {
+        self.known.context().device
+    }
+
     fn state(&self) -> &'static pace::Stream {
-        STREAMS.get(self.slot).unwrap_or_else(|| unreachable!("slots are of this table"))
+        &self.known.counts
     }
 
     fn run(self) -> Option<Self> {
-        let device = self.context.device;
+        let device = self.device();
         let counts = &device.page.counts;
-        device.own(self.slot);
-        count(match self.work {
-            Work::Kernel(_) | Work::Overlapping => &counts.kernels,
-            Work::Graph => &counts.graphs,
-            Work::Copy => &device.copies,
-        });
-        device.wait_for_time(self.slot, || self.mark_rest());
+        match self.work {
+            Work::Kernel(_) | Work::Overlapping => count(&counts.kernels),
+            Work::Graph => count(&counts.graphs),
+            Work::Copy => {}
+        }
+        device.wait_for_time(self.known, || self.mark_rest());
         match device.is_real_time() {
             true => self.go_first(),
             false => self.stand_back(),
@@ -125,7 +136,7 @@ impl Launch {
 
     /// A real-time launch holds others, unless they are held.
     fn go_first(&self) {
-        let device = self.context.device;
+        let device = self.device();
         if device.page.activity.launch() {
             device.hold_peers();
             device.wake_keeper();
@@ -134,22 +145,22 @@ impl Launch {
 
     /// A best-effort launch waits for its turn: this thread if it is far ahead, the stream at a gate.
     fn stand_back(&self) {
-        let (page, state) = (&self.context.device.page, self.state());
+        let (page, state) = (&self.device().page, self.state());
         let is_closed = page.holders.is_closed();
         if is_closed {
             count(&page.counts.delayed);
         }
-        if state.is_far_ahead(MARKS.read(self.slot), is_closed) {
+        if state.is_far_ahead(self.known.done(), is_closed) {
             self.wait();
         }
-        let apart = self.context.device.spacing.launches();
+        let apart = self.device().spacing.launches();
         let may_gate = match self.work {
             Work::Kernel(_) | Work::Graph => true,
             Work::Overlapping => is_closed,
             Work::Copy => false,
         };
         let is_due = may_gate && state.needs_gate(is_closed, apart);
-        if is_due && self.context.device.has_daemon() && self.gate() {
+        if is_due && self.device().has_daemon() && self.gate() {
             count(&page.counts.gates);
             state.gated();
         }
@@ -157,10 +168,10 @@ impl Launch {
 
     #[cold]
     fn wait(&self) {
-        let (page, state) = (&self.context.device.page, self.state());
+        let (page, state) = (&self.device().page, self.state());
         count(&page.counts.waits);
         let begin = Instant::now();
-        while state.is_far_ahead(MARKS.read(self.slot), page.holders.is_closed())
+        while state.is_far_ahead(self.known.done(), page.holders.is_closed())
             && begin.elapsed() < PATIENCE
         {
             std::thread::sleep(NAP);
@@ -168,31 +179,31 @@ impl Launch {
     }
 
     fn gate(&self) -> bool {
+        let gate = self.known.context().gate();
         // CU_STREAM_WAIT_VALUE_GEQ
-        let code = calls::wait_value(self.stream.0, self.context.gate, Holders::PASS, 0);
+        let code = calls::wait_value(self.stream.0, gate, Holders::PASS, 0);
         self.is_taken(code)
     }
 
     fn mark(&self, number: u32) {
-        let at = self.context.marks.saturating_add(4 * self.slot as u64);
-        let code = calls::write_value(self.stream.0, at, number, 0);
-        if !self.is_taken(code) {
+        if !self.is_taken(self.known.mark(number)) {
             self.state().synced(number); // or a thread would wait for it
         }
     }
 
     fn is_taken(&self, code: Option<u32>) -> bool {
         if code != Some(0) {
-            count(&self.context.device.page.counts.refused);
+            count(&self.device().page.counts.refused);
         }
         code == Some(0)
     }
 
     /// A launch that becomes part of a graph: best-effort graphs have gates inside.
     fn capture(self, capture: u64) -> Option<Self> {
-        let device = self.context.device;
+        let device = self.device();
         count(&device.page.counts.captured);
         let is_due = match self.work {
+            _ if bare::has(capture) => false,
             Work::Kernel(blocks) => self.state().captured(capture, blocks),
             Work::Overlapping | Work::Graph | Work::Copy => false,
         };
@@ -207,11 +218,11 @@ impl Launch {
         if code == 0 {
             self.account();
         }
-        self.context.device.settled.fetch_add(1, Release);
+        self.device().settled.fetch_add(1, Release);
     }
 
     fn account(&self) {
-        let device = self.context.device;
+        let device = self.device();
         device.meter.iter().for_each(Meter::launched);
         let every = device.mark_every();
         let due = self.state().launched_of(self.work.weight(), every);

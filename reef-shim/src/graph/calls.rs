@@ -2,6 +2,7 @@
 
 use crate::bind::names;
 use crate::bind::slots::real;
+use crate::guest::find;
 use crate::limit::graphs::Need;
 use crate::limit::sizes::round_up;
 use crate::own::calls::calls;
@@ -180,13 +181,13 @@ pub(super) fn is_device_updatable(node: usize) -> bool {
     raw::attribute(node, UPDATABLE, &mut value) == Some(0) && value[0] as u32 != 0
 }
 
-/// Whether a node of memory operations is a gate at this address.
-pub(super) fn is_gate(node: usize, gate: u64) -> Option<bool> {
+/// Whether a node of memory operations is a gate, of any context.
+pub(super) fn is_gate(node: usize) -> Option<bool> {
     let mut params = Waits { context: 0, count: 0, waits: std::ptr::null(), flags: 0 };
     taken(raw::waits(node, &mut params))?;
     // SAFETY: the driver's list, which has as many entries as it says and stays until the node is changed.
     let first = unsafe { params.waits.as_ref() }.filter(|_| params.count > 0);
-    Some(first.is_some_and(|wait| wait.operation == WAIT && wait.at == gate))
+    Some(first.is_some_and(|wait| wait.operation == WAIT && find::is_gate(wait.at)))
 }
 
 /// The graph inside of a node, which owns it.

@@ -37,14 +37,14 @@ pub(crate) type Untouched = &'static str;
 const UNKNOWN: Untouched = "the driver doesn't say what is in it";
 
 impl Shape {
-    /// Asks the driver about a graph. `gate` is what gates wait for.
-    pub(crate) fn read(graph: usize, gate: u64) -> Result<Self, Untouched> {
+    /// Asks the driver about a graph.
+    pub(crate) fn read(graph: usize) -> Result<Self, Untouched> {
         let handles = calls::nodes(graph).ok_or(UNKNOWN)?;
         let place: HashMap<_, _> =
             handles.iter().enumerate().map(|(at, node)| (*node, at)).collect();
         let mut nodes = Vec::with_capacity(handles.len());
         for &handle in &handles {
-            let kind = Kind::read(handle, gate)?;
+            let kind = Kind::read(handle)?;
             nodes.push(Node { handle, kind, after: Vec::new(), overlaps: false });
         }
         for (from, to, overlaps) in calls::edges(graph).ok_or(UNKNOWN)? {
@@ -65,13 +65,13 @@ impl Shape {
 }
 
 /// Whether the driver put gates into a graph when it was captured, whatever else is in it.
-pub(crate) fn was_gated(graph: usize, gate: u64) -> bool {
-    let is_gate = |node| calls::kind(node) == Some(12) && calls::is_gate(node, gate) == Some(true);
+pub(crate) fn was_gated(graph: usize) -> bool {
+    let is_gate = |node| calls::kind(node) == Some(12) && calls::is_gate(node) == Some(true);
     calls::nodes(graph).into_iter().flatten().any(is_gate)
 }
 
 impl Kind {
-    fn read(node: usize, gate: u64) -> Result<Self, Untouched> {
+    fn read(node: usize) -> Result<Self, Untouched> {
         match calls::kind(node).ok_or(UNKNOWN)? {
             0 if calls::is_device_updatable(node) => Err("kernels may change nodes of it"),
             0 => {
@@ -81,11 +81,11 @@ impl Kind {
             }
             4 => {
                 let child = calls::child(node).ok_or(UNKNOWN)?;
-                Ok(Self::Child(Shape::read(child, gate)?))
+                Ok(Self::Child(Shape::read(child)?))
             }
             // The driver's restrictions: such a graph can't be cloned, and no edge of it can be taken out.
             10 | 11 => Err("it has memory nodes"),
-            12 if calls::is_gate(node, gate).ok_or(UNKNOWN)? => Ok(Self::Gate),
+            12 if calls::is_gate(node).ok_or(UNKNOWN)? => Ok(Self::Gate),
             // It can't be cloned, and bodies of such nodes may not have memory operations in them.
             13 => Err("it has conditional nodes"),
             // Copies, fills, host calls, empty nodes, events, semaphores, memory operations.

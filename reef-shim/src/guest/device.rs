@@ -1,8 +1,6 @@
 //! A device that this process has joined.
 
 use super::meter::Meter;
-use super::streams::{MARKS, OWNERS, STREAMS};
-use reef_guest::limit::Seen;
 use reef_guest::pace::{MARK_EVERY, Spacing};
 use reef_guest::page::{Class, Identity, Mapping, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -10,12 +8,23 @@ use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+/// How many devices were joined.
+static JOINED: AtomicU64 = AtomicU64::new(0);
+
+/// How many devices were joined: what wasn't scheduled may be when this changes.
+pub(crate) fn joined() -> u64 {
+    JOINED.load(Ordering::Acquire)
+}
+
+/// Notes that one more was joined.
+pub(super) fn note_joined() {
+    JOINED.fetch_add(1, Ordering::Release);
+}
+
 /// A device that was joined; it stays for the life of the process.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) class: Class,
-    /// Its number among this process's devices.
-    number: u32,
     /// The daemon's number of this guest; the next daemon has another one.
     pub(crate) guest: AtomicU32,
     pub(crate) page: Mapping,
@@ -29,8 +38,6 @@ pub(crate) struct Device {
     keeper: Option<Thread>,
     /// If its time is limited.
     pub(crate) meter: Option<Meter>,
-    /// Copies that counted as work.
-    pub(crate) copies: AtomicU64,
     began: Instant,
     /// When launches were last timed, in nanoseconds since `began`.
     timed: AtomicU64,
@@ -55,9 +62,8 @@ impl Seat {
 }
 
 impl Device {
-    /// A device of this process's number, from what the daemon gave.
+    /// A device, from what the daemon gave.
     pub(crate) fn new(
-        number: u32,
         who: &Identity,
         page: Mapping,
         peers: Vec<(u32, Mapping)>,
@@ -66,7 +72,6 @@ impl Device {
     ) -> Self {
         Self {
             class: who.class,
-            number,
             guest: AtomicU32::new(who.guest),
             page,
             spacing: Spacing::new(),
@@ -75,7 +80,6 @@ impl Device {
             is_orphaned: AtomicBool::new(false),
             keeper,
             meter,
-            copies: AtomicU64::new(0),
             began: Instant::now(),
             timed: AtomicU64::new(0),
         }
@@ -95,17 +99,6 @@ impl Device {
         self.is_orphaned.store(false, Ordering::Relaxed);
     }
 
-    /// Notes that the stream in this slot runs here.
-    pub(crate) fn own(&self, slot: usize) {
-        let owner = OWNERS.get(slot);
-        owner.inspect(|owner| owner.store(self.number, Ordering::Relaxed));
-    }
-
-    /// Whether the stream in this slot ran here last.
-    pub(crate) fn owns(&self, slot: usize) -> bool {
-        OWNERS.get(slot).is_some_and(|owner| owner.load(Ordering::Relaxed) == self.number)
-    }
-
     pub(crate) fn is_real_time(&self) -> bool {
         self.class == Class::RealTime
     }
@@ -113,59 +106,6 @@ impl Device {
     /// Whether a daemon knows of it, so that it may be held.
     pub(crate) fn has_daemon(&self) -> bool {
         self.guest.load(Ordering::Relaxed) != 0
-    }
-
-    /// Waits for this process's part of the time, if that is limited; `mark` puts a mark behind the stream's work. A held
-    /// guest's launches have a bound of their own.
-    #[inline]
-    pub(crate) fn wait_for_time(&self, slot: usize, mark: impl FnOnce()) {
-        let Some(meter) = &self.meter else { return };
-        let is_ahead = |most| {
-            let stream = STREAMS.get(slot);
-            !self.page.holders.is_closed()
-                && stream.is_some_and(|stream| stream.is_ahead(MARKS.read(slot), most))
-        };
-        meter.wait(&self.spacing, is_ahead, mark, || self.seen(self.progress().1));
-    }
-
-    /// What a look shows that found its streams so.
-    pub(super) fn seen(&self, is_idle: bool) -> Seen {
-        match is_idle {
-            true => Seen::Ended,
-            false if !self.is_real_time() && self.page.holders.is_closed() => Seen::Held,
-            false => Seen::Working,
-        }
-    }
-
-    /// A thread has waited for work: if that was all there is, its time is known.
-    pub(crate) fn waited(&self) {
-        if let Some(meter) = &self.meter
-            && self.progress().1
-        {
-            meter.look(Seen::EndedNow);
-        }
-    }
-
-    /// A number that changes as streams are given work and come further, and whether all have come to their ends.
-    pub(super) fn progress(&self) -> (u32, bool) {
-        let its = STREAMS.iter().filter(|(slot, ..)| self.owns(*slot));
-        its.fold((0, true), |(sum, is_idle), (slot, _, stream)| {
-            let done = MARKS.read(slot);
-            let sum = sum.wrapping_add(stream.issued()).wrapping_add(done);
-            (sum, is_idle && stream.is_idle(done))
-        })
-    }
-
-    /// A number that changes with each launch, and with each copy that counts as work.
-    pub(crate) fn launches(&self) -> u64 {
-        let counts = &self.page.counts;
-        match self.is_real_time() {
-            true => self.page.activity.pulse(),
-            false => {
-                let all = [&counts.kernels, &counts.graphs, &self.copies];
-                all.iter().map(|count| count.load(Ordering::Relaxed)).sum()
-            }
-        }
     }
 
     /// How many launches a mark is good for.

@@ -6,10 +6,9 @@ use super::capture;
 use super::device::Device;
 use super::member::Member;
 use super::meter::{self, Meter};
-use super::streams::{MARKS, STREAMS};
-use crate::own::calls::{self, Stream};
+use super::tree::branch::streams;
+use super::tree::stream::Stream;
 use crate::own::thread;
-use reef_guest::pace::Key;
 use reef_guest::page::Time;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -150,15 +149,13 @@ impl Keeper {
 /// Whether all streams of a device have come to their ends, as far as is known; puts marks where it isn't.
 fn is_idle(device: &Device) -> bool {
     let mut is_idle = true;
-    for (slot, key, stream) in STREAMS.iter().filter(|(slot, ..)| device.owns(*slot)) {
-        let done = MARKS.read(slot);
-        if stream.is_idle(done) {
-            continue;
-        }
+    for stream in streams(device).filter(|stream| !stream.is_idle()) {
         is_idle = false;
         capture::unless_open(|| {
-            if STREAMS.find(key) == Some(slot) {
-                stream.mark_again(done).into_iter().for_each(|number| mark(slot, key, number));
+            // Whoever ends a stream or its context has these say so, and then waits until we are out of here.
+            if stream.is_live() && stream.context().is_live() && !stream.is_own() {
+                let number = stream.counts.mark_again(stream.done());
+                number.into_iter().for_each(|number| mark(stream, number));
             }
         });
     }
@@ -166,19 +163,6 @@ fn is_idle(device: &Device) -> bool {
 }
 
 /// Puts a mark behind a stream's work, from this thread.
-fn mark(slot: usize, key: Key, number: u32) {
-    let Some((context, stream)) = name(key) else { return };
-    let Some(context) = super::entries::any(context) else { return };
-    let at = context.1.marks.saturating_add(4 * slot as u64);
-    let _ = calls::set_context(context.0);
-    let _ = calls::write_value(stream.0, at, number, 0); // refused: the next sync tells
-}
-
-/// The context, if the key has one, and the stream. `None`: it is another thread's own.
-fn name(key: Key) -> Option<(Option<usize>, Stream)> {
-    match key {
-        Key(handle, 0) => Some((None, Stream(handle))),
-        Key(context, 1) => Some((Some(context), Stream(1))),
-        _ => None,
-    }
+fn mark(stream: &Stream, number: u32) {
+    let _ = stream.context().within(|| stream.mark(number)); // refused: the next sync tells
 }

@@ -1,7 +1,6 @@
 //! A device of this process as the daemon knows it: asked for, joined, refused, or left alone by a daemon that went.
 
-use super::device::Device;
-use super::entries;
+use super::device::{Device, note_joined};
 use super::meter::Meter;
 use crate::limit::device::Limited;
 use crate::own::explain;
@@ -22,8 +21,6 @@ const PATIENCE: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(super) wish: Wish,
-    /// Its number among this process's devices, from 1 on.
-    number: u32,
     asked: Instant,
     state: Mutex<State>,
     changed: Condvar,
@@ -66,10 +63,9 @@ impl fmt::Display for State {
 
 impl Member {
     /// A device that nobody has asked for yet.
-    pub(super) fn new(wish: Wish, number: u32, limited: Option<&'static Limited>) -> &'static Self {
+    pub(super) fn new(wish: Wish, limited: Option<&'static Limited>) -> &'static Self {
         let member: &Self = Box::leak(Box::new(Self {
             wish,
-            number,
             asked: Instant::now(),
             state: Mutex::new(State::Asked(None)),
             changed: Condvar::new(),
@@ -116,11 +112,11 @@ impl Member {
         peers: Vec<(u32, Mapping)>,
     ) -> &'static Device {
         let meter = self.limited.and_then(|limited| Meter::of(limited, who.class));
-        let device = Device::new(self.number, who, page, peers, self.keeper.get().cloned(), meter);
+        let device = Device::new(who, page, peers, self.keeper.get().cloned(), meter);
         let device = *self.device.get_or_init(|| Box::leak(Box::new(device)));
         self.set(|_| State::Joined(self.asked.elapsed(), 0));
         device.wake_keeper();
-        entries::look_again();
+        note_joined();
         device
     }
 

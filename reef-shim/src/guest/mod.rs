@@ -5,12 +5,13 @@
 //! comes back, is joined by a thread of ours; whatever fails leaves the context alone, and its calls are passed on.
 
 pub(crate) mod attach;
+pub(crate) mod bare;
 pub(crate) mod capture;
-pub(crate) mod contexts;
 pub(crate) mod device;
-pub(crate) mod entries;
+pub(crate) mod find;
 pub(crate) mod keeper;
 mod link;
 pub(crate) mod member;
 pub(crate) mod meter;
-pub(crate) mod streams;
+pub(crate) mod tree;
+mod work;

@@ -1,8 +1,8 @@
 //! The driver's beginning; contexts: waiting for them, and their ends.
 
 use super::declare::hooks;
-use crate::direct::memory::{self, end_primary};
-use crate::direct::sync::{context, end_context};
+use crate::direct::memory;
+use crate::direct::sync;
 use crate::limit::{device, refusal};
 use crate::own::explain;
 use crate::profile::begin::begin;
@@ -22,17 +22,19 @@ hooks! {
             Some(code) => code,
         }
     };
-    cuCtxSynchronize() |real| timed(Api::ContextSync, 0, (0, 0), || context(0, real));
+    cuCtxSynchronize() |real| timed(Api::ContextSync, 0, (0, 0), || sync::context(0, real));
     cuCtxSynchronize_v2(
         of: usize,
-    ) |real| timed(Api::ContextSync, 0, (0, 0), || context(of, real));
-    cuCtxDestroy(of: usize) |real| memory::end_context(of, || end_context(Some(of), real));
-    cuCtxDestroy_v2(of: usize) |real| memory::end_context(of, || end_context(Some(of), real));
+    ) |real| timed(Api::ContextSync, 0, (0, 0), || sync::context(of, real));
+    cuCtxDestroy(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
+    cuCtxDestroy_v2(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
+    cuCtxDetach(of: usize) |real| sync::detach_context(of, real);
+    cuGreenCtxDestroy(green: usize) |real| sync::end_green(green, real);
     cuDevicePrimaryCtxRetain(
         context: *mut usize, device: i32,
     ) |real| memory::primary(context, device, real);
-    cuDevicePrimaryCtxRelease(device: i32) |real| end_primary(device, || end_context(None, real));
-    cuDevicePrimaryCtxRelease_v2(device: i32) |real| end_primary(device, || end_context(None, real));
-    cuDevicePrimaryCtxReset(device: i32) |real| end_primary(device, || end_context(None, real));
-    cuDevicePrimaryCtxReset_v2(device: i32) |real| end_primary(device, || end_context(None, real));
+    cuDevicePrimaryCtxRelease(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
+    cuDevicePrimaryCtxRelease_v2(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
+    cuDevicePrimaryCtxReset(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
+    cuDevicePrimaryCtxReset_v2(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
 }

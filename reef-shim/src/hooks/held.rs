@@ -2,6 +2,7 @@
 
 use super::declare::{hooks, twins};
 use crate::direct::context_memory::{create, set_limit};
+use crate::direct::copy::inside;
 use crate::direct::graph_memory::{backed, trim};
 use crate::direct::memory::free;
 use crate::direct::modules::{load, load_file};
@@ -105,5 +106,8 @@ twins! {
     ) |is_twin, real| pieces::map_arrays(list, count, Stream::new(stream, is_twin), real);
     cuGraphUpload / cuGraphUpload_ptsz(
         exec: usize, stream: usize,
-    ) |is_twin, real| backed(exec, Stream::new(stream, is_twin), real);
+    ) |is_twin, real| {
+        let stream = Stream::new(stream, is_twin);
+        backed(exec, stream, || inside(stream, real))
+    };
 }

@@ -2,7 +2,7 @@
 
 use super::declare::{hooks, twins};
 use crate::direct::graph_memory::backed;
-use crate::direct::launch::{Work, launch};
+use crate::direct::launch::{Work, launch, launch_all};
 use crate::own::calls::Stream;
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
@@ -40,15 +40,40 @@ fn threads(grid: [u32; 3], block: [u32; 3]) -> u64 {
     blocks(grid).saturating_mul(blocks(block))
 }
 
+/// `CUDA_LAUNCH_PARAMS`: one of several launches.
+#[repr(C)]
+#[derive(Debug)]
+struct One {
+    function: usize,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    stream: usize,
+    params: *mut *mut c_void,
+}
+
+impl One {
+    fn stream_and_work(&self) -> (Stream, Work) {
+        (Stream::new(self.stream, false), Work::Kernel(blocks(self.grid)))
+    }
+}
+
 impl Config {
-    fn work(&self) -> Work {
+    /// # Safety
+    ///
+    /// The program's promise to the driver: so many attributes as it says.
+    unsafe fn work(&self) -> Work {
         let count = if self.attributes.is_null() { 0 } else { self.count as usize };
-        // SAFETY: the program's promise to the driver: so many attributes, or none.
-        let attributes =
-            (count > 0).then(|| unsafe { std::slice::from_raw_parts(self.attributes, count) });
-        let is_set =
-            |attribute: &Attribute| attribute.kind == OVERLAPS && attribute.value[0] as u32 != 0;
-        match attributes.is_some_and(|attributes| attributes.iter().any(is_set)) {
+        let is_set = |at: usize| {
+            // SAFETY: the caller's promise. Of a value the program has written what belongs to its kind, so no more is
+            // read than that: an `int` of this kind.
+            unsafe {
+                let attribute = self.attributes.add(at);
+                (*attribute).kind == OVERLAPS
+                    && (&raw const (*attribute).value).cast::<u32>().read() != 0
+            }
+        };
+        match (0..count).any(is_set) {
             true => Work::Overlapping,
             false => Work::Kernel(blocks(self.grid)),
         }
@@ -85,7 +110,8 @@ twins! {
             Some(config) => {
                 let (threads, stream) = (threads(config.grid, config.block), config.stream);
                 timed(Api::Launch, threads, (function, stream), || {
-                    launch(Stream::new(stream, is_twin), config.work(), real)
+                    // SAFETY: as above.
+                    launch(Stream::new(stream, is_twin), unsafe { config.work() }, real)
                 })
             }
         }
@@ -96,10 +122,21 @@ twins! {
         let stream = Stream::new(stream, is_twin);
         backed(exec, stream, || launch(stream, Work::Graph, real))
     });
+    cuMemBatchDecompressAsync / cuMemBatchDecompressAsync_ptsz(
+        params: *mut c_void, count: usize, flags: u32, failed: *mut usize, stream: usize,
+    ) |is_twin, real| launch(Stream::new(stream, is_twin), Work::Kernel(count as u64), real);
 }
 
 // From before streams had twins.
 hooks! {
+    cuLaunchCooperativeKernelMultiDevice(
+        list: *const One, count: u32, flags: u32,
+    ) |real| {
+        let count = if list.is_null() { 0 } else { count as usize };
+        // SAFETY: the program's promise to the driver: so many launches.
+        let all = (0..count).map(|at| unsafe { &*list.add(at) }.stream_and_work());
+        launch_all(all, real)
+    };
     cuLaunch(function: usize) |real| launch(Stream::new(0, false), Work::Kernel(1), real);
     cuLaunchGrid(
         function: usize, width: i32, height: i32,

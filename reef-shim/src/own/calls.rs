@@ -55,6 +55,14 @@ calls! {
     context_current = cuCtxGetCurrent(context: &mut usize);
     set_context = cuCtxSetCurrent(context: usize);
     context_device = cuCtxGetDevice(device: &mut i32);
+    /// Since CUDA 12: a number that no other context of the process gets.
+    context_id = cuCtxGetId(context: usize, id: &mut u64);
+    context_of_green = cuCtxFromGreenCtx(context: &mut usize, green: usize);
+    retain_primary = cuDevicePrimaryCtxRetain(context: &mut usize, device: i32);
+    release_primary = cuDevicePrimaryCtxRelease_v2(device: i32);
+    /// Since CUDA 12: a number that no other stream of the process gets.
+    stream_id = cuStreamGetId(stream: usize, id: &mut u64);
+    stream_contexts = cuStreamGetCtx_v2(stream: usize, context: &mut usize, green: &mut usize);
     device_uuid = cuDeviceGetUuid(uuid: &mut [u8; 16], device: i32);
     /// Of the MIG instance, where there is one.
     device_uuid_v2 = cuDeviceGetUuid_v2(uuid: &mut [u8; 16], device: i32);

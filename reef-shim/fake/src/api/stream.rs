@@ -4,6 +4,7 @@ use super::code::*;
 use super::context::current;
 use super::export::{give, plain, twin};
 use super::streams::{give_to, invalidate, known, resolve, wait_for};
+use crate::engine::context::{Context, Kind, primary};
 use crate::engine::op::Op;
 use crate::engine::world::{CHANGED, Stream, setting, world};
 
@@ -22,6 +23,7 @@ twin! {
     cuStreamQuery / cuStreamQuery_ptsz(stream: usize) = query;
     cuStreamGetId / cuStreamGetId_ptsz(stream: usize, id: *mut u64) = id;
     cuStreamGetCtx / cuStreamGetCtx_ptsz(stream: usize, context: *mut usize) = context;
+    cuStreamGetCtx_v2 / cuStreamGetCtx_v2_ptsz(stream: usize, context: *mut usize, green: *mut usize) = contexts;
     cuStreamWaitValue32_v2 / cuStreamWaitValue32_v2_ptsz(stream: usize, at: usize, value: u32, flags: u32) = wait_value;
     cuStreamWriteValue32_v2 / cuStreamWriteValue32_v2_ptsz(stream: usize, at: usize, value: u32, flags: u32) = write_value;
     cuLaunchHostFunc / cuLaunchHostFunc_ptsz(stream: usize, function: extern "C" fn(usize), data: usize) = host;
@@ -88,6 +90,26 @@ unsafe fn context(is_twin: bool, handle: usize, context: *mut usize) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { give(context, of) };
     SUCCESS
+}
+
+/// Of a green context's stream: the primary context, and the green one.
+unsafe fn contexts(is_twin: bool, handle: usize, context: *mut usize, green: *mut usize) -> u32 {
+    let mut of = 0;
+    // SAFETY: a place of ours.
+    let code = unsafe { self::context(is_twin, handle, &raw mut of) };
+    let known = world().contexts.get(&of).copied();
+    let (of, its) = match known {
+        Some(Context { kind: Kind::Green(green), device, .. }) => (primary(device), green),
+        _ => (of, 0),
+    };
+    if code == SUCCESS {
+        // SAFETY: the caller's promise.
+        unsafe {
+            give(context, of);
+            give(green, its);
+        }
+    }
+    code
 }
 
 unsafe fn synchronize(is_twin: bool, stream: usize) -> u32 {

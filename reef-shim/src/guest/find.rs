@@ -1,0 +1,190 @@
+//! Which record a handle means.
+//!
+//! Names are numbers that the driver never gives twice, or handles where it has no numbers (before CUDA 12).
+
+use super::attach;
+use super::device::joined;
+use super::tree::branch::Branch;
+use super::tree::context::{Named, State, within};
+use super::tree::stream::{Key, Stream};
+use crate::own::calls;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// What is known. Of a context that isn't scheduled it is known that it wasn't when so many devices had been joined.
+#[derive(Debug, Default)]
+struct Known {
+    contexts: HashMap<u64, Result<&'static Branch, u64>>,
+    streams: HashMap<Key, &'static Stream>,
+}
+
+/// Never held while the driver is called.
+static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+/// Whoever takes records has it.
+static TAKING: Mutex<()> = Mutex::new(());
+/// What a thread found last: with so many devices joined, under which name, and what. It has no destructor.
+type Found = (u64, Key, Option<&'static Stream>);
+
+thread_local! {
+    static FOUND: [Cell<Found>; 4] = const { [const { Cell::new((u64::MAX, Key(0, 0), None)) }; 4] };
+}
+
+fn read() -> RwLockReadGuard<'static, Known> {
+    KNOWN.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write() -> RwLockWriteGuard<'static, Known> {
+    KNOWN.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream's name: its number, or on a driver without numbers its handle, with the context for a default stream.
+fn key(stream: calls::Stream) -> Key {
+    let mut id = 0;
+    if calls::stream_id(stream.0, &mut id) == Some(0) {
+        return Key(id, 0);
+    }
+    match stream.0 {
+        1 => Key(calls::context() as u64, 1),
+        2 => Key(calls::context() as u64, thread() << 2 | 2),
+        handle => Key(handle as u64, 3),
+    }
+}
+
+/// A number of this thread: where a word of its own stands.
+fn thread() -> usize {
+    thread_local!(static WORD: u8 = const { 0 });
+    WORD.with(|word| std::ptr::from_ref(word) as usize)
+}
+
+/// A context's name: its number, or its handle.
+fn name(context: usize) -> u64 {
+    let mut id = 0;
+    if calls::context_id(context, &mut id) == Some(0) { id } else { context as u64 }
+}
+
+/// A stream that is scheduled, which joins its device when it is the first. `None`: pass the call on.
+#[inline]
+pub(crate) fn stream(stream: calls::Stream) -> Option<&'static Stream> {
+    let (key, round) = (key(stream), joined());
+    FOUND.with(|cells| {
+        let cell = &cells[key.0 as usize % cells.len()];
+        let (when, of, found) = cell.get();
+        let is_it = of == key && found.map_or(when == round, |found| found.is(key));
+        if is_it {
+            return found;
+        }
+        let found = search(stream, key);
+        cell.set((round, key, found));
+        found
+    })
+}
+
+#[cold]
+fn search(stream: calls::Stream, key: Key) -> Option<&'static Stream> {
+    if let Some(known) = find_key(key) {
+        return Some(known);
+    }
+    let context = calls::stream_context(stream);
+    let branch = find_or_take(context, || via(stream, context))?;
+    let _lock = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = find_key(key) {
+        return Some(known); // another thread was faster
+    }
+    let taken = branch.add(key, stream.0)?;
+    write().streams.insert(key, taken);
+    Some(taken)
+}
+
+fn find_key(key: Key) -> Option<&'static Stream> {
+    read().streams.get(&key).copied().filter(|stream| stream.is(key))
+}
+
+/// The context to make calls in for this one's streams: a green one may be current in one thread only.
+fn via(stream: calls::Stream, context: usize) -> usize {
+    let (mut primary, mut green) = (0, 0);
+    let code = calls::stream_contexts(stream.0, &mut primary, &mut green);
+    if code == Some(0) && green != 0 { primary } else { context }
+}
+
+/// A stream, if it is scheduled already.
+pub(crate) fn find(stream: calls::Stream) -> Option<&'static Stream> {
+    find_key(key(stream))
+}
+
+/// A context, if it is scheduled already.
+pub(crate) fn find_context(handle: usize) -> Option<&'static Branch> {
+    let name = name(handle);
+    read().contexts.get(&name)?.ok()
+}
+
+/// The current context, which joins its device if need be.
+pub(crate) fn current() -> Option<&'static Branch> {
+    context(calls::context())
+}
+
+/// A context by its handle, which joins its device if need be.
+pub(crate) fn context(handle: usize) -> Option<&'static Branch> {
+    find_or_take(handle, || handle)
+}
+
+fn find_or_take(handle: usize, via: impl FnOnce() -> usize) -> Option<&'static Branch> {
+    if handle == 0 {
+        return None;
+    }
+    let (name, round) = (name(handle), joined());
+    let known = || match read().contexts.get(&name) {
+        Some(Err(before)) if *before != round => None,
+        known => known.map(|known| known.ok()),
+    };
+    if let Some(known) = known() {
+        return known;
+    }
+    let _lock = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known() {
+        return known; // another thread was faster
+    }
+    let via = via();
+    let taken = within(via, || {
+        let (device, ordinal) = attach::device()?;
+        let primary = if is_primary(handle, ordinal) { ordinal } else { -1 };
+        Branch::take(device, Named { name, handle, via, primary })
+    });
+    write().contexts.insert(name, taken.ok_or(round));
+    taken
+}
+
+/// Whether a context is its device's primary one: then this is what a reference to that is.
+fn is_primary(context: usize, ordinal: i32) -> bool {
+    let (mut flags, mut is_active, mut primary) = (0, 0, 0);
+    let state = calls::primary_state(ordinal, &mut flags, &mut is_active);
+    if state != Some(0) || is_active == 0 || calls::retain_primary(&mut primary, ordinal) != Some(0)
+    {
+        return false;
+    }
+    let _ = calls::release_primary(ordinal);
+    primary == context
+}
+
+/// The primary context of a device, if it is scheduled.
+pub(crate) fn find_primary(ordinal: i32) -> Option<&'static Branch> {
+    read().contexts.values().flatten().copied().find(|it| it.context.is_primary_of(ordinal))
+}
+
+/// Forgets a stream whose handle is about to mean nothing; nobody uses that from now on.
+pub(crate) fn forget(stream: &'static Stream) {
+    stream.end();
+    write().streams.remove(&stream.key());
+}
+
+/// Forgets a context and all its streams: their handles mean nothing any more.
+pub(crate) fn forget_context(branch: &'static Branch) {
+    branch.streams().filter(|stream| stream.is_live()).for_each(forget);
+    write().contexts.remove(&branch.context.name());
+    branch.context.set(State::Gone);
+}
+
+/// Whether streams wait at this address, of any context.
+pub(crate) fn is_gate(address: u64) -> bool {
+    read().contexts.values().flatten().any(|it| it.context.gate() == address)
+}

@@ -1,0 +1,108 @@
+//! A context: its handles, and where its streams wait.
+
+use crate::guest::device::Device;
+use crate::own::calls;
+use std::sync::atomic::{
+    AtomicI32, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// What may be done with a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum State {
+    /// Nothing: its handles mean nothing any more. The record is free once its streams are idle.
+    Gone,
+    /// Everything.
+    Live,
+    /// A call that may end it is under way: no thread of ours uses its handles.
+    Ending,
+}
+
+/// What a context is to the driver.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Named {
+    pub(crate) name: u64,
+    pub(crate) handle: usize,
+    /// The context that calls for its streams are made in: its own, or of a green one the primary context.
+    pub(crate) via: usize,
+    /// The device whose primary context it is, or −1.
+    pub(crate) primary: i32,
+}
+
+/// A context's record, which the next one of its device takes when nothing of this one is left.
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) device: &'static Device,
+    name: AtomicU64,
+    handle: AtomicUsize,
+    via: AtomicUsize,
+    primary: AtomicI32,
+    gate: AtomicU64,
+    /// A [`State`]; written last when it is taken.
+    state: AtomicU32,
+}
+
+impl Context {
+    pub(super) fn new(device: &'static Device) -> Self {
+        Self {
+            device,
+            name: AtomicU64::new(0),
+            handle: AtomicUsize::new(0),
+            via: AtomicUsize::new(0),
+            primary: AtomicI32::new(-1),
+            gate: AtomicU64::new(0),
+            state: AtomicU32::new(State::Gone as u32),
+        }
+    }
+
+    pub(super) fn take(&self, named: Named, gate: u64) {
+        self.gate.store(gate, Relaxed);
+        self.name.store(named.name, Relaxed);
+        self.handle.store(named.handle, Relaxed);
+        self.via.store(named.via, Relaxed);
+        self.primary.store(named.primary, Relaxed);
+        self.set(State::Live);
+    }
+
+    pub(crate) fn name(&self) -> u64 {
+        self.name.load(Relaxed)
+    }
+
+    pub(crate) fn handle(&self) -> usize {
+        self.handle.load(Relaxed)
+    }
+
+    /// Where its streams wait.
+    pub(crate) fn gate(&self) -> u64 {
+        self.gate.load(Relaxed)
+    }
+
+    /// Whether it is this device's primary context, and lives.
+    pub(crate) fn is_primary_of(&self, ordinal: i32) -> bool {
+        self.is_live() && self.primary.load(Relaxed) == ordinal
+    }
+
+    /// Whether handles of it and of its streams may be used.
+    pub(crate) fn is_live(&self) -> bool {
+        self.state.load(Acquire) == State::Live as u32
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.state.load(Acquire) == State::Gone as u32
+    }
+
+    pub(crate) fn set(&self, state: State) {
+        self.state.store(state as u32, Release);
+    }
+
+    /// Calls the driver with this context current.
+    pub(crate) fn within<T>(&self, call: impl FnOnce() -> T) -> T {
+        within(self.via.load(Relaxed), call)
+    }
+}
+
+/// Calls the driver with a context current, so that captures of the program's are left alone.
+pub(crate) fn within<T>(context: usize, call: impl FnOnce() -> T) -> T {
+    calls::relaxed(|| calls::inside(context, call))
+}

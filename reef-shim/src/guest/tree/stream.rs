@@ -1,0 +1,166 @@
+//! A stream: its counts, and how far the device has come.
+
+use super::context::Context;
+use super::memory::{Area, WORDS};
+use crate::own::calls;
+use reef_guest::pace;
+use std::sync::atomic::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,
+    Ordering::{Acquire, Relaxed, Release},
+};
+
+/// Names a stream: a number of the driver's, or a handle with the context that a default stream's handle needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key(pub(crate) u64, pub(crate) usize);
+
+/// A stream's record. Its place, its word and its counts stay when it passes to another stream.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    key: (AtomicU64, AtomicUsize),
+    /// As the driver's functions take it; 1 and 2 are the default streams.
+    handle: AtomicUsize,
+    /// Written last when it is taken, first when it ends.
+    is_live: AtomicBool,
+    context: AtomicPtr<Context>,
+    /// How far it has come. Written by the device.
+    word: &'static AtomicU32,
+    /// Where the device finds that.
+    address: AtomicU64,
+    pub(crate) counts: pace::Stream,
+}
+
+impl Stream {
+    fn new(word: &'static AtomicU32) -> Self {
+        Self {
+            key: (AtomicU64::new(0), AtomicUsize::new(0)),
+            handle: AtomicUsize::new(0),
+            is_live: AtomicBool::new(false),
+            context: AtomicPtr::new(std::ptr::null_mut()),
+            word,
+            address: AtomicU64::new(0),
+            counts: pace::Stream::new(),
+        }
+    }
+
+    fn take(&self, key: Key, handle: usize, context: &'static Context, address: u64) {
+        self.key.0.store(key.0, Relaxed);
+        self.key.1.store(key.1, Relaxed);
+        self.handle.store(handle, Relaxed);
+        self.context.store(std::ptr::from_ref(context).cast_mut(), Relaxed);
+        self.address.store(address, Relaxed);
+        self.is_live.store(true, Release);
+    }
+
+    /// Whether it is this stream, and lives.
+    pub(crate) fn is(&self, key: Key) -> bool {
+        let is_live = self.is_live.load(Acquire);
+        is_live && Key(self.key.0.load(Relaxed), self.key.1.load(Relaxed)) == key
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        Key(self.key.0.load(Relaxed), self.key.1.load(Relaxed))
+    }
+
+    /// Whether its handle may be used.
+    pub(crate) fn is_live(&self) -> bool {
+        self.is_live.load(Acquire)
+    }
+
+    /// Its handle means nothing from now on.
+    pub(crate) fn end(&self) {
+        self.is_live.store(false, Release);
+    }
+
+    /// Its context: only a stream that was found has one.
+    pub(crate) fn context(&self) -> &'static Context {
+        // SAFETY: streams are found once `take` has written a context, and contexts stay for the life of the process.
+        unsafe { &*self.context.load(Relaxed) }
+    }
+
+    fn handle(&self) -> usize {
+        self.handle.load(Relaxed)
+    }
+
+    /// Whether it is a thread's own, which no other thread can name.
+    pub(crate) fn is_own(&self) -> bool {
+        self.handle() == 2
+    }
+
+    /// How far it has come.
+    pub(crate) fn done(&self) -> u32 {
+        self.word.load(Acquire)
+    }
+
+    /// Whether all that it was given has run, as far as is known.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.counts.is_idle(self.done())
+    }
+
+    /// Notes that all that it was given has run.
+    pub(crate) fn has_run(&self) {
+        self.counts.synced(self.counts.issued());
+    }
+
+    /// Puts a mark with this number behind its work. Its context, or one that has the same memory, is current.
+    pub(crate) fn mark(&self, number: u32) -> Option<u32> {
+        calls::write_value(self.handle(), self.address.load(Relaxed), number, 0)
+    }
+
+    /// Puts a mark behind all that is left. Without one nothing would tell its end.
+    pub(crate) fn mark_last(&self) {
+        if !self.is_idle() && self.mark(self.counts.issued()) != Some(0) {
+            self.has_run();
+        }
+    }
+}
+
+/// Streams whose words share a page.
+#[derive(Debug)]
+pub(super) struct Block {
+    area: Area,
+    /// Where the device finds the words; zero if its context has none here.
+    address: AtomicU64,
+    streams: Box<[Stream]>,
+    /// Streams behind this one were never taken.
+    used: AtomicUsize,
+}
+
+impl Block {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let area = Area::words()?;
+        let streams = (0..WORDS).map(|at| Stream::new(area.word(at))).collect();
+        Ok(Self { area, address: AtomicU64::new(0), streams, used: AtomicUsize::new(0) })
+    }
+
+    /// Registers its words in the current context. Without them no stream of it is taken.
+    pub(super) fn register(&self) -> Result<(), u32> {
+        self.address.store(0, Relaxed);
+        self.address.store(self.area.register()?, Relaxed);
+        Ok(())
+    }
+
+    /// Those that were ever taken.
+    pub(super) fn streams(&'static self) -> impl Iterator<Item = &'static Stream> {
+        self.streams.iter().take(self.used.load(Acquire))
+    }
+
+    /// Takes a place for a stream. `None`: all have work.
+    pub(super) fn take(
+        &'static self,
+        key: Key,
+        handle: usize,
+        context: &'static Context,
+    ) -> Option<&'static Stream> {
+        let (used, base) = (self.used.load(Acquire), self.address.load(Relaxed));
+        if base == 0 {
+            return None;
+        }
+        let is_free = |stream: &Stream| !stream.is_live() && stream.is_idle();
+        let free = self.streams().position(is_free);
+        let at = free.or((used < WORDS).then_some(used))?;
+        let stream = self.streams.get(at)?;
+        stream.take(key, handle, context, base + 4 * at as u64);
+        self.used.store(used.max(at + 1), Release);
+        Some(stream)
+    }
+}

@@ -1,0 +1,169 @@
+//! Captures that a driver takes no gates into, and launches of kinds that few programs use.
+
+use super::{LENGTH, Program, UUID, alone};
+use crate::common::graph::Graph;
+use crate::common::{self, call, until};
+use reef_guest::registry::Registry;
+use std::sync::atomic::{AtomicPtr, Ordering::SeqCst};
+use std::time::Duration;
+
+fn value(program: &Program) -> u64 {
+    // SAFETY: a word of the fake driver's, which nothing writes to while it is held or has ended.
+    unsafe { (program.memory as *const u64).read_volatile() }
+}
+
+/// Holds the program, has it launch, and looks whether it stood still meanwhile.
+fn is_held_at(program: &Program, launch: impl FnOnce()) {
+    let before = value(program);
+    program.registry.hold(UUID, true);
+    launch();
+    std::thread::sleep(Duration::from_millis(40));
+    let meanwhile = value(program);
+    program.registry.hold(UUID, false);
+    assert_eq!(call!(program.driver, cuCtxSynchronize()), 0);
+    assert_eq!(before, meanwhile, "held");
+    assert_ne!(before, value(program), "and then it ran");
+}
+
+/// A program that has joined.
+fn begun(program: Program) -> (Program, usize) {
+    program.use_device(0);
+    let program = program.with_work();
+    let stream = program.stream();
+    program.launch(stream, 1);
+    assert_eq!(call!(program.driver, cuStreamSynchronize(stream)), 0);
+    (program, stream)
+}
+
+#[test]
+fn bodies_are_captured_without_gates() {
+    alone("captures::bodies_are_captured_without_gates", "be", "1", |program| {
+        let (program, stream) = begun(program);
+        let (driver, [mut condition, mut body, mut exec]) = (program.driver, [0_usize; 3]);
+        let graph = Graph::new(driver, program.mix);
+        let made = call!(
+            driver,
+            cuGraphConditionalHandleCreate(&raw mut condition, graph.handle, 0, 1, 1)
+        );
+        assert_eq!(made, 0);
+        let words = [condition, 1 << 32, &raw mut body as usize, 0, 0];
+        assert_eq!(graph.any(&[], 13, words).0, 0);
+        assert_eq!(call!(driver, cuStreamBeginCaptureToGraph(stream, body, 0, 0, 0, 1)), 0);
+        program.launch(stream, 200);
+        let mut same = 0_usize;
+        assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut same)), 0);
+        assert_eq!(same, body);
+        assert_eq!(call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, graph.handle, 0)), 0);
+        is_held_at(&program, || assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0));
+    });
+}
+
+/// Who holds when a graph comes to its beginning.
+static HOLDER: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
+
+extern "C" fn hold(_: usize) {
+    // SAFETY: null, or the test's registry, which outlives the graph's run.
+    unsafe { HOLDER.load(SeqCst).as_ref() }.into_iter().for_each(|holder| holder.hold(UUID, true));
+}
+
+/// What is captured into a graph of the program's gets its gates when that is instantiated.
+#[test]
+fn captures_into_a_graph_have_gates_once_it_is_instantiated() {
+    let name = "captures::captures_into_a_graph_have_gates_once_it_is_instantiated";
+    alone(name, "be", "1", |program| {
+        let (mut program, stream) = begun(program);
+        let (driver, mut same) = (program.driver, 0_usize);
+        let graph = Graph::new(driver, program.mix);
+        let first = graph.host(&[], hold, 0);
+        let (to, after) = (graph.handle, &raw const first);
+        assert_eq!(call!(driver, cuStreamBeginCaptureToGraph(stream, to, after, 0, 1, 1)), 0);
+        program.launch(stream, 200);
+        assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut same)), 0);
+        assert_eq!(graph.nodes(), 201, "the program's graph is as it made it");
+        let exec = graph.instantiate();
+        HOLDER.store(&raw mut program.registry, SeqCst);
+        assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0);
+        until("it has begun", || value(&program) != 0);
+        std::thread::sleep(200 * LENGTH + Duration::from_millis(300));
+        assert_eq!(call!(driver, cuStreamQuery(stream)), 600, "it stands inside of the graph");
+        program.registry.hold(UUID, false);
+        assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+    });
+}
+
+/// The second capture has gates where the first one had them, and none where that had none.
+#[test]
+fn a_graph_is_captured_again() {
+    alone("captures::a_graph_is_captured_again", "be", "1", |program| {
+        let (program, stream) = begun(program);
+        let driver = program.driver;
+        let built = Graph::new(driver, program.mix);
+        built.chain(&[], program.memory, 0..200);
+        let mut captured = 0_usize;
+        assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 1)), 0);
+        program.launch(stream, 200);
+        assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut captured)), 0);
+        for graph in [built.handle, captured] {
+            let mut same = 0_usize;
+            assert_eq!(call!(driver, cuStreamBeginRecaptureToGraph(stream, 1, graph, 0, 0)), 0);
+            program.launch(stream, 200);
+            assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut same)), 0);
+            assert_eq!(same, graph);
+        }
+    });
+}
+
+#[test]
+fn lists_of_commands_are_captured_without_gates() {
+    for class in ["be", "rt"] {
+        if std::env::var("REEF_CLASS").is_ok_and(|own| own != class) {
+            continue;
+        }
+        alone("captures::lists_of_commands_are_captured_without_gates", class, "1", |program| {
+            let (program, stream) = begun(program);
+            let (driver, params) = (program.driver, [0_usize; 2]);
+            assert_eq!(call!(driver, cuStreamBeginCaptureToCig(stream, params.as_ptr())), 0);
+            program.launch(stream, 200);
+            assert_eq!(call!(driver, cuStreamEndCaptureToCig(stream)), 0);
+            // Nothing is left of it.
+            if class == "be" {
+                is_held_at(&program, || program.launch(stream, 2));
+            } else {
+                program.launch(stream, 20);
+                program.holds_until(program.event(stream));
+            }
+        });
+    }
+}
+
+#[test]
+fn launches_on_several_devices_are_held() {
+    alone("captures::launches_on_several_devices_are_held", "be", "1", |program| {
+        let (program, stream) = begun(program);
+        let (driver, to, value) = (program.driver, program.memory as u64, 3_u64);
+        let args = [&raw const to, &raw const value];
+        let one = [1_u64 << 32 | 1, 1_u64 << 32 | 1, 1_u64 << 32 | 1, 0];
+        let [a, b, c, d] = one.map(|word| word as usize);
+        let list = [program.mix, a, b, c, d, stream, args.as_ptr() as usize];
+        is_held_at(&program, || {
+            let list = list.as_ptr();
+            assert_eq!(call!(driver, cuLaunchCooperativeKernelMultiDevice(list, 1, 0)), 0);
+        });
+    });
+}
+
+#[test]
+fn what_is_unpacked_is_held() {
+    alone("captures::what_is_unpacked_is_held", "be", "1", |program| {
+        let (program, stream) = begun(program);
+        let (driver, from) = (program.driver, 12_345_678_901_u64);
+        let packed = [8, 8, 0, &raw const from as usize, program.memory, 0, 0, 0];
+        is_held_at(&program, || {
+            let packed = packed.as_ptr();
+            assert_eq!(call!(driver, cuMemBatchDecompressAsync(packed, 1, 0, 0, stream)), 0);
+        });
+        let graph = Graph::new(driver, program.mix);
+        graph.kernel(&[], program.memory, 1);
+        assert_eq!(call!(driver, cuGraphUpload(graph.instantiate(), stream)), 0);
+    });
+}
