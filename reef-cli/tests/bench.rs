@@ -1,4 +1,4 @@
-//! `reef bench` and `reef profile`, with the least that shows that they measure.
+//! `reef bench` and `reef model profile`, with the least that shows that they measure.
 
 mod common;
 
@@ -7,7 +7,7 @@ use reef::models::profile::Latencies;
 use serde_json::Value;
 use std::path::Path;
 
-/// The least of `reef bench preempt`, but for the options that a test is about.
+/// The least of `reef bench start`, but for the options that a test is about.
 const PREEMPT: [&str; 12] = [
     "bench",
     "start",
@@ -23,7 +23,7 @@ const PREEMPT: [&str; 12] = [
     "2",
 ];
 
-/// The same of `reef bench pair`.
+/// The same of `reef bench colocate`.
 const PAIR: [&str; 12] = [
     "bench",
     "colocate",
@@ -268,7 +268,7 @@ fn bad_benches_are_refused_in_one_line() {
             "--blocks: want a number with us, ms, s, min or h, such as 20us; got \"20\"",
         ),
         (&["--blocks", "1us,2d"], "--blocks: want a number "),
-        (&["--blocks", "2s"], "--blocks must be at most 1000 ms, got 2s"),
+        (&["--blocks", "2s"], "--blocks must be at most 1 s, got 2s"),
         (&["--blocks", "none"], "nothing to measure: --be-model none and --blocks none"),
         (&["--queued", "0"], "--queued must be in 1..=1024, got 0"),
         (&["--windows", "1,4096"], "--windows must be in 1..=1024, got 4096"),

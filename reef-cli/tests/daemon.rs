@@ -1,4 +1,4 @@
-//! `reef top` and `reef trace` beside a daemon that says what the test wants it to.
+//! `reef top` and `reef ctl trace` beside a daemon that says what the test wants it to.
 
 mod common;
 

@@ -42,14 +42,14 @@ impl Stage {
     fn args(&self, seconds: &str) -> Vec<String> {
         let fixed = ["--json", "--warm-ups", "2", "--alone", "3", "--lead", "0.1s"];
         let named = ["bench", "disb", &self.file, "--daemon", "--folder", &self.folder.path("")];
-        let map = ["--map", "resnet18-imagenet=tiny", "--seconds", seconds];
+        let map = ["--map", "resnet18-imagenet=tiny", "--time", seconds];
         [&named[..], &map, &fixed].concat().into_iter().map(String::from).collect()
     }
 
     /// A benchmark that lasts a minute, when its clients run.
     fn long(&self) -> Child {
         let long = Command::new(env!("CARGO_BIN_EXE_reef"))
-            .args(self.args("60"))
+            .args(self.args("60s"))
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
@@ -129,7 +129,7 @@ fn a_workload_runs_on_a_daemon_and_reports_as_it_does_without_one() {
 
 /// Runs the workload and checks its report; whether each client had requests, and there were preemptions.
 fn report_of_a_run(stage: &Stage, out: &str) -> bool {
-    let mut args = stage.args("0.6");
+    let mut args = stage.args("0.6s");
     args.extend(["--baseline", "all", "--out", out].map(String::from));
     let said = prints(&args.iter().map(String::as_str).collect::<Vec<_>>());
     let report: Value = serde_json::from_str(&said).expect("JSON");
@@ -190,7 +190,7 @@ fn clients_do_not_outlive_the_benchmark() {
 #[test]
 fn what_a_daemon_cannot_run_is_said_in_one_line() {
     let stage = Stage::new("disb-refused");
-    let args = stage.args("1");
+    let args = stage.args("1s");
     let mut wrong: Vec<&str> = args.iter().map(String::as_str).collect();
     let map = wrong.iter().position(|arg| arg.contains("=tiny")).expect("a map");
     wrong[map] = "resnet18-imagenet=nothing";

@@ -35,7 +35,7 @@ pub(crate) struct OnNode {
     /// File with a token that real-time containers show to the daemon.
     #[arg(long, value_name = "FILE")]
     rt_token_file: Option<PathBuf>,
-    /// Log format. REEF_LOG sets the level [default: info].
+    /// Log format. REEF_LOG sets the level, which is info without it.
     #[arg(long, value_enum, default_value = "text")]
     log: log::Format,
 }

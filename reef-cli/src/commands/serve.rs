@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub(crate) struct Args {
     #[command(flatten)]
     sources: Sources,
-    /// Log format. REEF_LOG sets the level [default: info].
+    /// Log format. REEF_LOG sets the level, which is info without it.
     #[arg(long, value_enum, default_value = "text")]
     log: log::Format,
     /// Validate configuration, files, ports, device and models; print the effective configuration and exit.

@@ -1,4 +1,4 @@
-//! `reef trace`: what ran on a daemon's device, for Perfetto.
+//! `reef ctl trace`: a record of the blocks on a daemon's device, for Perfetto.
 
 use crate::remote::daemon::{Error, Place};
 use crate::report::checks::check_file;

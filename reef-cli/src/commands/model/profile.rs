@@ -1,4 +1,4 @@
-//! `reef profile`: how long the kernels of a network take on a device, as padding wants to know.
+//! `reef model profile`: times of the kernels of a network on a device, for padding.
 
 use crate::report::checks::check_file;
 use crate::report::device;

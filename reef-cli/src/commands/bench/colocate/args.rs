@@ -1,4 +1,4 @@
-//! What `reef bench pair` measures.
+//! What `reef bench colocate` measures.
 
 use crate::commands::bench::policy::Choice;
 use crate::commands::bench::sides::Sides;

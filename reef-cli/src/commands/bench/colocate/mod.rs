@@ -1,4 +1,4 @@
-//! `reef bench pair`: what a real-time network pays for company, and what the company keeps.
+//! `reef bench colocate`: what a real-time network pays for company, and what the company keeps.
 
 pub(crate) mod args;
 pub(crate) mod arrivals;

@@ -1,4 +1,4 @@
-//! Table, files and plot of `reef bench pair`.
+//! Table, files and plot of `reef bench colocate`.
 
 use super::args::Args;
 use super::measure::{RT_ALONE, RT_COLD, Row};

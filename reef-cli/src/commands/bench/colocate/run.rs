@@ -1,4 +1,4 @@
-//! Measures each row of `reef bench pair`.
+//! Measures each row of `reef bench colocate`.
 
 use super::args::Args;
 use super::arrivals::Arrivals;

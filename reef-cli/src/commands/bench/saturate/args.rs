@@ -1,4 +1,4 @@
-//! What `reef bench pad` measures.
+//! What `reef bench saturate` measures.
 
 use crate::commands::bench::policy::Lengths;
 use crate::commands::bench::sides::Sides;
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BLOCKS[@UNITS]", value_delimiter = ',')]
     pub(crate) beside: Vec<Width>,
     /// Run one class alone; the other one is another process, such as under MPS.
-    #[arg(long = "class", conflicts_with = "beside")]
+    #[arg(long = "class", value_name = "CLASS", conflicts_with = "beside")]
     pub(crate) side: Option<ClassName>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,

@@ -1,4 +1,4 @@
-//! `reef bench pad`: what best-effort work keeps beside real-time work that never pauses.
+//! `reef bench saturate`: what best-effort work keeps beside real-time work that never pauses.
 //!
 //! Real-time requests follow each other without a gap, so whatever best-effort work gets done runs
 //! beside them: kernel by kernel, or narrow, so many blocks at a time.

@@ -1,4 +1,4 @@
-//! Table, files and plot of `reef bench pad`.
+//! Table, files and plot of `reef bench saturate`.
 
 use super::args::Args;
 use crate::commands::bench::colocate::measure::{RT_ALONE, Row};

@@ -1,4 +1,4 @@
-//! Measures each row of `reef bench pad`.
+//! Measures each row of `reef bench saturate`.
 
 use super::args::{Args, Width};
 use super::report;

@@ -1,4 +1,4 @@
-//! What `reef bench preempt` measures.
+//! What `reef bench start` measures.
 
 use crate::commands::bench::policy::{Choice, check_windows};
 use crate::report::checks::check_time;

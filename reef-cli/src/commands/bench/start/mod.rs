@@ -1,4 +1,4 @@
-//! `reef bench preempt`: how soon a real-time kernel runs on a device that is full.
+//! `reef bench start`: how soon a real-time kernel runs on a device that is full.
 //!
 //! The real-time kernel is one block that does nothing but write its cell. It is submitted now and
 //! then while a best-effort client keeps the device full, and before and after that on the idle device

@@ -1,4 +1,4 @@
-//! Tables, files and plot of `reef bench preempt`.
+//! Tables, files and plot of `reef bench start`.
 
 use super::args::Args;
 use super::load::Load;

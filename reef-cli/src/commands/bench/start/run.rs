@@ -1,4 +1,4 @@
-//! Measures each row of `reef bench preempt`, the idle device first and last.
+//! Measures each row of `reef bench start`, the idle device first and last.
 
 use super::args::Args;
 use super::calibrate::Calibration;
