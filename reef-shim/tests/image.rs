@@ -7,8 +7,13 @@
 #[path = "../src/limit/image/mod.rs"]
 mod image;
 
-use image::{size, size_of};
+use image::{Size, size};
 use proptest::prelude::*;
+
+/// What an image takes on any device.
+fn size_of(image: &[u8]) -> Size {
+    image::size_of(image, 0)
+}
 
 fn text(text: &str) -> u64 {
     size_of(text.as_bytes()).data
@@ -76,6 +81,7 @@ fn fat(entries: &[(u16, u64, usize, &[u8])]) -> Vec<u8> {
         header[4..8].copy_from_slice(&64_u32.to_le_bytes());
         header[8..16].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
         header[16..20].copy_from_slice(&(bytes.len() as u32).to_le_bytes());
+        header[28] = 90;
         header[40..48].copy_from_slice(&flags.to_le_bytes());
         header[56..64].copy_from_slice(&(*unpacked as u64).to_le_bytes());
         body.extend(header);
@@ -100,13 +106,13 @@ fn sections_with_variables_and_code_are_counted() {
     assert_eq!((found.data, found.code, found.is_unknown), ((256 << 20) + 16, 512, false));
     // SAFETY: an image that is there as a whole, and a program's way to say where a fat binary is.
     unsafe {
-        assert_eq!(size(image.as_ptr()), found);
+        assert_eq!(size(image.as_ptr(), 9), found);
         let fat = fat(&[(2, 0, 0, &image)]);
-        assert_eq!(size(fat.as_ptr()), found);
+        assert_eq!(size(fat.as_ptr(), 9), found);
         let wrapper = [0x1_4662_43b1, fat.as_ptr() as u64, 0];
-        assert_eq!(size(wrapper.as_ptr().cast()), found);
-        assert_eq!(size(std::ptr::null()).data, 0);
-        assert_eq!(size(c".global .b8 a[7];".as_ptr().cast()).data, 7);
+        assert_eq!(size(wrapper.as_ptr().cast(), 9), found);
+        assert_eq!(size(std::ptr::null(), 9).data, 0);
+        assert_eq!(size(c".global .b8 a[7];".as_ptr().cast(), 9).data, 7);
     }
 }
 
@@ -117,6 +123,9 @@ fn of_a_fat_binary_the_largest_machine_code_counts() {
     let found = size_of(&fat(&[(2, 0, 0, &small), (2, 0, 0, &large), (1, 0, 0, text)]));
     assert_eq!(found.data, 20, "text isn't loaded where there is machine code");
     assert_eq!(size_of(&fat(&[(1, 0, 0, text)])).data, 30);
+    let both = fat(&[(2, 0, 0, &large), (1, 0, 0, text)]);
+    let on = |major: u32| image::size_of(&both, major).data;
+    assert_eq!((on(9), on(8)), (20, 30), "machine code of 9.0 is none for 8.x");
 }
 
 #[test]

@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 
 /// `CU_MODULE_EAGER_LOADING`: machine code takes memory at once, and not when it is used first.
 const EAGER: u32 = 1;
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
+const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
 
 /// Loads code from memory.
 pub(crate) fn load(
@@ -21,7 +23,7 @@ pub(crate) fn load(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     // SAFETY: the program's promise to the driver: an image.
-    charged(kind, to, || unsafe { image::size(image) }, real)
+    charged(kind, to, |major| unsafe { image::size(image, major) }, real)
 }
 
 /// Loads code from a file.
@@ -31,11 +33,11 @@ pub(crate) fn load_file(
     path: *const c_char,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    let read = || {
+    let read = |major| {
         // SAFETY: not null, so the program's promise to the driver: a path.
         let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
         let bytes = path.and_then(|path| std::fs::read(OsStr::from_bytes(path)).ok());
-        bytes.map_or_else(Size::default, |bytes| image::size_of(&bytes)) // the driver says why
+        bytes.map_or_else(Size::default, |bytes| image::size_of(&bytes, major)) // the driver says why
     };
     charged(kind, to, read, real)
 }
@@ -43,17 +45,18 @@ pub(crate) fn load_file(
 fn charged(
     kind: Kind,
     to: *const usize,
-    size: impl FnOnce() -> Size,
+    size: impl FnOnce(u32) -> Size,
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     firmly(|| {
-        let device = match device::current() {
+        // Libraries need no context; they are the first device's then.
+        let device = match device::of(calls::device().unwrap_or(0)) {
             Standing::Free => return real(),
             Standing::Broken => return OUT_OF_MEMORY,
             Standing::Limited(device) => device,
         };
-        let Size { data, code, is_unknown } = size();
+        let Size { data, code, is_unknown } = size(major(device.ordinal));
         if is_unknown {
             explain::refuse::<()>("code in a form that isn't read: its variables aren't charged");
         }
@@ -72,4 +75,13 @@ fn charged(
             }
         })
     })
+}
+
+/// The first digit of a device's version; zero if the driver doesn't say it.
+fn major(ordinal: i32) -> u32 {
+    let mut major = 0;
+    match calls::device_attribute(&mut major, COMPUTE_CAPABILITY_MAJOR, ordinal) {
+        Some(0) => u32::try_from(major).unwrap_or(0),
+        _ => 0,
+    }
 }

@@ -130,7 +130,21 @@ pub(crate) fn export(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
-        pieces().export(handle);
+        let mut pieces = pieces();
+        let piece = pieces.of_handle(handle);
+        piece.into_iter().for_each(|piece| pieces.export(piece));
+    }
+    code
+}
+
+/// The same of what is mapped at an address.
+pub(crate) fn export_at(address: u64, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    if code == 0 {
+        let mut pieces = pieces();
+        let piece = pieces.at(address);
+        piece.into_iter().for_each(|piece| pieces.export(piece));
     }
     code
 }

@@ -27,6 +27,12 @@ hooks! {
     cuMemExportToShareableHandle(
         to: *mut c_void, handle: u64, kind: u32, flags: u64,
     ) |real| pieces::export(handle, real);
+    cuLogicalEndpointBindMem(
+        endpoint: u32, device: i32, at: u64, handle: u64, from: u64, bytes: u64, flags: u64,
+    ) |real| pieces::export(handle, real);
+    cuLogicalEndpointBindAddr(
+        endpoint: u32, device: i32, at: u64, from: u64, bytes: u64, flags: u64,
+    ) |real| pieces::export_at(from, real);
     cuMulticastCreate(handle: *mut u64, of: *const c_void) |real| pieces::object(handle, real);
     cuMulticastBindMem(
         object: u64, at: usize, handle: u64, from: usize, bytes: usize, flags: u64,

@@ -109,10 +109,9 @@ impl Pieces {
         self.of_handle(handle).map(Holder::Object)
     }
 
-    /// A handle was exported.
-    pub(crate) fn export(&mut self, handle: u64) {
-        let piece = self.of_handle(handle).and_then(|piece| self.pieces.get_mut(&piece));
-        piece.into_iter().for_each(|piece| piece.is_exported = true);
+    /// A piece was exported.
+    pub(crate) fn export(&mut self, piece: u64) {
+        self.pieces.get_mut(&piece).into_iter().for_each(|piece| piece.is_exported = true);
     }
 
     /// A piece is held.

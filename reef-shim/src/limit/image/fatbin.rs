@@ -43,44 +43,72 @@ pub(super) unsafe fn whole<'a>(image: *const u8, first: [u8; 4]) -> Option<&'a [
     (bytes <= MAX_BYTES).then(|| unsafe { std::slice::from_raw_parts(image, bytes.max(HEADER)) })
 }
 
-/// What the largest of its entries takes. Text counts if there is no machine code, which a device would rather have.
-pub(super) fn size(image: &[u8]) -> Size {
-    let (mut machine, mut text): (Option<Size>, Option<Size>) = (None, None);
-    let mut at = u16_at(image, 6).unwrap_or(HEADER);
-    while let Some((kind, size, next)) = entry(image, at) {
-        let of = if kind == MACHINE { &mut machine } else { &mut text };
-        *of = Some(of.unwrap_or_default().or(size));
-        at = next;
-    }
-    let readable = machine.filter(|size| !size.is_unknown);
-    match (readable, text) {
-        (Some(machine), _) => machine,
-        (None, Some(text)) => machine.unwrap_or_default().or(text),
-        (None, None) => machine.unwrap_or_default(),
+/// What the largest entry takes that a device with this first digit of its version may load: machine code that is made
+/// for it, or else text.
+pub(super) fn size(image: &[u8], major: u32) -> Size {
+    let entries = || {
+        let first = u16_at(image, 6).and_then(|at| Entry::read(image, at));
+        std::iter::successors(first, |entry| Entry::read(image, entry.next))
+    };
+    let of = |kind: usize| entries().filter(move |entry| entry.kind == kind);
+    let largest = |sizes: &mut dyn Iterator<Item = Size>| sizes.reduce(Size::or);
+    let fits = |entry: &Entry<'_>| major == 0 || entry.architecture / 10 == major as usize;
+    let machine = largest(&mut of(MACHINE).filter(fits).map(|entry| entry.size()));
+    match machine {
+        Some(machine) if !machine.is_unknown => machine,
+        _ => {
+            let text = largest(&mut of(TEXT).map(|entry| entry.size())).unwrap_or_default();
+            machine.unwrap_or_default().or(text)
+        }
     }
 }
 
-/// An entry's kind, what it takes, and where the next one is.
-fn entry(image: &[u8], at: usize) -> Option<(usize, Size, usize)> {
-    let header = image.get(at..)?;
-    let (kind, length) = (u16_at(header, 0)?, u32_at(header, 4)?);
-    let (bytes, packed) = (u64_at(header, 8)?, u32_at(header, 16)?);
-    let begin = at.checked_add(length.max(ENTRY))?;
-    let next = begin.checked_add(bytes)?;
-    let payload = image.get(begin..next)?;
-    let (flags, unpacked) = (u64_at(header, 40)?, u64_at(header, 56)?);
-    let plain = |payload: &[u8]| match kind {
-        MACHINE => elf::size(payload),
-        TEXT => ptx::size(payload.split(|byte| *byte == 0).next().unwrap_or_default()),
-        _ => Size::UNKNOWN,
-    };
-    let size = if flags & ZSTD != 0 || unpacked > MAX_UNPACKED {
-        Size::UNKNOWN
-    } else if flags & LZ4 != 0 {
-        let block = payload.get(..packed).and_then(|packed| lz4::block(packed, unpacked));
-        block.map_or(Size::UNKNOWN, |block| plain(&block))
-    } else {
-        plain(payload)
-    };
-    Some((kind, size, next))
+/// The code for one kind of device.
+#[derive(Clone, Copy, Debug)]
+struct Entry<'a> {
+    kind: usize,
+    architecture: usize,
+    flags: usize,
+    /// How many bytes of the payload count if it is packed, and how many come out.
+    packed: usize,
+    unpacked: usize,
+    payload: &'a [u8],
+    /// Where the next one is.
+    next: usize,
+}
+
+impl<'a> Entry<'a> {
+    fn read(image: &'a [u8], at: usize) -> Option<Self> {
+        let header = image.get(at..)?;
+        let begin = at.checked_add(u32_at(header, 4)?.max(ENTRY))?;
+        let next = begin.checked_add(u64_at(header, 8)?)?;
+        Some(Self {
+            kind: u16_at(header, 0)?,
+            architecture: u32_at(header, 28)?,
+            flags: u64_at(header, 40)?,
+            packed: u32_at(header, 16)?,
+            unpacked: u64_at(header, 56)?,
+            payload: image.get(begin..next)?,
+            next,
+        })
+    }
+
+    fn size(&self) -> Size {
+        if self.flags & ZSTD != 0 || self.unpacked > MAX_UNPACKED {
+            return Size::UNKNOWN;
+        }
+        if self.flags & LZ4 == 0 {
+            return self.size_of(self.payload);
+        }
+        let packed = self.payload.get(..self.packed);
+        let block = packed.and_then(|packed| lz4::block(packed, self.unpacked));
+        block.map_or(Size::UNKNOWN, |block| self.size_of(&block))
+    }
+
+    fn size_of(&self, payload: &[u8]) -> Size {
+        match self.kind {
+            MACHINE => elf::size(payload),
+            _ => ptx::size(payload.split(|byte| *byte == 0).next().unwrap_or_default()),
+        }
+    }
 }

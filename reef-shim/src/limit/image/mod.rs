@@ -34,12 +34,12 @@ impl Size {
     const UNKNOWN: Self = Self { data: 0, code: 0, is_unknown: true };
 }
 
-/// What an image takes whose end it says itself.
+/// What an image takes whose end it says itself, on devices with this first digit of their version; zero: any.
 ///
 /// # Safety
 ///
 /// The program's promise to the driver: null, or a text that ends with a zero, machine code, or a list of these.
-pub(crate) unsafe fn size(image: *const u8) -> Size {
+pub(crate) unsafe fn size(image: *const u8, major: u32) -> Size {
     if image.is_null() {
         return Size::default();
     }
@@ -53,7 +53,7 @@ pub(crate) unsafe fn size(image: *const u8) -> Size {
             }
         }
         if let Some(whole) = fatbin::whole(image, first) {
-            return fatbin::size(whole);
+            return fatbin::size(whole, major);
         }
         match elf::whole(image, first) {
             Some(whole) => elf::size(whole),
@@ -63,9 +63,9 @@ pub(crate) unsafe fn size(image: *const u8) -> Size {
 }
 
 /// What an image takes that was read from a file.
-pub(crate) fn size_of(bytes: &[u8]) -> Size {
+pub(crate) fn size_of(bytes: &[u8], major: u32) -> Size {
     match bytes {
-        [0x50, 0xed, 0x55, 0xba, ..] => fatbin::size(bytes),
+        [0x50, 0xed, 0x55, 0xba, ..] => fatbin::size(bytes, major),
         [0x7f, b'E', b'L', b'F', ..] => elf::size(bytes),
         text => ptx::size(text.split(|byte| *byte == 0).next().unwrap_or_default()),
     }

@@ -136,6 +136,12 @@ impl Holder {
                 std::fs::remove_file(path).unwrap();
                 code
             }
+            "bare" => {
+                must!(call!(driver, cuCtxSetCurrent(0)));
+                let code = call!(driver, cuLibraryLoadData(to, image, 0, 0, 0, 0, 0, 0));
+                must!(call!(driver, cuCtxSetCurrent(1)));
+                code
+            }
             _ => call!(driver, cuLibraryLoadData(to, image, 0, 0, 0, 0, 0, 0)),
         }
     }
@@ -292,6 +298,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("module options", 4),
         ("module file", 4),
         ("module library", 4),
+        ("module bare", 4),
         ("sparse", 4),
         ("multicast", 4),
         ("multicast by address", 4),
