@@ -56,9 +56,11 @@ mod name;
 #[cfg(feature = "perfetto")]
 pub mod perfetto;
 
-/// The example in the README is a test.
+/// The example in the README is a test, and so are those of the book's pages for Rust.
 #[cfg(all(doctest, feature = "cpu", feature = "models"))]
 #[doc = include_str!("../README.md")]
+#[doc = include_str!("../docs/rust/tutorial.md")]
+#[doc = include_str!("../docs/rust/scheduler.md")]
 struct Readme;
 
 pub use backends::{BACKENDS, Backends, BuiltIn, Visit, Visited, with_device, with_device_of};
