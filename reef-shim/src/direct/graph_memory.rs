@@ -2,7 +2,7 @@
 
 use super::memory::{firmly, room};
 use crate::bind::state::Inside;
-use crate::graph::calls as graphs;
+use crate::graph::memory;
 use crate::limit::device::{self, Limited, Standing};
 use crate::limit::graphs::{self as needs, Need};
 use crate::limit::pools::{Store, stores};
@@ -12,7 +12,7 @@ use crate::own::calls::{self, Stream};
 /// Makes an executable graph at `to` by `real`, and notes what its nodes take.
 pub(crate) fn instantiated(to: *const usize, graph: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(inside) = Inside::limited() else { return real() };
-    let needs = graphs::memory(graph);
+    let needs = memory::needs(graph);
     drop(inside);
     let code = real(); // has its own way in
     // SAFETY: null, or where the driver has just written.

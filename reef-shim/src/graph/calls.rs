@@ -3,7 +3,6 @@
 use crate::bind::names;
 use crate::bind::slots::real;
 use crate::guest::find;
-use crate::limit::graphs::Need;
 use crate::limit::sizes::round_up;
 use crate::own::calls::calls;
 use reef_guest::hold::Holders;
@@ -57,14 +56,12 @@ pub(super) struct MemoryParams {
     address: u64,
 }
 
-/// `CU_GRAPH_NODE_TYPE_GRAPH` and `…_MEM_ALLOC`.
+/// `CU_GRAPH_NODE_TYPE_GRAPH`, `…_MEM_ALLOC` and `…_MEM_FREE`.
 const CHILD: u32 = 4;
 const MEMORY: u32 = 10;
+const FREE: u32 = 11;
 /// The driver takes memory for graphs in multiples of this.
 const MEMORY_UNIT: u64 = 2 << 20;
-/// How deep graphs may be inside of each other: no program has as many.
-const MAX_DEPTH: u32 = 64;
-
 mod raw {
     use super::*;
 
@@ -81,6 +78,7 @@ mod raw {
         waits = cuGraphBatchMemOpNodeGetParams(node: usize, params: &mut Waits);
         child = cuGraphChildGraphNodeGetGraph(node: usize, child: &mut usize);
         memory = cuGraphMemAllocNodeGetParams(node: usize, params: &mut MemoryParams);
+        free = cuGraphMemFreeNodeGetParams(node: usize, address: &mut u64);
         clone = cuGraphClone(clone: &mut usize, graph: usize);
         find = cuGraphNodeFindInClone(node: &mut usize, original: usize, clone: usize);
         add_waits = cuGraphAddBatchMemOpNode(
@@ -96,27 +94,34 @@ fn taken(code: Option<u32>) -> Option<()> {
     (code == Some(0)).then_some(())
 }
 
-/// What the memory nodes of a graph take of each device, with those of graphs inside of it.
-pub(crate) fn memory(graph: usize) -> Vec<Need> {
-    let mut needs = Vec::new();
-    add_memory(graph, MAX_DEPTH, &mut needs);
-    needs
+/// What a node is to the memory of its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    Taken {
+        ordinal: i32,
+        bytes: u64,
+        address: u64,
+    },
+    Ended {
+        address: u64,
+    },
+    /// Of a graph inside of it.
+    Inside(usize),
+    None,
 }
 
-fn add_memory(graph: usize, depth: u32, needs: &mut Vec<Need>) {
-    for node in nodes(graph).unwrap_or_default() {
-        let (mut kind, mut child, mut params) = (0, 0, MemoryParams::default());
-        let _ = raw::kind(node, &mut kind); // not said: it is no kind that is looked for
-        if kind == CHILD && depth > 0 && raw::child(node, &mut child) == Some(0) {
-            add_memory(child, depth - 1, needs);
-        }
-        if kind == MEMORY && raw::memory(node, &mut params) == Some(0) {
-            let (ordinal, more) = (params.ordinal, round_up(params.bytes, MEMORY_UNIT));
-            match needs.iter_mut().find(|need| need.ordinal == ordinal) {
-                Some(need) => need.bytes = need.bytes.saturating_add(more),
-                None => needs.push(Need { ordinal, bytes: more }),
-            }
-        }
+pub(super) fn memory_of(node: usize) -> Memory {
+    let (mut kind, mut child, mut address, mut params) = (0, 0, 0, MemoryParams::default());
+    let _ = raw::kind(node, &mut kind); // not said: it is no kind that is looked for
+    match kind {
+        CHILD if raw::child(node, &mut child) == Some(0) => Memory::Inside(child),
+        FREE if raw::free(node, &mut address) == Some(0) => Memory::Ended { address },
+        MEMORY if raw::memory(node, &mut params) == Some(0) => Memory::Taken {
+            ordinal: params.ordinal,
+            bytes: round_up(params.bytes, MEMORY_UNIT),
+            address: params.address,
+        },
+        _ => Memory::None,
     }
 }
 

@@ -6,8 +6,9 @@
 //! where they were, whatever it is updated with; a graph that has a node which can't be cloned or isn't understood is
 //! instantiated as it is, and counted.
 
-pub(crate) mod calls;
+mod calls;
 pub(crate) mod execs;
 pub(crate) mod insert;
+pub(crate) mod memory;
 pub(crate) mod places;
 pub(crate) mod shape;

@@ -34,8 +34,9 @@ impl World {
 
     /// Takes memory for an executable graph. False: there is none left.
     pub(crate) fn back(&mut self, exec: usize) -> bool {
-        let (mut bytes, mut live) = (0, HashSet::new());
-        self.allocations(exec, &mut bytes, &mut live);
+        let (mut bytes, mut live) = (0, HashMap::new());
+        self.allocations(exec, &mut bytes, &mut 0, &mut live);
+        let live: HashSet<_> = live.into_keys().collect();
         let memory = &mut self.graph_memory;
         if let Some(block) = memory.blocks.get_mut(&exec) {
             block.live = live;
@@ -52,20 +53,25 @@ impl World {
         true
     }
 
-    /// What the nodes of a graph take, and what of that no node ends.
-    fn allocations(&self, graph: usize, bytes: &mut u64, live: &mut HashSet<usize>) {
+    /// The most that nodes of a graph have in their order, what of that is there in the end, and where.
+    fn allocations(
+        &self,
+        graph: usize,
+        peak: &mut u64,
+        now: &mut u64,
+        live: &mut HashMap<usize, u64>,
+    ) {
         for node in self.graphs.get(&graph).into_iter().flatten() {
             match node.op {
-                Op::Memory { at, bytes: more } => {
-                    *bytes += more.next_multiple_of(UNIT);
-                    live.insert(at);
+                Op::Memory { at, bytes } => {
+                    *now += bytes.next_multiple_of(UNIT);
+                    live.insert(at, bytes.next_multiple_of(UNIT));
                 }
-                Op::Free(at) => {
-                    live.remove(&at);
-                }
-                Op::Child(child) => self.allocations(child, bytes, live),
+                Op::Free(at) => *now -= live.remove(&at).unwrap_or(0),
+                Op::Child(child) => self.allocations(child, peak, now, live),
                 _ => {}
             }
+            *peak = (*peak).max(*now);
         }
     }
 

@@ -88,6 +88,21 @@ impl Holder {
                 must!(call!(driver, cuGraphAddMemAllocNode(to, graph.handle, 0, 0, words)));
             }
         }
+        if how == "again" {
+            // Eight pieces behind each other, of which one is there at a time, and one that stays.
+            let mut last = node_of;
+            for _ in 0..8 {
+                let (to, after) = (&raw mut last, [last]);
+                let (graph, after) = (graph.handle, after.as_ptr());
+                let mut more = node(PIECE);
+                must!(call!(
+                    driver,
+                    cuGraphAddMemAllocNode(to, graph, after, 1, more.as_mut_ptr())
+                ));
+                let after = [last];
+                must!(call!(driver, cuGraphAddMemFreeNode(to, graph, after.as_ptr(), 1, more[14])));
+            }
+        }
         if how == "child" {
             // No graph with memory may be cloned; here a child is moved, as later drivers allow.
             let outer = Graph::new(driver, 0);
@@ -291,6 +306,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("graph captured", 4),
         ("graph upload", 4),
         ("graph child", 4),
+        ("graph again", 2),
         ("stack", 4),
         ("printed", 4),
         ("heap", 4),

@@ -14,6 +14,7 @@ plain! {
     cuGraphKernelNodeGetParams_v2(node: usize, params: *mut KernelParams) = kernel;
     cuGraphKernelNodeGetAttribute(node: usize, attribute: u32, value: *mut [u64; 8]) = attribute;
     cuGraphBatchMemOpNodeGetParams(node: usize, params: *mut MemOps) = mem_op;
+    cuGraphMemFreeNodeGetParams(node: usize, at: *mut usize) = end_of_memory;
     cuGraphMemAllocNodeGetParams(node: usize, params: *mut [usize; 15]) = memory;
     cuGraphChildGraphNodeGetGraph(node: usize, child: *mut usize) = child;
     cuGraphNodeFindInClone(node: *mut usize, original: usize, clone: usize) = find_in_clone;
@@ -117,6 +118,13 @@ unsafe fn mem_op(node: usize, params: *mut MemOps) -> u32 {
     let ops = Box::leak(Box::new(op));
     // SAFETY: the caller's promise.
     unsafe { give(params, MemOps { context: 1, count: 1, ops, flags: 0 }) };
+    SUCCESS
+}
+
+unsafe fn end_of_memory(node: usize, at: *mut usize) -> u32 {
+    let Ok(Op::Free(address)) = op(&mut world(), node) else { return INVALID_VALUE };
+    // SAFETY: the caller's promise.
+    unsafe { give(at, address) };
     SUCCESS
 }
 

@@ -1,0 +1,89 @@
+//! What the memory nodes of a graph take at most at a time.
+//!
+//! When a node takes memory, another one's is gone if that one's end comes before it, and not there yet if it comes after
+//! it. All others may be there.
+
+use super::calls::{Memory, edges, memory_of, nodes};
+use crate::limit::graphs::Need;
+use std::collections::{HashMap, HashSet};
+
+/// How deep graphs may be inside of each other: no program has as many.
+const MAX_DEPTH: u32 = 64;
+
+/// A node that takes memory, and all nodes that come before it.
+#[derive(Debug)]
+struct Taker {
+    node: usize,
+    ordinal: i32,
+    bytes: u64,
+    end: Option<usize>,
+    before: HashSet<usize>,
+}
+
+/// What a graph takes of each device, with graphs inside of it as if all of these were there at once.
+pub(crate) fn needs(graph: usize) -> Vec<Need> {
+    let mut needs = Vec::new();
+    add(graph, MAX_DEPTH, &mut needs);
+    needs
+}
+
+fn add(graph: usize, depth: u32, needs: &mut Vec<Need>) {
+    let (mut takers, mut ends) = (Vec::new(), HashMap::new());
+    for node in nodes(graph).unwrap_or_default() {
+        match memory_of(node) {
+            Memory::Taken { ordinal, bytes, address } => {
+                takers.push((node, ordinal, bytes, address));
+            }
+            Memory::Ended { address } => drop(ends.insert(address, node)),
+            Memory::Inside(inner) if depth > 0 => add(inner, depth - 1, needs),
+            Memory::Inside(_) | Memory::None => {}
+        }
+    }
+    if takers.is_empty() {
+        return;
+    }
+    let before = parents(graph);
+    let taker = |(node, ordinal, bytes, address)| {
+        let (end, before) = (ends.get(&address).copied(), ancestors(node, &before));
+        Taker { node, ordinal, bytes, end, before }
+    };
+    let takers: Vec<_> = takers.into_iter().map(taker).collect();
+    for Taker { ordinal, .. } in &takers {
+        if needs.iter().all(|need| need.ordinal != *ordinal) {
+            needs.push(Need { ordinal: *ordinal, bytes: 0 });
+        }
+    }
+    for need in needs {
+        let its: Vec<_> = takers.iter().filter(|taker| taker.ordinal == need.ordinal).collect();
+        let peak = its.iter().map(|taker| beside(taker, &its)).max().unwrap_or(0);
+        need.bytes = need.bytes.saturating_add(peak);
+    }
+}
+
+/// What may be there when a node takes memory, with its own.
+fn beside(taker: &Taker, all: &[&Taker]) -> u64 {
+    let may_be = |other: &&&Taker| {
+        let is_gone = other.end.is_some_and(|end| taker.before.contains(&end));
+        !is_gone && !other.before.contains(&taker.node)
+    };
+    all.iter().filter(may_be).fold(0, |sum: u64, other| sum.saturating_add(other.bytes))
+}
+
+/// The nodes that each node comes right after.
+fn parents(graph: usize) -> HashMap<usize, Vec<usize>> {
+    let mut parents: HashMap<_, Vec<_>> = HashMap::new();
+    for (from, to, _) in edges(graph).unwrap_or_default() {
+        parents.entry(to).or_default().push(from);
+    }
+    parents
+}
+
+/// All nodes that a node comes after.
+fn ancestors(node: usize, parents: &HashMap<usize, Vec<usize>>) -> HashSet<usize> {
+    let (mut found, mut open) = (HashSet::new(), vec![node]);
+    while let Some(node) = open.pop() {
+        let new = parents.get(&node).into_iter().flatten();
+        open.extend(new.copied().filter(|parent| found.insert(*parent)));
+    }
+    found
+}
