@@ -48,10 +48,10 @@ pub(crate) fn begin_capture(
     takes_gates: impl FnOnce() -> bool,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    let Some(_inside) = Inside::enter() else { return capture::begin(real) };
+    let Some(_inside) = Inside::enter() else { return capture::begin(stream, real) };
     quietly(|| mark_last(stream));
     let is_bare = !quietly(|| Some(takes_gates())).unwrap_or_default();
-    let code = capture::begin(real);
+    let code = capture::begin(stream, real);
     if code == 0
         && is_bare
         && let Capture::Of(id) = capture::of(stream)
@@ -63,9 +63,9 @@ pub(crate) fn begin_capture(
 
 /// Ends a capture.
 pub(crate) fn end_capture(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
-    let Some(_inside) = Inside::enter() else { return capture::end(real) };
+    let Some(_inside) = Inside::enter() else { return capture::end(stream, real) };
     let open = capture::of(stream);
-    let code = capture::end(real);
+    let code = capture::end(stream, real);
     if let Capture::Of(id) = open
         && capture::of(stream) != open
     {
@@ -89,7 +89,7 @@ pub(crate) fn destroy_stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 
     let Some(_inside) = Inside::enter() else { return real() };
     if !stream.is_default() {
         quietly(|| mark_last(stream).into_iter().for_each(find::forget));
-        capture::settle();
+        capture::forget(stream);
     }
     real()
 }
@@ -134,7 +134,10 @@ fn end(
         if code != 0 || !is_over() {
             return context.set(State::Live);
         }
-        branch.streams().for_each(Known::has_run);
+        branch.streams().for_each(|stream| {
+            stream.has_run();
+            capture::forget(stream.name());
+        });
         find::forget_context(branch);
         context.device.waited();
     });

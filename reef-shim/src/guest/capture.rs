@@ -1,59 +1,88 @@
 //! Which streams are being captured into graphs: nothing runs there, and nothing but what is meant may be put in.
 
+use super::find::thread;
 use crate::own::calls::{self, Stream};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// Captures that have begun and not ended. Too many is harmless: it is asked then.
-static OPEN: AtomicU32 = AtomicU32::new(0);
-/// Whoever has it may put marks into streams of other threads.
-static MARKING: Mutex<()> = Mutex::new(());
+/// Where captures have begun and not ended. Whoever has it may put marks into streams of other threads.
+static ORIGINS: Mutex<Vec<Origin>> = Mutex::new(Vec::new());
+/// How many these are. One too many is harmless for a while: it is asked then.
+static OPEN: AtomicUsize = AtomicUsize::new(0);
 
-/// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`: it has ended as well.
-const INVALIDATED: u32 = 901;
+/// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`, `…_UNJOINED`: the capture has ended as well.
+const ENDED: [u32; 2] = [901, 904];
 
-fn marking() -> MutexGuard<'static, ()> {
-    MARKING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// A stream's handle, and its thread if each has another one of that handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Origin(usize, usize);
+
+impl Origin {
+    fn of(stream: Stream) -> Self {
+        Self(stream.0, if stream.is_own() { thread() } else { 0 })
+    }
+}
+
+fn origins() -> MutexGuard<'static, Vec<Origin>> {
+    ORIGINS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+fn change(change: impl FnOnce(&mut Vec<Origin>)) {
+    let mut origins = origins();
+    change(&mut origins);
+    OPEN.store(origins.len(), Ordering::SeqCst);
 }
 
 /// Does something that no capture and no end of a stream may fall into; nothing if a capture is open.
 pub(crate) fn unless_open(mark: impl FnOnce()) {
-    let _lock = marking();
-    if OPEN.load(Ordering::SeqCst) == 0 {
+    let origins = origins();
+    if origins.is_empty() {
         mark();
     }
 }
 
 /// Waits until no other thread puts a mark anywhere.
 pub(crate) fn settle() {
-    drop(marking());
+    drop(origins());
 }
 
 /// Begins a capture.
-pub(crate) fn begin(real: impl FnOnce() -> u32) -> u32 {
-    {
-        let _lock = marking();
-        OPEN.fetch_add(1, Ordering::SeqCst);
-    }
+pub(crate) fn begin(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+    let origin = Origin::of(stream);
+    change(|origins| origins.push(origin));
     let code = real();
     if code != 0 {
-        end_one();
+        // One that has begun before goes on.
+        change(|origins| {
+            let last = origins.iter().rposition(|open| *open == origin);
+            let _ = last.map(|at| origins.remove(at));
+        });
     }
     code
 }
 
-/// Ends a capture.
-pub(crate) fn end(real: impl FnOnce() -> u32) -> u32 {
+/// Ends a capture, unless the call fails and leaves it open.
+pub(crate) fn end(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
-    if code == 0 || code == INVALIDATED {
-        end_one();
+    if code == 0 || !is_open_after(stream, code) {
+        forget(stream);
     }
     code
 }
 
-fn end_one() {
-    let less = |open: u32| open.checked_sub(1);
-    let _ = OPEN.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less);
+/// Whether a stream that the driver has refused to end the capture of still captures.
+fn is_open_after(stream: Stream, code: u32) -> bool {
+    let (mut status, mut id) = (0, 0);
+    match calls::capture_info(stream.0, &mut status, &mut id) {
+        Some(0) => status != 0,
+        _ => !ENDED.contains(&code),
+    }
+}
+
+/// A stream has ended, and a capture of it with it.
+pub(crate) fn forget(stream: Stream) {
+    let origin = Origin::of(stream);
+    change(|origins| origins.retain(|open| *open != origin));
 }
 
 /// What a stream is part of.

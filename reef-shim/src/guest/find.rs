@@ -52,7 +52,7 @@ fn key(stream: calls::Stream) -> Key {
 }
 
 /// A number of this thread: where a word of its own stands.
-fn thread() -> usize {
+pub(super) fn thread() -> usize {
     thread_local!(static WORD: u8 = const { 0 });
     WORD.with(|word| std::ptr::from_ref(word) as usize)
 }

@@ -81,6 +81,11 @@ impl Stream {
         self.handle.load(Relaxed)
     }
 
+    /// As calls name it.
+    pub(crate) fn name(&self) -> calls::Stream {
+        calls::Stream(self.handle())
+    }
+
     /// Whether it is a thread's own, which no other thread can name.
     pub(crate) fn is_own(&self) -> bool {
         self.handle() == 2
