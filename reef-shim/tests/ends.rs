@@ -1,16 +1,18 @@
 //! Streams and contexts that end, on the fake driver under the shim: what ends takes nothing else along, and what it had on
 //! the device counts until it has run. Each test is a program in a process of its own.
 
+mod common;
 #[path = "ends/captures.rs"]
 mod captures;
-mod common;
 #[path = "ends/contexts.rs"]
 mod contexts;
+#[path = "ends/errors.rs"]
+mod errors;
 
 use common::{Driver, FAKE, SHIM, SOON, UUID, call, library, until};
 use reef_guest::join::{Joined, Wish, join};
 use reef_guest::page::Class;
-use reef_guest::registry::Registry;
+use reef_guest::registry::{Registry, Rules};
 use std::process::Command;
 use std::time::Duration;
 
@@ -57,7 +59,10 @@ fn alone_on_both(test: &str, class: &str, run: impl Fn(Program)) {
 impl Program {
     fn start(class: &str) -> Self {
         let path = std::env::temp_dir().join(format!("reef-ends-{}", std::process::id()));
-        let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
+        // Nobody is released because it takes too long: each end has to be seen.
+        let rules = Rules { hold_timeout: 2 * SOON, ..Rules::default() };
+        let policy = Box::new(|_: &_, wish: &Wish| Ok(wish.class));
+        let registry = Registry::open_with(&path, rules, policy).unwrap();
         // SAFETY: this test is alone in its process.
         unsafe { std::env::set_var("REEF_GUESTS", &path) };
         let driver = Driver::open(&library(SHIM));
@@ -123,6 +128,7 @@ impl Program {
     /// The other guest is held until this event's work has run, and then no longer.
     fn holds_until(&self, event: usize) {
         let mut looks = 0;
+        until("held", || self.is_held() || self.has_run(event));
         loop {
             let was_held = self.is_held();
             if self.has_run(event) {

@@ -125,10 +125,13 @@ fn a_real_time_guest_that_dies_leaves_no_gate_closed() {
     assert_eq!(program.launch(0), 0);
     program.synchronize();
     let rt = program.real_time();
-    rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
-    assert_eq!(program.launch(1), 0);
-    std::thread::sleep(Duration::from_millis(10));
-    assert_eq!(program.query(), 600);
+    assert!(rt.page.activity.launch() && rt.page.activity.hold());
+    until("held", || {
+        let before = program.query();
+        assert_eq!((before, program.launch(1)), (0, 0));
+        std::thread::sleep(Duration::from_millis(10));
+        program.query() == 600
+    });
     drop(rt);
     until("the end", || program.query() == 0);
 }

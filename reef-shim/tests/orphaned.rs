@@ -135,9 +135,9 @@ fn graph(program: &Program) -> usize {
 /// The daemon dies, and then a real-time guest that holds: nobody takes its bit away.
 fn opens_for_good(program: &Program, registry: Registry) {
     let rt = join(&program.path, &Wish { class: Class::RealTime, device: UUID }, SOON).unwrap();
-    rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
-    drop(registry);
-    drop(rt);
+    registry.hold(UUID, true);
+    rt.page.activity.hold();
+    drop((registry, rt));
     program.launch();
     let time = until("open", || program.is_idle());
     println!("opened after {time:?}");

@@ -10,8 +10,8 @@ const OVERRIDE: u32 = 0xC000_0000;
 
 /// Who holds a guest. The device passes when the set is empty or the override is set.
 ///
-/// Holders come and go with one atomic operation each and need no lock: bits compose. The override is set by the
-/// guest itself alone; it leaves the set as it is, so that a holder may come or go meanwhile.
+/// Holders come and go with one atomic operation each and need no lock: bits compose. They are the daemon's alone to
+/// write. The override is set by the guest itself; it leaves the set as it is, so that a holder may come or go meanwhile.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Holders(AtomicU32);
@@ -61,14 +61,9 @@ impl Holders {
         self.0.fetch_and(!OVERRIDE, Ordering::SeqCst);
     }
 
-    /// Takes all holders away but those of `living`, a set of bits as [`set_of`](Self::set_of) makes it.
-    pub fn keep(&self, living: u32) {
-        self.0.fetch_and(living | OVERRIDE, Ordering::SeqCst);
-    }
-
-    /// The set of these holders.
-    pub fn set_of(holders: impl IntoIterator<Item = u32>) -> u32 {
-        holders.into_iter().fold(0, |set, holder| set | bit(holder))
+    /// Takes all holders away.
+    pub fn clear(&self) {
+        self.0.fetch_and(OVERRIDE, Ordering::SeqCst);
     }
 
     /// Whether the device stops at its next gate. May be out of date when it returns.
@@ -128,12 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn bits_that_are_nobodys_are_taken_away() {
+    fn bits_that_are_nobodys_are_taken_away_with_all_others() {
         let word = Holders(AtomicU32::new(u32::MAX));
-        word.keep(Holders::set_of([3, Holders::DAEMON, 99]));
+        word.clear();
+        assert!(!word.is_held() && !word.is_closed());
         word.heed();
-        assert!(word.has(3) && word.has(Holders::DAEMON) && !word.has(4));
-        assert!(word.is_held_beside(Holders::DAEMON));
+        word.hold(3);
+        assert!(word.is_held_beside(Holders::DAEMON) && word.is_closed());
+        word.hold(Holders::DAEMON);
         word.release(3);
         assert!(!word.is_held_beside(Holders::DAEMON) && word.is_held());
     }

@@ -46,24 +46,11 @@ pub struct Joined {
     pub page: Mapping,
     /// The page's memory, to be offered to the next daemon if this one goes: see [`rejoin`].
     pub file: PageFile,
-    /// For a real-time guest: the numbers and pages of the best-effort guests that are there already.
-    pub peers: Vec<(u32, Mapping)>,
-    /// News of others.
+    /// The connection, for as long as it is a guest.
     pub link: Link,
 }
 
-/// What the daemon tells a guest.
-#[derive(Debug)]
-pub enum Event {
-    /// A best-effort guest of the same device: its number and its page.
-    Peer(u32, Mapping),
-    /// It has left.
-    PeerLeft(u32),
-    /// The daemon is gone.
-    Gone,
-}
-
-/// The connection. Dropping it leaves.
+/// The connection. Dropping it leaves. The daemon says nothing more: its end is the end of the guest.
 #[derive(Debug)]
 pub struct Link(OwnedFd);
 
@@ -117,7 +104,7 @@ pub fn would_join(
     let file = open(program, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(unreachable)?;
     let link = Link::connect(path)?;
     let question = Message::Ask(*wish, shown.clone());
-    send(&link.0, &question, Some(file.as_fd())).map_err(Refusal::Unreachable)?;
+    link.say(&question, Some(file.as_fd()))?;
     match link.wait(until)? {
         (Message::Granted(class), _) => Ok(class),
         (other, _) => Err(refusal(other)),
@@ -134,7 +121,7 @@ fn ask(
     let until = Instant::now() + time;
     let link = Link::connect(path)?;
     let wish = Message::Join(*wish, shown.clone());
-    send(&link.0, &wish, page.map(AsFd::as_fd)).map_err(Refusal::Unreachable)?;
+    link.say(&wish, page.map(AsFd::as_fd))?;
     link.answer(until)
 }
 
@@ -146,6 +133,16 @@ impl Link {
         let address = SocketAddrUnix::new(path).map_err(unreachable)?;
         connect(&link.0, &address).map_err(unreachable)?;
         Ok(link)
+    }
+
+    /// Says something. A daemon that doesn't listen any more may have said why.
+    fn say(&self, message: &Message, file: Option<BorrowedFd<'_>>) -> Result<(), Refusal> {
+        match send(&self.0, message, file) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                Err(Refusal::Unreachable(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The next message, until then.
@@ -162,35 +159,27 @@ impl Link {
     }
 
     fn answer(self, until: Instant) -> Result<Joined, Refusal> {
-        let mut peers = Vec::new();
-        loop {
-            match self.wait(until)? {
-                (Message::Page(_), Some(file)) => return self.joined(file, peers),
-                (Message::Peer(guest), Some(file)) => {
-                    let page = PageFile::map(file).map_err(Refusal::Unreachable)?;
-                    peers.push((guest, page));
-                }
-                (other, _) => return Err(refusal(other)),
-            }
+        match self.wait(until)? {
+            (Message::Page(_), Some(file)) => self.joined(file),
+            (other, _) => Err(refusal(other)),
         }
     }
 
-    fn joined(self, file: OwnedFd, peers: Vec<(u32, Mapping)>) -> Result<Joined, Refusal> {
+    fn joined(self, file: OwnedFd) -> Result<Joined, Refusal> {
         let (who, file, page) = PageFile::open(file).map_err(Refusal::Unreachable)?;
-        Ok(Joined { who, page, file, peers, link: self })
+        Ok(Joined { who, page, file, link: self })
     }
 
-    /// News, if there are any at the moment. Doesn't block; see [`AsFd`] for waiting.
-    pub fn next(&self) -> Option<Event> {
-        match receive(&self.0) {
-            Ok(None) => None,
-            Ok(Some((Message::Peer(guest), Some(file)))) => match PageFile::map(file) {
-                Ok(page) => Some(Event::Peer(guest, page)),
-                Err(_) => Some(Event::Gone), // a daemon that sends no pages is none
-            },
-            Ok(Some((Message::PeerLeft(guest), _))) => Some(Event::PeerLeft(guest)),
-            Ok(Some(_)) | Err(_) => Some(Event::Gone),
+    /// Sleeps until the daemon has gone, or has revoked the guest.
+    pub fn wait_for_end(&self) {
+        while !self.is_over() {
+            let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None); // whatever wakes it, it looks
         }
+    }
+
+    /// Whether the daemon has gone, or has revoked the guest. Doesn't block; see [`AsFd`] for waiting.
+    pub fn is_over(&self) -> bool {
+        !matches!(receive(&self.0), Ok(None))
     }
 }
 

@@ -14,11 +14,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// What names a device on all sides (`cuDeviceGetUuid`).
 pub type Uuid = [u8; 16];
 
-/// Every message has this size. Version 1 had 128 bytes.
+/// Every message has this size. Version 1 had 128 bytes; in version 2 real-time guests had the pages of others (kinds 4
+/// and 5).
 pub(crate) const BYTES: usize = 256;
 
 /// Changes with the messages. The first 12 bytes, a mark and the version, stay what they are in all versions.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"REEFGUES");
 /// Where a message's text or UUID begins.
@@ -46,11 +47,6 @@ pub(crate) enum Message {
     Page(Identity),
     /// The daemon's answer: why not.
     Refused(String),
-    /// To a real-time guest, with a page's file: hold this one too. Those that were there before it come before its
-    /// own page.
-    Peer(u32),
-    /// To a real-time guest: this one has left.
-    PeerLeft(u32),
     /// Which class a program would get, whose executable file comes along; it joins no guest.
     Ask(Wish, Shown),
     /// The daemon's answer to that; or it refuses.
@@ -70,8 +66,6 @@ impl Message {
             }
             Self::Page(who) => (2, [who.class.to_number(), who.guest, who.holder, who.pid], &[]),
             Self::Refused(why) => (3, [0; 4], why.as_bytes()),
-            Self::Peer(guest) => (4, [0, *guest, 0, 0], &[]),
-            Self::PeerLeft(guest) => (5, [0, *guest, 0, 0], &[]),
             Self::Granted(class) => (7, [class.to_number(), 0, 0, 0], &[]),
         };
         let words = [VERSION, kind].into_iter().chain(numbers);
@@ -115,8 +109,6 @@ impl Message {
                 pid: word(28),
             }),
             3 => Self::Refused(text(&bytes[TEXT..])),
-            4 => Self::Peer(word(20)),
-            5 => Self::PeerLeft(word(20)),
             7 => Self::Granted(class()?),
             kind => return Err(format!("a message of kind {kind}")),
         })
@@ -209,8 +201,6 @@ mod tests {
             Message::Join(wish, Shown::default().with_part(300_000)),
             Message::Page(who),
             Message::Refused("class rt is not granted to user 7".into()),
-            Message::Peer(9),
-            Message::PeerLeft(u32::MAX),
             Message::Ask(wish, Shown::new("", "token").unwrap()),
             Message::Granted(Class::RealTime),
         ];
@@ -221,11 +211,11 @@ mod tests {
 
     #[test]
     fn another_version_is_named_whatever_its_size() {
-        let mut bytes = Message::Peer(1).encode();
+        let mut bytes = Message::Granted(Class::RealTime).encode();
         bytes[8] = 1;
         for size in [TEXT, 128, BYTES] {
             let error = Message::decode(&bytes[..size]).unwrap_err();
-            assert_eq!(error, "it speaks version 1 of guests' messages, this 2");
+            assert_eq!(error, "it speaks version 1 of guests' messages, this 3");
         }
     }
 
@@ -238,7 +228,7 @@ mod tests {
         ) {
             if is_ours {
                 bytes.resize(BYTES, 0);
-                bytes[..12].copy_from_slice(&Message::PeerLeft(0).encode()[..12]);
+                bytes[..12].copy_from_slice(&Message::Granted(Class::RealTime).encode()[..12]);
                 bytes[12..20].copy_from_slice(&[kind, 0, 0, 0, kind % 3, 0, 0, 0]);
             }
             understand(&bytes);

@@ -11,6 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// No process can make the memory go away under another that has it mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// Names a page's memory among all that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place(u64, u64);
+
 /// A page that can be given away.
 #[derive(Debug)]
 pub struct PageFile(OwnedFd);
@@ -41,19 +45,15 @@ impl PageFile {
         Ok((who, Self(file), page))
     }
 
-    /// Maps a page without a look at what it says of itself: its guest may have written anything there.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidData`: its size may change, or isn't a page's.
-    pub fn map(file: OwnedFd) -> io::Result<Mapping> {
-        Self::checked(&file)
-    }
-
     /// Whether both are the same memory.
     pub fn is_same(&self, other: &Self) -> bool {
-        let place = |file: &Self| fstat(&file.0).map(|stat| (stat.st_dev, stat.st_ino)).ok();
-        place(self).is_some_and(|here| place(other) == Some(here))
+        self.place().is_ok_and(|here| other.place().is_ok_and(|there| there == here))
+    }
+
+    /// Which memory it is, for as long as somebody has it.
+    pub(crate) fn place(&self) -> io::Result<Place> {
+        let stat = fstat(&self.0)?;
+        Ok(Place(stat.st_dev, stat.st_ino))
     }
 
     fn checked(file: &OwnedFd) -> io::Result<Mapping> {

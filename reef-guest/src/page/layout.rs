@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 pub const BYTES: usize = 4096;
 
 /// Changes with the layout, and with what the words mean.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// `REEFPAGE`, as the bytes stand in memory on a little-endian machine.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"REEFPAGE");
@@ -56,7 +56,7 @@ pub struct Identity {
     pub guest: u32,
     /// What the daemon granted.
     pub class: Class,
-    /// The bit that a real-time guest has in its peers' holders words.
+    /// The bit that the daemon sets in its peers' holders words while a real-time guest is busy.
     pub holder: u32,
     /// The guest's process, as the daemon sees it.
     pub pid: u32,
@@ -203,17 +203,10 @@ impl Page {
         }
     }
 
-    /// Takes all holders away but those of `living`, a set as [`Holders::set_of`] makes it.
-    pub fn keep(&self, living: u32, now: Time) {
-        self.holders.keep(living);
-        if !self.holders.is_held() {
-            self.spans.end(now);
-        }
-    }
-
     /// Takes all holders away: those who should have done it are dead.
     pub fn clear(&self, now: Time) {
-        self.keep(0, now);
+        self.holders.clear();
+        self.spans.end(now);
     }
 }
 
@@ -223,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_layout_stands_still_within_a_version() {
-        assert_eq!(VERSION, 1, "a new version has new numbers here");
+        assert_eq!(VERSION, 2, "a new version has new numbers here");
         assert_eq!(Page::HOLDERS_AT, 128);
         assert_eq!(std::mem::offset_of!(Page, activity), 256);
         assert_eq!(std::mem::offset_of!(Page, counts), 384);
@@ -260,7 +253,7 @@ mod tests {
         assert!(page.check(&who).unwrap_err().contains("pid: 100"));
         page.header.class.store(9, Relaxed);
         assert_eq!(page.header.read().unwrap_err(), "its class is 9");
-        page.header.version.store(2, Relaxed);
-        assert_eq!(page.header.read().unwrap_err(), "it has version 2, this program 1");
+        page.header.version.store(1, Relaxed);
+        assert_eq!(page.header.read().unwrap_err(), "it has version 1, this program 2");
     }
 }

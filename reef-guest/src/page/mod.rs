@@ -1,4 +1,4 @@
-//! One page of memory that a guest, its daemon and real-time guests share.
+//! One page of memory that a guest and its daemon share, and nobody else.
 //!
 //! *In*: a memory file from the daemon. *Out*: its words, at fixed places, among them what the guest did and when it was
 //! held. *Invariant*: the file can't change its

@@ -1,16 +1,17 @@
 //! One connection of a guest, from its first message to its end.
 
+use super::relay::Relay;
 use crate::join::shown::Shown;
 use crate::join::wire::Uuid;
-use crate::join::wire::{Message, send};
-use crate::page::file::PageFile;
+use crate::page::file::Place;
 use crate::page::layout::Identity;
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
 use crate::peer::Peer;
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,10 +36,38 @@ impl Caller {
         Ok(Self { uid: peer.uid, pid, exe, shown })
     }
 
-    /// Is ready when the process has ended. `None`: the system doesn't know the process.
-    pub(super) fn process(&self) -> Option<OwnedFd> {
-        let pid = Pid::from_raw(i32::try_from(self.pid).ok()?)?;
-        pidfd_open(pid, PidfdFlags::empty()).ok()
+    /// Is ready when the process has ended. `None`: the system doesn't know the process, or has no such thing.
+    fn process(&self) -> io::Result<Option<OwnedFd>> {
+        let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+        match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose() {
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => Err(error.into()),
+            opened => Ok(opened.unwrap_or(None)),
+        }
+    }
+}
+
+/// What is ready once a guest has left or died. Whoever waits for it has it as well, so that nothing is copied.
+#[derive(Debug)]
+pub(super) struct Ends {
+    pub(super) socket: OwnedFd,
+    /// Children may keep the socket open for longer than the process lives.
+    process: Option<OwnedFd>,
+}
+
+impl Ends {
+    /// All of them.
+    pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.socket.as_fd(), self.process.as_ref().unwrap_or(&self.socket).as_fd()]
+    }
+
+    /// Of a caller at the other side of the socket, which comes back with the reason if there is none.
+    pub(super) fn of(socket: OwnedFd, caller: &Caller) -> Result<Arc<Self>, (OwnedFd, String)> {
+        match caller.process() {
+            Ok(process) => Ok(Arc::new(Self { socket, process })),
+            Err(error) => {
+                Err((socket, format!("process {} can't be watched: {error}", caller.pid)))
+            }
+        }
     }
 }
 
@@ -52,29 +81,25 @@ pub(super) struct Guest {
     pub(super) device: Uuid,
     /// Of the device's time, in parts per million; zero: no limit.
     pub(super) part: u32,
-    /// Of a real-time guest: those whose pages it has. They stay its peers until one of the two ends.
-    pub(super) peers: Vec<u32>,
-    pub(super) file: PageFile,
+    /// Which memory its page is.
+    pub(super) place: Place,
     pub(super) page: Arc<Mapping>,
-    pub(super) socket: OwnedFd,
-    /// Children may keep the socket open for longer than the process lives.
-    pub(super) process: Option<OwnedFd>,
+    pub(super) ends: Arc<Ends>,
+    /// Of a real-time guest: what holds others for it.
+    pub(super) relay: Option<Relay>,
 }
 
 impl Guest {
-    /// Tells this guest. Who is gone is noticed at its socket; who doesn't read misses news and no more.
-    pub(super) fn tell(&self, message: &Message, page: Option<&PageFile>) {
-        let _ = send(&self.socket, message, page.map(AsFd::as_fd));
-    }
-
     /// Whether the other is held together with this one, wherever it runs.
     pub(super) fn shares_job_with(&self, other: &Self) -> bool {
         !self.job.is_empty() && self.job == other.job && self.uid == other.uid
     }
 
-    /// What is ready once the guest has left or died.
-    pub(super) fn ends(&self) -> io::Result<[OwnedFd; 2]> {
-        let process = self.process.as_ref().unwrap_or(&self.socket);
-        Ok([self.socket.try_clone()?, process.try_clone()?])
+    /// Whether it is held (best-effort) or holds (real-time).
+    pub(super) fn is_active(&self) -> bool {
+        match &self.relay {
+            Some(relay) => relay.gates().is_held(),
+            None => self.page.holders.is_held(),
+        }
     }
 }

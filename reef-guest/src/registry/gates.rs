@@ -1,41 +1,68 @@
-//! The gates of a device's best-effort guests, as the daemon itself closes them.
+//! The gates of best-effort guests, as one holder closes them.
 
-use crate::hold::holders::Holders;
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
 use arc_swap::ArcSwap;
-use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Holds the best-effort guests of one device in the daemon's name.
+/// Holds best-effort guests in one holder's name: the daemon's for a device, or a real-time guest's for its peers.
 ///
 /// Holding waits for nothing: the list of pages is replaced as a whole when a guest joins or leaves. Whoever changes
 /// one of the two, the list or whether it is held, looks at the other afterwards; so a guest that joins while it is
 /// held is held, whichever comes first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Gates {
-    pages: ArcSwap<Vec<Arc<Mapping>>>,
-    is_held: AtomicBool,
+    /// Whose bit it is.
+    holder: u32,
+    pages: ArcSwap<Pages>,
+    /// [`OPEN`], [`HELD`] or, for good, [`OVER`].
+    state: AtomicU32,
     /// Whether the device has real-time guests; nobody who holds looks at it.
     has_real_time: Mutex<bool>,
     real_time: Condvar,
 }
 
+type Pages = Vec<Arc<Mapping>>;
+
+const OPEN: u32 = 0;
+const HELD: u32 = 1;
+const OVER: u32 = 2;
+
 impl Gates {
-    /// Closes all gates, and those of guests that join later, or opens them as far as it is the daemon that holds
+    pub(super) fn of(holder: u32) -> Self {
+        let (pages, state) = (ArcSwap::default(), AtomicU32::new(OPEN));
+        Self { holder, pages, state, has_real_time: Mutex::new(false), real_time: Condvar::new() }
+    }
+
+    /// Closes all gates, and those of guests that join later, or opens them as far as it is this holder that holds
     /// them. Any thread may call it at any time; it doesn't block. Guests of a job that has some on two devices which
     /// the daemon both holds go on when it releases one: a daemon has one device.
     pub fn hold(&self, is_held: bool) {
-        if self.is_held.swap(is_held, Ordering::SeqCst) != is_held {
+        let wanted = if is_held { HELD } else { OPEN };
+        let change = |state| (state != wanted && state != OVER).then_some(wanted);
+        if self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).is_ok() {
             fence(Ordering::SeqCst);
             self.settle();
         }
     }
 
-    /// Whether the daemon holds them. May be out of date when it returns.
+    /// Opens all gates for good: nobody holds in this name any more, whoever tries.
+    pub(super) fn end(&self) {
+        self.state.store(OVER, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.settle();
+    }
+
+    /// Whether it has ended.
+    pub(super) fn is_over(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == OVER
+    }
+
+    /// Whether this holder holds them. May be out of date when it returns.
     pub fn is_held(&self) -> bool {
-        self.is_held.load(Ordering::SeqCst)
+        self.state.load(Ordering::SeqCst) == HELD
     }
 
     /// Sleeps until the device has real-time guests, for no longer than `time`: whether it has.
@@ -57,13 +84,14 @@ impl Gates {
         self.has_real_time.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// These are the device's best-effort guests from now on.
+    /// These are held with the holder's device from now on; others are released.
     pub(super) fn set_pages(&self, pages: Vec<Arc<Mapping>>) {
-        self.pages.store(Arc::new(pages));
+        let before = self.pages.swap(Arc::new(pages));
         fence(Ordering::SeqCst);
         if self.is_held() {
             self.settle(); // else nobody has held those that are new
         }
+        self.release_gone(&before);
     }
 
     /// Nobody needs to be remembered.
@@ -71,27 +99,39 @@ impl Gates {
         !self.is_held() && self.pages.load().is_empty()
     }
 
-    /// Brings all pages to what is wanted, until that didn't change meanwhile: whoever was late to apply an old wish
-    /// applies the new one.
+    /// Brings all pages to what is wanted, until neither that nor the list changed meanwhile: whoever was late to apply
+    /// an old wish applies the new one.
     fn settle(&self) {
         loop {
-            let (is_held, now) = (self.is_held(), Time::now());
-            for page in self.pages.load().iter() {
+            let (is_held, now, pages) = (self.is_held(), Time::now(), self.pages.load_full());
+            for page in pages.iter() {
                 match is_held {
-                    true => page.hold(Holders::DAEMON, now),
-                    false => page.release(Holders::DAEMON, now),
+                    true => page.hold(self.holder, now),
+                    false => page.release(self.holder, now),
                 }
             }
-            if self.is_held() == is_held {
+            fence(Ordering::SeqCst);
+            let is_same_list = Arc::ptr_eq(&pages, &self.pages.load());
+            if !is_same_list {
+                self.release_gone(&pages);
+            } else if self.is_held() == is_held {
                 return;
             }
         }
+    }
+
+    /// Releases pages of an older list that aren't in the list any more.
+    fn release_gone(&self, older: &Pages) {
+        let (list, now) = (self.pages.load(), Time::now());
+        let is_gone = |page: &&Arc<Mapping>| !list.iter().any(|it| Arc::ptr_eq(it, page));
+        older.iter().filter(is_gone).for_each(|page| page.release(self.holder, now));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hold::holders::Holders;
     use crate::page::{Class, Identity, PageFile};
 
     fn page() -> Arc<Mapping> {
@@ -103,7 +143,7 @@ mod tests {
     /// list, this fails within a few hundred rounds.
     #[test]
     fn a_page_that_comes_while_others_hold_and_release_ends_as_they_do() {
-        let gates = Gates::default();
+        let gates = Gates::of(Holders::DAEMON);
         for round in 0..2000 {
             let (first, second) = (page(), page());
             gates.set_pages(vec![first.clone()]);
@@ -114,6 +154,28 @@ mod tests {
             for page in [&first, &second] {
                 assert_eq!(page.holders.is_closed(), gates.is_held(), "round {round}");
             }
+        }
+    }
+
+    /// With a release that trusts the list that it began with, this fails within a few thousand rounds.
+    #[test]
+    fn pages_that_leave_and_holders_that_end_are_open_whatever_comes_meanwhile() {
+        for round in 0..4000 {
+            let gates = Gates::of(3);
+            let (stays, leaves) = (page(), page());
+            gates.set_pages(vec![stays.clone(), leaves.clone()]);
+            std::thread::scope(|scope| {
+                scope.spawn(|| gates.hold(true));
+                scope.spawn(|| gates.set_pages(vec![stays.clone()]));
+            });
+            assert!(stays.holders.is_closed() && !leaves.holders.is_closed(), "round {round}");
+            gates.hold(false);
+            std::thread::scope(|scope| {
+                scope.spawn(|| gates.hold(true));
+                scope.spawn(|| gates.end());
+            });
+            gates.hold(true);
+            assert!(!stays.holders.is_closed() && gates.is_over(), "round {round}");
         }
     }
 }

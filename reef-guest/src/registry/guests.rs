@@ -1,23 +1,25 @@
 //! All guests, and what joining and leaving changes.
 
-use super::connection::{Caller, Guest};
+use super::connection::{Caller, Ends, Guest};
 use super::gates::Gates;
+use super::relay::Relay;
+use super::rules::Rules;
 use super::view::{GuestView, History};
 use crate::hold::holders::Holders;
-use crate::join::wire::Message;
-use crate::join::wire::{Uuid, Wish};
+use crate::join::wire::{Message, Uuid, Wish, send};
 use crate::limit::quantity::{WHOLE, percent};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
 use rustix::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 /// The guests of a daemon, in the order in which they came.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Guests {
+    rules: Rules,
     all: Vec<Guest>,
     last: u32,
     /// Of devices that have best-effort guests, or that somebody in the daemon may hold.
@@ -25,6 +27,11 @@ pub(super) struct Guests {
 }
 
 impl Guests {
+    /// None yet.
+    pub(super) fn new(rules: Rules) -> Self {
+        Self { rules, all: Vec::new(), last: 0, gates: Vec::new() }
+    }
+
     /// Takes a guest in with the class that was granted, and with the page that it has from another daemon, if any.
     ///
     /// # Errors
@@ -37,18 +44,30 @@ impl Guests {
         wish: &Wish,
         former: Option<OwnedFd>,
     ) -> Result<(), (OwnedFd, String)> {
-        let (who, file, page) = match self.page(caller, wish, former) {
+        let made = self.page(caller, wish, former);
+        let relayed = made.and_then(|(who, file, page)| {
+            let (page, place) = (Arc::new(page), file.place().map_err(unusable)?);
+            Ok((who, file, place, self.relay(&who, &page)?, page))
+        });
+        let (who, file, place, relay, page) = match relayed {
             Ok(made) => made,
             Err(why) => return Err((socket, why)),
         };
-        let process = caller.process();
+        let ends = Ends::of(socket, caller)?;
         let (uid, device, joined) = (caller.uid, wish.device, Time::now());
-        let (page, job, peers) = (Arc::new(page), caller.shown.job().to_owned(), Vec::new());
-        let part = caller.shown.part();
-        let guest =
-            Guest { who, uid, joined, job, device, part, peers, file, page, socket, process };
-        self.welcome(guest);
+        let (job, part) = (caller.shown.job().to_owned(), caller.shown.part());
+        let guest = Guest { who, uid, joined, job, device, part, place, page, ends, relay };
+        self.welcome(guest, &file);
         Ok(())
+    }
+
+    /// What holds others for a real-time guest.
+    fn relay(&self, who: &Identity, page: &Arc<Mapping>) -> Result<Option<Relay>, String> {
+        if who.class == Class::BestEffort {
+            return Ok(None);
+        }
+        let relay = Relay::start(page.clone(), who.holder, self.rules.hold_timeout);
+        relay.map(Some).map_err(|error| format!("no thread: {error}"))
     }
 
     /// A page for a newcomer: the one that it has, or a new one. What it says of itself there is a wish at most.
@@ -58,28 +77,42 @@ impl Guests {
         wish: &Wish,
         former: Option<OwnedFd>,
     ) -> Result<(Identity, PageFile, Mapping), String> {
-        let unusable = |error: std::io::Error| format!("no page: {error}");
         let former = former.map(PageFile::open).transpose().map_err(unusable)?;
+        self.has_room(caller.uid)?;
         self.admit(caller.shown.part(), wish)?;
         let holder = match wish.class {
             Class::BestEffort => 0,
             Class::RealTime => self
-                .free_holder(wish.device, former.as_ref().map(|(before, ..)| before.holder))
+                .free_holder(wish.device)
                 .ok_or_else(|| format!("{} real-time guests on this device", Holders::DAEMON))?,
         };
         self.last = self.last.wrapping_add(1);
         let who = Identity { guest: self.last, class: wish.class, holder, pid: caller.pid };
-        let (file, page) = match former {
-            None => PageFile::create(&who).map_err(unusable)?,
-            Some((_, file, _)) if self.all.iter().any(|other| other.file.is_same(&file)) => {
-                return Err("the page that it offers is another guest's".into());
-            }
-            Some((_, file, page)) => {
-                page.give(&who);
-                (file, page)
-            }
+        let Some((_, file, page)) = former else {
+            let (file, page) = PageFile::create(&who).map_err(unusable)?;
+            return Ok((who, file, page));
         };
+        let place = file.place().map_err(unusable)?;
+        if self.all.iter().any(|other| other.place == place) {
+            return Err("the page that it offers is another guest's".into());
+        }
+        page.give(&who);
         Ok((who, file, page))
+    }
+
+    /// Guests take descriptors, pages and threads: one user's don't take those of all others.
+    fn has_room(&self, uid: u32) -> Result<(), String> {
+        let (most, all) = (self.rules.most_guests(), self.all.len());
+        if all >= most {
+            return Err(format!(
+                "{all} guests, which is what this daemon has file descriptors for: raise its limit of open files"
+            ));
+        }
+        let (most, its) = (self.rules.per_user, self.all.iter().filter(|it| it.uid == uid).count());
+        match its >= most {
+            true => Err(format!("{its} guests of user {uid}: guests.per_user is {most}")),
+            false => Ok(()),
+        }
     }
 
     /// Real-time programs with limits have to have their parts of the time at any moment, all of them together.
@@ -95,76 +128,27 @@ impl Guests {
         ))
     }
 
-    /// Makes it known and holds it if that is due, before it gets its page: a real-time guest has to know all of its
-    /// peers when it first launches.
-    fn welcome(&mut self, guest: Guest) {
+    /// Makes it known and holds it if that is due, before it gets its page.
+    fn welcome(&mut self, guest: Guest, file: &PageFile) {
+        let (page, ends) = (Message::Page(guest.who), guest.ends.clone());
         self.all.push(guest);
-        self.introduce();
         self.note();
-        if let Some(guest) = self.all.last() {
-            guest.tell(&Message::Page(guest.who), Some(&guest.file));
-        }
+        let _ = send(&ends.socket, &page, Some(file.as_fd())); // who is gone is noticed at its socket
     }
 
-    /// Gives each real-time guest the pages of peers that it doesn't have yet. Whoever is busy has launched before it
-    /// could know of them: it corrects the bit when it learns of them.
-    fn introduce(&mut self) {
-        for at in 0..self.all.len() {
-            let rt = &self.all[at];
-            if rt.who.class != Class::RealTime {
-                continue;
-            }
-            let is_new = |be: &&Guest| !rt.peers.contains(&be.who.guest);
-            let news: Vec<u32> = self
-                .held_with(rt.device)
-                .filter(is_new)
-                .map(|be| {
-                    if rt.page.activity.is_busy() {
-                        be.page.hold(rt.who.holder, Time::now());
-                    }
-                    rt.tell(&Message::Peer(be.who.guest), Some(&be.file));
-                    be.who.guest
-                })
-                .collect();
-            self.all[at].peers.extend(news);
-        }
-    }
-
-    /// Takes a guest out, and its bit with it.
+    /// Takes a guest out, and its hold with it.
     pub(super) fn leave(&mut self, guest: u32) {
         let Some(at) = self.all.iter().position(|one| one.who.guest == guest) else { return };
-        let gone = self.all.remove(at);
-        match gone.who.class {
-            Class::BestEffort => self.forget_peer(guest),
-            Class::RealTime => self.clear_after(&gone),
-        }
+        drop(self.all.remove(at));
         self.note();
         self.gates.retain(|(_, gates)| Arc::strong_count(gates) > 1 || !gates.is_empty());
     }
 
-    /// Takes a guest out that would have stayed. The server's thread may have a copy of its socket still.
+    /// Takes a guest out that would have stayed. The server's thread may have its socket still.
     pub(super) fn revoke(&mut self, guest: u32) {
         let found = self.all.iter().find(|one| one.who.guest == guest);
-        let _ = found.map(|one| rustix::net::shutdown(&one.socket, Shutdown::Both));
+        let _ = found.map(|one| rustix::net::shutdown(&one.ends.socket, Shutdown::Both));
         self.leave(guest);
-    }
-
-    fn forget_peer(&mut self, guest: u32) {
-        for rt in self.all.iter_mut().filter(|rt| rt.peers.contains(&guest)) {
-            rt.peers.retain(|peer| *peer != guest);
-            rt.tell(&Message::PeerLeft(guest), None);
-        }
-    }
-
-    /// Takes away the bit of a real-time guest that has ended, and what it may have written besides.
-    fn clear_after(&self, gone: &Guest) {
-        let is_held = self.gates.iter().any(|(_, gates)| gates.is_held());
-        for be in self.all.iter().filter(|be| gone.peers.contains(&be.who.guest)) {
-            let holds = |rt: &&Guest| rt.peers.contains(&be.who.guest);
-            let living = self.all.iter().filter(holds).map(|rt| rt.who.holder);
-            let daemon = is_held.then_some(Holders::DAEMON);
-            be.page.keep(Holders::set_of(living.chain(daemon)), Time::now());
-        }
     }
 
     /// The gates of a device's best-effort guests.
@@ -172,7 +156,7 @@ impl Guests {
         if let Some((_, gates)) = self.gates.iter().find(|(of, _)| *of == device) {
             return gates.clone();
         }
-        let gates = Arc::<Gates>::default();
+        let gates = Arc::new(Gates::of(Holders::DAEMON));
         self.gates.push((device, gates.clone()));
         gates
     }
@@ -184,6 +168,10 @@ impl Guests {
         for (device, gates) in &self.gates {
             gates.set_pages(self.held_with(*device).map(|be| be.page.clone()).collect());
             gates.set_real_time(self.of(*device, Class::RealTime).next().is_some());
+        }
+        for rt in &self.all {
+            let pages = || self.held_with(rt.device).map(|be| be.page.clone()).collect();
+            rt.relay.iter().for_each(|relay| relay.gates().set_pages(pages()));
         }
     }
 
@@ -212,16 +200,19 @@ impl Guests {
         self.all.iter().filter(move |guest| guest.device == device && guest.who.class == class)
     }
 
-    /// A bit that no other real-time guest has, the one that it `had` if it may be; if there are more of them on all
-    /// devices together than bits, one that none on this device has.
-    fn free_holder(&self, device: Uuid, had: Option<u32>) -> Option<u32> {
+    /// A bit that no other real-time guest has; if there are more of them on all devices together than bits, one that
+    /// none on this device has.
+    fn free_holder(&self, device: Uuid) -> Option<u32> {
         let real_time = || self.all.iter().filter(|guest| guest.who.class == Class::RealTime);
         let free = |bit: &u32| real_time().all(|rt| rt.who.holder != *bit);
         let free_here = |bit: &u32| {
             real_time().filter(|rt| rt.device == device).all(|rt| rt.who.holder != *bit)
         };
-        let had = had.filter(|bit| *bit < Holders::DAEMON);
-        let bits = || had.into_iter().chain(0..Holders::DAEMON);
-        bits().find(free).or_else(|| bits().find(free_here))
+        let mut bits = 0..Holders::DAEMON;
+        bits.clone().find(free).or_else(|| bits.find(free_here))
     }
+}
+
+fn unusable(error: std::io::Error) -> String {
+    format!("no page: {error}")
 }

@@ -1,8 +1,10 @@
 //! The thread that listens.
 
-use super::connection::Caller;
+use super::connection::{Caller, Ends};
 use super::gates::Gates;
 use super::guests::Guests;
+use super::listener::{Joining, Listener};
+use super::rules::Rules;
 use super::view::{GuestView, History};
 use crate::join::shown::Shown;
 use crate::join::wire::{Message, receive, send};
@@ -10,7 +12,7 @@ use crate::join::wire::{Uuid, Wish};
 use crate::page::layout::Class;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 use std::fmt;
 use std::io;
@@ -18,12 +20,14 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a connection may stay silent before it has joined.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many connections may be joining at a time.
 const MOST_JOINING: usize = 64;
+/// What is said to whom there is no descriptor for.
+const NO_ROOM: &str = "it has no file descriptor left: raise its limit of open files";
 
 /// Which class a caller gets: the one it wishes for, a lesser one, or none, with the reason.
 pub type Policy = dyn Fn(&Caller, &Wish) -> Result<Class, String> + Send;
@@ -49,13 +53,23 @@ impl Registry {
     ///
     /// The socket can't be made there.
     pub fn open(path: &Path, policy: Box<Policy>) -> io::Result<Self> {
+        Self::open_with(path, Rules::default(), policy)
+    }
+
+    /// As [`open`](Self::open), by rules of one's own.
+    ///
+    /// # Errors
+    ///
+    /// The socket can't be made there.
+    pub fn open_with(path: &Path, rules: Rules, policy: Box<Policy>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
         listen(&socket, 128)?;
         let (stopped, stop) = io::pipe()?;
-        let guests = Arc::<Mutex<Guests>>::default();
-        let server = Server { socket, stopped, policy, joining: vec![], guests: guests.clone() };
+        let guests = Arc::new(Mutex::new(Guests::new(rules)));
+        let listener = Listener::new(socket)?;
+        let server = Server { listener, stopped, policy, joining: vec![], guests: guests.clone() };
         let thread = std::thread::Builder::new().name("reef-guests".into());
         let thread = Some(thread.spawn(move || server.serve())?);
         Ok(Self { guests, path: path.to_owned(), stop, thread })
@@ -101,11 +115,11 @@ fn lock(guests: &Mutex<Guests>) -> MutexGuard<'_, Guests> {
 }
 
 struct Server {
-    socket: OwnedFd,
+    listener: Listener,
     stopped: io::PipeReader,
     policy: Box<Policy>,
     /// Connections that have said nothing yet.
-    joining: Vec<(Instant, OwnedFd)>,
+    joining: Vec<Joining>,
     guests: Arc<Mutex<Guests>>,
 }
 
@@ -120,49 +134,45 @@ impl Server {
 
     /// Sleeps until something happens: which guests have left. `None`: stop.
     fn wait(&self) -> Option<Vec<u32>> {
-        let guests = lock(&self.guests);
-        let numbers: Vec<u32> = guests.iter().map(|guest| guest.who.guest).collect();
-        // Copies, so that the lock isn't held while this sleeps. Who was taken out meanwhile isn't there when it wakes up.
-        let ends = guests.iter().map(|guest| guest.ends()).collect::<io::Result<Vec<_>>>();
-        drop(guests);
-        let Ok(ends) = ends else {
-            std::thread::sleep(Duration::from_millis(10)); // no file descriptor is free
-            return Some(Vec::new());
-        };
-        let fixed = [self.stopped.as_fd(), self.socket.as_fd()];
-        let joining = self.joining.iter().map(|(_, socket)| socket.as_fd());
-        let all = fixed.into_iter().chain(joining).chain(ends.iter().flatten().map(AsFd::as_fd));
+        // Who was taken out meanwhile isn't there when this wakes up.
+        let guests: Vec<(u32, Arc<Ends>)> =
+            lock(&self.guests).iter().map(|guest| (guest.who.guest, guest.ends.clone())).collect();
+        let fixed = [self.stopped.as_fd()].into_iter().chain(self.listener.as_fd());
+        let joining = self.joining.iter().map(|one| one.socket.as_fd());
+        let ends = guests.iter().flat_map(|(_, ends)| ends.fds());
+        let all = fixed.chain(joining).chain(ends);
         let mut fds: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let soon = rustix::event::Timespec { tv_sec: 1, tv_nsec: 0 };
-        let _ = poll(&mut fds, Some(&soon)); // interrupted: nothing is ready
+        let _ = poll(&mut fds, Some(&self.listener.patience())); // interrupted: nothing is ready
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        let guests = ready[fixed.len() + self.joining.len()..].chunks(2);
         // A guest says nothing after it has joined: whatever comes is the end.
-        let ended = guests.zip(numbers).filter(|(ends, _)| ends.contains(&true));
-        (!ready[0]).then(|| ended.map(|(_, guest)| guest).collect())
+        let ends = ready[ready.len() - 2 * guests.len()..].chunks(2);
+        let ended = ends.zip(guests).filter(|(ends, _)| ends.contains(&true));
+        (!ready[0]).then(|| ended.map(|(_, (guest, _))| guest).collect())
     }
 
     fn accept(&mut self) {
-        while let Ok(socket) = accept_with(&self.socket, SocketFlags::CLOEXEC) {
+        while let Some(one) = self.listener.accept() {
             if self.joining.len() < MOST_JOINING {
-                self.joining.push((Instant::now(), socket));
+                self.joining.push(one);
             }
         }
     }
 
     /// Answers those who have said what they wish.
     fn greet(&mut self) {
-        for (since, socket) in std::mem::take(&mut self.joining) {
-            match receive(&socket) {
-                Ok(None) if since.elapsed() < PATIENCE => self.joining.push((since, socket)),
+        for one in std::mem::take(&mut self.joining) {
+            match receive(&one.socket) {
+                Ok(None) if one.since.elapsed() < PATIENCE => self.joining.push(one),
+                Ok(None) => {}
+                _ if one.is_too_much => refuse(&one.socket, NO_ROOM.into()),
                 Ok(Some((Message::Join(wish, shown), page))) => {
-                    self.join(socket, wish, shown, page);
+                    self.join(one.socket, wish, shown, page);
                 }
                 Ok(Some((Message::Ask(wish, shown), program))) => {
-                    self.answer(&socket, wish, shown, program);
+                    self.answer(&one.socket, wish, shown, program);
                 }
-                Ok(None | Some(_)) => {}
-                Err(error) => refuse(&socket, error.to_string()),
+                Ok(Some(_)) => {}
+                Err(error) => refuse(&one.socket, error.to_string()),
             }
         }
     }

@@ -1,6 +1,7 @@
 //! What is known of a guest, for metrics.
 
 use super::connection::Guest;
+use super::relay::Relay;
 use crate::join::wire::Uuid;
 use crate::page::layout::{Class, Counts, Identity};
 use crate::page::spans::Time;
@@ -31,6 +32,8 @@ pub struct GuestView {
     pub breathers: u64,
     /// Gates and marks that its driver refused.
     pub refused: u64,
+    /// How often a real-time guest was busy for so long without a sign of work that others were released.
+    pub stalls: u64,
     /// Whether it is held (best-effort) or holds (real-time).
     pub is_active: bool,
     /// For how long it was held, or held others.
@@ -94,7 +97,8 @@ impl GuestView {
             gates: read(gates).saturating_add(read(graph_gates)),
             breathers: read(breathers),
             refused: read(refused),
-            is_active: page.holders.is_held() || page.activity.is_busy(),
+            stalls: guest.relay.as_ref().map_or(0, Relay::stalls),
+            is_active: guest.is_active(),
             held,
             busy,
             fault: page.check(who).err(),

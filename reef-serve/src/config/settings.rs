@@ -138,6 +138,7 @@ impl Config {
         self.tls.check()?;
         let tokens = self.listen.token_file.is_some()
             || self.rights.values().any(|right| right.token_file.is_some());
+        self.guests.check()?;
         self.listen.check(&self.tls, tokens)
     }
 }

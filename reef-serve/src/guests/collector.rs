@@ -20,12 +20,17 @@ pub(super) struct Collector(pub(super) Weak<Registry>);
 type Number = fn(&GuestView) -> u64;
 
 /// Name, help, and where the number comes from. The numbers are the guests' own words.
-const COUNTERS: [(&str, &str, Number); 6] = [
+const COUNTERS: [(&str, &str, Number); 7] = [
     ("reef_guest_kernels", "Kernels that a guest launched", |guest| guest.kernels),
     ("reef_guest_graphs", "Graphs that a guest launched", |guest| guest.graphs),
     ("reef_guest_gates", "Gates in a guest's streams and graphs", |guest| guest.gates),
     ("reef_guest_delayed", "Launches that found the gate closed", |guest| guest.delayed),
     ("reef_guest_breathers", "Gates opened after too long", |guest| guest.breathers),
+    (
+        "reef_guest_stalls",
+        "Times a real-time guest was busy for too long without a sign of work, and others were released",
+        |guest| guest.stalls,
+    ),
     ("reef_guest_refused", "Gates and marks that the driver refused", |guest| guest.refused),
 ];
 

@@ -57,8 +57,9 @@ impl Guests {
             taken.check(caller.pid, wish.class)?;
             grant(&of.config.get(), &tokens, own, caller, wish)
         });
-        let registry =
-            Registry::open(&path, policy).map_err(|e| Error::system("guests.sock", e))?;
+        let rules = server.config.get().guests.rules();
+        let registry = Registry::open_with(&path, rules, policy)
+            .map_err(|e| Error::system("guests.sock", e))?;
         access.open_socket(&path)?; // its mode was the umask's
         let registry = Arc::new(registry);
         let metrics = &server.observer.metrics;

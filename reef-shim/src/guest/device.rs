@@ -4,7 +4,6 @@ use super::meter::Meter;
 use reef_guest::pace::{MARK_EVERY, Spacing};
 use reef_guest::page::{Class, Identity, Mapping, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
@@ -32,7 +31,6 @@ pub(crate) struct Device {
     /// Launches of a real-time guest that are counted in their streams: as many as its pulse says, unless one is under
     /// way, which may take long if the driver loads code.
     pub(crate) settled: AtomicU64,
-    seat: Mutex<Seat>,
     /// The daemon has gone, and there is no other one yet.
     pub(crate) is_orphaned: AtomicBool,
     keeper: Option<Thread>,
@@ -43,30 +41,11 @@ pub(crate) struct Device {
     timed: AtomicU64,
 }
 
-/// A real-time guest's place among the guests of its device, as the daemon gave it.
-#[derive(Debug)]
-struct Seat {
-    /// Its bit in its peers' holders words.
-    holder: u32,
-    peers: Vec<(u32, Mapping)>,
-}
-
-impl Seat {
-    fn hold(&self, now: Time) {
-        self.peers.iter().for_each(|(_, page)| page.hold(self.holder, now));
-    }
-
-    fn release(&self, now: Time) {
-        self.peers.iter().for_each(|(_, page)| page.release(self.holder, now));
-    }
-}
-
 impl Device {
     /// A device, from what the daemon gave.
     pub(crate) fn new(
         who: &Identity,
         page: Mapping,
-        peers: Vec<(u32, Mapping)>,
         keeper: Option<Thread>,
         meter: Option<Meter>,
     ) -> Self {
@@ -76,7 +55,6 @@ impl Device {
             page,
             spacing: Spacing::new(),
             settled: AtomicU64::new(0),
-            seat: Mutex::new(Seat { holder: who.holder, peers }),
             is_orphaned: AtomicBool::new(false),
             keeper,
             meter,
@@ -85,16 +63,8 @@ impl Device {
         }
     }
 
-    /// Goes on under the next daemon, with what that one gave. Those who were held stay so while this guest is busy; those
-    /// whom the daemon has held for it, as it was busy then, are released if it isn't now.
-    pub(crate) fn renew(&self, who: &Identity, peers: Vec<(u32, Mapping)>) {
-        let (mut seat, now) = (self.seat(), Time::now());
-        seat.release(now);
-        *seat = Seat { holder: who.holder, peers };
-        match self.page.activity.is_busy() {
-            true => seat.hold(now),
-            false => seat.release(now),
-        }
+    /// Goes on under the next daemon, which holds others for it if its page says that it is busy.
+    pub(crate) fn renew(&self, who: &Identity) {
         self.guest.store(who.guest, Ordering::Relaxed);
         self.is_orphaned.store(false, Ordering::Relaxed);
     }
@@ -122,18 +92,14 @@ impl Device {
         self.spacing.note(launches, passed);
     }
 
-    fn seat(&self) -> MutexGuard<'_, Seat> {
-        self.seat.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-
-    /// Holds all peers, before a launch.
+    /// Has all peers held, before a launch. True: they weren't.
     #[cold]
-    pub(crate) fn hold_peers(&self) {
-        let (seat, now) = (self.seat(), Time::now());
-        if !self.page.activity.is_busy() {
-            self.page.spans.begin(now);
+    pub(crate) fn hold_peers(&self) -> bool {
+        let is_first = self.page.activity.hold();
+        if is_first {
+            self.page.spans.begin(Time::now());
         }
-        self.page.activity.hold(|| seat.hold(now));
+        is_first
     }
 
     /// Tells the keeper that this guest is busy now.
@@ -142,25 +108,15 @@ impl Device {
         self.keeper.iter().for_each(Thread::unpark);
     }
 
-    /// Releases all peers if nothing was launched since the pulse was `seen`.
+    /// Has all peers released if nothing was launched since the pulse was `seen`.
     pub(crate) fn release_peers(&self, seen: u64) {
-        let (seat, now) = (self.seat(), Time::now());
-        if self.page.activity.release(seen, || seat.release(now)) {
-            self.page.spans.end(now);
+        if self.page.activity.release(seen) {
+            self.page.spans.end(Time::now());
         }
     }
 
-    /// Adds a peer, which may have been held or not while it was on its way.
-    pub(crate) fn add_peer(&self, guest: u32, page: Mapping) {
-        let (mut seat, now) = (self.seat(), Time::now());
-        match self.page.activity.is_busy() {
-            true => page.hold(seat.holder, now),
-            false => page.release(seat.holder, now),
-        }
-        seat.peers.push((guest, page));
-    }
-
-    pub(crate) fn drop_peer(&self, guest: u32) {
-        self.seat().peers.retain(|(peer, _)| *peer != guest);
+    /// Shows the daemon that this guest is at work, if it is.
+    pub(super) fn show_progress(&self) {
+        self.page.activity.show_progress(self.progress().0.into());
     }
 }

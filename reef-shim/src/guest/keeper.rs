@@ -79,6 +79,7 @@ impl Keeper {
         while self.device.page.activity.is_busy() {
             let seen = self.device.page.activity.pulse();
             std::thread::sleep(LOOK);
+            self.device.show_progress();
             if let Some(meter) = &self.device.meter {
                 self.measure(meter);
             }

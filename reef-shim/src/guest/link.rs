@@ -1,24 +1,26 @@
-//! The connection to the daemon: a thread for each device asks for a page, hears of others, and asks the next daemon when
-//! this one has gone.
+//! The connection to the daemon: a thread for each device asks for a page, and asks the next daemon when this one has
+//! gone.
 //!
 //! All of it is off the program's path: the thread calls no driver and takes no lock that a launch on a joined device
-//! takes, except that of a real-time guest's peers, when one of them comes or goes.
+//! takes. No answer is final: what a daemon refuses now it may grant when others have left, or by another configuration.
 
 use super::device::Device;
 use super::member::Member;
 use crate::own::thread;
 use crate::settings::settings;
-use reef_guest::join::{Event, Joined, Link, Refusal, join_as, rejoin};
+use reef_guest::join::{Joined, Link, Refusal, join_as, rejoin};
 use reef_guest::page::{Class, PageFile};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// How long a daemon may take before it is asked anew.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// From one question to the next: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// From one question to the next while no daemon answers: best-effort guests of a daemon that is there again, and
+/// real-time guests, are to know each other within 100 ms. A question that nobody hears takes some microseconds.
+const ASK_INTERVAL: Duration = Duration::from_millis(40);
+/// From a refusal to the next question: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Starts the thread.
 pub(super) fn start(member: &'static Member) -> io::Result<()> {
@@ -35,25 +37,25 @@ fn run(member: &'static Member) {
         return;
     }
     loop {
-        match ask(member, page.as_ref()) {
+        let answer = ask(member, page.as_ref());
+        let is_refused = matches!(answer, Err(Refusal::Refused(_)));
+        match answer {
             Ok(joined) => {
-                pause = FIRST_PAUSE;
                 if let Some((device, link)) = take(member, joined, &mut page) {
-                    hear(device, &link);
+                    link.wait_for_end();
                     member.lose(device);
                 }
             }
             Err(Refusal::Refused(why)) => {
-                member.refuse(&format!("the daemon refuses: {why}"));
+                member.refused(format!("the daemon refuses: {why}"));
                 if member.device().is_none() && member.limited.is_some() {
-                    keep_alone(member); // the limit counts all the same
+                    page = keep_alone(member); // the limit counts all the same
                 }
-                return;
             }
             Err(why) => member.wait_for_more(why.to_string()),
         }
-        std::thread::sleep(pause);
-        pause = (2 * pause).min(LONGEST_PAUSE);
+        std::thread::sleep(if is_refused { pause } else { ASK_INTERVAL });
+        pause = if is_refused { (2 * pause).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
     }
 }
 
@@ -91,10 +93,10 @@ fn take(
     joined: Joined,
     page: &mut Option<PageFile>,
 ) -> Option<(&'static Device, Link)> {
-    let Joined { who, page: mapping, file, peers, link } = joined;
+    let Joined { who, page: mapping, file, link } = joined;
     let device = match (page.as_ref(), member.device()) {
         (Some(page), Some(device)) if page.is_same(&file) && device.class == who.class => {
-            device.renew(&who, peers);
+            device.renew(&who);
             member.rejoined();
             device
         }
@@ -102,27 +104,8 @@ fn take(
             member.wait_for_more("the next daemon doesn't take the page, or the class".into());
             return None;
         }
-        (None, _) => member.join(&who, mapping, peers),
+        (None, _) => member.join(&who, mapping),
     };
     *page = Some(file);
     Some((device, link))
-}
-
-/// Takes the daemon's news until it has gone.
-fn hear(device: &Device, link: &Link) {
-    loop {
-        match link.next() {
-            Some(Event::Peer(guest, page)) => device.add_peer(guest, page),
-            Some(Event::PeerLeft(guest)) => device.drop_peer(guest),
-            Some(Event::Gone) => return,
-            None => sleep(link),
-        }
-    }
-}
-
-/// Sleeps until there is news.
-fn sleep(link: &Link) {
-    let mut fd = libc::pollfd { fd: link.as_fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    // SAFETY: one entry.
-    unsafe { libc::poll(&raw mut fd, 1, -1) };
 }

@@ -38,7 +38,7 @@ enum State {
     Joined(Duration, u32),
     /// Without a daemon, for its limit's sake.
     Alone,
-    /// Never.
+    /// It said no the last time.
     Refused(String),
     /// The daemon has gone; how many have.
     Gone(u32),
@@ -55,7 +55,7 @@ impl fmt::Display for State {
             Self::Joined(after, 0) => write!(out, "joined after {after:.1?}"),
             Self::Joined(_, gone) => write!(out, "joined again after {gone} had gone"),
             Self::Alone => write!(out, "none; its part of the time is limited without one"),
-            Self::Refused(why) => write!(out, "never asked again: {why}"),
+            Self::Refused(why) => write!(out, "refused, and asked again at times: {why}"),
             Self::Gone(gone) => write!(out, "{gone} gone, none since; gates are open"),
         }
     }
@@ -105,14 +105,9 @@ impl Member {
     }
 
     /// The daemon has given a page.
-    pub(super) fn join(
-        &'static self,
-        who: &Identity,
-        page: Mapping,
-        peers: Vec<(u32, Mapping)>,
-    ) -> &'static Device {
+    pub(super) fn join(&'static self, who: &Identity, page: Mapping) -> &'static Device {
         let meter = self.limited.and_then(|limited| Meter::of(limited, who.class));
-        let device = Device::new(who, page, peers, self.keeper.get().cloned(), meter);
+        let device = Device::new(who, page, self.keeper.get().cloned(), meter);
         let device = *self.device.get_or_init(|| Box::leak(Box::new(device)));
         self.set(|_| State::Joined(self.asked.elapsed(), 0));
         device.wake_keeper();
@@ -125,12 +120,13 @@ impl Member {
         let pid = std::process::id();
         let who = Identity { guest: 0, class: Class::BestEffort, holder: 0, pid };
         let (file, page) = PageFile::create(&who)?;
-        let device = self.join(&who, page, Vec::new());
+        let device = self.join(&who, page);
         self.set(|_| State::Alone);
         Ok((device, file))
     }
 
-    /// The daemon is gone, and its own hold with it. Real-time guests go on among themselves.
+    /// The daemon is gone, and its own hold with it. Whom it held for real-time guests stays held for the keeper's time,
+    /// in which the next one may come.
     pub(super) fn lose(&self, device: &Device) {
         device.is_orphaned.store(true, Relaxed);
         device.page.release(Holders::DAEMON, Time::now());
@@ -144,12 +140,17 @@ impl Member {
     pub(super) fn rejoined(&self) {
         self.set(|state| match state {
             State::Gone(gone) => State::Joined(self.asked.elapsed(), *gone),
-            State::Alone => State::Joined(self.asked.elapsed(), 0),
+            State::Alone | State::Refused(_) => State::Joined(self.asked.elapsed(), 0),
             other => other.clone(),
         });
     }
 
-    /// The daemon says no, and isn't asked again.
+    /// The daemon says no, for now; who is without a device waits no longer.
+    pub(super) fn refused(&self, why: String) {
+        self.set(|_| State::Refused(why));
+    }
+
+    /// Nothing can be asked or given.
     pub(super) fn refuse(&self, why: &str) {
         explain::refuse::<()>(why);
         self.set(|_| State::Refused(why.into()));

@@ -74,7 +74,7 @@ fn a_real_time_guest_stops_best_effort_requests_and_its_death_lets_them_go_on() 
     let rt = guest(&fixture.folder, page::Class::RealTime);
     let preemptions = || fixture.server.nodes[0].engine.stats().preemptions;
     let (before, begin) = (preemptions(), Instant::now());
-    rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
+    rt.page.activity.hold();
     until("preempted", || preemptions() > before);
     std::thread::scope(|scope| {
         let be = scope.spawn(|| block_on(fixture.server.infer(fixture.inference(2))));
@@ -107,7 +107,7 @@ fn a_real_time_guest_holds_requests_of_its_own_device_alone() {
     let preemptions =
         || [0, 1].map(|at: usize| fixture.server.nodes[at].engine.stats().preemptions);
     let before = preemptions();
-    rt.peers.iter().for_each(|(_, page)| page.holders.hold(rt.who.holder));
+    rt.page.activity.hold();
     until("preempted", || preemptions()[1] > before[1]);
     let first = fixture.server.registry.select("tiny", "").unwrap()[0].first().clone();
     assert_eq!(first.node().index, 0);
@@ -139,7 +139,8 @@ fn a_device_without_a_name_has_guests_that_stand_alone() {
     let fixture = Fixture::new("guests-alone", |config| config.guests.listen = true);
     let guests = start(&fixture);
     let rt = guest(&fixture.folder, page::Class::RealTime);
-    assert!(rt.peers.is_empty());
+    rt.page.activity.hold();
+    block_on(fixture.server.infer(fixture.inference(2))).unwrap();
     drop(guests);
     block_on(fixture.server.infer(fixture.inference(2))).unwrap();
 }
@@ -151,14 +152,20 @@ fn a_trace_has_a_track_for_each_guest_with_the_spans_in_which_it_was_held() {
     let (observer, nodes) = (&fixture.server.observer, &fixture.server.nodes);
     let mut recording = Recording::start(observer, nodes).unwrap();
     let rt = guest(&fixture.folder, page::Class::RealTime);
-    let pages = || rt.peers.iter().map(|(_, page)| page);
+    let holds = |is_held| {
+        match is_held {
+            true => assert!(rt.page.activity.hold()),
+            false => assert!(rt.page.activity.release(rt.page.activity.pulse())),
+        }
+        until("followed", || there.page.spans.since().is_some() == is_held);
+    };
     for _ in 0..3 {
-        pages().for_each(|page| page.hold(rt.who.holder, page::Time::now()));
+        holds(true);
         there.page.counts.kernels.fetch_add(10, std::sync::atomic::Ordering::Relaxed);
         recording.collect();
-        pages().for_each(|page| page.release(rt.who.holder, page::Time::now()));
+        holds(false);
     }
-    pages().for_each(|page| page.hold(rt.who.holder, page::Time::now()));
+    holds(true);
     let text = recording.finish();
     let trace: serde_json::Value = serde_json::from_slice(&text).unwrap();
     let events = trace["traceEvents"].as_array().unwrap();

@@ -1,0 +1,77 @@
+//! Captures that end otherwise than by a graph: what the program does afterwards is seen to end.
+
+use super::{Program, alone};
+use crate::common::{self, call, until};
+use reef_guest::page::Class;
+
+impl Program {
+    /// Launches a kernel, waits for nothing, and expects others to be released because its end is seen, and not because
+    /// they were held for too long.
+    fn is_seen_to_end(&self, what: &str) {
+        let stream = self.stream();
+        self.launch(stream, 3);
+        until("held", || self.is_held());
+        until(what, || !self.is_held());
+        let guests = self.registry.guests();
+        let rt = guests.iter().find(|guest| guest.who.class == Class::RealTime).unwrap();
+        assert_eq!(rt.stalls, 0, "{what}: released because it took too long");
+    }
+
+    fn begin(&self) -> usize {
+        let stream = self.stream();
+        assert_eq!(call!(self.driver, cuStreamBeginCapture_v2(stream, 2)), 0);
+        self.launch(stream, 1);
+        stream
+    }
+
+    fn end(&self, stream: usize) -> u32 {
+        let mut graph = 0_usize;
+        call!(self.driver, cuStreamEndCapture(stream, &raw mut graph))
+    }
+}
+
+#[test]
+fn capture_that_ends_in_an_error_is_over() {
+    alone("errors::capture_that_ends_in_an_error_is_over", "rt", "1", |program| {
+        program.use_device(0);
+        let program = program.with_work();
+        let (first, second) = (program.begin(), program.stream());
+        let event = program.event(first);
+        assert_eq!(call!(program.driver, cuStreamWaitEvent(second, event, 0)), 0);
+        program.launch(second, 1);
+        assert_eq!(program.end(first), 904, "not joined");
+        program.is_seen_to_end("after a capture that wasn't joined");
+    });
+}
+
+#[test]
+fn capture_of_a_stream_that_ends_is_over() {
+    alone("errors::capture_of_a_stream_that_ends_is_over", "rt", "1", |program| {
+        program.use_device(0);
+        let program = program.with_work();
+        let stream = program.begin();
+        assert_eq!(call!(program.driver, cuStreamDestroy_v2(stream)), 0);
+        program.is_seen_to_end("after the end of a capturing stream");
+        // Of two, one goes on.
+        let stays = program.begin();
+        let goes = program.begin();
+        assert_eq!(call!(program.driver, cuStreamDestroy_v2(goes)), 0);
+        assert_eq!(program.end(stays), 0);
+        program.is_seen_to_end("after the end of both");
+    });
+}
+
+#[test]
+fn capture_that_is_refused_or_goes_on_counts_once() {
+    alone("errors::capture_that_is_refused_or_goes_on_counts_once", "rt", "1", |program| {
+        program.use_device(0);
+        let program = program.with_work();
+        let stream = program.begin();
+        assert_ne!(call!(program.driver, cuStreamBeginCapture_v2(stream, 2)), 0, "twice");
+        let other = program.stream();
+        assert_ne!(program.end(other), 0, "it captures nothing");
+        assert_eq!(program.end(stream), 0);
+        program.is_seen_to_end("after the end of the one that was begun");
+        assert_eq!(program.misuses(), 0);
+    });
+}
