@@ -1,9 +1,9 @@
 //! Streams and contexts that end, on the fake driver under the shim: what ends takes nothing else along, and what it had on
 //! the device counts until it has run. Each test is a program in a process of its own.
 
-mod common;
 #[path = "ends/captures.rs"]
 mod captures;
+mod common;
 #[path = "ends/contexts.rs"]
 mod contexts;
 #[path = "ends/errors.rs"]

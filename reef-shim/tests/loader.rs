@@ -141,6 +141,22 @@ fn a_shim_under_the_drivers_name_in_the_search_path_is_found_as_well() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
+/// The name that compilers link by: a library that is preloaded by its own name isn't meant by it, unless a file of that
+/// name in the search path is the same library.
+#[test]
+fn shim_under_the_linkers_name_is_found_in_the_search_path_alone() {
+    let (shim, folder, system) = (library(SHIM), folder("linker"), folder("system"));
+    let link = |target: &Path, place: PathBuf| std::os::unix::fs::symlink(target, place).unwrap();
+    link(&library(FAKE), system.join("libcuda.so"));
+    ["libcuda.so", "libcuda.so.1"].into_iter().for_each(|name| link(&shim, folder.join(name)));
+    let preloaded: &[(&str, &Path)] = &[("LD_PRELOAD", &shim), ("LD_LIBRARY_PATH", &system)];
+    assert_eq!(got("libcuda.so 2", preloaded), "libcuda.so code 0", "the driver's own");
+    let both: &[(&str, &Path)] = &[("LD_PRELOAD", &shim), ("LD_LIBRARY_PATH", &folder)];
+    assert_eq!(got("libcuda.so 2", both), format!("{SHIM} code 0"));
+    assert_eq!(got("libcuda.so 2", &both[1..]), "libcuda.so code 0");
+    [&folder, &system].into_iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
+}
+
 #[test]
 fn an_absolute_path_and_a_namespace_of_its_own_are_missed() {
     let (shim, fake) = (library(SHIM), library(FAKE));

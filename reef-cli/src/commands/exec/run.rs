@@ -56,6 +56,9 @@ pub(crate) struct Args {
     program: Vec<OsString>,
 }
 
+/// File that numba opens as the driver.
+const NUMBA: &str = "NUMBA_CUDA_DRIVER";
+
 /// Class that the program is to have.
 fn class(args: &Args) -> Class {
     match args.class {
@@ -158,6 +161,10 @@ fn become_guest(
     let preload = all.join(&OsString::from(":"));
     let class = class(args).to_string();
     let mut set: Vec<(&str, OsString)> = vec![("LD_PRELOAD", preload)];
+    // It opens libcuda.so, which isn't the name of a library that is preloaded as libcuda.so.1.
+    if std::env::var_os(NUMBA).is_none() {
+        set.extend(shims.first().map(|shim| (NUMBA, shim.into())));
+    }
     set.extend(more);
     set.extend(socket.map(|socket| ("REEF_GUESTS", socket.into())));
     set.extend(socket.map(|_| ("REEF_CLASS", class.clone().into())));
