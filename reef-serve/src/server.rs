@@ -15,7 +15,7 @@ use crate::models::shaped::variant::Variant;
 use crate::name::ModelName;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
-use crate::net::identity::principal::{Principal, STRANGERS};
+use crate::net::identity::principal::{ANONYMOUS, Principal};
 use crate::net::room::admission::{Admission, Permit};
 use crate::net::room::charge::{Charge, Memory};
 use crate::net::room::clients::Clients;
@@ -57,7 +57,7 @@ pub(crate) struct Server {
     pub(crate) requests: Arc<Admission>,
     /// The same by principal, and of all who have shown nothing.
     open: Arc<Shares<Principal>>,
-    open_of_strangers: Arc<Shares<&'static str>>,
+    open_of_anonymous: Arc<Shares<&'static str>>,
     /// What requests of gRPC and HTTP take.
     pub(crate) memory: Memory,
     pub(crate) parsers: Parsers,
@@ -73,7 +73,7 @@ pub(crate) struct Server {
 pub(crate) struct OpenRequest {
     _permit: Permit,
     _share: Share<Principal>,
-    _of_strangers: Option<Share<&'static str>>,
+    _of_anonymous: Option<Share<&'static str>>,
 }
 
 /// One inference, as the standard protocol asks for it.
@@ -129,8 +129,8 @@ impl Server {
                 let part = config.limits.part(config.limits.open_requests as u64);
                 Shares::new("open requests", u64::MAX, part)
             },
-            open_of_strangers: {
-                let most = config.limits.of_strangers(config.limits.open_requests as u64);
+            open_of_anonymous: {
+                let most = config.limits.of_anonymous(config.limits.open_requests as u64);
                 Shares::new("open requests", u64::MAX, most)
             },
             memory: request_memory(&config),
@@ -186,10 +186,10 @@ impl Server {
     pub(crate) fn request(&self, peer: &Peer) -> Result<OpenRequest> {
         let permit = self.requests.try_acquire()?;
         let share = self.open.take(peer.principal.clone(), 1)?;
-        let strangers = peer.principal.is_stranger();
-        let of_strangers = strangers.then(|| self.open_of_strangers.take(STRANGERS, 1));
-        let _of_strangers = of_strangers.transpose()?;
-        Ok(OpenRequest { _permit: permit, _share: share, _of_strangers })
+        let anonymous = peer.principal.is_anonymous();
+        let of_anonymous = anonymous.then(|| self.open_of_anonymous.take(ANONYMOUS, 1));
+        let _of_anonymous = of_anonymous.transpose()?;
+        Ok(OpenRequest { _permit: permit, _share: share, _of_anonymous })
     }
 
     /// Refuses `peer` what changes the daemon for others, or shows what they do, unless it has the right.
@@ -415,9 +415,9 @@ fn request_memory(config: &Config) -> Memory {
     let (memory, limits) = (&config.memory, &config.limits);
     let message = (limits.message_mib as u64) << 20;
     let all = unlimited_if_zero(memory.requests_mib);
-    let strangers = limits.of_strangers(all).max(message);
+    let anonymous = limits.of_anonymous(all).max(message);
     let connection = unlimited_if_zero(memory.connection_mib);
-    Memory::new((all, strangers), limits.part(all).max(message), connection)
+    Memory::new((all, anonymous), limits.part(all).max(message), connection)
 }
 
 fn unlimited_if_zero(mib: u64) -> u64 {

@@ -83,7 +83,7 @@ impl Default for Limits {
 
 impl Limits {
     /// What of `all` clients may have together that have shown nothing: three quarters, or more if one of them may.
-    pub(crate) fn of_strangers(&self, all: u64) -> u64 {
+    pub(crate) fn of_anonymous(&self, all: u64) -> u64 {
         self.part(all).max(all - all / 4)
     }
 

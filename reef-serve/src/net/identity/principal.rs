@@ -12,7 +12,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 /// Name of all addresses together, for what is kept from them.
-pub(crate) const STRANGERS: &str = "the group without token or certificate";
+pub(crate) const ANONYMOUS: &str = "the group without token or certificate";
 
 /// Who speaks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,7 +42,7 @@ impl Principal {
     }
 
     /// Whether it has shown nothing: of addresses a client may have many.
-    pub(crate) fn is_stranger(&self) -> bool {
+    pub(crate) fn is_anonymous(&self) -> bool {
         matches!(self, Self::Address(_))
     }
 

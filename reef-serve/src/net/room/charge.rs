@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
-use crate::net::identity::principal::{Principal, STRANGERS};
+use crate::net::identity::principal::{ANONYMOUS, Principal};
 use crate::net::room::shares::{Share, Shares};
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -15,16 +15,16 @@ use std::time::Instant;
 pub(crate) struct Memory {
     principals: Arc<Shares<Principal>>,
     connections: Arc<Shares<ClientId>>,
-    strangers: Arc<Shares<&'static str>>,
+    anonymous: Arc<Shares<&'static str>>,
 }
 
 impl Memory {
-    /// `max` bytes in all, `strangers` of all who have shown nothing, `principal` of one principal, `connection` of one
+    /// `max` bytes in all, `anonymous` of all who have shown nothing, `principal` of one principal, `connection` of one
     /// connection.
-    pub(crate) fn new((max, strangers): (u64, u64), principal: u64, connection: u64) -> Self {
+    pub(crate) fn new((max, anonymous): (u64, u64), principal: u64, connection: u64) -> Self {
         let what = "bytes of requests";
         Self {
-            strangers: Shares::new(what, u64::MAX, strangers),
+            anonymous: Shares::new(what, u64::MAX, anonymous),
             principals: Shares::new(what, max, principal),
             connections: Shares::new(what, u64::MAX, connection),
         }
@@ -36,8 +36,8 @@ impl Memory {
             self.principals.take(peer.principal.clone(), 0).expect("nothing is always there"),
             self.connections.take(peer.id, 0).expect("nothing is always there"),
         );
-        let stranger = peer.principal.is_stranger();
-        let among = stranger.then(|| self.strangers.take(STRANGERS, 0));
+        let is_anonymous = peer.principal.is_anonymous();
+        let among = is_anonymous.then(|| self.anonymous.take(ANONYMOUS, 0));
         let among = among.map(|share| share.expect("nothing is always there"));
         Charge(Arc::new(Mutex::new(Charged { since: None, of: shares.0, by: shares.1, among })))
     }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn all_strangers_together_leave_room_for_others() {
+    fn anonymous_clients_together_leave_room_for_others() {
         let memory = Memory::new((100, 70), 60, 60);
         let at = |last| Peer {
             principal: Principal::at([127, 0, 0, last].into()),
