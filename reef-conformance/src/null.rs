@@ -7,8 +7,8 @@
 use reef_core::dkp::Padding;
 use reef_core::op::{Op, Operands, Operators, Storage};
 use reef_core::{
-    Args, Backend, Copy, Device, DeviceInfo, Drained, Error, Event, Fill, Launch, NoGraph,
-    PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
+    Args, Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Event, Fill, Launch,
+    NoGraph, PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
 };
 use std::fmt;
 use std::ops::Range;
@@ -139,6 +139,11 @@ impl reef_core::Checkpoint for Done {
 pub struct NullPreemptor(PreemptLevel);
 
 impl Preemptor for NullPreemptor {
+    /// What stops is a word of the host, which no queue is asked for.
+    fn needs_room(&self) -> bool {
+        false
+    }
+
     fn level(&self) -> PreemptLevel {
         self.0
     }
@@ -291,6 +296,10 @@ impl Device for Null {
 
     fn checkpoint(&self, _: &Launch<Self>) -> Result<Done> {
         Ok(Done)
+    }
+
+    fn colocation(&self) -> Colocation {
+        Colocation::Padded
     }
 
     fn preemptor(&self, level: PreemptLevel) -> Result<NullPreemptor> {

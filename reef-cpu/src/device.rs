@@ -11,7 +11,8 @@ use crate::options::Options;
 use crate::preemptor::{Preemptor, Stop};
 use crate::queue::Queue;
 use reef_core::{
-    Backend, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority, Result, Span,
+    Backend, Colocation, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority,
+    Result, Span,
 };
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -107,6 +108,10 @@ impl Device for Cpu {
 
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<Checkpoint> {
         Ok(Checkpoint::new(launch.blocks()))
+    }
+
+    fn colocation(&self) -> Colocation {
+        Colocation::Padded
     }
 
     fn preemptor(&self, level: PreemptLevel) -> Result<Preemptor> {

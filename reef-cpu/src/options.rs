@@ -13,9 +13,8 @@ const MAX_UNITS: u32 = 256;
 pub struct Options {
     /// Threads; default: one per core.
     pub units: u32,
-    /// How long a unit without work looks for some before it sleeps; default 300 µs (`spin=300`):
-    /// longer than the last block of a kernel takes on another unit, as waking up costs 50.
-    pub spin: Duration,
+    /// Time for which a unit without work looks for some before it sleeps.
+    pub(crate) spin: Duration,
     /// Niceness that is added to the units' threads, so that a client which wakes up gets a core at
     /// once; default 5.
     pub nice: i32,
@@ -25,11 +24,14 @@ pub struct Options {
     pub uuid: Option<[u8; 16]>,
 }
 
+/// Longer than the last block of a kernel takes on another unit, as waking up costs 50 µs.
+const SPIN: Duration = Duration::from_micros(300);
+
 impl Default for Options {
     fn default() -> Self {
         let cores = thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let units = cores.clamp(1, MAX_UNITS);
-        Self { units, spin: Duration::from_micros(300), nice: 5, pin: true, uuid: None }
+        Self { units, spin: SPIN, nice: 5, pin: true, uuid: None }
     }
 }
 
@@ -56,12 +58,11 @@ impl Options {
     fn set(&mut self, key: &str, value: &str) -> Result<()> {
         match key {
             "units" => self.units = number(key, value, 1, MAX_UNITS)?,
-            "spin" => self.spin = Duration::from_micros(number(key, value, 0, 1_000_000)?.into()),
             "nice" => self.nice = number(key, value, 0, 19)? as i32,
             "pin" => self.pin = number(key, value, 0, 1)? == 1,
             "uuid" => self.uuid = Some(uuid(value)?),
             _ => {
-                let have = "units, spin, nice, pin, uuid";
+                let have = "units, nice, pin, uuid";
                 let text = format!("cpu: unknown option {key:?} (have: {have})");
                 return Err(Error::Invalid(text));
             }
@@ -93,8 +94,8 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = Options::parse("units=4&spin=0&nice=0&pin=0").unwrap();
-        let want = Options { units: 4, spin: Duration::ZERO, nice: 0, pin: false, uuid: None };
+        let options = Options::parse("units=4&nice=0&pin=0").unwrap();
+        let want = Options { units: 4, spin: SPIN, nice: 0, pin: false, uuid: None };
         assert_eq!(options, want);
         let uuid = Options::parse("uuid=000102030405060708090a0b0c0d0eff").unwrap().uuid;
         assert_eq!(uuid, Some([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]));
@@ -105,7 +106,7 @@ mod tests {
             "units=257",
             "units",
             "units=x",
-            "spin=-1",
+            "spin=0",
             "cores=2",
         ] {
             assert!(Options::parse(bad).is_err(), "{bad}");

@@ -60,6 +60,11 @@ impl Preemptor {
 }
 
 impl reef_core::Preemptor for Preemptor {
+    /// What stops is a word of the host, which no queue is asked for.
+    fn needs_room(&self) -> bool {
+        false
+    }
+
     fn level(&self) -> PreemptLevel {
         self.level
     }

@@ -2,6 +2,7 @@
 
 mod lag;
 
+use crate::options::Options;
 use crate::{Cpu, Kernel, Outcome};
 use reef_core::{Args, Device, Launch, PreemptLevel, Preemptor, Priority, Queue, Seq};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,7 +66,8 @@ fn who_submits_does_not_wait_for_who_has_the_hardware() {
 /// Units sleep at once here, so each round is lost if a wake-up is.
 #[test]
 fn units_that_sleep_are_woken_for_each_kernel() {
-    let device = Cpu::open(0, "units=3&spin=0").unwrap();
+    let options = Options { units: 3, spin: Duration::ZERO, ..Options::default() };
+    let device = Cpu::open_with(0, options).unwrap();
     let mut queue = device.queue(Priority::RealTime, None).unwrap();
     let (launch, ran) = told(1);
     for seq in 0..if cfg!(miri) { 10 } else { 2000 } {

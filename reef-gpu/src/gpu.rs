@@ -92,7 +92,7 @@ impl<V: Vendor> Gpu<V> {
 
     /// When launch number `at` of those that run one behind the other may start.
     pub(crate) fn start_of(&self, at: usize) -> Start {
-        let early = at > 0 && self.facts().starts_early && !self.options().in_turn;
+        let early = at > 0 && self.facts().starts_early;
         if early { Start::Early } else { Start::InTurn }
     }
 

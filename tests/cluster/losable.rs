@@ -3,8 +3,8 @@
 use reef::cpu::Cpu;
 use reef::dkp::Padding;
 use reef::{
-    Backend, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch, NoGraph, PreemptLevel,
-    Priority, Queue, Result, Seq,
+    Backend, Colocation, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch, NoGraph,
+    PreemptLevel, Priority, Queue, Result, Seq,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -93,6 +93,10 @@ fn below(launch: &Launch<Losable>) -> Launch<Cpu> {
 pub(crate) struct LosablePreemptor(Losable, <Cpu as Device>::Preemptor);
 
 impl reef::Preemptor for LosablePreemptor {
+    fn needs_room(&self) -> bool {
+        self.1.needs_room()
+    }
+
     fn level(&self) -> PreemptLevel {
         self.1.level()
     }
@@ -242,6 +246,10 @@ impl Device for Losable {
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<Self::Checkpoint> {
         self.check()?;
         self.inner.checkpoint(&below(launch))
+    }
+
+    fn colocation(&self) -> Colocation {
+        self.inner.colocation()
     }
 
     fn preemptor(&self, level: PreemptLevel) -> Result<LosablePreemptor> {

@@ -151,9 +151,9 @@ pub trait Device: Backend {
         Resources { threads: launch.block().iter().product(), ..Resources::default() }
     }
 
-    /// How it runs best-effort blocks beside real-time work.
+    /// How it runs best-effort blocks beside real-time work. A device that says nothing doesn't.
     fn colocation(&self) -> Colocation {
-        Colocation::Padded
+        Colocation::Never
     }
 
     /// Creates an event that has not been reached.

@@ -27,8 +27,9 @@ pub trait Preemptor: Debug + Send + Sync + 'static {
     fn level(&self) -> PreemptLevel;
 
     /// Whether a stop needs a place on the device, so that it has to go there before real-time work that may fill it.
+    /// One that says nothing does.
     fn needs_room(&self) -> bool {
-        false
+        true
     }
 
     /// Whether a stop takes calls of the driver, which are as long as a launch on a thread that has slept. A stop that

@@ -30,11 +30,8 @@ pub struct Options {
     /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their guards.
     pub gates: Option<u32>,
     /// How long a best-effort queue may have work in flight of which nothing ends, before it is given up,
-    /// `timeout=SECONDS`; default for ever. `patience=SECONDS` is the same until the next release.
+    /// `timeout=SECONDS`; default for ever.
     pub timeout: Option<Duration>,
-    /// Whether launches of a graph start when the one before has ended, and not while it runs,
-    /// `early=off`; for comparison.
-    pub in_turn: bool,
     /// Whether the fastest tiles of convolutions are measured, `tune=on`; default off: a model picks them.
     pub tune: bool,
 }
@@ -77,20 +74,15 @@ impl Options {
                 Ok(n) if n > 0 => self.gates = Some(n),
                 _ => return Err(bad(backend, key, "a number of launches", value)),
             },
-            ("timeout" | "patience", seconds) => match seconds.parse() {
+            ("timeout", seconds) => match seconds.parse() {
                 Ok(n) if n > 0 => self.timeout = Some(Duration::from_secs(n)),
                 _ => return Err(bad(backend, key, "a number of seconds", value)),
             },
-            ("early", "on") => self.in_turn = false,
-            ("early", "off") => self.in_turn = true,
-            ("early" | "tune", _) if !matches!(value, "on" | "off") => {
-                return Err(bad(backend, key, "on or off", value));
-            }
             ("tune", "on") => self.tune = true,
             ("tune", "off") => self.tune = false,
+            ("tune", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have =
-                    "(have: precision, beside, beside_on, split, gates, timeout, early, tune)";
+                let have = "(have: precision, beside, beside_on, split, gates, timeout, tune)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -119,7 +111,7 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = "precision=fp16&beside=20&split=64&gates=4&timeout=9&early=off&tune=on";
+        let options = "precision=fp16&beside=20&split=64&gates=4&timeout=9&tune=on";
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
@@ -128,7 +120,6 @@ mod tests {
             split: Some(64),
             gates: Some(4),
             timeout: Some(Duration::from_secs(9)),
-            in_turn: true,
             tune: true,
         };
         assert_eq!(options, want);
@@ -139,7 +130,8 @@ mod tests {
             "beside_on=0",
             "beside_on=all",
             "tune=yes",
-            "early=no",
+            "early=off",
+            "patience=9",
             "gates=0",
             "timeout=0",
             "timeout=1.5",

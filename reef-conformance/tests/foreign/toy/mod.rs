@@ -190,6 +190,11 @@ impl ToyPreemptor {
 }
 
 impl Preemptor for ToyPreemptor {
+    /// What stops is a word of the host, which no queue is asked for.
+    fn needs_room(&self) -> bool {
+        false
+    }
+
     fn level(&self) -> PreemptLevel {
         self.level
     }
