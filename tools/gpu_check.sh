@@ -35,6 +35,7 @@ sanitizers  memcheck      150
 sanitizers  racecheck     150
 sanitizers  synccheck     150
 churn       churn         240
+churn       hung          120
 preempt     preempt       240
 preempt     preempt_gates 120
 pair        pair          240
@@ -144,6 +145,25 @@ over = [row["rt_p99_over_calm"] for row in rows if row["rt_p99_over_calm"] is no
 mean = sum(over) / len(over)
 print(f"note: p99 is {mean:.2f} times the calm one, in the mean of {len(over)}")
 assert mean <= 1.1, "clients that come and go cost real-time work too much"
+EOF
+}
+
+# A best-effort kernel that doesn't end, three other best-effort clients and a real-time one: the others go on within
+# a millisecond of real-time work, as fast as without it.
+hung() {
+    local out=$work/hung.json
+    "$build/reef" bench hung --device cuda:0 --json >"$out" || return
+    python3 - "$out" <<'EOF'
+import json, sys
+rows = json.load(open(sys.argv[1]))["rows"]
+for row in rows:
+    print(f'{row["beside"]}: {row["be_tasks_per_s"]:.0f} tasks/s, resume p50 {row["resume_p50_us"]:.0f} '
+          f'p99 {row["resume_p99_us"]:.0f} max {row["resume_max_us"]:.0f} µs, RT p99 {row["rt_p99_us"]:.0f} µs, '
+          f'error after {row["error_after_ms"]} ms')
+hung = [row for row in rows if row["beside"] == "hung"]
+assert min(row["be_over_alone"] for row in hung) >= 0.9, "a hung kernel costs the other clients"
+assert max(row["resume_p99_us"] for row in hung) <= 1000, "others resume late"
+assert all(3000 <= row["error_after_ms"] <= 4000 for row in hung), "its client is told at the wrong time"
 EOF
 }
 

@@ -417,3 +417,27 @@ fn the_way_to_a_daemon_is_measured_beside_the_library() {
     let other = ["bench", "local", "no-such-network"];
     assert!(refuses(&other).contains("no-such-network"));
 }
+
+/// What runs beside a kernel that doesn't end goes on as if it weren't there, and its client gets an error.
+#[test]
+fn hung_kernel_costs_its_own_client_alone() {
+    let folder = Folder::new("hung");
+    let out = folder.path("out");
+    let mut args =
+        vec!["bench", "hung", "--device", "cpu:0?units=3&pin=0", "--out", &out, "--json"];
+    args.extend(["--time", "1500ms", "--timeout", "500ms", "--runs", "1", "--pause", "10ms"]);
+    let report = json(&prints(&args));
+    check_tables(&out, "hung", &report);
+    let rows = rows(&report);
+    assert_eq!(
+        rows.iter().map(|row| row["beside"].as_str()).collect::<Vec<_>>(),
+        [Some("nothing"), Some("hung")]
+    );
+    for row in rows {
+        assert!(row["be_tasks_per_s"].as_f64().unwrap() > 1.0, "{row}");
+        assert!(row["resume_p50_us"].as_f64().unwrap() < 100_000.0, "{row}");
+    }
+    let (alone, hung) = (&rows[0], &rows[1]);
+    assert!(alone["error_after_ms"].is_null());
+    assert!(hung["error_after_ms"].as_f64().unwrap() >= 500.0, "{hung}");
+}

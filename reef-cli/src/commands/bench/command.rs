@@ -1,6 +1,6 @@
 //! `reef bench`: which bench.
 
-use super::{churn, cluster, colocate, disb, launch, local, networks, saturate, start};
+use super::{churn, cluster, colocate, disb, hung, launch, local, networks, saturate, start};
 use crate::report::device::resolve;
 use anyhow::Result;
 
@@ -16,6 +16,8 @@ pub(crate) enum Command {
     Launch(launch::args::Args),
     /// Measure real-time requests while best-effort clients come and go.
     Churn(churn::args::Args),
+    /// Measure best-effort clients next to a kernel that does not end.
+    Hung(hung::args::Args),
     /// Measure what a daemon's shared memory adds to a request.
     Local(local::args::Args),
     /// Measure several devices of one process against one device alone.
@@ -33,6 +35,7 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
         Command::Saturate(args) => Some(&mut args.common),
         Command::Colocate(args) => Some(&mut args.common),
         Command::Churn(args) => Some(&mut args.common),
+        Command::Hung(args) => Some(&mut args.common),
         Command::Local(args) => Some(&mut args.common),
         Command::Cluster(args) => Some(&mut args.common),
         Command::Networks(args) => Some(&mut args.common),
@@ -47,6 +50,7 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
         Command::Saturate(args) => saturate::run::run(args),
         Command::Colocate(args) => colocate::run::run(args),
         Command::Churn(args) => churn::run::run(args),
+        Command::Hung(args) => hung::run::run(args),
         Command::Local(args) => local::run::run(args),
         Command::Cluster(args) => cluster::run::run(args),
         Command::Networks(args) => networks::run(args),

@@ -8,6 +8,7 @@ pub(crate) mod cluster;
 pub(crate) mod colocate;
 pub(crate) mod command;
 pub(crate) mod disb;
+pub(crate) mod hung;
 pub(crate) mod launch;
 pub(crate) mod local;
 pub(crate) mod networks;

@@ -1,0 +1,62 @@
+//! What `reef bench hung` measures.
+
+use crate::report::checks::check_time;
+use crate::report::results;
+use crate::report::time;
+use crate::report::usage::Usage;
+use anyhow::Result;
+use std::time::Duration;
+
+/// Longest block, real-time task and pause: more would be a typing error.
+const MAX_STEP: Duration = Duration::from_secs(1);
+/// Most clients: likewise.
+const MAX_CLIENTS: usize = 64;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) common: results::Common,
+    /// Number of best-effort clients next to the one whose kernel does not end.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) clients: usize,
+    /// Time of one of their blocks.
+    #[arg(long, value_parser = time::parse, default_value = "50us")]
+    pub(crate) block: Duration,
+    /// Time of a real-time task.
+    #[arg(long, value_parser = time::parse, default_value = "200us")]
+    pub(crate) task: Duration,
+    /// Time between the end of a real-time task and the next one.
+    #[arg(long, value_parser = time::parse, default_value = "5ms")]
+    pub(crate) pause: Duration,
+    /// Time after which the client whose kernel does not end gets an error.
+    #[arg(long, value_parser = time::parse, default_value = "3s")]
+    pub(crate) timeout: Duration,
+    /// Time of each measurement, such as 500ms or 5s.
+    #[arg(long, value_parser = time::parse, default_value = "6s")]
+    pub(crate) time: Duration,
+    /// Number of measurements of everything.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) runs: u32,
+}
+
+impl Args {
+    /// Refuses what can't be measured.
+    pub(crate) fn check(&self) -> Result<()> {
+        check_time(self.time)?;
+        for (option, time) in
+            [("--block", self.block), ("--task", self.task), ("--pause", self.pause)]
+        {
+            time::check(option, time, MAX_STEP)?;
+        }
+        if self.timeout >= self.time {
+            let (timeout, time) = (time::show(self.timeout), time::show(self.time));
+            let text = format!("--timeout must be shorter than {time}, got {timeout}");
+            return Err(Usage(text).into());
+        }
+        if !(1..=MAX_CLIENTS).contains(&self.clients) {
+            let text = format!("--clients must be in 1..={MAX_CLIENTS}, got {}", self.clients);
+            return Err(Usage(text).into());
+        }
+        Ok(())
+    }
+}
