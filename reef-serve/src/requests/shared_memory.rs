@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
+use crate::tenants::prefixes::plain;
 use crate::tensor::short;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -76,11 +77,6 @@ fn path(key: &str) -> Option<String> {
     let plain = plain(key);
     let is_plain = !matches!(plain, "" | "." | "..") && !plain.contains(['/', '\0']);
     (is_plain && plain.len() <= MAX_KEY_LEN).then(|| format!("{FOLDER}/{plain}"))
-}
-
-/// A key without the slash that it may begin with.
-pub(crate) fn plain(key: &str) -> &str {
-    key.strip_prefix('/').unwrap_or(key)
 }
 
 /// Refuses memory that the client's user could not open by itself.

@@ -3,7 +3,6 @@
 use crate::config::rights::Rights;
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
-use crate::requests::shared_memory::plain;
 use crate::tensor::short;
 
 /// Refuses a key that begins as another tenant's do, or not as those of `who` do. A user on a Unix socket has no keys,
@@ -30,4 +29,9 @@ pub(crate) fn check_prefix(rights: &Rights, who: &Principal, key: &str) -> Resul
         true => denied("belongs to another tenant".into()),
         false => Ok(()),
     }
+}
+
+/// A key without the slash that it may begin with.
+pub(crate) fn plain(key: &str) -> &str {
+    key.strip_prefix('/').unwrap_or(key)
 }
