@@ -1,6 +1,6 @@
 //! Contexts, and limits of theirs that take memory.
 
-use super::memory::{firmly, reserved, room};
+use super::reserve::{firmly, reserved, room};
 use crate::bind::state::Inside;
 use crate::limit::contexts::{Raised, begin, cost, raised};
 use crate::limit::device::{self, Standing};

@@ -1,6 +1,5 @@
 //! Graphs that were built node by node: gates at their instantiation, and updates of what came of it.
 
-use super::quietly::quietly;
 use crate::bind::state::Inside;
 use crate::graph::execs;
 use crate::graph::insert::{Gate, Gated, insert};
@@ -8,6 +7,7 @@ use crate::graph::places::Places;
 use crate::graph::shape::{Shape, Untouched, was_gated};
 use crate::guest::find;
 use crate::own::explain;
+use crate::own::quietly::quietly;
 use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
 

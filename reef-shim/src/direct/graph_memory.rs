@@ -1,6 +1,6 @@
 //! Graphs with memory of their own, which the driver takes when they are launched or uploaded.
 
-use super::memory::{firmly, room};
+use super::reserve::{firmly, room};
 use crate::bind::state::Inside;
 use crate::graph::memory;
 use crate::limit::device::{self, Limited, Standing};

@@ -1,6 +1,5 @@
 //! Launches: gates and marks of best-effort guests, holds of real-time guests.
 
-use super::quietly::quietly;
 use crate::bind::state::Inside;
 use crate::guest::bare;
 use crate::guest::capture::{self, Capture};
@@ -9,6 +8,7 @@ use crate::guest::find;
 use crate::guest::meter::Meter;
 use crate::guest::tree::stream::Stream as Known;
 use crate::own::calls::{self, Stream};
+use crate::own::quietly::quietly;
 use reef_guest::hold::Holders;
 use reef_guest::pace;
 use std::sync::atomic::{

@@ -1,9 +1,10 @@
 //! Allocations and their ends: each is in the books before the driver is asked, and comes out once it has refused.
 
 use super::pools;
+use super::reserve::{firmly, reserved};
 use crate::bind::state::Inside;
 use crate::limit::contexts;
-use crate::limit::device::{self, Limited, Standing};
+use crate::limit::device::{self, Standing};
 use crate::limit::ledger::{self, Charge, Kind};
 use crate::limit::pending;
 use crate::limit::pools::stores;
@@ -11,16 +12,10 @@ use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::sizes::granted;
 use crate::limit::virtual_memory::{Holder, pieces};
 use crate::own::calls::{self, Stream};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The handles of devices' primary contexts, as far as they were asked for.
 static PRIMARY: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
-
-/// Runs something of ours about limits. A panic is no way round one: the allocation is refused.
-pub(super) fn firmly(ours: impl FnOnce() -> u32) -> u32 {
-    catch_unwind(AssertUnwindSafe(ours)).unwrap_or(OUT_OF_MEMORY)
-}
 
 /// Allocates so many bytes by `real`, which writes a handle of this kind to `to`.
 pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
@@ -37,39 +32,9 @@ pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce
     })
 }
 
-/// Reserves, calls, and notes what was made or gives back.
-pub(super) fn reserved(
-    device: &'static Limited,
-    bytes: u64,
-    real: impl FnOnce() -> u32,
-    note: impl FnOnce(),
-) -> u32 {
-    if !room(device, bytes) {
-        return OUT_OF_MEMORY;
-    }
-    let code = real();
-    if code == 0 {
-        note()
-    } else {
-        device.give_back(bytes)
-    }
-    code
-}
-
 /// Allocates so many bytes of addresses: the driver has units of its own.
 pub(crate) fn allocate_linear(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
     allocate(Kind::Memory, granted(bytes), to, real)
-}
-
-/// Reserves, after what has ended in streams is counted and pools have given back what they don't use, if need be.
-pub(super) fn room(device: &'static Limited, bytes: u64) -> bool {
-    device.try_reserve(bytes) || {
-        calls::relaxed(|| {
-            pending::settle();
-            stores().trim_all(device);
-        });
-        device.reserve(bytes)
-    }
 }
 
 /// Allocates rows of `width` bytes. How far apart they are the driver decides: 512 bytes at most, as far as is known.

@@ -16,5 +16,5 @@ pub(crate) mod memory;
 pub(crate) mod modules;
 pub(crate) mod pieces;
 pub(crate) mod pools;
-pub(crate) mod quietly;
+pub(crate) mod reserve;
 pub(crate) mod sync;

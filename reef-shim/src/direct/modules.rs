@@ -1,9 +1,10 @@
 //! Code, whose global variables take memory for as long as it is loaded.
 
-use super::memory::{firmly, reserved};
+use super::reserve::{firmly, reserved};
 use crate::bind::state::Inside;
 use crate::limit::device::{self, Standing};
-use crate::limit::image::{self, Size};
+use crate::limit::image::read::{size, size_of};
+use crate::limit::image::size::Size;
 use crate::limit::ledger::{self, Charge, Kind};
 use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::own::{calls, explain};
@@ -23,7 +24,7 @@ pub(crate) fn load(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     // SAFETY: the program's promise to the driver: an image.
-    charged(kind, to, |major| unsafe { image::size(image, major) }, real)
+    charged(kind, to, |major| unsafe { size(image, major) }, real)
 }
 
 /// Loads code from a file.
@@ -37,7 +38,7 @@ pub(crate) fn load_file(
         // SAFETY: not null, so the program's promise to the driver: a path.
         let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
         let bytes = path.and_then(|path| std::fs::read(OsStr::from_bytes(path)).ok());
-        bytes.map_or_else(Size::default, |bytes| image::size_of(&bytes, major)) // the driver says why
+        bytes.map_or_else(Size::default, |bytes| size_of(&bytes, major)) // the driver says why
     };
     charged(kind, to, read, real)
 }

@@ -1,6 +1,6 @@
 //! Memory by handles.
 
-use super::memory::{firmly, reserved};
+use super::reserve::{firmly, reserved};
 use crate::bind::state::Inside;
 use crate::limit::device::{self, Standing};
 use crate::limit::pending;

@@ -1,7 +1,7 @@
 //! Allocations from pools.
 
-use super::memory::firmly;
 use super::pieces::{Owner, Place};
+use super::reserve::firmly;
 use crate::bind::state::Inside;
 use crate::limit::device::{self, Limited, Standing};
 use crate::limit::pending;

@@ -1,6 +1,5 @@
 //! Waiting, and the ends of streams and contexts. Each has to do with a part of the tree alone.
 
-use super::quietly::quietly;
 use crate::bind::state::Inside;
 use crate::guest::bare;
 use crate::guest::capture::{self, Capture};
@@ -9,6 +8,7 @@ use crate::guest::tree::branch::Branch;
 use crate::guest::tree::context::State;
 use crate::guest::tree::stream::Stream as Known;
 use crate::own::calls::{self, Stream};
+use crate::own::quietly::quietly;
 
 /// Waits for a stream: all that it was given before has ended then.
 pub(crate) fn stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {

@@ -1,7 +1,7 @@
 //! Which streams are being captured into graphs: nothing runs there, and nothing but what is meant may be put in.
 
-use super::find::thread;
 use crate::own::calls::{self, Stream};
+use crate::own::thread;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
@@ -19,7 +19,7 @@ struct Origin(usize, usize);
 
 impl Origin {
     fn of(stream: Stream) -> Self {
-        Self(stream.0, if stream.is_own() { thread() } else { 0 })
+        Self(stream.0, if stream.is_own() { thread::number() } else { 0 })
     }
 }
 

@@ -8,6 +8,7 @@ use super::tree::branch::Branch;
 use super::tree::context::{Named, State, within};
 use super::tree::stream::{Key, Stream};
 use crate::own::calls;
+use crate::own::thread;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -46,15 +47,9 @@ fn key(stream: calls::Stream) -> Key {
     }
     match stream.0 {
         1 => Key(calls::context() as u64, 1),
-        2 => Key(calls::context() as u64, thread() << 2 | 2),
+        2 => Key(calls::context() as u64, thread::number() << 2 | 2),
         handle => Key(handle as u64, 3),
     }
-}
-
-/// A number of this thread: where a word of its own stands.
-pub(super) fn thread() -> usize {
-    thread_local!(static WORD: u8 = const { 0 });
-    WORD.with(|word| std::ptr::from_ref(word) as usize)
 }
 
 /// A context's name: its number, or its handle.

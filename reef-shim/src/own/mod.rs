@@ -6,4 +6,5 @@
 
 pub(crate) mod calls;
 pub(crate) mod explain;
+pub(crate) mod quietly;
 pub(crate) mod thread;

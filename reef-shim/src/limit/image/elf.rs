@@ -1,6 +1,6 @@
 //! Machine code (`cubin`): sections with the names of what they are.
 
-use super::{Size, u16_at, u32_at, u64_at};
+use super::size::{Size, u16_at, u32_at, u64_at};
 
 /// Bytes of the header, and of a section's.
 const HEADER: usize = 64;

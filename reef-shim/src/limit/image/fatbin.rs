@@ -1,6 +1,7 @@
 //! Fat binaries: the same code for several kinds of devices, as machine code and text, perhaps compressed.
 
-use super::{Size, elf, lz4, ptx, u16_at, u32_at, u64_at};
+use super::size::{Size, u16_at, u32_at, u64_at};
+use super::{elf, lz4, ptx};
 
 /// How a fat binary begins, and what programs have in its place: four bytes, a version, and its address.
 const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];

@@ -1,6 +1,6 @@
 //! Code as text (PTX): variables outside of functions that are `.global`.
 
-use super::Size;
+use super::size::Size;
 
 /// What the variables of a text take. Its machine code isn't known.
 pub(super) fn size(text: &[u8]) -> Size {

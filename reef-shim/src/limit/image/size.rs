@@ -1,0 +1,42 @@
+//! Size of an image, and the numbers that images are made of.
+
+/// What an image takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Size {
+    /// Global variables.
+    pub(crate) data: u64,
+    /// Machine code, which is loaded at once or when it is first used.
+    pub(crate) code: u64,
+    /// There was something that can't be read.
+    pub(crate) is_unknown: bool,
+}
+
+impl Size {
+    /// The larger of each: an image has the same code for several kinds of devices, of which one is loaded.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            data: self.data.max(other.data),
+            code: self.code.max(other.code),
+            is_unknown: self.is_unknown || other.is_unknown,
+        }
+    }
+
+    pub(super) const UNKNOWN: Self = Self { data: 0, code: 0, is_unknown: true };
+}
+
+/// A number at a place.
+fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
+}
+
+pub(super) fn u16_at(bytes: &[u8], at: usize) -> Option<usize> {
+    word(bytes, at).map(|word| u16::from_le_bytes(word).into())
+}
+
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
+    word(bytes, at).map(|word| u32::from_le_bytes(word) as usize)
+}
+
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<usize> {
+    word(bytes, at).map(|word| u64::from_le_bytes(word) as usize)
+}
