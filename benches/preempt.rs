@@ -1,10 +1,10 @@
 //! How soon real-time work starts and best-effort work resumes on the software device, by level.
 //! `cargo bench --bench preempt [-- --quick]`
 //!
-//! Best-effort load: four clients with the convolutions of ResNet-50, always more than the device can
-//! take. Real-time load: one small kernel now and then. The real-time client is woken by a timer, as a
-//! real one is by its network or camera; latency runs from its submission until the kernel's first
-//! block, by the clock that both share.
+//! Best-effort load: four clients with the convolutions of ResNet-50, always more than the device
+//! can take. Real-time load: one small kernel now and then. The real-time client is woken by a
+//! timer, as a real one is by its network or camera; latency runs from its submission until the
+//! kernel's first block, by the clock that both share.
 //!
 //! Wanted on 2 cores: at level All ≤ 20 µs p50 more than on the idle device.
 
@@ -94,8 +94,8 @@ fn round_trip_cpu(device: &Cpu, samples: u64) {
     row("submit + wait, software device", &times);
 }
 
-/// How long a real-time client is inside of `submit` while three others submit as well: whoever is inside
-/// launches for all.
+/// How long a real-time client is inside of `submit` while three others submit as well: whoever is
+/// inside launches for all.
 fn submit_beside_others<D: Device>(device: &D, launch: &Launch<D>, samples: u64) -> Histogram<u64> {
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default())).expect("a dispatcher");
     let task = Task::new(vec![Command::Launch(launch.clone())]).expect("a launch alone");

@@ -1,9 +1,10 @@
 //! One inference, the five best classes:
 //! `cargo run --release --features pictures --example infer [PICTURE [NETWORK]]`
 //!
-//! The network is a name, a folder that `reef model import` made, an ONNX file, or weights for ResNet-50
-//! (.param or .safetensors). Without a picture (or for `-`) it looks at made-up pixels, and without a file
-//! its weights are made up too: then the classes are the same everywhere but mean nothing.
+//! The network is a name, a folder that `reef model import` made, an ONNX file, or weights for
+//! ResNet-50 (.param or .safetensors). Without a picture (or for `-`) it looks at made-up pixels,
+//! and without a file its weights are made up too: then the classes are the same everywhere but
+//! mean nothing.
 
 use reef::cpu::Cpu;
 use reef::models::picture::Transform;

@@ -1,8 +1,9 @@
 //! Reads a picture of text: a network finds lines, one says which way up they are, one reads them.
 //! `cargo run --release --features pictures --example ocr -- PICTURE FOLDER [OUT]`
 //!
-//! FOLDER has the networks of the Python package rapidocr_onnxruntime, which `tools/ocr.sh` fetches. The input of each
-//! inference (x) and its output (y) are written to the folder OUT, as arrays of numpy.
+//! FOLDER has the networks of the Python package rapidocr_onnxruntime, which `tools/ocr.sh`
+//! fetches. The input of each inference (x) and its output (y) are written to the folder OUT, as
+//! arrays of numpy.
 
 use reef::models::{Budget, npy, onnx, open_shaped, picture::Picture};
 use reef::tensor::{Array, Element, Spec};

@@ -1,4 +1,5 @@
-//! Gives the shared library the name that programs look for: `libreef.so.` and the first number of its interface.
+//! Gives the shared library the name that programs look for: `libreef.so.` and the first number of
+//! its interface.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

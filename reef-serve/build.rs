@@ -3,7 +3,8 @@
 use prost::Message;
 use std::path::Path;
 
-/// A message as it arrived: what the daemon's inferences and loads take, so that it decides when and where they are decoded.
+/// A message as it arrived: what the daemon's inferences and loads take, so that it decides when
+/// and where they are decoded.
 const UNDECODED: &str = ".inference.Undecoded";
 
 /// Messages that may be long.

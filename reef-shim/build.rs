@@ -1,5 +1,6 @@
-//! Gives the library the driver's name, and makes a function of each of the driver's names: `names.txt`, from the
-//! headers of CUDA 11.8 to 13.5 and what their runtimes look up (`tools/interpose/names.py`).
+//! Gives the library the driver's name, and makes a function of each of the driver's names:
+//! `names.txt`, from the headers of CUDA 11.8 to 13.5 and what their runtimes look up
+//! (`tools/interpose/names.py`).
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -9,8 +10,8 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=names.txt");
     println!("cargo::rerun-if-changed=src/hooks");
-    // Threads and handlers of ours point into the library, so it stays. Our own functions are ours, whoever else has
-    // functions of these names.
+    // Threads and handlers of ours point into the library, so it stays. Our own functions are ours,
+    // whoever else has functions of these names.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1,-z,nodelete,-Bsymbolic");
     let names = std::fs::read_to_string("names.txt").expect("names.txt stands beside");
     let hooked = hooked(Path::new("src/hooks"));
@@ -52,7 +53,8 @@ fn hooks(names: &[&str], hooked: &BTreeSet<String>) -> String {
     )
 }
 
-/// The names that the sources of hooks declare: `    name(` or `    name / twin(` at a line's beginning.
+/// The names that the sources of hooks declare: `    name(` or `    name / twin(` at a line's
+/// beginning.
 fn hooked(folder: &Path) -> BTreeSet<String> {
     let files = std::fs::read_dir(folder).expect("src/hooks is there");
     let text = |file: std::io::Result<std::fs::DirEntry>| {

@@ -101,8 +101,8 @@ built_in! {
 ///
 /// # Errors
 ///
-/// `Invalid` if the name or an option is malformed; `NotFound` if no such backend is compiled in, its
-/// library is not installed, or it has no such device.
+/// `Invalid` if the name or an option is malformed; `NotFound` if no such backend is compiled in,
+/// its library is not installed, or it has no such device.
 pub fn with_device<V: Visit>(name: &str, visit: V) -> Result<V::Output> {
     with_device_of::<BuiltIn, V>(name, visit)
 }

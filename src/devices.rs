@@ -5,7 +5,8 @@ use crate::name::DeviceName;
 use reef_core::op::Operators;
 use reef_core::{Error, Result};
 
-/// Code that runs on several devices of whichever backend was named; compiled once for each backend.
+/// Code that runs on several devices of whichever backend was named; compiled once for each
+/// backend.
 pub trait VisitAll {
     /// What it returns.
     type Output;
@@ -14,8 +15,9 @@ pub trait VisitAll {
     fn visit_all<D: Operators>(self, devices: Vec<D>) -> Self::Output;
 }
 
-/// Opens several devices of one backend and hands them to `visit`: names joined by commas, and `*` in the place of an
-/// ordinal for all that there are, as in `cuda:*?gates=4`. The same software device may come several times.
+/// Opens several devices of one backend and hands them to `visit`: names joined by commas, and `*`
+/// in the place of an ordinal for all that there are, as in `cuda:*?gates=4`. The same software
+/// device may come several times.
 ///
 /// # Errors
 ///

@@ -1,7 +1,7 @@
 //! The trace event format of Perfetto (ui.perfetto.dev) and Chrome: events as JSON.
 //!
-//! A *process* is a group of tracks, a *thread* one track. Times are in microseconds from where the trace
-//! begins.
+//! A *process* is a group of tracks, a *thread* one track. Times are in microseconds from where the
+//! trace begins.
 
 use reef_core::{Priority, Span};
 use serde_json::{Value, json};
@@ -44,8 +44,8 @@ pub fn thread(track: Track, name: &str) -> Value {
     event("M", "thread_name", track, json!({ "args": { "name": name } }))
 }
 
-/// Something that lasts, with a category and whatever else is to be told of it. Slices of one track lie
-/// inside of each other or beside each other.
+/// Something that lasts, with a category and whatever else is to be told of it. Slices of one track
+/// lie inside of each other or beside each other.
 pub fn slice(
     track: Track,
     (category, name): (&str, &str),

@@ -78,8 +78,8 @@ mod cpu {
     }
 }
 
-/// Where there is no AMD device, on AMD's runtime and a software one, which takes seconds for what a chip
-/// does in a millisecond.
+/// Where there is no AMD device, on AMD's runtime and a software one, which takes seconds for what
+/// a chip does in a millisecond.
 #[cfg(feature = "hip")]
 mod hip {
     use reef::PreemptLevel;

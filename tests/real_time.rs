@@ -30,7 +30,8 @@ impl Bench {
         Self { cells, dispatcher, is_released: Arc::default() }
     }
 
-    /// A task that appends `number`; number 1 runs until it is released, so that what follows is submitted meanwhile.
+    /// A task that appends `number`; number 1 runs until it is released, so that what follows is
+    /// submitted meanwhile.
     fn task(&self, number: u64) -> Task<Cpu> {
         let append = self.cells.append(number, 10);
         let commands = if number == 1 { vec![self.waits(), append] } else { vec![append] };

@@ -1,5 +1,5 @@
-//! What greedy real-time clients leave to others on a device: the reserve of best-effort work, and the starts of a
-//! client that keeps within its budget.
+//! What greedy real-time clients leave to others on a device: the reserve of best-effort work, and
+//! the starts of a client that keeps within its budget.
 
 use reef::cpu::Cpu;
 use reef::scheduler::{Reef, RtShare, Scheduler};
@@ -67,8 +67,8 @@ impl Bench {
         timings
     }
 
-    /// The share of a best-effort client that always has something to do, in kernels of a millisecond: other
-    /// programs on the machine slow everybody down.
+    /// The share of a best-effort client that always has something to do, in kernels of a
+    /// millisecond: other programs on the machine slow everybody down.
     fn best_effort_share(&self) -> f64 {
         let mut client = self.dispatcher.best_effort(ClientConfig::default()).unwrap();
         let before = self.greedy_ms.load(Ordering::Relaxed);

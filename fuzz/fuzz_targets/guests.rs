@@ -1,5 +1,5 @@
-//! Messages between unmodified programs and the daemon: what comes over the socket, whichever end reads it; and pages that
-//! programs have filled with anything.
+//! Messages between unmodified programs and the daemon: what comes over the socket, whichever end
+//! reads it; and pages that programs have filled with anything.
 
 #![no_main]
 

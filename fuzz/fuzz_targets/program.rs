@@ -1,4 +1,5 @@
-//! Kernels that come as source, behind the schedule that calls them and a line `---`: a program, or an error.
+//! Kernels that come as source, behind the schedule that calls them and a line `---`: a program, or
+//! an error.
 
 #![no_main]
 

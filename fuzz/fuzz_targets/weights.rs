@@ -1,5 +1,5 @@
-//! Files of weights: any bytes are tensors or an error, within the memory that the reader was given. The first byte
-//! says of which kind.
+//! Files of weights: any bytes are tensors or an error, within the memory that the reader was
+//! given. The first byte says of which kind.
 
 #![no_main]
 

@@ -6,7 +6,8 @@ use reef::models::Error as ModelError;
 /// Shorthand of this crate.
 pub(crate) type Result<T, E = Fault> = std::result::Result<T, E>;
 
-/// A status that isn't `REEF_OK`, and the text of [`reef_error_message`](crate::reef_error_message).
+/// A status that isn't `REEF_OK`, and the text of
+/// [`reef_error_message`](crate::reef_error_message).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) status: reef_status,

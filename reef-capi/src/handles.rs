@@ -1,8 +1,8 @@
 //! Handles: what C holds instead of pointers.
 //!
-//! A handle is a number that is never used twice, and that is no address. So one that was freed, is of another kind
-//! or was made up is found out, whatever C does with it. Whoever is inside of a call keeps the object alive, so another
-//! thread may free its handle meanwhile.
+//! A handle is a number that is never used twice, and that is no address. So one that was freed, is
+//! of another kind or was made up is found out, whatever C does with it. Whoever is inside of a
+//! call keeps the object alive, so another thread may free its handle meanwhile.
 
 use crate::fault::{Fault, Result};
 use crate::status::REEF_HANDLE;

@@ -6,9 +6,10 @@
 //!          └──────── handles ───────────────┘
 //! ```
 //!
-//! * C holds *handles*, numbers that are never used twice, so that one that was freed or is of another kind is an
-//!   error and no accident.
-//! * Each function catches panics and answers with a status; its text is the thread's ([`reef_error_message`]).
+//! * C holds *handles*, numbers that are never used twice, so that one that was freed or is of
+//!   another kind is an error and no accident.
+//! * Each function catches panics and answers with a status; its text is the thread's
+//!   ([`reef_error_message`]).
 //! * Structures begin with their size, so that programs and libraries of different versions fit.
 //!
 //! Rust programs use the crate `reef` and not this one.

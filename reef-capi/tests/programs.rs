@@ -1,5 +1,5 @@
-//! C and C++ programs against the installed library: they compile without warnings, say what Rust computes, and are
-//! told their mistakes. Skipped aloud without a compiler.
+//! C and C++ programs against the installed library: they compile without warnings, say what Rust
+//! computes, and are told their mistakes. Skipped aloud without a compiler.
 
 #![cfg(target_os = "linux")]
 

@@ -1,8 +1,9 @@
-//! Names that commands and options had: a line of old names becomes one of today's before it is read.
+//! Names that commands and options had: a line of old names becomes one of today's before it is
+//! read.
 //!
 //! - **In**: the arguments as typed. **Out**: the same, with each old name replaced.
-//! - **Invariant**: a line that has no old name comes out as it went in. What follows `--`, and the line of a program
-//!   that `exec` runs, is never changed.
+//! - **Invariant**: a line that has no old name comes out as it went in. What follows `--`, and the
+//!   line of a program that `exec` runs, is never changed.
 
 use std::ffi::{OsStr, OsString};
 

@@ -418,7 +418,8 @@ fn the_way_to_a_daemon_is_measured_beside_the_library() {
     assert!(refuses(&other).contains("no-such-network"));
 }
 
-/// What runs beside a kernel that doesn't end goes on as if it weren't there, and its client gets an error.
+/// What runs beside a kernel that doesn't end goes on as if it weren't there, and its client gets
+/// an error.
 #[test]
 fn hung_kernel_costs_its_own_client_alone() {
     let folder = Folder::new("hung");

@@ -7,7 +7,8 @@ mod daemon;
 use common::{Folder, json, prints, reef, refuses, text};
 use daemon::Daemon;
 
-/// Runs `reef ctl` on the daemon in this folder; what it printed, or its line on stderr and exit code.
+/// Runs `reef ctl` on the daemon in this folder; what it printed, or its line on stderr and exit
+/// code.
 fn ctl(folder: &Folder, args: &[&str]) -> Result<String, (Option<i32>, String)> {
     let place = ["--folder", &folder.path("")];
     let output = reef(&[&["ctl"], args, &place].concat());

@@ -127,7 +127,8 @@ fn a_workload_runs_on_a_daemon_and_reports_as_it_does_without_one() {
     within("all have ended", || stage.clients().is_empty());
 }
 
-/// Runs the workload and checks its report; whether each client had requests, and there were preemptions.
+/// Runs the workload and checks its report; whether each client had requests, and there were
+/// preemptions.
 fn report_of_a_run(stage: &Stage, out: &str) -> bool {
     let mut args = stage.args("0.6s");
     args.extend(["--baseline", "all", "--out", out].map(String::from));

@@ -71,7 +71,8 @@ fn program() {
     }
 }
 
-/// A program that takes all the memory that it gets, in pieces of a mebibyte, and waits for the end of its input.
+/// A program that takes all the memory that it gets, in pieces of a mebibyte, and waits for the end
+/// of its input.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn allocates() {
@@ -91,7 +92,8 @@ fn allocates() {
     }
 }
 
-/// A program that takes two mebibytes, says its number, and at each line of its input takes all the memory that it gets.
+/// A program that takes two mebibytes, says its number, and at each line of its input takes all the
+/// memory that it gets.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn takes_more_when_asked() {

@@ -1,4 +1,5 @@
-//! `--help` of all commands, as files in `tests/snapshots/help/`: a change of the command line shows in a review.
+//! `--help` of all commands, as files in `tests/snapshots/help/`: a change of the command line
+//! shows in a review.
 //!
 //! `REEF_UPDATE_SNAPSHOTS=1` writes them anew.
 
@@ -12,7 +13,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Folder of the snapshots: a file for each command of the first level, which has those below it as well.
+/// Folder of the snapshots: a file for each command of the first level, which has those below it as
+/// well.
 const SNAPSHOTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots/help");
 /// Variable that has them written.
 const UPDATE: &str = "REEF_UPDATE_SNAPSHOTS";

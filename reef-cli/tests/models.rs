@@ -118,7 +118,8 @@ fn inputs_that_no_device_has_room_for_are_refused() {
     );
 }
 
-/// Data in the form of ONNX's own: the network's reason goes before that of data that can't be read.
+/// Data in the form of ONNX's own: the network's reason goes before that of data that can't be
+/// read.
 #[test]
 fn a_case_is_refused_for_what_its_network_has() {
     use handmade::{bytes, file, node, number, value};

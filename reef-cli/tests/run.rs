@@ -130,8 +130,8 @@ fn what_cannot_run_is_refused_in_one_line() {
     assert!(text(&output.stderr).contains("<IMAGE|NAME=FILE.npy>"), "{}", text(&output.stderr));
 }
 
-/// A network with two outputs, `sum = x · ones(3, 2) + 1` and `top = largest of each row of x`, of rows whose number
-/// is left open.
+/// A network with two outputs, `sum = x · ones(3, 2) + 1` and `top = largest of each row of x`, of
+/// rows whose number is left open.
 fn two_outputs() -> Vec<u8> {
     use handmade::{bytes, file, int, node, number, ones, value};
     let open = bytes(1, bytes(2, "rows"));

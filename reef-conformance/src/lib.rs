@@ -6,20 +6,22 @@
 //! reef_conformance::suite!(cpu, reef_cpu::Cpu, "units=2");
 //! ```
 //!
-//! That makes a module `cpu` with one test for each case. A test opens device 0 with the options and runs its
-//! case at each level up to [`DeviceInfo::level`](reef_core::DeviceInfo::level). If there is no device, it says
-//! `skipped` with the reason, and the last line of the run counts the tests that were skipped; with
-//! `REEF_CONFORMANCE_REQUIRE=1` it fails instead.
+//! That makes a module `cpu` with one test for each case. A test opens device 0 with the options
+//! and runs its case at each level up to [`DeviceInfo::level`](reef_core::DeviceInfo::level). If
+//! there is no device, it says `skipped` with the reason, and the last line of the run counts the
+//! tests that were skipped; with `REEF_CONFORMANCE_REQUIRE=1` it fails instead.
 //!
-//! The kernel of these tests, `append`, does `cell = cell * 3 + value`: a block that runs twice, not at all, or
-//! out of order gives another result ([`Device::kernel`](reef_core::Device::kernel) says exactly what it must
-//! do). Schedules are random, from a seed that is printed and can be set with `REEF_CONFORMANCE_SEED`;
-//! `REEF_CONFORMANCE_CYCLES` (default 1000) is the number of preemptions per level and test.
+//! The kernel of these tests, `append`, does `cell = cell * 3 + value`: a block that runs twice,
+//! not at all, or out of order gives another result ([`Device::kernel`](reef_core::Device::kernel)
+//! says exactly what it must do). Schedules are random, from a seed that is printed and can be set
+//! with `REEF_CONFORMANCE_SEED`; `REEF_CONFORMANCE_CYCLES` (default 1000) is the number of
+//! preemptions per level and test.
 //!
-//! [`Null`] is a device that needs no hardware, for benches and tests of what stands above a device.
+//! [`Null`] is a device that needs no hardware, for benches and tests of what stands above a
+//! device.
 //!
-//! `before:` names a function that is called before the device is opened, `after:` one that is called after each
-//! level, for checks of the backend's own:
+//! `before:` names a function that is called before the device is opened, `after:` one that is
+//! called after each level, for checks of the backend's own:
 //!
 //! ```
 //! fn no_memory_is_left() {}

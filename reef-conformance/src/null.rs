@@ -1,8 +1,10 @@
-//! A device without hardware: what it is given is done when the call returns, on the caller's thread.
+//! A device without hardware: what it is given is done when the call returns, on the caller's
+//! thread.
 //!
-//! Copies and fills happen. Kernels do nothing, or call a function. What is left is the cost of the queues above
-//! it, for benches; and memory and commands that fit together, for tests of whatever makes commands. It passes
-//! no suite: nothing on it can be stopped, because nothing is ever under way.
+//! Copies and fills happen. Kernels do nothing, or call a function. What is left is the cost of the
+//! queues above it, for benches; and memory and commands that fit together, for tests of whatever
+//! makes commands. It passes no suite: nothing on it can be stopped, because nothing is ever under
+//! way.
 
 use reef_core::dkp::Padding;
 use reef_core::op::{Op, Operands, Operators, Storage};
@@ -55,8 +57,8 @@ impl fmt::Debug for Compute {
 }
 
 impl Null {
-    /// A device on which operations of networks do what `compute` does: it reads the inputs, and writes the
-    /// storage of [`Op::output`].
+    /// A device on which operations of networks do what `compute` does: it reads the inputs, and
+    /// writes the storage of [`Op::output`].
     pub fn computing(compute: impl Fn(&Op, &Inputs, &mut [f32]) + Send + Sync + 'static) -> Self {
         Self::with(Compute(Some(Arc::new(compute))))
     }

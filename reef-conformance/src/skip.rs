@@ -1,7 +1,7 @@
 //! Tests that can't run here: each says why, and the program's last line counts them.
 //!
-//! The harness knows no test that is skipped while it runs, and shows nothing that a passing test prints. So the
-//! count is printed when the program ends.
+//! The harness knows no test that is skipped while it runs, and shows nothing that a passing test
+//! prints. So the count is printed when the program ends.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

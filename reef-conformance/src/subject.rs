@@ -29,7 +29,8 @@ pub(crate) fn happened(what: &str, have: u64, want: u64) {
     assert!(have >= want, "{have} {what}, at least {want} wanted");
 }
 
-/// How long a case waits for what must happen, after all its rounds: where it has happened once, and where it hasn't.
+/// How long a case waits for what must happen, after all its rounds: where it has happened once,
+/// and where it hasn't.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
     some: Duration,
@@ -46,13 +47,15 @@ thread_local! {
     static PATIENCE: Cell<Patience> = const { Cell::new(PATIENT) };
 }
 
-/// From now on cases on this thread wait for a short time only for what must happen: where a broken device is to fail.
+/// From now on cases on this thread wait for a short time only for what must happen: where a broken
+/// device is to fail.
 #[doc(hidden)]
 pub fn be_impatient() {
     PATIENCE.set(IMPATIENT);
 }
 
-/// Counts the rounds of a case: so many, and more until what the case is about has happened often enough.
+/// Counts the rounds of a case: so many, and more until what the case is about has happened often
+/// enough.
 pub(crate) struct Rounds {
     left: u64,
     late: Option<Instant>,
@@ -63,7 +66,8 @@ impl Rounds {
         Self { left: least.max(1), late: None }
     }
 
-    /// Whether there is another round: what the case is about has happened `have` times, and should `want` times.
+    /// Whether there is another round: what the case is about has happened `have` times, and should
+    /// `want` times.
     pub(crate) fn next(&mut self, have: u64, want: u64) -> bool {
         if self.left > 0 {
             self.left -= 1;
@@ -110,8 +114,8 @@ pub(crate) fn holds_evicted<D: Device>(device: &D, level: PreemptLevel) -> bool 
     deepest && level == PreemptLevel::DeviceQueue && device.colocation() == Colocation::Never
 }
 
-/// What preemptions at a level must do to work that they meet, counted: commands are launched again, or, where
-/// they stay launched, commands that have not finished wait.
+/// What preemptions at a level must do to work that they meet, counted: commands are launched
+/// again, or, where they stay launched, commands that have not finished wait.
 pub(crate) struct Met {
     launches: bool,
     held: u64,

@@ -1,9 +1,10 @@
 //! Dynamic kernel padding: how many best-effort blocks fit beside a real-time kernel.
 //!
-//! Pure arithmetic over device facts and profiles, so that it is tested without a device. It follows
-//! the selection of REEF (OSDI'22, section 5): the padded kernel must not lower the real-time
-//! kernel's occupancy, and its best-effort part must not run longer. Unlike REEF it counts shared
-//! memory and registers by what a block needs, and it never plans a padding of no blocks.
+//! Pure arithmetic over device facts and profiles, so that it is tested without a device. It
+//! follows the selection of REEF (OSDI'22, section 5): the padded kernel must not lower the
+//! real-time kernel's occupancy, and its best-effort part must not run longer. Unlike REEF it
+//! counts shared memory and registers by what a block needs, and it never plans a padding of no
+//! blocks.
 
 use crate::backend::info::DeviceInfo;
 

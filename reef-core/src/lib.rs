@@ -9,16 +9,16 @@
 //!               └────────── Queue::completed ──────────┘
 //! ```
 //!
-//! * [`Backend`] names the types of an accelerator; [`Device`], which opens one, is the only generic
-//!   parameter.
+//! * [`Backend`] names the types of an accelerator; [`Device`], which opens one, is the only
+//!   generic parameter.
 //! * [`Queue`] is one hardware queue (a stream). It is owned by one thread at a time.
 //! * [`Preemptor`] stops work that the hardware already holds.
 //! * [`VirtualQueue`] keeps the hardware queue short, so that stopping is quick.
 //! * [`Group`] preempts several virtual queues with one flag.
 //! * [`scheduler`] decides who runs; the [`Dispatcher`] applies it for many clients.
 //! * [`dkp`] sizes best-effort blocks to fill the units that a real-time kernel leaves idle.
-//! * [`op`] describes what the launches of a neural network for pictures compute, [`tensor`] what those of any other
-//!   network do; [`program`] is a network that brings its kernels as source.
+//! * [`op`] describes what the launches of a neural network for pictures compute, [`tensor`] what
+//!   those of any other network do; [`program`] is a network that brings its kernels as source.
 
 #![deny(unsafe_code)]
 

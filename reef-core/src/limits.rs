@@ -1,7 +1,8 @@
 //! What a client may have of a device: the words that clients, daemons, metrics and tools share.
 //!
-//! A client is real-time, perhaps with a [`Rate`], or best-effort, with a weight ([`ClientConfig`]). Whoever
-//! hands out clients grants these; the dispatcher and its scheduler hold to them.
+//! A client is real-time, perhaps with a [`Rate`], or best-effort, with a weight
+//! ([`ClientConfig`]). Whoever hands out clients grants these; the dispatcher and its scheduler
+//! hold to them.
 
 use crate::backend::error::{Error, Result};
 use crate::vqueue::config::Config;
@@ -58,7 +59,8 @@ impl Rate {
     ///
     /// # Errors
     ///
-    /// `Invalid` if one of them is nothing, the budget is longer than the period, or the period than an hour.
+    /// `Invalid` if one of them is nothing, the budget is longer than the period, or the period
+    /// than an hour.
     pub fn new(period: Duration, budget: Duration) -> Result<Self> {
         const MAX_PERIOD: Duration = Duration::from_secs(3600);
         if budget.is_zero() || budget > period || period > MAX_PERIOD {
@@ -102,8 +104,8 @@ pub struct ClientConfig {
     pub weight: u32,
     /// Larger goes first under a priority scheduler.
     pub priority: i32,
-    /// What of the device is a real-time client's own; `None`: nothing, it shares what is left. Looked at by
-    /// [`RtShare`](crate::scheduler::RtShare).
+    /// What of the device is a real-time client's own; `None`: nothing, it shares what is left.
+    /// Looked at by [`RtShare`](crate::scheduler::RtShare).
     pub rate: Option<Rate>,
 }
 

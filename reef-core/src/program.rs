@@ -1,9 +1,11 @@
-//! Networks whose kernels come as source: what a device compiles, and the launches of one inference.
+//! Networks whose kernels come as source: what a device compiles, and the launches of one
+//! inference.
 //!
-//! In: sources, and calls of their kernels with how many bytes each argument points to. Out: launches.
+//! In: sources, and calls of their kernels with how many bytes each argument points to. Out:
+//! launches.
 //!
-//! Invariant: a launch gets memory of its own device, as many bytes behind each pointer as its call says. That the
-//! kernels use no more of it is what [`Program::trusted`] takes on trust, once.
+//! Invariant: a launch gets memory of its own device, as many bytes behind each pointer as its call
+//! says. That the kernels use no more of it is what [`Program::trusted`] takes on trust, once.
 
 use crate::backend::command::{Args, Launch};
 use crate::backend::error::{Error, Result};
@@ -79,8 +81,8 @@ impl<D: Operators> LoadedProgram<D> {
     ///
     /// # Errors
     ///
-    /// `Invalid` if arguments are too few or too short, or of another program; `Unsupported` if a call has more than
-    /// [`Args::MAX`].
+    /// `Invalid` if arguments are too few or too short, or of another program; `Unsupported` if a
+    /// call has more than [`Args::MAX`].
     pub fn launches(&self, arguments: &[Vec<Part<'_, D>>]) -> Result<Vec<Launch<D>>> {
         let calls = self.program.calls();
         if arguments.len() != calls.len() {
@@ -97,8 +99,9 @@ impl<D: Operators> LoadedProgram<D> {
         let word =
             |part: &Part<'_, D>| self.device.address(&part.region.buffer) + part.offset as u64;
         let words: Vec<u64> = parts.iter().map(word).collect();
-        // SAFETY: whoever trusted the program said that its kernels use no more than `check` has found there, and
-        // that blocks don't need each other. The launch keeps the memory, which only a GPU sees.
+        // SAFETY: whoever trusted the program said that its kernels use no more than `check` has
+        // found there, and that blocks don't need each other. The launch keeps the memory, which
+        // only a GPU sees.
         let launch =
             unsafe { Launch::new(kernel.clone(), call.grid, call.block, Args::new(&words)) };
         Ok(launch.keep(parts.iter().map(|part| part.region.buffer.clone()).collect()))

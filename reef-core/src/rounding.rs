@@ -1,12 +1,15 @@
 //! Numbers that are rounded once, where they are written, and not wherever they are read.
 //!
-//! A device whose products take singles with fewer bits rounds each number as often as it is multiplied. If nobody else
-//! reads it, whoever writes it can do that, and not one bit of what comes out is another.
+//! A device whose products take singles with fewer bits rounds each number as often as it is
+//! multiplied. If nobody else reads it, whoever writes it can do that, and not one bit of what
+//! comes out is another.
 
-/// What a device's kernels for an [`Op`](crate::op::Op) do about rounding; all `false` if they don't round.
+/// What a device's kernels for an [`Op`](crate::op::Op) do about rounding; all `false` if they
+/// don't round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rounding {
-    /// They round what they read as their input before anything else: rounded there, it gives the same outputs.
+    /// They round what they read as their input before anything else: rounded there, it gives the
+    /// same outputs.
     pub input: bool,
     /// They can round what they write.
     pub output: bool,

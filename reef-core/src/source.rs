@@ -42,12 +42,13 @@ pub struct ProgramText {
 pub struct Program(ProgramText);
 
 impl Program {
-    /// Trusts a program. It is native code of a GPU: nothing can check what it does with its pointers.
+    /// Trusts a program. It is native code of a GPU: nothing can check what it does with its
+    /// pointers.
     ///
     /// # Safety
     ///
-    /// * Each call, whatever values its memory holds, touches only the bytes that it says its arguments point to, or
-    ///   else memory of its own blocks.
+    /// * Each call, whatever values its memory holds, touches only the bytes that it says its
+    ///   arguments point to, or else memory of its own blocks.
     /// * Its kernels end, and don't wait for other blocks of their grid.
     /// * Kernels of files that say so follow the contract of kernels/README.md.
     #[allow(unsafe_code)]

@@ -78,7 +78,8 @@ impl Kernel {
         Self(Arc::new(Named { name, body: Box::new(body), uses: Vec::new() }))
     }
 
-    /// This kernel, each of whose blocks borrows `uses` while it runs. What is written stands in front.
+    /// This kernel, each of whose blocks borrows `uses` while it runs. What is written stands in
+    /// front.
     ///
     /// # Panics
     ///

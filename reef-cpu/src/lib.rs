@@ -1,7 +1,7 @@
 //! The software device: units are threads, blocks are function calls.
 //!
-//! It needs no GPU, supports every [`PreemptLevel`](reef_core::PreemptLevel), block-exact resume and padding, and runs the
-//! same conformance suite as the GPU backends. Networks really run on it.
+//! It needs no GPU, supports every [`PreemptLevel`](reef_core::PreemptLevel), block-exact resume
+//! and padding, and runs the same conformance suite as the GPU backends. Networks really run on it.
 //!
 //! ```
 //! use reef_core::{Args, Device, Launch, Priority, Queue, Seq};

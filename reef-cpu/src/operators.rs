@@ -80,7 +80,7 @@ fn place(storage: &Storage<'_, Cpu>) -> Place {
 }
 
 fn launch(kernel: Kernel, blocks: u32) -> Launch<Cpu> {
-    // SAFETY: these kernels take no arguments, own their buffers and borrow them while a block runs, and their
-    // blocks write disjoint parts of the output.
+    // SAFETY: these kernels take no arguments, own their buffers and borrow them while a block
+    // runs, and their blocks write disjoint parts of the output.
     unsafe { Launch::new(kernel, [blocks, 1, 1], [1, 1, 1], Args::default()) }
 }

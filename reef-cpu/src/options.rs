@@ -20,7 +20,8 @@ pub struct Options {
     pub nice: i32,
     /// Whether each unit stays on one core; default yes (`pin=1`).
     pub pin: bool,
-    /// What names the device in other processes, as GPUs' drivers name theirs: 32 hexadecimal digits; default none.
+    /// What names the device in other processes, as GPUs' drivers name theirs: 32 hexadecimal
+    /// digits; default none.
     pub uuid: Option<[u8; 16]>,
 }
 

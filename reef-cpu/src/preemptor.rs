@@ -1,5 +1,5 @@
-//! The preemptor of the software device: one word that units look at, and a count of evictions: what a queue had at one
-//! stays stopped until it is drained, whatever the word says by then.
+//! The preemptor of the software device: one word that units look at, and a count of evictions:
+//! what a queue had at one stays stopped until it is drained, whatever the word says by then.
 
 use crate::kernel::{EVICT, RESET, RUN};
 use reef_core::{Error, PreemptLevel, Result};

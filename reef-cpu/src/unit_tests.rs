@@ -27,7 +27,8 @@ fn told(blocks: u32) -> (Launch<Cpu>, Receiver<u32>) {
     (launch(blocks, kernel), receiver)
 }
 
-/// A launch whose blocks write `name` into `order`, of which the first says that it runs and waits to go on.
+/// A launch whose blocks write `name` into `order`, of which the first says that it runs and waits
+/// to go on.
 fn noted(
     name: char,
     blocks: u32,
@@ -162,8 +163,8 @@ fn a_queue_that_is_dropped_forgets_blocks_of_a_kernel_that_is_alone() {
     assert_eq!(*order.lock().unwrap(), "a");
 }
 
-/// More units than cores, each block of some length, and stops at moments that the clock chooses: no block is lost
-/// or runs twice.
+/// More units than cores, each block of some length, and stops at moments that the clock chooses:
+/// no block is lost or runs twice.
 #[test]
 fn each_block_runs_once_on_many_units_that_are_stopped() {
     const BLOCKS: u32 = 40;

@@ -1,5 +1,5 @@
-//! Writes, reads, copies and fills of the same bytes at the same time: torn, never undefined. Miri says so if one
-//! of them races.
+//! Writes, reads, copies and fills of the same bytes at the same time: torn, never undefined. Miri
+//! says so if one of them races.
 
 use reef_core::op::{Activate, Bounds, Function, Layout, Op, Operands, Operators, Storage, Tensor};
 use reef_core::rounding::Rounded;
@@ -103,8 +103,9 @@ fn submit(device: &Cpu, rounds: u32, commands: &[Command<Cpu>], meanwhile: impl 
     queue.finish().unwrap();
 }
 
-/// Kernels load and store plainly, so the host's copies wait for the blocks that run. No memory is allocated
-/// meanwhile: what one thread frees and another gets would order the two and hide a race from miri.
+/// Kernels load and store plainly, so the host's copies wait for the blocks that run. No memory is
+/// allocated meanwhile: what one thread frees and another gets would order the two and hide a race
+/// from miri.
 #[test]
 fn the_host_writes_and_reads_what_a_kernel_works_on() {
     let device = Cpu::open(0, "units=2").unwrap();

@@ -56,7 +56,8 @@ pub struct Context {
     pub(crate) primary: Primary,
 }
 
-// SAFETY: the driver's handles may be used from any thread; each call makes the context current first.
+// SAFETY: the driver's handles may be used from any thread; each call makes the context current
+// first.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}

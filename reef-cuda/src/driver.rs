@@ -1,8 +1,9 @@
 //! The driver API as a table of functions, opened at run time.
 //!
-//! Types are cudarc's, calls are ours: a function that is missing is an error or a `None` where cudarc
-//! would panic, and codes stay plain integers, because newer drivers have some that no enum knows.
-//! Each function is a field, which gives the raw code, and a method of the same name, which checks it.
+//! Types are cudarc's, calls are ours: a function that is missing is an error or a `None` where
+//! cudarc would panic, and codes stay plain integers, because newer drivers have some that no enum
+//! knows. Each function is a field, which gives the raw code, and a method of the same name, which
+//! checks it.
 
 #![allow(non_snake_case)] // names of vendors' calls are theirs
 
@@ -35,7 +36,8 @@ macro_rules! table {
             ///
             /// # Safety
             ///
-            /// `find` gives functions of the driver API by their names, valid for the program's life.
+            /// `find` gives functions of the driver API by their names, valid for the program's
+            /// life.
             pub(crate) unsafe fn resolve(find: impl Fn(&str) -> *mut c_void) -> Result<Self> {
                 let needed = |name: &str| match find(name) {
                     p if p.is_null() => {

@@ -12,8 +12,8 @@ pub(crate) struct Own {
     pub(crate) capability: (u32, u32),
     /// Memory comes from the driver's pool, so that freeing it doesn't wait.
     pub(crate) pools: bool,
-    /// There is programmatic dependent launch: images for sm_90 have its instructions, and captures its edges from
-    /// driver 12.3 on.
+    /// There is programmatic dependent launch: images for sm_90 have its instructions, and captures
+    /// its edges from driver 12.3 on.
     pub(crate) starts_early: bool,
     /// Of streams, lowest and highest; smaller numbers go first.
     pub(crate) priorities: (c_int, c_int),

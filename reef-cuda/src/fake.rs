@@ -1,5 +1,5 @@
-//! A driver made of functions in this file, for tests of what no real one does when asked: a symbol that
-//! is missing, a code at will, work that never ends.
+//! A driver made of functions in this file, for tests of what no real one does when asked: a symbol
+//! that is missing, a code at will, work that never ends.
 
 use crate::driver::Driver;
 use crate::{Context, Cuda};
@@ -171,8 +171,8 @@ extern "C" fn launch(
     let code = LAUNCH.load(Ordering::Relaxed);
     if code == 0 && threads == 1 && SLOW.load(Ordering::Relaxed) == 0 {
         // SAFETY: of the kernels that the backend launches with one thread, only `stamp` has three
-        // parameters, and no test here has the driver lack stream writes; so these are its addresses,
-        // both the host's, of which the second may be null.
+        // parameters, and no test here has the driver lack stream writes; so these are its
+        // addresses, both the host's, of which the second may be null.
         unsafe {
             *(**params as *mut u64) = 1;
             if let Some(done) = (**params.add(1) as *mut u32).as_mut() {
@@ -311,8 +311,8 @@ fn symbol(name_: &str) -> *mut c_void {
 fn driver(missing: &[&str]) -> Result<&'static Driver> {
     let find =
         |name: &str| if missing.contains(&name) { std::ptr::null_mut() } else { symbol(name) };
-    // SAFETY: the functions above take the parameters of cuda.h, or fewer, which this platform's calls
-    // allow.
+    // SAFETY: the functions above take the parameters of cuda.h, or fewer, which this platform's
+    // calls allow.
     let driver = unsafe { Driver::resolve(find) }?;
     Ok(Box::leak(Box::new(driver)))
 }

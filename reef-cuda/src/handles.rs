@@ -1,5 +1,5 @@
-//! What the driver calls by a handle: streams, loaded code and its functions, graphs. Plain numbers: who
-//! holds one answers for what is behind it.
+//! What the driver calls by a handle: streams, loaded code and its functions, graphs. Plain
+//! numbers: who holds one answers for what is behind it.
 
 use cudarc::driver::sys::{CUfunction, CUgraphExec, CUmodule, CUstream};
 
@@ -34,7 +34,8 @@ unsafe impl Sync for Function {}
 #[derive(Debug, Clone, Copy)]
 pub struct Exec(pub(crate) CUgraphExec);
 
-// SAFETY: a handle that the driver lets any thread use, one at a time; queues take turns on the device.
+// SAFETY: a handle that the driver lets any thread use, one at a time; queues take turns on the
+// device.
 unsafe impl Send for Exec {}
 // SAFETY: as above.
 unsafe impl Sync for Exec {}

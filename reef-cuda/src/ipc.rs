@@ -1,7 +1,8 @@
 //! Memory of the device that another process has allocated and shares by a handle.
 //!
-//! The driver counts how often a process has opened a handle, so each opening is closed once. The memory is there until
-//! all who have opened it have closed it, also if the process that allocated it is killed.
+//! The driver counts how often a process has opened a handle, so each opening is closed once. The
+//! memory is there until all who have opened it have closed it, also if the process that allocated
+//! it is killed.
 
 use crate::context::Context;
 use crate::driver::BACKEND;
@@ -57,7 +58,8 @@ impl Context {
     }
 }
 
-/// The driver has one answer for a handle that is none, one of this process, and one whose memory is gone.
+/// The driver has one answer for a handle that is none, one of this process, and one whose memory
+/// is gone.
 fn refused(error: Error) -> Error {
     match error {
         Error::Driver { .. } => Error::Invalid(format!("no memory of another process: {error}")),

@@ -1,8 +1,9 @@
 //! The NVIDIA backend, on the driver API alone.
 //!
-//! The driver library is opened at run time, so this builds and starts on machines without it; opening a
-//! device there is an error that says what was tried. Device code ships with the crate. What all GPU
-//! backends do alike is in `reef-gpu`; here is what the driver does for an open device.
+//! The driver library is opened at run time, so this builds and starts on machines without it;
+//! opening a device there is an error that says what was tried. Device code ships with the crate.
+//! What all GPU backends do alike is in `reef-gpu`; here is what the driver does for an open
+//! device.
 
 mod code;
 mod context;

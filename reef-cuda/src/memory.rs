@@ -7,7 +7,8 @@ use reef_core::{Error, Result};
 use reef_gpu::{GateSignal, Memory, place};
 use std::ffi::{c_uint, c_void};
 
-// SAFETY: allocations are the driver's, cleared before they are given; addresses and sizes are those that it says.
+// SAFETY: allocations are the driver's, cleared before they are given; addresses and sizes are
+// those that it says.
 unsafe impl Memory for Context {
     fn alloc(&self, bytes: usize) -> Result<u64> {
         if !self.own.pools {
@@ -57,7 +58,8 @@ unsafe impl Memory for Context {
         self.bind()?;
         let host = self.pinned(bytes)?;
         let mut device = 0;
-        // SAFETY: the memory is the host's and `bytes` long at least; the pointer is valid for the call.
+        // SAFETY: the memory is the host's and `bytes` long at least; the pointer is valid for the
+        // call.
         unsafe {
             let mapped = self.driver.cuMemHostGetDevicePointer_v2(&mut device, host.cast(), 0);
             mapped.inspect_err(|_| self.free_host(host))?;
@@ -155,7 +157,8 @@ impl Context {
 
     /// Gives what is kept back to the driver, which waits for all work on the device.
     pub(crate) fn release_pinned(&self) {
-        // The guard ends with this statement: giving back to the list must not wait for what follows.
+        // The guard ends with this statement: giving back to the list must not wait for what
+        // follows.
         let free = self.pinned.lock().drain_free();
         for host in free {
             // SAFETY: it came from `cuMemHostAlloc`, and is not in use.
@@ -189,8 +192,8 @@ impl Context {
     }
 }
 
-/// Reasons not to pin memory are many (limits, memory that was pinned before, some kinds of files), and
-/// callers have another way.
+/// Reasons not to pin memory are many (limits, memory that was pinned before, some kinds of files),
+/// and callers have another way.
 fn unpinned(error: Error) -> Error {
     match error {
         Error::DeviceLost { .. } => error,

@@ -8,7 +8,8 @@ use parking_lot::Mutex;
 use reef_core::Result;
 use reef_gpu::{Facts, Options, StreamKind, Streams, Vendor};
 
-// SAFETY: facts come from the driver, and streams, functions and graphs are its own, which keep these rules.
+// SAFETY: facts come from the driver, and streams, functions and graphs are its own, which keep
+// these rules.
 unsafe impl Vendor for Context {
     const NAME: &'static str = BACKEND;
 

@@ -1,8 +1,9 @@
-//! Parts of the device by multiprocessors (green contexts). Streams of a part run on its multiprocessors alone; others,
-//! of the primary context, on all.
+//! Parts of the device by multiprocessors (green contexts). Streams of a part run on its
+//! multiprocessors alone; others, of the primary context, on all.
 //!
-//! *Few* multiprocessors are where capped queues run, if that was asked for. Or the device is *split* in two, one part for
-//! each class of work: nothing is preempted between them, and that is here to be compared with.
+//! *Few* multiprocessors are where capped queues run, if that was asked for. Or the device is
+//! *split* in two, one part for each class of work: nothing is preempted between them, and that is
+//! here to be compared with.
 
 use crate::driver::{BACKEND, Driver};
 use cudarc::driver::sys::*;

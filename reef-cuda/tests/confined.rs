@@ -1,5 +1,6 @@
-//! Capped queues of a device with `beside_on=N` keep to its few multiprocessors, launch by launch and by graphs. A graph
-//! is captured on another stream than the one that runs it, so where its blocks are is asked of them.
+//! Capped queues of a device with `beside_on=N` keep to its few multiprocessors, launch by launch
+//! and by graphs. A graph is captured on another stream than the one that runs it, so where its
+//! blocks are is asked of them.
 
 use reef_core::{
     Args, Command, Device, Error, Launch, PreemptLevel, Preemptor as _, Priority, Queue as _, Seq,
@@ -7,7 +8,8 @@ use reef_core::{
 use reef_cuda::{Buffer, Cuda, Queue};
 use std::collections::BTreeSet;
 
-/// Says which multiprocessor each block runs on, and lasts so long that blocks are on as many as they may.
+/// Says which multiprocessor each block runs on, and lasts so long that blocks are on as many as
+/// they may.
 const SOURCE: &str = r#"
 #include "reef.h"
 extern "C" __global__ void locate(reef::Guard guard, unsigned *units) {

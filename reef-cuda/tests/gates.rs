@@ -1,5 +1,5 @@
-//! Kernels of others behind gates. Alone in its file: a driver call that waits for the whole device, such as
-//! another test's first launch, opens the gates of everybody in the process.
+//! Kernels of others behind gates. Alone in its file: a driver call that waits for the whole
+//! device, such as another test's first launch, opens the gates of everybody in the process.
 
 use reef_core::{Args, Command, Config, Device, Launch, PreemptLevel, VirtualQueue};
 use reef_cuda::Cuda;

@@ -1,5 +1,5 @@
-//! A kernel that never answers costs its own queue, and is waited for by nothing else. Alone in its file because the
-//! device is left with it.
+//! A kernel that never answers costs its own queue, and is waited for by nothing else. Alone in its
+//! file because the device is left with it.
 
 use reef_core::{Args, Command, Config, Device, Error, Launch, Priority, Queue as _, Seq};
 use reef_core::{PreemptLevel, VirtualQueue};

@@ -1,5 +1,6 @@
-//! A kernel that fills the device and doesn't stop any more costs its own queue, at the deepest level. Alone in its file
-//! because nothing else runs on the device until that kernel ends by itself.
+//! A kernel that fills the device and doesn't stop any more costs its own queue, at the deepest
+//! level. Alone in its file because nothing else runs on the device until that kernel ends by
+//! itself.
 
 use reef_core::{Cells, Config, Device, Error, PreemptLevel, VirtualQueue};
 use reef_cuda::Cuda;

@@ -1,5 +1,5 @@
-//! A kernel that faults takes the device's context with it: everybody who waits hears of it, and the
-//! process lives. Alone in its file because nothing works in this process's context afterwards.
+//! A kernel that faults takes the device's context with it: everybody who waits hears of it, and
+//! the process lives. Alone in its file because nothing works in this process's context afterwards.
 
 use reef_core::scheduler::Reef;
 use reef_core::{Args, ClientConfig, Command, Device, Dispatcher, Error, Launch, Seq, Task};

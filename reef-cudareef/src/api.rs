@@ -59,7 +59,8 @@ fn check(stream: usize) -> Result<()> {
 
 /// Enables preemption of a stream, when all it has has ended.
 ///
-/// A stream is a handle of the program's, as everywhere here; the driver says what becomes of others.
+/// A stream is a handle of the program's, as everywhere here; the driver says what becomes of
+/// others.
 #[unsafe(no_mangle)]
 pub extern "C" fn enablePreemption(stream: usize, config: RFconfig) -> RFresult {
     answer(|| {
@@ -82,7 +83,8 @@ pub extern "C" fn disablePreemption(stream: usize) -> RFresult {
     })
 }
 
-/// Holds what is submitted from now on; `synchronize`, a `bool`: returns when all that was submitted before has ended.
+/// Holds what is submitted from now on; `synchronize`, a `bool`: returns when all that was
+/// submitted before has ended.
 #[unsafe(no_mangle)]
 pub extern "C" fn preempt(stream: usize, synchronize: u8) -> RFresult {
     answer(|| {
@@ -106,7 +108,8 @@ pub extern "C" fn reefPreemptError() -> *const c_char {
     MESSAGE.try_with(|message| message.borrow().as_ptr()).unwrap_or(c"".as_ptr())
 }
 
-/// The level that an enabled stream really has: `PreemptHostQueue`, whatever was asked. Not in the port.
+/// The level that an enabled stream really has: `PreemptHostQueue`, whatever was asked. Not in the
+/// port.
 ///
 /// # Safety
 ///

@@ -79,7 +79,8 @@ impl Driver {
             return Ok(Self(fake::table()));
         }
         let name = std::env::var_os("REEF_CUDA").unwrap_or_else(|| "libcuda.so.1".into());
-        // SAFETY: what loading the driver runs is the driver's matter; the program has loaded it already.
+        // SAFETY: what loading the driver runs is the driver's matter; the program has loaded it
+        // already.
         let library = unsafe { Library::new(&name) };
         let library = library.map_err(|error| Fault::invalid(format!("{name:?}: {error}")))?;
         let library = ManuallyDrop::new(library); // functions of it are kept

@@ -6,11 +6,12 @@
 //! restore          ──► the host stores `gate`
 //! ```
 //!
-//! What is submitted behind a closed gate waits on the device, in order; what was submitted before runs to its end.
-//! The numbers of a slot only grow, so a late write or wait of an old gate harms no new one.
+//! What is submitted behind a closed gate waits on the device, in order; what was submitted before
+//! runs to its end. The numbers of a slot only grow, so a late write or wait of an old gate harms
+//! no new one.
 //!
-//! The port itself keeps commands in queues of its own, by standing in front of the driver. This library doesn't:
-//! docs/cudareef.md says what follows.
+//! The port itself keeps commands in queues of its own, by standing in front of the driver. This
+//! library doesn't: docs/cudareef.md says what follows.
 
 mod api;
 mod driver;

@@ -1,7 +1,7 @@
 //! Words that host and device share: two for each enabled stream.
 //!
-//! *Invariant*: the numbers of a slot only grow, also from one stream to the next, and a slot that was given back is
-//! taken only when the device has written the last of them.
+//! *Invariant*: the numbers of a slot only grow, also from one stream to the next, and a slot that
+//! was given back is taken only when the device has written the last of them.
 
 use crate::driver::Driver;
 use crate::fault::Result;
@@ -17,7 +17,8 @@ struct Words {
     mark: AtomicU32,
 }
 
-/// Registering waits for the device, so there are many at once. It is never freed: a stream may wait for it.
+/// Registering waits for the device, so there are many at once. It is never freed: a stream may
+/// wait for it.
 #[derive(Debug)]
 #[repr(align(4096))]
 struct Page([Words; PAGE]);
@@ -39,7 +40,8 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Free(Vec<Slot>);
 
-/// Makes a page of slots. It may wait for all of the device, so the caller has no lock that a restore needs.
+/// Makes a page of slots. It may wait for all of the device, so the caller has no lock that a
+/// restore needs.
 pub(crate) fn page(driver: &Driver) -> Result<Vec<Slot>> {
     let page: &'static Page = Box::leak(Box::new(Page(std::array::from_fn(|_| Words::default()))));
     let there = driver.share(page)?;

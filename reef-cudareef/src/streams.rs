@@ -22,7 +22,8 @@ struct Enabled {
     gate: Mutex<Gate>,
 }
 
-/// Locked by one stream's calls, so that a stream whose queue is full keeps no other one from being restored.
+/// Locked by one stream's calls, so that a stream whose queue is full keeps no other one from being
+/// restored.
 struct Gate {
     /// `None` once preemption was disabled.
     slot: Option<Slot>,
@@ -107,7 +108,8 @@ pub(crate) fn disable(stream: usize) -> Result<()> {
     Ok(())
 }
 
-/// Closes the stream's gate, unless it is closed; `waits`: until all that stands in front of it has ended.
+/// Closes the stream's gate, unless it is closed; `waits`: until all that stands in front of it has
+/// ended.
 pub(crate) fn preempt(stream: usize, waits: bool) -> Result<()> {
     let (driver, enabled) = (Driver::get()?, find(stream)?);
     driver.within(enabled.context, || {

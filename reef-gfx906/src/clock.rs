@@ -2,8 +2,8 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of a tick: gfx906 counts real time at 25 MHz (as MI100 and MI200, whose manuals of the
-/// instruction set say so; Vega 10 at 27, MI300 at 100).
+/// Nanoseconds of a tick: gfx906 counts real time at 25 MHz (as MI100 and MI200, whose manuals of
+/// the instruction set say so; Vega 10 at 27, MI300 at 100).
 const TICK: u64 = 40;
 
 /// The rate of [`Clock`] in kHz.

@@ -3,8 +3,8 @@
 use crate::device::machine::{configure, device};
 use crate::settings::{Counters, Record, Settings};
 
-/// Sets how the device is built. False if a value is out of range, or the device is in use already and
-/// more than the step budget and the seed would change.
+/// Sets how the device is built. False if a value is out of range, or the device is in use already
+/// and more than the step budget and the seed would change.
 ///
 /// # Safety
 ///
@@ -51,8 +51,8 @@ extern "C" fn reef_gfx906_forget_trace() {
     device().forget_trace();
 }
 
-/// Copies at most `room` bytes of what is known of the last fault, in UTF-8 and without a final 0, and
-/// says how many there are; 0 if there was none.
+/// Copies at most `room` bytes of what is known of the last fault, in UTF-8 and without a final 0,
+/// and says how many there are; 0 if there was none.
 ///
 /// # Safety
 ///

@@ -77,8 +77,8 @@ impl Events {
     }
 
     /// Waits for one or all of the events; false if `millis` have passed first. `ages` are what the
-    /// caller knew last, or 0: an event that was set since then counts, even if another wait has taken
-    /// it. All who wait when an event is set go on.
+    /// caller knew last, or 0: an event that was set since then counts, even if another wait has
+    /// taken it. All who wait when an event is set go on.
     pub(crate) fn wait(&self, ids: &[u32], all: bool, millis: u32, ages: &mut [u64]) -> bool {
         let deadline =
             (millis < u32::MAX - 1).then(|| Instant::now() + Duration::from_millis(millis.into()));

@@ -1,5 +1,5 @@
-//! Memory that the device knows: what was allocated for it or registered with it, and which of that it
-//! may touch.
+//! Memory that the device knows: what was allocated for it or registered with it, and which of that
+//! it may touch.
 //!
 //! An address means the same to the device and to the host. Waves run under [`Memory::view`], and
 //! nothing is unmapped while there is one: a wave that has checked an address may use it.
@@ -131,7 +131,8 @@ impl Memory {
         let mut mapped = self.mapped.write();
         *mapped = regions.mapped();
         self.code.forget(start..start + region.bytes);
-        // SAFETY: the range was mapped by `allocate`, its owner has given it back, and no view is open.
+        // SAFETY: the range was mapped by `allocate`, its owner has given it back, and no view is
+        // open.
         unsafe { munmap(start as *mut c_void, region.bytes as usize) }.is_ok()
     }
 
@@ -170,8 +171,8 @@ impl Memory {
         self.change(address, |region| region.mapped = true)
     }
 
-    /// Takes back one [`map`](Self::map) of the region that starts at `address`; false if there is none.
-    /// What was registered more than once stays mapped for the others.
+    /// Takes back one [`map`](Self::map) of the region that starts at `address`; false if there is
+    /// none. What was registered more than once stays mapped for the others.
     pub(crate) fn unmap(&self, address: u64) -> bool {
         let shared = |region: &Region| region.start != address || region.registrations > 1;
         self.change(address, |region| region.mapped &= shared(region))
@@ -244,7 +245,8 @@ fn map(bytes: u64, flags: MemoryFlags, at: u64) -> Option<u64> {
 /// Unmaps what aligning has left over.
 fn trim(from: u64, to: u64) {
     if from < to {
-        // SAFETY: a part of the mapping that `map` has just made, to which there is no other pointer.
+        // SAFETY: a part of the mapping that `map` has just made, to which there is no other
+        // pointer.
         let trimmed = unsafe { munmap(from as *mut c_void, (to - from) as usize) };
         debug_assert!(trimmed.is_ok(), "part of a mapping of ours: {trimmed:?}");
     }

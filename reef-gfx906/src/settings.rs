@@ -1,7 +1,7 @@
 //! The plain values that pass between a test and the device.
 
-/// How the device is built. Fixed at the first use, but for `step_budget` and `seed`: each time that they
-/// are set, the seed's order begins anew.
+/// How the device is built. Fixed at the first use, but for `step_budget` and `seed`: each time
+/// that they are set, the seed's order begins anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Settings {

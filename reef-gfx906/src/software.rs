@@ -52,8 +52,8 @@ impl Software {
         Ok(Self { library: ManuallyDrop::new(library) })
     }
 
-    /// Sets how the device is built. False if a value is out of range, or the device is in use already and
-    /// more than the step budget and the seed would change.
+    /// Sets how the device is built. False if a value is out of range, or the device is in use
+    /// already and more than the step budget and the seed would change.
     pub fn configure(&self, settings: &Settings) -> bool {
         let configure: Configure = self.symbol(b"reef_gfx906_configure\0");
         // SAFETY: the argument points to settings.
@@ -90,7 +90,8 @@ impl Software {
         forget();
     }
 
-    /// Which queue, launch, workgroup, address and instruction, and what was wrong; empty if nothing was.
+    /// Which queue, launch, workgroup, address and instruction, and what was wrong; empty if
+    /// nothing was.
     pub fn last_fault(&self) -> String {
         let fault: Text = self.symbol(b"reef_gfx906_last_fault\0");
         let text = read_all(|out, room| {

@@ -1,7 +1,7 @@
 //! Device code that goes wrong: AMD's runtime comes back, the reason is known, the process lives.
 //!
-//! AMD's own reaction would be to end the process. Instead, what a queue in error still has fails, and so
-//! does what it gets later; other queues go on.
+//! AMD's own reaction would be to end the process. Instead, what a queue in error still has fails,
+//! and so does what it gets later; other queues go on.
 
 mod support;
 

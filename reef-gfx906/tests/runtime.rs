@@ -1,4 +1,5 @@
-//! AMD's runtime does on the software device what it does on a chip: copies, kernels, streams, events.
+//! AMD's runtime does on the software device what it does on a chip: copies, kernels, streams,
+//! events.
 
 mod support;
 
@@ -14,8 +15,8 @@ fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// One test at a time: where AMD's runtime waits for a kernel, it keeps locks that other threads need to
-/// let that kernel go on.
+/// One test at a time: where AMD's runtime waits for a kernel, it keeps locks that other threads
+/// need to let that kernel go on.
 fn free_running() -> Option<(MutexGuard<'static, ()>, &'static Bench)> {
     alone(Settings::default())
 }

@@ -77,8 +77,8 @@ impl<V: Vendor> Gpu<V> {
     /// Loads kernels as they are: a CUBIN, a fatbin or PTX on NVIDIA devices, a code object or
     /// a bundle of some on AMD's.
     ///
-    /// They have no guard, so they can't be stopped once they are launched: queues at a level deeper
-    /// than `HostQueue` refuse them, unless the device was opened with `gates=N`.
+    /// They have no guard, so they can't be stopped once they are launched: queues at a level
+    /// deeper than `HostQueue` refuse them, unless the device was opened with `gates=N`.
     ///
     /// # Errors
     ///
@@ -90,8 +90,9 @@ impl<V: Vendor> Gpu<V> {
         Ok(Module(Arc::new(ModuleKind::Opaque(code))))
     }
 
-    /// Compiles a source whose kernels follow the contract of kernels/README.md, so that they can be
-    /// stopped. Needs the vendor's run-time compiler the first time; what it made is kept on disk.
+    /// Compiles a source whose kernels follow the contract of kernels/README.md, so that they can
+    /// be stopped. Needs the vendor's run-time compiler the first time; what it made is kept on
+    /// disk.
     ///
     /// # Errors
     ///
@@ -159,8 +160,8 @@ impl<V: Vendor> Gpu<V> {
     }
 }
 
-/// Which of the rates it is, from sightings farther and farther apart: about a millisecond tells them apart
-/// where the device answers within 20 µs.
+/// Which of the rates it is, from sightings farther and farther apart: about a millisecond tells
+/// them apart where the device answers within 20 µs.
 fn measure(rates: &'static [u64], mut sight: impl FnMut() -> Result<Sighting>) -> Result<u64> {
     let probe = TickRateProbe::new(rates, sight()?);
     let mut pause = Duration::from_micros(200);

@@ -1,5 +1,5 @@
-//! The handle of an open device and what stands in it. No driver call is made here but to load the kernels of
-//! networks.
+//! The handle of an open device and what stands in it. No driver call is made here but to load the
+//! kernels of networks.
 
 use crate::code::builtin::Builtin;
 use crate::code::loaded::Builds;

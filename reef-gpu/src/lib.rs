@@ -1,5 +1,5 @@
-//! What the GPU backends do alike: devices, queues that can be stopped, graphs and networks, on top of
-//! what each vendor's driver does ([`Vendor`]).
+//! What the GPU backends do alike: devices, queues that can be stopped, graphs and networks, on top
+//! of what each vendor's driver does ([`Vendor`]).
 //!
 //! A backend implements [`Vendor`] for its open device; [`Gpu`] of that is its `Device`.
 

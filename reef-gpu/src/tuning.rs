@@ -13,7 +13,8 @@ pub(crate) type Choice = (u8, u8);
 pub(crate) struct TunedPlans(Mutex<BTreeMap<String, Choice>>);
 
 impl TunedPlans {
-    /// What was chosen for `shape`, or what `measure` finds now; only one thread measures at a time.
+    /// What was chosen for `shape`, or what `measure` finds now; only one thread measures at a
+    /// time.
     pub(crate) fn get_or_measure(
         &self,
         shape: &str,
@@ -45,10 +46,11 @@ type Observer = Box<dyn Fn(&Tuning<'_>) + Send + Sync>;
 
 static OBSERVER: OnceLock<Observer> = OnceLock::new();
 
-/// Calls `observer` before each plan that any device of this process measures, and after the last one of a
-/// convolution. Only the first observer is taken; returns whether it was this one.
+/// Calls `observer` before each plan that any device of this process measures, and after the last
+/// one of a convolution. Only the first observer is taken; returns whether it was this one.
 ///
-/// It is called by the thread that prepares a network, in the middle of that: it must not use the device.
+/// It is called by the thread that prepares a network, in the middle of that: it must not use the
+/// device.
 pub fn observe_tuning(observer: impl Fn(&Tuning<'_>) + Send + Sync + 'static) -> bool {
     OBSERVER.set(Box::new(observer)).is_ok()
 }

@@ -1,6 +1,8 @@
-//! Registers guests at a socket, without a daemon, and says once a second what they do; for measurements.
+//! Registers guests at a socket, without a daemon, and says once a second what they do; for
+//! measurements.
 //!
-//! `registry SOCKET [HOLD]`: with HOLD, a seed, all best-effort guests are held at random for 0.1 to 20 ms at a time.
+//! `registry SOCKET [HOLD]`: with HOLD, a seed, all best-effort guests are held at random for 0.1
+//! to 20 ms at a time.
 
 use reef_guest::registry::{GuestView, Registry};
 use std::path::PathBuf;

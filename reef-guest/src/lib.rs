@@ -1,12 +1,14 @@
 //! What an unmodified program shares with REEF's daemon and with other programs on the same device.
 //!
-//! A *guest* is a process on one device. Each has a [`page`] of shared memory, on which a best-effort guest's
-//! device waits, and which real-time guests close by one atomic operation each ([`hold`]). [`pace`] says after how
-//! many launches a gate is due and how far a thread may run ahead; [`join`] is how a guest gets its page, and
-//! [`registry`] how a daemon gives it. [`limit`] is how much of a device a job may have, and [`search`] where the driver's libraries
-//! may be. [`profile`] counts and times a program's calls.
+//! A *guest* is a process on one device. Each has a [`page`] of shared memory, on which a
+//! best-effort guest's device waits, and which real-time guests close by one atomic operation each
+//! ([`hold`]). [`pace`] says after how many launches a gate is due and how far a thread may run
+//! ahead; [`join`] is how a guest gets its page, and [`registry`] how a daemon gives it. [`limit`]
+//! is how much of a device a job may have, and [`search`] where the driver's libraries may be.
+//! [`profile`] counts and times a program's calls.
 //!
-//! Nothing here knows a driver or keeps global state, and nothing that a launch passes through allocates.
+//! Nothing here knows a driver or keeps global state, and nothing that a launch passes through
+//! allocates.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

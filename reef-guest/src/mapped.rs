@@ -49,8 +49,9 @@ impl<T: InFile> Mapped<T> {
     }
 }
 
-/// What a file holds now, in memory of this process. Unlike a mapping it can be read whatever others do to the file: what
-/// a file is too short for is zero. Words that change meanwhile are old or new.
+/// What a file holds now, in memory of this process. Unlike a mapping it can be read whatever
+/// others do to the file: what a file is too short for is zero. Words that change meanwhile are old
+/// or new.
 pub(crate) fn copy_of<T: InFile>(file: impl AsFd) -> io::Result<Box<T>> {
     let mut copy = Box::<T>::new_zeroed();
     let at = copy.as_mut_ptr().cast::<u8>();

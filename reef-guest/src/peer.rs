@@ -9,14 +9,16 @@ use std::os::fd::{AsFd, AsRawFd};
 pub struct Peer {
     /// Its user.
     pub uid: u32,
-    /// Its number. `None`: it is in a namespace of processes that isn't seen from here, which the system says as 0.
+    /// Its number. `None`: it is in a namespace of processes that isn't seen from here, which the
+    /// system says as 0.
     pub pid: Option<NonZeroU32>,
 }
 
 impl Peer {
     /// Of a connected Unix socket.
     ///
-    /// `rustix` reads the same into a type that has no 0, so it can't be asked about a process that isn't seen.
+    /// `rustix` reads the same into a type that has no 0, so it can't be asked about a process that
+    /// isn't seen.
     ///
     /// # Errors
     ///
@@ -25,8 +27,8 @@ impl Peer {
         let mut given = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
         let (socket, to) = (socket.as_fd().as_raw_fd(), (&raw mut given).cast());
-        // SAFETY: the system writes at most `length` bytes to `given`, whose fields may have any bits, and the length to
-        // `length`; both outlive the call.
+        // SAFETY: the system writes at most `length` bytes to `given`, whose fields may have any
+        // bits, and the length to `length`; both outlive the call.
         let failed = unsafe {
             libc::getsockopt(socket, libc::SOL_SOCKET, libc::SO_PEERCRED, to, &raw mut length)
         };

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Where the daemon below listens; and how many descriptors it keeps free, beside those of its limit.
+/// Where the daemon below listens; and how many descriptors it keeps free, beside those of its
+/// limit.
 const SOCKET: &str = "REEF_TEST_SOCKET";
 const FREE: &str = "REEF_TEST_FREE";
 /// Longer than anything takes on a busy machine.

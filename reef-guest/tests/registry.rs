@@ -297,7 +297,8 @@ fn page_of_the_dead_in_the_hands_of_others_holds_nobody() {
     stays_open(&be, &copy);
 }
 
-/// It was a guest's, so another may offer it; it is the other's then, and the first one's word counts through it alone.
+/// It was a guest's, so another may offer it; it is the other's then, and the first one's word
+/// counts through it alone.
 #[test]
 fn page_that_is_passed_on_counts_as_its_new_owners() {
     let (registry, path) = registry();
@@ -312,7 +313,8 @@ fn page_that_is_passed_on_counts_as_its_new_owners() {
     drop(heir);
 }
 
-/// The memory goes away from under everybody who has it mapped, and new memory comes into its place.
+/// The memory goes away from under everybody who has it mapped, and new memory comes into its
+/// place.
 #[test]
 fn page_with_a_hole_is_its_guests_own_loss() {
     let (_registry, path) = registry();
@@ -418,7 +420,8 @@ fn processes_of_a_job_are_held_together_wherever_they_run() {
     assert!(first.page.holders.is_closed(), "another device's release is not this one's");
     registry.hold(GPU, false);
     until("open", || ![&first, &second, &third].iter().any(|be| be.page.holders.is_closed()));
-    // Those on the other device are held because of the one on this device, and no longer than that is there.
+    // Those on the other device are held because of the one on this device, and no longer than that
+    // is there.
     launch(&rt);
     until_held(&first);
     drop(second);

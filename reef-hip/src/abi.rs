@@ -1,6 +1,6 @@
-//! What we believe of the runtime's binary interface, against the library of this machine, and, with the
-//! feature `hip-sys-types`, against the headers of HIP 5.4 as the crate hip-sys has them. The headers of
-//! HIP 5.2.3, 5.7.1, 6.4.3 and 7.1.0 have the same numbers.
+//! What we believe of the runtime's binary interface, against the library of this machine, and,
+//! with the feature `hip-sys-types`, against the headers of HIP 5.4 as the crate hip-sys has them.
+//! The headers of HIP 5.2.3, 5.7.1, 6.4.3 and 7.1.0 have the same numbers.
 
 use crate::driver::{self, Driver, NAMES, Version};
 use crate::module;

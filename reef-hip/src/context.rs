@@ -1,5 +1,5 @@
-//! What everything of one open device shares: facts, a stream for housekeeping, and what is kept to be used
-//! again.
+//! What everything of one open device shares: facts, a stream for housekeeping, and what is kept to
+//! be used again.
 
 use crate::code::elf::Kernels;
 use crate::driver::Driver;
@@ -15,8 +15,9 @@ use std::fmt;
 
 /// An open device.
 ///
-/// Nothing here waits while work is pending, except for what it is asked to wait for: memory and streams
-/// that are given back are kept for the next who asks, and go back to the runtime when this is dropped.
+/// Nothing here waits while work is pending, except for what it is asked to wait for: memory and
+/// streams that are given back are kept for the next who asks, and go back to the runtime when this
+/// is dropped.
 pub struct Context {
     pub(crate) driver: &'static Driver,
     pub(crate) device: Device,

@@ -1,8 +1,8 @@
 //! The HIP runtime API as a table of functions, opened at run time.
 //!
-//! Types and numbers are those of hip_runtime_api.h that are the same from HIP 5.2 to 7; codes stay plain
-//! integers, because newer runtimes have some that no enum knows. Each function is a field, which gives
-//! the raw code, and a method of the same name, which checks it.
+//! Types and numbers are those of hip_runtime_api.h that are the same from HIP 5.2 to 7; codes stay
+//! plain integers, because newer runtimes have some that no enum knows. Each function is a field,
+//! which gives the raw code, and a method of the same name, which checks it.
 
 #![allow(non_snake_case)] // names of vendors' calls are theirs
 
@@ -49,7 +49,8 @@ macro_rules! table {
             ///
             /// # Safety
             ///
-            /// `find` gives functions of the runtime API by their names, valid for the program's life.
+            /// `find` gives functions of the runtime API by their names, valid for the program's
+            /// life.
             pub(crate) unsafe fn resolve(find: impl Fn(&str) -> Handle) -> Result<Self> {
                 let needed = |name: &str| match find(name) {
                     p if p.is_null() => {
@@ -228,8 +229,8 @@ pub(crate) const NO_DEVICE: u32 = 100;
 pub(crate) const INVALID_DEVICE: u32 = 101;
 /// `hipErrorNotReady`: the answer of queries, not an error.
 pub(crate) const NOT_READY: u32 = 600;
-/// Codes after which nothing works on the device: uncorrectable memory errors, faults of kernels. Most
-/// faults end the process before a code is read: that is what AMD's runtime does about them.
+/// Codes after which nothing works on the device: uncorrectable memory errors, faults of kernels.
+/// Most faults end the process before a code is read: that is what AMD's runtime does about them.
 pub(crate) const LOST: [u32; 6] = [214, 700, 702, 709, 710, 719];
 
 /// Of the runtime, and what is in it: ordered.

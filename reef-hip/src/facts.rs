@@ -99,8 +99,8 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
     })
 }
 
-/// At which rates AMD's boards count real time: most of gfx9, Vega 10, and those from gfx940 and gfx10 on
-/// (`libc/src/time/gpu/time_utils.h` of LLVM).
+/// At which rates AMD's boards count real time: most of gfx9, Vega 10, and those from gfx940 and
+/// gfx10 on (`libc/src/time/gpu/time_utils.h` of LLVM).
 const TICK_RATES: [u64; 3] = [25_000_000, 27_000_000, 100_000_000];
 
 /// What the runtime says of the clock, in kHz, if it does.
@@ -156,8 +156,8 @@ fn uuid(driver: &Driver, ordinal: c_int) -> Option<[u8; 16]> {
     unsafe { driver.hipDeviceGetUuid(&mut uuid, ordinal) }.ok().map(|()| uuid)
 }
 
-/// Where `gcnArchName` is in the properties that HIP 6 came with, and in those before, which the plain
-/// name fills in all versions. No attribute has it.
+/// Where `gcnArchName` is in the properties that HIP 6 came with, and in those before, which the
+/// plain name fills in all versions. No attribute has it.
 const NAME_R0600: usize = 1160;
 pub(crate) const NAME_R0000: usize = 396;
 /// Room for the properties: 1472 and 792 bytes in the versions that we know.

@@ -1,5 +1,5 @@
-//! A runtime made of functions in this file, for tests of what no real one does when asked: a symbol that
-//! is missing, a code at will, work that never ends.
+//! A runtime made of functions in this file, for tests of what no real one does when asked: a
+//! symbol that is missing, a code at will, work that never ends.
 
 use crate::context::Context;
 use crate::driver::{Driver, Handle};

@@ -1,10 +1,11 @@
 //! Several launches that the runtime takes at once.
 //!
-//! Not every runtime that has the calls does what they say: HIP 5.2 runs what was captured once, and
-//! answers "success" without running it from then on. So graphs are tried when a device is opened.
+//! Not every runtime that has the calls does what they say: HIP 5.2 runs what was captured once,
+//! and answers "success" without running it from then on. So graphs are tried when a device is
+//! opened.
 //!
-//! A graph that is given back may still run, and what the runtime does with one that is destroyed then
-//! differs between versions. So it is put off until each stream was seen idle or closed.
+//! A graph that is given back may still run, and what the runtime does with one that is destroyed
+//! then differs between versions. So it is put off until each stream was seen idle or closed.
 
 use crate::context::Context;
 use crate::handles::{Code, Exec, Stream};
@@ -72,7 +73,8 @@ impl Context {
         // SAFETY: it ships.
         let code = unsafe { self.load_code(&image) }?;
         let (stream, words) = (self.open_stream(StreamKind::RealTime)?, self.alloc(8)?);
-        // SAFETY: all three are there, and not used after they are given back: each run is waited for.
+        // SAFETY: all three are there, and not used after they are given back: each run is waited
+        // for.
         let seen = unsafe {
             let seen = self.run_twice(code, stream, words);
             self.free(words);

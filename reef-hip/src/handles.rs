@@ -1,5 +1,5 @@
-//! What the runtime calls by a handle: streams, loaded code and its functions, graphs. Plain numbers: who
-//! holds one answers for what is behind it.
+//! What the runtime calls by a handle: streams, loaded code and its functions, graphs. Plain
+//! numbers: who holds one answers for what is behind it.
 
 use crate::driver::Handle;
 

@@ -1,16 +1,19 @@
 //! On which compute units the streams of each class run (CU masks).
 //!
-//! Best-effort streams leave one unit alone. What stops them is a word that a kernel of one wave writes, in a
-//! stream of the highest priority: on a device that is full it would wait for a place until a block ends.
-//! Priorities give it the next place that is free, and only a unit that best-effort work never takes has one
-//! at once, whatever registers and shared memory the blocks use and however many clients there are.
+//! Best-effort streams leave one unit alone. What stops them is a word that a kernel of one wave
+//! writes, in a stream of the highest priority: on a device that is full it would wait for a place
+//! until a block ends. Priorities give it the next place that is free, and only a unit that
+//! best-effort work never takes has one at once, whatever registers and shared memory the blocks
+//! use and however many clients there are.
 //!
-//! With `beside_on=N` streams of capped queues run on N of the others, and real-time streams on all as before.
+//! With `beside_on=N` streams of capped queues run on N of the others, and real-time streams on all
+//! as before.
 //!
-//! With `split=N` each class has units of its own, and nothing is preempted; that is here to be compared with.
+//! With `split=N` each class has units of its own, and nothing is preempted; that is here to be
+//! compared with.
 //!
-//! Streams with a mask have the middle priority, each has a hardware queue of its own, and the runtime orders
-//! them with its null stream, which nothing here uses.
+//! Streams with a mask have the middle priority, each has a hardware queue of its own, and the
+//! runtime orders them with its null stream, which nothing here uses.
 
 use crate::driver::{BACKEND, Driver, Handle};
 use reef_core::{Error, Result};
@@ -20,8 +23,8 @@ use std::ops::Range;
 /// A bit for each unit.
 type Mask = Vec<u32>;
 
-/// Units of real-time streams, all if there is no mask, of best-effort streams, and of those of capped queues if these
-/// have others.
+/// Units of real-time streams, all if there is no mask, of best-effort streams, and of those of
+/// capped queues if these have others.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Masks {
     real_time: Option<Mask>,
@@ -30,8 +33,8 @@ pub(crate) struct Masks {
 }
 
 impl Masks {
-    /// Gives real-time work `part` of `units` units. Neighbouring bits are units of different shader
-    /// engines, so both parts have some of each.
+    /// Gives real-time work `part` of `units` units. Neighbouring bits are units of different
+    /// shader engines, so both parts have some of each.
     ///
     /// # Errors
     ///
@@ -51,7 +54,8 @@ impl Masks {
         (units > 1).then(|| Self { real_time: None, best_effort: best_effort(units), capped: None })
     }
 
-    /// Keeps capped queues on the first `few` units of those of best-effort work, some of each shader engine.
+    /// Keeps capped queues on the first `few` units of those of best-effort work, some of each
+    /// shader engine.
     ///
     /// # Errors
     ///

@@ -15,7 +15,8 @@ use reef_core::{Error, Result};
 use reef_gpu::{GateSignal, Memory};
 use std::ffi::c_void;
 
-// SAFETY: allocations are the driver's, cleared before they are given; addresses and sizes are those that it says.
+// SAFETY: allocations are the driver's, cleared before they are given; addresses and sizes are
+// those that it says.
 unsafe impl Memory for Context {
     /// Waits for other work only if there is no memory left otherwise.
     fn alloc(&self, bytes: usize) -> Result<u64> {
@@ -56,8 +57,8 @@ unsafe impl Memory for Context {
         self.memory.give_back(Kind::Host, host as u64);
     }
 
-    /// Isn't done: where the device sees such memory at the host's address, `hipHostUnregister` of HIP 5.2
-    /// ends the process.
+    /// Isn't done: where the device sees such memory at the host's address, `hipHostUnregister` of
+    /// HIP 5.2 ends the process.
     unsafe fn register_host(&self, _: *mut u8, _: usize) -> Result<u64> {
         let what = "copies from and to host memory of others".into();
         Err(Error::Unsupported { backend: BACKEND, what })

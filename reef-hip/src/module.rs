@@ -104,8 +104,8 @@ impl Modules for Context {
         params: &mut [*mut c_void],
     ) -> Result<()> {
         self.bind()?;
-        // SAFETY: the caller's promise; the runtime copies the parameters before it returns. They are
-        // never null, even if there are none: HIP 5 crashes if this and what follows are.
+        // SAFETY: the caller's promise; the runtime copies the parameters before it returns. They
+        // are never null, even if there are none: HIP 5 crashes if this and what follows are.
         unsafe {
             self.driver.hipModuleLaunchKernel(
                 function.raw,

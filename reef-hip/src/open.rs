@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_gpu::{Facts, Options, Precision, Streams, Vendor};
 
-// SAFETY: facts come from the driver, and streams, functions and graphs are its own, which keep these rules.
+// SAFETY: facts come from the driver, and streams, functions and graphs are its own, which keep
+// these rules.
 unsafe impl Vendor for Context {
     const NAME: &'static str = BACKEND;
 
@@ -65,8 +66,8 @@ impl Context {
     }
 }
 
-/// The device in two parts if that was asked for; else all of it, with a unit that best-effort work leaves alone
-/// where the runtime can do that, and few for capped queues if that was asked for.
+/// The device in two parts if that was asked for; else all of it, with a unit that best-effort work
+/// leaves alone where the runtime can do that, and few for capped queues if that was asked for.
 fn masks(driver: &Driver, units: u32, options: &Options) -> Result<Option<Masks>> {
     if let Some(part) = options.split {
         return Masks::split(units, part).map(Some);
@@ -84,7 +85,8 @@ fn masks(driver: &Driver, units: u32, options: &Options) -> Result<Option<Masks>
 }
 
 impl Drop for Context {
-    /// If a kernel never ends, all is left to the end of the process: each of these calls would wait.
+    /// If a kernel never ends, all is left to the end of the process: each of these calls would
+    /// wait.
     fn drop(&mut self) {
         let streams = std::mem::take(&mut *self.streams.lock());
         let all = || streams.all().chain([self.housekeeping]).filter(|stream| !stream.0.is_null());

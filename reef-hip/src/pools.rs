@@ -1,7 +1,8 @@
-//! What an open device keeps to be used again, because giving it back to the runtime waits for all work:
-//! streams, memory, and graphs that may still run.
+//! What an open device keeps to be used again, because giving it back to the runtime waits for all
+//! work: streams, memory, and graphs that may still run.
 //!
-//! Everything that was opened or allocated is in its pool, in use or free, until the device is closed.
+//! Everything that was opened or allocated is in its pool, in use or free, until the device is
+//! closed.
 
 use crate::driver::{BACKEND, Driver};
 use crate::handles::{Exec, Stream};

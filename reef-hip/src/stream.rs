@@ -1,19 +1,19 @@
 //! Streams of the runtime, and what can be put into one.
 //!
 //! The runtime maps all streams of one priority to *four hardware queues* (`GPU_MAX_HW_QUEUES` says
-//! otherwise). Real-time streams have the highest priority, best-effort streams have a mask of compute units
-//! ([`masks`](crate::masks)), with which each has a hardware queue of its own, at the priority between: the two
-//! classes never share one. Where the runtime has no masks, best-effort streams have the lowest priority, and of
-//! more than four some share a queue: they take turns, and one whose gate is closed or whose kernel doesn't end
-//! holds up those behind it.
+//! otherwise). Real-time streams have the highest priority, best-effort streams have a mask of
+//! compute units ([`masks`](crate::masks)), with which each has a hardware queue of its own, at the
+//! priority between: the two classes never share one. Where the runtime has no masks, best-effort
+//! streams have the lowest priority, and of more than four some share a queue: they take turns, and
+//! one whose gate is closed or whose kernel doesn't end holds up those behind it.
 //!
 //! `hipStreamDestroy` waits, so streams that are closed are kept for the next who opens one.
 //!
-//! A kernel that never ends keeps its compute units and its hardware queue: `hipStreamDestroy`, `hipFree`
-//! and `hipDeviceReset` wait for it, the queue's handle is not public, and so nothing below the end of
-//! the process removes it on a stock driver. Real-time work and the streams of other queues go on beside
-//! it, and a device that is closed leaves it and its memory alone. A kernel with a guard can't get there
-//! as long as it looks.
+//! A kernel that never ends keeps its compute units and its hardware queue: `hipStreamDestroy`,
+//! `hipFree` and `hipDeviceReset` wait for it, the queue's handle is not public, and so nothing
+//! below the end of the process removes it on a stock driver. Real-time work and the streams of
+//! other queues go on beside it, and a device that is closed leaves it and its memory alone. A
+//! kernel with a guard can't get there as long as it looks.
 
 use crate::context::Context;
 use crate::driver::NOT_READY;
@@ -65,8 +65,8 @@ impl Streams for Context {
         }
     }
 
-    /// By asking again and again: `hipStreamSynchronize` keeps locks of the runtime meanwhile, which other
-    /// threads may need to let this stream's kernels go on.
+    /// By asking again and again: `hipStreamSynchronize` keeps locks of the runtime meanwhile,
+    /// which other threads may need to let this stream's kernels go on.
     unsafe fn wait(&self, stream: Stream) -> Result<()> {
         for polls in 0.. {
             // SAFETY: the caller's promise.
@@ -106,8 +106,8 @@ impl Context {
 
     /// Destroys graphs that don't run any more.
     pub(crate) fn destroy_retired(&self) {
-        // Of a lost device nothing runs.
-        // SAFETY: `Retired` has streams of the pool, which are open, and none that is being captured.
+        // Of a lost device nothing runs. SAFETY: `Retired` has streams of the pool, which are open,
+        // and none that is being captured.
         let is_idle = |stream| unsafe { self.is_idle(stream) }.unwrap_or(true);
         let ended = self.retired.lock().take_ended(is_idle);
         for exec in ended {

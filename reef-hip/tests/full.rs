@@ -1,5 +1,5 @@
-//! Best-effort blocks fill the device and don't end: the word that stops what has not started arrives all the
-//! same. Alone in its file because the device is small.
+//! Best-effort blocks fill the device and don't end: the word that stops what has not started
+//! arrives all the same. Alone in its file because the device is small.
 
 use reef_core::{
     Args, Device, Error, Launch, PreemptLevel, Preemptor as _, Priority, Queue as _, Seq,

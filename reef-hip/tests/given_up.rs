@@ -1,5 +1,5 @@
-//! A kernel that never answers costs its own queue, and is waited for by nothing else. Alone in its file because the
-//! device is left with it.
+//! A kernel that never answers costs its own queue, and is waited for by nothing else. Alone in its
+//! file because the device is left with it.
 
 use reef_core::{
     Args, Command, Config, Device, Error, Launch, Priority, Queue as _, Seq, VirtualQueue,
@@ -86,7 +86,8 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     assert_eq!(submitter.wait(behind), Err(lost));
     ends_soon(|| drop(queue));
 
-    // What the kernel may still write to is not used by others, and a new queue takes the place of the old one.
+    // What the kernel may still write to is not used by others, and a new queue takes the place of
+    // the old one.
     let address = count.address();
     drop((count, submitter));
     assert_ne!(device.alloc(4).unwrap().address(), address);

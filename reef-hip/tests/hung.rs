@@ -1,5 +1,5 @@
-//! A kernel that never answers: its work is lost, everybody else goes on. Alone in its file because the
-//! device is left with it.
+//! A kernel that never answers: its work is lost, everybody else goes on. Alone in its file because
+//! the device is left with it.
 
 #![expect(
     clippy::undocumented_unsafe_blocks,

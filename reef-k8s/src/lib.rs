@@ -1,13 +1,14 @@
 //! REEF's classes as resources of a Kubernetes node.
 //!
-//! *In*: what the node has ([`Node`]), and the calls of its kubelet. *Out*: a device plugin (v1beta1) with a resource for
-//! each class, `reef.dev/rt` and `reef.dev/be` ([`run`]), or a driver of dynamic resource allocation (v1), to which class,
-//! memory and share are one claim ([`run_claims`]); and what a container is given: variables, mounts, device nodes.
-//! *Invariant*: what a container is given depends on the options and on its device ids or its claim alone, so asking
-//! twice gives the same.
+//! *In*: what the node has ([`Node`]), and the calls of its kubelet. *Out*: a device plugin
+//! (v1beta1) with a resource for each class, `reef.dev/rt` and `reef.dev/be` ([`run`]), or a driver
+//! of dynamic resource allocation (v1), to which class, memory and share are one claim
+//! ([`run_claims`]); and what a container is given: variables, mounts, device nodes. *Invariant*:
+//! what a container is given depends on the options and on its device ids or its claim alone, so
+//! asking twice gives the same.
 //!
-//! To the device plugin the class is the resource's name, so no pod has to be looked up while one is allocated. A driver
-//! reads claims from the API server and keeps what it has prepared on disk.
+//! To the device plugin the class is the resource's name, so no pod has to be looked up while one
+//! is allocated. A driver reads claims from the API server and keeps what it has prepared on disk.
 
 mod config;
 mod dra;

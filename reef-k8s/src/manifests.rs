@@ -1,5 +1,6 @@
-//! The files in deploy/kubernetes and deploy/helm: what is mounted is what the plugin is told, what pods ask for is what
-//! it offers, and what the chart can be told is in its schema. `tools/helm_check.sh` renders the chart.
+//! The files in deploy/kubernetes and deploy/helm: what is mounted is what the plugin is told, what
+//! pods ask for is what it offers, and what the chart can be told is in its schema.
+//! `tools/helm_check.sh` renders the chart.
 
 use crate::resource::Resource;
 use reef_guest::page::Class;

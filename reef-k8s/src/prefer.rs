@@ -4,8 +4,8 @@ use crate::resource::gpu_of;
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-/// `size` ids with all of `must` among them: each of another GPU as long as there is one, and of the GPU first that has
-/// most left. The same for the same ids. Fewer if there are fewer.
+/// `size` ids with all of `must` among them: each of another GPU as long as there is one, and of
+/// the GPU first that has most left. The same for the same ids. Fewer if there are fewer.
 pub(crate) fn prefer(available: &[String], must: &[String], size: usize) -> Vec<String> {
     let mut chosen = must.to_vec();
     let mut left: BTreeSet<&String> = available.iter().filter(|id| !must.contains(id)).collect();

@@ -12,7 +12,8 @@ const DOMAIN: &str = "reef.dev";
 pub struct Resource {
     /// What programs in such a container are.
     pub class: Class,
-    /// How many containers may have it of each GPU. All classes together: no more than a GPU's books have places.
+    /// How many containers may have it of each GPU. All classes together: no more than a GPU's
+    /// books have places.
     pub replicas: u32,
     /// Most device memory of each of them, such as `8GiB`.
     pub memory: Option<String>,
@@ -36,7 +37,8 @@ impl Resource {
         (0..self.replicas).map(move |number| format!("{gpu}-{}-{number:02}", self.class))
     }
 
-    /// Whether it can be held: limits that are limits, and no more real-time work than the daemon admits.
+    /// Whether it can be held: limits that are limits, and no more real-time work than the daemon
+    /// admits.
     pub(crate) fn check(&self) -> Result<()> {
         let refused = |why: String| Error::Refused(format!("{}: {why}", self.name()));
         let named = |text: &str| {
@@ -53,7 +55,8 @@ impl Resource {
         }
     }
 
-    /// The daemon grants the class while the parts of all real-time programs come to a whole device.
+    /// The daemon grants the class while the parts of all real-time programs come to a whole
+    /// device.
     fn check_sum(&self, part: u32) -> Result<()> {
         let sum = u64::from(part) * u64::from(self.replicas);
         if sum <= WHOLE.into() {

@@ -49,7 +49,8 @@ pub(crate) enum Fate {
 impl Own {
     /// Listens at `path`, in the place of whatever stood there.
     pub(crate) fn bind(path: &Path) -> Result<(Self, Incoming)> {
-        // The kubelet takes each socket in a folder that it watches for a plugin's, but for names with a dot in front.
+        // The kubelet takes each socket in a folder that it watches for a plugin's, but for names
+        // with a dot in front.
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let new = path.with_file_name(format!(".{}.{name}", std::process::id()));
         let _ = std::fs::remove_file(&new); // of one that was killed

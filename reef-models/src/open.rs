@@ -42,23 +42,24 @@ pub struct Opened {
     pub latencies: Option<Latencies>,
 }
 
-/// Opens `what`: one of [`NAMES`] or [`TENSOR_NAMES`], with tensors that `seed` makes up; a [`Folder`]; an ONNX file, or a
-/// folder with a `model.onnx`; a `.safetensors` file whose name begins with one of these names, as torchvision calls its
-/// own (`resnet18-f37072fd`).
+/// Opens `what`: one of [`NAMES`] or [`TENSOR_NAMES`], with tensors that `seed` makes up; a
+/// [`Folder`]; an ONNX file, or a folder with a `model.onnx`; a `.safetensors` file whose name
+/// begins with one of these names, as torchvision calls its own (`resnet18-f37072fd`).
 ///
-/// An ONNX file becomes a network for pictures if it can be expressed as one and declares no output of several rows or
-/// columns, and a network of ordinary tensors otherwise ([`onnx::load_tensors`](crate::onnx::load_tensors)).
+/// An ONNX file becomes a network for pictures if it can be expressed as one and declares no output
+/// of several rows or columns, and a network of ordinary tensors otherwise
+/// ([`onnx::load_tensors`](crate::onnx::load_tensors)).
 ///
-/// Without a size or a batch they are those that the network has, or else its usual size and a batch of 1. The size of a
-/// network of text is its number of tokens. A network
-/// of tensors takes the batch as the first size of inputs that leave that open, and the size as rows and columns of
+/// Without a size or a batch they are those that the network has, or else its usual size and a
+/// batch of 1. The size of a network of text is its number of tokens. A network of tensors takes
+/// the batch as the first size of inputs that leave that open, and the size as rows and columns of
 /// inputs of four dimensions that leave those open.
 ///
 /// # Errors
 ///
-/// `UnknownNetwork` if it is none of these, `OutOfRange` if a folder's network has another size or batch
-/// than the one asked for; those of [`build`], [`Folder::load`], [`open_weights`] and the reader of ONNX
-/// files.
+/// `UnknownNetwork` if it is none of these, `OutOfRange` if a folder's network has another size or
+/// batch than the one asked for; those of [`build`], [`Folder::load`], [`open_weights`] and the
+/// reader of ONNX files.
 pub fn open(what: &str, size: Option<usize>, batch: Option<usize>, seed: Seeded) -> Result<Opened> {
     open_within(what, size, batch, seed, &Budget::default())
 }
@@ -113,8 +114,8 @@ pub fn open_within(
 ///
 /// # Errors
 ///
-/// Those of [`build`] and of the file's reader; `MissingTensor` or `Length` if the weights are of another
-/// network.
+/// Those of [`build`] and of the file's reader; `MissingTensor` or `Length` if the weights are of
+/// another network.
 pub fn open_weights(
     network: &str,
     file: impl AsRef<Path>,
@@ -194,17 +195,19 @@ fn open_onnx(
     }
 }
 
-/// What the network that was [opened](open()) as `what` gives for `input` by plain loops on the host.
+/// What the network that was [opened](open()) as `what` gives for `input` by plain loops on the
+/// host.
 ///
 /// An ONNX file is executed node by node as it stands, before anything of it was rewritten
-/// ([`onnx::execute`](fn@crate::onnx::execute)), so that a fault of the reader shows too; anything else step by
-/// step ([`reference`](mod@crate::reference)). Size and batch are those that it was opened with. For networks of
-/// tensors there is [`TensorModel::execute`](crate::TensorModel::execute).
+/// ([`onnx::execute`](fn@crate::onnx::execute)), so that a fault of the reader shows too; anything
+/// else step by step ([`reference`](mod@crate::reference)). Size and batch are those that it was
+/// opened with. For networks of tensors there is
+/// [`TensorModel::execute`](crate::TensorModel::execute).
 ///
 /// # Errors
 ///
-/// `NotPicture` for a network of tensors, `Length` if `input` is not as long as the network's input; those of both
-/// executors.
+/// `NotPicture` for a network of tensors, `Length` if `input` is not as long as the network's
+/// input; those of both executors.
 #[cfg_attr(not(feature = "onnx"), expect(unused_variables, reason = "all are steps of a schedule"))]
 pub fn expected(
     what: &str,

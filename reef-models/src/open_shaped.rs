@@ -13,11 +13,13 @@ use crate::run::any_model::AnyModel;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Opens an ONNX file, or a folder with a `model.onnx`, for inputs of these sizes, by their names; as [`open()`](crate::open()) otherwise.
+/// Opens an ONNX file, or a folder with a `model.onnx`, for inputs of these sizes, by their names;
+/// as [`open()`](crate::open()) otherwise.
 ///
 /// # Errors
 ///
-/// Those of the readers of ONNX files: a size that the file fixes otherwise among them; `Kind` if it is no such file.
+/// Those of the readers of ONNX files: a size that the file fixes otherwise among them; `Kind` if
+/// it is no such file.
 pub fn open_shaped(
     path: impl AsRef<Path>,
     shapes: &BTreeMap<String, Vec<usize>>,
@@ -58,7 +60,8 @@ fn picture_options(shapes: &BTreeMap<String, Vec<usize>>) -> Option<Options> {
     }
 }
 
-/// Whether the input has these sizes: what is not square can't be asked for, but the file may say it.
+/// Whether the input has these sizes: what is not square can't be asked for, but the file may say
+/// it.
 fn is_of(model: &Model, shapes: &BTreeMap<String, Vec<usize>>) -> bool {
     let have = model.input().shape();
     shapes.values().all(|sizes| sizes[..] == have[..sizes.len().min(4)])

@@ -1,4 +1,5 @@
-//! A damaged `model.json` is refused or describes a network that runs: no panic, nothing out of bounds.
+//! A damaged `model.json` is refused or describes a network that runs: no panic, nothing out of
+//! bounds.
 
 use proptest::prelude::*;
 use reef_models::{Model, Seeded, arena, build, reference};

@@ -1,4 +1,5 @@
-//! No file makes its reader take more memory than it was given: files that are small and ask for a lot.
+//! No file makes its reader take more memory than it was given: files that are small and ask for a
+//! lot.
 
 #![cfg(feature = "onnx")]
 #![allow(unsafe_code)] // an allocator that counts
@@ -370,7 +371,8 @@ fn headers_stay_within_each_budget() {
     }
 }
 
-/// Files with some bytes exchanged, repeated or cut, always the same ones: what `fuzz/` does at random.
+/// Files with some bytes exchanged, repeated or cut, always the same ones: what `fuzz/` does at
+/// random.
 #[test]
 fn damaged_files_stay_within_the_budget() {
     let mut state = 1u64;
@@ -404,7 +406,8 @@ fn damaged_files_stay_within_the_budget() {
     }
 }
 
-/// Networks of tensors: the places of an axis are as many numbers as it is long, and no file has to hold those.
+/// Networks of tensors: the places of an axis are as many numbers as it is long, and no file has to
+/// hold those.
 #[test]
 fn long_axes_are_refused_before_their_places_are_made() {
     let read = |what: &str, parts: &[Vec<u8>]| {

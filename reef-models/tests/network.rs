@@ -1,4 +1,5 @@
-//! A network on a device that computes with the reference: memory, weights and commands fit together.
+//! A network on a device that computes with the reference: memory, weights and commands fit
+//! together.
 
 use reef_conformance::Null;
 use reef_core::{Command, Device, Priority, Queue, Seq, dkp};

@@ -29,8 +29,8 @@ fn import(name: &str) -> Imported {
     onnx::load(folder().join(format!("{name}.onnx")), &Options::default()).unwrap()
 }
 
-/// The part of the largest logit by which the worst one is off: of the file's own nodes, and of the schedule
-/// that was made of them.
+/// The part of the largest logit by which the worst one is off: of the file's own nodes, and of the
+/// schedule that was made of them.
 fn off(file: &Path) -> [f32; 2] {
     let golden = std::fs::read_to_string(file.with_extension("json")).unwrap();
     let golden: Golden = serde_json::from_str(&golden).unwrap();
@@ -71,7 +71,8 @@ fn imported_networks_give_torchs_logits() {
     }
 }
 
-/// The part of the largest value by which what is executed node by node differs from what `text` says.
+/// The part of the largest value by which what is executed node by node differs from what `text`
+/// says.
 fn differs(name: &str, text: &str, params: &Params) -> f32 {
     let file = folder().join(format!("{name}.onnx"));
     let model = Model::from_json(text, name).unwrap();
@@ -82,7 +83,8 @@ fn differs(name: &str, text: &str, params: &Params) -> f32 {
     have.iter().zip(&want).fold(0f32, |max, (a, b)| max.max((a - b).abs())) / largest
 }
 
-/// What an importer's mistake would make of a network is seen, because the reference is the file itself.
+/// What an importer's mistake would make of a network is seen, because the reference is the file
+/// itself.
 #[test]
 fn a_wrong_rewrite_is_seen() {
     let mistakes = [
@@ -147,7 +149,8 @@ fn a_clip_is_exact_whatever_its_bounds() {
     assert_eq!([nodes[0], steps[0]], [-0.559; 2]);
 }
 
-/// How many steps of each kind: convolution, linear layer, pool, scale and shift, activation, product.
+/// How many steps of each kind: convolution, linear layer, pool, scale and shift, activation,
+/// product.
 fn kinds(name: &str) -> [usize; 6] {
     let mut kinds = [0; 6];
     for layer in import(name).model.layers() {

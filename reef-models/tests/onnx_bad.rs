@@ -11,8 +11,8 @@ use reef_models::onnx::{self, Options, TensorOptions};
 use reef_models::{Budget, Error, Seeded, reference};
 use std::path::Path;
 
-/// What reading `nodes` says, between an input `x` of 1x2x4x4 and an output `y`, with these tensors:
-/// `w` of 3x2x3x3 and `b` of 3.
+/// What reading `nodes` says, between an input `x` of 1x2x4x4 and an output `y`, with these
+/// tensors: `w` of 3x2x3x3 and `b` of 3.
 fn say(nodes: &[Vec<u8>]) -> String {
     let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])];
     let tensors = [ones("w", &[3, 2, 3, 3]), ones("b", &[3])];
@@ -275,7 +275,8 @@ fn long_chains_do_no_harm() {
     assert!(say(&nodes).contains("is out of range"));
 }
 
-// --- Files that were damaged -------------------------------------------------------------------------
+// --- Files that were damaged
+// -------------------------------------------------------------------------
 
 /// Reads `bytes`; what is read can be run, and the nodes give values or an error.
 fn survive(bytes: &[u8]) {
@@ -329,7 +330,8 @@ proptest! {
     }
 }
 
-/// What reading `nodes` as a network of tensors says, between an input `x` of 2x3 and an output `y`.
+/// What reading `nodes` as a network of tensors says, between an input `x` of 2x3 and an output
+/// `y`.
 fn say_tensors(nodes: &[Vec<u8>], budget: u64) -> String {
     let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
     let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();

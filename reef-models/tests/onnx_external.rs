@@ -1,4 +1,5 @@
-//! Weights that an ONNX file keeps in another file: read from the model's folder alone, and only what is there.
+//! Weights that an ONNX file keeps in another file: read from the model's folder alone, and only
+//! what is there.
 
 #![cfg(feature = "onnx")]
 

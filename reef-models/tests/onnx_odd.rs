@@ -82,7 +82,8 @@ fn operands_that_nobody_reads_are_named() {
         say(&[node("MatMul", &["x", "w", "", "x"], "y", &[]), ones("w", &[3, 2])]),
         "odd: node \"y\" (MatMul): operand 3 is not supported"
     );
-    // What is left out is no operand, and a ratio of what is dropped means nothing when nothing is trained.
+    // What is left out is no operand, and a ratio of what is dropped means nothing when nothing is
+    // trained.
     assert_eq!(say(&[node("Relu", &["x", ""], "y", &[])]), "fine");
     assert_eq!(say(&[node("Dropout", &["x", "half"], "y", &[]), scalar("half", 0.5)]), "fine");
 }

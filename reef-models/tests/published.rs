@@ -1,7 +1,8 @@
 //! REEF's ten published graphs: they load unchanged, and their counts and hazards are known.
 //!
 //! They are not ours and don't come along: `REEF_PUBLISHED` names the folder that has them, each as
-//! `MODEL/MODEL.json` with `MODEL/MODEL.profile.json` (`resource/` of the repository SJTU-IPADS/reef).
+//! `MODEL/MODEL.json` with `MODEL/MODEL.profile.json` (`resource/` of the repository
+//! SJTU-IPADS/reef).
 
 use reef_models::profile::Latencies;
 use reef_models::{ScheduleGraph, hazards};

@@ -1,5 +1,5 @@
-//! Gives the library NVIDIA's name, and makes a function of each of its names: `names.txt`, from the headers of CUDA 11.8
-//! and 13.4.
+//! Gives the library NVIDIA's name, and makes a function of each of its names: `names.txt`, from
+//! the headers of CUDA 11.8 and 13.4.
 
 use std::path::PathBuf;
 

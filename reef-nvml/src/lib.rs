@@ -1,11 +1,13 @@
 //! What NVIDIA's management library (NVML) says of the processes on a device.
 //!
-//! *In*: devices by their UUIDs. *Out*: how much device memory each process has, its context and code included, and for
-//! which part of the time its kernels ran ([`Monitor`], [`Nvml`]). *Invariant*: the library is opened when it is asked
-//! for, and its absence is an error with one line; nothing is changed on a device.
+//! *In*: devices by their UUIDs. *Out*: how much device memory each process has, its context and
+//! code included, and for which part of the time its kernels ran ([`Monitor`], [`Nvml`]).
+//! *Invariant*: the library is opened when it is asked for, and its absence is an error with one
+//! line; nothing is changed on a device.
 //!
-//! Structs and codes are those of `nvml.h` of CUDA 11.8 to 13.4. `fake/` is a library of the same name for tests, and
-//! `shim/` one for programs that are to see their limit in the place of their device's memory.
+//! Structs and codes are those of `nvml.h` of CUDA 11.8 to 13.4. `fake/` is a library of the same
+//! name for tests, and `shim/` one for programs that are to see their limit in the place of their
+//! device's memory.
 
 mod error;
 mod library;

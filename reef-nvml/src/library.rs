@@ -11,7 +11,8 @@ pub const LIBRARY: &str = "libnvidia-ml.so.1";
 /// The variable that names another file in its place.
 pub const VARIABLE: &str = "REEF_NVML_LIBRARY";
 
-/// `NVML_ERROR_NOT_SUPPORTED`; `NVML_ERROR_NOT_FOUND`, also of no samples; `NVML_ERROR_INSUFFICIENT_SIZE`.
+/// `NVML_ERROR_NOT_SUPPORTED`; `NVML_ERROR_NOT_FOUND`, also of no samples;
+/// `NVML_ERROR_INSUFFICIENT_SIZE`.
 const NOT_SUPPORTED: u32 = 3;
 const NOT_FOUND: u32 = 6;
 const INSUFFICIENT_SIZE: u32 = 7;
@@ -85,7 +86,8 @@ impl Nvml {
     /// There is none, it lacks a function, or it finds no driver.
     pub fn open(file: Option<&OsStr>) -> Result<Self, Error> {
         let file = file.unwrap_or_else(|| OsStr::new(LIBRARY));
-        // SAFETY: the driver's library, or what the operator names: its initialisers are what every tool runs.
+        // SAFETY: the driver's library, or what the operator names: its initialisers are what every
+        // tool runs.
         let library = unsafe { Library::new(file) };
         let library = library.map_err(|error| absent(file, &error))?;
         Self::of(library)

@@ -35,7 +35,8 @@ pub trait Monitor: fmt::Debug + Send + Sync {
     /// It isn't known, as on MIG instances and under WSL.
     fn processes(&self, device: &Uuid) -> Result<Vec<Process>, Error>;
 
-    /// How much processes used a device, in samples after `since`, which is a sample's `at`; one of each process.
+    /// How much processes used a device, in samples after `since`, which is a sample's `at`; one of
+    /// each process.
     ///
     /// # Errors
     ///

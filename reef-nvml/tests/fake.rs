@@ -1,4 +1,5 @@
-//! The reader on a library made of functions. Each case is a process of its own, since the library reads variables.
+//! The reader on a library made of functions. Each case is a process of its own, since the library
+//! reads variables.
 
 use reef_nvml::{Busy, Error, Monitor, Nvml, Process};
 use std::path::PathBuf;

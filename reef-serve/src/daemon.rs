@@ -1,8 +1,8 @@
 //! The daemon as a whole: opens its devices, listens, and ends in order.
 //!
-//! On SIGTERM or SIGINT it takes no more connections and requests, answers those that it has for as long
-//! as [`Times::drain_ms`](crate::config::Times) says, unloads everything and returns. A service manager is told of each
-//! step.
+//! On SIGTERM or SIGINT it takes no more connections and requests, answers those that it has for as
+//! long as [`Times::drain_ms`](crate::config::Times) says, unloads everything and returns. A
+//! service manager is told of each step.
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
@@ -39,8 +39,8 @@ pub fn run(config: Config, ready: impl FnOnce(&Places)) -> Result<()> {
     run_reloading(move || Ok(config.clone()), ready)
 }
 
-/// The same with a configuration that is read again at each SIGHUP. Rights and what else may change do then; what takes
-/// a restart is named in the log.
+/// The same with a configuration that is read again at each SIGHUP. Rights and what else may change
+/// do then; what takes a restart is named in the log.
 ///
 /// # Errors
 ///
@@ -132,7 +132,8 @@ async fn serve(
     failed.map_or(Ok(()), |done| done.unwrap_or_else(|e| Err(Error::system("a listener", e))))
 }
 
-/// Forgets shared memory whose clients are gone, and networks of shapes that nobody uses, until the runtime ends.
+/// Forgets shared memory whose clients are gone, and networks of shapes that nobody uses, until the
+/// runtime ends.
 async fn prune(server: Arc<Server>) {
     loop {
         tokio::time::sleep(CLOSE_TIMEOUT).await;
@@ -159,7 +160,8 @@ async fn drain(requests: &Admission, max: Duration) {
     }
 }
 
-/// Waits for clients of the local path: no longer than `limit` if a device is lost, where work may never end.
+/// Waits for clients of the local path: no longer than `limit` if a device is lost, where work may
+/// never end.
 async fn leave(mut local: JoinHandle<()>, limit: Duration, is_lost: impl Fn() -> bool) {
     // Else it has ended, or panicked and printed why.
     while tokio::time::timeout(limit, &mut local).await.is_err() {

@@ -77,7 +77,8 @@ pub fn local(bytes: &[u8]) {
     daemon.is_well();
 }
 
-/// A request for an inference: whether there is a length of the JSON, two bytes of it, then the body.
+/// A request for an inference: whether there is a length of the JSON, two bytes of it, then the
+/// body.
 ///
 /// # Panics
 ///

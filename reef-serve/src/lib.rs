@@ -7,9 +7,9 @@
 //! shared memory ─► Session ─► an Instance of its own ─────────────────┘
 //! ```
 //!
-//! The standard protocol is that of KServe v2 with Triton's extensions, over gRPC and HTTP. Connections
-//! are asynchronous; from the queue of a model on, everything is a plain thread, and the
-//! [`Dispatcher`](reef::Dispatcher) decides who runs when.
+//! The standard protocol is that of KServe v2 with Triton's extensions, over gRPC and HTTP.
+//! Connections are asynchronous; from the queue of a model on, everything is a plain thread, and
+//! the [`Dispatcher`](reef::Dispatcher) decides who runs when.
 //!
 //! Folders, from the top: a file imports from those below.
 //!

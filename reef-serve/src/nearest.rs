@@ -5,8 +5,8 @@ use crate::name::ModelName;
 /// Letters in which a name that was meant may differ.
 const MISSPELT: usize = 3;
 
-/// `: did you mean NAME?` for the one of `names` that differs from `asked` by the fewest letters, if by few; else
-/// nothing.
+/// `: did you mean NAME?` for the one of `names` that differs from `asked` by the fewest letters,
+/// if by few; else nothing.
 pub(super) fn did_you_mean(
     asked: &ModelName,
     names: impl IntoIterator<Item = ModelName>,

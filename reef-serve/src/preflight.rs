@@ -10,8 +10,8 @@ use crate::server::Server;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 
-/// Checks what a start would: token files, certificates, the folder of the sockets, ports, the device, and that the
-/// models load.
+/// Checks what a start would: token files, certificates, the folder of the sockets, ports, the
+/// device, and that the models load.
 ///
 /// # Errors
 ///

@@ -178,7 +178,8 @@ impl Server {
         aside(give_up).await
     }
 
-    /// Takes a place for a request of `peer`; its answer should have been sent when the place is given back.
+    /// Takes a place for a request of `peer`; its answer should have been sent when the place is
+    /// given back.
     ///
     /// # Errors
     ///
@@ -192,7 +193,8 @@ impl Server {
         Ok(OpenRequest { _permit: permit, _share: share, _of_anonymous })
     }
 
-    /// Refuses `peer` what changes the daemon for others, or shows what they do, unless it has the right.
+    /// Refuses `peer` what changes the daemon for others, or shows what they do, unless it has the
+    /// right.
     ///
     /// # Errors
     ///
@@ -201,8 +203,8 @@ impl Server {
         self.tenants.of(&peer.principal).grant().check_control(&peer.principal)
     }
 
-    /// Loads a model, on a thread that may block. What `given` takes is charged, and the request has its place, until that
-    /// thread is done with it, also if the client goes away.
+    /// Loads a model, on a thread that may block. What `given` takes is charged, and the request
+    /// has its place, until that thread is done with it, also if the client goes away.
     ///
     /// # Errors
     ///
@@ -238,12 +240,13 @@ impl Server {
         aside(move || server.registry.unload(&name)).await
     }
 
-    /// The network of `model` for these shapes, which is made if it isn't there: by a thread for that, one at a time for
-    /// each principal.
+    /// The network of `model` for these shapes, which is made if it isn't there: by a thread for
+    /// that, one at a time for each principal.
     ///
     /// # Errors
     ///
-    /// `Exhausted` if there is no room for it; `Deadline` if it isn't there in time; what is wrong with the shapes.
+    /// `Exhausted` if there is no room for it; `Deadline` if it isn't there in time; what is wrong
+    /// with the shapes.
     pub(crate) async fn variant(
         &self,
         model: &Arc<LoadedModel>,
@@ -284,7 +287,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Exhausted` at once if its queue is full, or its tenant's budget used up and what is over is refused; `Deadline` when its time is over; the device's.
+    /// `Exhausted` at once if its queue is full, or its tenant's budget used up and what is over is
+    /// refused; `Deadline` when its time is over; the device's.
     pub(crate) async fn infer(&self, inference: Inference) -> Result<Vec<Vec<u8>>> {
         let Inference {
             client,
@@ -410,7 +414,8 @@ impl Drop for Outcome {
     }
 }
 
-/// What requests may take, and a principal and a connection of it: as much as the longest message at least.
+/// What requests may take, and a principal and a connection of it: as much as the longest message
+/// at least.
 fn request_memory(config: &Config) -> Memory {
     let (memory, limits) = (&config.memory, &config.limits);
     let message = (limits.message_mib as u64) << 20;

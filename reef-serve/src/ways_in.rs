@@ -1,4 +1,5 @@
-//! Where clients come in: the daemon's own sockets, those that the service manager has passed, and TCP.
+//! Where clients come in: the daemon's own sockets, those that the service manager has passed, and
+//! TCP.
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};

@@ -1,4 +1,5 @@
-//! Gives the library the driver's name, and exports the names that it doesn't play as functions that say so.
+//! Gives the library the driver's name, and exports the names that it doesn't play as functions
+//! that say so.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

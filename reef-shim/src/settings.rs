@@ -14,13 +14,15 @@ pub(crate) struct Settings {
     pub(crate) socket: Option<PathBuf>,
     /// `$REEF_CLASS`: `rt` or `be`; best-effort if it is anything else.
     pub(crate) class: Class,
-    /// Whether graphs that are built node by node may be cloned for gates: not if `$REEF_GRAPHS` is `front`.
+    /// Whether graphs that are built node by node may be cloned for gates: not if `$REEF_GRAPHS` is
+    /// `front`.
     pub(crate) clones_graphs: bool,
     /// `$REEF_JOB`, and the first line of the file `$REEF_TOKEN_FILE`; or what is wrong with them.
     pub(crate) shown: Result<Shown, String>,
     /// Where to write what was intercepted, `$REEF_EXPLAIN`.
     pub(crate) report: Option<PathBuf>,
-    /// How much of a device this process's job may have, or what is wrong with what was said about it.
+    /// How much of a device this process's job may have, or what is wrong with what was said about
+    /// it.
     pub(crate) limits: Result<Option<Limits>, String>,
     /// Where the books of limits are.
     pub(crate) books: PathBuf,

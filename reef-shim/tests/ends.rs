@@ -1,5 +1,6 @@
-//! Streams and contexts that end, on the fake driver under the shim: what ends takes nothing else along, and what it had on
-//! the device counts until it has run. Each test is a program in a process of its own.
+//! Streams and contexts that end, on the fake driver under the shim: what ends takes nothing else
+//! along, and what it had on the device counts until it has run. Each test is a program in a
+//! process of its own.
 
 #[path = "ends/captures.rs"]
 mod captures;
@@ -31,7 +32,8 @@ struct Program {
     memory: usize,
 }
 
-/// Runs a test in a process of its own, as a guest of this class, on a driver whose streams have numbers or not.
+/// Runs a test in a process of its own, as a guest of this class, on a driver whose streams have
+/// numbers or not.
 fn alone(test: &str, class: &str, ids: &str, run: impl FnOnce(Program)) {
     if std::env::var(ALONE).is_ok_and(|which| which == format!("{test} {ids}")) {
         return run(Program::start(class));

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// A program with a stream and a word of memory, in this process. There is one shim, so there is one of these.
+/// A program with a stream and a word of memory, in this process. There is one shim, so there is
+/// one of these.
 struct Program {
     driver: Driver,
     registry: Registry,

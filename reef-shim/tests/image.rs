@@ -1,5 +1,5 @@
-//! What is read from code of its global variables. The library's own tests can't be built into it, as it exports the
-//! driver's names.
+//! What is read from code of its global variables. The library's own tests can't be built into it,
+//! as it exports the driver's names.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -143,7 +143,8 @@ fn packed_entries_are_read_or_said_to_be_unknown() {
     assert!(size_of(&fat(&[(2, 0x8000, 100, b"(\xb5/\xfd")])).is_unknown);
 }
 
-/// Files of NVIDIA's compiler: `REEF_TEST_IMAGES="FILE BYTES FILE BYTES" cargo test -p reef-shim --test image`.
+/// Files of NVIDIA's compiler:
+/// `REEF_TEST_IMAGES="FILE BYTES FILE BYTES" cargo test -p reef-shim --test image`.
 #[test]
 fn files_of_the_compiler_are_read() {
     let files = std::env::var("REEF_TEST_IMAGES").unwrap_or_default();

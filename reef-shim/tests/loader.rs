@@ -1,4 +1,5 @@
-//! Ways in which programs reach the driver: which of them lead to the shim. Each is a process of its own.
+//! Ways in which programs reach the driver: which of them lead to the shim. Each is a process of
+//! its own.
 
 mod common;
 #[path = "loader/costs.rs"]
@@ -111,7 +112,8 @@ fn a_shim_in_the_place_of_the_drivers_file_is_found_by_an_absolute_path() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// `dlmopen` by the driver's name, which a preloaded library doesn't take part in: in the search path it does.
+/// `dlmopen` by the driver's name, which a preloaded library doesn't take part in: in the search
+/// path it does.
 #[test]
 fn a_namespace_of_its_own_gets_a_shim_that_is_in_the_search_path() {
     let folder = folder("namespace");
@@ -141,8 +143,8 @@ fn a_shim_under_the_drivers_name_in_the_search_path_is_found_as_well() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// The name that compilers link by: a library that is preloaded by its own name isn't meant by it, unless a file of that
-/// name in the search path is the same library.
+/// The name that compilers link by: a library that is preloaded by its own name isn't meant by it,
+/// unless a file of that name in the search path is the same library.
 #[test]
 fn shim_under_the_linkers_name_is_found_in_the_search_path_alone() {
     let (shim, folder, system) = (library(SHIM), folder("linker"), folder("system"));

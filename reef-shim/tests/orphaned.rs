@@ -1,5 +1,5 @@
-//! A best-effort program whose daemon is deaf at first, whose holder stays for too long, whose daemon and holder die, and
-//! whose daemon comes back.
+//! A best-effort program whose daemon is deaf at first, whose holder stays for too long, whose
+//! daemon and holder die, and whose daemon comes back.
 
 mod common;
 
@@ -82,7 +82,8 @@ fn a_guest_outlives_its_daemons_and_joins_each_that_answers() {
     joins_again(&program, exec);
 }
 
-/// A daemon that doesn't answer costs the first launch a moment, and is joined by no call of the program.
+/// A daemon that doesn't answer costs the first launch a moment, and is joined by no call of the
+/// program.
 fn joins_late(program: &Program, deaf: OwnedFd) -> Registry {
     program.launch();
     until("the first, which is passed on", || program.is_idle());
@@ -150,7 +151,8 @@ fn opens_for_good(program: &Program, registry: Registry) {
     assert!(begin.elapsed() < SOON, "it stays open"); // or each would wait most of a second for a breather
 }
 
-/// The next daemon takes the same page, so that gates which graphs have had inside since before are its own as well.
+/// The next daemon takes the same page, so that gates which graphs have had inside since before are
+/// its own as well.
 fn joins_again(program: &Program, exec: usize) {
     let mut registry = program.daemon();
     until("it is there again", || !registry.guests().is_empty());

@@ -1,9 +1,9 @@
-//! Random programs of three threads and four streams, plainly on the fake driver and under the shim: best-effort, open
-//! or held at random, and real-time; in this process, in others, and in children of these. All end, with the same
-//! memory and the same return codes.
+//! Random programs of three threads and four streams, plainly on the fake driver and under the
+//! shim: best-effort, open or held at random, and real-time; in this process, in others, and in
+//! children of these. All end, with the same memory and the same return codes.
 //!
-//! `REEF_TEST_CASES=500 cargo test -p reef-shim --test random` runs more of them; `REEF_TEST_SEED` says with which
-//! number they begin.
+//! `REEF_TEST_CASES=500 cargo test -p reef-shim --test random` runs more of them; `REEF_TEST_SEED`
+//! says with which number they begin.
 
 mod common;
 #[path = "random/graphs.rs"]
@@ -73,7 +73,8 @@ fn both() -> &'static Both {
         let path = std::env::temp_dir().join(format!("reef-random-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
-        // SAFETY: the tests of this file wait for each other, so no other thread reads the environment.
+        // SAFETY: the tests of this file wait for each other, so no other thread reads the
+        // environment.
         unsafe {
             std::env::set_var("REEF_GUESTS", &path);
             std::env::set_var("REEF_CUDA", library(FAKE));

@@ -1,4 +1,5 @@
-//! A real-time program on the fake driver, under the shim: it holds others while it works, and no longer.
+//! A real-time program on the fake driver, under the shim: it holds others while it works, and no
+//! longer.
 
 mod common;
 
@@ -129,7 +130,8 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     assert!(views.iter().any(|view| view.who.class == Class::RealTime && view.busy >= LENGTH));
     assert!(held(be.who.guest).is_some_and(|held| held >= LENGTH), "{views:?}");
 
-    // The daemon goes, and nobody holds; the next one's guests are held as soon as this one has joined it.
+    // The daemon goes, and nobody holds; the next one's guests are held as soon as this one has
+    // joined it.
     drop(registry);
     let again = (0..3).map(|_| {
         std::thread::sleep(Duration::from_millis(1500));

@@ -1,5 +1,5 @@
-//! Each of the driver's functions has one treatment (`treatments.txt`), and those that aren't jumps have a hook: a name
-//! of a new version of CUDA can't be forgotten.
+//! Each of the driver's functions has one treatment (`treatments.txt`), and those that aren't jumps
+//! have a hook: a name of a new version of CUDA can't be forgotten.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 

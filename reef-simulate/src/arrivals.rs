@@ -42,7 +42,8 @@ impl Source {
         }
     }
 
-    /// The next arrival. Of a closed loop it is the first one: later ones come from [`Self::answered`].
+    /// The next arrival. Of a closed loop it is the first one: later ones come from
+    /// [`Self::answered`].
     pub(crate) fn next(&mut self, rng: &mut ChaCha8Rng) -> u64 {
         match self {
             Self::Closed { .. } => 0,
@@ -79,7 +80,8 @@ impl Source {
     }
 }
 
-/// An exponential random number. Not by the platform's logarithm: results are the same on all platforms.
+/// An exponential random number. Not by the platform's logarithm: results are the same on all
+/// platforms.
 pub(crate) fn exponential(rng: &mut ChaCha8Rng, mean: f64) -> f64 {
     let uniform: f64 = rng.random();
     -libm::log(1.0 - uniform) * mean

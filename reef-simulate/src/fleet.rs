@@ -22,7 +22,8 @@ pub struct Fleet {
     pub nodes: u32,
     /// Devices of each.
     pub gpus_per_node: u32,
-    /// Most load of real-time clients that `pack` and `least-interference` put on a device: 0.7 is 70 % of its time.
+    /// Most load of real-time clients that `pack` and `least-interference` put on a device: 0.7 is
+    /// 70 % of its time.
     #[serde(default = "rt_load")]
     pub rt_load: f64,
     /// Most best-effort clients that `pack` and `least-interference` put on a device.
@@ -88,8 +89,8 @@ pub enum Arrivals {
         /// Requests of each.
         size: u32,
     },
-    /// The rows of this class and network in a CSV file, dealt to the `count` clients in turns. Relative paths are from
-    /// the fleet's folder.
+    /// The rows of this class and network in a CSV file, dealt to the `count` clients in turns.
+    /// Relative paths are from the fleet's folder.
     Trace(PathBuf),
 }
 

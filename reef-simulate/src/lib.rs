@@ -1,12 +1,14 @@
 //! Simulates a fleet of accelerators: which placement and which scheduler gives which latencies.
 //!
-//! *In*: a [`Fleet`] (devices, clients with their arrivals, a measured [`Profile`] of the networks), the name of a
-//! [scheduler](reef_core::scheduler) and a [`Placement`]. *Out*: [`Totals`]. *Invariant*: the same fleet and seed give
-//! the same totals on any number of threads: devices don't affect each other once clients are placed, and each draws
-//! from random numbers of its own.
+//! *In*: a [`Fleet`] (devices, clients with their arrivals, a measured [`Profile`] of the
+//! networks), the name of a [scheduler](reef_core::scheduler) and a [`Placement`]. *Out*:
+//! [`Totals`]. *Invariant*: the same fleet and seed give the same totals on any number of threads:
+//! devices don't affect each other once clients are placed, and each draws from random numbers of
+//! its own.
 //!
-//! Each device is a sequence of events on the [`Scheduler`](reef_core::scheduler::Scheduler) trait that the dispatcher
-//! uses. What runs at once progresses at rates that follow from the profile; `docs/simulate.md` has the model.
+//! Each device is a sequence of events on the [`Scheduler`](reef_core::scheduler::Scheduler) trait
+//! that the dispatcher uses. What runs at once progresses at rates that follow from the profile;
+//! `docs/simulate.md` has the model.
 
 mod arrivals;
 mod class;

@@ -1,6 +1,8 @@
-//! Simulated beside measured, on an H200: the results that the project publishes, read from their files.
+//! Simulated beside measured, on an H200: the results that the project publishes, read from their
+//! files.
 //!
-//! `cargo test -p reef-simulate --lib measured -- --nocapture` prints the table of docs/simulate.md.
+//! `cargo test -p reef-simulate --lib measured -- --nocapture` prints the table of
+//! docs/simulate.md.
 
 use crate::{Arrivals, Class, Client, Fleet, Options, Placement, Totals, simulate};
 use rand::{RngExt, SeedableRng};
@@ -88,7 +90,8 @@ fn same_arrivals(rate: f64, seed: u64, seconds: f64) -> Arc<[u64]> {
     arrivals.take_while(|at| *at < seconds).map(|at| (at * 1e9) as u64).collect()
 }
 
-/// A ResNet-50 at this rate beside a ResNet-152 in a closed loop: `reef bench pair`, which takes four seconds.
+/// A ResNet-50 at this rate beside a ResNet-152 in a closed loop: `reef bench pair`, which takes
+/// four seconds.
 fn pair(load: &'static str, file: &str, rate: f64, rows: &mut Vec<Row>) {
     let measured = results(file);
     let (file, seconds) = (PathBuf::from("seed 1"), 4.0);
@@ -116,7 +119,8 @@ fn pair(load: &'static str, file: &str, rate: f64, rows: &mut Vec<Row>) {
     }
 }
 
-/// DISB's load of a file: mean device time of real-time requests over rt-only's, and what best-effort work keeps.
+/// DISB's load of a file: mean device time of real-time requests over rt-only's, and what
+/// best-effort work keeps.
 fn disb(load: &'static str, file: &str, clients: &[Client], rows: &mut Vec<Row>) {
     let measured = results(file);
     let mean = |scheduler| {
@@ -152,7 +156,8 @@ fn periodic(network: &str, per_second: f64, offset_ms: f64) -> Client {
     client(Class::Rt, network, Arrivals::Periodic { per_second, offset_ms })
 }
 
-/// DISB D's real-time clients, spread by what those before take alone; then the picture's way to the device. Both as the run itself says.
+/// DISB D's real-time clients, spread by what those before take alone; then the picture's way to
+/// the device. Both as the run itself says.
 fn five_real_time(networks: &[&str; 5], measured: &[Value]) -> Vec<Client> {
     let names = ["densenet201_rt", "distilbert_rt", "inceptionv3_rt", "resnet152_rt", "vgg19_rt"];
     let mut taken = 0.0;

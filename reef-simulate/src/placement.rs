@@ -6,7 +6,8 @@ use crate::fleet::{Arrivals, Client, Fleet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How clients get their devices. Each client is placed once; real-time ones come first, both in the fleet's order.
+/// How clients get their devices. Each client is placed once; real-time ones come first, both in
+/// the fleet's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
     /// Where the load is least, whatever its class.
@@ -75,7 +76,8 @@ impl Room {
         }
     }
 
-    /// By how much a client would slow what is here, and what is here it. Real-time tasks wait for each other.
+    /// By how much a client would slow what is here, and what is here it. Real-time tasks wait for
+    /// each other.
     fn interference(&self, kind: &Kind) -> f64 {
         let Kind { inference, load, class } = kind;
         let beside = inference.sensitivity * self.pressure + inference.pressure * self.sensitivity;

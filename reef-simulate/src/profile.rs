@@ -18,7 +18,8 @@ pub struct Profile {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceProfile {
-    /// By how much a real-time task starts later for each best-effort queue that had to be stopped, in µs.
+    /// By how much a real-time task starts later for each best-effort queue that had to be stopped,
+    /// in µs.
     #[serde(default)]
     pub stop_us: f64,
     /// Until a preemption at level `All` is confirmed, in µs.
@@ -30,7 +31,8 @@ pub struct DeviceProfile {
     /// From a restore until best-effort work makes progress, in µs.
     #[serde(default)]
     pub resume_us: f64,
-    /// What best-effort work keeps of its throughput while it is capped: 0 if the device doesn't cap.
+    /// What best-effort work keeps of its throughput while it is capped: 0 if the device doesn't
+    /// cap.
     #[serde(default)]
     pub capped_kept: f64,
     /// Which part of their pressure networks exert while they are capped.

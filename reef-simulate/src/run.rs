@@ -95,7 +95,8 @@ fn run_devices(
     }
 }
 
-/// Runs a device; in `alone` without its real-time clients, under streams, where nothing is ever stopped.
+/// Runs a device; in `alone` without its real-time clients, under streams, where nothing is ever
+/// stopped.
 fn run_device(
     fleet: &Fleet,
     options: &Options,

@@ -5,7 +5,8 @@ use hdrhistogram::Histogram;
 /// Longest latency that is told apart: an hour, in nanoseconds.
 const LONGEST: u64 = 3_600_000_000_000;
 
-/// Counts of all devices. All are integers, so that the order in which devices are added changes nothing.
+/// Counts of all devices. All are integers, so that the order in which devices are added changes
+/// nothing.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Totals {
@@ -23,8 +24,8 @@ pub struct Totals {
     pub rt_left: u64,
     /// Of those not finished, past their deadline.
     pub rt_left_late: u64,
-    /// Best-effort requests that came: `be_finished + be_left`. In a closed loop without pause each finished request
-    /// counts, and the one that runs at the end.
+    /// Best-effort requests that came: `be_finished + be_left`. In a closed loop without pause each
+    /// finished request counts, and the one that runs at the end.
     pub be_arrivals: u64,
     /// Best-effort requests that finished.
     pub be_finished: u64,
@@ -113,7 +114,8 @@ impl Totals {
         self.rt_late + self.rt_left_late
     }
 
-    /// Part of best-effort work that was done, of what would have been without real-time work; 1 if there is none.
+    /// Part of best-effort work that was done, of what would have been without real-time work; 1 if
+    /// there is none.
     pub fn be_kept(&self) -> f64 {
         if self.be_work_alone == 0 { 1.0 } else { self.be_work as f64 / self.be_work_alone as f64 }
     }

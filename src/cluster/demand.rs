@@ -19,13 +19,15 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// With so much device memory. [Replicas](crate::cluster::Replicas) that it shares count for themselves.
+    /// With so much device memory. [Replicas](crate::cluster::Replicas) that it shares count for
+    /// themselves.
     #[must_use]
     pub fn bytes(self, bytes: u64) -> Self {
         Self { bytes, ..self }
     }
 
-    /// Keeping so much of a device busy: of requests that come at a rate, that rate times what one takes alone.
+    /// Keeping so much of a device busy: of requests that come at a rate, that rate times what one
+    /// takes alone.
     #[must_use]
     pub fn load(self, load: f64) -> Self {
         Self { load, ..self }

@@ -1,7 +1,8 @@
 //! Whether a device still works, asked so that one that hangs keeps no caller.
 //!
-//! Drivers have no call with a time limit: opening a queue, asking it and closing it may each wait for ever. So they are
-//! made by a thread that is left behind then. There is at most one, as nothing more is asked until it answers.
+//! Drivers have no call with a time limit: opening a queue, asking it and closing it may each wait
+//! for ever. So they are made by a thread that is left behind then. There is at most one, as
+//! nothing more is asked until it answers.
 
 use reef_core::{Device, Error, Priority, Queue, Result, Seq};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -12,15 +13,18 @@ use std::time::{Duration, Instant};
 /// How long a caller waits for the answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After how long without an answer a device is lost. Long kernels of others don't keep an empty round from ending.
+/// After how long without an answer a device is lost. Long kernels of others don't keep an empty
+/// round from ending.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether `error` can come of a device that is lost. Others are about what was asked, or say that there is too much.
+/// Whether `error` can come of a device that is lost. Others are about what was asked, or say that
+/// there is too much.
 pub(super) fn may_mean_loss(error: &Error) -> bool {
     matches!(error, Error::DeviceLost { .. } | Error::Driver { .. } | Error::Cancelled)
 }
 
-/// Asks the device for an empty round on a queue of its own. Of a device that hangs the answer never comes.
+/// Asks the device for an empty round on a queue of its own. Of a device that hangs the answer
+/// never comes.
 ///
 /// A kernel that fails ends its queue, and on some devices all of them; only this tells which.
 ///
@@ -53,8 +57,9 @@ struct Rounds {
 }
 
 impl Prober {
-    /// Asks `question` on a thread of its own and passes the answer to `judge`, which returns whether the device is lost.
-    /// It gets `None` if there is no answer within [`SILENCE_TIMEOUT`]. Waits for that, or for a second.
+    /// Asks `question` on a thread of its own and passes the answer to `judge`, which returns
+    /// whether the device is lost. It gets `None` if there is no answer within [`SILENCE_TIMEOUT`].
+    /// Waits for that, or for a second.
     ///
     /// A question that another caller asks meanwhile serves both if it begins after this call.
     pub fn ask<A: Send + 'static>(
@@ -110,7 +115,8 @@ impl Prober {
     }
 }
 
-/// The answer to `question`: `Some(None)` is silence, `None` that it could not be asked, or panicked.
+/// The answer to `question`: `Some(None)` is silence, `None` that it could not be asked, or
+/// panicked.
 fn answer<A: Send + 'static>(question: impl FnOnce() -> A + Send + 'static) -> Option<Option<A>> {
     let (sender, answer) = channel();
     let ask = move || drop(sender.send(question())); // none waits for a late one

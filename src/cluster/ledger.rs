@@ -1,8 +1,8 @@
 //! Who is on which device, in numbers, and where the next one goes.
 //!
-//! Real-time clients go where the least real-time load is, so that they stay apart as long as there are devices;
-//! best-effort ones where the least load of both classes is, because they take what is left. Equals go where more
-//! memory is left, then to the first.
+//! Real-time clients go where the least real-time load is, so that they stay apart as long as there
+//! are devices; best-effort ones where the least load of both classes is, because they take what is
+//! left. Equals go where more memory is left, then to the first.
 
 use super::demand::Demand;
 use parking_lot::Mutex;
@@ -71,7 +71,8 @@ impl Ledger {
         Some(Entered { ledger: self.clone(), at, bytes, client: Some((class, load)) })
     }
 
-    /// Notes memory of the device at `at`, which several clients share; `None`: it has not as much left.
+    /// Notes memory of the device at `at`, which several clients share; `None`: it has not as much
+    /// left.
     pub(super) fn take(&self, at: usize, bytes: u64) -> Option<Entered> {
         let entry = &mut self.0.lock()[at];
         (entry.left() >= bytes).then(|| {

@@ -40,8 +40,8 @@ impl<D: Device> Node<D> {
         &self.device
     }
 
-    /// What runs the work of all clients there. Clients that it is asked for directly are not counted when others
-    /// are placed, and don't move.
+    /// What runs the work of all clients there. Clients that it is asked for directly are not
+    /// counted when others are placed, and don't move.
     pub fn dispatcher(&self) -> &Dispatcher<D> {
         &self.dispatcher
     }
@@ -66,16 +66,17 @@ impl<D: Device> Node<D> {
         self.lost.get()
     }
 
-    /// Gives the device up: what waits there ends with `why`, its clients move at their next request, and no other
-    /// comes.
+    /// Gives the device up: what waits there ends with `why`, its clients move at their next
+    /// request, and no other comes.
     pub fn give_up(&self, why: Error) {
         self.ledger.note_lost(self.at);
         let why = self.lost.get_or_init(|| why); // the first reason stays
         self.dispatcher.give_up(why);
     }
 
-    /// Asks as [`ask`](Self::ask) does, on a thread of its own, and waits for the answer for a second at most. A device
-    /// that gives none within ten seconds is lost, as by [`give_up`](Self::give_up); until then nothing more is asked.
+    /// Asks as [`ask`](Self::ask) does, on a thread of its own, and waits for the answer for a
+    /// second at most. A device that gives none within ten seconds is lost, as by
+    /// [`give_up`](Self::give_up); until then nothing more is asked.
     ///
     /// # Errors
     ///
@@ -88,10 +89,10 @@ impl<D: Device> Node<D> {
         self.lost.get().cloned().map_or(Ok(()), Err)
     }
 
-    /// Asks the device for an empty round on a queue of its own, and the dispatcher whether it has given the device up
-    /// and whether it has a place for one more client.
-    /// If either fails, and not for want of memory, the device is lost, as by [`give_up`](Self::give_up). Of a device
-    /// that hangs the answer never comes.
+    /// Asks the device for an empty round on a queue of its own, and the dispatcher whether it has
+    /// given the device up and whether it has a place for one more client. If either fails, and not
+    /// for want of memory, the device is lost, as by [`give_up`](Self::give_up). Of a device that
+    /// hangs the answer never comes.
     ///
     /// # Errors
     ///
@@ -114,8 +115,8 @@ impl<D: Device> Node<D> {
         self.lost.get().is_some()
     }
 
-    /// An error if it is lost. Whatever the dispatcher has given it up for counts, of the device's own answers those that
-    /// can mean a loss.
+    /// An error if it is lost. Whatever the dispatcher has given it up for counts, of the device's
+    /// own answers those that can mean a loss.
     fn probe(&self) -> Result<()> {
         self.dispatcher.lost().map_or(Ok(()), Err)?;
         let queue = || self.dispatcher.best_effort(ClientConfig::default()).map(drop);
@@ -125,7 +126,8 @@ impl<D: Device> Node<D> {
         }
     }
 
-    /// Whether the device is lost, now that something on it has ended with `error`. May take a second.
+    /// Whether the device is lost, now that something on it has ended with `error`. May take a
+    /// second.
     pub(super) fn is_lost_after(self: &Arc<Self>, error: &Error) -> bool {
         if may_mean_loss(error) || self.dispatcher.lost().is_some() {
             let _ = self.check();

@@ -15,8 +15,8 @@ pub(super) struct Nodes<D: Device> {
 }
 
 impl<D: Device> Nodes<D> {
-    /// Finds a device for a client: the best one that has room, by the ledger; if that turns out to be full or lost,
-    /// the next.
+    /// Finds a device for a client: the best one that has room, by the ledger; if that turns out to
+    /// be full or lost, the next.
     ///
     /// # Errors
     ///

@@ -16,8 +16,8 @@ pub type BePlaced<D, M, E = Error> = Placed<D, BeClient<D>, M, E>;
 /// So many devices lost under one request say that it is the request.
 const MAX_LOSSES: u32 = 2;
 
-/// A client `C` with the replica `M` of what it runs, on one device of a cluster. If that is lost, both are made anew
-/// on another one.
+/// A client `C` with the replica `M` of what it runs, on one device of a cluster. If that is lost,
+/// both are made anew on another one.
 pub struct Placed<D: Device, C, M, E = Error> {
     nodes: Nodes<D>,
     spec: Spec<D, M, E>,
@@ -50,9 +50,11 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
         self.moves
     }
 
-    /// The client and its replica, where they are now; if the device is known to be lost, on another one.
+    /// The client and its replica, where they are now; if the device is known to be lost, on
+    /// another one.
     ///
-    /// For requests that are waited for later. When one ends with an error, ask [`recover`](Self::recover).
+    /// For requests that are waited for later. When one ends with an error, ask
+    /// [`recover`](Self::recover).
     ///
     /// # Errors
     ///
@@ -64,13 +66,15 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
         Ok((&mut self.seat.client, &mut self.seat.replica))
     }
 
-    /// Runs `request` to its end. If the device is lost meanwhile, the client moves and `request` runs once more, on
-    /// the new replica: what it did to the old one is gone, what it did elsewhere is its own to know.
+    /// Runs `request` to its end. If the device is lost meanwhile, the client moves and `request`
+    /// runs once more, on the new replica: what it did to the old one is gone, what it did
+    /// elsewhere is its own to know.
     ///
     /// # Errors
     ///
-    /// Those of `request` while the device is well; `DeviceLost` if the client may not move, or if the second device
-    /// was lost as well, which a third one is spared; `Unplaced` if no device takes it.
+    /// Those of `request` while the device is well; `DeviceLost` if the client may not move, or if
+    /// the second device was lost as well, which a third one is spared; `Unplaced` if no device
+    /// takes it.
     pub fn run<T>(
         &mut self,
         mut request: impl FnMut(&mut C, &mut M) -> Result<T, E>,
@@ -88,13 +92,13 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
         }
     }
 
-    /// Moves the client if its device is lost, now that a request ended with `error`. `false`: the device is well,
-    /// and the error is the request's own.
+    /// Moves the client if its device is lost, now that a request ended with `error`. `false`: the
+    /// device is well, and the error is the request's own.
     ///
     /// # Errors
     ///
-    /// As [`parts`](Self::parts); `DeviceLost` if requests of this client met the loss of several devices and none
-    /// has succeeded in between.
+    /// As [`parts`](Self::parts); `DeviceLost` if requests of this client met the loss of several
+    /// devices and none has succeeded in between.
     pub fn recover(&mut self, error: &E) -> Result<bool, E> {
         let Some(error) = error.device_error() else { return Ok(false) };
         if !self.seat.node.is_lost_after(error) {

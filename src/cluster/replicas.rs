@@ -11,7 +11,8 @@ use std::sync::{Arc, Weak};
 
 type Build<D, W, E> = dyn Fn(&D) -> Result<W, E> + Send + Sync;
 
-/// A replica on each device on which a client uses one, and none elsewhere: made for the first, gone with the last.
+/// A replica on each device on which a client uses one, and none elsewhere: made for the first,
+/// gone with the last.
 pub struct Replicas<D: Device, W, E = Error> {
     bytes: u64,
     build: Box<Build<D, W, E>>,

@@ -55,7 +55,8 @@ pub(super) struct Spec<D: Device, M, E> {
     pub(super) build: Build<D, M, E>,
 }
 
-/// A client with what it runs, on one device. Fields are dropped in this order: the client waits for what runs of it.
+/// A client with what it runs, on one device. Fields are dropped in this order: the client waits
+/// for what runs of it.
 #[derive(Debug)]
 pub(super) struct Seat<D: Device, C, M> {
     pub(super) client: C,

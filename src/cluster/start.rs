@@ -14,8 +14,9 @@ use std::sync::Arc;
 
 /// Several devices of one process, each with a [`Dispatcher`] of its own.
 ///
-/// Clients are *placed*: by memory, by load, real-time ones apart from each other. What a client runs is made on its
-/// device by a function of its own, and again on another device if that one is lost.
+/// Clients are *placed*: by memory, by load, real-time ones apart from each other. What a client
+/// runs is made on its device by a function of its own, and again on another device if that one is
+/// lost.
 ///
 /// ```
 /// use reef::cluster::{Cluster, Demand};
@@ -90,7 +91,8 @@ impl<D: Device> Cluster<D> {
         &self.nodes.all
     }
 
-    /// Places a real-time client. `build` makes what it runs, on the device that takes it and on any that it moves to.
+    /// Places a real-time client. `build` makes what it runs, on the device that takes it and on
+    /// any that it moves to.
     ///
     /// # Errors
     ///
@@ -120,8 +122,8 @@ impl<D: Device> Cluster<D> {
         Placed::new(self.nodes.clone(), spec)
     }
 
-    /// What clients share that are on the same device, such as a model's weights: `bytes` of device memory wherever
-    /// it is used.
+    /// What clients share that are on the same device, such as a model's weights: `bytes` of device
+    /// memory wherever it is used.
     pub fn replicas<W, E: Failure>(
         &self,
         bytes: u64,

@@ -1,4 +1,5 @@
-//! A software device that can be lost: from then on every call fails, and nothing that it has is ever done.
+//! A software device that can be lost: from then on every call fails, and nothing that it has is
+//! ever done.
 
 use reef::cpu::Cpu;
 use reef::dkp::Padding;

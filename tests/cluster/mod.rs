@@ -270,7 +270,8 @@ fn without_a_device_left_the_error_names_all() {
     });
 }
 
-/// A dispatcher gives up a device that answers but refuses to restore: its clients go elsewhere as well.
+/// A dispatcher gives up a device that answers but refuses to restore: its clients go elsewhere as
+/// well.
 #[test]
 fn a_device_that_its_dispatcher_gives_up_is_lost() {
     within(LIMIT, || {
@@ -299,7 +300,8 @@ fn a_full_device_is_no_lost_device() {
     });
 }
 
-/// A device that has no memory to go on with best-effort work is given up by its dispatcher, whatever the error is.
+/// A device that has no memory to go on with best-effort work is given up by its dispatcher,
+/// whatever the error is.
 #[test]
 fn what_a_dispatcher_gives_up_is_lost_for_any_reason() {
     within(LIMIT, || {

@@ -15,7 +15,8 @@ use std::time::Duration;
 #[cfg(feature = "cuda")]
 use std::time::Instant;
 
-/// Runs `rt` `turns` times beside `be`, whose clients each run at least twice, and checks all of them.
+/// Runs `rt` `turns` times beside `be`, whose clients each run at least twice, and checks all of
+/// them.
 fn beside<D: Operators>(
     device: &D,
     scheduler: Box<dyn Scheduler>,
@@ -85,7 +86,8 @@ pub(crate) fn padding_changes_no_network<D: Operators>(device: &D, rt: &str, siz
     assert!(stats.any(|stats| stats.padded_launches > 0), "nothing was padded");
 }
 
-/// Where whole queues run narrow beside real-time work that takes long: a task of so many inferences does.
+/// Where whole queues run narrow beside real-time work that takes long: a task of so many
+/// inferences does.
 #[cfg(feature = "cuda")]
 pub(crate) fn narrow_queues_change_no_network<D: Operators>(device: &D) {
     /// Longer than work is stopped before it runs narrow, by far.

@@ -114,7 +114,8 @@ pub(crate) fn graphs_give_what_launches_give<D: Operators>(device: &D) {
     }
 }
 
-/// Launches of a graph that nobody stops start while the one before runs, and leave every bit as one at a time does.
+/// Launches of a graph that nobody stops start while the one before runs, and leave every bit as
+/// one at a time does.
 #[cfg(feature = "cuda")]
 pub(crate) fn graphs_that_start_early_give_what_launches_give<D: Operators>(device: &D) {
     let networks = [

@@ -19,8 +19,8 @@ const SCHEDULE: &str = include_str!("program/chain.json");
 const CHAIN: &str = include_str!("program/chain.cu");
 const ROWS: &str = include_str!("program/rows.cu");
 
-/// As generators write them: barriers in loops, the three exchanges in a wave, a softmax in one launch and one in four,
-/// numbers of 64 bits, two modules.
+/// As generators write them: barriers in loops, the three exchanges in a wave, a softmax in one
+/// launch and one in four, numbers of 64 bits, two modules.
 fn model(chain: &str) -> ProgramModel {
     let sources = [("chain.cu", chain), ("rows.cu", ROWS)];
     let sources = sources.map(|(name, text)| (name.to_owned(), text.to_owned()));
@@ -110,7 +110,8 @@ pub(crate) fn kernels_of_its_own_agree_by_gates<D: Operators>(device: &D) {
     agrees(device, &network, &[PreemptLevel::HostQueue, PreemptLevel::DeviceQueue]);
 }
 
-/// As where a wave has fewer lanes than sources count on; and as published sources have it, which is wrong.
+/// As where a wave has fewer lanes than sources count on; and as published sources have it, which
+/// is wrong.
 pub(crate) fn exchanges_agree_by_barriers<D: Operators>(device: &D) {
     let barriers = model(CHAIN).with_exchange(Exchange::Barriers);
     let Some(network) = load(device, &barriers) else { return };
@@ -136,7 +137,8 @@ fn agrees<D: Operators>(device: &D, network: &Network<D>, levels: &[PreemptLevel
     }
 }
 
-/// Whatever is preempted when, the bits stay what they are undisturbed. Goes on until so many launches ran again.
+/// Whatever is preempted when, the bits stay what they are undisturbed. Goes on until so many
+/// launches ran again.
 pub(crate) fn kernels_of_its_own_are_preempted<D: Operators>(
     device: &D,
     level: PreemptLevel,

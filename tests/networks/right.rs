@@ -11,8 +11,8 @@ use reef::op::Operators;
 use reef::{Args, Command, Config, Launch, PreemptLevel, VirtualQueue};
 use serde_json::Value;
 
-/// Runs the network of a golden file and compares its logits; `tolerance` is the largest difference from
-/// torch, as a part of the largest logit.
+/// Runs the network of a golden file and compares its logits; `tolerance` is the largest difference
+/// from torch, as a part of the largest logit.
 pub(crate) fn agrees<D: Operators>(device: &D, tolerance: f32, name: &str, size: usize) {
     let golden: Value = serde_json::from_str(data::golden(name, size)).unwrap();
     let want = golden["logits"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32);
@@ -50,8 +50,8 @@ pub(crate) fn are_close(have: &[f32], want: &[f32], tolerance: f32, what: &str) 
     assert!(worst <= tolerance * largest, "{what}: off by {worst} of {largest}");
 }
 
-/// Networks with gates, hard swishes and ReLU6, from ONNX files, give what the reference gives, with
-/// kernels that can be stopped and with those that can't.
+/// Networks with gates, hard swishes and ReLU6, from ONNX files, give what the reference gives,
+/// with kernels that can be stopped and with those that can't.
 pub(crate) fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f32) {
     for (name, bytes) in data::GATED {
         let imported = onnx::from_bytes(bytes, name, &onnx::Options::default());
@@ -77,7 +77,8 @@ fn of_a_file<D: Operators>(device: &D, file: &[u8], input: &[f32]) -> [Vec<f32>;
     [network.staged_output().unwrap(), onnx::execute_bytes(file, "made", &options, input).unwrap()]
 }
 
-/// Each operator that bounds, compares or scales, over eight channels of 6 x 6, and the mean of what it makes.
+/// Each operator that bounds, compares or scales, over eight channels of 6 x 6, and the mean of
+/// what it makes.
 fn bounding_files() -> Vec<(&'static str, Vec<u8>)> {
     let clip = |name, low: f32, high: f32| {
         let bounds = [scalar("low", low), scalar("high", high)].concat();
@@ -112,7 +113,8 @@ fn bounding_files() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What is no number gives none, in those channels that hold it; the others give what the file's nodes give.
+/// What is no number gives none, in those channels that hold it; the others give what the file's
+/// nodes give.
 pub(crate) fn what_is_no_number_stays_none<D: Operators>(device: &D, tolerance: f32) {
     let mut input: Vec<f32> = Seeded(5).input(8 * 36).iter().map(|x| x * 9.0).collect();
     input[3 * 36 + 7] = f32::NAN;
@@ -181,8 +183,8 @@ fn toy<D: Operators>(device: &D, graph: &ScheduleGraph, inputs: &[Vec<f32>; 3]) 
         let Work::Kernel(call) = &step.work else { panic!("{step:?}") };
         let args: Vec<u64> = call.args.iter().map(|&s| device.address(&buffers[s])).collect();
         let kernel = device.kernel(&step.name).unwrap();
-        // SAFETY: `add` and `multiply` take these three storages, which hold a float for each thread
-        // of the grid and outlive the run.
+        // SAFETY: `add` and `multiply` take these three storages, which hold a float for each
+        // thread of the grid and outlive the run.
         Command::Launch(unsafe { Launch::new(kernel, call.grid, call.block, Args::new(&args)) })
     });
     run_alone(device, &launches.collect::<Vec<_>>());

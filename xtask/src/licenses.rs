@@ -1,6 +1,8 @@
-//! Licences and sources of all packages that a build of the workspace can take, by the rules of `deny.toml`.
+//! Licences and sources of all packages that a build of the workspace can take, by the rules of
+//! `deny.toml`.
 //!
-//! `cargo deny check bans licenses sources` says the same; it takes minutes to install, and this no time.
+//! `cargo deny check bans licenses sources` says the same; it takes minutes to install, and this no
+//! time.
 
 use serde_json::Value;
 use spdx::{Expression, ParseMode};

@@ -241,8 +241,8 @@ fn features() -> Vec<Command> {
         command
     })
     .into();
-    // The command without its daemon and its benches, and what it then says. With all packages in view, so that what
-    // it is made of is what the tests are made of.
+    // The command without its daemon and its benches, and what it then says. With all packages in
+    // view, so that what it is made of is what the tests are made of.
     commands.push(cargo("test --quiet --workspace --no-default-features --test left_out"));
     // What only the fuzz targets use; all but that crate is checked for the documentation as well.
     commands.push(cargo(
@@ -278,7 +278,8 @@ fn miri() -> Vec<Command> {
     vec![cargo("+nightly miri test -p reef-rt-core --lib -- ring words"), cargo(races)]
 }
 
-/// The suite in its own package, which has a tenth of the dependencies that the tests of the library have.
+/// The suite in its own package, which has a tenth of the dependencies that the tests of the
+/// library have.
 fn tsan() -> Vec<Command> {
     let target = "x86_64-unknown-linux-gnu";
     let suite = "-p reef-conformance --features sanitized --test sanitized";
@@ -290,8 +291,8 @@ fn tsan() -> Vec<Command> {
     vec![command]
 }
 
-/// The whole suite but for one of its tests, which then runs for 5000 preemptions: 1000 at each of its
-/// five levels. What runs on the CPU is left to `test`.
+/// The whole suite but for one of its tests, which then runs for 5000 preemptions: 1000 at each of
+/// its five levels. What runs on the CPU is left to `test`.
 fn hip() -> Vec<Command> {
     const MANY: &str = "each_block_runs_once_in_order";
     let suite = "test --workspace --features reef-rt/hip --test conformance";

@@ -1,8 +1,8 @@
 //! Renders `docs/measured.md` from the JSON that `reef bench … --out` wrote.
 //!
-//! In: `docs/results/published.txt`, a line for each result: its file, then a heading. Out: a section for each
-//! with device, date, command and a table. A bench has the columns that [`columns`] names; a column that is empty
-//! in every row is left out.
+//! In: `docs/results/published.txt`, a line for each result: its file, then a heading. Out: a
+//! section for each with device, date, command and a table. A bench has the columns that
+//! [`columns`] names; a column that is empty in every row is left out.
 
 use serde_json::Value;
 use std::fmt::Write as _;

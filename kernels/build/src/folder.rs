@@ -25,7 +25,8 @@ impl Contents {
         let mut total = 0;
         for (name, code) in &self.images {
             let path = folder.join(name);
-            // An image that holds the same stays, whatever this version of the packer would make of it.
+            // An image that holds the same stays, whatever this version of the packer would make of
+            // it.
             if read(&path).as_ref() != Some(code) {
                 fs::write(&path, miniz_oxide::deflate::compress_to_vec_zlib(code, 10))?;
             }

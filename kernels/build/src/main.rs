@@ -1,8 +1,8 @@
-//! Makes the images of device code that ship with the backends, from `kernels/*.cu`, with compilers of
-//! fixed versions; with `--check` says whether what is there is what would be made.
+//! Makes the images of device code that ship with the backends, from `kernels/*.cu`, with compilers
+//! of fixed versions; with `--check` says whether what is there is what would be made.
 //!
-//! `cargo xtask kernels` runs it. It is a crate of its own so that xtask needs no dependencies and the
-//! backends can be built from images that are not there yet.
+//! `cargo xtask kernels` runs it. It is a crate of its own so that xtask needs no dependencies and
+//! the backends can be built from images that are not there yet.
 
 mod amd;
 mod folder;

@@ -9,7 +9,8 @@ use std::time::Duration;
 ///
 /// # Safety
 ///
-/// Null, or a string that ends with a zero byte and stays as it is for as long as the answer is used.
+/// Null, or a string that ends with a zero byte and stays as it is for as long as the answer is
+/// used.
 pub(crate) unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<&'a str> {
     // SAFETY: the caller's promise.
     let text = unsafe { optional_text(what, text) }?;

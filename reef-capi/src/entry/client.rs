@@ -17,7 +17,8 @@ use crate::objects::request::AnyRequest;
 use crate::status::{REEF_TIMEOUT, reef_status};
 use reef::{ClientConfig, Config};
 
-/// Opens a client of the dispatcher: `REEF_REAL_TIME` or `REEF_BEST_EFFORT`. NULL options: the usual. Any thread.
+/// Opens a client of the dispatcher: `REEF_REAL_TIME` or `REEF_BEST_EFFORT`. NULL options: the
+/// usual. Any thread.
 ///
 /// # Safety
 ///
@@ -69,8 +70,8 @@ fn config(options: &reef_client_options) -> ClientConfig {
 
 /// Frees the client; NULL does nothing.
 ///
-/// Of a best-effort client, what waits ends as REEF_CANCELLED, and this call waits for what runs. Real-time requests go
-/// on. Any thread, also while others wait for requests.
+/// Of a best-effort client, what waits ends as REEF_CANCELLED, and this call waits for what runs.
+/// Real-time requests go on. Any thread, also while others wait for requests.
 #[unsafe(no_mangle)]
 pub extern "C" fn reef_client_free(client: *mut reef_client) -> reef_status {
     answer(|| {
@@ -83,8 +84,9 @@ pub extern "C" fn reef_client_free(client: *mut reef_client) -> reef_status {
 
 /// Submits one inference of the network, on the input that was written last, and returns at once.
 ///
-/// `deadline_us`: in which time it should be finished, for the scheduler `deadline`; negative: none. REEF_BUSY: a
-/// request of the network is on its way, or the queue is full. Any thread; calls for one client wait for each other.
+/// `deadline_us`: in which time it should be finished, for the scheduler `deadline`; negative:
+/// none. REEF_BUSY: a request of the network is on its way, or the queue is full. Any thread; calls
+/// for one client wait for each other.
 ///
 /// # Safety
 ///
@@ -108,12 +110,14 @@ pub unsafe extern "C" fn reef_client_submit(
 
 /// One inference: writes the input, submits, waits, reads the output.
 ///
-/// `timeout_us`: how long it waits; negative: without limit. REEF_TIMEOUT: a real-time request is cancelled as far as
-/// the device hasn't got it, a best-effort one goes on; the network is busy until it has ended. Any thread.
+/// `timeout_us`: how long it waits; negative: without limit. REEF_TIMEOUT: a real-time request is
+/// cancelled as far as the device hasn't got it, a best-effort one goes on; the network is busy
+/// until it has ended. Any thread.
 ///
 /// # Safety
 ///
-/// `inputs` values at `input` can be read, or it is null; `outputs` values at `output` can be written, or it is null.
+/// `inputs` values at `input` can be read, or it is null; `outputs` values at `output` can be
+/// written, or it is null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reef_client_run(
     client: *const reef_client,

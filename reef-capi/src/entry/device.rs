@@ -15,7 +15,8 @@ use std::ptr;
 
 /// Opens a device by its name: "cpu", "cuda:1", "cpu:0?units=4".
 ///
-/// REEF_NOT_FOUND: the library has no such backend, or the backend no such device or driver. Any thread.
+/// REEF_NOT_FOUND: the library has no such backend, or the backend no such device or driver. Any
+/// thread.
 ///
 /// # Safety
 ///
@@ -65,8 +66,8 @@ pub unsafe extern "C" fn reef_device_get_info(
     })
 }
 
-/// The device's name for people, cut to `size` bytes with the zero byte at its end. `needed`, if it isn't NULL, gets
-/// the bytes that the whole name takes with it. Any thread.
+/// The device's name for people, cut to `size` bytes with the zero byte at its end. `needed`, if it
+/// isn't NULL, gets the bytes that the whole name takes with it. Any thread.
 ///
 /// # Safety
 ///

@@ -10,14 +10,16 @@ use crate::objects::dispatcher::Dispatcher;
 use crate::status::reef_status;
 use std::ffi::c_char;
 
-/// Starts a dispatcher on the device, with one of `reef_schedulers()`: "reef" unless there is a reason.
+/// Starts a dispatcher on the device, with one of `reef_schedulers()`: "reef" unless there is a
+/// reason.
 ///
-/// REEF_UNSUPPORTED: the scheduler preempts more deeply than the device can. Any thread. One dispatcher for a device is
-/// enough; two know nothing of each other.
+/// REEF_UNSUPPORTED: the scheduler preempts more deeply than the device can. Any thread. One
+/// dispatcher for a device is enough; two know nothing of each other.
 ///
 /// # Safety
 ///
-/// `scheduler` is null or a string that ends with a zero byte; `dispatcher` is null or can be written.
+/// `scheduler` is null or a string that ends with a zero byte; `dispatcher` is null or can be
+/// written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reef_dispatcher_start(
     device: *const reef_device,
@@ -37,8 +39,8 @@ pub unsafe extern "C" fn reef_dispatcher_start(
 
 /// Ends the dispatcher, waits for what runs, and frees the handle; NULL does nothing.
 ///
-/// Real-time requests that the device has are finished, all others end as REEF_CANCELLED; its clients stay handles and
-/// submit nothing more. Any thread, also while others wait for requests.
+/// Real-time requests that the device has are finished, all others end as REEF_CANCELLED; its
+/// clients stay handles and submit nothing more. Any thread, also while others wait for requests.
 #[unsafe(no_mangle)]
 pub extern "C" fn reef_dispatcher_free(dispatcher: *mut reef_dispatcher) -> reef_status {
     answer(|| {

@@ -11,8 +11,8 @@ use std::sync::LazyLock;
 /// The first number changes when programs must be changed; the second one when something is added.
 pub const REEF_VERSION: u32 = 0x00_01_00;
 
-/// Version of the library: `0xAABBCC` for AA.BB.CC. It fits a program if it is at least `REEF_VERSION` and has the same
-/// AA.
+/// Version of the library: `0xAABBCC` for AA.BB.CC. It fits a program if it is at least
+/// `REEF_VERSION` and has the same AA.
 ///
 /// Any thread, any time.
 #[unsafe(no_mangle)]
@@ -20,7 +20,8 @@ pub extern "C" fn reef_version() -> u32 {
     REEF_VERSION
 }
 
-/// The name of a status, such as "REEF_BUSY"; "REEF_?" for one that this version doesn't have. It stays.
+/// The name of a status, such as "REEF_BUSY"; "REEF_?" for one that this version doesn't have. It
+/// stays.
 ///
 /// Any thread, any time.
 #[unsafe(no_mangle)]
@@ -29,7 +30,8 @@ pub extern "C" fn reef_status_name(status: reef_status) -> *const c_char {
     name.copied().unwrap_or(c"REEF_?").as_ptr()
 }
 
-/// What went wrong in the last call of this thread that failed, in one line of UTF-8; "" if none did.
+/// What went wrong in the last call of this thread that failed, in one line of UTF-8; "" if none
+/// did.
 ///
 /// It stays until the next call of this thread that fails. Any thread, any time.
 #[unsafe(no_mangle)]

@@ -1,8 +1,8 @@
 //! The functions of `reef.h`, one file for each kind of handle.
 //!
-//! *In*: pointers and numbers of C. *Out*: a status, and what the caller has a place for. *Invariant*: each function
-//! is one call of [`answer`](crate::guard::answer), checks all it gets before it does anything, and leaves its outputs
-//! alone if it fails.
+//! *In*: pointers and numbers of C. *Out*: a status, and what the caller has a place for.
+//! *Invariant*: each function is one call of [`answer`](crate::guard::answer), checks all it gets
+//! before it does anything, and leaves its outputs alone if it fails.
 
 pub(crate) mod args;
 pub(crate) mod client;

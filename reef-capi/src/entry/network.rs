@@ -13,15 +13,16 @@ use reef::models::{Opened, Seeded, open, open_weights};
 use std::ffi::c_char;
 use std::{ptr, slice};
 
-/// Loads a network onto a device: one of `reef_networks()`, an .onnx file, a folder of `reef model import`, or a
-/// .safetensors file whose name begins with one of `reef_networks()`. NULL options: the usual.
+/// Loads a network onto a device: one of `reef_networks()`, an .onnx file, a folder of
+/// `reef model import`, or a .safetensors file whose name begins with one of `reef_networks()`.
+/// NULL options: the usual.
 ///
 /// A network that is built by name has made-up weights unless the options name a file. Any thread.
 ///
 /// # Safety
 ///
-/// `what` is null or a string that ends with a zero byte; `options` is null or as large as its `struct_size`, and its
-/// `weights` as `what`; `network` is null or can be written.
+/// `what` is null or a string that ends with a zero byte; `options` is null or as large as its
+/// `struct_size`, and its `weights` as `what`; `network` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reef_network_load(
     device: *const reef_device,
@@ -52,8 +53,8 @@ fn opened(what: &str, weights: Option<&str>, options: &reef_network_options) -> 
     })
 }
 
-/// Makes another instance of the network: the same weights, memory of its own, so that a request of each can be on its
-/// way. Any thread.
+/// Makes another instance of the network: the same weights, memory of its own, so that a request of
+/// each can be on its way. Any thread.
 ///
 /// # Safety
 ///
@@ -135,7 +136,8 @@ pub unsafe extern "C" fn reef_network_write_input(
     })
 }
 
-/// Reads the output of the last request that finished: all of its values. REEF_BUSY: a request is on its way.
+/// Reads the output of the last request that finished: all of its values. REEF_BUSY: a request is
+/// on its way.
 ///
 /// Any thread; calls for one network wait for each other.
 ///

@@ -1,7 +1,7 @@
 //! Structures that begin with their size.
 //!
-//! A program says by it which version of a structure it has. What it doesn't have is 0, which means the default; what
-//! it has and the library doesn't know must be 0.
+//! A program says by it which version of a structure it has. What it doesn't have is 0, which means
+//! the default; what it has and the library doesn't know must be 0.
 
 use crate::entry::args::place;
 use crate::fault::{Fault, Result};

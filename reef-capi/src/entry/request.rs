@@ -12,8 +12,9 @@ use std::time::Duration;
 
 /// Waits until the request has ended, and says how: REEF_OK if it finished.
 ///
-/// `timeout_us`: how long; 0: looks and doesn't wait; negative: without limit. REEF_TIMEOUT: it goes on. Any thread.
-/// REEF_BUSY: it is a real-time request, and another thread waits for it already.
+/// `timeout_us`: how long; 0: looks and doesn't wait; negative: without limit. REEF_TIMEOUT: it
+/// goes on. Any thread. REEF_BUSY: it is a real-time request, and another thread waits for it
+/// already.
 #[unsafe(no_mangle)]
 pub extern "C" fn reef_request_wait(request: *const reef_request, timeout_us: i64) -> reef_status {
     answer(|| {
@@ -32,8 +33,9 @@ fn wait(request: &dyn AnyRequest, timeout_us: i64) -> Option<Result<Times>> {
     }
 }
 
-/// Takes back what the device hasn't got of a real-time request: that then ends as REEF_CANCELLED, at once or when what
-/// the device has has ended. `cancelled`, if it isn't NULL, gets 1, or 0 if the device has all of it or it has ended.
+/// Takes back what the device hasn't got of a real-time request: that then ends as REEF_CANCELLED,
+/// at once or when what the device has has ended. `cancelled`, if it isn't NULL, gets 1, or 0 if
+/// the device has all of it or it has ended.
 ///
 /// REEF_UNSUPPORTED: best-effort requests are cancelled by `reef_client_free`. Any thread.
 ///
@@ -55,7 +57,8 @@ pub unsafe extern "C" fn reef_request_cancel(
     })
 }
 
-/// When a request that finished was where. REEF_BUSY: it has not ended; another error: how it ended. Any thread.
+/// When a request that finished was where. REEF_BUSY: it has not ended; another error: how it
+/// ended. Any thread.
 ///
 /// # Safety
 ///
@@ -85,7 +88,8 @@ fn in_nanos(times: Times) -> reef_timing {
     }
 }
 
-/// Frees the handle; NULL does nothing. The request goes on, and its network is busy until it has ended. Any thread.
+/// Frees the handle; NULL does nothing. The request goes on, and its network is busy until it has
+/// ended. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn reef_request_free(request: *mut reef_request) -> reef_status {
     answer(|| match request.is_null() {

@@ -114,9 +114,11 @@ pub struct reef_client_options {
     pub struct_size: u32,
     /// Larger goes first under the scheduler `priority`.
     pub priority: i32,
-    /// Best-effort: its part of the device's time under `fair-share`, against the weights of others; 0: 1.
+    /// Best-effort: its part of the device's time under `fair-share`, against the weights of
+    /// others; 0: 1.
     pub weight: u32,
-    /// Best-effort: commands that can wait, a power of two; 0: 1024. A network has one or several for each layer.
+    /// Best-effort: commands that can wait, a power of two; 0: 1024. A network has one or several
+    /// for each layer.
     pub capacity: u32,
     /// Best-effort: commands with the device at once; 0: 4. Few are quick to preempt.
     pub window: u32,
@@ -152,12 +154,13 @@ pub struct reef_timing {
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
-    /// From submission until its first command could start: the preemption, if there was one. `REEF_UNKNOWN` for
-    /// best-effort requests.
+    /// From submission until its first command could start: the preemption, if there was one.
+    /// `REEF_UNKNOWN` for best-effort requests.
     pub delay_ns: u64,
     /// From then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
     pub device_ns: u64,
-    /// From submission until the dispatcher noted its end; of a best-effort request, until this call.
+    /// From submission until the dispatcher noted its end; of a best-effort request, until this
+    /// call.
     pub total_ns: u64,
 }
 

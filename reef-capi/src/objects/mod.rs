@@ -1,7 +1,9 @@
-//! What handles stand for: one type for all backends, each around a trait that a generic type of each device fills in.
+//! What handles stand for: one type for all backends, each around a trait that a generic type of
+//! each device fills in.
 //!
-//! *In*: calls of any thread. *Out*: what `reef` answers, as [`Fault`](crate::fault::Fault) where it refuses.
-//! *Invariant*: a network's memory serves one request at a time, and what belongs to one device never gets to another.
+//! *In*: calls of any thread. *Out*: what `reef` answers, as [`Fault`](crate::fault::Fault) where
+//! it refuses. *Invariant*: a network's memory serves one request at a time, and what belongs to
+//! one device never gets to another.
 
 pub(crate) mod best_effort;
 pub(crate) mod client;

@@ -11,8 +11,8 @@ use reef::{Command, Task};
 use std::any::Any;
 use std::sync::Arc;
 
-/// Launches that best-effort work submits at once where the device has graphs: few, because what was launched when
-/// it is preempted comes to nothing kernel by kernel.
+/// Launches that best-effort work submits at once where the device has graphs: few, because what
+/// was launched when it is preempted comes to nothing kernel by kernel.
 const BE_GRAPH: usize = 8;
 
 /// A network of some device.

@@ -1,4 +1,5 @@
-//! Installs the libraries that cargo built beside the tests, and compiles and runs programs against them.
+//! Installs the libraries that cargo built beside the tests, and compiles and runs programs against
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 pub(crate) enum Command {
     /// Offer the resources reef.dev/rt and reef.dev/be to the kubelet of this node, until SIGTERM.
     Plugin(Args),
-    /// Prepare claims of class, memory and share (resource.k8s.io/v1) for pods of this node, until SIGTERM.
+    /// Prepare claims of class, memory and share (resource.k8s.io/v1) for pods of this node, until
+    /// SIGTERM.
     Dra(DraArgs),
 }
 
@@ -29,7 +30,8 @@ pub(crate) struct OnNode {
     /// Driver's file (libcuda.so.1), to mount the library over [default: the library is preloaded].
     #[arg(long)]
     driver: Option<PathBuf>,
-    /// Folder of one set of accounts for all containers, which must run as root [default: each has its own].
+    /// Folder of one set of accounts for all containers, which must run as root [default: each has
+    /// its own].
     #[arg(long)]
     books: Option<PathBuf>,
     /// File with a token that real-time containers show to the daemon.
@@ -88,7 +90,8 @@ pub(crate) struct DraArgs {
     /// Folder of CDI files.
     #[arg(long, default_value = "/var/run/cdi")]
     cdi: PathBuf,
-    /// Device memory of each GPU, such as 141GiB, of which claims ask for parts [default: memory isn't counted].
+    /// Device memory of each GPU, such as 141GiB, of which claims ask for parts [default: memory
+    /// isn't counted].
     #[arg(long, value_name = "SIZE")]
     gpu_memory: Option<String>,
     /// Address of the API server [default: the one that Kubernetes gives to pods].

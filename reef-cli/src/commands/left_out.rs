@@ -4,7 +4,8 @@ use crate::report::usage::Usage;
 use anyhow::Result;
 use std::ffi::OsString;
 
-/// Whatever follows the command's name, so that no argument is an error before the command itself is.
+/// Whatever follows the command's name, so that no argument is an error before the command itself
+/// is.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {

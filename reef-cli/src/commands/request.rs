@@ -23,8 +23,8 @@ pub(crate) struct Args {
     /// Class of the requests.
     #[arg(long, value_enum, default_value = "be")]
     class: ClassName,
-    /// Reserve this much device time in each period, such as 2ms. If it cannot be admitted, the daemon's rt.unfit
-    /// decides.
+    /// Reserve this much device time in each period, such as 2ms. If it cannot be admitted, the
+    /// daemon's rt.unfit decides.
     #[arg(long, value_name = "TIME", value_parser = time::parse, requires = "period")]
     budget: Option<Duration>,
     /// Period of the reservation, such as 20ms.

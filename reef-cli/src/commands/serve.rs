@@ -15,7 +15,8 @@ pub(crate) struct Args {
     /// Log format. REEF_LOG sets the level, which is info without it.
     #[arg(long, value_enum, default_value = "text")]
     log: log::Format,
-    /// Validate configuration, files, ports, device and models; print the effective configuration and exit.
+    /// Validate configuration, files, ports, device and models; print the effective configuration
+    /// and exit.
     #[arg(long)]
     check: bool,
 }
@@ -23,7 +24,8 @@ pub(crate) struct Args {
 /// Sources of a configuration.
 #[derive(clap::Args)]
 pub(crate) struct Sources {
-    /// Configuration file (TOML). REEF_SERVE__SECTION__KEY in the environment overrides it, options override both.
+    /// Configuration file (TOML). REEF_SERVE__SECTION__KEY in the environment overrides it, options
+    /// override both.
     #[arg(long)]
     config: Option<PathBuf>,
     /// Device, or several of one backend, such as cuda:0,cuda:1 or cuda:* [default: cpu:0].

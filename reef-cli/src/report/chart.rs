@@ -15,8 +15,8 @@ type Chart<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Ticked, Ticked
 
 /// Draws which share of the values, given in nanoseconds, is how large at most.
 ///
-/// `unit` is a name and its nanoseconds. The axis of values is logarithmic: curves that differ by less than one large
-/// value would lie on one another.
+/// `unit` is a name and its nanoseconds. The axis of values is logarithmic: curves that differ by
+/// less than one large value would lie on one another.
 pub(crate) fn shares<'h>(
     path: &Path,
     caption: &str,
@@ -135,7 +135,8 @@ impl Axis {
         Ticked { range: self.range(), ticks: self.ticks() }
     }
 
-    /// Places of ticks: 1, 2 and 5 of each power of ten on a logarithmic axis, powers alone on a long one.
+    /// Places of ticks: 1, 2 and 5 of each power of ten on a logarithmic axis, powers alone on a
+    /// long one.
     fn ticks(&self) -> Vec<f64> {
         let range = self.range();
         if !self.logarithmic {

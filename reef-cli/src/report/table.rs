@@ -5,8 +5,8 @@ use std::fmt::{self, Display};
 use std::iter::repeat_n;
 use unicode_width::UnicodeWidthStr;
 
-/// Rows of text in columns: the first column begins at its left end, all others, which are numbers, end at their right
-/// one. A row is one line, and there is a rule under the header alone.
+/// Rows of text in columns: the first column begins at its left end, all others, which are numbers,
+/// end at their right one. A row is one line, and there is a rule under the header alone.
 pub(crate) struct Table {
     /// Places that each column takes on a terminal.
     widths: Vec<usize>,
@@ -24,7 +24,8 @@ pub(crate) fn table(header: &[&str]) -> Table {
 }
 
 impl Table {
-    /// Adds a row of a cell for each column; those that it has not are empty. Control characters become spaces.
+    /// Adds a row of a cell for each column; those that it has not are empty. Control characters
+    /// become spaces.
     pub(crate) fn add_row<C: AsRef<str>>(&mut self, cells: impl IntoIterator<Item = C>) {
         let mut cells = cells.into_iter();
         for width in &mut self.widths {
@@ -79,8 +80,8 @@ pub(crate) fn millis(histogram: &Histogram<u64>, quantile: f64) -> f64 {
     histogram.value_at_quantile(quantile) as f64 / 1e6
 }
 
-/// The 99.9th percentile of times in nanoseconds, in milliseconds. Of fewer than 5,000 it would be told by the five
-/// slowest or less, and isn't.
+/// The 99.9th percentile of times in nanoseconds, in milliseconds. Of fewer than 5,000 it would be
+/// told by the five slowest or less, and isn't.
 #[cfg(feature = "daemon")]
 pub(crate) fn p999_millis(histogram: &Histogram<u64>) -> Option<f64> {
     (histogram.len() >= 5_000).then(|| millis(histogram, 0.999))

@@ -5,8 +5,8 @@ use reef::{BeClient, ClientConfig, Command, Device, Dispatcher, Seq};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Launches that a best-effort network hands over at once, where the device has graphs: few, because
-/// what was launched when it is preempted comes to nothing kernel by kernel.
+/// Launches that a best-effort network hands over at once, where the device has graphs: few,
+/// because what was launched when it is preempted comes to nothing kernel by kernel.
 pub(crate) const BE_GRAPH: usize = 8;
 
 /// Runs the commands of an inference back to back until told to stop; returns how often per second.

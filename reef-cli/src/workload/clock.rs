@@ -33,8 +33,8 @@ pub(crate) fn wait_until<D: Device>(device: &D, at: Duration) {
     wait(|| device.clock(), at);
 }
 
-/// Sleeps until the device's clock shows `at`, or a little later: where blocks run on the host's processors, who
-/// waits awake stands in their way.
+/// Sleeps until the device's clock shows `at`, or a little later: where blocks run on the host's
+/// processors, who waits awake stands in their way.
 pub(crate) fn sleep_until<D: Device>(device: &D, at: Duration) {
     thread::sleep(at.saturating_sub(device.clock()));
 }

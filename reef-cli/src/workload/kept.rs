@@ -13,8 +13,9 @@ pub(crate) struct Kept {
     pub(crate) time: Duration,
 }
 
-/// Work done ÷ work done without real-time work, in time of the device: an inference counts as much as it takes, so
-/// that a shift from large networks to small ones is no gain. `None` without any work.
+/// Work done ÷ work done without real-time work, in time of the device: an inference counts as much
+/// as it takes, so that a shift from large networks to small ones is no gain. `None` without any
+/// work.
 pub(crate) fn kept(clients: &[Kept]) -> Option<f64> {
     let work = |rate: fn(&Kept) -> f64| -> f64 {
         clients.iter().map(|client| rate(client) * client.time.as_secs_f64()).sum()
@@ -33,7 +34,8 @@ mod tests {
 
     #[test]
     fn a_shift_to_small_networks_is_no_gain() {
-        // A large network of 90 ms and a small one of 10 ms take turns, 5 of each in 500 ms of each second.
+        // A large network of 90 ms and a small one of 10 ms take turns, 5 of each in 500 ms of each
+        // second.
         let fair = kept(&[client(5.0, 10.0, 90), client(5.0, 10.0, 10)]).unwrap();
         assert!((fair - 0.5).abs() < 1e-9, "{fair}");
         // The small one alone: a mean of ratios would say 250 %.

@@ -1,5 +1,5 @@
-//! What benches and the demo run: networks with weights and pictures, requests that arrive, clients that
-//! never pause; and how much of their work is done.
+//! What benches and the demo run: networks with weights and pictures, requests that arrive, clients
+//! that never pause; and how much of their work is done.
 
 pub(crate) mod baselines;
 pub(crate) mod clients;

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Made-up weights of networks that are built, and what all look at without a photo: see [`Seeded`].
+/// Made-up weights of networks that are built, and what all look at without a photo: see
+/// [`Seeded`].
 pub(crate) const WEIGHTS: Seeded = Seeded(2022);
 
 /// Opens a network by its name, its folder or its ONNX file, for one picture at a time.

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long a preempted network may take.
 const LIMIT: Duration = Duration::from_secs(300);
-/// After such a time it runs twice as long between preemptions: a device that is a program is slow to begin again.
+/// After such a time it runs twice as long between preemptions: a device that is a program is slow
+/// to begin again.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often that doubles at most.
 const MOST_TIMES: u64 = 16;
@@ -21,12 +22,12 @@ const MICROS: u64 = 200;
 /// Inferences that are preempted.
 const TURNS: usize = 3;
 
-/// What an inference gave, how long it took, and how many preemptions of others changed no bit of that, if any were
-/// asked for.
+/// What an inference gave, how long it took, and how many preemptions of others changed no bit of
+/// that, if any were asked for.
 pub(crate) type Timed = (Vec<Array>, Duration, Option<u64>);
 
-/// Runs a network once, as `made` reads it, and with a `seed` others that are preempted at random times from it on.
-/// `fresh` as for [`unchanged`].
+/// Runs a network once, as `made` reads it, and with a `seed` others that are preempted at random
+/// times from it on. `fresh` as for [`unchanged`].
 pub(crate) fn also_preempted<D: Operators>(
     device: &D,
     seed: Option<u64>,
@@ -47,11 +48,11 @@ pub(crate) fn say(preemptions: Option<u64>) -> Result<()> {
     said.map_or(Ok(()), print)
 }
 
-/// Runs networks that are preempted at random times at level All, and gives how many preemptions there were. What
-/// each gives, as `made` reads it, must be `undisturbed` bit by bit.
+/// Runs networks that are preempted at random times at level All, and gives how many preemptions
+/// there were. What each gives, as `made` reads it, must be `undisturbed` bit by bit.
 ///
-/// `fresh` makes a network with its inputs in place, in memory of its own: what another inference left there would
-/// hide that this one lost a block.
+/// `fresh` makes a network with its inputs in place, in memory of its own: what another inference
+/// left there would hide that this one lost a block.
 fn unchanged<D: Operators>(
     device: &D,
     undisturbed: &[Array],
@@ -69,7 +70,8 @@ fn unchanged<D: Operators>(
     Ok(all)
 }
 
-/// Runs commands once, preempted at random times at level All; gives how many preemptions there were.
+/// Runs commands once, preempted at random times at level All; gives how many preemptions there
+/// were.
 pub(crate) fn preempted<D: Operators>(
     device: &D,
     commands: &[Command<D>],

@@ -23,8 +23,8 @@ pub(crate) fn load<D: Operators>(
     model: &ProgramModel,
     seed: Seeded,
 ) -> models::Result<Arc<ProgramWeights<D>>> {
-    // SAFETY: whoever names a folder with kernels on the command line wants this code to run, as who names a program
-    // does, and answers for it: docs/models.md says so.
+    // SAFETY: whoever names a folder with kernels on the command line wants this code to run, as
+    // who names a program does, and answers for it: docs/models.md says so.
     let program = unsafe { Program::trusted(model.text()) };
     ProgramWeights::load(device, model, program, seed)
 }

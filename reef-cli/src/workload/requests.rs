@@ -33,8 +33,8 @@ impl Default for Requests {
 }
 
 /// Submits each request when it arrives, whatever became of those before. Its latency counts from
-/// its arrival, so one that has to wait for others, or for this thread, shows it. `wait` waits until the
-/// device's clock shows a time.
+/// its arrival, so one that has to wait for others, or for this thread, shows it. `wait` waits
+/// until the device's clock shows a time.
 pub(crate) fn open_loop<D: Device>(
     device: &D,
     mut client: RtClient<D>,

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Under each scheduler, each client's work is done once and in order. Schedulers that preempt have preempted some of
-/// it, and the others have let real-time work run beside it.
+/// Under each scheduler, each client's work is done once and in order. Schedulers that preempt have
+/// preempted some of it, and the others have let real-time work run beside it.
 pub fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel) {
     for name in scheduler::NAMES.into_iter().filter(|&name| name != "rt-only") {
         let scheduler = scheduler::by_name(name).unwrap();
@@ -24,7 +24,8 @@ pub fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel
     }
 }
 
-/// Three best-effort clients work for as long as real-time requests come: until enough of those met their work.
+/// Three best-effort clients work for as long as real-time requests come: until enough of those met
+/// their work.
 fn all_work_at_once<D: Device>(device: &D, dispatcher: &Dispatcher<D>, level: PreemptLevel) {
     // Schedulers of the least level hold nothing back while real-time work runs.
     let preempts = level > PreemptLevel::HostQueue;
@@ -54,7 +55,8 @@ fn all_work_at_once<D: Device>(device: &D, dispatcher: &Dispatcher<D>, level: Pr
     happened(what, met(beside), wanted);
 }
 
-/// Runs tasks, ten at least, until all is to end; `at_work` counts the clients whose work is not done.
+/// Runs tasks, ten at least, until all is to end; `at_work` counts the clients whose work is not
+/// done.
 fn best_effort<D: Device>(
     device: &D,
     dispatcher: &Dispatcher<D>,
@@ -158,8 +160,8 @@ pub fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel)
         Task::new(vec![Command::Launch(kernel); 20]).unwrap()
     };
     let task = task(&rt_cells, long_enough(device, |cells, spin| rt.run(&task(cells, spin))));
-    // When a client has stopped in time for a kernel to be padded is the machine's affair: go on until
-    // one has.
+    // When a client has stopped in time for a kernel to be padded is the machine's affair: go on
+    // until one has.
     let pads = match device.colocation() {
         Colocation::Padded => true,
         Colocation::Capped(_) => level >= PreemptLevel::DeviceQueue,
@@ -191,8 +193,8 @@ pub fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel)
     assert_eq!(padded > 0, spare, "units to spare: {spare}");
 }
 
-/// Best-effort kernels end although real-time requests come faster than a kernel takes: a block is stopped
-/// twice, then it runs through.
+/// Best-effort kernels end although real-time requests come faster than a kernel takes: a block is
+/// stopped twice, then it runs through.
 pub fn best_effort_work_ends_beside_faster_requests<D: Device>(device: &D, level: PreemptLevel) {
     const KERNEL: Duration = Duration::from_millis(20);
     const PERIOD: Duration = Duration::from_millis(2);
@@ -236,8 +238,8 @@ fn long_enough<D: Device>(
 }
 
 pub fn a_burst_preempts_once<D: Device>(device: &D, level: PreemptLevel) {
-    // On a busy machine whoever submits may pause for longer than best-effort work is kept waiting: that
-    // is no burst.
+    // On a busy machine whoever submits may pause for longer than best-effort work is kept waiting:
+    // that is no burst.
     assert!((0..20).any(|_| burst(device, level)), "no burst without a pause in 20");
 }
 

@@ -48,8 +48,8 @@ pub fn a_copy_out_of_bounds_ends_its_queue_alone<D: Device>(device: &D, level: P
     assert!(device.write(cells.buffer(), usize::MAX, &[0; 8]).is_err());
 }
 
-/// A real-time task of which one command is refused fails when those before it have ended, not earlier:
-/// its memory is in use until then. The next one runs.
+/// A real-time task of which one command is refused fails when those before it have ended, not
+/// earlier: its memory is in use until then. The next one runs.
 pub fn a_task_refused_midway_ends_first<D: Device>(device: &D, level: PreemptLevel) {
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
     let mut client = dispatcher.real_time().unwrap();

@@ -81,7 +81,8 @@ const NODE: Duration = Duration::from_millis(8);
 /// Graphs that must have been stopped so.
 const STOPPED: u64 = 3;
 
-/// A graph doesn't run to its end once it has begun: of one whose first kernel has run, the last hasn't.
+/// A graph doesn't run to its end once it has begun: of one whose first kernel has run, the last
+/// hasn't.
 pub fn a_graph_stops_midway<D: Device>(device: &D, level: PreemptLevel) {
     if level == PreemptLevel::HostQueue || holds_evicted(device, level) {
         return;

@@ -11,7 +11,8 @@ use reef_core::{
 const LEN: u32 = 64;
 const BYTES: usize = LEN as usize * 8;
 
-/// A launch, a copy and a fill, each the only one to hold its buffers; the first keeps the others waiting.
+/// A launch, a copy and a fill, each the only one to hold its buffers; the first keeps the others
+/// waiting.
 fn orphans<D: Device>(device: &D, rng: &mut ChaCha8Rng) -> [Command<D>; 3] {
     let buffer = || device.alloc(BYTES).unwrap();
     let (from, to) = (buffer(), buffer());
@@ -78,7 +79,8 @@ pub fn a_queue_keeps_what_it_launched<D: Device>(device: &D, level: PreemptLevel
 /// Through virtual queues that are preempted meanwhile, and dropped with work in them.
 pub fn operands_may_be_dropped_at_once<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
-    // Not one for each queue: a preemption may come when all has ended, or before anything was launched.
+    // Not one for each queue: a preemption may come when all has ended, or before anything was
+    // launched.
     let (wanted, mut times) = ((cycles() / 100).max(1), 0);
     let mut rounds = Rounds::new(wanted);
     while rounds.next(times, wanted) {

@@ -132,8 +132,8 @@ pub fn what_has_completed_has_taken_effect<D: Device>(device: &D, level: Preempt
     queue.finish().unwrap();
 }
 
-/// A client may drop its buffers right after it has submitted work on them: they live until the work has run,
-/// and who gets the memory next finds nothing of it.
+/// A client may drop its buffers right after it has submitted work on them: they live until the
+/// work has run, and who gets the memory next finds nothing of it.
 pub fn operands_live_until_their_work_has_run<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let spin = rounds_for(device, Duration::from_micros(200));
@@ -156,7 +156,8 @@ pub fn operands_live_until_their_work_has_run<D: Device>(device: &D, level: Pree
     }
 }
 
-/// Appends to cells, copies them on within the device and to `result`, and keeps none of the buffers.
+/// Appends to cells, copies them on within the device and to `result`, and keeps none of the
+/// buffers.
 fn submit_and_drop<D: Device>(
     device: &D,
     submitter: &mut Submitter<D>,

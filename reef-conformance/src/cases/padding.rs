@@ -18,7 +18,8 @@ fn pads<D: Device>(device: &D) -> bool {
     pads
 }
 
-/// Whether the device has capped queues that can be preempted at this level before a kernel has ended; aloud if not.
+/// Whether the device has capped queues that can be preempted at this level before a kernel has
+/// ended; aloud if not.
 fn caps<D: Device>(device: &D, level: PreemptLevel) -> bool {
     let is_capped = matches!(device.colocation(), Colocation::Capped(_));
     let caps = is_capped && level >= PreemptLevel::DeviceQueue;
@@ -108,8 +109,9 @@ fn endless_blocks_are_stopped<D: Device>(device: &D) {
     rt_cells.expect([1, 1]);
 }
 
-/// Pads short kernels with a long one until a block of it takes effect. Blocks that were stopped twice run through, so
-/// that shows that they had started; `false`: one took effect beside the first two kernels, which others held up.
+/// Pads short kernels with a long one until a block of it takes effect. Blocks that were stopped
+/// twice run through, so that shows that they had started; `false`: one took effect beside the
+/// first two kernels, which others held up.
 fn is_stopped_twice_first<D: Device>(device: &D) -> bool {
     let [short, long] = [300, 6000].map(|micros| rounds_for(device, Duration::from_micros(micros)));
     let (rt_cells, be_cells) = (Cells::new(device, 1), Cells::new(device, 4));
@@ -131,11 +133,13 @@ fn is_stopped_twice_first<D: Device>(device: &D) -> bool {
     kernels > 2
 }
 
-/// Many more kernels, and much longer, than the first block of a padding takes that is stopped twice.
+/// Many more kernels, and much longer, than the first block of a padding takes that is stopped
+/// twice.
 const MANY: u64 = 2000;
 const STARTED: Duration = Duration::from_secs(3);
 
-/// On a capped queue, where blocks of a kernel may take turns, each runs once however often it is evicted.
+/// On a capped queue, where blocks of a kernel may take turns, each runs once however often it is
+/// evicted.
 pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: PreemptLevel) {
     if !caps(device, level) {
         return;
@@ -167,7 +171,8 @@ pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: Preempt
     happened("evictions left a part of a kernel", cut, wanted);
 }
 
-/// Kernels and graphs of a queue whose width changes in between run in their order, each block once, however often it is evicted.
+/// Kernels and graphs of a queue whose width changes in between run in their order, each block
+/// once, however often it is evicted.
 pub fn a_queue_changes_its_width_in_order<D: Device>(device: &D, level: PreemptLevel) {
     if !caps(device, level) {
         return;

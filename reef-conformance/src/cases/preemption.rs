@@ -73,8 +73,8 @@ fn preempted_often<D: Device>(
 /// How long each of the commands takes that [`a_preemption_is_as_deep_as_its_level`] stops.
 const EACH: Duration = Duration::from_millis(200);
 
-/// Each level stops what it says, however long that would have taken: commands that are not launched; launched
-/// ones; the blocks that run.
+/// Each level stops what it says, however long that would have taken: commands that are not
+/// launched; launched ones; the blocks that run.
 pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: PreemptLevel) {
     let most = match level {
         PreemptLevel::HostQueue => 3,
@@ -105,8 +105,8 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
     assert!(longest >= EACH * 3 / 4, "commands of {rounds} rounds are shorter than {EACH:?}");
 }
 
-/// Stops a queue of four commands a quarter of a command after its beginning, looks for so long whether something goes
-/// on, and lets it.
+/// Stops a queue of four commands a quarter of a command after its beginning, looks for so long
+/// whether something goes on, and lets it.
 fn stop_in_the_first_of_four<D: Device>(
     device: &D,
     level: PreemptLevel,
@@ -133,8 +133,9 @@ fn stop_in_the_first_of_four<D: Device>(
     stop
 }
 
-/// What was seen of a preemption. Of one that came too late it says where: the calls that stop a device may have
-/// waited (for a lock of the driver, say), or the device may have heard of it late (behind other work, say).
+/// What was seen of a preemption. Of one that came too late it says where: the calls that stop a
+/// device may have waited (for a lock of the driver, say), or the device may have heard of it late
+/// (behind other work, say).
 struct Stop {
     /// Until the calls that stop the device returned, and commands that had finished then.
     called: Duration,
@@ -230,8 +231,8 @@ pub fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: PreemptLev
 
 /// Who joins a group that is preempted waits like the others.
 pub fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: PreemptLevel) {
-    // Gates open when a call of the driver hangs, and on a busy machine one seems to whose thread has to
-    // wait for a processor.
+    // Gates open when a call of the driver hangs, and on a busy machine one seems to whose thread
+    // has to wait for a processor.
     let times = if holds_evicted(device, level) { 20 } else { 1 };
     assert!((0..times).any(|_| newcomer_is_held(device, level)), "level {level}");
 }
@@ -251,8 +252,8 @@ fn newcomer_is_held<D: Device>(device: &D, level: PreemptLevel) -> bool {
     held
 }
 
-/// Dropping cancels: what is left is the effect of the first commands, and of some blocks of the next
-/// one if it was stopped in its middle.
+/// Dropping cancels: what is left is the effect of the first commands, and of some blocks of the
+/// next one if it was stopped in its middle.
 pub fn a_dropped_queue_leaves_a_prefix<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let spin = rounds_for(device, Duration::from_micros(100));

@@ -8,14 +8,14 @@ use std::time::Duration;
 const PERIOD: Duration = Duration::from_millis(2);
 /// What a kernel takes if it is left alone: a crowded host is late by some periods.
 const KERNEL: Duration = Duration::from_millis(40);
-/// Preemptions after which a kernel that is stopped twice at most has ended; a crowded host may preempt it
-/// before its blocks have started.
+/// Preemptions after which a kernel that is stopped twice at most has ended; a crowded host may
+/// preempt it before its blocks have started.
 const MAX_PREEMPTIONS: u64 = 60;
 /// Kernels that must have been stopped twice.
 const STOPPED_TWICE: u64 = 3;
 
-/// Kernels of one wave that take longer than the time from one preemption to the next end nevertheless, and what
-/// they were stopped midway is not run twice.
+/// Kernels of one wave that take longer than the time from one preemption to the next end
+/// nevertheless, and what they were stopped midway is not run twice.
 pub fn a_kernel_longer_than_the_real_time_period_ends<D: Device>(device: &D, level: PreemptLevel) {
     if level < PreemptLevel::All {
         return; // what runs is not stopped there

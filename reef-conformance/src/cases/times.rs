@@ -14,7 +14,8 @@ pub fn tasks_note_when_they_begin_and_end<D: Device>(device: &D, level: PreemptL
     let mut client = dispatcher.real_time().unwrap();
     let tasks: Vec<_> = kinds(device, &cells).into_iter().map(|c| Task::new(c).unwrap()).collect();
     for _ in 0..3 {
-        // Each three times in flight, so that nothing may be noted where another's times are still to be read.
+        // Each three times in flight, so that nothing may be noted where another's times are still
+        // to be read.
         let in_flight = tasks.iter().flat_map(|task| [task; 3]);
         let tickets: Vec<_> = in_flight.map(|task| client.submit(task).unwrap()).collect();
         let mut last = Duration::ZERO;
@@ -28,7 +29,8 @@ pub fn tasks_note_when_they_begin_and_end<D: Device>(device: &D, level: PreemptL
     }
 }
 
-/// Tasks that last: kernels of one block and of several, between other commands or not, and in graphs.
+/// Tasks that last: kernels of one block and of several, between other commands or not, and in
+/// graphs.
 fn kinds<D: Device>(device: &D, cells: &[Cells<D>; 2]) -> Vec<Vec<Command<D>>> {
     let [one, many] = cells.each_ref().map(|cells| cells.append(1, 100));
     let other = device.alloc(64).unwrap();

@@ -16,8 +16,8 @@ fn dozing() -> Toy {
     Toy::dozing(seed)
 }
 
-/// The worker wakes up because its command ends, late for a preemption that is over when it looks. What its client
-/// submits next must run, also if no preemption follows that would wake it.
+/// The worker wakes up because its command ends, late for a preemption that is over when it looks.
+/// What its client submits next must run, also if no preemption follows that would wake it.
 #[test]
 fn a_worker_that_is_late_for_a_preemption_runs_what_comes_next() {
     let device = dozing();

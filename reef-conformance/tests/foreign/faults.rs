@@ -15,8 +15,8 @@ type Case = fn(&Toy, PreemptLevel);
 /// Longer than all tries take, and shorter than for ever: that is how a fault may show.
 const HANG_AFTER: Duration = Duration::from_secs(90);
 
-/// A fault shows when threads run beside each other, which on a busy machine they may not in one try, nor in three: for
-/// so long it is tried again.
+/// A fault shows when threads run beside each other, which on a busy machine they may not in one
+/// try, nor in three: for so long it is tried again.
 const TRY_FOR: Duration = Duration::from_secs(40);
 
 /// Checks that `case` fails on a device with `fault`, and passes on one without.

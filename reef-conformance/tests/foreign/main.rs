@@ -1,4 +1,5 @@
-//! A backend that REEF doesn't know takes the suite with one line, and the suite finds what is wrong with it.
+//! A backend that REEF doesn't know takes the suite with one line, and the suite finds what is
+//! wrong with it.
 
 mod dozing;
 mod faults;

@@ -1,9 +1,9 @@
-//! One queue while it is preempted and restored: its worker, its group, its submitter, and a device that unparks
-//! the worker only when something that it has of the queue ends.
+//! One queue while it is preempted and restored: its worker, its group, its submitter, and a device
+//! that unparks the worker only when something that it has of the queue ends.
 //!
-//! The steps are those of `vqueue/{worker,shared,group,submitter}.rs`, cut down to what they do to each other; holds,
-//! parking and waiting are the real code. A [`Rule`] that is broken shows that the model is able to fail: loom reports
-//! a worker that sleeps for ever as a deadlock.
+//! The steps are those of `vqueue/{worker,shared,group,submitter}.rs`, cut down to what they do to
+//! each other; holds, parking and waiting are the real code. A [`Rule`] that is broken shows that
+//! the model is able to fail: loom reports a worker that sleeps for ever as a deadlock.
 
 mod device;
 mod scenarios;
@@ -53,7 +53,8 @@ struct Launcher {
     launched: u64,
 }
 
-/// How the worker's thread is parked. Loom's own forgets that a thread was unparked when that waits for a lock next.
+/// How the worker's thread is parked. Loom's own forgets that a thread was unparked when that waits
+/// for a lock next.
 #[derive(Default)]
 struct Worker {
     unparked: Mutex<bool>,
@@ -94,7 +95,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// With so many commands submitted, of which the device finishes those from `long` on as they are launched.
+    /// With so many commands submitted, of which the device finishes those from `long` on as they
+    /// are launched.
     fn new(broken: Rule, window: u64, submitted: u64, long: u64) -> Self {
         Self::on(Device::new(broken, long), broken, window, submitted)
     }
@@ -251,8 +253,8 @@ impl Queue {
         self.stop_beside(false, worker);
     }
 
-    /// `Group::hold`; real-time work goes to the device; `Group::stop`. `busy`: another queue of the group, which is
-    /// looked at before this one, has work on the device.
+    /// `Group::hold`; real-time work goes to the device; `Group::stop`. `busy`: another queue of
+    /// the group, which is looked at before this one, has work on the device.
     fn stop_beside(&self, busy: bool, worker: &Worker) {
         let is_empty = !busy && self.hold_if_empty();
         self.begin_hold();

@@ -64,11 +64,12 @@ impl<B: Backend> Launch<B> {
     /// * Memory they point to stays valid until the last run of this launch has finished; see
     ///   [`keep`](Self::keep).
     /// * Blocks of one launch may run at the same time, in any order, on any thread.
-    /// * From the first submission until the last run has ended, nothing else writes what it reads and nothing
-    ///   else touches what it writes: no launch on another queue, copy, fill, [`Device::write`] or
-    ///   [`Device::read`]. They are all safe to call, so such memory is not handed to code that could do so at
-    ///   a wrong time. Exempt is what the kernel touches by atomics of 32 bits, as `append` does on the
-    ///   software device, and what only a GPU sees: there a race gives torn values, and nothing worse.
+    /// * From the first submission until the last run has ended, nothing else writes what it reads
+    ///   and nothing else touches what it writes: no launch on another queue, copy, fill,
+    ///   [`Device::write`] or [`Device::read`]. They are all safe to call, so such memory is not
+    ///   handed to code that could do so at a wrong time. Exempt is what the kernel touches by
+    ///   atomics of 32 bits, as `append` does on the software device, and what only a GPU sees:
+    ///   there a race gives torn values, and nothing worse.
     ///
     /// [`Device::write`]: crate::Device::write
     /// [`Device::read`]: crate::Device::read
@@ -90,7 +91,8 @@ impl<B: Backend> Launch<B> {
         self
     }
 
-    /// What keeps the memory of [`keep`](Self::keep), for queues, which hold it while the launch runs.
+    /// What keeps the memory of [`keep`](Self::keep), for queues, which hold it while the launch
+    /// runs.
     pub fn kept(&self) -> Kept<B> {
         Kept(self.keep.clone())
     }

@@ -1,6 +1,7 @@
 //! What opens an accelerator and makes what runs on it.
 //!
-//! Dispatch is static: a device names its types, and everything above it is generic over the device.
+//! Dispatch is static: a device names its types, and everything above it is generic over the
+//! device.
 
 use crate::backend::command::{Command, Launch};
 use crate::backend::error::{Error, Result};
@@ -48,7 +49,8 @@ pub trait Device: Backend {
     /// `NotFound` if the library is not installed or has no such device, `Invalid` for an option.
     fn open_with(ordinal: usize, options: Self::Options) -> Result<Self>;
 
-    /// [Opens](Self::open_with) device number `ordinal` with options as [text](Self::parse_options).
+    /// [Opens](Self::open_with) device number `ordinal` with options as
+    /// [text](Self::parse_options).
     ///
     /// # Errors
     ///
@@ -87,7 +89,8 @@ pub trait Device: Backend {
     /// `OutOfMemory`.
     fn alloc_host(&self, bytes: usize) -> Result<Self::Buffer>;
 
-    /// Makes a buffer of host memory that is there already, for [copies](struct@crate::Copy) to and from the device.
+    /// Makes a buffer of host memory that is there already, for [copies](struct@crate::Copy) to and
+    /// from the device.
     ///
     /// # Errors
     ///
@@ -97,16 +100,16 @@ pub trait Device: Backend {
         Err(Error::Unsupported { backend: Self::NAME, what })
     }
 
-    /// Maps memory of this device that another process has allocated and shares: all of the allocation whose handle the
-    /// driver gave that process (CUDA's `cudaIpcMemHandle_t`), and its size in bytes. It stays mapped until the last
-    /// clone is dropped. Blocks for milliseconds.
+    /// Maps memory of this device that another process has allocated and shares: all of the
+    /// allocation whose handle the driver gave that process (CUDA's `cudaIpcMemHandle_t`), and its
+    /// size in bytes. It stays mapped until the last clone is dropped. Blocks for milliseconds.
     ///
     /// The other process may change its bytes at any time: copies that race get torn bytes.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if this device shares no memory with other processes; `Invalid` if there is no such memory, or it is
-    /// another device's; the driver's.
+    /// `Unsupported` if this device shares no memory with other processes; `Invalid` if there is no
+    /// such memory, or it is another device's; the driver's.
     fn open_shared(&self, _handle: &[u8; 64]) -> Result<(Self::Buffer, usize)> {
         let what = "device memory of other processes".into();
         Err(Error::Unsupported { backend: Self::NAME, what })
@@ -114,17 +117,17 @@ pub trait Device: Backend {
 
     /// Writes `data` into `buffer` from byte `offset` on. Blocks; unordered with queues.
     ///
-    /// May be called at any time. Beside other writes, reads, copies and fills of the same bytes it leaves some of
-    /// each; memory of launches is their makers' to guard ([`Launch::new`]). Implementations touch memory of the
-    /// host by [`words`](crate::words) alone.
+    /// May be called at any time. Beside other writes, reads, copies and fills of the same bytes it
+    /// leaves some of each; memory of launches is their makers' to guard ([`Launch::new`]).
+    /// Implementations touch memory of the host by [`words`](crate::words) alone.
     ///
     /// # Errors
     ///
     /// `Invalid` if it doesn't fit; the driver's.
     fn write(&self, buffer: &Self::Buffer, offset: usize, data: &[u8]) -> Result<()>;
 
-    /// Reads `data.len()` bytes of `buffer` from byte `offset` on. Blocks; unordered with queues, as
-    /// [`write`](Self::write) is.
+    /// Reads `data.len()` bytes of `buffer` from byte `offset` on. Blocks; unordered with queues,
+    /// as [`write`](Self::write) is.
     ///
     /// # Errors
     ///
@@ -170,8 +173,8 @@ pub trait Device: Backend {
     /// The driver's.
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<Self::Checkpoint>;
 
-    /// Makes one command of several launches, copies and fills, to be submitted any number of times at
-    /// the cost of one. It is preempted inside like the commands that it is made of.
+    /// Makes one command of several launches, copies and fills, to be submitted any number of times
+    /// at the cost of one. It is preempted inside like the commands that it is made of.
     ///
     /// The first run on a queue takes longer: the driver prepares it then.
     ///
@@ -182,8 +185,9 @@ pub trait Device: Backend {
         Err(Error::Unsupported { backend: Self::NAME, what: "graphs".into() })
     }
 
-    /// Prepares what the first run of `command`, on queues of this class that nothing stops, would take the driver
-    /// milliseconds for. Blocks. Does nothing if it was done, or there is nothing to prepare.
+    /// Prepares what the first run of `command`, on queues of this class that nothing stops, would
+    /// take the driver milliseconds for. Blocks. Does nothing if it was done, or there is nothing
+    /// to prepare.
     ///
     /// # Errors
     ///

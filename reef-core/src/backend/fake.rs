@@ -1,8 +1,8 @@
-//! A device for tests of this crate: it finishes what the test says, when the test says so, and fails where it
-//! is told to.
+//! A device for tests of this crate: it finishes what the test says, when the test says so, and
+//! fails where it is told to.
 //!
-//! Others have `reef_conformance::Null`, which stands above this crate: its device is one of the finished crate,
-//! and unit tests need one of the crate under test.
+//! Others have `reef_conformance::Null`, which stands above this crate: its device is one of the
+//! finished crate, and unit tests need one of the crate under test.
 
 use crate::backend::command::{Args, Command, Copy, Fill, Launch};
 use crate::backend::device::Device;
@@ -29,8 +29,8 @@ pub(crate) struct Script {
     pub(crate) rt_hangs_at: AtomicU64,
     /// Best-effort queues finish nothing by themselves while it is up.
     pub(crate) be_hangs: AtomicBool,
-    /// This queue, counted from 1 in the order in which they were opened, has a kernel that never ends: it finishes
-    /// nothing and is never drained. 0 is none.
+    /// This queue, counted from 1 in the order in which they were opened, has a kernel that never
+    /// ends: it finishes nothing and is never drained. 0 is none.
     pub(crate) hung: AtomicU64,
     /// Queues that were given up with what the device had of them.
     pub(crate) abandoned: AtomicU32,
@@ -38,7 +38,8 @@ pub(crate) struct Script {
     pub(crate) queues: AtomicU64,
     /// Launches of best-effort queues do not return while it is up.
     pub(crate) be_launch_blocks: AtomicBool,
-    /// It claims to unpark threads, and never does: nothing of what it has ends while they are parked.
+    /// It claims to unpark threads, and never does: nothing of what it has ends while they are
+    /// parked.
     pub(crate) claims_to_wake: AtomicBool,
     /// So many blocks of a queue may run beside real-time work; 0: it pads kernel by kernel.
     pub(crate) capped: AtomicU32,
@@ -55,7 +56,8 @@ pub(crate) struct Script {
     pub(crate) stops_by_words: AtomicBool,
     /// Commands that it was to prepare.
     pub(crate) prepared: AtomicU32,
-    /// How many times preemptors had been told something when each command of real-time queues was launched.
+    /// How many times preemptors had been told something when each command of real-time queues was
+    /// launched.
     pub(crate) rt_launched_after: Mutex<Vec<usize>>,
     /// Padded launches.
     pub(crate) padded: AtomicU32,
@@ -372,7 +374,8 @@ pub(crate) fn kernel() -> Command<Fake> {
     Command::Launch(launch(8))
 }
 
-/// Lets the device finish everything when it is dropped, so that a test that fails ends: declare it last.
+/// Lets the device finish everything when it is dropped, so that a test that fails ends: declare it
+/// last.
 pub(crate) struct AtLast(pub(crate) Fake);
 
 impl Drop for AtLast {

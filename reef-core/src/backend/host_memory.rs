@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU32;
 
 /// A part of the host's memory, with what keeps it there.
 ///
-/// Others may change its bytes at any time, even another process: they are [words](crate::words), and
-/// a copy that races gets torn bytes.
+/// Others may change its bytes at any time, even another process: they are [words](crate::words),
+/// and a copy that races gets torn bytes.
 #[derive(Clone)]
 pub struct HostMemory {
     start: NonNull<u8>,
@@ -31,8 +31,9 @@ impl HostMemory {
     /// # Safety
     ///
     /// * `bytes` bytes from `start` on can be read and written for as long as `keep` lives.
-    /// * Until then, whoever touches them in this process without waiting for the others does so by atomics of
-    ///   32 bits, as [`words`](crate::words) does; no Rust reference to plain values in them lives.
+    /// * Until then, whoever touches them in this process without waiting for the others does so by
+    ///   atomics of 32 bits, as [`words`](crate::words) does; no Rust reference to plain values in
+    ///   them lives.
     ///
     /// # Panics
     ///
@@ -47,8 +48,8 @@ impl HostMemory {
     /// Its words.
     #[allow(unsafe_code)]
     pub fn words(&self) -> &[AtomicU32] {
-        // SAFETY: `new` promises that the bytes are there for as long as `self` keeps them, and that all access is
-        // atomic; it has checked the alignment.
+        // SAFETY: `new` promises that the bytes are there for as long as `self` keeps them, and
+        // that all access is atomic; it has checked the alignment.
         unsafe { slice::from_raw_parts(self.start.as_ptr().cast(), self.bytes / size_of::<u32>()) }
     }
 

@@ -61,7 +61,8 @@ pub struct DeviceInfo {
     pub level: PreemptLevel,
     /// Bytes of memory of its own; `None` if it has none, or doesn't say.
     pub memory: Option<u64>,
-    /// What names the device in every process of this machine, as its driver does; `None` if nothing does.
+    /// What names the device in every process of this machine, as its driver does; `None` if
+    /// nothing does.
     pub uuid: Option<[u8; 16]>,
     /// What else is there or isn't, for people to read, such as `graphs` or `driver 13.0`.
     pub features: Vec<String>,
@@ -96,7 +97,8 @@ pub enum Colocation {
     Never,
 }
 
-/// One block on one unit, for people to look at. Times are on the [device's clock](crate::Device::clock).
+/// One block on one unit, for people to look at. Times are on the [device's
+/// clock](crate::Device::clock).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Span {
@@ -123,8 +125,8 @@ pub struct Span {
 }
 
 impl Span {
-    /// A block called `name` that ran on `unit`: block 0 of command 0 of queue 0, best-effort, not stopped. Set what is
-    /// otherwise.
+    /// A block called `name` that ran on `unit`: block 0 of command 0 of queue 0, best-effort, not
+    /// stopped. Set what is otherwise.
     pub fn new(
         name: impl Into<Cow<'static, str>>,
         unit: u32,

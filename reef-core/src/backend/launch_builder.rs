@@ -18,7 +18,8 @@ pub struct LaunchBuilder<'a, D: Device> {
 }
 
 impl<D: Device> Launch<D> {
-    /// A launch of `kernel` on `device`: one block of one thread without arguments, until more is said.
+    /// A launch of `kernel` on `device`: one block of one thread without arguments, until more is
+    /// said.
     ///
     /// ```no_run
     /// # use reef_core::{Device, Launch, Result};

@@ -1,8 +1,8 @@
 //! What a backend implements, and what it is told.
 //!
-//! *In*: [commands](command), which only name a backend's types. *Out*: positions that have finished, and
-//! after a preemption what is left. *Invariant*: a queue runs its commands in order, and each block takes
-//! effect once, whoever launches it with the same checkpoint.
+//! *In*: [commands](command), which only name a backend's types. *Out*: positions that have
+//! finished, and after a preemption what is left. *Invariant*: a queue runs its commands in order,
+//! and each block takes effect once, whoever launches it with the same checkpoint.
 
 pub(crate) mod cells;
 pub(crate) mod command;

@@ -12,29 +12,32 @@ use std::fmt::Debug;
 /// The caller's order, which `reef-core/loom` models:
 ///
 /// 1. Queues are held: nothing is launched, but for a launch that a thread was in the middle of.
-/// 2. Real-time work goes to the device. It does so behind step 3 if that [needs room](Self::needs_room), if launching it
-///    takes more than one call, or one that was not made before. Where step 3 [calls no driver](Self::calls_driver), it
-///    does so behind step 3 unless its launch was not made before.
-/// 3. [`evict`](Self::evict), then [`reset`](Self::reset), unless the device has nothing of any queue. Either may be
-///    called again, and is after an error.
-/// 4. [`Queue::try_drain`](crate::Queue::try_drain) of each queue, at any time and as often as it takes; also before
-///    step 3, of which it may not have heard.
-/// 5. [`reactivate`](Self::reactivate), whether or not every queue is drained. A queue that is not *lags*: its step 4 goes
-///    on, and nothing is launched on it until that is over. Steps 1 to 5 may come again meanwhile, any number of times.
-///    A queue of which the device had nothing at step 3 needs no drain: what it is given from here on runs.
+/// 2. Real-time work goes to the device. It does so behind step 3 if that [needs
+///    room](Self::needs_room), if launching it takes more than one call, or one that was not made
+///    before. Where step 3 [calls no driver](Self::calls_driver), it does so behind step 3 unless
+///    its launch was not made before.
+/// 3. [`evict`](Self::evict), then [`reset`](Self::reset), unless the device has nothing of any
+///    queue. Either may be called again, and is after an error.
+/// 4. [`Queue::try_drain`](crate::Queue::try_drain) of each queue, at any time and as often as it
+///    takes; also before step 3, of which it may not have heard.
+/// 5. [`reactivate`](Self::reactivate), whether or not every queue is drained. A queue that is not
+///    *lags*: its step 4 goes on, and nothing is launched on it until that is over. Steps 1 to 5
+///    may come again meanwhile, any number of times. A queue of which the device had nothing at
+///    step 3 needs no drain: what it is given from here on runs.
 pub trait Preemptor: Debug + Send + Sync + 'static {
     /// The deepest level it was created for.
     fn level(&self) -> PreemptLevel;
 
-    /// Whether a stop needs a place on the device, so that it has to go there before real-time work that may fill it.
-    /// One that says nothing does.
+    /// Whether a stop needs a place on the device, so that it has to go there before real-time work
+    /// that may fill it. One that says nothing does.
     fn needs_room(&self) -> bool {
         true
     }
 
-    /// Whether a stop takes calls of the driver, which are as long as a launch on a thread that has slept. A stop that
-    /// takes none, as by words of the host that the device reads, goes before real-time work, unless that runs for the
-    /// first time: launching it then may wait for what is stopped.
+    /// Whether a stop takes calls of the driver, which are as long as a launch on a thread that has
+    /// slept. A stop that takes none, as by words of the host that the device reads, goes before
+    /// real-time work, unless that runs for the first time: launching it then may wait for what is
+    /// stopped.
     fn calls_driver(&self) -> bool {
         true
     }
@@ -53,11 +56,12 @@ pub trait Preemptor: Debug + Send + Sync + 'static {
     /// `Level` below that level.
     fn reset(&self) -> Result<()>;
 
-    /// Lets queues run again: what is launched from now on is not stopped. Does nothing if they already run.
+    /// Lets queues run again: what is launched from now on is not stopped. Does nothing if they
+    /// already run.
     ///
     /// It brings nothing back of a queue that was evicted and not drained: that stays as
-    /// [`try_drain`](crate::Queue::try_drain) finds it, stopped for good or, on a device that holds what it was given,
-    /// gone on by itself.
+    /// [`try_drain`](crate::Queue::try_drain) finds it, stopped for good or, on a device that holds
+    /// what it was given, gone on by itself.
     ///
     /// # Errors
     ///

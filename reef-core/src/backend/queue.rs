@@ -15,8 +15,8 @@ pub struct Drained<B: Backend> {
     pub resume_at: Seq,
     /// What is left of `resume_at`, if some of it has run. Launch it again with this.
     pub partial: Option<B::Checkpoint>,
-    /// `resume_at` and what was launched after it stay with the device, which holds them back: they go on by
-    /// themselves when the queue may run again. Otherwise they are to be launched again.
+    /// `resume_at` and what was launched after it stay with the device, which holds them back: they
+    /// go on by themselves when the queue may run again. Otherwise they are to be launched again.
     pub held: bool,
 }
 
@@ -26,10 +26,11 @@ pub struct Drained<B: Backend> {
 /// them waits for the device. `seq` only grows, but not by one each time. Dropping a queue waits
 /// for what runs; what has not started may be stopped.
 ///
-/// Callers may drop what they launched at once. A queue keeps what each command needs on the device (the kernel,
-/// what [`Launch::keep`] names, the buffers of copies and fills, graphs, events, checkpoints) from before the
-/// device sees it until [`completed`](Self::completed) passes it, [`try_drain`](Self::try_drain) takes it back,
-/// or the queue is dropped. That is what makes these methods safe.
+/// Callers may drop what they launched at once. A queue keeps what each command needs on the device
+/// (the kernel, what [`Launch::keep`] names, the buffers of copies and fills, graphs, events,
+/// checkpoints) from before the device sees it until [`completed`](Self::completed) passes it,
+/// [`try_drain`](Self::try_drain) takes it back, or the queue is dropped. That is what makes these
+/// methods safe.
 pub trait Queue: Debug + Send + 'static {
     /// Whose commands it runs.
     type Backend: Backend;
@@ -50,7 +51,8 @@ pub trait Queue: Debug + Send + 'static {
     ///
     /// `be` runs only on units that `rt` leaves free and never delays its completion: blocks that
     /// are late are stopped. Which of its blocks have run stands in `record`. Only called where
-    /// [`Device::colocation`](crate::Device::colocation) is [`Colocation::Padded`](crate::Colocation::Padded).
+    /// [`Device::colocation`](crate::Device::colocation) is
+    /// [`Colocation::Padded`](crate::Colocation::Padded).
     ///
     /// # Errors
     ///
@@ -102,10 +104,10 @@ pub trait Queue: Debug + Send + 'static {
     /// As [`launch`](Self::launch).
     fn record(&mut self, seq: Seq, event: &<Self::Backend as Backend>::Event) -> Result<()>;
 
-    /// Hands a command to the hardware with an event in front of it, reached when it begins, and one behind, as two
-    /// [`record`](Self::record)s and the command's own call would, in fewer launches. `false`: this device can't, or
-    /// not now; then nothing has been launched. An event is used again when [`completed`](Self::completed) has passed
-    /// this one.
+    /// Hands a command to the hardware with an event in front of it, reached when it begins, and
+    /// one behind, as two [`record`](Self::record)s and the command's own call would, in fewer
+    /// launches. `false`: this device can't, or not now; then nothing has been launched. An event
+    /// is used again when [`completed`](Self::completed) has passed this one.
     ///
     /// # Errors
     ///
@@ -131,25 +133,28 @@ pub trait Queue: Debug + Send + 'static {
     /// `None` means that the device is not done yet. Without an eviction it is when all commands
     /// have finished; after one, when all running blocks have ended.
     ///
-    /// After an eviction nothing is launched from the first call until one gives `Some`, also if queues were
-    /// [reactivated](crate::Preemptor::reactivate) meanwhile: what is launched in between may be missing in the answer.
+    /// After an eviction nothing is launched from the first call until one gives `Some`, also if
+    /// queues were [reactivated](crate::Preemptor::reactivate) meanwhile: what is launched in
+    /// between may be missing in the answer.
     ///
     /// # Errors
     ///
     /// As [`completed`](Self::completed).
     fn try_drain(&mut self) -> Result<Option<Drained<Self::Backend>>>;
 
-    /// What the evicted queue keeps on the device ([`Drained::held`]) goes on at once, beside real-time
-    /// work: it will not be restored.
+    /// What the evicted queue keeps on the device ([`Drained::held`]) goes on at once, beside
+    /// real-time work: it will not be restored.
     fn release_held(&mut self) {}
 
-    /// The device has not let go of what it has of this queue, and is no longer waited for: the caller asks the queue
-    /// nothing more, and dropping it returns soon. What its commands need on the device is kept until they have ended, or
-    /// for ever. Without this method, dropping it may take for ever.
+    /// The device has not let go of what it has of this queue, and is no longer waited for: the
+    /// caller asks the queue nothing more, and dropping it returns soon. What its commands need on
+    /// the device is kept until they have ended, or for ever. Without this method, dropping it may
+    /// take for ever.
     fn abandon(&mut self) {}
 
-    /// From now on at most `blocks` blocks of this queue run at a time, so that real-time kernels find
-    /// room beside them; `None`: as many as there are. Only where [`Device::colocation`](crate::Device::colocation) says so.
+    /// From now on at most `blocks` blocks of this queue run at a time, so that real-time kernels
+    /// find room beside them; `None`: as many as there are. Only where
+    /// [`Device::colocation`](crate::Device::colocation) says so.
     fn cap_blocks(&mut self, _blocks: Option<u32>) {}
 
     /// Names the thread that the device unparks when [`completed`](Self::completed) reaches what
@@ -164,8 +169,8 @@ pub trait Queue: Debug + Send + 'static {
 
 /// Hands the command to the hardware: the one place that maps commands to queue calls.
 ///
-/// Returns whether it is already complete, as what happens on the host is: waiting for an event and running
-/// host code are the caller's.
+/// Returns whether it is already complete, as what happens on the host is: waiting for an event and
+/// running host code are the caller's.
 #[inline]
 pub(crate) fn issue<Q: Queue>(
     command: &Command<Q::Backend>,

@@ -30,13 +30,15 @@ pub trait Checkpoint: Clone + Debug + Send + Sync + 'static {
 
 /// A point in a queue: the end of all commands before a [`record`](crate::Queue::record).
 ///
-/// Once it is reached it can be recorded again, by one queue at a time: real-time clients use two events for
-/// all of their tasks. An event that was never recorded is never reached.
+/// Once it is reached it can be recorded again, by one queue at a time: real-time clients use two
+/// events for all of their tasks. An event that was never recorded is never reached.
 pub trait Event: Clone + Debug + Send + Sync + 'static {
-    /// When it was reached, on the [device's clock](crate::Device::clock); `None` if it was not yet.
+    /// When it was reached, on the [device's clock](crate::Device::clock); `None` if it was not
+    /// yet.
     ///
-    /// Between a second record and its being reached this gives the first time or `None`, and afterwards the
-    /// second time: ask when the queue's [`completed`](crate::Queue::completed) has passed the record.
+    /// Between a second record and its being reached this gives the first time or `None`, and
+    /// afterwards the second time: ask when the queue's [`completed`](crate::Queue::completed) has
+    /// passed the record.
     fn reached(&self) -> Option<Duration>;
 }
 

@@ -1,10 +1,12 @@
 //! Bytes of host memory that several threads, a device or another process touch at the same time.
 //!
-//! Such memory is a slice of 32-bit atomics, and every access of ours is one of them, relaxed. So those who
-//! race get bytes that are torn, some old and some new, and nothing worse; who needs a whole tensor waits for
-//! an event first. All accesses have the same size because those of different sizes may not race.
+//! Such memory is a slice of 32-bit atomics, and every access of ours is one of them, relaxed. So
+//! those who race get bytes that are torn, some old and some new, and nothing worse; who needs a
+//! whole tensor waits for an event first. All accesses have the same size because those of
+//! different sizes may not race.
 //!
-//! Offsets and lengths are bytes. The functions panic if a range is not inside: their callers have checked.
+//! Offsets and lengths are bytes. The functions panic if a range is not inside: their callers have
+//! checked.
 
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
@@ -44,13 +46,15 @@ pub fn write(to: &[AtomicU32], offset: usize, from: &[u8]) {
     write_part(to, whole.end * WORD, last);
 }
 
-/// Copies `bytes` bytes, as if they were all read before the first is written: the ranges may overlap.
+/// Copies `bytes` bytes, as if they were all read before the first is written: the ranges may
+/// overlap.
 pub fn copy(
     (from, from_offset): (&[AtomicU32], usize),
     (to, to_offset): (&[AtomicU32], usize),
     bytes: usize,
 ) {
-    // Upwards in memory from the last piece on, so that nothing is overwritten that is still to be read.
+    // Upwards in memory from the last piece on, so that nothing is overwritten that is still to be
+    // read.
     let upwards =
         from.as_ptr().wrapping_byte_add(from_offset) < to.as_ptr().wrapping_byte_add(to_offset);
     if [from_offset, to_offset, bytes].iter().all(|n| n.is_multiple_of(WORD)) {
@@ -166,7 +170,8 @@ mod tests {
         }
     }
 
-    /// Miri and ThreadSanitizer say so if an access races; without them the neighbours' bytes are the proof.
+    /// Miri and ThreadSanitizer say so if an access races; without them the neighbours' bytes are
+    /// the proof.
     #[test]
     fn writers_of_the_same_word_leave_each_others_bytes() {
         let words = shared(&[0; 7]);

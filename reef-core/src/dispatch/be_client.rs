@@ -19,7 +19,8 @@ const DONATION_POLL: Duration = Duration::from_micros(50);
 
 /// A client with a queue of its own for best-effort work.
 ///
-/// Dropping it cancels what has not been launched and waits for what has, also beside real-time kernels.
+/// Dropping it cancels what has not been launched and waits for what has, also beside real-time
+/// kernels.
 ///
 /// ```
 /// use reef_core::{ClientConfig, Command, Device, Dispatcher, Result};
@@ -65,7 +66,8 @@ impl<D: Device> BeClient<D> {
         Ok(Self { core, id, tasks: producer, submitter })
     }
 
-    /// Device time that it has had, as far as the dispatcher can tell: what ran at once shares it in equal parts.
+    /// Device time that it has had, as far as the dispatcher can tell: what ran at once shares it
+    /// in equal parts.
     pub fn served(&self) -> Duration {
         self.core.with(|state| {
             let queue = state.queues.iter().find(|queue| queue.id == self.id);

@@ -3,18 +3,20 @@
 //! # Who does what
 //!
 //! Whoever brings news makes the pass: a client that submits a real-time task preempts and launches
-//! on its own thread, so no thread has to wake up first. The service thread makes the passes for news
-//! that come from the device and for times that have come. The [`Combiner`] has one thread at a time do it.
+//! on its own thread, so no thread has to wake up first. The service thread makes the passes for
+//! news that come from the device and for times that have come. The [`Combiner`] has one thread at
+//! a time do it.
 //!
 //! A pass: note what finished → view → decide → apply. Applying, in this order: hold best-effort
-//! queues (no driver is called), launch real-time work, stop what the device has of the queues (a flag, no waiting),
-//! take it back if that is needed now, or restore; then set the launch limits. Real-time work that takes more than one
-//! call of the driver, or one that it hasn't made before, is launched behind the stop: such a call may wait for what
-//! is to be stopped. A stop that calls no driver comes first, but for work that hasn't run before: what it holds back may
-//! be what that waits for.
+//! queues (no driver is called), launch real-time work, stop what the device has of the queues (a
+//! flag, no waiting), take it back if that is needed now, or restore; then set the launch limits.
+//! Real-time work that takes more than one call of the driver, or one that it hasn't made before,
+//! is launched behind the stop: such a call may wait for what is to be stopped. A stop that calls
+//! no driver comes first, but for work that hasn't run before: what it holds back may be what that
+//! waits for.
 //!
-//! Nothing in a pass may take long. What the driver prepares is prepared before, by the client, and clients that
-//! wait are woken when the pass is over.
+//! Nothing in a pass may take long. What the driver prepares is prepared before, by the client, and
+//! clients that wait are woken when the pass is over.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;
@@ -102,8 +104,8 @@ impl<D: Device> Core<D> {
         Ok(())
     }
 
-    /// Has the device prepare what the first run of real-time commands would take long for. Not in a pass, for which
-    /// everything else would wait.
+    /// Has the device prepare what the first run of real-time commands would take long for. Not in
+    /// a pass, for which everything else would wait.
     ///
     /// # Errors
     ///
@@ -112,7 +114,8 @@ impl<D: Device> Core<D> {
         commands.iter().try_for_each(|command| self.device.prepare(command, self.priority))
     }
 
-    /// Makes a pass, or has the thread that makes one make another. Returns after a few passes at most.
+    /// Makes a pass, or has the thread that makes one make another. Returns after a few passes at
+    /// most.
     pub(crate) fn pass(&self) {
         self.combine(MAX_PASSES);
     }
@@ -227,7 +230,8 @@ impl<D: Device> Core<D> {
         again
     }
 
-    /// Whether the device is told to stop before real-time work is launched: see [`Preemptor`](crate::Preemptor).
+    /// Whether the device is told to stop before real-time work is launched: see
+    /// [`Preemptor`](crate::Preemptor).
     fn stops_first(&self, state: &PassState<D>) -> bool {
         let start = &state.plan.start;
         match self.group.calls_driver() {
@@ -236,7 +240,8 @@ impl<D: Device> Core<D> {
         }
     }
 
-    /// Holds best-effort work that runs as it shouldn't: as wide as it can, or capped, which is stopped to be widened.
+    /// Holds best-effort work that runs as it shouldn't: as wide as it can, or capped, which is
+    /// stopped to be widened.
     fn hold(&self, state: &mut PassState<D>) {
         let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
         let runs_as_planned =
@@ -250,17 +255,17 @@ impl<D: Device> Core<D> {
         }
     }
 
-    /// Tells the device to stop what it has of a held group, if it hasn't been told. If it refuses, a later pass tries
-    /// again.
+    /// Tells the device to stop what it has of a held group, if it hasn't been told. If it refuses,
+    /// a later pass tries again.
     fn stop(&self, state: &mut PassState<D>) {
         if self.group.stop().is_err() {
             state.retry_soon();
         }
     }
 
-    /// Lets a held group go on, if the plan says so and one of its queues can; if it is too early, a worker
-    /// that quiesces causes a pass. Queues that can't yet go on by themselves. Returns whether it goes on: nothing else is
-    /// an answer of the device.
+    /// Lets a held group go on, if the plan says so and one of its queues can; if it is too early,
+    /// a worker that quiesces causes a pass. Queues that can't yet go on by themselves. Returns
+    /// whether it goes on: nothing else is an answer of the device.
     fn restore(&self, state: &mut PassState<D>) -> Result<bool> {
         if !self.group.is_preempted() {
             return Ok(true);

@@ -57,7 +57,8 @@ impl<D: Device> Dispatcher<D> {
         Ok(Self { core, thread: Some(thread) })
     }
 
-    /// A client whose tasks are real-time. When they start, and in which order, is the scheduler's matter.
+    /// A client whose tasks are real-time. When they start, and in which order, is the scheduler's
+    /// matter.
     ///
     /// # Errors
     ///
@@ -90,8 +91,8 @@ impl<D: Device> Dispatcher<D> {
         self.core.with(|state| state.preempted.as_mut().map(std::mem::take).unwrap_or_default())
     }
 
-    /// Names others who work on the same device: this dispatcher's real-time work holds their best-effort work, and
-    /// theirs preempts its queues.
+    /// Names others who work on the same device: this dispatcher's real-time work holds their
+    /// best-effort work, and theirs preempts its queues.
     pub fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>) {
         self.core.with(|state| state.neighbours.set(who));
         self.look();
@@ -102,10 +103,11 @@ impl<D: Device> Dispatcher<D> {
         self.core.pass();
     }
 
-    /// Gives the device up: what waits, on the device or for it, ends with `error`, and so does what comes later. What
-    /// real-time queues have on the device ends as the device says.
+    /// Gives the device up: what waits, on the device or for it, ends with `error`, and so does
+    /// what comes later. What real-time queues have on the device ends as the device says.
     ///
-    /// A device that refuses to restore best-effort work for half a second is given up without being told.
+    /// A device that refuses to restore best-effort work for half a second is given up without
+    /// being told.
     pub fn give_up(&self, error: &Error) {
         self.core.with(|state| state.give_up(error));
         self.look();

@@ -1,13 +1,14 @@
 //! What becomes of all work when the device is lost.
 //!
-//! Real-time work finds out by itself: its queue fails, and no other can be had. Best-effort work that is held doesn't
-//! ask the device for anything, and would wait for ever to be restored.
+//! Real-time work finds out by itself: its queue fails, and no other can be had. Best-effort work
+//! that is held doesn't ask the device for anything, and would wait for ever to be restored.
 
 use crate::backend::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a device may refuse to restore best-effort work, each time it is asked, before it is given up.
+/// How long a device may refuse to restore best-effort work, each time it is asked, before it is
+/// given up.
 const GIVE_UP_AFTER: Duration = Duration::from_millis(500);
 
 /// Whether the device is lost.
@@ -15,7 +16,8 @@ const GIVE_UP_AFTER: Duration = Duration::from_millis(500);
 pub(crate) struct Loss {
     /// When it first refused to restore, unless it has answered since.
     refusing_since: Option<Duration>,
-    /// Why it is given up. Read without the state's lock, which a pass that hangs in the driver keeps.
+    /// Why it is given up. Read without the state's lock, which a pass that hangs in the driver
+    /// keeps.
     why: Arc<OnceLock<Error>>,
 }
 

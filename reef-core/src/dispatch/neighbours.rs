@@ -4,20 +4,21 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long real-time work has been over before neighbours are released: the next request may be on its way.
+/// How long real-time work has been over before neighbours are released: the next request may be on
+/// its way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
 
 /// Others that work on the dispatcher's device, such as programs in processes of their own.
 ///
-/// Passes call both, one at a time and on the threads of real-time clients, so neither may block or wait for a lock
-/// that best-effort work holds.
+/// Passes call both, one at a time and on the threads of real-time clients, so neither may block or
+/// wait for a lock that best-effort work holds.
 pub trait Neighbours: Debug + Send + Sync {
-    /// Holds their best-effort work, before a real-time task is launched; or releases it, once there has been none
-    /// for 200 µs.
+    /// Holds their best-effort work, before a real-time task is launched; or releases it, once
+    /// there has been none for 200 µs.
     fn hold(&self, is_held: bool);
 
-    /// Whether real-time work of theirs wants the device: best-effort queues are preempted meanwhile. Whoever changes
-    /// it calls [`Dispatcher::look`](crate::Dispatcher::look) then.
+    /// Whether real-time work of theirs wants the device: best-effort queues are preempted
+    /// meanwhile. Whoever changes it calls [`Dispatcher::look`](crate::Dispatcher::look) then.
     fn have_real_time(&self) -> bool;
 }
 
@@ -41,7 +42,8 @@ impl Neighbourhood {
         self.who.as_ref().is_some_and(|who| who.have_real_time())
     }
 
-    /// Holds them while there is real-time work, and for a little longer: when to ask again, if that is now.
+    /// Holds them while there is real-time work, and for a little longer: when to ask again, if
+    /// that is now.
     pub(super) fn note(&mut self, has_work: bool, now: Duration) -> Option<Duration> {
         if has_work {
             self.idle = None;

@@ -38,7 +38,8 @@ pub struct RtClient<D: Device> {
     last: Option<Last<D>>,
 }
 
-/// The newest task, which uses the events until it is over; `None` if there has been none. It is not kept.
+/// The newest task, which uses the events until it is over; `None` if there has been none. It is
+/// not kept.
 #[derive(Debug)]
 struct Last<D: Device> {
     events: [D::Event; 2],
@@ -51,7 +52,8 @@ struct LastTask<D: Device> {
     state: Arc<TaskState>,
 }
 
-/// The clone charges the same account, has no tasks and makes its own events when it submits its first one.
+/// The clone charges the same account, has no tasks and makes its own events when it submits its
+/// first one.
 impl<D: Device> Clone for RtClient<D> {
     fn clone(&self) -> Self {
         let (core, account) = (self.core.clone(), self.account.clone());
@@ -66,15 +68,16 @@ impl<D: Device> RtClient<D> {
         Ok(Self { core, priority: 0, account, last: Some(Last { events, task: None }) })
     }
 
-    /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority); 0 if this isn't called.
+    /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority); 0 if this isn't
+    /// called.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Charges the tasks to come to `account`; without this call, to one of the client's own without a
-    /// [`Rate`](crate::Rate).
+    /// Charges the tasks to come to `account`; without this call, to one of the client's own
+    /// without a [`Rate`](crate::Rate).
     pub fn charge(&mut self, account: &Account) {
         self.account = account.clone();
     }
@@ -84,8 +87,8 @@ impl<D: Device> RtClient<D> {
         &self.account
     }
 
-    /// Has the device prepare a task, which takes the driver milliseconds for a graph: call it when the task is made, or
-    /// the first [`submit`](Self::submit) does it. Blocks.
+    /// Has the device prepare a task, which takes the driver milliseconds for a graph: call it when
+    /// the task is made, or the first [`submit`](Self::submit) does it. Blocks.
     ///
     /// # Errors
     ///
@@ -99,7 +102,8 @@ impl<D: Device> RtClient<D> {
     ///
     /// # Errors
     ///
-    /// `Cancelled` if the dispatcher is gone; `State` if too many requests wait; those of [`prepare`](Self::prepare).
+    /// `Cancelled` if the dispatcher is gone; `State` if too many requests wait; those of
+    /// [`prepare`](Self::prepare).
     pub fn submit(&mut self, task: &Task<D>) -> Result<Ticket<D>> {
         self.submit_before(task, None)
     }

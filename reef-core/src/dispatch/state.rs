@@ -31,8 +31,8 @@ pub struct Stats {
     /// Real-time kernels that were launched with best-effort blocks beside them; on a device that
     /// narrows queues, how often that was done.
     pub padded_launches: u64,
-    /// Best-effort blocks that were launched beside real-time kernels; some came too late to run there. 0 on a
-    /// device that narrows queues.
+    /// Best-effort blocks that were launched beside real-time kernels; some came too late to run
+    /// there. 0 on a device that narrows queues.
     pub padded_blocks: u64,
     /// How often the device refused to stop or to restore best-effort work, and was asked again.
     pub retries: u64,
@@ -108,7 +108,8 @@ impl<D: Device> PassState<D> {
         self.wake_by(self.last_pass.saturating_add(RETRY_AFTER));
     }
 
-    /// The device refused to restore best-effort work: have another pass try again, or end all of it.
+    /// The device refused to restore best-effort work: have another pass try again, or end all of
+    /// it.
     #[cold]
     pub(super) fn note_refusal(&mut self, error: &Error) {
         if self.loss.note_refusal(self.last_pass) {
@@ -130,7 +131,8 @@ impl<D: Device> PassState<D> {
         self.plan.wake = Some(self.plan.wake.map_or(at, |wake| wake.min(at)));
     }
 
-    /// Holds neighbours if there is real-time work, before it is launched; releases them some time after the last.
+    /// Holds neighbours if there is real-time work, before it is launched; releases them some time
+    /// after the last.
     pub(super) fn hold_neighbours(&mut self) {
         let has_work = self.rt.running() > 0 || self.rt.waiting() > 0;
         if let Some(at) = self.neighbours.note(has_work, self.last_pass) {
@@ -170,8 +172,8 @@ impl<D: Device> PassState<D> {
         self.last_pass = now;
     }
 
-    /// Has best-effort queues run capped, so that they needn't be stopped, beside real-time work that lasts; also in its
-    /// short pauses, so that the next request finds them so.
+    /// Has best-effort queues run capped, so that they needn't be stopped, beside real-time work
+    /// that lasts; also in its short pauses, so that the next request finds them so.
     fn run_beside(&mut self, has_work: bool, now: Duration, group: &Group<D>) {
         self.steady.note(has_work, now);
         let is_long = self.plan.pad && self.steady.is_long(now);

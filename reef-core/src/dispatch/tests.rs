@@ -82,7 +82,8 @@ enum Stop {
     Words,
 }
 
-/// A launch comes before the device is told to evict and to reset, or after. It is told to reactivate between two.
+/// A launch comes before the device is told to evict and to reset, or after. It is told to
+/// reactivate between two.
 #[test]
 fn stop_comes_before_a_launch_or_after_by_what_each_takes() {
     let two = || task(vec![kernel(), kernel()]);
@@ -202,8 +203,8 @@ fn dropping_a_client_waits_for_its_blocks_beside_real_time_work() {
     let dispatcher = dispatcher(&device);
     let be = busy_client_of(profiled(64), &dispatcher, &device);
     let _at_last = AtLast(device.clone());
-    // Position 0 is an event. Kernels 1 and 2 run unpadded, as best-effort work is only being stopped;
-    // each later one waits until the one before the last has ended, and is padded.
+    // Position 0 is an event. Kernels 1 and 2 run unpadded, as best-effort work is only being
+    // stopped; each later one waits until the one before the last has ended, and is padded.
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let mut rt = dispatcher.real_time().expect("a client");
     let ticket = rt.submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
@@ -264,7 +265,8 @@ fn a_dropped_dispatcher_ends_what_runs_and_cancels_what_waits() {
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let rt = dispatcher.real_time().expect("a client");
     let runs = rt.clone().submit(&task(vec![kernel(), kernel()])).expect("room");
-    // Its last kernels wait until they can be padded, so it is fed in part, and the next stands behind it.
+    // Its last kernels wait until they can be padded, so it is fed in part, and the next stands
+    // behind it.
     let fed = rt.clone().submit(&task((0..30).map(|_| profiled(2)).collect())).expect("room");
     let waits = rt.clone().submit(&one_kernel()).expect("room");
     let dropped = on_a_thread(move || drop(dispatcher));

@@ -15,8 +15,8 @@ const POLLS: u32 = 64;
 
 /// A submitted real-time task.
 ///
-/// It is also a future, for any executor: the dispatcher's thread wakes its task. Dropping a ticket leaves
-/// the task as it is.
+/// It is also a future, for any executor: the dispatcher's thread wakes its task. Dropping a ticket
+/// leaves the task as it is.
 #[derive(Debug)]
 #[must_use = "a ticket says whether the task finished"]
 pub struct Ticket<D: Device> {
@@ -36,9 +36,10 @@ impl<D: Device> Ticket<D> {
 
     /// Blocks until the task has ended.
     ///
-    /// Meanwhile the device wakes this thread and not the service thread, which saves a hop. If the device
-    /// wakes no thread, this one makes passes until the service thread does, and then looks at the ticket
-    /// alone: the pass that ends a task also lets best-effort work go on, which takes longer.
+    /// Meanwhile the device wakes this thread and not the service thread, which saves a hop. If the
+    /// device wakes no thread, this one makes passes until the service thread does, and then looks
+    /// at the ticket alone: the pass that ends a task also lets best-effort work go on, which takes
+    /// longer.
     ///
     /// # Errors
     ///
@@ -51,7 +52,8 @@ impl<D: Device> Ticket<D> {
         }
     }
 
-    /// As [`wait`](Self::wait), for no longer than `time`: how the task ended, or `None` if it hasn't.
+    /// As [`wait`](Self::wait), for no longer than `time`: how the task ended, or `None` if it
+    /// hasn't.
     ///
     /// The task goes on after that; see [`cancel`](Self::cancel).
     pub fn wait_timeout(&self, time: Duration) -> Option<Result<Timing>> {
@@ -59,8 +61,8 @@ impl<D: Device> Ticket<D> {
         self.wait_until(Instant::now().checked_add(time))
     }
 
-    /// Takes back what has not been given to the device: the task then ends as `Cancelled`, at once or when what
-    /// the device has of it has ended.
+    /// Takes back what has not been given to the device: the task then ends as `Cancelled`, at once
+    /// or when what the device has of it has ended.
     ///
     /// `false`: the device has all of it, or it has ended. It ends as it would have.
     pub fn cancel(&self) -> bool {

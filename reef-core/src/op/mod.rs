@@ -5,13 +5,14 @@
 //!
 //! Shapes are logical (batch, channels, height, width). How a tensor lies in memory is the
 //! backend's own business ([`Layout::Native`]) except for a network's inputs and outputs, which are
-//! dense row-major `f32` ([`Layout::Nchw`]). A native tensor takes as many elements as its shape has.
+//! dense row-major `f32` ([`Layout::Nchw`]). A native tensor takes as many elements as its shape
+//! has.
 //!
-//! Sizes come from files. [`Op::check`] is where they are bounded: after it, no sum or product that a backend
-//! makes of them wraps. What is computed before saturates.
+//! Sizes come from files. [`Op::check`] is where they are bounded: after it, no sum or product that
+//! a backend makes of them wraps. What is computed before saturates.
 //!
-//! In: shapes, from whoever reads networks. Out: an [`Op`] for each launch, and what a device needs to compute it
-//! ([`Operators`]).
+//! In: shapes, from whoever reads networks. Out: an [`Op`] for each launch, and what a device needs
+//! to compute it ([`Operators`]).
 
 mod function;
 pub(crate) mod operands;

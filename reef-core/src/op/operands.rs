@@ -12,7 +12,8 @@ pub struct Storage<'a, D: Device> {
     pub offset: usize,
 }
 
-/// Memory that a device wants beside an [`Op`](super::ops::Op)'s operands; what it holds doesn't outlive the op.
+/// Memory that a device wants beside an [`Op`](super::ops::Op)'s operands; what it holds doesn't
+/// outlive the op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scratch {
     /// How many bytes at the start are zero before its first launch; launches leave them zero.
@@ -34,20 +35,25 @@ impl Scratch {
 pub struct Operands<'a, D: Device> {
     /// Holds [`Op::input`](super::ops::Op::input).
     pub input: Storage<'a, D>,
-    /// Holds [`Op::second`](super::ops::Op::second), if the op has one: a residual, shaped and laid out like the output, or a factor.
+    /// Holds [`Op::second`](super::ops::Op::second), if the op has one: a residual, shaped and laid
+    /// out like the output, or a factor.
     pub residual: Option<Storage<'a, D>>,
     /// Holds [`Op::output`](super::ops::Op::output). Doesn't overlap the others.
     pub output: Storage<'a, D>,
-    /// What [`Operators::pack`](super::operators::Operators::pack) made; `None` if [`Op::constants`](super::ops::Op::constants) are empty.
+    /// What [`Operators::pack`](super::operators::Operators::pack) made; `None` if
+    /// [`Op::constants`](super::ops::Op::constants) are empty.
     pub constants: Option<&'a D::Buffer>,
-    /// At least [`Operators::scratch`](super::operators::Operators::scratch), overlapping nothing; ops that run one after the other share it.
+    /// At least [`Operators::scratch`](super::operators::Operators::scratch), overlapping nothing;
+    /// ops that run one after the other share it.
     pub scratch: Option<Storage<'a, D>>,
-    /// What is rounded, as [`Operators::rounding`](super::operators::Operators::rounding) allows; what it doesn't allow is ignored.
+    /// What is rounded, as [`Operators::rounding`](super::operators::Operators::rounding) allows;
+    /// what it doesn't allow is ignored.
     pub rounded: Rounded,
 }
 
-/// A matrix of singles among the inputs of a [`TensorOp`](crate::tensor::TensorOp), all of whose outputs are sums of products with it. What is
-/// packed is the same for all operations of which this says the same, whatever their other sizes are.
+/// A matrix of singles among the inputs of a [`TensorOp`](crate::tensor::TensorOp), all of whose
+/// outputs are sums of products with it. What is packed is the same for all operations of which
+/// this says the same, whatever their other sizes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedInput {
     /// Which input it is.
@@ -69,8 +75,10 @@ pub struct TensorOperands<'a, D: Device> {
     pub inputs: Vec<Storage<'a, D>>,
     /// What is written. Doesn't overlap the others.
     pub output: Storage<'a, D>,
-    /// Whether the [packed input](super::operators::Operators::packed_input) is what [`Operators::pack_input`](super::operators::Operators::pack_input) made.
+    /// Whether the [packed input](super::operators::Operators::packed_input) is what
+    /// [`Operators::pack_input`](super::operators::Operators::pack_input) made.
     pub packed: bool,
-    /// At least [`Operators::tensor_scratch`](super::operators::Operators::tensor_scratch), overlapping nothing; operations that run one after the other share it.
+    /// At least [`Operators::tensor_scratch`](super::operators::Operators::tensor_scratch),
+    /// overlapping nothing; operations that run one after the other share it.
     pub scratch: Option<Storage<'a, D>>,
 }

@@ -14,43 +14,48 @@ use std::sync::Arc;
 pub trait Operators: Device {
     /// Brings weights and bias onto the device in whatever form its kernels want.
     ///
-    /// One packed buffer serves any number of instances of the network, for any batch, rows and columns that have as many
-    /// weights.
+    /// One packed buffer serves any number of instances of the network, for any batch, rows and
+    /// columns that have as many weights.
     ///
     /// # Errors
     ///
     /// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`.
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Self::Buffer>;
 
-    /// The memory that [`operator`](Self::operator) wants for `op` beside operands of which these are `rounded`.
+    /// The memory that [`operator`](Self::operator) wants for `op` beside operands of which these
+    /// are `rounded`.
     fn scratch(&self, _op: &Op, _rounded: Rounded) -> Scratch {
         Scratch::default()
     }
 
-    /// What this device's kernels for `op` do about rounding. A device that says nothing doesn't round.
+    /// What this device's kernels for `op` do about rounding. A device that says nothing doesn't
+    /// round.
     fn rounding(&self, _op: &Op) -> Rounding {
         Rounding::default()
     }
 
     /// The launches, in order, that compute `op` on these operands.
     ///
-    /// The launches keep all buffers alive. Run them on one queue at a time, and don't copy or write their operands
-    /// meanwhile: what comes out of that is unspecified, though memory stays sound.
+    /// The launches keep all buffers alive. Run them on one queue at a time, and don't copy or
+    /// write their operands meanwhile: what comes out of that is unspecified, though memory stays
+    /// sound.
     ///
     /// # Errors
     ///
-    /// `Invalid` if shapes contradict each other, a storage is too small, or the output overlaps what is read;
-    /// `Unsupported` names an op that the device has no kernel for.
+    /// `Invalid` if shapes contradict each other, a storage is too small, or the output overlaps
+    /// what is read; `Unsupported` names an op that the device has no kernel for.
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
 
-    /// The memory that [`tensor_operator`](Self::tensor_operator) wants for `op` beside its operands.
+    /// The memory that [`tensor_operator`](Self::tensor_operator) wants for `op` beside its
+    /// operands.
     fn tensor_scratch(&self, _op: &TensorOp) -> Scratch {
         Scratch::default()
     }
 
     /// The launches, in order, that compute an operation on tensors of any rank and type.
     ///
-    /// What holds for those of [`operator`](Self::operator) holds for these. A device that says nothing has none.
+    /// What holds for those of [`operator`](Self::operator) holds for these. A device that says
+    /// nothing has none.
     ///
     /// # Errors
     ///
@@ -65,14 +70,15 @@ pub trait Operators: Device {
         Err(Error::Unsupported { backend: "device", what })
     }
 
-    /// How many of `ops`, from the first on, are best run as one by [`tensor_group`](Self::tensor_group). None of them reads
-    /// what another writes. A device that says nothing runs each by itself.
+    /// How many of `ops`, from the first on, are best run as one by
+    /// [`tensor_group`](Self::tensor_group). None of them reads what another writes. A device that
+    /// says nothing runs each by itself.
     fn grouped(&self, _ops: &[&TensorOp]) -> usize {
         1
     }
 
-    /// The launches, in order, that compute several operations, none of whose outputs overlaps what another reads or
-    /// writes.
+    /// The launches, in order, that compute several operations, none of whose outputs overlaps what
+    /// another reads or writes.
     ///
     /// # Errors
     ///
@@ -85,13 +91,14 @@ pub trait Operators: Device {
         Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
-    /// The input of `op` that this device's kernels want in a form of their own, if its values never change. A device
-    /// that says nothing takes all inputs as they are.
+    /// The input of `op` that this device's kernels want in a form of their own, if its values
+    /// never change. A device that says nothing takes all inputs as they are.
     fn packed_input(&self, _op: &TensorOp) -> Option<PackedInput> {
         None
     }
 
-    /// Brings the values of an input onto the device in the form that kernels want which gave `packed`.
+    /// Brings the values of an input onto the device in the form that kernels want which gave
+    /// `packed`.
     ///
     /// # Errors
     ///
@@ -100,34 +107,35 @@ pub trait Operators: Device {
         Err(Error::invalid(format!("{} packs no {packed:?}", self.info().name)))
     }
 
-    /// Whether [`tensor_operator`](Self::tensor_operator) has this operation, which is made of several that the device
-    /// has in any case: attention, a sum with the formula behind it, a formula of rows. A device that says nothing gets
-    /// those instead.
+    /// Whether [`tensor_operator`](Self::tensor_operator) has this operation, which is made of
+    /// several that the device has in any case: attention, a sum with the formula behind it, a
+    /// formula of rows. A device that says nothing gets those instead.
     fn has_joined(&self, _op: &TensorOp) -> bool {
         false
     }
 
-    /// Whether this device's kernel for `op` rounds the values of an input to halves before anything else, with its
-    /// [packed input](Self::packed_input) packed: stored as halves that input gives the same outputs, bit by bit.
+    /// Whether this device's kernel for `op` rounds the values of an input to halves before
+    /// anything else, with its [packed input](Self::packed_input) packed: stored as halves that
+    /// input gives the same outputs, bit by bit.
     fn rounds_to_halves(&self, _op: &TensorOp, _input: usize) -> bool {
         false
     }
 
-    /// Whether it has a kernel made for `op`, some of whose inputs or whose output are halves where they were singles, with
-    /// its packed input packed. A device that says nothing has none.
+    /// Whether it has a kernel made for `op`, some of whose inputs or whose output are halves where
+    /// they were singles, with its packed input packed. A device that says nothing has none.
     fn takes_halves(&self, _op: &TensorOp) -> bool {
         false
     }
 
-    /// The kernel of each call of a program, compiled for this device and loaded: a kernel that several calls have
-    /// is loaded once. A device that says nothing runs none.
+    /// The kernel of each call of a program, compiled for this device and loaded: a kernel that
+    /// several calls have is loaded once. A device that says nothing runs none.
     ///
     /// Must give, for each call, the kernel that it names, from the file that it names.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if the device runs no source of GPUs, `Invalid` with the compiler's messages, `NotFound` without
-    /// a compiler or for a kernel that is not in the source.
+    /// `Unsupported` if the device runs no source of GPUs, `Invalid` with the compiler's messages,
+    /// `NotFound` without a compiler or for a kernel that is not in the source.
     fn program_kernels(&self, _program: &Program) -> Result<Vec<Self::Kernel>> {
         let what = format!("{}: kernels that come as source run on GPUs alone", self.info().name);
         Err(Error::Unsupported { backend: Self::NAME, what })

@@ -60,7 +60,8 @@ pub struct Pool2d {
     pub window: Window,
 }
 
-/// `output[c] = relu?(input[c] * weights[c] + bias[c])`: a batch normalisation that can't be folded.
+/// `output[c] = relu?(input[c] * weights[c] + bias[c])`: a batch normalisation that can't be
+/// folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScaleShift {
     /// What is read.
@@ -100,8 +101,9 @@ pub struct Activate {
 pub struct Multiply {
     /// What is read.
     pub input: Tensor,
-    /// As large as the input, or one value for each channel of each image (one row and column).
-    /// Its storage is where a residual would be, in [`Operands::residual`](super::operands::Operands::residual).
+    /// As large as the input, or one value for each channel of each image (one row and column). Its
+    /// storage is where a residual would be, in
+    /// [`Operands::residual`](super::operands::Operands::residual).
     pub factor: Tensor,
     /// What is written.
     pub output: Tensor,
@@ -172,8 +174,9 @@ impl Op {
         }
     }
 
-    /// Checks its sizes, each by itself, and that groups divide channels. Backends do so first; whether the shapes
-    /// fit each other, and their storages, they check themselves, in numbers that can't wrap any more.
+    /// Checks its sizes, each by itself, and that groups divide channels. Backends do so first;
+    /// whether the shapes fit each other, and their storages, they check themselves, in numbers
+    /// that can't wrap any more.
     ///
     /// # Errors
     ///
@@ -192,7 +195,8 @@ impl Op {
         Ok(())
     }
 
-    /// The function that each value of the output goes through in the end, and this operation without it.
+    /// The function that each value of the output goes through in the end, and this operation
+    /// without it.
     pub fn without_function(mut self) -> (Self, Option<Function>) {
         let function = match &mut self {
             Self::Conv2d(op) => op.function.take(),

@@ -4,7 +4,8 @@ use crate::backend::error::{Error, Result};
 
 /// Most of each size of a tensor or a window.
 pub const MAX_SIZE: usize = 1 << 28;
-/// Most elements of a storage, and most weights of an op. In bytes, and padded by a backend, it doesn't wrap.
+/// Most elements of a storage, and most weights of an op. In bytes, and padded by a backend, it
+/// doesn't wrap.
 pub const MAX_ELEMENTS: usize = 1 << 40;
 
 /// A product that stops at the largest number.
@@ -101,8 +102,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Rows and columns of windows that fit over `[height, width]`; one if it is smaller than the window, none
-    /// if windows don't move.
+    /// Rows and columns of windows that fit over `[height, width]`; one if it is smaller than the
+    /// window, none if windows don't move.
     pub fn over(&self, [height, width]: [usize; 2]) -> [usize; 2] {
         let fit = |n: usize, i: usize| {
             let padded = n.saturating_add(self.padding[i].saturating_mul(2));

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 /// The task with the earliest deadline runs, alone.
 ///
-/// A best-effort task without a deadline gets one `default` after its submission, so it doesn't wait
-/// for ever; a real-time task without one is due at once. Nothing takes a real-time task back from the
-/// device, so each starts when the one before has finished: a task that comes later waits for no more
-/// than that one, at the price of a gap between two tasks.
+/// A best-effort task without a deadline gets one `default` after its submission, so it doesn't
+/// wait for ever; a real-time task without one is due at once. Nothing takes a real-time task back
+/// from the device, so each starts when the one before has finished: a task that comes later waits
+/// for no more than that one, at the price of a gap between two tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct EarliestDeadline {
     default: Duration,

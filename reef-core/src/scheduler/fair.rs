@@ -4,11 +4,13 @@ use crate::scheduler::policy::{Plan, QueueView, Scheduler, View};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The ready best-effort queue that has had the least device time for its weight runs, for a quantum.
+/// The ready best-effort queue that has had the least device time for its weight runs, for a
+/// quantum.
 ///
 /// Each queue has a virtual time that grows by device time / weight. One that comes, or comes back
-/// from being idle, starts at the least virtual time of the ready ones: it neither makes up for time
-/// in which it wanted nothing nor waits for the others to catch up. Real-time work preempts all.
+/// from being idle, starts at the least virtual time of the ready ones: it neither makes up for
+/// time in which it wanted nothing nor waits for the others to catch up. Real-time work preempts
+/// all.
 #[derive(Debug)]
 pub struct FairShare {
     quantum: Duration,
@@ -100,8 +102,8 @@ mod tests {
     use crate::scheduler::policy::tests::{decide, ms, queue, view};
     use proptest::prelude::*;
 
-    /// Runs queues that always want more, one quantum of 1 ms after the other; `arrivals[i]` is when
-    /// queue `i` comes. Returns for each the quanta in which it ran.
+    /// Runs queues that always want more, one quantum of 1 ms after the other; `arrivals[i]` is
+    /// when queue `i` comes. Returns for each the quanta in which it ran.
     fn simulate(weights: &[u32], arrivals: &[u64], quanta: u64) -> Vec<Vec<u64>> {
         let mut fair = FairShare::quantum(ms(1));
         let mut ran = vec![Vec::new(); weights.len()];

@@ -1,10 +1,10 @@
 //! Who may run: a [`Scheduler`] decides, the [`Dispatcher`](crate::Dispatcher) applies.
 //!
-//! A scheduler sees numbers and gives numbers: no callbacks, no clock of its own, no I/O. So each is
-//! tested with tables, simulated, and replaced without touching what moves the work.
+//! A scheduler sees numbers and gives numbers: no callbacks, no clock of its own, no I/O. So each
+//! is tested with tables, simulated, and replaced without touching what moves the work.
 //!
-//! *In*: a [`View`] of queues and tasks, and the time. *Out*: a [`Plan`]. *Invariant*: the same views at the
-//! same times give the same plans.
+//! *In*: a [`View`] of queues and tasks, and the time. *Out*: a [`Plan`]. *Invariant*: the same
+//! views at the same times give the same plans.
 //!
 //! | scheduler | real-time work | best-effort work meanwhile | source |
 //! |---|---|---|---|

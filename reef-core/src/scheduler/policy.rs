@@ -27,10 +27,11 @@ pub trait Scheduler: Debug + Send {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct View<'a> {
-    /// Real-time tasks that have not been given to the device, in the order in which they were submitted.
+    /// Real-time tasks that have not been given to the device, in the order in which they were
+    /// submitted.
     pub rt_waiting: &'a [RtTaskView],
-    /// Real-time tasks that the device has. It runs them one after the other, in the order in which they
-    /// were started; nothing takes them back.
+    /// Real-time tasks that the device has. It runs them one after the other, in the order in which
+    /// they were started; nothing takes them back.
     pub rt_running: usize,
     /// Best-effort queues are preempted, or on the way to be.
     pub preempted: bool,
@@ -79,7 +80,8 @@ pub struct RtTaskView {
 }
 
 impl RtTaskView {
-    /// A task of priority 0 without a deadline, of account 0, which has had nothing and has no budget.
+    /// A task of priority 0 without a deadline, of account 0, which has had nothing and has no
+    /// budget.
     pub const fn new(since: Duration) -> Self {
         let served = Duration::ZERO;
         Self { since, deadline: None, priority: 0, account: 0, in_budget: false, served }
@@ -167,8 +169,8 @@ pub struct Plan {
     pub preempt: bool,
     /// The real-time tasks that start now, in this order: positions in [`View::rt_waiting`].
     ///
-    /// All of them, oldest first, unless the scheduler changes it. A task that isn't named waits; positions
-    /// that are out of range or come twice are skipped.
+    /// All of them, oldest first, unless the scheduler changes it. A task that isn't named waits;
+    /// positions that are out of range or come twice are skipped.
     pub start: Vec<usize>,
     /// Real-time kernels are padded with best-effort blocks.
     pub pad: bool,

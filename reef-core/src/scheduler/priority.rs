@@ -7,13 +7,13 @@ use std::time::Duration;
 /// Real-time tasks that the device has at once: the one that runs, and the next.
 const RT_AHEAD: usize = 2;
 
-/// Real-time tasks start by priority, and the ready best-effort queues of the highest priority run; equals
-/// run together.
+/// Real-time tasks start by priority, and the ready best-effort queues of the highest priority run;
+/// equals run together.
 ///
 /// A task that has waited for `ageing` counts one priority higher, after twice that two, and so on:
-/// no task waits for ever. Real-time work preempts all best-effort work. The device gets one real-time task
-/// more than it runs, so that it never waits for the host: a task of a high priority waits for at most
-/// two others.
+/// no task waits for ever. Real-time work preempts all best-effort work. The device gets one
+/// real-time task more than it runs, so that it never waits for the host: a task of a high priority
+/// waits for at most two others.
 #[derive(Debug, Clone, Copy)]
 pub struct FixedPriority {
     ageing: Duration,

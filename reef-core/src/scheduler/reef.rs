@@ -7,8 +7,8 @@ use std::time::Duration;
 /// Preempts best-effort work while real-time work is there, and pads real-time kernels with it.
 ///
 /// A burst of real-time tasks preempts once. Best-effort work resumes when there has been no
-/// real-time work for `hysteresis`: with short gaps between requests it costs less to stay preempted
-/// than to resume and be stopped again.
+/// real-time work for `hysteresis`: with short gaps between requests it costs less to stay
+/// preempted than to resume and be stopped again.
 #[derive(Debug)]
 pub struct Reef {
     level: PreemptLevel,

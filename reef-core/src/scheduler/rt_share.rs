@@ -8,7 +8,8 @@ use std::time::Duration;
 /// In which time best-effort work gets its reserve, where real-time work would take all.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// A best-effort queue that has just run dry may be about to get more: so long it counts as one that has work.
+/// A best-effort queue that has just run dry may be about to get more: so long it counts as one
+/// that has work.
 const GRACE: Duration = Duration::from_millis(1);
 
 /// Accounts that are remembered before those that owe nothing are forgotten.
@@ -16,30 +17,33 @@ const MAX_ACCOUNTS: usize = 256;
 
 /// Guards the shares of a device's clients, around another scheduler.
 ///
-/// Nothing takes a real-time task back from the device, so only one is there at a time, and the next is chosen when
-/// it has ended: a task waits for one other, however many clients keep asking. Tasks of accounts
-/// [in their budget](RtTaskView::in_budget) go first. Among equals the account goes first that has had the least
-/// device time (start-time fair queueing, Goyal et al. 1996: who comes back from being idle starts level with the
-/// one that was served last); differences of less than a task count as none, and then the one goes first that has
-/// waited longest for a turn. So a client that asks for less than its part waits for one task, and not for one of each.
+/// Nothing takes a real-time task back from the device, so only one is there at a time, and the
+/// next is chosen when it has ended: a task waits for one other, however many clients keep asking.
+/// Tasks of accounts [in their budget](RtTaskView::in_budget) go first. Among equals the account
+/// goes first that has had the least device time (start-time fair queueing, Goyal et al. 1996: who
+/// comes back from being idle starts level with the one that was served last); differences of less
+/// than a task count as none, and then the one goes first that has waited longest for a turn. So a
+/// client that asks for less than its part waits for one task, and not for one of each.
 ///
-/// Best-effort work that real-time work keeps off the device is owed the `reserve` of that time; while it runs capped beside
-/// real-time work, nothing. When that has come to
-/// the reserve of 100 ms, tasks that no budget covers wait until it has been paid back. Those in their budget never do:
-/// whoever grants budgets keeps their sum below what the reserve leaves.
+/// Best-effort work that real-time work keeps off the device is owed the `reserve` of that time;
+/// while it runs capped beside real-time work, nothing. When that has come to the reserve of 100
+/// ms, tasks that no budget covers wait until it has been paid back. Those in their budget never
+/// do: whoever grants budgets keeps their sum below what the reserve leaves.
 #[derive(Debug)]
 pub struct RtShare {
     inner: Box<dyn Scheduler>,
     reserve: f64,
     turns: Turns,
     debt: Debt,
-    /// Positions of the tasks that may start, in their order, and what the inner scheduler sees of them.
+    /// Positions of the tasks that may start, in their order, and what the inner scheduler sees of
+    /// them.
     chosen: Vec<usize>,
     shown: Vec<RtTaskView>,
 }
 
 impl RtShare {
-    /// Around `inner`, with `reserve` of the device for best-effort work: from 0, which is none, to less than 1.
+    /// Around `inner`, with `reserve` of the device for best-effort work: from 0, which is none, to
+    /// less than 1.
     ///
     /// # Panics
     ///
@@ -50,8 +54,8 @@ impl RtShare {
         Self { inner, reserve, turns, debt, chosen: Vec::new(), shown: Vec::new() }
     }
 
-    /// Notes which tasks may start: those in their budget if there are some, else the others unless best-effort
-    /// work is paid back.
+    /// Notes which tasks may start: those in their budget if there are some, else the others unless
+    /// best-effort work is paid back.
     fn choose(&mut self, view: &View<'_>, held: bool) {
         let tasks = view.rt_waiting;
         let covered = tasks.iter().any(|task| task.in_budget);
@@ -160,7 +164,8 @@ impl Turns {
         turn.map_or(self.virtual_time, |turn| turn.finish.max(self.virtual_time))
     }
 
-    /// Smaller goes first: the start tag in units of `grain`, then who has waited longer for a turn.
+    /// Smaller goes first: the start tag in units of `grain`, then who has waited longer for a
+    /// turn.
     fn place(&self, task: &RtTaskView, grain: Duration) -> (u128, Duration) {
         let ahead = self.start_tag(task) - self.virtual_time;
         let last = self.accounts.get(&task.account).map(|turn| turn.last).unwrap_or_default();

@@ -1,21 +1,24 @@
-//! Whether real-time work has been there for so long that best-effort work had better run beside it.
+//! Whether real-time work has been there for so long that best-effort work had better run beside
+//! it.
 
 use std::time::Duration;
 
 /// How long real-time work lasts before best-effort work runs capped beside it.
 ///
-/// Best-effort work is stopped once more for that, and slows the rest of a burst: on an H200, beside five real-time
-/// clients whose requests come together, 1 ms made these 1.5 times as slow and gave best-effort work nothing
-/// (docs/lab/nvidia.md). It is for real-time work that doesn't end.
+/// Best-effort work is stopped once more for that, and slows the rest of a burst: on an H200,
+/// beside five real-time clients whose requests come together, 1 ms made these 1.5 times as slow
+/// and gave best-effort work nothing (docs/lab/nvidia.md). It is for real-time work that doesn't
+/// end.
 const LONG: Duration = Duration::from_millis(10);
 
-/// Pauses that don't interrupt it: a client that asks again as soon as it has its answer makes one of some 10 µs
-/// after each.
+/// Pauses that don't interrupt it: a client that asks again as soon as it has its answer makes one
+/// of some 10 µs after each.
 const PAUSE: Duration = Duration::from_micros(300);
 
 /// How long real-time work has been there, pauses of less than 300 µs counted in.
 ///
-/// The dispatcher has best-effort queues run capped beside real-time work that lasts; simulators of it ask the same.
+/// The dispatcher has best-effort queues run capped beside real-time work that lasts; simulators of
+/// it ask the same.
 #[derive(Debug, Default)]
 pub struct Steady {
     since: Option<Duration>,
@@ -59,7 +62,8 @@ mod tests {
         Duration::from_micros(micros)
     }
 
-    /// Requests of 400 µs with these pauses between them; how many there were when that had become long.
+    /// Requests of 400 µs with these pauses between them; how many there were when that had become
+    /// long.
     fn requests(pauses: impl IntoIterator<Item = u64>) -> Option<usize> {
         let (mut steady, mut now) = (Steady::default(), 1_000_000);
         pauses.into_iter().position(|pause| {

@@ -5,8 +5,9 @@
 //! one makes another pass before it leaves. (*Flat combining*: Hendler, Incze, Shavit and Tzafrir,
 //! SPAA 2010.)
 //!
-//! News that keep coming must not keep a thread inside: after [`MAX_PASSES`] it leaves the *baton*, which
-//! the next visitor takes, or the thread that is woken for it. No thread waits for the combiner.
+//! News that keep coming must not keep a thread inside: after [`MAX_PASSES`] it leaves the *baton*,
+//! which the next visitor takes, or the thread that is woken for it. No thread waits for the
+//! combiner.
 //!
 //! | `visits` | `baton` | |
 //! |---|---|---|
@@ -18,13 +19,15 @@ use crate::sync::primitives::{AtomicBool, AtomicUsize, Mutex, Ordering, fence};
 
 /// Passes that a visit makes before others have to, its own among them.
 ///
-/// More than one, because who takes over may have to wake up first, and what waits is real-time work.
+/// More than one, because who takes over may have to wake up first, and what waits is real-time
+/// work.
 pub(crate) const MAX_PASSES: usize = 4;
 
 /// Guards `T`, which only the thread that makes a pass may touch.
 #[derive(Debug, Default)]
 pub(crate) struct Combiner<T> {
-    /// Visits that no pass has answered. Who raises it from 0 combines; the others are answered by that thread.
+    /// Visits that no pass has answered. Who raises it from 0 combines; the others are answered by
+    /// that thread.
     visits: AtomicUsize,
     /// Raised by the thread that leaves with visits unanswered, lowered by who goes on.
     baton: AtomicBool,
@@ -41,12 +44,12 @@ impl<T> Combiner<T> {
         }
     }
 
-    /// Runs `pass` at least once after this call began: here, on the thread that is inside, or on one that
-    /// takes the baton. Here it runs `most` times at most.
+    /// Runs `pass` at least once after this call began: here, on the thread that is inside, or on
+    /// one that takes the baton. Here it runs `most` times at most.
     ///
-    /// What was stored before the call is visible to that pass. A pass that returns `true` has found news of
-    /// its own, which another has to look at. `hand_over` wakes a thread that will combine; `false` means
-    /// that there is none, and then this thread goes on.
+    /// What was stored before the call is visible to that pass. A pass that returns `true` has
+    /// found news of its own, which another has to look at. `hand_over` wakes a thread that will
+    /// combine; `false` means that there is none, and then this thread goes on.
     pub(crate) fn combine(
         &self,
         most: usize,
@@ -78,8 +81,8 @@ impl<T> Combiner<T> {
     #[cold]
     fn leave(&self, hand_over: impl Fn() -> bool) -> bool {
         self.baton.store(true, Ordering::Release);
-        // Whoever ends the thread that takes over visits after that: either `hand_over` knows, or that
-        // visit finds the baton.
+        // Whoever ends the thread that takes over visits after that: either `hand_over` knows, or
+        // that visit finds the baton.
         fence(Ordering::SeqCst);
         hand_over() || !self.take_baton()
     }
@@ -193,8 +196,9 @@ mod models {
         }
     }
 
-    /// A client visits once; another thread visits in a loop, as the service thread does while it polls.
-    /// However they interleave, the client makes `most` passes or fewer and all messages are taken.
+    /// A client visits once; another thread visits in a loop, as the service thread does while it
+    /// polls. However they interleave, the client makes `most` passes or fewer and all messages are
+    /// taken.
     fn a_client_beside_a_polling_thread(most: usize) {
         loom::model(move || {
             let scene = Arc::new(Scene::default());
@@ -228,8 +232,8 @@ mod models {
         a_client_beside_a_polling_thread(usize::MAX);
     }
 
-    /// The thread that takes over ends, as a dispatcher does that is dropped: it says so, then visits once
-    /// more. No message is left.
+    /// The thread that takes over ends, as a dispatcher does that is dropped: it says so, then
+    /// visits once more. No message is left.
     #[test]
     fn the_last_visit_of_the_one_that_takes_over_leaves_none() {
         let mut model = loom::model::Builder::new();

@@ -1,8 +1,8 @@
 //! How a thread sleeps until another has something for it, and how several wait for progress.
 //!
-//! Both rest on the same four steps. Sleeper: (1) say that you sleep, (2) look once more. Waker: (3)
-//! make what the sleeper looks for, (4) look whether it sleeps. A `SeqCst` fence stands between 1
-//! and 2 and between 3 and 4, so at least one of them sees the other's store: no wake-up is lost,
+//! Both rest on the same four steps. Sleeper: (1) say that you sleep, (2) look once more. Waker:
+//! (3) make what the sleeper looks for, (4) look whether it sleeps. A `SeqCst` fence stands between
+//! 1 and 2 and between 3 and 4, so at least one of them sees the other's store: no wake-up is lost,
 //! and a waker pays one load while no thread sleeps. The models below show what happens without.
 
 use crate::sync::primitives::{

@@ -267,7 +267,8 @@ mod tests {
 mod models {
     use super::*;
 
-    /// Loom tracks each slot: a value read before it was written, or written while it is read, fails.
+    /// Loom tracks each slot: a value read before it was written, or written while it is read,
+    /// fails.
     #[test]
     fn slots_pass_between_the_sides() {
         loom::model(|| {

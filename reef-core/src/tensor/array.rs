@@ -158,7 +158,8 @@ impl Array {
         with_type!(element, S => S::wrap(values.into_iter().map(S::from_i64).collect()))
     }
 
-    /// `bytes` as they lie in memory, the lowest byte of each number first. What is left over at the end is dropped.
+    /// `bytes` as they lie in memory, the lowest byte of each number first. What is left over at
+    /// the end is dropped.
     pub fn from_le_bytes(element: Element, bytes: &[u8]) -> Self {
         macro_rules! numbers {
             ($variant:ident, $kind:ty, $wrap:expr) => {{

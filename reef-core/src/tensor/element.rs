@@ -33,8 +33,8 @@ pub enum Element {
     Bool,
 }
 
-/// The numbers that an operation computes with. Elements become these when they are read, and elements again when
-/// they are written.
+/// The numbers that an operation computes with. Elements become these when they are read, and
+/// elements again when they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Domain {
     /// Single precision, for all floats up to it.

@@ -1,8 +1,8 @@
 //! Operations on tensors of any rank and element type, and what each of them means.
 //!
-//! In: [`TensorOp`], plain data made by whoever reads networks. Out: its values, by plain loops over any range of the
-//! outputs ([`TensorOp::compute`]). A device runs these loops as its blocks or brings kernels of its own; readers
-//! evaluate constants with them, and tests compare with them.
+//! In: [`TensorOp`], plain data made by whoever reads networks. Out: its values, by plain loops
+//! over any range of the outputs ([`TensorOp::compute`]). A device runs these loops as its blocks
+//! or brings kernels of its own; readers evaluate constants with them, and tests compare with them.
 //!
 //! There are few kinds, and everything else is made of them:
 //!
@@ -21,8 +21,9 @@
 //! | [`TopK`] | the largest of each row | TopK |
 //! | [`Attention`] | values weighted by how well keys fit | what MatMul, Softmax and MatMul are together |
 //!
-//! Invariants: tensors are dense and row-major; after [`TensorOp::check`] no operation reads outside of its inputs; an
-//! output depends on the inputs alone, not on the range that it is computed in.
+//! Invariants: tensors are dense and row-major; after [`TensorOp::check`] no operation reads
+//! outside of its inputs; an output depends on the inputs alone, not on the range that it is
+//! computed in.
 
 mod array;
 mod element;

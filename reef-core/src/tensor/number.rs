@@ -21,7 +21,8 @@ pub(crate) trait Number:
     fn mul(self, other: Self) -> Self;
     /// Integers divided by 0 are 0.
     fn div(self, other: Self) -> Self;
-    /// What a division leaves, with the sign of the dividend, as C's `%` and `fmod`; 0 for integers modulo 0.
+    /// What a division leaves, with the sign of the dividend, as C's `%` and `fmod`; 0 for integers
+    /// modulo 0.
     fn rem(self, other: Self) -> Self;
     fn pow(self, other: Self) -> Self;
     fn bits(self) -> u64;

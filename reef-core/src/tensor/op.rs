@@ -67,8 +67,8 @@ impl TensorOp {
         }
     }
 
-    /// Checks that shapes fit each other, and that nothing outside of the inputs is read. Sizes come from files, so
-    /// whoever runs an operation calls it first.
+    /// Checks that shapes fit each other, and that nothing outside of the inputs is read. Sizes
+    /// come from files, so whoever runs an operation calls it first.
     ///
     /// # Errors
     ///
@@ -97,7 +97,8 @@ impl TensorOp {
         }
     }
 
-    /// Outputs that are computed together: a range for [`compute`](Self::compute) holds whole groups of them.
+    /// Outputs that are computed together: a range for [`compute`](Self::compute) holds whole
+    /// groups of them.
     pub fn grain(&self) -> usize {
         match &self.kind {
             Kind::RowMap(op) => op.width,
@@ -126,13 +127,13 @@ impl TensorOp {
         }
     }
 
-    /// The outputs of `range`, from all of the inputs; `None` if `stop` says so, which is asked every few
-    /// microseconds.
+    /// The outputs of `range`, from all of the inputs; `None` if `stop` says so, which is asked
+    /// every few microseconds.
     ///
     /// # Errors
     ///
-    /// `Invalid` if the operation is not sound ([`check`](Self::check)), the inputs are not as it says, or the range
-    /// is none of whole groups inside of the output.
+    /// `Invalid` if the operation is not sound ([`check`](Self::check)), the inputs are not as it
+    /// says, or the range is none of whole groups inside of the output.
     pub fn compute(
         &self,
         inputs: &[Values<'_>],
@@ -153,7 +154,8 @@ impl TensorOp {
         Ok(self.compute_checked(inputs, range, stop))
     }
 
-    /// As [`compute`](Self::compute), without its checks: for devices, which check when they bind an operation.
+    /// As [`compute`](Self::compute), without its checks: for devices, which check when they bind
+    /// an operation.
     ///
     /// # Panics
     ///

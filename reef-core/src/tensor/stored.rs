@@ -1,7 +1,7 @@
 //! Elements as they are stored, and what they become when they are computed with.
 //!
-//! Floats round to the nearest and ties to even. Floats become integers by dropping the fraction; integers too large
-//! for their new type wrap.
+//! Floats round to the nearest and ties to even. Floats become integers by dropping the fraction;
+//! integers too large for their new type wrap.
 
 /// IEEE half precision, as bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -167,7 +167,8 @@ fn half_of_single(number: f32) -> u16 {
     let half = match magnitude {
         0x7f80_0001.. => 0x7e00,
         0x4780_0000.. => 0x7c00,
-        // The smallest normal half is 2⁻¹⁴; below it, one unit is 2⁻²⁴, and adding 1/2 rounds to that.
+        // The smallest normal half is 2⁻¹⁴; below it, one unit is 2⁻²⁴, and adding 1/2 rounds to
+        // that.
         ..0x3880_0000 => (f32::from_bits(magnitude) + 0.5).to_bits() - 0x3f00_0000,
         _ => (magnitude - (112 << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13,
     };

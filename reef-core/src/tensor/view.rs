@@ -90,7 +90,8 @@ impl View {
             reach.saturating_add(size.saturating_sub(1).saturating_mul(stride))
         });
         let along = |(size, stride): (&usize, &usize)| size.checked_mul(*stride).is_some();
-        // Also where there are none: whoever merges axes or divides by their sizes multiplies all of them.
+        // Also where there are none: whoever merges axes or divides by their sizes multiplies all
+        // of them.
         let sizes = self.dims.iter().fold(1usize, |all, &size| all.saturating_mul(size.max(1)));
         let fits = self.dims.len() == self.strides.len()
             && sizes <= MAX_ELEMENTS

@@ -8,8 +8,9 @@ use std::time::Duration;
 
 /// Sizes and times of a virtual queue.
 ///
-/// Made of [`Config::default`] and what differs: `Config::default().window(2).level(PreemptLevel::All)`.
-/// The names in brackets are those of REEF's CUDA port (`RFconfig`).
+/// Made of [`Config::default`] and what differs:
+/// `Config::default().window(2).level(PreemptLevel::All)`. The names in brackets are those of
+/// REEF's CUDA port (`RFconfig`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
@@ -26,9 +27,10 @@ pub struct Config {
     pub level: PreemptLevel,
     /// How long an idle worker and a waiting client look for news before they sleep.
     pub spin: Duration,
-    /// How long the device may take to let go of what it has of the queue, once it was told to stop it deeper than
-    /// [`HostQueue`](PreemptLevel::HostQueue), or the queue is to end. Then the queue ends with
-    /// [`DeviceLost`](Error::DeviceLost), and nothing waits for what is left of it. `None` is for ever.
+    /// How long the device may take to let go of what it has of the queue, once it was told to stop
+    /// it deeper than [`HostQueue`](PreemptLevel::HostQueue), or the queue is to end. Then the
+    /// queue ends with [`DeviceLost`](Error::DeviceLost), and nothing waits for what is left of it.
+    /// `None` is for ever.
     pub drain_timeout: Option<Duration>,
 }
 
@@ -47,7 +49,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Graphs that keep a device busy: each is many launches, and more would have to come to nothing.
+    /// Graphs that keep a device busy: each is many launches, and more would have to come to
+    /// nothing.
     pub const GRAPHS: u64 = 2;
 
     /// With this [`capacity`](field@Self::capacity).
@@ -62,7 +65,8 @@ impl Config {
         Self { window, ..self }
     }
 
-    /// With a [`window`](field@Self::window) of [`GRAPHS`](Self::GRAPHS) if there are any among `commands`, else as it is.
+    /// With a [`window`](field@Self::window) of [`GRAPHS`](Self::GRAPHS) if there are any among
+    /// `commands`, else as it is.
     #[must_use]
     pub fn window_for<D: Device>(self, commands: &[Command<D>]) -> Self {
         let has_graphs = commands.iter().any(|command| matches!(command, Command::Graph(_)));

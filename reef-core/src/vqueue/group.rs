@@ -8,25 +8,29 @@ use crate::vqueue::shared::Shared;
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// A preemptor and the queues opened with it. Preempting eight queues costs what preempting one does.
+/// A preemptor and the queues opened with it. Preempting eight queues costs what preempting one
+/// does.
 ///
 /// The steps of a preemption, in this order:
 ///
 /// 1. The queues are held: workers launch nothing more. One may be in the middle of a launch.
-/// 2. Real-time work that is launched in a moment may go to the device: nothing above waits for it, or calls the driver.
-/// 3. `evict`: the device's flag is raised; what was launched and has not started is a no-op, and so is a launch that
-///    a worker was in the middle of.
+/// 2. Real-time work that is launched in a moment may go to the device: nothing above waits for it,
+///    or calls the driver.
+/// 3. `evict`: the device's flag is raised; what was launched and has not started is a no-op, and
+///    so is a launch that a worker was in the middle of.
 /// 4. `reset`: running blocks stop at their next look.
 /// 5. What the device has stopped is taken back. When all of it is, the group is *quiesced*.
 ///
-/// To raise the flag takes a thread that has slept as long as launching a kernel: so real-time work goes first, and if
-/// the device has nothing of any queue steps 3 and 4 are left out.
+/// To raise the flag takes a thread that has slept as long as launching a kernel: so real-time work
+/// goes first, and if the device has nothing of any queue steps 3 and 4 are left out.
 ///
-/// Restoring lowers the flag, which brings back nothing that was stopped, and lets go of all queues. Each launches again
-/// from its own step 5 on. A queue that is late to come there *lags*: it is held alone, and may be while the group is
-/// preempted again and restored again. After [`Config::drain_timeout`](crate::Config::drain_timeout) it ends with an error.
+/// Restoring lowers the flag, which brings back nothing that was stopped, and lets go of all
+/// queues. Each launches again from its own step 5 on. A queue that is late to come there *lags*:
+/// it is held alone, and may be while the group is preempted again and restored again. After
+/// [`Config::drain_timeout`](crate::Config::drain_timeout) it ends with an error.
 ///
-/// A group may be restored *narrow*, to run beside real-time work, and is stopped again before it runs as wide as it can.
+/// A group may be restored *narrow*, to run beside real-time work, and is stopped again before it
+/// runs as wide as it can.
 #[derive(Debug)]
 pub struct Group<D: Device> {
     device: D,
@@ -112,8 +116,9 @@ impl<D: Device> Group<D> {
         false
     }
 
-    /// Steps 3 and 4, as far as they are due: afterwards nothing of a held group starts, and running blocks are told to
-    /// stop. Doesn't wait for anything. Wakes workers that were quick to ask for what the device has, and no others.
+    /// Steps 3 and 4, as far as they are due: afterwards nothing of a held group starts, and
+    /// running blocks are told to stop. Doesn't wait for anything. Wakes workers that were quick to
+    /// ask for what the device has, and no others.
     ///
     /// # Errors
     ///
@@ -146,7 +151,8 @@ impl<D: Device> Group<D> {
         self.preemptor.calls_driver()
     }
 
-    /// Whether the device has yet to be told: [`stop`](Self::stop) was not called since the group is held, or failed.
+    /// Whether the device has yet to be told: [`stop`](Self::stop) was not called since the group
+    /// is held, or failed.
     pub(crate) fn is_half_stopped(&self) -> bool {
         self.members.lock().due != Due::Nothing
     }
@@ -171,8 +177,8 @@ impl<D: Device> Group<D> {
         self.members.lock().held
     }
 
-    /// How many blocks of each queue may run at a time beside real-time work, if the group can be stopped
-    /// while it does.
+    /// How many blocks of each queue may run at a time beside real-time work, if the group can be
+    /// stopped while it does.
     pub(crate) fn capped_blocks(&self) -> Option<u32> {
         match self.device.colocation() {
             Colocation::Capped(blocks) if self.level() >= PreemptLevel::DeviceQueue => Some(blocks),
@@ -215,7 +221,8 @@ impl<D: Device> Group<D> {
         queues.iter().for_each(|queue| queue.wait_quiesced());
     }
 
-    /// Lets all queues go on where they were stopped: each when the device has let go of what it has of it. Doesn't block.
+    /// Lets all queues go on where they were stopped: each when the device has let go of what it
+    /// has of it. Doesn't block.
     ///
     /// # Errors
     ///
@@ -224,8 +231,9 @@ impl<D: Device> Group<D> {
         self.restore_locked(&mut self.members.lock(), None)
     }
 
-    /// As [`restore`](Self::restore), with at most `width` blocks of each queue at a time; or `false` if no queue could go
-    /// on yet: then the group stays preempted, and need not be stopped again for what comes meanwhile.
+    /// As [`restore`](Self::restore), with at most `width` blocks of each queue at a time; or
+    /// `false` if no queue could go on yet: then the group stays preempted, and need not be stopped
+    /// again for what comes meanwhile.
     ///
     /// # Errors
     ///

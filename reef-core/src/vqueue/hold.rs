@@ -1,11 +1,12 @@
 //! Whether a queue is held, and whether what it had on the device has been taken back.
 //!
-//! Two numbers with one writer each, so that nothing is noted of one preemption that belongs to another:
-//! a hold has a number, and taking back notes the number of the hold that it was done for. A thread that takes back reads
-//! the number once, and does nothing without one: a queue that was released may launch again.
+//! Two numbers with one writer each, so that nothing is noted of one preemption that belongs to
+//! another: a hold has a number, and taking back notes the number of the hold that it was done for.
+//! A thread that takes back reads the number once, and does nothing without one: a queue that was
+//! released may launch again.
 //!
-//! The group lets go of all its queues at once, and of each a hold ends when its own work has been taken back: a queue
-//! that *lags* keeps no other from going on.
+//! The group lets go of all its queues at once, and of each a hold ends when its own work has been
+//! taken back: a queue that *lags* keeps no other from going on.
 //!
 //! | the hold | launches | ended by |
 //! |---|---|---|
@@ -28,8 +29,8 @@ pub(crate) enum Reclaim {
     Released,
 }
 
-/// Twice the number of the hold, which is odd while it lasts, and [`LET_GO`]. Begun and let go by the group, ended by
-/// the group and by whichever thread takes back.
+/// Twice the number of the hold, which is odd while it lasts, and [`LET_GO`]. Begun and let go by
+/// the group, ended by the group and by whichever thread takes back.
 #[derive(Debug, Default)]
 pub(crate) struct Hold(AtomicU64);
 
@@ -37,8 +38,8 @@ pub(crate) struct Hold(AtomicU64);
 const LET_GO: u64 = 1;
 
 impl Hold {
-    /// Nothing is launched from now on. Returns whether this is another hold than the last: one that was let go and has
-    /// not ended goes on.
+    /// Nothing is launched from now on. Returns whether this is another hold than the last: one
+    /// that was let go and has not ended goes on.
     pub(crate) fn begin(&self) -> bool {
         let begun = |state: u64| match number(state) {
             Some(_) => state & !LET_GO,
@@ -53,15 +54,17 @@ impl Hold {
         self.change(|state| number(state).map(|_| (state & !LET_GO) + 2));
     }
 
-    /// Launches go on when the queue's work has been taken back: to be followed by [`settle`](Self::settle).
+    /// Launches go on when the queue's work has been taken back: to be followed by
+    /// [`settle`](Self::settle).
     pub(crate) fn let_go(&self) {
         self.change(|state| number(state).map(|_| state | LET_GO));
     }
 
-    /// Ends a hold that was let go if its work has been taken back. Returns whether it did: to exactly one caller.
+    /// Ends a hold that was let go if its work has been taken back. Returns whether it did: to
+    /// exactly one caller.
     ///
-    /// One thread lets go, another notes what it took back, and both call this afterwards: the fence has one of them
-    /// see what the other did.
+    /// One thread lets go, another notes what it took back, and both call this afterwards: the
+    /// fence has one of them see what the other did.
     pub(crate) fn settle(&self, quiesced: &Quiesced) -> bool {
         fence(Ordering::SeqCst);
         self.end_if_noted(quiesced)
@@ -85,7 +88,8 @@ impl Hold {
         self.current().is_some()
     }
 
-    /// Whether nothing may be launched because its own work has not been taken back, and for no other reason.
+    /// Whether nothing may be launched because its own work has not been taken back, and for no
+    /// other reason.
     pub(crate) fn is_let_go(&self) -> bool {
         self.0.load(Ordering::Acquire) & LET_GO != 0
     }
@@ -101,7 +105,8 @@ fn number(state: u64) -> Option<u64> {
     Some(state >> 1).filter(|number| number % 2 == 1)
 }
 
-/// For which hold the device's work was taken back, and how much. Written under the launcher's lock.
+/// For which hold the device's work was taken back, and how much. Written under the launcher's
+/// lock.
 #[derive(Debug, Default)]
 pub(crate) struct Quiesced {
     hold: AtomicU64,
@@ -109,12 +114,13 @@ pub(crate) struct Quiesced {
 }
 
 impl Quiesced {
-    /// Takes back by `drain` what the device has of a held queue, once in each hold. `drain` says how many commands
-    /// will be launched again, or `None` while the device isn't done. The caller has the launcher's lock.
+    /// Takes back by `drain` what the device has of a held queue, once in each hold. `drain` says
+    /// how many commands will be launched again, or `None` while the device isn't done. The caller
+    /// has the launcher's lock.
     ///
-    /// The hold is looked at once: it begins before the queue is evicted and lasts until it is noted, and nothing is
-    /// launched meanwhile. Whoever is so late that the queue has been released leaves the device alone, which has
-    /// nothing to say then.
+    /// The hold is looked at once: it begins before the queue is evicted and lasts until it is
+    /// noted, and nothing is launched meanwhile. Whoever is so late that the queue has been
+    /// released leaves the device alone, which has nothing to say then.
     ///
     /// # Errors
     ///
@@ -222,7 +228,8 @@ mod models {
     use super::*;
     use crate::sync::primitives::{Arc, thread};
 
-    /// The group lets go while a worker takes back: one of the two ends the hold by `settle`, and not both.
+    /// The group lets go while a worker takes back: one of the two ends the hold by `settle`, and
+    /// not both.
     fn let_go_beside_a_drain(settle: fn(&Hold, &Quiesced) -> bool) {
         loom::model(move || {
             let queue = Arc::new((Hold::default(), Quiesced::default()));
@@ -253,7 +260,8 @@ mod models {
         let_go_beside_a_drain(Hold::end_if_noted);
     }
 
-    /// The group begins the hold again while a worker takes back: it is held, whatever the worker found.
+    /// The group begins the hold again while a worker takes back: it is held, whatever the worker
+    /// found.
     #[test]
     fn hold_that_begins_again_beside_a_drain_lasts() {
         loom::model(|| {

@@ -143,8 +143,8 @@ impl<D: Device> Launcher<D> {
         Ok(complete)
     }
 
-    /// The host code that is next and may run now, with its position. Run it without the lock, so that it may
-    /// preempt, restore or end the queue, then [note](Self::host_done) that it has.
+    /// The host code that is next and may run now, with its position. Run it without the lock, so
+    /// that it may preempt, restore or end the queue, then [note](Self::host_done) that it has.
     pub(crate) fn host(&mut self, limit: u64) -> Option<(u64, HostFn)> {
         if self.blocked(limit) != Some(Waits::Host) {
             return None;
@@ -187,8 +187,8 @@ impl<D: Device> Launcher<D> {
         Ok(self.commands.in_flight() == 0)
     }
 
-    /// Takes back what the device has, if it has stopped: launches that didn't finish run again later,
-    /// unless the device keeps them.
+    /// Takes back what the device has, if it has stopped: launches that didn't finish run again
+    /// later, unless the device keeps them.
     ///
     /// `None` means not yet; otherwise how many commands will be launched again.
     pub(crate) fn try_reclaim(&mut self) -> Result<Option<u64>> {

@@ -1,8 +1,9 @@
 //! One preemptible queue, and groups of them.
 //!
-//! *In*: commands of one client, at the [`Submitter`](submitter::Submitter). *Out*: launches on a hardware
-//! queue, a few at a time, and completions in order. *Invariant*: only the worker launches, and not while
-//! the queue is held; so once a held queue is quiesced nothing of it runs until it is restored.
+//! *In*: commands of one client, at the [`Submitter`](submitter::Submitter). *Out*: launches on a
+//! hardware queue, a few at a time, and completions in order. *Invariant*: only the worker
+//! launches, and not while the queue is held; so once a held queue is quiesced nothing of it runs
+//! until it is restored.
 
 pub(crate) mod config;
 pub(crate) mod group;

@@ -1,5 +1,5 @@
-//! What submitter, worker, group and scheduler of a queue all see. Each field is a type of its own with
-//! one writer, or says who its writers are.
+//! What submitter, worker, group and scheduler of a queue all see. Each field is a type of its own
+//! with one writer, or says who its writers are.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;
@@ -146,8 +146,8 @@ impl<D: Device> Shared<D> {
         self.hold.begin();
     }
 
-    /// Wakes a worker that has asked the device for what it has. Call after telling the device to stop: that lets it give
-    /// more, and what has not started ends without a word of the device.
+    /// Wakes a worker that has asked the device for what it has. Call after telling the device to
+    /// stop: that lets it give more, and what has not started ends without a word of the device.
     pub(crate) fn wake_asker(&self) {
         fence(Ordering::SeqCst); // who asks now asks a device that has been told
         if self.asked.load(Ordering::SeqCst) {
@@ -157,7 +157,8 @@ impl<D: Device> Shared<D> {
 
     /// As [`hold`](Self::hold), if the device has nothing of the queue: whether that is so.
     ///
-    /// The worker launches under the lock that is taken here, so nothing of the queue comes to the device afterwards.
+    /// The worker launches under the lock that is taken here, so nothing of the queue comes to the
+    /// device afterwards.
     pub(crate) fn hold_if_empty(&self) -> bool {
         let Some(launcher) = self.try_launcher() else { return false };
         let is_empty = launcher.commands.in_flight() == 0 && self.failed.get().is_none();
@@ -173,8 +174,8 @@ impl<D: Device> Shared<D> {
         self.go_on();
     }
 
-    /// Launches again when what the device has of the queue has been taken back. If it hasn't been, the worker is woken to
-    /// do so.
+    /// Launches again when what the device has of the queue has been taken back. If it hasn't been,
+    /// the worker is woken to do so.
     pub(crate) fn let_go(&self) {
         if self.failed.get().is_some() {
             return self.release(); // there is nothing to take back, and no worker
@@ -193,7 +194,8 @@ impl<D: Device> Shared<D> {
         }
     }
 
-    /// Takes back what the held queue has on the device, if no other thread is at it, on this thread.
+    /// Takes back what the held queue has on the device, if no other thread is at it, on this
+    /// thread.
     ///
     /// Otherwise the worker does so when the device is done, and notifies the listener.
     pub(crate) fn try_quiesce(&self) {
@@ -225,8 +227,8 @@ impl<D: Device> Shared<D> {
 
     /// Notes that the next kernel of the held queue has run beside others.
     ///
-    /// If it was the last, [`Self::release`] finds nothing to wake the worker for. That may still wait for the
-    /// device, which had the kernel before it was taken back and reports it no more.
+    /// If it was the last, [`Self::release`] finds nothing to wake the worker for. That may still
+    /// wait for the device, which had the kernel before it was taken back and reports it no more.
     pub(crate) fn note_padded(&self, launcher: &mut Launcher<D>) {
         self.waiters.notify();
         if launcher.commands.next().is_none() {
@@ -241,7 +243,8 @@ impl<D: Device> Shared<D> {
 
     /// Blocks until the held queue is quiesced.
     ///
-    /// Host code of the queue may call this too: the worker, whose thread it is on, takes nothing back then.
+    /// Host code of the queue may call this too: the worker, whose thread it is on, takes nothing
+    /// back then.
     pub(crate) fn wait_quiesced(&self) {
         while self.is_worker() && self.hold.is_held() && !self.is_quiesced() {
             self.try_quiesce();
@@ -436,7 +439,8 @@ pub(crate) mod tests {
         assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Done));
         assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Done));
         assert_eq!(drains(), 1, "once in each hold");
-        // A worker that saw the hold is about to call, and the group that released the queue evicts it again.
+        // A worker that saw the hold is about to call, and the group that released the queue evicts
+        // it again.
         shared.release();
         assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Released));
         assert_eq!(drains(), 1, "launches may go on until the next hold begins");

@@ -164,7 +164,8 @@ fn the_end_of_a_full_window_is_found_though_the_device_wakes_no_thread() {
     assert_eq!(submitter.wait_for(Seq(4), LONG), Ok(true));
 }
 
-/// Two queues of a group, each with a command that the device has; the kernel of the first never ends.
+/// Two queues of a group, each with a command that the device has; the kernel of the first never
+/// ends.
 fn beside_a_hung_queue(
     device: &Fake,
     config: Config,

@@ -2,11 +2,12 @@
 //!
 //! # Who does what
 //!
-//! The submitter writes into the ring and, if the worker sleeps, wakes it. The worker launches while
-//! the queue is not held and fewer than [`Config::window`] commands are with the hardware. Preempting
-//! holds the queue and raises the device's flag; then the worker, or whoever preempts, takes back
-//! what the device has stopped and notes that the queue is *quiesced*. Only the worker launches, and
-//! not while the queue is held, so after that nothing of the queue runs until it is restored.
+//! The submitter writes into the ring and, if the worker sleeps, wakes it. The worker launches
+//! while the queue is not held and fewer than [`Config::window`] commands are with the hardware.
+//! Preempting holds the queue and raises the device's flag; then the worker, or whoever preempts,
+//! takes back what the device has stopped and notes that the queue is *quiesced*. Only the worker
+//! launches, and not while the queue is held, so after that nothing of the queue runs until it is
+//! restored.
 //!
 //! # States
 //!
@@ -77,9 +78,11 @@ impl<D: Device> VirtualQueue<D> {
         &self.shared
     }
 
-    /// Stops the queue as deep as [`Config::level`]; later commands wait until [`restore`](Self::restore).
+    /// Stops the queue as deep as [`Config::level`]; later commands wait until
+    /// [`restore`](Self::restore).
     ///
-    /// With `sync` it returns when the device confirms that nothing of the queue runs, without at once.
+    /// With `sync` it returns when the device confirms that nothing of the queue runs, without at
+    /// once.
     ///
     /// # Errors
     ///
@@ -89,7 +92,8 @@ impl<D: Device> VirtualQueue<D> {
         self.group.preempt(sync)
     }
 
-    /// Lets the queue go on where it was stopped, when the device has let go of what it has of it. Doesn't block.
+    /// Lets the queue go on where it was stopped, when the device has let go of what it has of it.
+    /// Doesn't block.
     ///
     /// # Errors
     ///
@@ -151,8 +155,8 @@ impl<D: Device> VirtualQueue<D> {
     ///
     /// # Errors
     ///
-    /// The error that ended the queue before; `State` if it is preempted or its own host code calls, which
-    /// cancels what waits.
+    /// The error that ended the queue before; `State` if it is preempted or its own host code
+    /// calls, which cancels what waits.
     pub fn finish(mut self) -> Result<()> {
         if self.is_preempted() {
             return Err(Error::State("finishing a preempted queue: restore it first"));
@@ -165,8 +169,8 @@ impl<D: Device> VirtualQueue<D> {
         self.shared.failed().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Ends the queue with `error`, also if it is held; the worker ends when the device has finished what it has, or
-    /// fails.
+    /// Ends the queue with `error`, also if it is held; the worker ends when the device has
+    /// finished what it has, or fails.
     pub(crate) fn give_up(&self, error: &Error) {
         self.shared.end(error.clone());
         self.shared.shut_down(Shutdown::Cancel);
@@ -323,7 +327,8 @@ mod tests {
         assert!(submitter.wait_for(Seq(0), LONG).expect("no error"), "it goes on");
     }
 
-    /// Between a push that finds the queue full and the look for what to wait for, all may complete.
+    /// Between a push that finds the queue full and the look for what to wait for, all may
+    /// complete.
     #[test]
     fn a_queue_that_was_full_and_is_empty_has_room() {
         let config = Config { capacity: 1, window: 1, ..Config::default() };

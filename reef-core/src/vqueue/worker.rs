@@ -1,8 +1,8 @@
-//! The thread of a virtual queue: launch what fits, note what finished, take back what was preempted,
-//! else sleep.
+//! The thread of a virtual queue: launch what fits, note what finished, take back what was
+//! preempted, else sleep.
 //!
-//! What it sleeps for, and who wakes it. An unpark is kept until the next park, so it may come at any time; whoever
-//! parks without saying so must be owed one.
+//! What it sleeps for, and who wakes it. An unpark is kept until the next park, so it may come at
+//! any time; whoever parks without saying so must be owed one.
 //!
 //! | waits for | says so | woken by |
 //! |---|---|---|
@@ -43,7 +43,8 @@ impl Pace {
     }
 }
 
-/// How often the worker of a queue looks that was held for longer and still has something on such a device.
+/// How often the worker of a queue looks that was held for longer and still has something on such a
+/// device.
 const LAG_POLL: Duration = Duration::from_micros(50);
 
 type Start<D> = std::sync::mpsc::Sender<(Arc<Shared<D>>, Pace)>;
@@ -99,7 +100,8 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
     }
 }
 
-/// What the device owes: the end of what it has of a queue that it was told to stop, or that is to end.
+/// What the device owes: the end of what it has of a queue that it was told to stop, or that is to
+/// end.
 #[derive(Debug, Default)]
 struct Debt {
     /// What there was when it began, and when that was.
@@ -150,7 +152,8 @@ fn park(most: Option<Duration>) {
     most.map_or_else(thread::park, thread::park_timeout);
 }
 
-/// After an error nothing more is launched, but what the device has must not outlive the queue, unless it takes too long.
+/// After an error nothing more is launched, but what the device has must not outlive the queue,
+/// unless it takes too long.
 fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
     let begin = Instant::now();
     loop {
@@ -190,7 +193,8 @@ fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     Ok(waits)
 }
 
-/// Runs the host code that is next, without a lock: it may preempt, restore or end the queue that it is in.
+/// Runs the host code that is next, without a lock: it may preempt, restore or end the queue that
+/// it is in.
 fn run_host_code<D: Device>(shared: &Shared<D>) -> Result<()> {
     let next = shared.launcher().host(shared.allowance().limit);
     let Some((at, code)) = next else { return Ok(()) };
@@ -288,8 +292,8 @@ mod tests {
     fn a_worker_that_is_late_to_quiesce_looks_again() {
         let shared = shared(&Fake::default());
         shared.hold();
-        // The worker saw the hold. Before it takes back, another thread does and releases the queue, which has
-        // no commands: no thread is woken.
+        // The worker saw the hold. Before it takes back, another thread does and releases the
+        // queue, which has no commands: no thread is woken.
         assert_eq!(shared.reclaim(&mut shared.launcher()), Ok(Reclaim::Done));
         shared.release();
         assert_eq!(quiesce(&shared).unwrap(), Waits::Nothing);

@@ -1,7 +1,8 @@
 //! The handle of an open software device, which its queues and their work hold.
 //!
-//! It stands in a circle on purpose: the device runs launches, and a launch names the device's types
-//! (`Cpu → Shared → Hardware → Launch<Cpu>`). Opening it would make four files generic for nothing.
+//! It stands in a circle on purpose: the device runs launches, and a launch names the device's
+//! types (`Cpu → Shared → Hardware → Launch<Cpu>`). Opening it would make four files generic for
+//! nothing.
 
 use super::units::Shared;
 use std::sync::Arc;

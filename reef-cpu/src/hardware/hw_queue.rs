@@ -21,7 +21,8 @@ pub(super) type Picked = std::result::Result<Option<Task>, Busy>;
 pub(crate) struct HwQueue {
     pub(super) id: u64,
     stop: Stop,
-    /// Evictions until the first of `items` came: since the next one they stay stopped until they are drained.
+    /// Evictions until the first of `items` came: since the next one they stay stopped until they
+    /// are drained.
     evictions: u64,
     pub(super) items: VecDeque<Item>,
     /// Blocks on units now, padding included.
@@ -168,7 +169,8 @@ impl HwQueue {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Adds `item`. A queue that has failed, or fails by the record that `item` resumes, forgets it.
+    /// Adds `item`. A queue that has failed, or fails by the record that `item` resumes, forgets
+    /// it.
     pub(super) fn push(&mut self, item: Item, buried: &mut Vec<Item>) {
         let failed = self.failed.clone().or_else(|| item.record.failed());
         if self.items.is_empty() {

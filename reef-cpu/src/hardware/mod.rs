@@ -1,8 +1,9 @@
 //! What real hardware would hold: queues of launches, and units that run their blocks.
 //!
-//! In: commands from queues' submitting ends, and stop words of preemptors. Out: blocks that run ([`units`]), and
-//! positions in [`HwQueue::done`](hw_queue::HwQueue::done). What stays true: of each queue only the first command gives
-//! blocks; each block has its operands borrowed while it runs; what is over is dropped without the lock.
+//! In: commands from queues' submitting ends, and stop words of preemptors. Out: blocks that run
+//! ([`units`]), and positions in [`HwQueue::done`](hw_queue::HwQueue::done). What stays true: of
+//! each queue only the first command gives blocks; each block has its operands borrowed while it
+//! runs; what is over is dropped without the lock.
 
 pub(crate) mod cpu;
 pub(crate) mod hw_queue;

@@ -1,7 +1,8 @@
 //! All queues, and the choice of the block that a free unit runs next.
 //!
-//! Everything is behind one lock, held for well under a microsecond per block; a block takes tens. Commands that come
-//! and blocks that end are messages to it, so that neither clients nor units wait for the lock.
+//! Everything is behind one lock, held for well under a microsecond per block; a block takes tens.
+//! Commands that come and blocks that end are messages to it, so that neither clients nor units
+//! wait for the lock.
 //!
 //! A unit takes, in this order: blocks of real-time queues; padding of the real-time kernel that
 //! runs, on the units which that kernel leaves free; blocks of best-effort queues in turn, unless
@@ -52,7 +53,8 @@ impl Hardware {
         self.news
     }
 
-    /// There is nothing for any unit: what has come since the lock was taken calls none, but for a failure.
+    /// There is nothing for any unit: what has come since the lock was taken calls none, but for a
+    /// failure.
     pub(crate) fn forget_news(&mut self) {
         self.news = self.failure;
     }
@@ -131,7 +133,8 @@ impl Hardware {
         task
     }
 
-    /// Whether a unit that has `task` would be given further blocks of the same kernel, until there are news.
+    /// Whether a unit that has `task` would be given further blocks of the same kernel, until there
+    /// are news.
     pub(crate) fn is_alone(&self, task: &Task) -> bool {
         let others = |q: &HwQueue| q.id != task.queue && !q.items.is_empty();
         let in_turn = task.priority == Priority::RealTime || !self.best_effort.iter().any(others);
@@ -152,8 +155,8 @@ impl Hardware {
         !self.busy && !self.leaves_units_free()
     }
 
-    /// Whether some block waits for memory. Its return is announced by blocks of this device, not by the host's
-    /// copies and other devices: look again soon.
+    /// Whether some block waits for memory. Its return is announced by blocks of this device, not
+    /// by the host's copies and other devices: look again soon.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy
     }
@@ -168,8 +171,9 @@ impl Hardware {
             Ended::Done => task.record.finish(task.claim),
             Ended::Stopped => {
                 task.record.give_back(task.claim);
-                // Nobody can have a block of a queue that is stopped before it is drained and its commands pushed
-                // again, which is announced. All units stop at once: each would call all others to the lock.
+                // Nobody can have a block of a queue that is stopped before it is drained and its
+                // commands pushed again, which is announced. All units stop at once: each would
+                // call all others to the lock.
                 if task.padding || task.stop.load(Ordering::SeqCst) == RUN {
                     self.announce();
                 }

@@ -50,14 +50,14 @@ pub(crate) struct Task {
     pub(crate) record: Checkpoint,
     pub(crate) claim: Claim,
     pub(crate) stop: Arc<AtomicU8>,
-    /// Until there are more news than so many, the unit that has it may go on with further blocks of the same kernel:
-    /// it would be given no others.
+    /// Until there are more news than so many, the unit that has it may go on with further blocks
+    /// of the same kernel: it would be given no others.
     pub(crate) alone_until: Option<u64>,
 }
 
 impl Task {
-    /// Finishes the block and goes on with another of its kernel, unless there is none. The kernel's end is never
-    /// passed here, as the next block is claimed before this one is finished.
+    /// Finishes the block and goes on with another of its kernel, unless there is none. The
+    /// kernel's end is never passed here, as the next block is claimed before this one is finished.
     pub(crate) fn go_on(&mut self, unit: u32) -> bool {
         let runs = self.stop.load(Ordering::SeqCst) == RUN;
         let next = if runs { self.record.claim(unit) } else { None };

@@ -1,8 +1,9 @@
 //! The threads that units are.
 //!
-//! *In*: messages (commands from queues, ends of blocks) and changes of the hardware by clients. *Out*: blocks that
-//! run. *Invariant*: a unit that waits owns nothing of others and misses no news; a unit never waits for the lock while
-//! it may get it by asking again, and asks no more once another has found nothing for any unit.
+//! *In*: messages (commands from queues, ends of blocks) and changes of the hardware by clients.
+//! *Out*: blocks that run. *Invariant*: a unit that waits owns nothing of others and misses no
+//! news; a unit never waits for the lock while it may get it by asking again, and asks no more once
+//! another has found nothing for any unit.
 
 use super::queues::Hardware;
 use super::run::run;
@@ -18,7 +19,8 @@ use std::time::{Duration, Instant};
 /// How soon an idle unit looks again whether memory that a block waits for has been returned.
 const BUSY_POLL: Duration = Duration::from_micros(100);
 
-/// Looks at a lock that another has, spinning twice as long each time, before a unit yields its core.
+/// Looks at a lock that another has, spinning twice as long each time, before a unit yields its
+/// core.
 const SPINS: u32 = 5;
 
 /// Looks at a lock that another has before a unit waits for it.
@@ -30,7 +32,8 @@ pub(crate) struct Shared {
     hardware: Combined<Hardware>,
     /// Grows whenever there may be new blocks, under the lock.
     news: AtomicU64,
-    /// The value of `news` at which a unit found that no unit could have a block. Written under the lock.
+    /// The value of `news` at which a unit found that no unit could have a block. Written under the
+    /// lock.
     nothing: AtomicU64,
     /// Whether a block waits for memory. Written under the lock.
     busy: AtomicBool,
@@ -72,7 +75,8 @@ impl Shared {
         self.hardware.try_lock().map(|hardware| self.inside(hardware, f))
     }
 
-    /// Does `f`, gives the hardware back, and if there may be new blocks then, makes idle units look for them.
+    /// Does `f`, gives the hardware back, and if there may be new blocks then, makes idle units
+    /// look for them.
     fn inside<R>(
         &self,
         mut hardware: MutexGuard<'_, Hardware>,
@@ -167,7 +171,8 @@ impl Shared {
         task
     }
 
-    /// Waits for news after `seen`, or for a moment if a block waits for memory. Returns whether it was woken.
+    /// Waits for news after `seen`, or for a moment if a block waits for memory. Returns whether it
+    /// was woken.
     fn wait_past(&self, seen: u64) -> bool {
         if self.spin_past(seen) {
             return false;

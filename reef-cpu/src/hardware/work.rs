@@ -51,7 +51,8 @@ pub(super) fn uses(work: &Work) -> impl Iterator<Item = (&Borrows, Access)> + Cl
     copied.into_iter().flatten().chain(listed).map(|(buffer, access)| (buffer.borrows(), access))
 }
 
-/// The right of `unit` to run a block, if one is left, with all that it uses borrowed for it. `Err` if others have that.
+/// The right of `unit` to run a block, if one is left, with all that it uses borrowed for it. `Err`
+/// if others have that.
 pub(super) fn claim_block(
     unit: u32,
     work: &Arc<Work>,

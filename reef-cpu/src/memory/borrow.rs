@@ -1,13 +1,15 @@
 //! Who works on an allocation now: any number of readers, or one that writes.
 //!
-//! Kernels of networks load and store plainly, on several units at once, and safe code may queue the same launch
-//! twice, or copy into its operands meanwhile. So a unit borrows what a block works on before the block begins and
-//! returns it when the block has ended; a queue whose next block finds an operand taken waits, as for hardware that
-//! is busy. The host's copies borrow in the same way. All of one writer's blocks share its borrow: they write
-//! disjoint parts. What is borrowed is never waited for while something else is held, so nothing can deadlock.
+//! Kernels of networks load and store plainly, on several units at once, and safe code may queue
+//! the same launch twice, or copy into its operands meanwhile. So a unit borrows what a block works
+//! on before the block begins and returns it when the block has ended; a queue whose next block
+//! finds an operand taken waits, as for hardware that is busy. The host's copies borrow in the same
+//! way. All of one writer's blocks share its borrow: they write disjoint parts. What is borrowed is
+//! never waited for while something else is held, so nothing can deadlock.
 //!
-//! Blocks of several launches may overlap for ever, so a copy of the host that has waited for long takes a ticket: from
-//! then on only the oldest ticket borrows, and whoever has the allocation now is the last before it.
+//! Blocks of several launches may overlap for ever, so a copy of the host that has waited for long
+//! takes a ticket: from then on only the oldest ticket borrows, and whoever has the allocation now
+//! is the last before it.
 
 use parking_lot::Mutex;
 use std::thread;
@@ -20,11 +22,13 @@ pub(crate) enum Access {
     Write,
 }
 
-/// Names one launched command among all that live: the address of its work. The host's accesses have no name.
+/// Names one launched command among all that live: the address of its work. The host's accesses
+/// have no name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct User(pub(crate) usize);
 
-/// Times that the host tries before it takes a ticket: blocks get their turns between two accesses of the host.
+/// Times that the host tries before it takes a ticket: blocks get their turns between two accesses
+/// of the host.
 const TRIES: u32 = 64;
 /// Time between two looks at whether a ticket's turn has come.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
@@ -57,7 +61,8 @@ impl Default for State {
 }
 
 impl Borrows {
-    /// Borrows it for one block of `user`, unless another's access or a ticket forbids that. Doesn't wait.
+    /// Borrows it for one block of `user`, unless another's access or a ticket forbids that.
+    /// Doesn't wait.
     fn try_borrow(&self, user: Option<User>, access: Access) -> bool {
         let mut door = self.0.lock();
         door.tickets == door.served && door.state.borrow(user, access)
@@ -106,8 +111,8 @@ impl State {
     }
 }
 
-/// Borrows all of `uses` for one block of `user`, or none. Who both writes and reads a buffer names the writing
-/// first.
+/// Borrows all of `uses` for one block of `user`, or none. Who both writes and reads a buffer names
+/// the writing first.
 pub(crate) fn try_borrow<'a>(
     user: User,
     uses: impl Iterator<Item = (&'a Borrows, Access)> + Clone,

@@ -1,9 +1,10 @@
 //! Memory of the software device: host memory with bounds, ours or adopted.
 //!
-//! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands them a raw
-//! pointer. Kernels of networks [borrow](crate::memory::borrow) what they touch; for others who may write what is their
-//! launch's contract ([`Launch::new`](reef_core::Launch::new)). Copies, fills, reads and writes borrow as well, and go
-//! by [`words`], which may race with other processes, and only inside the buffer.
+//! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands
+//! them a raw pointer. Kernels of networks [borrow](crate::memory::borrow) what they touch; for
+//! others who may write what is their launch's contract ([`Launch::new`](reef_core::Launch::new)).
+//! Copies, fills, reads and writes borrow as well, and go by [`words`], which may race with other
+//! processes, and only inside the buffer.
 
 use crate::memory::borrow::{Access, Borrows, HostBorrow};
 use crate::memory::pages::Pages;
@@ -13,8 +14,8 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// Zeroed memory, aligned to 64 bytes; freed when the last clone is dropped. Or host memory of others, as it
-/// is, kept until then.
+/// Zeroed memory, aligned to 64 bytes; freed when the last clone is dropped. Or host memory of
+/// others, as it is, kept until then.
 #[derive(Debug, Clone)]
 pub struct Buffer(Arc<Allocation>);
 
@@ -33,8 +34,8 @@ enum Owner {
     Other(HostMemory),
 }
 
-// SAFETY: the allocation is plain memory, and access to it is atomic or goes through raw pointers whose
-// users answer for races.
+// SAFETY: the allocation is plain memory, and access to it is atomic or goes through raw pointers
+// whose users answer for races.
 unsafe impl Send for Allocation {}
 // SAFETY: as above.
 unsafe impl Sync for Allocation {}
@@ -92,8 +93,9 @@ impl Buffer {
     pub(crate) fn words(&self) -> &[AtomicU32] {
         match &self.0.owner {
             Owner::Other(memory) => memory.words(),
-            // SAFETY: whole words were allocated, zeroed and aligned, and live as long as `self`. Kernels may touch
-            // them otherwise: who comes here has borrowed the buffer, and `Launch::new` answers for all other kernels.
+            // SAFETY: whole words were allocated, zeroed and aligned, and live as long as `self`.
+            // Kernels may touch them otherwise: who comes here has borrowed the buffer, and
+            // `Launch::new` answers for all other kernels.
             Owner::Ours(_) => unsafe {
                 slice::from_raw_parts(self.as_ptr().cast(), words::words_of(self.bytes()))
             },

@@ -1,7 +1,8 @@
-//! Zeroed memory: small pieces from the allocator, large ones from the system, in huge pages where it has some.
+//! Zeroed memory: small pieces from the allocator, large ones from the system, in huge pages where
+//! it has some.
 //!
-//! Kernels walk down columns of weights, from page to page with each step; with pages of 4 KiB the processor looks up
-//! nearly each of them anew.
+//! Kernels walk down columns of weights, from page to page with each step; with pages of 4 KiB the
+//! processor looks up nearly each of them anew.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;

@@ -1,8 +1,10 @@
-//! Which blocks of a launch are given out: each to one unit at a time, and again only if it comes back.
+//! Which blocks of a launch are given out: each to one unit at a time, and again only if it comes
+//! back.
 //!
-//! New blocks are drawn from both ends, so units take the blocks of one kernel without a lock. Blocks that were stopped
-//! come back and go out first. Who finds none may have missed one that comes back meanwhile: what gives blocks back
-//! and who looks for the last time do that under the device's lock.
+//! New blocks are drawn from both ends, so units take the blocks of one kernel without a lock.
+//! Blocks that were stopped come back and go out first. Who finds none may have missed one that
+//! comes back meanwhile: what gives blocks back and who looks for the last time do that under the
+//! device's lock.
 
 use crate::sync::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
 
@@ -65,8 +67,9 @@ impl Claims {
         self.change(Vec::pop)
     }
 
-    /// A block that has never been given out. Even units take them from the front, odd ones from the back, so that of
-    /// launches over the same pixels each of two units has its own half in its caches.
+    /// A block that has never been given out. Even units take them from the front, odd ones from
+    /// the back, so that of launches over the same pixels each of two units has its own half in its
+    /// caches.
     fn draw(&self, unit: u32) -> Option<Claim> {
         let from_back = !unit.is_multiple_of(2);
         let draw = |drawn: u64| {

@@ -1,11 +1,12 @@
 //! State behind a lock, and an inbox for those who must not wait for it.
 //!
-//! Whoever has the lock takes in what others have posted, so a unit or a client that finds it taken can go its way.
-//! (*Flat combining*: Hendler, Incze, Shavit and Tzafrir, SPAA 2010.)
+//! Whoever has the lock takes in what others have posted, so a unit or a client that finds it taken
+//! can go its way. (*Flat combining*: Hendler, Incze, Shavit and Tzafrir, SPAA 2010.)
 //!
-//! Who posts: (1) pushes the message, (2) tries the lock, and takes all in if it gets it. Who has the lock: (3) gives
-//! it back, (4) looks into the inbox, and if there is something, tries the lock again. A `SeqCst` fence stands between
-//! 1 and 2 and between 3 and 4: so a lock that 2 finds taken is given back in front of a look that finds the message.
+//! Who posts: (1) pushes the message, (2) tries the lock, and takes all in if it gets it. Who has
+//! the lock: (3) gives it back, (4) looks into the inbox, and if there is something, tries the lock
+//! again. A `SeqCst` fence stands between 1 and 2 and between 3 and 4: so a lock that 2 finds taken
+//! is given back in front of a look that finds the message.
 
 use crate::sync::primitives::{Inbox, Ordering, TryMutex, TryMutexGuard, fence};
 
@@ -29,7 +30,8 @@ impl<T: Takes> Combined<T> {
         Self { inbox: Inbox::default(), state: TryMutex::new(state) }
     }
 
-    /// Leaves a message. Doesn't wait. Then call [`try_lock`](Self::try_lock), or nobody may take it in.
+    /// Leaves a message. Doesn't wait. Then call [`try_lock`](Self::try_lock), or nobody may take
+    /// it in.
     pub(crate) fn post(&self, message: T::Message) {
         self.inbox.push(message); // 1
     }
@@ -40,13 +42,15 @@ impl<T: Takes> Combined<T> {
         self.take_in(self.state.lock())
     }
 
-    /// As [`lock`](Self::lock), or `None` if another has it, which then takes in what was posted before this call.
+    /// As [`lock`](Self::lock), or `None` if another has it, which then takes in what was posted
+    /// before this call.
     pub(crate) fn try_lock(&self) -> Option<TryMutexGuard<'_, T>> {
         fence(Ordering::SeqCst); // between 1 and 2
         self.state.try_lock().map(|state| self.take_in(state))
     }
 
-    /// After giving the state back: it once more, if messages came that others rely on the caller to take in.
+    /// After giving the state back: it once more, if messages came that others rely on the caller
+    /// to take in.
     pub(crate) fn unanswered(&self) -> Option<TryMutexGuard<'_, T>> {
         fence(Ordering::SeqCst); // between 3 and 4
         if self.inbox.is_empty() { None } else { self.try_lock() }

@@ -1,11 +1,12 @@
 //! Units that sleep, and how they wake each other.
 //!
-//! Sleeper: (1) lists itself, (2) looks once more. Waker: (3) makes what the sleeper looks for, (4) looks whether any
-//! sleeps. A `SeqCst` fence stands between 1 and 2 and between 3 and 4, so at least one of them sees the other's store:
-//! no wake-up is lost, and a waker pays one load while all are awake.
+//! Sleeper: (1) lists itself, (2) looks once more. Waker: (3) makes what the sleeper looks for, (4)
+//! looks whether any sleeps. A `SeqCst` fence stands between 1 and 2 and between 3 and 4, so at
+//! least one of them sees the other's store: no wake-up is lost, and a waker pays one load while
+//! all are awake.
 //!
-//! A waker wakes [`AT_ONCE`] and each of these as many again if there is something left to do: waking one takes tens of
-//! microseconds, and all in a row would take that long for each.
+//! A waker wakes [`AT_ONCE`] and each of these as many again if there is something left to do:
+//! waking one takes tens of microseconds, and all in a row would take that long for each.
 
 use crate::sync::primitives::{AtomicUsize, Mutex, Ordering, Thread, fence, park, thread};
 use std::time::Duration;
@@ -22,8 +23,9 @@ pub(crate) struct Sleepers {
 }
 
 impl Sleepers {
-    /// Sleeps unless `ready` holds, until it is woken or for `most`; it may return early. Returns whether it was
-    /// woken, and then must [`wake`](Self::wake) others unless there is nothing to do for them.
+    /// Sleeps unless `ready` holds, until it is woken or for `most`; it may return early. Returns
+    /// whether it was woken, and then must [`wake`](Self::wake) others unless there is nothing to
+    /// do for them.
     pub(crate) fn sleep_unless(
         &self,
         ready: impl FnOnce() -> bool,
@@ -97,7 +99,8 @@ mod models {
         }
     }
 
-    /// So many threads sleep until this one has news. Loom reports one that sleeps for ever as a deadlock.
+    /// So many threads sleep until this one has news. Loom reports one that sleeps for ever as a
+    /// deadlock.
     fn all_wake(sleepers: usize, passes_on: bool, wake: fn(&Sleepers)) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3); // with three threads all interleavings take minutes

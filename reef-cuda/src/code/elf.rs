@@ -23,8 +23,8 @@ pub(super) fn check(image: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Whether segments, sections, and the names of sections and symbols lie inside; `None` if what says where
-/// they are doesn't.
+/// Whether segments, sections, and the names of sections and symbols lie inside; `None` if what
+/// says where they are doesn't.
 fn is_whole(header: &FileHeader64<Little>, image: &[u8]) -> Option<bool> {
     let inside = |offset: u64, size: u64| {
         offset.checked_add(size).is_some_and(|end| end <= image.len() as u64)

@@ -4,7 +4,8 @@
 //! magic: u32, version: u16, bytes of this header: u16, bytes of all entries: u64, entries
 //! ```
 //!
-//! An entry is a header, which begins with these fields, and a payload. All numbers are little-endian.
+//! An entry is a header, which begins with these fields, and a payload. All numbers are
+//! little-endian.
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -15,8 +16,8 @@
 //! | 20 | 4 | where options of the compiler stand in the header; 0 for nowhere |
 //! | 32, 36 | 4, 4 | where the name of the source stands in the header, and its length |
 //!
-//! NVIDIA documents none of this; it is what its library nvFatbin 12.9 writes, and `bump.fatbin` of this
-//! crate's tests is from there.
+//! NVIDIA documents none of this; it is what its library nvFatbin 12.9 writes, and `bump.fatbin` of
+//! this crate's tests is from there.
 
 use super::elf;
 
@@ -99,7 +100,8 @@ pub(super) mod tests {
     #[test]
     fn each_length_that_leads_outside_is_refused() {
         let image = include_bytes!("../../tests/bump.fatbin");
-        // Of the file: version, header, entries; of the entry: header, payload, compressed, options, name.
+        // Of the file: version, header, entries; of the entry: header, payload, compressed,
+        // options, name.
         for at in [4, 6, 8, 15, 16 + 4, 16 + 8, 16 + 15, 16 + 17, 16 + 22, 16 + 33, 16 + 37] {
             let mut damaged = *image;
             damaged[at] = 0xff;

@@ -1,8 +1,9 @@
 //! The device code that ships with the crate, so that no user needs NVIDIA's SDK.
 //!
-//! `cargo xtask kernels` makes the files from `kernels/*.cu`: for each source and build machine code
-//! for the GPUs that REEF is measured on, and PTX for those that none of it fits, which the driver
-//! compiles when it loads. They are packed with zlib, which makes them about a fourth as long.
+//! `cargo xtask kernels` makes the files from `kernels/*.cu`: for each source and build machine
+//! code for the GPUs that REEF is measured on, and PTX for those that none of it fits, which the
+//! driver compiles when it loads. They are packed with zlib, which makes them about a fourth as
+//! long.
 
 use crate::code::{elf, fatbin, ptx};
 use crate::driver::BACKEND;
@@ -105,8 +106,8 @@ impl Images {
     }
 }
 
-/// An image as `cuModuleLoadData` takes it, which is told no length: a CUBIN or a fatbin that is all there, or
-/// PTX, which ends with a NUL.
+/// An image as `cuModuleLoadData` takes it, which is told no length: a CUBIN or a fatbin that is
+/// all there, or PTX, which ends with a NUL.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
-//! Device code: what ships with the crate, what users bring as a file, and what they bring as a source.
+//! Device code: what ships with the crate, what users bring as a file, and what they bring as a
+//! source.
 //!
-//! In goes an image or a source; out comes code that the driver can load for the device at hand. Nothing
-//! reaches the driver, which takes no length, unless all that its headers name lies inside.
+//! In goes an image or a source; out comes code that the driver can load for the device at hand.
+//! Nothing reaches the driver, which takes no length, unless all that its headers name lies inside.
 
 mod elf;
 mod fatbin;

@@ -1,7 +1,7 @@
 //! NVIDIA's run-time compiler, which turns CUDA C++ into code for one kind of GPU.
 //!
-//! The library is opened when something has to be compiled, at most once per process. The images that
-//! ship with the crate need none of it: only kernels of a user's own do.
+//! The library is opened when something has to be compiled, at most once per process. The images
+//! that ship with the crate need none of it: only kernels of a user's own do.
 
 use libloading::Library;
 use reef_core::{Error, Result};

@@ -1,5 +1,5 @@
-//! Kernels that users bring: CUDA C++ that includes `reef.h`, compiled for the device at hand when it is
-//! opened, and kept on disk.
+//! Kernels that users bring: CUDA C++ that includes `reef.h`, compiled for the device at hand when
+//! it is opened, and kept on disk.
 
 use crate::code::nvrtc::{Nvrtc, Program, Target, options};
 use crate::driver::BACKEND;
@@ -34,8 +34,8 @@ fn compile(source: &str, capability: (u32, u32), build: Build, cache: &Cache) ->
     cache.get_or_make(Key::new(&compiler, &parts), || nvrtc.compile(&program))
 }
 
-/// Machine code where the compiler has this very GPU: it needs no driver as new as the compiler, which
-/// PTX would. For a GPU that is newer than the compiler, the newest PTX.
+/// Machine code where the compiler has this very GPU: it needs no driver as new as the compiler,
+/// which PTX would. For a GPU that is newer than the compiler, the newest PTX.
 fn target(archs: &[u32], (major, minor): (u32, u32)) -> Option<Target> {
     let device = major * 10 + minor;
     if archs.contains(&device) {

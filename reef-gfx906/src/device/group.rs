@@ -3,7 +3,8 @@
 use crate::dispatch::unit::Seat;
 use crate::isa::wave::{Fault, Memory, Pause, Wave, poisoned};
 
-/// What a sleep counts for, in instructions: without it a launch that waits would never use up its budget.
+/// What a sleep counts for, in instructions: without it a launch that waits would never use up its
+/// budget.
 const SLEEP: u64 = 64;
 /// Most rounds from barrier to barrier before others have their turn.
 const ROUNDS: usize = 4;

@@ -28,8 +28,8 @@ impl Device {
         Some(id)
     }
 
-    /// Ends what a queue runs and forgets it; false if there is none. When this is back, the device doesn't
-    /// touch the queue's memory any more.
+    /// Ends what a queue runs and forgets it; false if there is none. When this is back, the device
+    /// doesn't touch the queue's memory any more.
     pub(crate) fn destroy_queue(&self, id: u32) -> bool {
         let mut state = self.state.lock();
         let Some(queue) = state.queues.get_mut(&id) else { return false };
@@ -41,8 +41,8 @@ impl Device {
         state.queues.remove(&id).is_some()
     }
 
-    /// Sets what share of the device a queue has, as far as that is none or some, and its priority; false
-    /// if there is no such queue.
+    /// Sets what share of the device a queue has, as far as that is none or some, and its priority;
+    /// false if there is no such queue.
     pub(crate) fn update_queue(&self, id: u32, active: bool, priority: i32) -> bool {
         let mut state = self.state.lock();
         let Some(queue) = state.queues.get_mut(&id) else { return false };
@@ -51,7 +51,8 @@ impl Device {
         true
     }
 
-    /// Sets on which units a queue runs; none means all. False if there is no such queue or no such unit.
+    /// Sets on which units a queue runs; none means all. False if there is no such queue or no such
+    /// unit.
     pub(crate) fn set_mask(&self, id: u32, mask: u64) -> bool {
         let mut state = self.state.lock();
         let there = EVERY_UNIT >> (64 - state.units.len());

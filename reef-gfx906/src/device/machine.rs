@@ -10,7 +10,8 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Once, OnceLock};
 
-/// The one device of the process. It lives as long as the process: its threads may outlast everything.
+/// The one device of the process. It lives as long as the process: its threads may outlast
+/// everything.
 static DEVICE: OnceLock<Device> = OnceLock::new();
 /// What it will be made with.
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
@@ -25,7 +26,8 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// For the rest of the process: the host may still write to the doorbell of a queue that is gone.
+    /// For the rest of the process: the host may still write to the doorbell of a queue that is
+    /// gone.
     pub(crate) fn lasting() -> &'static Self {
         Box::leak(Box::default())
     }

@@ -7,8 +7,8 @@ use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Every so many turns a lower priority has one, so that a workgroup that waits for one of lower priority
-/// doesn't wait for ever.
+/// Every so many turns a lower priority has one, so that a workgroup that waits for one of lower
+/// priority doesn't wait for ever.
 const FAIRNESS: u64 = 8;
 
 /// Who decides the order.

@@ -1,8 +1,8 @@
 //! The device's state, and each thing that changes it.
 //!
-//! A launch is broken into workgroups; `place` puts them on units, the highest priority first; a worker
-//! picks one, lets it run for a while without the lock, and brings it back. A workgroup that is being
-//! run is nowhere else, so what ends a launch in the meantime only marks it (`ending`).
+//! A launch is broken into workgroups; `place` puts them on units, the highest priority first; a
+//! worker picks one, lets it run for a while without the lock, and brings it back. A workgroup that
+//! is being run is nowhere else, so what ends a launch in the meantime only marks it (`ending`).
 
 use super::group::{Group, Ran, Turn};
 use super::hardware_queue::{HardwareQueue, Processor};
@@ -131,8 +131,8 @@ impl State {
         Ok(())
     }
 
-    /// Puts workgroups on units: those of higher priority first, those of equal priority in turn. Where one
-    /// waits for room, no lower priority gets it.
+    /// Puts workgroups on units: those of higher priority first, those of equal priority in turn.
+    /// Where one waits for room, no lower priority gets it.
     fn place(&mut self, memory: &Memory) {
         let mut reserved = 0;
         for priority in (-3..=3).rev() {
@@ -167,7 +167,8 @@ impl State {
             .map(|(&id, _)| id)
     }
 
-    /// Places the next workgroup of a launch on the unit with the fewest waves; false if it fits nowhere.
+    /// Places the next workgroup of a launch on the unit with the fewest waves; false if it fits
+    /// nowhere.
     fn place_one(&mut self, id: u64, reserved: u64, memory: &Memory) -> bool {
         let running = &self.launches[&id];
         let need = running.launch.need();

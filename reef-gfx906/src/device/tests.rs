@@ -379,7 +379,8 @@ fn the_seed_decides_the_order() {
     assert_ne!(order(1), order(2));
 }
 
-/// A device with its threads, and a queue on it that runs `code` in `groups` workgroups; the signal.
+/// A device with its threads, and a queue on it that runs `code` in `groups` workgroups; the
+/// signal.
 fn running(code: &[u32], groups: u32) -> (&'static super::machine::Device, u32, u64, Rig) {
     let settings = Settings { units: 2, ..Settings::default() };
     let device: &'static super::machine::Device =

@@ -1,7 +1,7 @@
 //! The threads that process packets and run waves.
 //!
-//! Nothing tells the device that the host has written a packet, so one thread at least looks. It looks
-//! often while there is work and rarely when there has been none for long.
+//! Nothing tells the device that the host has written a packet, so one thread at least looks. It
+//! looks often while there is work and rarely when there has been none for long.
 
 use super::group::{Group, Ran, Turn};
 use super::machine::Device;

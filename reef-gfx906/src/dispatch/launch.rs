@@ -153,8 +153,8 @@ impl Launch {
         let user = user.flat_map(|(_, words)| words.iter().copied());
         let wants = |bit: usize| self.resources >> bit & 1 != 0;
         let places = (0..3).filter(|axis| wants(7 + axis)).map(|axis: usize| place[axis]);
-        // Which wave of the group it is, which no compiler asks for, and where the wave's private memory begins:
-        // each has its own.
+        // Which wave of the group it is, which no compiler asks for, and where the wave's private
+        // memory begins: each has its own.
         let others = [10, 0].into_iter().filter(|&bit| wants(bit)).map(|_| 0);
         let values = user.chain(places).chain(others);
         for (register, value) in values.enumerate() {

@@ -1,11 +1,12 @@
-//! Each opcode against vectors that were made without this code: encodings by LLVM's assembler, results by
-//! AMD's pseudocode (`tools/gfx906/golden.py`).
+//! Each opcode against vectors that were made without this code: encodings by LLVM's assembler,
+//! results by AMD's pseudocode (`tools/gfx906/golden.py`).
 //!
-//! A line is `name|assembly|bytes|vector registers|scalar registers|exec|results`. Inputs name arrays of the
-//! file's head (`v2=f3`); `@` before one adds the address of the memory under test. A result is the active
-//! lanes of a register with how to compare (`v6:f=…`), a scalar register, the condition bit, the program
-//! counter, one lane of a register (`w0.3`), or a word of memory (`m`), of shared memory (`l`) or of a lane's private memory (`p`). What no
-//! result names must not have changed.
+//! A line is `name|assembly|bytes|vector registers|scalar registers|exec|results`. Inputs name
+//! arrays of the file's head (`v2=f3`); `@` before one adds the address of the memory under test. A
+//! result is the active lanes of a register with how to compare (`v6:f=…`), a scalar register, the
+//! condition bit, the program counter, one lane of a register (`w0.3`), or a word of memory (`m`),
+//! of shared memory (`l`) or of a lane's private memory (`p`). What no result names must not have
+//! changed.
 
 use std::collections::HashMap;
 
@@ -350,8 +351,8 @@ fn check_bytes(
     Ok(())
 }
 
-/// Whether a value is what it must be: any NaN is as good as another; results of approximate operations
-/// may be the next float.
+/// Whether a value is what it must be: any NaN is as good as another; results of approximate
+/// operations may be the next float.
 fn same(kind: &str, want: u64, got: u64) -> bool {
     let (want32, got32) = (want as u32, got as u32);
     let half = |shift: u32| {

@@ -1,5 +1,5 @@
-//! Whether the vectors would notice a wrong operation: each opcode is run with the operation of every other
-//! opcode of its format, and with none, and some case of it must fail.
+//! Whether the vectors would notice a wrong operation: each opcode is run with the operation of
+//! every other opcode of its format, and with none, and some case of it must fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! The registers of a wave, and how operations read and write them.
 //!
-//! A vector register that the wave doesn't have reads as zero, takes no writes, and is remembered: the
-//! instruction that named it becomes a fault once it has run.
+//! A vector register that the wave doesn't have reads as zero, takes no writes, and is remembered:
+//! the instruction that named it becomes a fault once it has run.
 
 use std::cell::Cell;
 

@@ -1,7 +1,8 @@
 //! Memory as lanes see it: host memory, the workgroup's shared memory, private memory.
 //!
-//! Every access is checked. Host memory is read and written as atomics where it is aligned, so no value
-//! of up to 8 bytes is torn, and a release store of one wave is seen by an acquire load of another.
+//! Every access is checked. Host memory is read and written as atomics where it is aligned, so no
+//! value of up to 8 bytes is torn, and a release store of one wave is seen by an acquire load of
+//! another.
 
 use std::fmt;
 use std::ops::Range;
@@ -55,7 +56,8 @@ impl<'a> Env<'a> {
         Self { lds, memory, known: [const { 0..0 }; 4], next: 0 }
     }
 
-    /// Whether all of `first..last + bytes` is in one range that is known to be mapped, or becomes known.
+    /// Whether all of `first..last + bytes` is in one range that is known to be mapped, or becomes
+    /// known.
     pub(super) fn covers(&mut self, first: u64, last: u64, bytes: usize) -> bool {
         let Some(end) = last.checked_add(bytes as u64) else { return false };
         if self.known.iter().any(|known| known.start <= first && end <= known.end) {
@@ -138,7 +140,8 @@ macro_rules! access {
         #[inline]
         pub(super) unsafe fn $load(from: *const u8) -> $type {
             if from.cast::<$type>().is_aligned() {
-                // SAFETY: mapped by the caller's promise, and aligned; there are no references to it.
+                // SAFETY: mapped by the caller's promise, and aligned; there are no references to
+                // it.
                 unsafe { $atomic::from_ptr(from.cast_mut().cast()) }.load(Ordering::Acquire)
             } else {
                 // SAFETY: mapped by the caller's promise.
@@ -154,7 +157,8 @@ macro_rules! access {
         #[inline]
         pub(super) unsafe fn $store(to: *mut u8, value: $type) {
             if to.cast::<$type>().is_aligned() {
-                // SAFETY: mapped by the caller's promise, and aligned; there are no references to it.
+                // SAFETY: mapped by the caller's promise, and aligned; there are no references to
+                // it.
                 unsafe { $atomic::from_ptr(to.cast()) }.store(value, Ordering::Release);
             } else {
                 // SAFETY: mapped by the caller's promise.

@@ -14,9 +14,9 @@ pub trait Memory: Debug {
     /// Whether `bytes` bytes at `address` are mapped for the device.
     fn is_mapped(&self, address: u64, bytes: usize) -> bool;
 
-    /// A range of mapped addresses that has `bytes` bytes at `address` in it, the larger the better: a
-    /// wave asks again only for what lies outside of the last ones. It remembers none after
-    /// [`run`](Wave::run) returns.
+    /// A range of mapped addresses that has `bytes` bytes at `address` in it, the larger the
+    /// better: a wave asks again only for what lies outside of the last ones. It remembers none
+    /// after [`run`](Wave::run) returns.
     fn mapped_around(&self, address: u64, bytes: usize) -> Option<Range<u64>> {
         let end = address.checked_add(bytes as u64)?;
         self.is_mapped(address, bytes).then_some(address..end)
@@ -50,8 +50,8 @@ pub struct Fault {
     pub why: String,
 }
 
-/// What registers and memory that nothing has been written to hold: NaN as a float of 32 bits and as two of 16,
-/// no address, and a large number.
+/// What registers and memory that nothing has been written to hold: NaN as a float of 32 bits and
+/// as two of 16, no address, and a large number.
 pub const POISON: u32 = 0xffa5_ffa5;
 
 /// So many bytes of [`POISON`].
@@ -72,7 +72,8 @@ pub struct Wave {
 }
 
 impl Wave {
-    /// A wave at its first instruction with all registers zero. `exec` has a bit for each active lane.
+    /// A wave at its first instruction with all registers zero. `exec` has a bit for each active
+    /// lane.
     pub fn new(pc: u64, vgprs: usize, exec: u64) -> Self {
         Self::with_code(pc, vgprs, exec, Arc::default())
     }
@@ -83,14 +84,15 @@ impl Wave {
         Self { regs, pc, private: Vec::new(), code, executed: 0 }
     }
 
-    /// Fills all registers but the mode, `exec` and what is set afterwards with [`POISON`], as the chip leaves
-    /// in them what ran there before.
+    /// Fills all registers but the mode, `exec` and what is set afterwards with [`POISON`], as the
+    /// chip leaves in them what ran there before.
     pub fn poison(&mut self) {
         self.regs.poison();
     }
 
-    /// Gives each lane `bytes` bytes of private memory full of [`POISON`] (scratch). The registers that say where
-    /// scratch lies (`flat_scratch`, the private segment's buffer) may hold anything; the offset of the wave is zero.
+    /// Gives each lane `bytes` bytes of private memory full of [`POISON`] (scratch). The registers
+    /// that say where scratch lies (`flat_scratch`, the private segment's buffer) may hold
+    /// anything; the offset of the wave is zero.
     pub fn set_private(&mut self, bytes: usize) {
         self.private = poisoned(bytes * 64);
     }

@@ -1,7 +1,7 @@
 //! The packet processor of a compute queue: packets of 64 bytes, taken up in order.
 //!
-//! A packet stays in the ring until it is complete, and the read index passes it only when all before
-//! it are. Those without the barrier bit may run beside the ones before them.
+//! A packet stays in the ring until it is complete, and the read index passes it only when all
+//! before it are. Those without the barrier bit may run beside the ones before them.
 
 use super::ring::Ring;
 use super::signal;

@@ -2,7 +2,8 @@
 //!
 //! - **In**: AQL and SDMA packets in rings in mapped memory.
 //! - **Out**: launches, finished copies, signals and events.
-//! - **Invariant**: packets of a queue are processed in their order, and a packet that is wrong fails its queue.
+//! - **Invariant**: packets of a queue are processed in their order, and a packet that is wrong
+//!   fails its queue.
 
 pub(crate) mod aql;
 pub(crate) mod ring;

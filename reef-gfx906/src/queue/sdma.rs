@@ -158,7 +158,8 @@ impl Packet<'_> {
         Ok(Done::Words(6))
     }
 
-    /// Whether a poll waits for half of a signal that will never be 0, because its packet has failed.
+    /// Whether a poll waits for half of a signal that will never be 0, because its packet has
+    /// failed.
     fn awaits_failed(&self, view: &View<'_>) -> Result<bool, Unmapped> {
         let whole = view.word64(self.address(1) & !7)?.load(Acquire) as i64;
         Ok(self.words[3] == 0 && whole < 0)

@@ -30,7 +30,8 @@ extern "C" fn hsaKmtCreateQueue(
     if resource.is_null() || !(copies || kind == COMPUTE_AQL) {
         return Status::InvalidParameter;
     }
-    // SAFETY: the interface promises a resource in which compute queues have their pointers filled in.
+    // SAFETY: the interface promises a resource in which compute queues have their pointers filled
+    // in.
     let asked = unsafe { resource.read_unaligned() };
     let words = Words::lasting();
     let (write_pointer, read_pointer) = match copies {

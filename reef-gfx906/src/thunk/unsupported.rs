@@ -1,5 +1,5 @@
-//! What the runtime imports and the device doesn't have: sharing between processes and with graphics, shared
-//! virtual memory, debuggers, profilers. And settings that have no meaning here.
+//! What the runtime imports and the device doesn't have: sharing between processes and with
+//! graphics, shared virtual memory, debuggers, profilers. And settings that have no meaning here.
 
 use crate::abi::{Status, put};
 use crate::clock::CLOCK_KHZ;
@@ -47,7 +47,8 @@ extern "C" fn hsaKmtGetAMDGPUDeviceHandle(_node: u32, handle: *mut u64) -> Statu
     put(handle, 0)
 }
 
-/// `amdgpu_gpu_info` of libdrm, of which ROCr 6.1 takes the device's number, family, engines and clock.
+/// `amdgpu_gpu_info` of libdrm, of which ROCr 6.1 takes the device's number, family, engines and
+/// clock.
 #[unsafe(no_mangle)]
 extern "C" fn amdgpu_query_gpu_info(_device: u64, info: *mut [u32; 20]) -> i32 {
     let mut facts = [0; 20];

@@ -109,7 +109,8 @@ impl Case {
     }
 }
 
-/// Odd sizes: groups of channels, strips and blocks that are not full, pictures smaller than a strip or a window.
+/// Odd sizes: groups of channels, strips and blocks that are not full, pictures smaller than a
+/// strip or a window.
 #[test]
 fn each_channel_is_convolved_by_itself() {
     let windows = [[3, 1, 1], [3, 2, 1], [5, 1, 2], [5, 2, 2], [7, 1, 3]];

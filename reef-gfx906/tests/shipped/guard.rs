@@ -5,7 +5,8 @@ use crate::common::{Kernel, Mapped};
 /// Eight bytes each of a `reef::Guard`.
 const WORDS: usize = 9;
 
-/// Launches blocks of a plain kernel, which note at these addresses when they begin and end, unless they are 0.
+/// Launches blocks of a plain kernel, which note at these addresses when they begin and end, unless
+/// they are 0.
 pub(crate) fn launch_plain(
     kernel: &Kernel,
     memory: &mut Mapped,

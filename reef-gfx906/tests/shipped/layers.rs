@@ -9,7 +9,8 @@ use crate::shipped;
 
 const THREADS: u32 = 256;
 
-/// Runs the kernel `name` with its parameters, which are made from the addresses of input and output.
+/// Runs the kernel `name` with its parameters, which are made from the addresses of input and
+/// output.
 fn run(
     name: &str,
     element: Element,

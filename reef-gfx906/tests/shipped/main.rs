@@ -1,4 +1,5 @@
-//! The code for gfx906 that ships with reef-hip does what its sources say, and stops when it is told to.
+//! The code for gfx906 that ships with reef-hip does what its sources say, and stops when it is
+//! told to.
 
 mod builtin;
 #[path = "../common/mod.rs"]

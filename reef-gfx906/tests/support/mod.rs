@@ -20,8 +20,8 @@ pub(crate) struct Bench {
 static BENCH: OnceLock<Option<Bench>> = OnceLock::new();
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Loads both once in a process, with an empty trace; `None`, and says so, where AMD's runtime is not
-/// installed. One caller at a time has them.
+/// Loads both once in a process, with an empty trace; `None`, and says so, where AMD's runtime is
+/// not installed. One caller at a time has them.
 pub(crate) fn alone(settings: Settings) -> Option<(MutexGuard<'static, ()>, &'static Bench)> {
     let turn = TURN.lock();
     let bench = BENCH.get_or_init(|| load(settings)).as_ref()?;

@@ -119,7 +119,8 @@ impl<V: Vendor> Kernel<V> {
         self.0.turns
     }
 
-    /// Whether the plain build waits by itself for the launch before it, so that it may start early.
+    /// Whether the plain build waits by itself for the launch before it, so that it may start
+    /// early.
     pub(crate) fn follows(&self) -> bool {
         self.0.follows
     }

@@ -9,7 +9,8 @@ use reef_core::{Error, Result};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of shared memory that a block gets without asking, those that are its kernel's own included.
+/// Bytes of shared memory that a block gets without asking, those that are its kernel's own
+/// included.
 const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
 
 /// Code on the device.
@@ -91,12 +92,14 @@ type Known<V> = HashMap<String, (Arc<Functions<V>>, u32)>;
 pub(crate) struct Builds<V: Vendor> {
     pub(crate) plain: Arc<Code<V>>,
     pub(crate) guarded: Arc<Code<V>>,
-    /// It is ours: all its preemptible kernels claim a block, and so wait, before they read what others wrote.
+    /// It is ours: all its preemptible kernels claim a block, and so wait, before they read what
+    /// others wrote.
     ships: bool,
     /// Loaded with the others: loading waits for what runs on the device.
     turns: Option<Arc<Code<V>>>,
-    /// What was looked up, with the dynamic shared memory that was asked for: a network asks for a hundred kernels,
-    /// and a client that comes later makes no call of the driver for those that are here.
+    /// What was looked up, with the dynamic shared memory that was asked for: a network asks for a
+    /// hundred kernels, and a client that comes later makes no call of the driver for those that
+    /// are here.
     known: Mutex<Known<V>>,
 }
 
@@ -133,7 +136,8 @@ impl<V: Vendor> Builds<V> {
             .collect()
     }
 
-    /// The functions of the kernel of this name, whose launches may ask for `shared` bytes of dynamic shared memory.
+    /// The functions of the kernel of this name, whose launches may ask for `shared` bytes of
+    /// dynamic shared memory.
     pub(crate) fn functions(&self, name: &str, shared: u32) -> Result<Arc<Functions<V>>> {
         let known = self.known.lock().get(name).cloned();
         let (functions, reserved) = match known {
@@ -173,7 +177,8 @@ mod tests {
     use crate::vendor::fake::Fake;
     use crate::vendor::options::Options;
 
-    /// The guard's own words count as well: 48 KiB and they are more than a block has without asking.
+    /// The guard's own words count as well: 48 KiB and they are more than a block has without
+    /// asking.
     #[test]
     fn what_a_kernel_has_by_itself_counts_with_what_is_asked_for() {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();

@@ -1,7 +1,7 @@
 //! Code on the device and its kernels.
 //!
-//! In: images and sources. Out: kernels, which keep their code loaded. Invariant: a kernel that queues may stop
-//! has a guarded build whose first parameter is the guard.
+//! In: images and sources. Out: kernels, which keep their code loaded. Invariant: a kernel that
+//! queues may stop has a guarded build whose first parameter is the guard.
 
 pub(crate) mod builtin;
 pub(crate) mod guard;

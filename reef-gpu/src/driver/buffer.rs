@@ -8,10 +8,12 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// Most bytes that one call copies: a call that lasts longer than a millisecond or two passes for one that hangs.
+/// Most bytes that one call copies: a call that lasts longer than a millisecond or two passes for
+/// one that hangs.
 const MAX_COPY: usize = 4 << 20;
 
-/// Memory, given back when the last clone is dropped; zeroed, unless it was adopted or another process shares it.
+/// Memory, given back when the last clone is dropped; zeroed, unless it was adopted or another
+/// process shares it.
 #[derive(Debug)]
 pub struct Buffer<V: Vendor>(Arc<Allocation<V>>);
 
@@ -41,8 +43,8 @@ impl Owner {
     fn words(&self, bytes: usize) -> Option<&[AtomicU32]> {
         match self {
             Self::Device | Self::Process => None,
-            // SAFETY: whole words were allocated, aligned as pages are, and zeroed; what touches them is a GPU, or
-            // comes here. They are there for as long as `self` is.
+            // SAFETY: whole words were allocated, aligned as pages are, and zeroed; what touches
+            // them is a GPU, or comes here. They are there for as long as `self` is.
             Self::Host(host) => Some(unsafe {
                 slice::from_raw_parts(host.cast_const().cast(), words::words_of(bytes))
             }),
@@ -64,8 +66,8 @@ impl<V: Vendor> Drop for Allocation<V> {
             }
             return;
         };
-        // SAFETY: each came from the call's counterpart, once, and who launches work keeps a clone until it has
-        // ended.
+        // SAFETY: each came from the call's counterpart, once, and who launches work keeps a clone
+        // until it has ended.
         unsafe {
             match &self.owner {
                 Owner::Device => call.free(self.device),

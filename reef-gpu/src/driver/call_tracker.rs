@@ -1,9 +1,9 @@
 //! Whether a call of the driver hangs.
 //!
-//! Some calls wait until the whole device is idle: the first launch of a function, say, or freeing. While a
-//! gate is closed that is never, and if real-time work needs the call to end, the gate is never opened. Drivers don't
-//! tell which calls those are, so threads note when they enter and leave one, each call by itself: that others return
-//! says nothing of the one that hangs.
+//! Some calls wait until the whole device is idle: the first launch of a function, say, or freeing.
+//! While a gate is closed that is never, and if real-time work needs the call to end, the gate is
+//! never opened. Drivers don't tell which calls those are, so threads note when they enter and
+//! leave one, each call by itself: that others return says nothing of the one that hangs.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -19,7 +19,8 @@ pub(crate) struct CallTracker {
     others: Mutex<Others>,
 }
 
-/// Odd while a call is inside; each that enters or leaves adds one. Alone in its line, as each thread has its own first.
+/// Odd while a call is inside; each that enters or leaves adds one. Alone in its line, as each
+/// thread has its own first.
 #[repr(align(64))]
 #[derive(Debug, Default)]
 struct Slot(AtomicU64);

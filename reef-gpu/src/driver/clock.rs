@@ -1,9 +1,10 @@
 //! The host's clock, and where the device's ticks lie on it.
 //!
-//! The two drift apart, and the host sees a stamp only some time after the device made it. The least
-//! difference that was seen is the best guess, and what is seen later may raise it by no more than the
-//! drift that clocks can have. It falls by no more than half of the time that passes; only while the device is
-//! being opened may it jump. Whatever becomes of the guess, of two events the later one has no earlier place.
+//! The two drift apart, and the host sees a stamp only some time after the device made it. The
+//! least difference that was seen is the best guess, and what is seen later may raise it by no more
+//! than the drift that clocks can have. It falls by no more than half of the time that passes; only
+//! while the device is being opened may it jump. Whatever becomes of the guess, of two events the
+//! later one has no earlier place.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +16,8 @@ const DRIFT: i128 = 50;
 #[derive(Debug)]
 pub(crate) struct Clock {
     start: Instant,
-    /// The device's ticks a second; 0: not known yet, and stamps have no place. Written while it is opened.
+    /// The device's ticks a second; 0: not known yet, and stamps have no place. Written while it is
+    /// opened.
     rate: AtomicU64,
     guess: Mutex<Option<Guess>>,
     /// The newest stamp that has a place, and the place. Locked after `guess`.

@@ -1,4 +1,5 @@
-//! What everything of one open device shares: the vendor's part, and signals that host and device both see.
+//! What everything of one open device shares: the vendor's part, and signals that host and device
+//! both see.
 
 use crate::driver::call_tracker::{CallGuard, CallTracker};
 use crate::driver::signal_pool::SignalPool;
@@ -66,8 +67,8 @@ impl<V: Vendor> Context<V> {
         self.streams.lock().push((kind, stream));
     }
 
-    /// A stream is left alone with what is in it. That may still use anything, so from now on nothing is
-    /// given back to the driver or used again, and the device stays open.
+    /// A stream is left alone with what is in it. That may still use anything, so from now on
+    /// nothing is given back to the driver or used again, and the device stays open.
     pub(crate) fn give_up(self: &Arc<Self>) {
         if !self.lost.swap(true, Ordering::SeqCst) {
             std::mem::forget(self.clone());
@@ -93,7 +94,8 @@ impl<V: Vendor> Context<V> {
 impl<V: Vendor> Drop for Context<V> {
     fn drop(&mut self) {
         let vendor = &self.vendor;
-        // SAFETY: each handle has kept this, so none is left; after a stream was given up this is never dropped.
+        // SAFETY: each handle has kept this, so none is left; after a stream was given up this is
+        // never dropped.
         unsafe {
             self.streams.get_mut().drain(..).for_each(|(_, stream)| vendor.close_stream(stream));
             self.scratch.get_mut().drain_free().into_iter().for_each(|place| vendor.free(place));

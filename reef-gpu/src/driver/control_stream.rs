@@ -1,10 +1,11 @@
 //! The stream in which words are set past all other work: those that stop blocks, and new ones.
 //!
-//! One for all preemptors of a device. A driver that maps streams to few hardware queues (four of each priority,
-//! AMD's) would else put one of them, and with it a stop, behind a real-time kernel that shares its queue.
+//! One for all preemptors of a device. A driver that maps streams to few hardware queues (four of
+//! each priority, AMD's) would else put one of them, and with it a stop, behind a real-time kernel
+//! that shares its queue.
 //!
-//! What is set here takes effect in its order, so a word that is taken again and set to zero is never changed
-//! by what its last owner had set.
+//! What is set here takes effect in its order, so a word that is taken again and set to zero is
+//! never changed by what its last owner had set.
 
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;

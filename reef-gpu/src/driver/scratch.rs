@@ -1,5 +1,5 @@
-//! Device memory whose contents don't matter. It is not cleared, and kept for whatever asks next, so that asking
-//! makes no call of the driver while there is some.
+//! Device memory whose contents don't matter. It is not cleared, and kept for whatever asks next,
+//! so that asking makes no call of the driver while there is some.
 
 use crate::driver::context::Context;
 use crate::vendor::calls::Vendor;

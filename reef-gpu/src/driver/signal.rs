@@ -1,8 +1,8 @@
-//! Words of the host that the device writes and the host polls: events and timeline. And words of the
-//! device that its streams write and kernels look at.
+//! Words of the host that the device writes and the host polls: events and timeline. And words of
+//! the device that its streams write and kernels look at.
 //!
-//! The device writing to the host is cheap; the host asking the driver, or the device polling the host,
-//! is not. Each word has a cache line of its own.
+//! The device writing to the host is cheap; the host asking the driver, or the device polling the
+//! host, is not. Each word has a cache line of its own.
 
 use crate::driver::context::Context;
 use crate::driver::control_stream::ControlStream;
@@ -21,8 +21,9 @@ pub(crate) struct DeviceSignal<V: Vendor> {
 }
 
 impl<V: Vendor> DeviceSignal<V> {
-    /// Set to zero by the device itself, as all that is written to it later: a place that was used before may be
-    /// in a cache of the device's that no copy of the host's reaches. Blocks until that has happened.
+    /// Set to zero by the device itself, as all that is written to it later: a place that was used
+    /// before may be in a cache of the device's that no copy of the host's reaches. Blocks until
+    /// that has happened.
     pub(crate) fn new(control: &ControlStream<V>) -> Result<Self> {
         let context = control.context();
         let alloc = |bytes| context.call().alloc_signals(bytes);

@@ -24,7 +24,8 @@ pub(crate) struct SignalPool {
 unsafe impl Send for SignalPool {}
 
 impl SignalPool {
-    /// A place of the host's memory, where the host sees it and where the device does; `alloc` makes more.
+    /// A place of the host's memory, where the host sees it and where the device does; `alloc`
+    /// makes more.
     pub(crate) fn take_host(
         &mut self,
         alloc: impl FnOnce(usize) -> Result<(*mut u8, u64)>,

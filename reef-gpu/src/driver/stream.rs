@@ -40,8 +40,8 @@ impl<V: Vendor> Writer<V> {
 /// How often a wait with a timeout asks.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
-/// A stream. Dropping it waits for what is in it, unless it was given up; then it is kept for the next that is
-/// opened.
+/// A stream. Dropping it waits for what is in it, unless it was given up; then it is kept for the
+/// next that is opened.
 #[derive(Debug)]
 pub(crate) struct Stream<V: Vendor> {
     raw: V::Stream,
@@ -70,8 +70,8 @@ impl<V: Vendor> Stream<V> {
     ///
     /// # Safety
     ///
-    /// The parameters are the function's, and what they point to on the device outlives the run. If it starts early, it
-    /// waits for the launch before it.
+    /// The parameters are the function's, and what they point to on the device outlives the run. If
+    /// it starts early, it waits for the launch before it.
     pub(crate) unsafe fn launch(
         &self,
         start: Start,
@@ -152,7 +152,8 @@ impl<V: Vendor> Drop for Stream<V> {
         }
         match self.wait() {
             Ok(()) => self.context.keep_stream(self.kind, self.raw),
-            // SAFETY: opened once, and this is its only owner. Of a lost device nothing is left to wait for.
+            // SAFETY: opened once, and this is its only owner. Of a lost device nothing is left to
+            // wait for.
             Err(_) => unsafe { self.context.call().close_stream(self.raw) },
         }
     }

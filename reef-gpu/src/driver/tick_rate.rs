@@ -1,8 +1,10 @@
-//! Which of some rates a device's clock has, from stamps and when the host asked for them and saw them.
+//! Which of some rates a device's clock has, from stamps and when the host asked for them and saw
+//! them.
 //!
-//! The device made a stamp after the host had asked for it and before the host saw it. So between two stamps
-//! the host's clock advanced by no less than `asked₂ − seen₁` and no more than `seen₂ − asked₁`, however late
-//! either was. A rate fits if the ticks between them take such a time.
+//! The device made a stamp after the host had asked for it and before the host saw it. So between
+//! two stamps the host's clock advanced by no less than `asked₂ − seen₁` and no more than
+//! `seen₂ − asked₁`, however late either was. A rate fits if the ticks between them take such a
+//! time.
 
 use std::time::Duration;
 
@@ -26,8 +28,8 @@ impl TickRateProbe {
         Self { rates, first }
     }
 
-    /// The only rate that fits; `None` if several do, which a longer time tells apart. Where none does, as on
-    /// a device whose time is no time, the nearest.
+    /// The only rate that fits; `None` if several do, which a longer time tells apart. Where none
+    /// does, as on a device whose time is no time, the nearest.
     pub(crate) fn decide(&self, last: Sighting) -> Option<u64> {
         let mut fits = self.rates.iter().filter(|rate| self.fits(**rate, last));
         match (fits.next(), fits.next()) {

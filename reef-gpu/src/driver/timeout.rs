@@ -1,9 +1,10 @@
-//! How long a best-effort queue may be silent before it is given up: the last resort against a kernel that
-//! never ends.
+//! How long a best-effort queue may be silent before it is given up: the last resort against a
+//! kernel that never ends.
 //!
-//! Drivers have no call that removes such a kernel. With `timeout=N` its queue ends with an error, and its
-//! stream is left alone with what is in it; no thread waits for it. Memory, code and signals that are freed from
-//! then on are not used again, because what is in the stream may still write to them.
+//! Drivers have no call that removes such a kernel. With `timeout=N` its queue ends with an error,
+//! and its stream is left alone with what is in it; no thread waits for it. Memory, code and
+//! signals that are freed from then on are not used again, because what is in the stream may still
+//! write to them.
 
 use std::time::{Duration, Instant};
 

@@ -8,8 +8,8 @@ use reef_core::{Args, Copy, Error, Fill, Launch, Result};
 const BLIT_BLOCK: u32 = 256;
 /// Least bytes that one block copies or fills.
 const MIN_CHUNK: usize = 4096;
-/// Most blocks of a kernel of ours that can choose: about as many as a large device runs at a time. An
-/// eviction takes 10 ns for each.
+/// Most blocks of a kernel of ours that can choose: about as many as a large device runs at a time.
+/// An eviction takes 10 ns for each.
 pub(crate) const MAX_CHOSEN_BLOCKS: u32 = 1056;
 
 /// Bytes for each block and how many blocks, so that blocks begin at multiples of 16 bytes.
@@ -42,6 +42,7 @@ pub(crate) fn fill_launch<V: Vendor>(gpu: &Gpu<V>, fill: &Fill<Gpu<V>>) -> Resul
     let (chunk, blocks) = divide(fill.bytes);
     let args = Args::new(&[to, fill.bytes as u64 / 4, fill.word.into(), chunk as u64 / 4]);
     let kernel = gpu.builtin().fill.clone();
-    // SAFETY: the kernel's parameters; the range is inside the buffer, and blocks write disjoint parts.
+    // SAFETY: the kernel's parameters; the range is inside the buffer, and blocks write disjoint
+    // parts.
     Ok(unsafe { Launch::new(kernel, [blocks, 1, 1], [BLIT_BLOCK, 1, 1], args) })
 }

@@ -1,11 +1,13 @@
-//! Launches of a stream in batches behind a gate: how work is held back whose kernels have no guard.
+//! Launches of a stream in batches behind a gate: how work is held back whose kernels have no
+//! guard.
 //!
 //! ```text
 //! … started = batch │ wait for the gate │ launch │ timeline = position │ launch … │ started = batch + 1 │ …
 //! ```
 //!
-//! Behind each launch of a batch the position is written. While the gate is closed the batch that runs goes on
-//! to its end, and what is behind it stays in the stream: nothing is taken back, and nothing is launched twice.
+//! Behind each launch of a batch the position is written. While the gate is closed the batch that
+//! runs goes on to its end, and what is behind it stays in the stream: nothing is taken back, and
+//! nothing is launched twice.
 
 use crate::driver::stream::{Stream, Writer};
 use crate::launch::timeline::Timeline;

@@ -1,11 +1,11 @@
 //! Several launches that the driver takes at once.
 //!
-//! A graph is prepared for each best-effort queue that runs it, at its second run there: launches that can be stopped
-//! have the addresses of the queue's preemptor and lists baked in. For all real-time queues of a device it is prepared once,
-//! before its first run: that would be in a pass of a dispatcher, for which everything else waits.
-//! Addresses never change, and only stopped
-//! blocks write to lists, so running it again needs no preparation. Its epoch stands in a signal that is
-//! written in front of the first run of each epoch.
+//! A graph is prepared for each best-effort queue that runs it, at its second run there: launches
+//! that can be stopped have the addresses of the queue's preemptor and lists baked in. For all
+//! real-time queues of a device it is prepared once, before its first run: that would be in a pass
+//! of a dispatcher, for which everything else waits. Addresses never change, and only stopped
+//! blocks write to lists, so running it again needs no preparation. Its epoch stands in a signal
+//! that is written in front of the first run of each epoch.
 
 use crate::driver::event::Event;
 use crate::driver::handles::cloned;
@@ -33,7 +33,8 @@ struct Sequence<V: Vendor> {
     blocks: u32,
     /// Copies and fills, of whose buffers their launches know but the addresses.
     _buffers: Vec<Command<Gpu<V>>>,
-    /// For each queue that has run it and is still there; several, if it has several runs in flight.
+    /// For each queue that has run it and is still there; several, if it has several runs in
+    /// flight.
     prepared: Mutex<Vec<Prepared<V>>>,
     /// Best-effort queues that have run it.
     ran_on: Mutex<Vec<Weak<()>>>,
@@ -101,8 +102,8 @@ impl<V: Vendor> Graph<V> {
         })
     }
 
-    /// The same, which notes when it begins and ends, with the events that it sets then. `None` while a run of it is on its
-    /// way.
+    /// The same, which notes when it begins and ends, with the events that it sets then. `None`
+    /// while a run of it is on its way.
     pub(crate) fn noting(
         &self,
         gpu: &Gpu<V>,
@@ -167,8 +168,9 @@ impl<V: Vendor> Graph<V> {
 
     /// Notes that a best-effort queue runs it: whether it has done so before.
     ///
-    /// At its first run it launches one kernel after the other: preparing takes locks of the driver, for which
-    /// real-time work would wait, and a client that came for one inference would have nothing of it.
+    /// At its first run it launches one kernel after the other: preparing takes locks of the
+    /// driver, for which real-time work would wait, and a client that came for one inference would
+    /// have nothing of it.
     pub(crate) fn runs_again_on(&self, queue: &Arc<()>) -> bool {
         let mut ran_on = self.0.ran_on.lock();
         if ran_on.iter().any(|owner| owner.as_ptr() == Arc::as_ptr(queue)) {
@@ -192,7 +194,8 @@ impl<V: Vendor> Graph<V> {
         if let Some(exec) = found {
             return Ok(exec);
         }
-        // Without the lock: this takes the driver milliseconds, and another queue may want to run meanwhile.
+        // Without the lock: this takes the driver milliseconds, and another queue may want to run
+        // meanwhile.
         let exec = Arc::new(make()?);
         drop(self.add(queue, exec.clone()));
         Ok(exec)
@@ -224,7 +227,8 @@ pub(crate) struct Exec<V: Vendor> {
     raw: V::Exec,
     /// Of all launches, if they can be stopped.
     stop_list: Option<Arc<StopList<V>>>,
-    /// What it sets when it begins and ends, if it notes that. Others have them while a run is on its way.
+    /// What it sets when it begins and ends, if it notes that. Others have them while a run is on
+    /// its way.
     times: Option<[Event<V>; 2]>,
     gpu: Gpu<V>,
 }
@@ -266,7 +270,8 @@ impl<V: Vendor> Exec<V> {
 
     pub(crate) fn launch(&self, stream: &Stream<V>) -> Result<()> {
         let context = self.gpu.context();
-        // SAFETY: what the launches refer to is kept by the graph, and by the queue until it has ended.
+        // SAFETY: what the launches refer to is kept by the graph, and by the queue until it has
+        // ended.
         unsafe { context.call().launch_exec(self.raw, stream.raw()) }
     }
 }
@@ -312,7 +317,8 @@ mod tests {
         drop(graph);
         assert_eq!(freed(), [true; 2]);
     }
-    /// Launches `graph` on another queue than the one that captures it just now: whether that ended.
+    /// Launches `graph` on another queue than the one that captures it just now: whether that
+    /// ended.
     fn launches_elsewhere(gpu: &Gpu<Fake>, graph: &Graph<Fake>) -> bool {
         let (done, is_done) = mpsc::channel();
         let (gpu, graph) = (gpu.clone(), graph.clone());

@@ -36,7 +36,8 @@ pub(crate) struct Epoch {
 #[derive(Debug)]
 pub(crate) struct Guarded<V: Vendor> {
     stop_lists: StopLists<V>,
-    /// The counters as the device last reported them, and a word behind them; the host's memory, for each bank.
+    /// The counters as the device last reported them, and a word behind them; the host's memory,
+    /// for each bank.
     counts: Vec<Buffer<V>>,
     /// The device has reported this often, of `asked`.
     reported: HostSignal<V>,
@@ -71,8 +72,9 @@ impl<V: Vendor> Guarded<V> {
         Ok(stop_list)
     }
 
-    /// Launches the blocks of `segment`, on a grid of `width` blocks that take turns if there are more, which the
-    /// kernel must know. Those that are stopped go to `stop_list`, behind those of the command's launches before.
+    /// Launches the blocks of `segment`, on a grid of `width` blocks that take turns if there are
+    /// more, which the kernel must know. Those that are stopped go to `stop_list`, behind those of
+    /// the command's launches before.
     pub(crate) fn launch(
         &self,
         (stream, start): (&Stream<V>, Start),
@@ -162,8 +164,8 @@ pub(crate) fn launch_plain<V: Vendor>(stream: &Stream<V>, launch: &Launch<Gpu<V>
     launch_with(stream, launch, &Guard::default(), Start::InTurn)
 }
 
-/// The same with a guard: preemptible kernels have the parameter in the plain build too, where only those of
-/// kernels/builtin.cu look at it.
+/// The same with a guard: preemptible kernels have the parameter in the plain build too, where only
+/// those of kernels/builtin.cu look at it.
 pub(super) fn launch_with<V: Vendor>(
     stream: &Stream<V>,
     launch: &Launch<Gpu<V>>,
@@ -196,8 +198,8 @@ fn run<V: Vendor>(
         params[count] = param.cast_mut(); // the driver only reads them
         count += 1;
     }
-    // SAFETY: `Launch::new` promises that the words are the kernel's; guard and bound value are what
-    // its source begins with. Only plain builds that wait by themselves start early.
+    // SAFETY: `Launch::new` promises that the words are the kernel's; guard and bound value are
+    // what its source begins with. Only plain builds that wait by themselves start early.
     unsafe {
         let (shared, params) = (kernel.dynamic_shared(), &mut params[..count]);
         stream.launch(start, function, grid, block, shared, params)

@@ -1,9 +1,9 @@
 //! The way of a launch to the device, and back.
 //!
-//! In: commands with their positions, and checkpoints of what was stopped. Out: positions that are completed,
-//! and checkpoints of what remains. Invariant: each block takes effect exactly once: what is in flight has a
-//! place where its blocks note that they stopped, and only what they noted is launched again. What it touches is
-//! kept until it has ended.
+//! In: commands with their positions, and checkpoints of what was stopped. Out: positions that are
+//! completed, and checkpoints of what remains. Invariant: each block takes effect exactly once:
+//! what is in flight has a place where its blocks note that they stopped, and only what they noted
+//! is launched again. What it touches is kept until it has ended.
 
 pub(crate) mod blit;
 pub(crate) mod checkpoint;

@@ -1,8 +1,8 @@
 //! Launches that note when they began and ended, for queues that nothing stops.
 //!
-//! Kernels of kernels/builtin.cu set two words of the host's by themselves, if they are told to: then a real-time
-//! kernel needs no launch in front of it and none behind. Others get a kernel of one thread on the side where they
-//! can't.
+//! Kernels of kernels/builtin.cu set two words of the host's by themselves, if they are told to:
+//! then a real-time kernel needs no launch in front of it and none behind. Others get a kernel of
+//! one thread on the side where they can't.
 
 use crate::code::guard::Guard;
 use crate::driver::stream::Stream;
@@ -11,8 +11,9 @@ use crate::launch::guarded::launch_with;
 use crate::vendor::calls::Vendor;
 use reef_core::{Launch, Result};
 
-/// Launches these so that the words at `start` and `end`, where these aren't 0, are set to the device's time when the
-/// first of them begins and when the last has ended. What they wrote is there before the second.
+/// Launches these so that the words at `start` and `end`, where these aren't 0, are set to the
+/// device's time when the first of them begins and when the last has ended. What they wrote is
+/// there before the second.
 pub(crate) fn launch_noted<V: Vendor>(
     stream: &Stream<V>,
     gpu: &Gpu<V>,
@@ -166,7 +167,8 @@ mod tests {
         }
     }
 
-    /// When the launches of a graph of three kernels may start, the second of them a user's, on a queue of this class.
+    /// When the launches of a graph of three kernels may start, the second of them a user's, on a
+    /// queue of this class.
     fn starts(priority: Priority) -> Vec<Start> {
         let bench = Bench::on(Gpu::new(Fake::starting_early(), Options::default()).unwrap());
         let graph = bench.graph(&[bench.append(1), bench.theirs(), bench.append(1)]);

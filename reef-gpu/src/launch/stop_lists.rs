@@ -1,10 +1,12 @@
 //! Where commands note which of their blocks were stopped.
 //!
-//! Each guarded command has a stop list while it is in flight: a counter, and a list with room for all of its
-//! blocks. Only blocks that are stopped write there, so a stop list that was not preempted is clean already.
+//! Each guarded command has a stop list while it is in flight: a counter, and a list with room for
+//! all of its blocks. Only blocks that are stopped write there, so a stop list that was not
+//! preempted is clean already.
 //!
-//! Launches of one command share a list. They run in order, so of what they note the entries of the first that was
-//! stopped come first, and all launches after it are there whole: the count alone says where to go on.
+//! Launches of one command share a list. They run in order, so of what they note the entries of the
+//! first that was stopped come first, and all launches after it are there whole: the count alone
+//! says where to go on.
 
 use crate::driver::buffer::Buffer;
 use crate::driver::context::Context;
@@ -67,7 +69,8 @@ impl<V: Vendor> StopLists<V> {
         Ok(stop_list)
     }
 
-    /// An index that no stop list has: a new one, one of a graph that is gone, or one whose list is too short.
+    /// An index that no stop list has: a new one, one of a graph that is gone, or one whose list is
+    /// too short.
     fn unused(&mut self) -> Result<usize> {
         if self.made.len() < self.banks.len() * BANK {
             return Ok(self.made.len());
@@ -89,7 +92,8 @@ impl<V: Vendor> StopLists<V> {
         self.free.push(stop_list);
     }
 
-    /// Addresses of the counters that are or were in use, bank by bank, and how many there are at each.
+    /// Addresses of the counters that are or were in use, bank by bank, and how many there are at
+    /// each.
     pub(crate) fn counters(&self) -> impl ExactSizeIterator<Item = (u64, usize)> {
         let made = self.made.len();
         let of_bank = move |(n, bank): (usize, &Buffer<V>)| {

@@ -1,8 +1,9 @@
 //! Turns operations of networks into launches of kernels/network.cu.
 //!
-//! A native tensor lies pixel after pixel, each with all its channels (NHWC), as 32-bit floats or, with
-//! `precision=fp16`, 16-bit ones. Storages have room for 32-bit floats either way. What the tiles of
-//! `convolution` don't fit (groups, odd alignment, planes) goes to simple kernels that take any layout.
+//! A native tensor lies pixel after pixel, each with all its channels (NHWC), as 32-bit floats or,
+//! with `precision=fp16`, 16-bit ones. Storages have room for 32-bit floats either way. What the
+//! tiles of `convolution` don't fit (groups, odd alignment, planes) goes to simple kernels that
+//! take any layout.
 
 use super::convolution::build as convolution;
 use super::element::Element;
@@ -122,8 +123,8 @@ impl<V: Vendor> Operators for Gpu<V> {
 }
 
 impl<V: Vendor> Gpu<V> {
-    /// What of `op`, which was checked, its own kernel does, and the function that is left for another: kernels have one
-    /// activation, and not all have all.
+    /// What of `op`, which was checked, its own kernel does, and the function that is left for
+    /// another: kernels have one activation, and not all have all.
     fn in_one(&self, op: &Op) -> (Op, Option<Function>) {
         let has_all = match op {
             Op::Conv2d(op) => !op.relu && convolution::has_functions(op, Element::of(self)),

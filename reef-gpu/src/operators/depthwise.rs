@@ -44,8 +44,8 @@ pub(super) struct DepthwiseParams {
 // SAFETY: `repr(C)`; fields of 8 bytes stand before those of 4, of which there is an even number.
 unsafe impl Params for DepthwiseParams {}
 
-/// Pictures, the windows over them, and what becomes of each sum. Weights are `[channels][rows][columns]`; the bias may
-/// be at 0, which is none.
+/// Pictures, the windows over them, and what becomes of each sum. Weights are
+/// `[channels][rows][columns]`; the bias may be at 0, which is none.
 #[derive(Debug)]
 pub(super) struct Sliding {
     pub(super) input: View,
@@ -70,7 +70,8 @@ pub(super) fn kernel(window: &Window) -> Option<&'static str> {
 }
 
 impl Sliding {
-    /// What the kernel is told, and its blocks; `None` if there are none, or more than it can count.
+    /// What the kernel is told, and its blocks; `None` if there are none, or more than it can
+    /// count.
     pub(super) fn params(&self) -> Option<(DepthwiseParams, u32)> {
         let View { height, width, .. } = self.output;
         let sizes = [self.input.height, self.input.width, height, width].map(|size| size as usize);

@@ -56,7 +56,8 @@ pub(super) fn has_tensor_cores(gpu: &Gpu<impl Vendor>) -> bool {
     gpu.facts().tensor_cores
 }
 
-/// What kernels on tensor cores are called that multiply as the device does; `None` if it doesn't on those.
+/// What kernels on tensor cores are called that multiply as the device does; `None` if it doesn't
+/// on those.
 pub(super) fn tensor_core_family(gpu: &Gpu<impl Vendor>) -> Option<&'static str> {
     match Element::of(gpu) {
         Element::Tf32 => Some("tf32"),

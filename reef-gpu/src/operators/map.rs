@@ -33,7 +33,8 @@ pub(super) fn scale_shift<V: Vendor>(
     Ok(vec![bound.launch(name, params.blocks, THREADS, &params)?])
 }
 
-/// Copies `from` to `to`, which may have more channels: those become zero. Numbers are rounded as products take them.
+/// Copies `from` to `to`, which may have more channels: those become zero. Numbers are rounded as
+/// products take them.
 pub(super) fn convert<V: Vendor>(
     bound: &BoundOp<'_, V>,
     from: &Operand,
@@ -106,7 +107,8 @@ mod tests {
     use reef_core::op::{Layout, Op, Operands, Operators, Storage, Tensor};
     use reef_core::rounding::Rounded;
 
-    /// The kernel finds a warp's output from the number of its thread: beyond 2³² threads two warps would have one.
+    /// The kernel finds a warp's output from the number of its thread: beyond 2³² threads two warps
+    /// would have one.
     #[test]
     fn linear_with_more_warps_than_a_word_counts_is_refused() {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();

@@ -10,7 +10,8 @@ use reef_core::{Error, Launch, Result};
 
 /// `POOL_THREADS` in kernels/pool.h.
 const THREADS: u32 = 256;
-/// Pixels from which a picture is large: there is one for each thread of a block that has four channels.
+/// Pixels from which a picture is large: there is one for each thread of a block that has four
+/// channels.
 const LARGE: usize = 256;
 
 pub(super) fn build<V: Vendor>(bound: &BoundOp<'_, V>, op: &Pool2d) -> Result<Vec<Launch<Gpu<V>>>> {

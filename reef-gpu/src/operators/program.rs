@@ -34,7 +34,8 @@ fn load<V: Vendor>(gpu: &Gpu<V>, file: &SourceFile) -> Result<Module<V>> {
     })
 }
 
-/// Kernels without a guard: queues that stop what runs refuse them, as they do those of [`Gpu::load`].
+/// Kernels without a guard: queues that stop what runs refuse them, as they do those of
+/// [`Gpu::load`].
 fn unguarded<V: Vendor>(gpu: &Gpu<V>, source: &str) -> Result<Module<V>> {
     let image = gpu.context().vendor.compile(source, Build::Plain)?;
     // SAFETY: it was compiled just now.

@@ -1,18 +1,19 @@
 //! A gate between batches of launches of a stream, for kernels without a guard.
 //!
-//! Batches are numbered from 1. In front of each the stream writes the number to the host (`started`), and then
-//! waits for a signal of the host: one that batches of even number wait for, or one for those of odd number.
-//! Closing the gate is three steps, and costs no call of the driver:
+//! Batches are numbered from 1. In front of each the stream writes the number to the host
+//! (`started`), and then waits for a signal of the host: one that batches of even number wait for,
+//! or one for those of odd number. Closing the gate is three steps, and costs no call of the
+//! driver:
 //!
 //! 1. both signals are closed;
 //! 2. `started` is read: `running`;
 //! 3. the signal of `running` is opened again.
 //!
-//! So `running` runs to its end, or has done so, and **no later batch starts until the gate opens**: batch
-//! `running + 1` writes its number after step 2, or step 2 would have read it; so it reads its signal after
-//! step 1, and waits. What follows waits behind it. This needs of the device no more than that a stream's
-//! write reaches the host's memory before the stream's next wait reads it, and of the bus that a read doesn't
-//! pass a write, which PCI Express promises.
+//! So `running` runs to its end, or has done so, and **no later batch starts until the gate
+//! opens**: batch `running + 1` writes its number after step 2, or step 2 would have read it; so it
+//! reads its signal after step 1, and waits. What follows waits behind it. This needs of the device
+//! no more than that a stream's write reaches the host's memory before the stream's next wait reads
+//! it, and of the bus that a read doesn't pass a write, which PCI Express promises.
 
 use crate::driver::context::Context;
 use crate::driver::signal::HostSignal;
@@ -103,7 +104,8 @@ impl<V: Vendor> Gate<V> {
         *closed = None;
     }
 
-    /// The last batch that may run while the gate stays closed, 0 if none may; `None` if it is open.
+    /// The last batch that may run while the gate stays closed, 0 if none may; `None` if it is
+    /// open.
     pub(crate) fn running(&self) -> Option<u32> {
         self.closed.lock().map(|closed| closed.running)
     }
@@ -127,7 +129,8 @@ unsafe fn free<V: Vendor>(context: &Context<V>, signal: GateSignal) {
 impl<V: Vendor> Drop for Gate<V> {
     fn drop(&mut self) {
         for signal in self.signals {
-            // SAFETY: allocated in `new`; the queue that waits for it keeps this until its stream is idle.
+            // SAFETY: allocated in `new`; the queue that waits for it keeps this until its stream
+            // is idle.
             unsafe { free(&self.context, signal) };
         }
     }

@@ -1,7 +1,8 @@
 //! The gates that one preemptor closes and opens together.
 //!
-//! While they are closed, a thread of its own looks whether a call of the driver hangs because of them, and
-//! opens them if so. What then runs beside real-time work is what was launched before, no more.
+//! While they are closed, a thread of its own looks whether a call of the driver hangs because of
+//! them, and opens them if so. What then runs beside real-time work is what was launched before, no
+//! more.
 
 use crate::driver::context::Context;
 use crate::preempt::gate::Gate;
@@ -13,8 +14,8 @@ use std::sync::{Arc, Weak};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// A call that takes longer than one to two of these while gates are closed is taken to hang. Others take
-/// microseconds.
+/// A call that takes longer than one to two of these while gates are closed is taken to hang.
+/// Others take microseconds.
 const HANG_AFTER: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]

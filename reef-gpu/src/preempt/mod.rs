@@ -1,8 +1,8 @@
 //! How queues are stopped.
 //!
-//! In: evict, reactivate. Out: a word of the device that blocks look at, or gates between launches that close
-//! and open. Invariant: the word only grows, so a launch that is void stays void; a gate is closed only while
-//! its preemptor is evicted.
+//! In: evict, reactivate. Out: a word of the device that blocks look at, or gates between launches
+//! that close and open. Invariant: the word only grows, so a launch that is void stays void; a gate
+//! is closed only while its preemptor is evicted.
 
 pub(crate) mod gate;
 pub(crate) mod gate_set;

@@ -1,12 +1,13 @@
 //! The preemptor: a word in the device's memory that only grows.
 //!
-//! `live` is the lowest epoch that may run. Each launch carries the epoch in which it was made; evicting
-//! writes the next one, which voids all launches made before for ever. Nothing is ever cleared, so
-//! nothing has to be waited for. What is launched again carries the new epoch, which each queue takes when it has nothing
-//! in flight: a queue that has not been drained when others go on stays in its epoch, void.
+//! `live` is the lowest epoch that may run. Each launch carries the epoch in which it was made;
+//! evicting writes the next one, which voids all launches made before for ever. Nothing is ever
+//! cleared, so nothing has to be waited for. What is launched again carries the new epoch, which
+//! each queue takes when it has nothing in flight: a queue that has not been drained when others go
+//! on stays in its epoch, void.
 //!
-//! On a device that was opened with `gates=N`, kernels have no guard that could look at the word; there it
-//! closes and opens the gates of its queues.
+//! On a device that was opened with `gates=N`, kernels have no guard that could look at the word;
+//! there it closes and opens the gates of its queues.
 
 use crate::driver::control_stream::ControlStream;
 use crate::driver::handles::cloned;
@@ -81,10 +82,12 @@ impl<V: Vendor> Preemptor<V> {
         }
     }
 
-    /// Whether launches of this epoch may be void: what the device says of their ends is worth nothing.
+    /// Whether launches of this epoch may be void: what the device says of their ends is worth
+    /// nothing.
     ///
-    /// Read it after the device's word: the device hears of the eviction later than this does. Read it before the epoch:
-    /// those who see that queues were reactivated see the epoch that began with it.
+    /// Read it after the device's word: the device hears of the eviction later than this does. Read
+    /// it before the epoch: those who see that queues were reactivated see the epoch that began
+    /// with it.
     pub(crate) fn is_evicted(&self) -> bool {
         self.0.evicted.load(Ordering::Acquire)
     }
@@ -134,8 +137,8 @@ impl<V: Vendor> reef_core::Preemptor for Preemptor<V> {
         if self.0.told.swap(true, Ordering::SeqCst) {
             return Ok(()); // it is on its way
         }
-        // If the call fails it stays so: queues may have asked for a report meanwhile, which tells of launches that
-        // have run as well.
+        // If the call fails it stays so: queues may have asked for a report meanwhile, which tells
+        // of launches that have run as well.
         self.0.evicted.store(true, Ordering::SeqCst);
         self.stop().inspect_err(|_| self.0.told.store(false, Ordering::SeqCst))
     }

@@ -1,9 +1,10 @@
-//! Compiled code that stays on disk, so that a kernel is compiled once per machine and not per process.
+//! Compiled code that stays on disk, so that a kernel is compiled once per machine and not per
+//! process.
 //!
-//! A file's name is a hash of everything that decides what is in it. Files appear whole, by renaming,
-//! so that processes need no lock: two that compile the same at once write the same. A file that is
-//! not what was written is compiled anew and replaced. Nothing here is an error: without a folder to
-//! write to, compiling takes place each time.
+//! A file's name is a hash of everything that decides what is in it. Files appear whole, by
+//! renaming, so that processes need no lock: two that compile the same at once write the same. A
+//! file that is not what was written is compiled anew and replaced. Nothing here is an error:
+//! without a folder to write to, compiling takes place each time.
 
 use reef_core::Result;
 use siphasher::sip128::{Hasher128, SipHasher13};
@@ -37,7 +38,8 @@ pub struct Program<'a> {
 pub struct Key(u128);
 
 impl Key {
-    /// Differs whenever one of the program's parts does, or the compiler: its name, version and target.
+    /// Differs whenever one of the program's parts does, or the compiler: its name, version and
+    /// target.
     pub fn new(compiler: &str, program: &Program<'_>) -> Self {
         let mut hash = Hash::default();
         hash.add(compiler.as_bytes());

@@ -9,8 +9,8 @@ use std::fmt::Debug;
 
 /// An open device, as its vendor's driver runs it. Any method may be called from any thread.
 ///
-/// Addresses and handles are plain values here, and drivers follow them unseen: what takes one is `unsafe`. A
-/// backend's users have [`Gpu`](crate::Gpu), whose handles answer for it.
+/// Addresses and handles are plain values here, and drivers follow them unseen: what takes one is
+/// `unsafe`. A backend's users have [`Gpu`](crate::Gpu), whose handles answer for it.
 ///
 /// ```compile_fail,E0133
 /// fn free_twice(vendor: &impl reef_gpu::Vendor, memory: u64) {
@@ -23,12 +23,13 @@ use std::fmt::Debug;
 ///
 /// Safe code above trusts what these methods give. Beside what [`Memory`] promises,
 ///
-/// * [`facts`](Self::facts) are true of the device: no launch asks for what it doesn't have, and what they say streams can do,
-///   they do;
-/// * what is in a stream runs in order, each launch after the one before has ended unless it [starts early](Start::Early), and
-///   [`is_idle`](Streams::is_idle) and [`wait`](Streams::wait) say that it has ended only then;
-/// * functions are those of the image that was loaded, with the parameters of its source, and what was captured runs as it was
-///   captured;
+/// * [`facts`](Self::facts) are true of the device: no launch asks for what it doesn't have, and
+///   what they say streams can do, they do;
+/// * what is in a stream runs in order, each launch after the one before has ended unless it
+///   [starts early](Start::Early), and [`is_idle`](Streams::is_idle) and [`wait`](Streams::wait)
+///   say that it has ended only then;
+/// * functions are those of the image that was loaded, with the parameters of its source, and what
+///   was captured runs as it was captured;
 /// * methods may be called from any thread at any time, and don't unwind into the driver.
 pub unsafe trait Vendor:
     Memory + Modules + Graphs + Debug + Send + Sync + Sized + 'static
@@ -47,8 +48,8 @@ pub unsafe trait Vendor:
     ///
     /// # Errors
     ///
-    /// `NotFound` if the library is not installed or has no such device; `Invalid` or `Unsupported` for
-    /// an option that this device can't do; the driver's.
+    /// `NotFound` if the library is not installed or has no such device; `Invalid` or `Unsupported`
+    /// for an option that this device can't do; the driver's.
     fn open(ordinal: usize, options: &Options) -> Result<Self>;
 
     /// What it can do.
@@ -64,8 +65,10 @@ pub unsafe trait Vendor:
 /// * Memory that was allocated has at least as many bytes as asked for, is aligned to 16 bytes,
 ///   zeroed, and of no other allocation, until it is freed.
 /// * What has an address on both sides is the same memory, and what one side writes the other sees.
-/// * [`open_shared`](Self::open_shared) gives no more bytes than the other process's allocation has, which stays until it is closed.
-/// * [`write`](Self::write) and [`read`](Self::read) touch those bytes alone, and no longer than the call lasts.
+/// * [`open_shared`](Self::open_shared) gives no more bytes than the other process's allocation
+///   has, which stays until it is closed.
+/// * [`write`](Self::write) and [`read`](Self::read) touch those bytes alone, and no longer than
+///   the call lasts.
 pub unsafe trait Memory {
     /// Allocates zeroed device memory. Blocks for as long as that takes, not for other work.
     ///
@@ -92,7 +95,8 @@ pub unsafe trait Memory {
     ///
     /// # Safety
     ///
-    /// They came from [`alloc_signals`](Self::alloc_signals), are given back once, and no work uses them any more.
+    /// They came from [`alloc_signals`](Self::alloc_signals), are given back once, and no work uses
+    /// them any more.
     unsafe fn free_signals(&self, memory: u64);
 
     /// Allocates zeroed host memory that the device can reach: its address here and there.
@@ -106,8 +110,8 @@ pub unsafe trait Memory {
     ///
     /// # Safety
     ///
-    /// `host` came from [`alloc_host`](Self::alloc_host), is given back once, and neither host nor device use it any
-    /// more.
+    /// `host` came from [`alloc_host`](Self::alloc_host), is given back once, and neither host nor
+    /// device use it any more.
     unsafe fn free_host(&self, host: *mut u8);
 
     /// Pins host memory that others allocated so that the device can reach it: its address there.
@@ -125,22 +129,25 @@ pub unsafe trait Memory {
     ///
     /// # Safety
     ///
-    /// `host` went to [`register_host`](Self::register_host) and is unregistered once; no work uses it any more.
+    /// `host` went to [`register_host`](Self::register_host) and is unregistered once; no work uses
+    /// it any more.
     unsafe fn unregister_host(&self, host: *mut u8);
 
-    /// Maps memory of this device that another process shares, by the driver's handle: its address here, and how many
-    /// bytes the allocation has.
+    /// Maps memory of this device that another process shares, by the driver's handle: its address
+    /// here, and how many bytes the allocation has.
     ///
     /// # Errors
     ///
-    /// `Unsupported` if that isn't done here; `Invalid` if there is no such memory, or it is another device's.
+    /// `Unsupported` if that isn't done here; `Invalid` if there is no such memory, or it is
+    /// another device's.
     fn open_shared(&self, handle: &[u8; 64]) -> Result<(u64, usize)>;
 
     /// Ends what [`open_shared`](Self::open_shared) began, once for each time.
     ///
     /// # Safety
     ///
-    /// `memory` came from [`open_shared`](Self::open_shared) and is given back once; no work uses it any more.
+    /// `memory` came from [`open_shared`](Self::open_shared) and is given back once; no work uses
+    /// it any more.
     unsafe fn close_shared(&self, memory: u64);
 
     /// Allocates a zeroed word for [`wait_value`](Streams::wait_value).
@@ -154,15 +161,16 @@ pub unsafe trait Memory {
     ///
     /// # Safety
     ///
-    /// It came from [`alloc_gate`](Self::alloc_gate), is given back once, and no stream waits for it any more.
+    /// It came from [`alloc_gate`](Self::alloc_gate), is given back once, and no stream waits for
+    /// it any more.
     unsafe fn free_gate(&self, word: GateSignal);
 
     /// Copies to the device. Blocks, unordered with streams.
     ///
     /// # Safety
     ///
-    /// The bytes from `to` on are inside memory of this device that stays there during the call, and no work uses them
-    /// meanwhile.
+    /// The bytes from `to` on are inside memory of this device that stays there during the call,
+    /// and no work uses them meanwhile.
     ///
     /// # Errors
     ///
@@ -173,8 +181,8 @@ pub unsafe trait Memory {
     ///
     /// # Safety
     ///
-    /// The bytes from `from` on are inside memory of this device that stays there during the call, and no work writes
-    /// them meanwhile.
+    /// The bytes from `from` on are inside memory of this device that stays there during the call,
+    /// and no work writes them meanwhile.
     ///
     /// # Errors
     ///
@@ -189,7 +197,8 @@ pub enum StreamKind {
     RealTime,
     /// Best-effort work.
     BestEffort,
-    /// Best-effort work that runs beside real-time work, on a few units. Only where [`Facts::capped_units`] is set.
+    /// Best-effort work that runs beside real-time work, on a few units. Only where
+    /// [`Facts::capped_units`] is set.
     Capped,
 }
 
@@ -207,7 +216,8 @@ pub trait Streams {
     /// A stream.
     type Stream: Copy + Debug + Send + Sync;
 
-    /// Opens a stream, unordered with all others: of the highest priority for real-time work, of the lowest for other.
+    /// Opens a stream, unordered with all others: of the highest priority for real-time work, of
+    /// the lowest for other.
     ///
     /// # Errors
     ///
@@ -254,7 +264,8 @@ pub trait Streams {
     /// The driver's.
     unsafe fn write_value(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
 
-    /// Holds what follows in the stream until the word is `value`. Only where [`Facts::waits_values`].
+    /// Holds what follows in the stream until the word is `value`. Only where
+    /// [`Facts::waits_values`].
     ///
     /// # Safety
     ///
@@ -281,7 +292,8 @@ pub trait Modules: Streams {
     /// `Unsupported` if there is none for this device.
     fn shipped(&self, name: &str, build: Build) -> Result<Vec<u8>>;
 
-    /// The guarded build of the same in which blocks take turns, if there is one: see `REEF_EACH` in kernels/reef.h.
+    /// The guarded build of the same in which blocks take turns, if there is one: see `REEF_EACH`
+    /// in kernels/reef.h.
     ///
     /// # Errors
     ///
@@ -308,8 +320,9 @@ pub trait Modules: Streams {
     ///
     /// # Safety
     ///
-    /// The image came from [`shipped`](Self::shipped), [`compile`](Self::compile) or [`check_image`](Self::check_image)
-    /// of this device: drivers read images by what their headers say.
+    /// The image came from [`shipped`](Self::shipped), [`compile`](Self::compile) or
+    /// [`check_image`](Self::check_image) of this device: drivers read images by what their headers
+    /// say.
     ///
     /// # Errors
     ///
@@ -356,13 +369,14 @@ pub trait Modules: Streams {
     /// The driver's, if that is more than a block can have.
     unsafe fn reserve_shared(&self, function: Self::Function, bytes: u32) -> Result<()>;
 
-    /// Launches a kernel, its grid in blocks, with `shared` bytes of dynamic shared memory; `params` point to its
-    /// parameters, which are copied.
+    /// Launches a kernel, its grid in blocks, with `shared` bytes of dynamic shared memory;
+    /// `params` point to its parameters, which are copied.
     ///
     /// # Safety
     ///
-    /// The stream is open and the function's code loaded; the parameters are the function's, and what they point to
-    /// on the device outlives the run. A kernel that starts early waits for the launch before it.
+    /// The stream is open and the function's code loaded; the parameters are the function's, and
+    /// what they point to on the device outlives the run. A kernel that starts early waits for the
+    /// launch before it.
     ///
     /// # Errors
     ///
@@ -383,8 +397,8 @@ pub trait Modules: Streams {
 pub enum Start {
     /// When all before it in the stream has ended.
     InTurn,
-    /// While the launch before it runs, for whose end the kernel waits by itself: `Block::follow` in kernels/reef.h. Only
-    /// where [`Facts::starts_early`].
+    /// While the launch before it runs, for whose end the kernel waits by itself: `Block::follow`
+    /// in kernels/reef.h. Only where [`Facts::starts_early`].
     Early,
 }
 
@@ -430,6 +444,7 @@ pub trait Graphs: Streams {
     ///
     /// # Safety
     ///
-    /// It came from [`end_capture`](Self::end_capture), is given back once, and isn't launched from now on.
+    /// It came from [`end_capture`](Self::end_capture), is given back once, and isn't launched from
+    /// now on.
     unsafe fn free_exec(&self, exec: Self::Exec);
 }

@@ -1,5 +1,5 @@
-//! A vendor's run-time compiler, NVRTC or hipRTC: the same functions under two names, in a library that is opened
-//! when something has to be compiled.
+//! A vendor's run-time compiler, NVRTC or hipRTC: the same functions under two names, in a library
+//! that is opened when something has to be compiled.
 
 use crate::vendor::cache::Program;
 use crate::vendor::compiler_calls::{CompilerCalls, Functions, Output};
@@ -57,13 +57,13 @@ impl Compiler {
         unsafe { symbol(&self.library, self.functions.calls, name) }
     }
 
-    /// Compiles a program, and gives what the call `output` gives of it, one of [`CompilerCalls::outputs`]. Takes
-    /// as long as compiling takes.
+    /// Compiles a program, and gives what the call `output` gives of it, one of
+    /// [`CompilerCalls::outputs`]. Takes as long as compiling takes.
     ///
     /// # Errors
     ///
-    /// `Invalid` with the compiler's messages if the program or an option is wrong; `NotFound` for another call;
-    /// `Driver`.
+    /// `Invalid` with the compiler's messages if the program or an option is wrong; `NotFound` for
+    /// another call; `Driver`.
     pub fn compile(&self, program: &Program<'_>, output: &str) -> Result<Vec<u8>> {
         self.functions.run(program, output)
     }

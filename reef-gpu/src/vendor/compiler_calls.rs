@@ -19,7 +19,8 @@ type Strings = *const *const c_char;
 pub struct CompilerCalls {
     /// Stands in errors of the library.
     pub backend: &'static str,
-    /// Stands in the error if a function is missing: the library, and the oldest version that has all.
+    /// Stands in the error if a function is missing: the library, and the oldest version that has
+    /// all.
     pub library: &'static str,
     /// `nvrtcGetErrorString`.
     pub error_string: &'static str,
@@ -208,7 +209,8 @@ mod tests {
         outputs: &[["rtcGetCodeSize", "rtcGetCode"]],
     };
 
-    /// A program's handle says which code `rtcCompileProgram` returns: the first digit in its source.
+    /// A program's handle says which code `rtcCompileProgram` returns: the first digit in its
+    /// source.
     unsafe extern "C" fn create(
         handle: *mut Handle,
         source: *const c_char,

@@ -33,11 +33,13 @@ pub struct Facts {
     pub writes_values: bool,
     /// And by no kernel, so that the word is set whatever fills the device.
     pub writes_without_kernels: bool,
-    /// Streams can wait for words by themselves ([`Streams::wait_value`](crate::Streams::wait_value)).
+    /// Streams can wait for words by themselves
+    /// ([`Streams::wait_value`](crate::Streams::wait_value)).
     pub waits_values: bool,
     /// How fast the clock runs that `stamp` of kernels/builtin.cu notes.
     pub tick_rate: TickRate,
-    /// Several launches can be taken at once ([`Graphs::begin_capture`](crate::Graphs::begin_capture)).
+    /// Several launches can be taken at once
+    /// ([`Graphs::begin_capture`](crate::Graphs::begin_capture)).
     pub graphs: bool,
     /// A launch can start while the one before it runs ([`Start::Early`](crate::Start::Early)).
     pub starts_early: bool,

@@ -1,9 +1,9 @@
 //! Memory that was given back and is used again.
 //!
-//! Calls that free memory (`hipFree`, `hipHostFree`, `cuMemFreeHost`) wait until all work on the device has
-//! ended, and others wait for them. So what is freed stays here, by its size, until the device is closed or
-//! there is no other memory. A place is as large as the least step that holds what was asked; steps are
-//! at most 1/8 apart.
+//! Calls that free memory (`hipFree`, `hipHostFree`, `cuMemFreeHost`) wait until all work on the
+//! device has ended, and others wait for them. So what is freed stays here, by its size, until the
+//! device is closed or there is no other memory. A place is as large as the least step that holds
+//! what was asked; steps are at most 1/8 apart.
 
 use std::collections::HashMap;
 

@@ -1,7 +1,8 @@
 //! What a backend writes against.
 //!
-//! In: a vendor's driver, as an implementation of [`calls::Vendor`]. Out: facts, options, images, and what
-//! both vendors need: free lists, compiled code on disk, the calls of a run-time compiler. Invariant: nothing here knows of queues, networks or preemption.
+//! In: a vendor's driver, as an implementation of [`calls::Vendor`]. Out: facts, options, images,
+//! and what both vendors need: free lists, compiled code on disk, the calls of a run-time compiler.
+//! Invariant: nothing here knows of queues, networks or preemption.
 
 pub mod cache;
 pub(crate) mod calls;

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// How networks are computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Precision {
-    /// 32-bit values, products on tensor cores with 10 bits of mantissa. The default where there are some.
+    /// 32-bit values, products on tensor cores with 10 bits of mantissa. The default where there
+    /// are some.
     Tf32,
     /// 32-bit values and products. The default elsewhere.
     Fp32,
@@ -20,19 +21,21 @@ pub enum Precision {
 pub struct Options {
     /// `precision=tf32|fp32|fp16`; `None`: the device's default.
     pub precision: Option<Precision>,
-    /// Best-effort blocks that run at a time beside real-time work, `beside=N`; default one on every
-    /// second unit.
+    /// Best-effort blocks that run at a time beside real-time work, `beside=N`; default one on
+    /// every second unit.
     pub beside: Option<u32>,
     /// Units that these blocks run on, `beside_on=N`; default all. Real-time work may use them too.
     pub beside_on: Option<u32>,
     /// Units for real-time work alone, `split=N`; default none. For comparison.
     pub split: Option<u32>,
-    /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their guards.
+    /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their
+    /// guards.
     pub gates: Option<u32>,
-    /// How long a best-effort queue may have work in flight of which nothing ends, before it is given up,
-    /// `timeout=SECONDS`; default for ever.
+    /// How long a best-effort queue may have work in flight of which nothing ends, before it is
+    /// given up, `timeout=SECONDS`; default for ever.
     pub timeout: Option<Duration>,
-    /// Whether the fastest tiles of convolutions are measured, `tune=on`; default off: a model picks them.
+    /// Whether the fastest tiles of convolutions are measured, `tune=on`; default off: a model
+    /// picks them.
     pub tune: bool,
 }
 

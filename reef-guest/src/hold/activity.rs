@@ -1,7 +1,8 @@
 //! When a real-time guest holds its peers: from its first launch until it is known to be idle.
 //!
-//! The guest says so in its own page, and writes nowhere else; a relay of the daemon's closes its peers' gates. The relay
-//! sleeps on the word itself (a futex), so that a launch wakes it within microseconds.
+//! The guest says so in its own page, and writes nowhere else; a relay of the daemon's closes its
+//! peers' gates. The relay sleeps on the word itself (a futex), so that a launch wakes it within
+//! microseconds.
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -14,14 +15,15 @@ const ENDING: u32 = 2;
 
 /// A real-time guest's launches, and whether its peers are to be held because of them.
 ///
-/// A launch counts `pulse` up and then looks at `busy`; a release writes `busy` and then looks at `pulse`. So one of
-/// the two sees the other: no launch is left with its peers open.
+/// A launch counts `pulse` up and then looks at `busy`; a release writes `busy` and then looks at
+/// `pulse`. So one of the two sees the other: no launch is left with its peers open.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Activity {
     /// Launches so far. Written by launching threads.
     pulse: AtomicU64,
-    /// [`IDLE`], [`BUSY`] or [`ENDING`]; any other value counts as busy. Written by launching threads and one keeper.
+    /// [`IDLE`], [`BUSY`] or [`ENDING`]; any other value counts as busy. Written by launching
+    /// threads and one keeper.
     busy: AtomicU32,
     /// How often it went from idle to busy.
     starts: AtomicU32,
@@ -37,7 +39,8 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Counts a launch that is about to be made. True: the peers aren't held, so call [`hold`](Self::hold) first.
+    /// Counts a launch that is about to be made. True: the peers aren't held, so call
+    /// [`hold`](Self::hold) first.
     #[must_use]
     pub fn launch(&self) -> bool {
         self.pulse.fetch_add(1, Ordering::SeqCst);
@@ -54,8 +57,8 @@ impl Activity {
         true
     }
 
-    /// Has the peers released if nothing was launched since [`pulse`](Self::pulse) was `seen`, after which all work has
-    /// ended. One thread at a time may call it. True: they are released.
+    /// Has the peers released if nothing was launched since [`pulse`](Self::pulse) was `seen`,
+    /// after which all work has ended. One thread at a time may call it. True: they are released.
     pub fn release(&self, seen: u64) -> bool {
         if !self.turn(BUSY, ENDING) {
             return false;
@@ -95,7 +98,8 @@ impl Activity {
         self.beat.store(progress, Ordering::Relaxed);
     }
 
-    /// Changes when the guest launches, and when its device is seen to come further: that it is at work.
+    /// Changes when the guest launches, and when its device is seen to come further: that it is at
+    /// work.
     pub(crate) fn evidence(&self) -> (u64, u64) {
         (self.pulse.load(Ordering::Relaxed), self.beat.load(Ordering::Relaxed))
     }
@@ -214,7 +218,8 @@ mod models {
             }
         }
 
-        /// The relay, until the peer is held as is wanted; `waits` sleeps while the word is what was seen.
+        /// The relay, until the peer is held as is wanted; `waits` sleeps while the word is what
+        /// was seen.
         fn relay(&self, is_wanted: bool, waits: impl Fn(&Activity, u32)) {
             loop {
                 let word = self.activity.word();
@@ -277,7 +282,8 @@ mod models {
                 other.relay(false, Activity::wait);
             });
             guests.launch();
-            // As soon as the relay may have followed; it may also come when all is over, so it is busy for long enough.
+            // As soon as the relay may have followed; it may also come when all is over, so it is
+            // busy for long enough.
             while !guests.peer.has(3) {
                 thread::yield_now();
             }

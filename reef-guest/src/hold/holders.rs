@@ -10,8 +10,9 @@ const OVERRIDE: u32 = 0xC000_0000;
 
 /// Who holds a guest. The device passes when the set is empty or the override is set.
 ///
-/// Holders come and go with one atomic operation each and need no lock: bits compose. They are the daemon's alone to
-/// write. The override is set by the guest itself; it leaves the set as it is, so that a holder may come or go meanwhile.
+/// Holders come and go with one atomic operation each and need no lock: bits compose. They are the
+/// daemon's alone to write. The override is set by the guest itself; it leaves the set as it is, so
+/// that a holder may come or go meanwhile.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Holders(AtomicU32);

@@ -1,9 +1,10 @@
 //! Who holds best-effort work, and when a real-time guest does.
 //!
-//! *In*: launches of a real-time guest, and looks at whether they have ended. *Out*: the holders word of each
-//! best-effort guest, which its device waits on. *Invariant*: between a launch's start and the first release that
-//! knows of its end, the real-time guest's own word says that it is busy, and a relay of the daemon's keeps its bit in
-//! every peer's word. A real-time guest writes to no word but its own.
+//! *In*: launches of a real-time guest, and looks at whether they have ended. *Out*: the holders
+//! word of each best-effort guest, which its device waits on. *Invariant*: between a launch's start
+//! and the first release that knows of its end, the real-time guest's own word says that it is
+//! busy, and a relay of the daemon's keeps its bit in every peer's word. A real-time guest writes
+//! to no word but its own.
 
 pub(crate) mod activity;
 mod atomic;

@@ -50,7 +50,8 @@ pub struct Joined {
     pub link: Link,
 }
 
-/// The connection. Dropping it leaves. The daemon says nothing more: its end is the end of the guest.
+/// The connection. Dropping it leaves. The daemon says nothing more: its end is the end of the
+/// guest.
 #[derive(Debug)]
 pub struct Link(OwnedFd);
 
@@ -72,8 +73,9 @@ pub fn join_as(path: &Path, wish: &Wish, shown: &Shown, time: Duration) -> Resul
     ask(path, wish, shown, None, time)
 }
 
-/// As [`join_as`], for a guest whose daemon has gone: it offers the page that it has, because its device may have gates
-/// for good that wait there. A daemon of this version takes it; whether it did, [`PageFile::is_same`] says.
+/// As [`join_as`], for a guest whose daemon has gone: it offers the page that it has, because its
+/// device may have gates for good that wait there. A daemon of this version takes it; whether it
+/// did, [`PageFile::is_same`] says.
 ///
 /// # Errors
 ///
@@ -88,7 +90,8 @@ pub fn rejoin(
     ask(path, wish, shown, Some(page), time)
 }
 
-/// Which class the daemon at `path` would give to a program with this executable file, if this user ran it.
+/// Which class the daemon at `path` would give to a program with this executable file, if this user
+/// ran it.
 ///
 /// # Errors
 ///
@@ -177,7 +180,8 @@ impl Link {
         }
     }
 
-    /// Whether the daemon has gone, or has revoked the guest. Doesn't block; see [`AsFd`] for waiting.
+    /// Whether the daemon has gone, or has revoked the guest. Doesn't block; see [`AsFd`] for
+    /// waiting.
     pub fn is_over(&self) -> bool {
         !matches!(receive(&self.0), Ok(None))
     }

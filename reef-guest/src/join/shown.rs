@@ -36,7 +36,8 @@ impl Shown {
         Ok(Self { job, token: Secret(token), part: 0 })
     }
 
-    /// The same of a program that may have so much of its device's time, in parts per million; zero: all.
+    /// The same of a program that may have so much of its device's time, in parts per million;
+    /// zero: all.
     #[must_use]
     pub fn with_part(self, part: u32) -> Self {
         Self { part, ..self }

@@ -14,11 +14,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// What names a device on all sides (`cuDeviceGetUuid`).
 pub type Uuid = [u8; 16];
 
-/// Every message has this size. Version 1 had 128 bytes; in version 2 real-time guests had the pages of others (kinds 4
-/// and 5).
+/// Every message has this size. Version 1 had 128 bytes; in version 2 real-time guests had the
+/// pages of others (kinds 4 and 5).
 pub(crate) const BYTES: usize = 256;
 
-/// Changes with the messages. The first 12 bytes, a mark and the version, stay what they are in all versions.
+/// Changes with the messages. The first 12 bytes, a mark and the version, stay what they are in all
+/// versions.
 const VERSION: u32 = 3;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"REEFGUES");
@@ -177,7 +178,8 @@ fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Whatever the bytes are: they are refused, or they are a message that is the same when it is sent on.
+/// Whatever the bytes are: they are refused, or they are a message that is the same when it is sent
+/// on.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn understand(bytes: &[u8]) {
     if let Ok(message) = Message::decode(bytes) {

@@ -1,4 +1,5 @@
-//! The books of all devices in a folder, as a daemon reads them: what jobs have; and what it adds to that from outside.
+//! The books of all devices in a folder, as a daemon reads them: what jobs have; and what it adds
+//! to that from outside.
 
 use super::books::{Books, Job, Member, hashed, text};
 use super::file::WatchedFile;
@@ -11,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Most books that are open at a time, and names of a folder that are looked at: more than machines have devices and
-/// parts of them, and few enough that a folder full of anything stops no one.
+/// Most books that are open at a time, and names of a folder that are looked at: more than machines
+/// have devices and parts of them, and few enough that a folder full of anything stops no one.
 const MOST_BOOKS: usize = 128;
 const MOST_NAMES: usize = 1024;
 
@@ -73,7 +74,8 @@ impl JobView {
 }
 
 impl Audit {
-    /// For books in this folder, which need not be there yet. Nothing is opened before [`refresh`](Self::refresh).
+    /// For books in this folder, which need not be there yet. Nothing is opened before
+    /// [`refresh`](Self::refresh).
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, devices: Vec::new(), lock: None }
     }
@@ -99,7 +101,8 @@ impl Audit {
         result
     }
 
-    /// Whether no other daemon charges overhead in these books; the first one does, and the next one once it has ended.
+    /// Whether no other daemon charges overhead in these books; the first one does, and the next
+    /// one once it has ended.
     ///
     /// # Errors
     ///
@@ -132,9 +135,9 @@ impl Audit {
         self.devices.iter().flat_map(views).collect()
     }
 
-    /// Charges processes with what their contexts take: what `taken` says that each has of a device, by process numbers
-    /// of this namespace, less what it has allocated. `None`, of a device or of a process: nobody knows, and what was
-    /// known last stays.
+    /// Charges processes with what their contexts take: what `taken` says that each has of a
+    /// device, by process numbers of this namespace, less what it has allocated. `None`, of a
+    /// device or of a process: nobody knows, and what was known last stays.
     pub fn charge(&self, taken: impl Fn(&Uuid) -> Option<Vec<(u32, Option<u64>)>>) {
         for (device, file) in &self.devices {
             let _ = charge(file, || taken(device)); // the next look tries again
@@ -172,7 +175,8 @@ struct Seen {
 impl Seen {
     fn of(member: &Member) -> Option<Self> {
         let (pid, started) = (member.process.load(Relaxed), member.started.load(Relaxed));
-        // A process of another namespace has a number that is somebody else's here, who started at another time.
+        // A process of another namespace has a number that is somebody else's here, who started at
+        // another time.
         let is_here = member.job().is_some() && !is_gone(pid, started);
         is_here.then(|| Self { pid, started, used: member.share.used() })
     }

@@ -1,4 +1,5 @@
-//! What stands where in the books of a device: jobs with their limits, and their processes with what these have.
+//! What stands where in the books of a device: jobs with their limits, and their processes with
+//! what these have.
 
 use super::share::Share;
 use super::time::bucket::Bucket;
@@ -99,7 +100,8 @@ impl Job {
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(super) struct Member {
-    /// The job's number and one; zero: nobody. Written last by who joins, under the lock of the books.
+    /// The job's number and one; zero: nobody. Written last by who joins, under the lock of the
+    /// books.
     job: AtomicU32,
     /// The process as it sees itself, and when it started, in ticks since the system did.
     pub(super) process: AtomicU32,
@@ -130,7 +132,8 @@ pub struct Books {
 }
 
 impl Books {
-    /// Books that were never written say who they are from now on; others have to be of this version.
+    /// Books that were never written say who they are from now on; others have to be of this
+    /// version.
     pub(super) fn check(&self) -> Result<(), String> {
         let (magic, version) = (self.header.magic.load(Relaxed), self.header.version.load(Relaxed));
         match (magic, version) {
@@ -169,8 +172,8 @@ impl Books {
     }
 }
 
-/// A name as two numbers (FNV-1a from two starts). Names that collide would share a limit, which no one can arrange
-/// for a user but that user.
+/// A name as two numbers (FNV-1a from two starts). Names that collide would share a limit, which no
+/// one can arrange for a user but that user.
 pub(super) fn hashed(name: &str) -> [u64; 2] {
     [0xcbf2_9ce4_8422_2325_u64, 0x6c62_272e_07bb_0142].map(|start| {
         name.bytes()
@@ -178,7 +181,8 @@ pub(super) fn hashed(name: &str) -> [u64; 2] {
     })
 }
 
-/// A name for people: what stands behind the variable's name that it came from, as far as there is room.
+/// A name for people: what stands behind the variable's name that it came from, as far as there is
+/// room.
 pub(super) fn label(name: &str) -> [u64; MOST_LABEL / 8] {
     let name = name.split_once('=').map_or(name, |(_, value)| value);
     let end = (0..=name.len().min(MOST_LABEL)).rev().find(|at| name.is_char_boundary(*at));

@@ -19,8 +19,8 @@ unsafe impl InFile for Books {
     const BYTES: usize = BOOKS_BYTES;
 }
 
-/// An open file of books. Its byte 0 is the lock of who joins; the byte behind it of each member is that member's, for
-/// as long as it lives: the system takes it from the dead.
+/// An open file of books. Its byte 0 is the lock of who joins; the byte behind it of each member is
+/// that member's, for as long as it lives: the system takes it from the dead.
 #[derive(Debug)]
 pub struct BooksFile {
     file: OwnedFd,
@@ -29,11 +29,13 @@ pub struct BooksFile {
 }
 
 impl BooksFile {
-    /// Opens the books of a device, in a folder that is this user's alone; both are made if they aren't there.
+    /// Opens the books of a device, in a folder that is this user's alone; both are made if they
+    /// aren't there.
     ///
     /// # Errors
     ///
-    /// The folder is another user's, or others may write there; the file can't be made or isn't books of this version.
+    /// The folder is another user's, or others may write there; the file can't be made or isn't
+    /// books of this version.
     pub fn open(folder: &Path, device: &[u8; 16]) -> io::Result<Self> {
         let opened = own_folder(folder).and_then(|()| Self::open_file(&path(folder, device)));
         opened.map_err(named(folder))
@@ -88,7 +90,8 @@ impl BooksFile {
         self.set_lock(byte, libc::F_UNLCK)
     }
 
-    /// A lock of the open file, not of the process: another thread that closes another descriptor doesn't end it.
+    /// A lock of the open file, not of the process: another thread that closes another descriptor
+    /// doesn't end it.
     fn set_lock(&self, byte: usize, kind: i32) -> io::Result<()> {
         // SAFETY: all zero is a value of this struct.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -101,8 +104,8 @@ impl BooksFile {
     }
 }
 
-/// A file of books that is looked at from outside. Whoever may write it may shorten it, which ends a process that has it
-/// mapped: so it is read into copies, and no lock of it is waited for.
+/// A file of books that is looked at from outside. Whoever may write it may shorten it, which ends
+/// a process that has it mapped: so it is read into copies, and no lock of it is waited for.
 #[derive(Debug)]
 pub(super) struct WatchedFile(File);
 
@@ -124,7 +127,8 @@ impl WatchedFile {
         Ok(opened)
     }
 
-    /// Whether this is still the file of a device in that folder: who deletes it lets others make a new one.
+    /// Whether this is still the file of a device in that folder: who deletes it lets others make a
+    /// new one.
     pub(super) fn is_at(&self, folder: &Path, device: &[u8; 16]) -> bool {
         let there = std::fs::symlink_metadata(path(folder, device));
         let place = |of: Metadata| (of.dev(), of.ino());

@@ -7,8 +7,8 @@ pub(super) fn own_start() -> u64 {
     start_and_state(std::process::id()).map_or(0, |(start, _)| start)
 }
 
-/// Whether nothing of a process is left, as far as can be seen from here. A process of another namespace looks gone
-/// or like a different one: it is its lock in the books that counts then.
+/// Whether nothing of a process is left, as far as can be seen from here. A process of another
+/// namespace looks gone or like a different one: it is its lock in the books that counts then.
 pub(super) fn is_gone(process: u32, started: u64) -> bool {
     match start_and_state(process) {
         None => true,

@@ -6,8 +6,8 @@ pub(super) const MOST_BYTES: u64 = 1 << 50;
 /// Units by their first letter, each 1,024 times the one before.
 const UNITS: [char; 4] = ['k', 'm', 'g', 't'];
 
-/// A size in bytes: a whole number, and nothing or `k`, `m`, `g`, `t`, `KiB`, `MiB`, `GiB`, `TiB` (also `Ki` and so on,
-/// in any case), all of them powers of 1,024.
+/// A size in bytes: a whole number, and nothing or `k`, `m`, `g`, `t`, `KiB`, `MiB`, `GiB`, `TiB`
+/// (also `Ki` and so on, in any case), all of them powers of 1,024.
 ///
 /// # Errors
 ///
@@ -40,7 +40,8 @@ fn most() -> String {
     "more than 1024 TiB".into()
 }
 
-/// All of a device's time, in parts per million: what the parts of real-time programs may come to together.
+/// All of a device's time, in parts per million: what the parts of real-time programs may come to
+/// together.
 pub const WHOLE: u32 = 1_000_000;
 
 /// Parts per million in per cent, for people.
@@ -48,7 +49,8 @@ pub fn percent(parts: u64) -> f64 {
     parts as f64 / f64::from(WHOLE / 100)
 }
 
-/// A share in parts per million: from 1 to 100, with or without a `%`, and with decimals if need be.
+/// A share in parts per million: from 1 to 100, with or without a `%`, and with decimals if need
+/// be.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! A process in the books: it joins a job, takes from its limit and gives back; the dead are found by their locks.
+//! A process in the books: it joins a job, takes from its limit and gives back; the dead are found
+//! by their locks.
 
 use super::books::{Books, Job, Member, Terms, hashed, label};
 use super::file::BooksFile;
@@ -14,7 +15,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// How often it is asked anew because others ask at the same moment, before that counts as full.
 const MOST_TRIES: u32 = 10_000;
 
-/// The place of a process in the books. It is the process's as long as this lives; dropping it gives the memory back.
+/// The place of a process in the books. It is the process's as long as this lives; dropping it
+/// gives the memory back.
 #[derive(Debug)]
 pub struct Seat {
     file: BooksFile,
@@ -52,7 +54,8 @@ impl fmt::Display for Full {
 }
 
 impl Seat {
-    /// Joins the job of this name, whose limits are these: memory in bytes, and parts per million of the device's time.
+    /// Joins the job of this name, whose limits are these: memory in bytes, and parts per million
+    /// of the device's time.
     ///
     /// # Errors
     ///

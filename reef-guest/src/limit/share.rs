@@ -4,9 +4,10 @@
 //! 2. It adds up what all have and ask for, of each share first `asking` and then `used`.
 //! 3. If that fits, `used` grows; in any case `asking` shrinks again, last.
 //!
-//! Of two who ask at once the later one sees the earlier one, as asking or as used: who moves from one to the other is
-//! counted twice meanwhile and never not at all. So both may be sent back, and try again, but never both be let in
-//! where one fits. Nobody waits for anybody, and who is killed in the middle leaves nothing but numbers in its own share.
+//! Of two who ask at once the later one sees the earlier one, as asking or as used: who moves from
+//! one to the other is counted twice meanwhile and never not at all. So both may be sent back, and
+//! try again, but never both be let in where one fits. Nobody waits for anybody, and who is killed
+//! in the middle leaves nothing but numbers in its own share.
 
 use super::atomic::{AtomicU64, Ordering::SeqCst, fence};
 
@@ -42,8 +43,8 @@ impl Share {
     /// Where `overhead` stands, for who writes it from outside.
     pub(super) const OVERHEAD_AT: usize = std::mem::offset_of!(Self, overhead);
 
-    /// Reserves so many bytes of the limit that `all` shares have together, of which this is one. Neither may be more
-    /// than `quantity::MOST_BYTES`.
+    /// Reserves so many bytes of the limit that `all` shares have together, of which this is one.
+    /// Neither may be more than `quantity::MOST_BYTES`.
     pub(super) fn ask<'a>(
         &self,
         bytes: u64,

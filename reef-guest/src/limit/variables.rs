@@ -1,4 +1,5 @@
-//! What the environment says about limits: our names, and those that HAMi's and Alnair's clusters set.
+//! What the environment says about limits: our names, and those that HAMi's and Alnair's clusters
+//! set.
 
 use super::quantity::{bytes, parts_per_million};
 use std::path::PathBuf;
@@ -45,8 +46,8 @@ fn wrong(name: &str, value: &str) -> impl Fn(String) -> String {
 }
 
 impl Limits {
-    /// Reads the environment by `get`, and Alnair's file by `read`. `None`: nothing is limited. Ours go before HAMi's,
-    /// and those before Alnair's, each of memory and compute by itself.
+    /// Reads the environment by `get`, and Alnair's file by `read`. `None`: nothing is limited.
+    /// Ours go before HAMi's, and those before Alnair's, each of memory and compute by itself.
     ///
     /// # Errors
     ///
@@ -106,7 +107,8 @@ fn each(bytes: u64) -> Memory {
     Memory { each: Some(bytes), of: Vec::new() }
 }
 
-/// Who shares: a job, a container of Alnair's or HAMi's, or else all programs of this user that have no name.
+/// Who shares: a job, a container of Alnair's or HAMi's, or else all programs of this user that
+/// have no name.
 fn name(get: &impl Fn(&str) -> Option<String>) -> String {
     let named = |name: &str| set(get, name).map(|value| format!("{name}={value}"));
     let names = ["REEF_LIMIT_ID", "REEF_JOB", "ALNAIR_ID", "CUDA_DEVICE_MEMORY_SHARED_CACHE"];

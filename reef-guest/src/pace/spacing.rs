@@ -3,17 +3,19 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The device's time between two gates: what real-time work waits for is at most this and one kernel.
+/// The device's time between two gates: what real-time work waits for is at most this and one
+/// kernel.
 pub const APART: Duration = Duration::from_micros(100);
 
-/// Most launches between two gates, however short they are. A gate costs the launching thread about 1 µs and the
-/// device 2 µs (H200, docs/cuda.md), so 16 kernels of 4 µs pay 3 %.
+/// Most launches between two gates, however short they are. A gate costs the launching thread about
+/// 1 µs and the device 2 µs (H200, docs/cuda.md), so 16 kernels of 4 µs pay 3 %.
 pub const MOST_APART: u32 = 16;
 
 /// How many launches a gate is good for, from how long launches took lately.
 ///
-/// The run-ahead is bounded, so over many launches a thread makes them as fast as the device ends them: the time
-/// between launches is the time of a launch on the device, idle time included, which errs towards more gates.
+/// The run-ahead is bounded, so over many launches a thread makes them as fast as the device ends
+/// them: the time between launches is the time of a launch on the device, idle time included, which
+/// errs towards more gates.
 #[derive(Debug)]
 pub struct Spacing {
     /// Nanoseconds per launch, averaged.

@@ -5,21 +5,23 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// Launches from one mark to the next.
 pub const MARK_EVERY: u32 = 64;
 
-/// Most launches in flight on a stream, before the next mark, while its gate is open. The driver's queue has about
-/// 1,024 entries, and each launch may bring a gate and a mark along.
+/// Most launches in flight on a stream, before the next mark, while its gate is open. The driver's
+/// queue has about 1,024 entries, and each launch may bring a gate and a mark along.
 pub const MOST_AHEAD: u32 = 256;
 
 /// The same while the gate is closed.
 pub const MOST_HELD: u32 = 64;
 
-/// Small kernels from one gate to the next inside of a graph, where they take about 2 µs each and a gate 3 µs (H200,
-/// ResNet-18 by PyTorch); 48 cost an open graph of ResNet-50 3.6 %.
+/// Small kernels from one gate to the next inside of a graph, where they take about 2 µs each and a
+/// gate 3 µs (H200, ResNet-18 by PyTorch); 48 cost an open graph of ResNet-50 3.6 %.
 const GRAPH_APART: u32 = 72;
 
-/// About as many blocks as a large device runs at a time: a kernel that has more counts as more than one.
+/// About as many blocks as a large device runs at a time: a kernel that has more counts as more
+/// than one.
 const WAVE: u64 = 512;
 
-/// Counts of one stream. Several threads may launch on it; a race among them shifts a gate by a launch.
+/// Counts of one stream. Several threads may launch on it; a race among them shifts a gate by a
+/// launch.
 #[derive(Debug)]
 pub struct Stream {
     /// Launches so far; wraps.
@@ -62,7 +64,8 @@ impl Stream {
         self.since_gate.store(0, Relaxed);
     }
 
-    /// Notes a launch that counts as so many, such as a graph. Some: a mark is due, with this number.
+    /// Notes a launch that counts as so many, such as a graph. Some: a mark is due, with this
+    /// number.
     pub fn launched(&self, weight: u32) -> Option<u32> {
         self.launched_of(weight, MARK_EVERY)
     }
@@ -81,9 +84,10 @@ impl Stream {
         (issued != self.marked.load(Relaxed)).then(|| self.mark(issued))
     }
 
-    /// The same for a look that found the stream at work, at the mark `done`; and the last mark once more if that doesn't
-    /// come: an older one that another thread put in late, or that was still on its way from the stream that had this
-    /// place before, may have taken its place. After 2, 4, 8 looks and so on, as the work may just take long.
+    /// The same for a look that found the stream at work, at the mark `done`; and the last mark
+    /// once more if that doesn't come: an older one that another thread put in late, or that was
+    /// still on its way from the stream that had this place before, may have taken its place. After
+    /// 2, 4, 8 looks and so on, as the work may just take long.
     pub fn mark_again(&self, done: u32) -> Option<u32> {
         let rest = self.mark_rest();
         if rest.is_some() || done == self.issued.load(Relaxed) {
@@ -120,7 +124,8 @@ impl Stream {
         self.is_ahead(done, if is_closed { MOST_HELD } else { MOST_AHEAD })
     }
 
-    /// Whether so many launches are in flight, as the mark `done` and the program's own waiting show.
+    /// Whether so many launches are in flight, as the mark `done` and the program's own waiting
+    /// show.
     pub fn is_ahead(&self, done: u32, most: u32) -> bool {
         let issued = self.issued.load(Relaxed);
         let ahead = |from: u32| issued.wrapping_sub(from);
@@ -129,8 +134,9 @@ impl Stream {
         ahead(done).min(ahead(self.synced.load(Relaxed))) >= most.max(unmarked + 1)
     }
 
-    /// Notes a launch that is captured into a graph, of so many blocks. True: a gate belongs in front of it. The places
-    /// depend on the capture alone, so that the same program captured again makes the same graph.
+    /// Notes a launch that is captured into a graph, of so many blocks. True: a gate belongs in
+    /// front of it. The places depend on the capture alone, so that the same program captured again
+    /// makes the same graph.
     pub fn captured(&self, capture: u64, blocks: u64) -> bool {
         if self.capture.swap(capture, Relaxed) != capture {
             self.captured.store(0, Relaxed);
@@ -141,8 +147,8 @@ impl Stream {
     }
 }
 
-/// Whether a gate belongs in front of a graph's kernel of so many blocks, with `since` small kernels on its way from
-/// the last gate; and how many there are behind it then.
+/// Whether a gate belongs in front of a graph's kernel of so many blocks, with `since` small
+/// kernels on its way from the last gate; and how many there are behind it then.
 pub fn in_graph(since: u32, blocks: u64) -> (bool, u32) {
     let is_due = since >= GRAPH_APART;
     let more = u32::try_from(blocks / WAVE).unwrap_or(u32::MAX).min(GRAPH_APART - 1) + 1;

@@ -126,8 +126,8 @@ pub struct Counts {
     pub refused: AtomicU64,
     /// Look-ups of functions that should be intercepted and couldn't be.
     pub unhooked: AtomicU64,
-    /// Nanoseconds for which a best-effort guest seemed to use its device: its gate was open, and it had launched what
-    /// isn't known to have ended. From looks now and then.
+    /// Nanoseconds for which a best-effort guest seemed to use its device: its gate was open, and
+    /// it had launched what isn't known to have ended. From looks now and then.
     pub busy_ns: AtomicU64,
 }
 

@@ -13,8 +13,8 @@ unsafe impl InFile for Page {
 /// A mapped page.
 pub type Mapping = Mapped<Page>;
 
-/// Maps a file of the page's size, which can't change. A child process doesn't get it: its device's work isn't the
-/// child's.
+/// Maps a file of the page's size, which can't change. A child process doesn't get it: its device's
+/// work isn't the child's.
 pub(super) fn map(file: impl AsFd) -> io::Result<Mapping> {
     Mapping::new(file)?.not_for_children()
 }

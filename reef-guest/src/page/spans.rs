@@ -19,8 +19,9 @@ impl Time {
     }
 }
 
-/// Spans of one guest. Whoever is the first to hold begins one, and whoever is the last to release ends it, from
-/// whichever process; two that do so at the same moment may lose or shorten one, which nothing but reports depends on.
+/// Spans of one guest. Whoever is the first to hold begins one, and whoever is the last to release
+/// ends it, from whichever process; two that do so at the same moment may lose or shorten one,
+/// which nothing but reports depends on.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Spans {

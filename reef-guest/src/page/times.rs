@@ -1,4 +1,5 @@
-//! Host times of a guest's calls, for metrics: in steps of four times the one before, from a microsecond to a second.
+//! Host times of a guest's calls, for metrics: in steps of four times the one before, from a
+//! microsecond to a second.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -39,7 +40,8 @@ impl Counted {
     }
 }
 
-/// Written by the guest alone, read by the daemon. All zero: nothing was counted, or there is no profile.
+/// Written by the guest alone, read by the daemon. All zero: nothing was counted, or there is no
+/// profile.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Times {

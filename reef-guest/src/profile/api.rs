@@ -1,4 +1,5 @@
-//! The driver's functions that are recorded. Versions of a function and twins for per-thread streams are one.
+//! The driver's functions that are recorded. Versions of a function and twins for per-thread
+//! streams are one.
 
 /// A function, or several that do the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -49,7 +49,8 @@ fn end(step: usize) -> u64 {
 }
 
 impl Histogram {
-    /// The time below which this part of all lies: the end of its step, which is up to a quarter too long. Zero of none.
+    /// The time below which this part of all lies: the end of its step, which is up to a quarter
+    /// too long. Zero of none.
     pub fn quantile(&self, part: f64) -> u64 {
         let all: u64 = self.0.iter().sum();
         let wanted = (part * all as f64).ceil().max(1.0) as u64;

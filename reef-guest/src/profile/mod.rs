@@ -1,8 +1,9 @@
 //! What a program's calls of its driver cost the program: counts, host times, bytes.
 //!
-//! *In*: calls, as they end, each from its own thread ([`Recorder`]). *Out*: totals ([`Totals`]) as Alnair's files
-//! ([`alnair`]), a table for people ([`table`]), events for Perfetto ([`trace`]). *Invariant*: recording takes no lock and
-//! allocates nothing; each thread writes its own part, and what it counted stays when it ends.
+//! *In*: calls, as they end, each from its own thread ([`Recorder`]). *Out*: totals ([`Totals`]) as
+//! Alnair's files ([`alnair`]), a table for people ([`table`]), events for Perfetto ([`trace`]).
+//! *Invariant*: recording takes no lock and allocates nothing; each thread writes its own part, and
+//! what it counted stays when it ends.
 
 mod api;
 mod histogram;

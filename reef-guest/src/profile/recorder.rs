@@ -16,7 +16,8 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// One without any calls: tens of megabytes of address space, of which threads touch what they use.
+    /// One without any calls: tens of megabytes of address space, of which threads touch what they
+    /// use.
     pub fn new() -> Box<Self> {
         // SAFETY: atomics alone, whose zeroes are values.
         unsafe { Box::new_zeroed().assume_init() }

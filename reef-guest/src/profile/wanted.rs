@@ -34,8 +34,8 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Reads `REEF_PROFILE`, a list of `v1`, `v2`, `v3`, `table`, `trace` and `range`; without it, `PFLOG` alone means `v1`.
-    /// `None`: nothing is to be written.
+    /// Reads `REEF_PROFILE`, a list of `v1`, `v2`, `v3`, `table`, `trace` and `range`; without it,
+    /// `PFLOG` alone means `v1`. `None`: nothing is to be written.
     ///
     /// # Errors
     ///

@@ -36,7 +36,8 @@ impl Caller {
         Ok(Self { uid: peer.uid, pid, exe, shown })
     }
 
-    /// Is ready when the process has ended. `None`: the system doesn't know the process, or has no such thing.
+    /// Is ready when the process has ended. `None`: the system doesn't know the process, or has no
+    /// such thing.
     fn process(&self) -> io::Result<Option<OwnedFd>> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose() {
@@ -46,7 +47,8 @@ impl Caller {
     }
 }
 
-/// What is ready once a guest has left or died. Whoever waits for it has it as well, so that nothing is copied.
+/// What is ready once a guest has left or died. Whoever waits for it has it as well, so that
+/// nothing is copied.
 #[derive(Debug)]
 pub(super) struct Ends {
     pub(super) socket: OwnedFd,
@@ -60,7 +62,8 @@ impl Ends {
         [self.socket.as_fd(), self.process.as_ref().unwrap_or(&self.socket).as_fd()]
     }
 
-    /// Of a caller at the other side of the socket, which comes back with the reason if there is none.
+    /// Of a caller at the other side of the socket, which comes back with the reason if there is
+    /// none.
     pub(super) fn of(socket: OwnedFd, caller: &Caller) -> Result<Arc<Self>, (OwnedFd, String)> {
         match caller.process() {
             Ok(process) => Ok(Arc::new(Self { socket, process })),

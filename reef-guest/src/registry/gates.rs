@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Holds best-effort guests in one holder's name: the daemon's for a device, or a real-time guest's for its peers.
+/// Holds best-effort guests in one holder's name: the daemon's for a device, or a real-time guest's
+/// for its peers.
 ///
-/// Holding waits for nothing: the list of pages is replaced as a whole when a guest joins or leaves. Whoever changes
-/// one of the two, the list or whether it is held, looks at the other afterwards; so a guest that joins while it is
-/// held is held, whichever comes first.
+/// Holding waits for nothing: the list of pages is replaced as a whole when a guest joins or
+/// leaves. Whoever changes one of the two, the list or whether it is held, looks at the other
+/// afterwards; so a guest that joins while it is held is held, whichever comes first.
 #[derive(Debug)]
 pub struct Gates {
     /// Whose bit it is.
@@ -36,9 +37,10 @@ impl Gates {
         Self { holder, pages, state, has_real_time: Mutex::new(false), real_time: Condvar::new() }
     }
 
-    /// Closes all gates, and those of guests that join later, or opens them as far as it is this holder that holds
-    /// them. Any thread may call it at any time; it doesn't block. Guests of a job that has some on two devices which
-    /// the daemon both holds go on when it releases one: a daemon has one device.
+    /// Closes all gates, and those of guests that join later, or opens them as far as it is this
+    /// holder that holds them. Any thread may call it at any time; it doesn't block. Guests of a
+    /// job that has some on two devices which the daemon both holds go on when it releases one: a
+    /// daemon has one device.
     pub fn hold(&self, is_held: bool) {
         let wanted = if is_held { HELD } else { OPEN };
         let change = |state| (state != wanted && state != OVER).then_some(wanted);
@@ -99,8 +101,8 @@ impl Gates {
         !self.is_held() && self.pages.load().is_empty()
     }
 
-    /// Brings all pages to what is wanted, until neither that nor the list changed meanwhile: whoever was late to apply
-    /// an old wish applies the new one.
+    /// Brings all pages to what is wanted, until neither that nor the list changed meanwhile:
+    /// whoever was late to apply an old wish applies the new one.
     fn settle(&self) {
         loop {
             let (is_held, now, pages) = (self.is_held(), Time::now(), self.pages.load_full());
@@ -139,8 +141,8 @@ mod tests {
         Arc::new(PageFile::create(&who).unwrap().1)
     }
 
-    /// With a list that isn't looked at again after a hold, or a hold that isn't looked at after a change of the
-    /// list, this fails within a few hundred rounds.
+    /// With a list that isn't looked at again after a hold, or a hold that isn't looked at after a
+    /// change of the list, this fails within a few hundred rounds.
     #[test]
     fn a_page_that_comes_while_others_hold_and_release_ends_as_they_do() {
         let gates = Gates::of(Holders::DAEMON);
@@ -157,7 +159,8 @@ mod tests {
         }
     }
 
-    /// With a release that trusts the list that it began with, this fails within a few thousand rounds.
+    /// With a release that trusts the list that it began with, this fails within a few thousand
+    /// rounds.
     #[test]
     fn pages_that_leave_and_holders_that_end_are_open_whatever_comes_meanwhile() {
         for round in 0..4000 {

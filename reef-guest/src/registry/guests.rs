@@ -32,7 +32,8 @@ impl Guests {
         Self { rules, all: Vec::new(), last: 0, gates: Vec::new() }
     }
 
-    /// Takes a guest in with the class that was granted, and with the page that it has from another daemon, if any.
+    /// Takes a guest in with the class that was granted, and with the page that it has from another
+    /// daemon, if any.
     ///
     /// # Errors
     ///
@@ -70,7 +71,8 @@ impl Guests {
         relay.map(Some).map_err(|error| format!("no thread: {error}"))
     }
 
-    /// A page for a newcomer: the one that it has, or a new one. What it says of itself there is a wish at most.
+    /// A page for a newcomer: the one that it has, or a new one. What it says of itself there is a
+    /// wish at most.
     fn page(
         &mut self,
         caller: &Caller,
@@ -115,7 +117,8 @@ impl Guests {
         }
     }
 
-    /// Real-time programs with limits have to have their parts of the time at any moment, all of them together.
+    /// Real-time programs with limits have to have their parts of the time at any moment, all of
+    /// them together.
     fn admit(&self, part: u32, wish: &Wish) -> Result<(), String> {
         let its = self.of(wish.device, Class::RealTime).map(|guest| u64::from(guest.part));
         let left = u64::from(WHOLE).saturating_sub(its.sum());
@@ -161,7 +164,8 @@ impl Guests {
         gates
     }
 
-    /// Tells those who hold or wait for a device's guests who they are now. A job may have guests on other devices.
+    /// Tells those who hold or wait for a device's guests who they are now. A job may have guests
+    /// on other devices.
     fn note(&mut self) {
         let devices: Vec<Uuid> = self.all.iter().map(|guest| guest.device).collect();
         devices.into_iter().for_each(|device| drop(self.gates(device)));
@@ -187,7 +191,8 @@ impl Guests {
         self.all.iter().map(History::new).collect()
     }
 
-    /// The best-effort guests that are held when the device's are: its own, and those that share a job with one.
+    /// The best-effort guests that are held when the device's are: its own, and those that share a
+    /// job with one.
     fn held_with(&self, device: Uuid) -> impl Iterator<Item = &Guest> {
         let is_held = move |be: &&Guest| {
             be.device == device
@@ -200,8 +205,8 @@ impl Guests {
         self.all.iter().filter(move |guest| guest.device == device && guest.who.class == class)
     }
 
-    /// A bit that no other real-time guest has; if there are more of them on all devices together than bits, one that
-    /// none on this device has.
+    /// A bit that no other real-time guest has; if there are more of them on all devices together
+    /// than bits, one that none on this device has.
     fn free_holder(&self, device: Uuid) -> Option<u32> {
         let real_time = || self.all.iter().filter(|guest| guest.who.class == Class::RealTime);
         let free = |bit: &u32| real_time().all(|rt| rt.who.holder != *bit);

@@ -17,7 +17,8 @@ pub(super) struct Joining {
     pub(super) is_too_much: bool,
 }
 
-/// Accepts connections. One descriptor is kept, so that whoever comes when there is no other is told so.
+/// Accepts connections. One descriptor is kept, so that whoever comes when there is no other is
+/// told so.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: OwnedFd,
@@ -30,7 +31,8 @@ impl Listener {
         Ok(Self { socket, spare: Some(spare()?) })
     }
 
-    /// The socket, if somebody who comes now can be told anything: else it would be ready all the time.
+    /// The socket, if somebody who comes now can be told anything: else it would be ready all the
+    /// time.
     pub(super) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.spare.as_ref().map(|_| self.socket.as_fd())
     }

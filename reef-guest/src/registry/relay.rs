@@ -1,7 +1,9 @@
-//! The thread that closes the gates of a real-time guest's peers while that guest says that it is busy.
+//! The thread that closes the gates of a real-time guest's peers while that guest says that it is
+//! busy.
 //!
-//! The guest's word counts for as long as it lives, has its class, and shows that it is at work. Nothing that it writes, or
-//! that others write into its page once it has gone, reaches its peers in any other way.
+//! The guest's word counts for as long as it lives, has its class, and shows that it is at work.
+//! Nothing that it writes, or that others write into its page once it has gone, reaches its peers
+//! in any other way.
 
 use super::gates::Gates;
 use crate::hold::activity::Activity;
@@ -13,7 +15,8 @@ use std::time::{Duration, Instant};
 
 /// How often a guest is looked at that has woken nobody.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The same of one that is busy, whose next launch wakes nobody, and that was released because it wasn't at work.
+/// The same of one that is busy, whose next launch wakes nobody, and that was released because it
+/// wasn't at work.
 const STALL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Follows one guest until it is dropped.
@@ -25,8 +28,8 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Starts the thread for the guest with this page, whose bit is `holder`. A guest that is busy without a sign of work
-    /// holds others for no longer than `hold_timeout`.
+    /// Starts the thread for the guest with this page, whose bit is `holder`. A guest that is busy
+    /// without a sign of work holds others for no longer than `hold_timeout`.
     ///
     /// # Errors
     ///

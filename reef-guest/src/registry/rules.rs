@@ -11,7 +11,8 @@ const DESCRIPTORS: u64 = 2;
 pub struct Rules {
     /// Most guests of one user.
     pub per_user: usize,
-    /// For how long a real-time guest holds others without a sign that it is at work: a launch, or work that has ended.
+    /// For how long a real-time guest holds others without a sign that it is at work: a launch, or
+    /// work that has ended.
     pub hold_timeout: Duration,
 }
 
@@ -22,7 +23,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Most guests of all users together: they take half of the descriptors that this process may have.
+    /// Most guests of all users together: they take half of the descriptors that this process may
+    /// have.
     pub(super) fn most_guests(&self) -> usize {
         let limit = getrlimit(Resource::Nofile).current;
         limit.map_or(usize::MAX, |limit| {

@@ -85,8 +85,8 @@ impl Registry {
         lock(&self.guests).histories()
     }
 
-    /// Ends a guest's connection: what it held is released, and it has no class until it joins again, which the policy
-    /// may refuse.
+    /// Ends a guest's connection: what it held is released, and it has no class until it joins
+    /// again, which the policy may refuse.
     pub fn revoke(&self, guest: u32) {
         lock(&self.guests).revoke(guest);
     }
@@ -96,7 +96,8 @@ impl Registry {
         self.gates(device).hold(is_held);
     }
 
-    /// The gates of a device's best-effort guests, for whoever holds them often: that takes no lock of the registry.
+    /// The gates of a device's best-effort guests, for whoever holds them often: that takes no lock
+    /// of the registry.
     pub fn gates(&self, device: Uuid) -> Arc<Gates> {
         lock(&self.guests).gates(device)
     }
@@ -177,7 +178,8 @@ impl Server {
         }
     }
 
-    /// Says what a program would get. That it is another one's executable changes nothing: nothing is given.
+    /// Says what a program would get. That it is another one's executable changes nothing: nothing
+    /// is given.
     fn answer(&self, socket: &OwnedFd, wish: Wish, shown: Shown, program: Option<OwnedFd>) {
         let caller = Caller::of(socket, shown).map_err(|error| error.to_string());
         let granted = caller.and_then(|mut caller| {

@@ -32,18 +32,21 @@ pub struct GuestView {
     pub breathers: u64,
     /// Gates and marks that its driver refused.
     pub refused: u64,
-    /// How often a real-time guest was busy for so long without a sign of work that others were released.
+    /// How often a real-time guest was busy for so long without a sign of work that others were
+    /// released.
     pub stalls: u64,
     /// Whether it is held (best-effort) or holds (real-time).
     pub is_active: bool,
     /// For how long it was held, or held others.
     pub held: Duration,
-    /// For how long it seemed to use its device. Of a real-time guest: for how long it held others, which is a little
-    /// more than its work took. Of a best-effort guest: from the guest's own looks, 50 a second.
+    /// For how long it seemed to use its device. Of a real-time guest: for how long it held others,
+    /// which is a little more than its work took. Of a best-effort guest: from the guest's own
+    /// looks, 50 a second.
     pub busy: Duration,
     /// What is wrong with its page, if the part that the daemon wrote was changed.
     pub fault: Option<String>,
-    /// How long its calls took on the host, if it has a profile. Of all of its devices together, shown on one of them.
+    /// How long its calls took on the host, if it has a profile. Of all of its devices together,
+    /// shown on one of them.
     pub times: Vec<TimesView>,
 }
 

@@ -4,7 +4,8 @@
 //! "__CLANG_OFFLOAD_BUNDLE__", count, count × { offset, size, length of name, name }, code objects
 //! ```
 //!
-//! All numbers are little-endian and 8 bytes long. A name is `hipv4-amdgcn-amd-amdhsa--gfx906:xnack-`.
+//! All numbers are little-endian and 8 bytes long. A name is
+//! `hipv4-amdgcn-amd-amdhsa--gfx906:xnack-`.
 
 use crate::code::target::Target;
 use crate::driver::BACKEND;

@@ -1,7 +1,8 @@
 //! Code objects: what the runtime loads, an ELF file of one GPU.
 //!
-//! `hipModuleLoadData` takes no length and trusts what it gets, so everything that a file says of itself
-//! is checked before. And the runtime can't tell what a kernel's parameters are; the file can.
+//! `hipModuleLoadData` takes no length and trusts what it gets, so everything that a file says of
+//! itself is checked before. And the runtime can't tell what a kernel's parameters are; the file
+//! can.
 
 use crate::code::target::Target;
 use crate::driver::{BACKEND, Version};
@@ -106,7 +107,8 @@ impl<'a> CodeObject<'a> {
     /// `Invalid` says what it is and what the device is; `Unsupported` if the runtime is too old.
     pub(crate) fn check(&self, device: &Target, runtime: Version) -> Result<()> {
         let version = self.version();
-        // Seen: HIP 5.2 refuses version 5, and 5.7 version 6; no runtime that we know has a later one.
+        // Seen: HIP 5.2 refuses version 5, and 5.7 version 6; no runtime that we know has a later
+        // one.
         let since = match version {
             ..=4 => (0, 0),
             5 => (5, 3),

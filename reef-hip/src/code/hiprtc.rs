@@ -1,8 +1,8 @@
 //! AMD's run-time compiler, which turns HIP C++ into code for one kind of GPU. It needs no GPU.
 //!
 //! It is part of the runtime library in HIP 5 and 6 and a library of its own from 7 on, opened when
-//! something has to be compiled, at most once per process. The images that ship with the crate need none
-//! of it: only kernels of a user's own do.
+//! something has to be compiled, at most once per process. The images that ship with the crate need
+//! none of it: only kernels of a user's own do.
 
 use crate::driver::{BACKEND, in_rocm, library};
 use libloading::Library;

@@ -1,8 +1,8 @@
 //! The device code that ships with the crate, so that no user needs AMD's SDK.
 //!
-//! `cargo xtask kernels` makes the files from `kernels/*.cu`: for each source and build a code object of
-//! version 4, which every runtime from HIP 5.2 on loads, for the processor that REEF is meant for, with any
-//! setting of its memory. They are packed with zlib.
+//! `cargo xtask kernels` makes the files from `kernels/*.cu`: for each source and build a code
+//! object of version 4, which every runtime from HIP 5.2 on loads, for the processor that REEF is
+//! meant for, with any setting of its memory. They are packed with zlib.
 
 use crate::code::target::Target;
 use crate::driver::BACKEND;

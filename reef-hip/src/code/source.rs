@@ -1,5 +1,5 @@
-//! Kernels that users bring: HIP or CUDA C++ that includes `reef.h`, compiled for the device at hand when
-//! it is opened, and kept on disk.
+//! Kernels that users bring: HIP or CUDA C++ that includes `reef.h`, compiled for the device at
+//! hand when it is opened, and kept on disk.
 
 use crate::code::hiprtc::Hiprtc;
 use crate::code::target::Target;
@@ -14,8 +14,8 @@ const HEADERS: [(&str, &str); 2] = [("reef.h", REEF_H), ("hip_flavour.h", HIP_FL
 /// How the compiler's messages name the source.
 const NAME: &str = "kernel.hip";
 
-/// Code of a user's source for this device, as `hipModuleLoadData` takes it. The compiler tells nothing of
-/// its version, so the runtime's stands for it.
+/// Code of a user's source for this device, as `hipModuleLoadData` takes it. The compiler tells
+/// nothing of its version, so the runtime's stands for it.
 ///
 /// # Errors
 ///

@@ -23,8 +23,8 @@ fn stamp(device: &Hip, queue: &mut Queue, seq: u64) -> Stamp {
     Stamp { asked, time: event.reached().expect("all before it has ended"), seen }
 }
 
-/// The device counts at a rate of its own, which the host has to know: a rate that is wrong by a factor puts
-/// two events as much nearer together, or farther apart, than they were.
+/// The device counts at a rate of its own, which the host has to know: a rate that is wrong by a
+/// factor puts two events as much nearer together, or farther apart, than they were.
 #[test]
 fn two_events_are_as_far_apart_as_the_host_sees_them() {
     let Some(bench) = Bench::open() else { return };

@@ -41,8 +41,8 @@ fn real_time_work_runs_while_every_best_effort_queue_is_taken() {
     assert!(held.iter().all(|stream| bench.ends(*stream)));
 }
 
-/// As many of six streams of a class end by themselves as are wanted: on a busy machine some take longer than at first
-/// is waited for.
+/// As many of six streams of a class end by themselves as are wanted: on a busy machine some take
+/// longer than at first is waited for.
 #[track_caller]
 fn end_alone(bench: &Bench, class: Priority, wanted: usize) {
     let mut counts = Vec::new();
@@ -55,8 +55,8 @@ fn end_alone(bench: &Bench, class: Priority, wanted: usize) {
     panic!("{counts:?} of six ended alone, {wanted} wanted");
 }
 
-/// How many of six streams of a class end within this time of when they are told to, each before those that were opened
-/// earlier.
+/// How many of six streams of a class end within this time of when they are told to, each before
+/// those that were opened earlier.
 fn streams_that_end_alone(bench: &Bench, class: Priority, time: Duration) -> usize {
     let streams: Vec<_> = (0..6).map(|_| bench.stream(class)).collect();
     let spinning: Vec<_> = streams.iter().map(|stream| bench.spin(*stream)).collect();

@@ -11,11 +11,11 @@ pub(crate) struct Account {
     pub(crate) rt_units: BTreeSet<u32>,
     /// Units that best-effort blocks ran on.
     pub(crate) be_units: BTreeSet<u32>,
-    /// Instructions of the unit that has most to do, for each kernel of the task, added up: units work side
-    /// by side, so a kernel is over when the busiest of them is.
+    /// Instructions of the unit that has most to do, for each kernel of the task, added up: units
+    /// work side by side, so a kernel is over when the busiest of them is.
     pub(crate) path: u64,
-    /// The same with all instructions of the best-effort blocks that were on that unit meanwhile: what it
-    /// comes to if the unit does all of theirs first.
+    /// The same with all instructions of the best-effort blocks that were on that unit meanwhile:
+    /// what it comes to if the unit does all of theirs first.
     pub(crate) worst: u64,
     /// Most best-effort blocks on units at a time.
     pub(crate) be_most: usize,

@@ -1,7 +1,8 @@
 //! Best-effort work beside real-time work: narrow queues against CU masks, in work and not in time.
 //!
-//! A software gfx906 says which workgroup ran on which unit beside which others, and how many instructions
-//! it had. A seed decides their order, so a number here is the same in every run: `REEF_GFX906_SEED=N`.
+//! A software gfx906 says which workgroup ran on which unit beside which others, and how many
+//! instructions it had. A seed decides their order, so a number here is the same in every run:
+//! `REEF_GFX906_SEED=N`.
 //!
 //! `cargo test -p reef-hip --test padding -- --nocapture` prints the table of docs/hip.md.
 
@@ -60,8 +61,8 @@ impl Rows {
         &self.accounts.iter().find(|(of, _)| *of == sharing).expect("it was measured").1
     }
 
-    /// What the real-time task has to do on its busiest units, over the same alone on the whole device: at
-    /// best and at worst.
+    /// What the real-time task has to do on its busiest units, over the same alone on the whole
+    /// device: at best and at worst.
     fn cost(&self, sharing: Sharing) -> (f64, f64) {
         let (alone, account) = (self.of(Sharing::Alone).path as f64, self.of(sharing));
         (account.path as f64 / alone, account.worst as f64 / alone)

@@ -104,9 +104,9 @@ impl Sharing {
         self.device().map(act)
     }
 
-    /// Runs the task, whose kernels have `rt_blocks` blocks each, while the others' work, in kernels of
-    /// `be_blocks` blocks, is there from the beginning. `None`, said aloud, where AMD's runtime is not
-    /// installed.
+    /// Runs the task, whose kernels have `rt_blocks` blocks each, while the others' work, in
+    /// kernels of `be_blocks` blocks, is there from the beginning. `None`, said aloud, where AMD's
+    /// runtime is not installed.
     pub(crate) fn run(self, rt_blocks: u32, be_blocks: u32) -> Option<Ran> {
         self.alone_with(|device| self.run_on(device, rt_blocks, be_blocks))
     }

@@ -34,7 +34,8 @@ struct Content {
 }
 
 impl Checkpoint {
-    /// Reads the file of this folder; no file is no claims. Waits for the lock, which nobody has for long.
+    /// Reads the file of this folder; no file is no claims. Waits for the lock, which nobody has
+    /// for long.
     ///
     /// # Errors
     ///

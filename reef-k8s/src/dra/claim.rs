@@ -98,7 +98,8 @@ struct Opaque {
 ///
 /// # Errors
 ///
-/// It is another claim of the same name by now, isn't allocated, or not here; what it asks for can't be granted.
+/// It is another claim of the same name by now, isn't allocated, or not here; what it asks for
+/// can't be granted.
 pub(super) fn read(value: &Value, uid: &str, node: &str) -> Result<Prepared, String> {
     let claim = Claim::deserialize(value).map_err(|error| format!("not a claim: {error}"))?;
     if claim.metadata.uid != uid {
@@ -167,7 +168,8 @@ impl Devices {
             .map_err(|why| format!("request {}: {why}", of.request))
     }
 
-    /// What is said for a request, or for the request that it is an alternative of; what stands later goes before.
+    /// What is said for a request, or for the request that it is an alternative of; what stands
+    /// later goes before.
     fn settings(&self, source: Source, request: &str) -> Result<Settings, String> {
         let main = request.split('/').next().unwrap_or(request);
         let is_for = |it: &&Configuration| {

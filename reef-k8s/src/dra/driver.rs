@@ -21,7 +21,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
-/// What the kubelet asks of claims. Each call stands for itself: what is prepared is read from the checkpoint anew.
+/// What the kubelet asks of claims. Each call stands for itself: what is prepared is read from the
+/// checkpoint anew.
 #[derive(Clone)]
 pub(super) struct Driver {
     pub(super) config: Arc<ClaimsConfig>,
@@ -35,7 +36,8 @@ impl Driver {
         config.home().join("dra.sock")
     }
 
-    /// Writes the files of all prepared claims again, as the folder is empty after the machine was started.
+    /// Writes the files of all prepared claims again, as the folder is empty after the machine was
+    /// started.
     ///
     /// # Errors
     ///
@@ -130,7 +132,8 @@ impl Driver {
     }
 }
 
-/// The API server and the scheduler know what is allocated; this is for the case that they were wrong, or don't count.
+/// The API server and the scheduler know what is allocated; this is for the case that they were
+/// wrong, or don't count.
 fn has_room(
     claim: &Prepared,
     device: &Allocated,

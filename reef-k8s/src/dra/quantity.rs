@@ -1,7 +1,7 @@
 //! Amounts as Kubernetes writes them: `8Gi`, `33400m`, `100`, `1e3`.
 //!
-//! The format is that of `resource.Quantity` (apimachinery, pkg/api/resource): a decimal number, and a suffix that is a
-//! power of 1,024, a power of 1,000, or an exponent of ten.
+//! The format is that of `resource.Quantity` (apimachinery, pkg/api/resource): a decimal number,
+//! and a suffix that is a power of 1,024, a power of 1,000, or an exponent of ten.
 
 /// Thousandths of one: the finest that is of use here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

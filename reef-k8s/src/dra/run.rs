@@ -27,8 +27,8 @@ const GRACE: std::time::Duration = std::time::Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// `Refused`, if it can't be begun; `Failed`, if the checkpoint is damaged, another plugin takes over, or the system
-/// refuses.
+/// `Refused`, if it can't be begun; `Failed`, if the checkpoint is damaged, another plugin takes
+/// over, or the system refuses.
 pub fn run_claims(config: &ClaimsConfig, server: Server) -> Result<()> {
     config.check()?;
     let api = Arc::new(Client::new(server)?);

@@ -1,4 +1,5 @@
-//! What a device class and a claim say of REEF: class, memory, share. Whoever says something else is refused.
+//! What a device class and a claim say of REEF: class, memory, share. Whoever says something else
+//! is refused.
 
 use super::quantity::Quantity;
 use reef_guest::limit::{WHOLE, bytes, parts_per_million, percent, shown};
@@ -6,7 +7,8 @@ use reef_guest::page::Class;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Opaque parameters: `{"class": "rt", "memory": "8GiB", "compute": "30%"}`, each of which may be missing.
+/// Opaque parameters: `{"class": "rt", "memory": "8GiB", "compute": "30%"}`, each of which may be
+/// missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Settings {
@@ -105,8 +107,8 @@ impl Counted {
 }
 
 impl Granted {
-    /// The class is the device class's, since who writes a claim may not choose it. Limits of the device class are the
-    /// most that a claim can say, and what the scheduler counted is the limit.
+    /// The class is the device class's, since who writes a claim may not choose it. Limits of the
+    /// device class are the most that a claim can say, and what the scheduler counted is the limit.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! What can be had of this node's GPUs, as the scheduler wants to know it: one ResourceSlice.
 //!
-//! The format is `resource.k8s.io/v1`. Each GPU is a device that may be allocated more than once, with capacities that
-//! each allocation takes a part of.
+//! The format is `resource.k8s.io/v1`. Each GPU is a device that may be allocated more than once,
+//! with capacities that each allocation takes a part of.
 
 use super::api::call::{Api, Call};
 use super::config::{ClaimsConfig, DRIVER};

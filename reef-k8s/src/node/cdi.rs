@@ -1,7 +1,7 @@
 //! Mounts and device nodes by name: a file of the Container Device Interface.
 //!
-//! Version 0.6.0, the lowest that has what is used here and names like ours; newer container runtimes read it too.
-//! Variables aren't in it: they differ from container to container.
+//! Version 0.6.0, the lowest that has what is used here and names like ours; newer container
+//! runtimes read it too. Variables aren't in it: they differ from container to container.
 
 use crate::error::{Error, Result};
 use crate::node::edits::{Mount, device_node, mounts, shared_nodes};

@@ -37,8 +37,8 @@ fn mount(node: &Path, container: impl Into<String>) -> Mount {
 ///
 /// # Errors
 ///
-/// An id that isn't one of the resource's, a GPU that isn't there, two ids of one GPU: its limits would be one
-/// container's, so what the second is for can't be said.
+/// An id that isn't one of the resource's, a GPU that isn't there, two ids of one GPU: its limits
+/// would be one container's, so what the second is for can't be said.
 pub(crate) fn gpus_of<'a>(
     resource: &Resource,
     ids: &[String],
@@ -62,7 +62,8 @@ pub(crate) fn gpus_of<'a>(
     }
 }
 
-/// What a container is: its class, its limits as programs read them, and the name that its programs have one limit by.
+/// What a container is: its class, its limits as programs read them, and the name that its programs
+/// have one limit by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) class: Class,
@@ -98,7 +99,8 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Mounts of all containers: the library, the driver that it stands for, the daemon's sockets, the books.
+/// Mounts of all containers: the library, the driver that it stands for, the daemon's sockets, the
+/// books.
 pub(crate) fn mounts(node: &Node) -> Vec<Mount> {
     let mut mounts = vec![mount(&node.daemon, DAEMON)];
     match &node.driver {

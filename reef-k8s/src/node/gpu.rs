@@ -1,7 +1,7 @@
 //! The GPUs of a node, as NVIDIA's kernel module lists them.
 //!
-//! `/proc/driver/nvidia/gpus/PCI-ADDRESS/information` has lines `Name: value`, of which `GPU UUID`, `Device Minor` and
-//! `Model` are read. Nothing of the driver is loaded for it.
+//! `/proc/driver/nvidia/gpus/PCI-ADDRESS/information` has lines `Name: value`, of which `GPU UUID`,
+//! `Device Minor` and `Model` are read. Nothing of the driver is loaded for it.
 
 use std::path::Path;
 
@@ -21,8 +21,8 @@ pub(crate) struct Gpu {
     pub(crate) is_there: bool,
 }
 
-/// All that are listed below `root`, by UUID. Without the module there are none, and one that the driver hasn't looked at
-/// yet has no UUID and isn't among them.
+/// All that are listed below `root`, by UUID. Without the module there are none, and one that the
+/// driver hasn't looked at yet has no UUID and isn't among them.
 pub(crate) fn gpus(root: &Path) -> Vec<Gpu> {
     let entries = std::fs::read_dir(root.join(LIST)).into_iter().flatten().flatten();
     let texts = entries.filter_map(|e| std::fs::read_to_string(e.path().join("information")).ok());

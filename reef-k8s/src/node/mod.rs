@@ -1,9 +1,9 @@
 //! What a node has, and what a container is given of it.
 //!
-//! *In*: paths of the node ([`Node`](paths::Node)), the kernel module's list of GPUs, the daemon's socket. *Out*: GPUs with
-//! their health; variables, mounts and device nodes as plain values, and as files of the Container Device Interface.
-//! What the daemon has found to be wrong is logged. *Invariant*: nothing is kept between two looks but which GPUs there
-//! were, and what was wrong.
+//! *In*: paths of the node ([`Node`](paths::Node)), the kernel module's list of GPUs, the daemon's
+//! socket. *Out*: GPUs with their health; variables, mounts and device nodes as plain values, and
+//! as files of the Container Device Interface. What the daemon has found to be wrong is logged.
+//! *Invariant*: nothing is kept between two looks but which GPUs there were, and what was wrong.
 
 pub(crate) mod cdi;
 pub(crate) mod edits;

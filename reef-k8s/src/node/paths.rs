@@ -3,7 +3,8 @@
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// What there is on a node. Paths are the node's: the kubelet or the container runtime mounts them into containers.
+/// What there is on a node. Paths are the node's: the kubelet or the container runtime mounts them
+/// into containers.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// What stands in front of `/proc/driver/nvidia` and `/dev`, where they are read.
@@ -12,9 +13,11 @@ pub struct Node {
     pub daemon: PathBuf,
     /// The library that programs take for the driver.
     pub shim: PathBuf,
-    /// The driver's file: the library is mounted in its place. Without it, containers preload the library.
+    /// The driver's file: the library is mounted in its place. Without it, containers preload the
+    /// library.
     pub driver: Option<PathBuf>,
-    /// A folder of root's with the books of all containers. Without it, each container has books of its own.
+    /// A folder of root's with the books of all containers. Without it, each container has books of
+    /// its own.
     pub books: Option<PathBuf>,
     /// A file with a token that real-time containers show to the daemon.
     pub token: Option<PathBuf>,

@@ -26,7 +26,8 @@ type Problem = Box<dyn std::error::Error + Send + Sync>;
 pub(crate) struct Violations(BTreeSet<String>);
 
 impl Violations {
-    /// Asks the daemon of this folder, and logs what has come and gone since. A daemon that doesn't say changes nothing.
+    /// Asks the daemon of this folder, and logs what has come and gone since. A daemon that doesn't
+    /// say changes nothing.
     pub(crate) async fn look(&mut self, folder: &Path) {
         let Ok(Ok(text)) = timeout(PATIENCE, metrics(folder)).await else { return };
         let (came, went) = self.update(&text);

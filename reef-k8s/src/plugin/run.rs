@@ -16,7 +16,8 @@ use tokio::time::sleep;
 ///
 /// # Errors
 ///
-/// `Refused`, if nothing can be offered; `Failed`, if another plugin takes over, or the system refuses.
+/// `Refused`, if nothing can be offered; `Failed`, if another plugin takes over, or the system
+/// refuses.
 pub fn run(config: &Config) -> Result<()> {
     until_signal(async |end| serve(config, end).await)
 }

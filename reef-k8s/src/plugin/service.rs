@@ -86,7 +86,8 @@ impl Service {
             class: resource.class,
             memory: resource.memory.as_deref(),
             compute: resource.compute.as_deref(),
-            // An id is one container's at a time, so its programs have one limit together, and nobody else's.
+            // An id is one container's at a time, so its programs have one limit together, and
+            // nobody else's.
             name: ids.iter().min().map(String::as_str),
         };
         let envs = edits::variables(&config.node, &terms, &gpus).into_iter().collect();

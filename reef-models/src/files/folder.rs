@@ -32,12 +32,13 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Reads a folder; the network is named after it. At most [`Budget::USUAL`] bytes of memory are taken.
+    /// Reads a folder; the network is named after it. At most [`Budget::USUAL`] bytes of memory are
+    /// taken.
     ///
     /// # Errors
     ///
-    /// `Io`, `Json`, `Graph` or `Param` for the file that is wrong; `MissingTensor` or `Length` if the
-    /// parameters are not those of the network.
+    /// `Io`, `Json`, `Graph` or `Param` for the file that is wrong; `MissingTensor` or `Length` if
+    /// the parameters are not those of the network.
     pub fn load(folder: impl AsRef<Path>) -> Result<Self> {
         Self::load_within(folder, &Budget::default())
     }

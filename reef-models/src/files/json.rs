@@ -6,12 +6,12 @@ use crate::memory::ledger::Ledger;
 use serde::de::DeserializeOwned;
 use std::path::Path;
 
-/// Bytes that JSON takes in memory for each of its bytes in a file, at most, and what is made of it: `0,` in a list
-/// becomes a number of 8 bytes in a vector that doubles, twice.
+/// Bytes that JSON takes in memory for each of its bytes in a file, at most, and what is made of
+/// it: `0,` in a list becomes a number of 8 bytes in a vector that doubles, twice.
 const PARSED: u64 = 48;
 
-/// Reads a file and parses its text with `parse`, which gets the text and the name of the file. What that takes
-/// stays charged.
+/// Reads a file and parses its text with `parse`, which gets the text and the name of the file.
+/// What that takes stays charged.
 ///
 /// # Errors
 ///

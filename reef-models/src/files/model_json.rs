@@ -1,14 +1,15 @@
 //! Networks as files: `model.json`.
 //!
-//! The file has the form of REEF's `MODEL.json` (`storage`, `kernels`, `args`, `shared_memory`), but a
-//! kernel has an operation instead of a geometry, and names the tensors of its constants:
+//! The file has the form of REEF's `MODEL.json` (`storage`, `kernels`, `args`, `shared_memory`),
+//! but a kernel has an operation instead of a geometry, and names the tensors of its constants:
 //!
 //! ```json
 //! {"name": "conv1", "op": {"conv2d": {…}}, "args": [0, 1],
 //!  "constants": {"conv": {"name": "conv1", "norm": {"name": "bn1", "epsilon": 1e-5, "ends_branch": false}}}}
 //! ```
 //!
-//! The arguments are the input, the residual or factor if there is one, and the storage that is written.
+//! The arguments are the input, the residual or factor if there is one, and the storage that is
+//! written.
 
 use super::json;
 use super::op_json::OpEntry;

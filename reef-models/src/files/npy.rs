@@ -1,7 +1,8 @@
 //! Files of numpy that hold one array (`.npy`).
 //!
-//! The format is numpy's ("NPY format", versions 1 to 3): a magic word, the length of a header, the header as a Python
-//! dictionary of three keys, and the values row-major. Little-endian arrays in C's order are read.
+//! The format is numpy's ("NPY format", versions 1 to 3): a magic word, the length of a header, the
+//! header as a Python dictionary of three keys, and the values row-major. Little-endian arrays in
+//! C's order are read.
 
 use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;

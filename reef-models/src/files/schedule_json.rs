@@ -31,7 +31,8 @@ pub(crate) struct StorageEntry {
     pub(crate) stype: String,
 }
 
-/// A compiled kernel has `launch_params`, an operation has `op` and what it takes its constants from.
+/// A compiled kernel has `launch_params`, an operation has `op` and what it takes its constants
+/// from.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct KernelEntry {
     pub(crate) name: String,
@@ -83,7 +84,8 @@ impl File {
         self.graph_of(name, &|_| None)
     }
 
-    /// The graph, where `written` knows which argument a kernel writes; for others their names tell.
+    /// The graph, where `written` knows which argument a kernel writes; for others their names
+    /// tell.
     pub(crate) fn graph_of(
         self,
         name: &str,

@@ -49,7 +49,8 @@ struct Tenant {
     life: RangeInclusive<usize>,
 }
 
-/// Steps that all lives together may last for [`tightest`], which notes each storage at each of its steps.
+/// Steps that all lives together may last for [`tightest`], which notes each storage at each of its
+/// steps.
 const STEPS: usize = 1 << 22;
 
 /// Places all activations of `graph`.
@@ -58,10 +59,11 @@ pub fn plan(graph: &ScheduleGraph) -> ArenaPlan {
     place(&bytes, lives(graph))
 }
 
-/// Places storages that take so many bytes and hold something at these steps; those with `None` get no place.
+/// Places storages that take so many bytes and hold something at these steps; those with `None` get
+/// no place.
 ///
-/// The largest comes first, and each where it wastes least. Where lives are so many and so long that this would take
-/// seconds, they come in the order of the steps instead, which wastes more.
+/// The largest comes first, and each where it wastes least. Where lives are so many and so long
+/// that this would take seconds, they come in the order of the steps instead, which wastes more.
 pub(crate) fn place(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) -> ArenaPlan {
     let storages = lives.len();
     let tenants = tenants(bytes, lives);
@@ -110,7 +112,8 @@ fn tenants(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) -> Vec<Te
     tenants
 }
 
-/// A place for each of `tenants`, one after the other, in the tightest gap between those that live when it does.
+/// A place for each of `tenants`, one after the other, in the tightest gap between those that live
+/// when it does.
 fn tightest(tenants: &[Tenant]) -> Vec<usize> {
     let mut placed = AtSteps::of(tenants.iter().map(|tenant| &tenant.life));
     let mut offsets: Vec<usize> = Vec::with_capacity(tenants.len());
@@ -145,7 +148,8 @@ fn best_gap(bytes: usize, taken: impl Iterator<Item = (usize, usize)>) -> usize 
     best.map_or(end, |(_, offset)| offset)
 }
 
-/// A place for each of `tenants`: step by step, in the smallest gap that is free, those that end are freed.
+/// A place for each of `tenants`: step by step, in the smallest gap that is free, those that end
+/// are freed.
 fn in_order(tenants: &[Tenant]) -> Vec<usize> {
     let mut starts: Vec<usize> = (0..tenants.len()).collect();
     starts.sort_by_key(|&number| *tenants[number].life.start());

@@ -2,7 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-/// Numbers of those that live at each step, in the order in which they were added: one list, of which each step has a part.
+/// Numbers of those that live at each step, in the order in which they were added: one list, of
+/// which each step has a part.
 pub(super) struct AtSteps {
     /// Where the part of each step begins, and how much of it is filled.
     parts: Vec<(usize, usize)>,

@@ -8,9 +8,9 @@ use super::schedule::{ScheduleGraph, Step};
 
 /// Positions `k` at which running the last `d` launches and `k` again reads wrong values.
 ///
-/// There is a hazard at `k` if a launch in `k - d ..= k` reads a storage that no launch before it in
-/// that window writes, and that a launch after it in the window does. It isn't monotone in `d`: a
-/// longer window can produce its inputs anew.
+/// There is a hazard at `k` if a launch in `k - d ..= k` reads a storage that no launch before it
+/// in that window writes, and that a launch after it in the window does. It isn't monotone in `d`:
+/// a longer window can produce its inputs anew.
 ///
 /// Storages are taken whole: networks that concatenate look more hazardous than they are.
 pub fn hazards(graph: &ScheduleGraph, d: usize) -> Vec<usize> {

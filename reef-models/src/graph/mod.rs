@@ -1,8 +1,8 @@
 //! Schedules: which storages there are, and which steps fill them in which order.
 //!
-//! In: storages and steps, from a file or a builder. Out: a checked [`ScheduleGraph`], and what follows
-//! from the order alone: a place for each storage ([`arena`]), and where running a step again would read
-//! what a later one has overwritten ([`hazards`]).
+//! In: storages and steps, from a file or a builder. Out: a checked [`ScheduleGraph`], and what
+//! follows from the order alone: a place for each storage ([`arena`]), and where running a step
+//! again would read what a later one has overwritten ([`hazards`]).
 //!
 //! Invariant: each step writes one storage, and nothing is read before it is written
 //! ([`validate`]).

@@ -1,8 +1,8 @@
 //! Makes a schedule of a network whose operations have been fused.
 //!
 //! Devices take the input as it comes (plane after plane) in dense convolutions alone, and want the
-//! residual of a convolution laid out like its output. Where a network wants something else, a copy is
-//! put in between: a mean over windows of one pixel.
+//! residual of a convolution laid out like its output. Where a network wants something else, a copy
+//! is put in between: a mean over windows of one pixel.
 
 use super::place::Homes;
 use super::value::{Affine, Conv, Id, MAX_NAME_LEN, Make, Net, POINT, Value};
@@ -70,7 +70,8 @@ struct Emitter<'a> {
     builder: Builder,
     net: &'a Net,
     ledger: &'a Ledger,
-    /// Of convolutions that have not been emitted yet: weights go over into the parameters without a copy.
+    /// Of convolutions that have not been emitted yet: weights go over into the parameters without
+    /// a copy.
     weights: Vec<[List<f32>; 2]>,
     output: Id,
     homes: Homes,

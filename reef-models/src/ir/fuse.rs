@@ -1,5 +1,6 @@
-//! Puts normalisation, residual and activation into the operation before them, where no other value is made from what
-//! is in between; a value times its own sigmoid is one activation; what isn't needed for the output goes.
+//! Puts normalisation, residual and activation into the operation before them, where no other value
+//! is made from what is in between; a value times its own sigmoid is one activation; what isn't
+//! needed for the output goes.
 
 use super::value::{Affine, Conv, Id, Make, Net, Value};
 use crate::memory::budget::Exhausted;

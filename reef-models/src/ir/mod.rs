@@ -4,10 +4,11 @@
 //! file ──► Net, one value per operator ──► fuse ──► place ──► emit ──► Model and Params
 //! ```
 //!
-//! In: values, each made by one operator of a file. Out: a model with few operations, and its tensors.
+//! In: values, each made by one operator of a file. Out: a model with few operations, and its
+//! tensors.
 //!
-//! Invariant: values stand in the order in which they can be made, a value's operands stand before it. Weights are
-//! held by the values themselves until [`emit`](mod@emit) hands them over by name.
+//! Invariant: values stand in the order in which they can be made, a value's operands stand before
+//! it. Weights are held by the values themselves until [`emit`](mod@emit) hands them over by name.
 
 pub(crate) mod emit;
 pub(crate) mod fuse;

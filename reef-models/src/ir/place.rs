@@ -1,8 +1,9 @@
 //! Which values are made right where a concatenation wants them.
 //!
-//! A concatenation is a storage, and each of its parts a range of channels in it. DenseNet's grow: each
-//! one is the one before and some more, so the last and longest gets the storage and the others are the
-//! beginning of it. A value has one place; where it can't be the wanted one, it is copied there.
+//! A concatenation is a storage, and each of its parts a range of channels in it. DenseNet's grow:
+//! each one is the one before and some more, so the last and longest gets the storage and the
+//! others are the beginning of it. A value has one place; where it can't be the wanted one, it is
+//! copied there.
 
 use super::value::{Id, Make, Net};
 
@@ -33,7 +34,8 @@ impl Net {
         homes
     }
 
-    /// No step reads and writes one storage: a value made from one that lives there lives elsewhere.
+    /// No step reads and writes one storage: a value made from one that lives there lives
+    /// elsewhere.
     fn move_out_of_operands_storage(&self, homes: &mut Homes) {
         for (id, value) in self.values.iter().enumerate() {
             let lives_there = |&operand: &Id| homes[operand].map(|home| home.concat);
@@ -45,8 +47,8 @@ impl Net {
         }
     }
 
-    /// Whether a value may be made among channels of others. One that is added, or that something is
-    /// added to, needs a storage of its own, as both must lie alike.
+    /// Whether a value may be made among channels of others. One that is added, or that something
+    /// is added to, needs a storage of its own, as both must lie alike.
     fn may_live_anywhere(&self, output: Id) -> Vec<bool> {
         let mut free: Vec<bool> =
             self.values.iter().map(|value| !matches!(value.make, Make::Input)).collect();

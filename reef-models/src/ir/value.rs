@@ -11,8 +11,8 @@ pub(crate) type Id = usize;
 /// A window over one pixel.
 pub(crate) const POINT: Window = Window { size: [1; 2], stride: [1; 2], padding: [0; 2] };
 
-/// Bytes that a step takes besides its weights: its names, its operation and its storage, in the network and in
-/// the schedule that it becomes.
+/// Bytes that a step takes besides its weights: its names, its operation and its storage, in the
+/// network and in the schedule that it becomes.
 pub(crate) const STEP: u64 = 8 << 10;
 /// Bytes of the longest name, so that a parameter's fits its file.
 pub(super) const MAX_NAME_LEN: usize = 240;

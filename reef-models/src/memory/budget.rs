@@ -72,8 +72,8 @@ impl Budget {
         Self::new(if mib == 0 { u64::MAX } else { mib.saturating_mul(1 << 20) })
     }
 
-    /// A part of this budget: at most `bytes` of it. All of it is given back when the part's last clone and its
-    /// last charge are dropped.
+    /// A part of this budget: at most `bytes` of it. All of it is given back when the part's last
+    /// clone and its last charge are dropped.
     #[must_use]
     pub fn part(&self, bytes: u64) -> Self {
         let of = Some(self.clone());

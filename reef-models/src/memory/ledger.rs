@@ -3,8 +3,8 @@
 use super::budget::{Budget, Charge, Exhausted};
 use std::cell::RefCell;
 
-/// The budget of one reader, which remembers that it refused something: readers of text say what is wrong in
-/// words, and these would not tell a file that is broken from one that is too large.
+/// The budget of one reader, which remembers that it refused something: readers of text say what is
+/// wrong in words, and these would not tell a file that is broken from one that is too large.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     budget: Budget,

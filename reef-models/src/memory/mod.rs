@@ -1,10 +1,12 @@
 //! Memory that readers of files take, charged before it is made.
 //!
-//! In: a [`Budget`], which is a number of bytes. Out: lists whose memory was charged to it ([`List`](list::List)), or the
-//! error that says what was wanted and what was left ([`Exhausted`]).
+//! In: a [`Budget`], which is a number of bytes. Out: lists whose memory was charged to it
+//! ([`List`](list::List)), or the error that says what was wanted and what was left
+//! ([`Exhausted`]).
 //!
-//! Invariant: what a reader holds at a time is no more than what it has charged, some kilobytes aside. So a file
-//! of a stranger takes no more memory than its reader was given, whatever the file says.
+//! Invariant: what a reader holds at a time is no more than what it has charged, some kilobytes
+//! aside. So a file of a stranger takes no more memory than its reader was given, whatever the file
+//! says.
 //!
 //! What a reader hands over (a network, its weights) stays charged until the budget is dropped.
 

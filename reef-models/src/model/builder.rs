@@ -1,7 +1,8 @@
 //! Composes networks: a [`Builder`] appends one layer after the other and keeps track of shapes.
 //!
 //! Concatenation costs nothing: a [`Concat`] is a storage of its own, and each branch writes into
-//! its range of channels. Normalisation, residual and activation go into the convolution before them.
+//! its range of channels. Normalisation, residual and activation go into the convolution before
+//! them.
 
 use super::network_model::{Layer, Model};
 use super::tensor::{Constants, Norm};

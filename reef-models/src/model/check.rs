@@ -1,7 +1,8 @@
 //! What every schedule of operations satisfies, beyond what every graph does.
 //!
-//! Shapes and storages agree, windows fit, and each step reads only channels that were written before,
-//! so that a file can neither reach beyond its memory nor see what another network left in it.
+//! Shapes and storages agree, windows fit, and each step reads only channels that were written
+//! before, so that a file can neither reach beyond its memory nor see what another network left in
+//! it.
 
 use super::network_model::{Layer, Model};
 use super::tensor::Constants;

@@ -1,10 +1,10 @@
 //! A network: what each step of its schedule computes, and from which tensors.
 //!
-//! In: layers, one after the other ([`builder`]), or a graph of operations from a file. Out: a checked
-//! [`Model`], and its weights as operations take them ([`Folded`]).
+//! In: layers, one after the other ([`builder`]), or a graph of operations from a file. Out: a
+//! checked [`Model`], and its weights as operations take them ([`Folded`]).
 //!
-//! Invariant: a model has one layer for each step of its graph, and shapes, storages and windows agree
-//! ([`check`]).
+//! Invariant: a model has one layer for each step of its graph, and shapes, storages and windows
+//! agree ([`check`]).
 
 pub(crate) mod builder;
 pub(crate) mod check;

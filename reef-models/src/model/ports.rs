@@ -2,7 +2,8 @@
 
 use reef_core::tensor::Spec;
 
-/// Every port starts at a multiple of this many bytes: whatever the type, and however wide the vectors.
+/// Every port starts at a multiple of this many bytes: whatever the type, and however wide the
+/// vectors.
 const ALIGNMENT: usize = 64;
 
 /// A tensor that goes in or out.

@@ -37,8 +37,8 @@ impl Seeded {
         self.values("input", elements, 0.0, 1.0)
     }
 
-    /// Values of all inputs as they lie in memory: floats as [`input`](Self::input) has them, by the input's name, and
-    /// integers that are 0 or 1, which every table has.
+    /// Values of all inputs as they lie in memory: floats as [`input`](Self::input) has them, by
+    /// the input's name, and integers that are 0 or 1, which every table has.
     pub fn inputs(self, ports: &Ports) -> Vec<u8> {
         let mut bytes = vec![0; ports.bytes()];
         for (offset, port) in ports.iter() {

@@ -102,7 +102,8 @@ impl Constants {
         }
     }
 
-    /// Values of [these](Self::tensors) that [are parameters](Kind::is_parameter); no name is made for that.
+    /// Values of [these](Self::tensors) that [are parameters](Kind::is_parameter); no name is made
+    /// for that.
     pub(crate) fn parameters(&self, op: &Op) -> usize {
         let [weights, channels] = op.constants();
         match self {

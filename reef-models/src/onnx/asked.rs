@@ -1,5 +1,5 @@
-//! What is asked of a node, whichever kind of network it stands in: each attribute is checked when it is asked for, and
-//! what nobody asks for is refused.
+//! What is asked of a node, whichever kind of network it stands in: each attribute is checked when
+//! it is asked for, and what nobody asks for is refused.
 
 use super::fault::Result;
 use super::file::{AttributeFile, NodeFile};
@@ -28,8 +28,8 @@ impl Asked {
         file.attributes.iter().find(|attribute| attribute.name == name)
     }
 
-    /// Refuses attributes that the operator does not read, and operands behind the last one that it reads. `operands`:
-    /// whether each is there.
+    /// Refuses attributes that the operator does not read, and operands behind the last one that it
+    /// reads. `operands`: whether each is there.
     pub(super) fn ensure_all(
         &self,
         file: &NodeFile<'_>,

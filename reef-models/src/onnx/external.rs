@@ -1,8 +1,8 @@
 //! Data that another file keeps.
 //!
-//! Both the place and the size are what a stranger's file says. So the other file has to be a real one in the
-//! model's folder or below, links resolved, and nothing is allocated before all that is wanted is known to be
-//! there.
+//! Both the place and the size are what a stranger's file says. So the other file has to be a real
+//! one in the model's folder or below, links resolved, and nothing is allocated before all that is
+//! wanted is known to be there.
 
 use super::fault::Result;
 use super::file::TensorFile;

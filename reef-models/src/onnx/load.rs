@@ -24,8 +24,8 @@ pub struct Imported {
     pub params: Params,
 }
 
-/// Reads a file. Weights that another file keeps are read from it, if it is in the same folder or below.
-/// The network is named after the file. At most [`Budget::USUAL`] bytes of memory are taken.
+/// Reads a file. Weights that another file keeps are read from it, if it is in the same folder or
+/// below. The network is named after the file. At most [`Budget::USUAL`] bytes of memory are taken.
 ///
 /// # Errors
 ///

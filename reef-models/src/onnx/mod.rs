@@ -1,12 +1,12 @@
 //! Reads networks from ONNX files.
 //!
-//! Operators are those that convolutional networks for pictures are made of, at operator sets 13 to 21
-//! (see [`OPERATORS`]). Each is taken apart into convolutions, channel-wise affine maps, pools, activations, sums,
-//! products and concatenations, and these are put together again as few operations of [`reef_core::op`]:
-//! normalisations go into weights, sums and ReLU into convolutions, concatenations cost nothing.
-//! What can't be expressed exactly is an error that names the node: means over windows of different sizes at
-//! the edge, pools whose padding differs between the sides so that it matters, outputs with more than one row
-//! and column.
+//! Operators are those that convolutional networks for pictures are made of, at operator sets 13 to
+//! 21 (see [`OPERATORS`]). Each is taken apart into convolutions, channel-wise affine maps, pools,
+//! activations, sums, products and concatenations, and these are put together again as few
+//! operations of [`reef_core::op`]: normalisations go into weights, sums and ReLU into
+//! convolutions, concatenations cost nothing. What can't be expressed exactly is an error that
+//! names the node: means over windows of different sizes at the edge, pools whose padding differs
+//! between the sides so that it matters, outputs with more than one row and column.
 //!
 //! | ONNX | operation |
 //! |---|---|

@@ -92,7 +92,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Refuses attributes that the operator does not read, and operands behind the last one that it reads.
+    /// Refuses attributes that the operator does not read, and operands behind the last one that it
+    /// reads.
     pub(super) fn ensure_all_known(&self) -> Result<()> {
         self.asked.ensure_all(self.file, self.file.inputs.iter().map(|name| !name.is_empty()))
     }

@@ -1,8 +1,9 @@
 //! The wire format of protocol buffers, read in place.
 //!
-//! Nothing is allocated for what a file merely claims to hold, lists are charged to a budget, and messages are opened one level at a
-//! time by the caller, so neither a wrong length nor deep nesting does any harm. (The crates
-//! that read ONNX allocate what a length says and recurse into subgraphs.)
+//! Nothing is allocated for what a file merely claims to hold, lists are charged to a budget, and
+//! messages are opened one level at a time by the caller, so neither a wrong length nor deep
+//! nesting does any harm. (The crates that read ONNX allocate what a length says and recurse into
+//! subgraphs.)
 
 use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;

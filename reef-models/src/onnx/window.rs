@@ -1,4 +1,5 @@
-//! Windows of ONNX, which have a padding for each side and may be dilated, as windows that have neither.
+//! Windows of ONNX, which have a padding for each side and may be dilated, as windows that have
+//! neither.
 
 use super::fault::{Result, few};
 use super::node::{Node, size};
@@ -91,8 +92,8 @@ impl Sliding {
 
     /// The window of a pool.
     ///
-    /// Here padding is the same on both sides; on the far side that makes no difference as long as it
-    /// gives as many windows.
+    /// Here padding is the same on both sides; on the far side that makes no difference as long as
+    /// it gives as many windows.
     pub(super) fn of_pool(&self, over: [usize; 2], counts_padding: Option<bool>) -> Result<Window> {
         let window = Window { size: self.size, stride: self.stride, padding: self.before };
         let pads = [self.before, self.after];
@@ -125,8 +126,8 @@ impl Sliding {
         }
     }
 
-    /// The window of a convolution, with its weights: gaps of a dilation, and what one side has more of
-    /// padding than the other, become weights of zero.
+    /// The window of a convolution, with its weights: gaps of a dilation, and what one side has
+    /// more of padding than the other, become weights of zero.
     pub(super) fn of_conv(
         &self,
         weights: List<f32>,

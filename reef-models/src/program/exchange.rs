@@ -1,4 +1,5 @@
-//! Exchanges of values in a wave, as far as they work on GPUs of every width: see kernels/hip_flavour.h.
+//! Exchanges of values in a wave, as far as they work on GPUs of every width: see
+//! kernels/hip_flavour.h.
 
 use super::kernels::{Kernel, closing, statements};
 use super::token::Token;

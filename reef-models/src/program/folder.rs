@@ -6,8 +6,8 @@
 //! DIR/NAME.param       the weights; may be missing
 //! ```
 //!
-//! Others are left alone: what REEF's own tools made of the kernels (`.be.cu`, `.trans.cu`), and times on an MI50
-//! (`.profile.json`), which are wrong for any other device.
+//! Others are left alone: what REEF's own tools made of the kernels (`.be.cu`, `.trans.cu`), and
+//! times on an MI50 (`.profile.json`), which are wrong for any other device.
 
 use super::model::ProgramModel;
 use crate::errors::error::{Error, Result};
@@ -18,7 +18,8 @@ use crate::memory::ledger::Ledger;
 use crate::model::params::Params;
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory that a source takes for each of its bytes, at most: tokens, and what is compiled.
+/// Bytes of memory that a source takes for each of its bytes, at most: tokens, and what is
+/// compiled.
 const READ: u64 = 64;
 
 /// Whether a folder has a schedule and sources, and is none of those that this crate writes.

@@ -11,8 +11,9 @@
 //! }
 //! ```
 //!
-//! Why this is right: a barrier is where all threads of a block come, so they may stop there, and looks stand only
-//! before the first statement of the body that writes to a parameter. A body that may return before has the claim alone.
+//! Why this is right: a barrier is where all threads of a block come, so they may stop there, and
+//! looks stand only before the first statement of the body that writes to a parameter. A body that
+//! may return before has the claim alone.
 
 use super::kernels::{Kernel, statements};
 use super::token::Token;
@@ -66,8 +67,8 @@ fn edits(tokens: &[Token<'_>], kernel: &Kernel<'_>) -> Vec<Edit> {
     edits
 }
 
-/// The first token of the first statement that writes to a parameter, if something long comes before it and nothing
-/// before it returns.
+/// The first token of the first statement that writes to a parameter, if something long comes
+/// before it and nothing before it returns.
 fn commit(tokens: &[Token<'_>], kernel: &Kernel<'_>) -> Option<usize> {
     let first = Uses::of(kernel, tokens).writes.first()?.0;
     let begins = statements(tokens, kernel.body.clone());

@@ -18,7 +18,8 @@ pub struct ProgramInput {
     pub element: ElementType,
     /// How many.
     pub elements: usize,
-    /// Its first byte. Inputs follow each other in the order of the schedule, each from a multiple of 64 on.
+    /// Its first byte. Inputs follow each other in the order of the schedule, each from a multiple
+    /// of 64 on.
     pub offset: usize,
     pub(crate) storage: usize,
 }
@@ -43,7 +44,8 @@ pub enum Exchange {
     Exact,
     /// Floats stay what they are; by barriers everywhere, as it is where a wave is narrower.
     Barriers,
-    /// What an exchange of integers gets becomes a whole number, as published sources have it by AMD's header.
+    /// What an exchange of integers gets becomes a whole number, as published sources have it by
+    /// AMD's header.
     Whole,
 }
 
@@ -61,13 +63,14 @@ impl Exchange {
 impl ProgramModel {
     /// Of a schedule, sources with their names, and weights.
     ///
-    /// Without weights, storages that are called like weights (`p7`, `conv_1_weight`) are made up when they are
-    /// brought onto a device. With weights, what has none is an input.
+    /// Without weights, storages that are called like weights (`p7`, `conv_1_weight`) are made up
+    /// when they are brought onto a device. With weights, what has none is an input.
     ///
     /// # Errors
     ///
-    /// `Json`, `Graph` for the schedule; `Program` for a source that isn't understood, a kernel that isn't there, or one
-    /// that can't run as it is called; `Param` for weights of another network.
+    /// `Json`, `Graph` for the schedule; `Program` for a source that isn't understood, a kernel
+    /// that isn't there, or one that can't run as it is called; `Param` for weights of another
+    /// network.
     pub fn new(
         name: &str,
         schedule: &str,
@@ -146,7 +149,8 @@ impl ProgramModel {
         Self { exchange, ..self }
     }
 
-    /// What a device compiles and launches, for [`Program::trusted`](reef_core::program::Program::trusted).
+    /// What a device compiles and launches, for
+    /// [`Program::trusted`](reef_core::program::Program::trusted).
     pub fn text(&self) -> ProgramText {
         let file = |source: &Source| SourceFile {
             name: source.name.clone(),

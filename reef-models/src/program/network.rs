@@ -25,8 +25,9 @@ pub struct ProgramWeights<D: Operators> {
 }
 
 impl<D: Operators> ProgramWeights<D> {
-    /// Compiles `program`, which is the trusted [text](ProgramModel::text) of `model`, and brings its weights onto the
-    /// device. What has no weights gets those of `seed`; integers count from 0.
+    /// Compiles `program`, which is the trusted [text](ProgramModel::text) of `model`, and brings
+    /// its weights onto the device. What has no weights gets those of `seed`; integers count from
+    /// 0.
     ///
     /// # Errors
     ///
@@ -67,8 +68,9 @@ fn values(model: &ProgramModel, storage: &Storage, seed: Seeded) -> Result<Vec<u
     })
 }
 
-/// Read, or made up. The schedule doesn't tell how many values a weight is summed over: twice the root of its length,
-/// which is right for a convolution of 3 x 3 with somewhat fewer channels going in than out.
+/// Read, or made up. The schedule doesn't tell how many values a weight is summed over: twice the
+/// root of its length, which is right for a convolution of 3 x 3 with somewhat fewer channels going
+/// in than out.
 fn floats(model: &ProgramModel, storage: &Storage, seed: Seeded) -> Result<Vec<f32>> {
     let Storage { name, elements, .. } = storage;
     if let Some(params) = model.params() {
@@ -104,8 +106,9 @@ impl ProgramModel {
 }
 
 impl<D: Operators> Network<D> {
-    /// An instance of a network with its own kernels. Its input is all inputs, see [`ProgramModel::inputs`]; its output
-    /// is the storage of that name, which may be longer than what the network computes.
+    /// An instance of a network with its own kernels. Its input is all inputs, see
+    /// [`ProgramModel::inputs`]; its output is the storage of that name, which may be longer than
+    /// what the network computes.
     ///
     /// Values are 32-bit floats where an input is of those; others are staged as
     /// [bytes](Self::stage_bytes).

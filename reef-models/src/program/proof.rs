@@ -1,8 +1,9 @@
 //! Whether the blocks of a source's kernels may be stopped and run later, each of them once.
 //!
-//! A block may be given back as long as nobody can have seen anything of it, and run at another place of another grid
-//! if nothing but `blockIdx` tells it where it is. Both follow from the text if it says nothing that isn't known here:
-//! kernels alone, macros that only compute, functions that only compute, parameters that are used by an index.
+//! A block may be given back as long as nobody can have seen anything of it, and run at another
+//! place of another grid if nothing but `blockIdx` tells it where it is. Both follow from the text
+//! if it says nothing that isn't known here: kernels alone, macros that only compute, functions
+//! that only compute, parameters that are used by an index.
 
 use super::kernels::Kernel;
 use super::token::{Kind, Token, tokens};

@@ -79,7 +79,8 @@ impl AnyModel {
         }
     }
 
-    /// Bytes of the largest constant, or of all constants of a step, which come onto a device together.
+    /// Bytes of the largest constant, or of all constants of a step, which come onto a device
+    /// together.
     pub fn largest_constant_bytes(&self) -> usize {
         let largest = match self {
             Self::Picture { model, .. } => {
@@ -124,8 +125,8 @@ impl AnyModel {
         Ok(Loaded { device: device.clone(), kind })
     }
 
-    /// As [`load`](Self::load), for the network of `base` at other sizes: constants that are the same are not brought
-    /// there again.
+    /// As [`load`](Self::load), for the network of `base` at other sizes: constants that are the
+    /// same are not brought there again.
     ///
     /// # Errors
     ///
@@ -148,8 +149,8 @@ impl AnyModel {
     }
 }
 
-/// Whether both have the same tensors in the same steps. What a device packs doesn't depend on batch, rows and columns
-/// ([`Operators::pack`]).
+/// Whether both have the same tensors in the same steps. What a device packs doesn't depend on
+/// batch, rows and columns ([`Operators::pack`]).
 fn has_constants_of(model: &Model, other: &Model) -> bool {
     let of = |model: &Model| {
         let layers = model.layers().iter();

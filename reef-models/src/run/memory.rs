@@ -112,8 +112,9 @@ impl<D: Operators> Memory<D> {
         Some(Command::Fill(Fill { buffer, offset: 0, bytes: self.zeroed_bytes, word: 0 }))
     }
 
-    /// An inference of these launches: copy in, zeros for the scratch memory if it needs any, launches, copy out.
-    /// Something is copied even if all outputs are empty: nobody could wait for an inference without commands.
+    /// An inference of these launches: copy in, zeros for the scratch memory if it needs any,
+    /// launches, copy out. Something is copied even if all outputs are empty: nobody could wait for
+    /// an inference without commands.
     pub(crate) fn around(&self, launches: impl Iterator<Item = Command<D>>) -> Vec<Command<D>> {
         let copy_in = (!self.inputs.ports.is_empty()).then(|| self.inputs.copy(false));
         let before = [copy_in, self.zero_scratch()].into_iter().flatten();

@@ -1,11 +1,11 @@
 //! Networks on devices, and what their results are checked against.
 //!
-//! In: a network of either kind ([`AnyModel`]), or a [`Model`](crate::Model) and a [`Source`](crate::Source) of its
-//! tensors. Out: launches
-//! ([`Network`]), their times ([`measure()`]), or the plain loops' answer ([`reference`](mod@reference)).
+//! In: a network of either kind ([`AnyModel`]), or a [`Model`](crate::Model) and a
+//! [`Source`](crate::Source) of its tensors. Out: launches ([`Network`]), their times
+//! ([`measure()`]), or the plain loops' answer ([`reference`](mod@reference)).
 //!
-//! Invariant: a network launches its steps in the order of its schedule, each with memory that no other
-//! step needs at that time.
+//! Invariant: a network launches its steps in the order of its schedule, each with memory that no
+//! other step needs at that time.
 
 pub(crate) mod any_model;
 pub(crate) mod launch_name;

@@ -94,8 +94,8 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Refused` names the node whose operation the device has no kernel for; `Tensor` if `weights` are of another
-    /// network; the device's.
+    /// `Refused` names the node whose operation the device has no kernel for; `Tensor` if `weights`
+    /// are of another network; the device's.
     pub fn of_tensors(
         device: &D,
         model: &TensorModel,
@@ -169,11 +169,11 @@ impl<D: Operators> Network<D> {
         self.commands.clone()
     }
 
-    /// One whole [`inference`](Self::inference) in graphs of up to `most` commands, which cost the host
-    /// one launch each. A device without graphs gets the commands one by one.
+    /// One whole [`inference`](Self::inference) in graphs of up to `most` commands, which cost the
+    /// host one launch each. A device without graphs gets the commands one by one.
     ///
-    /// Real-time work wants one graph. Best-effort work wants short ones: what was launched when it is
-    /// preempted has to come to nothing, kernel by kernel.
+    /// Real-time work wants one graph. Best-effort work wants short ones: what was launched when it
+    /// is preempted has to come to nothing, kernel by kernel.
     ///
     /// # Errors
     ///
@@ -182,7 +182,8 @@ impl<D: Operators> Network<D> {
         self.in_graphs(self.commands.clone(), most)
     }
 
-    /// As [`graphs`](Self::graphs), of the launches alone: from the input on the device to the output there.
+    /// As [`graphs`](Self::graphs), of the launches alone: from the input on the device to the
+    /// output there.
     ///
     /// # Errors
     ///
@@ -191,7 +192,8 @@ impl<D: Operators> Network<D> {
         self.in_graphs(self.commands().into(), most)
     }
 
-    /// As [`graphs`](Self::graphs), but inputs and outputs are copied from and to `host`, from these bytes on.
+    /// As [`graphs`](Self::graphs), but inputs and outputs are copied from and to `host`, from
+    /// these bytes on.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 //! Pictures as torchvision's networks want them; needs the feature `pictures`.
 //!
 //! This is torchvision's transform for evaluation (`torchvision/transforms/_presets.py`,
-//! `ImageClassification`, with its defaults): the shorter side is resized, bilinear and antialiased; the
-//! middle square is cut out; pixels become three planes in 0..1, and those are normalised. Like there,
-//! an alpha channel is dropped and an EXIF orientation is not looked at.
+//! `ImageClassification`, with its defaults): the shorter side is resized, bilinear and
+//! antialiased; the middle square is cut out; pixels become three planes in 0..1, and those are
+//! normalised. Like there, an alpha channel is dropped and an EXIF orientation is not looked at.
 
 use super::pixels::Pixels;
 pub use super::rgb_picture::Picture;
@@ -32,9 +32,9 @@ pub struct Transform {
 impl Transform {
     /// That of `network` for pictures of `size`.
     ///
-    /// The shorter side is 8/7 of the square, so 256 for 224 and 342 for 299. Inception v3, where it is
-    /// built by name, leaves out `transform_input`, which maps ImageNet's normalisation to -1..1; so
-    /// that is done here.
+    /// The shorter side is 8/7 of the square, so 256 for 224 and 342 for 299. Inception v3, where
+    /// it is built by name, leaves out `transform_input`, which maps ImageNet's normalisation to
+    /// -1..1; so that is done here.
     pub fn of(network: &str, size: usize) -> Self {
         let resize = (size * 8 + 3) / 7; // rounded
         let imagenet = Self {

@@ -26,7 +26,8 @@ pub(crate) struct Pixels {
 }
 
 impl Pixels {
-    /// Decodes a file, whichever of the two it is. An alpha channel is dropped, sixteen bits become eight.
+    /// Decodes a file, whichever of the two it is. An alpha channel is dropped, sixteen bits become
+    /// eight.
     ///
     /// # Errors
     ///
@@ -48,7 +49,8 @@ impl Pixels {
         Self { width, height, pixels }
     }
 
-    /// Bytes of a whole picture with `channels` for each pixel: grey, grey and alpha, RGB, or RGB and alpha.
+    /// Bytes of a whole picture with `channels` for each pixel: grey, grey and alpha, RGB, or RGB
+    /// and alpha.
     fn of(width: usize, height: usize, channels: usize, bytes: &[u8]) -> Result<Self> {
         let pixels: Vec<Rgb8> = bytes.chunks_exact(channels).map(rgb).collect();
         if pixels.len() != width * height {

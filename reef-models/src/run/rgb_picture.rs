@@ -5,8 +5,8 @@ use crate::errors::error::{Error, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A picture in red, green and blue. For one that a network classifies, [`Transform`](super::picture::Transform) does
-/// all at once.
+/// A picture in red, green and blue. For one that a network classifies,
+/// [`Transform`](super::picture::Transform) does all at once.
 #[derive(Debug, Clone)]
 pub struct Picture {
     file: PathBuf,
@@ -66,7 +66,8 @@ impl Picture {
         self.of(Pixels::of_pixels(self.size(), pixels))
     }
 
-    /// Three planes, red, green and blue, row by row: each value in 0..1, less `mean` and divided by `deviation`.
+    /// Three planes, red, green and blue, row by row: each value in 0..1, less `mean` and divided
+    /// by `deviation`.
     pub fn planes(&self, mean: [f32; 3], deviation: [f32; 3]) -> Vec<f32> {
         let pixels = self.pixels.cropped([0, 0], self.size());
         planes(pixels, mean, deviation)

@@ -22,9 +22,9 @@ pub(super) fn rounded<D: Operators>(device: &D, model: &Model) -> Vec<Rounded> {
     uses.iter().map(of).collect()
 }
 
-/// Storages that somebody writes and somebody reads, and with which each does what it takes: writers round, readers do it
-/// first of all; or they only pass on what is rounded on their other side as well. What the last step writes is the
-/// network's output, which others read too.
+/// Storages that somebody writes and somebody reads, and with which each does what it takes:
+/// writers round, readers do it first of all; or they only pass on what is rounded on their other
+/// side as well. What the last step writes is the network's output, which others read too.
 fn storages(uses: &[Use<'_>]) -> HashSet<usize> {
     let read: HashSet<usize> = uses.iter().map(|(reads, ..)| reads[0]).collect();
     let written = uses.iter().map(|&(_, writes, _)| writes);

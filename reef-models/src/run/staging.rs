@@ -34,7 +34,8 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Length` if `input` is not as long as the network's, `Tensor` if that has other inputs; the device's.
+    /// `Length` if `input` is not as long as the network's, `Tensor` if that has other inputs; the
+    /// device's.
     pub fn stage_input(&self, input: &[f32]) -> Result<()> {
         let port = only_floats(&self.memory.inputs, "input")?;
         let (given, want) = (input.len(), port.spec.elements());
@@ -61,7 +62,8 @@ impl<D: Operators> Network<D> {
     ///
     /// # Errors
     ///
-    /// `Tensor` if it is of another type or length than the network's, or there is none of this number; the device's.
+    /// `Tensor` if it is of another type or length than the network's, or there is none of this
+    /// number; the device's.
     pub fn stage(&self, index: usize, array: &Array) -> Result<()> {
         let (offset, Port { name, spec, .. }) = of(self.inputs(), index, "input")?;
         if (array.element(), array.len()) != (spec.element, spec.elements()) {
@@ -93,8 +95,9 @@ impl<D: Operators> Network<D> {
         self.stage_bytes(0, &seed.inputs(self.inputs()))
     }
 
-    /// Writes a part of the inputs, from byte `offset` on, where [`inference`](Self::inference) copies them from: as
-    /// [`inputs`](Self::inputs) lays them out, the lowest byte of each number first.
+    /// Writes a part of the inputs, from byte `offset` on, where [`inference`](Self::inference)
+    /// copies them from: as [`inputs`](Self::inputs) lays them out, the lowest byte of each number
+    /// first.
     ///
     /// # Errors
     ///
@@ -104,8 +107,8 @@ impl<D: Operators> Network<D> {
         Ok(self.device.write(&self.memory.inputs.host, offset, data)?)
     }
 
-    /// Reads a part of what the last completed [`inference`](Self::inference) copied out, from byte `offset` on, as
-    /// [`outputs`](Self::outputs) lays it out.
+    /// Reads a part of what the last completed [`inference`](Self::inference) copied out, from byte
+    /// `offset` on, as [`outputs`](Self::outputs) lays it out.
     ///
     /// # Errors
     ///
@@ -117,7 +120,8 @@ impl<D: Operators> Network<D> {
 }
 
 impl<D: Operators> Network<D> {
-    /// With what [`inference`](Self::inference) begins: the copy of all inputs from the host; `None` if there are none.
+    /// With what [`inference`](Self::inference) begins: the copy of all inputs from the host;
+    /// `None` if there are none.
     pub fn copy_in(&self) -> Option<Command<D>> {
         (!self.inputs().is_empty()).then(|| self.memory.inputs.copy(false))
     }
@@ -127,8 +131,8 @@ impl<D: Operators> Network<D> {
         self.memory.outputs.copy(true)
     }
 
-    /// A copy of `bytes` bytes of `from`, from byte `begin` on, to the inputs on the device, from byte `offset` on. Whether
-    /// they are inside of `from` is noted when it runs.
+    /// A copy of `bytes` bytes of `from`, from byte `begin` on, to the inputs on the device, from
+    /// byte `offset` on. Whether they are inside of `from` is noted when it runs.
     ///
     /// # Errors
     ///
@@ -145,7 +149,8 @@ impl<D: Operators> Network<D> {
         Ok(Command::Copy(Copy { from, from_offset, to, to_offset, bytes, to_host: false }))
     }
 
-    /// A copy of `bytes` bytes of the outputs on the device, from byte `offset` on, to memory of the device, likewise.
+    /// A copy of `bytes` bytes of the outputs on the device, from byte `offset` on, to memory of
+    /// the device, likewise.
     ///
     /// # Errors
     ///

@@ -65,8 +65,8 @@ impl<D: Operators> TensorWeights<D> {
         Self::upload_beside(device, model, None)
     }
 
-    /// As [`upload`](Self::upload), without those that `base` has already: the same network for other shapes differs in
-    /// few.
+    /// As [`upload`](Self::upload), without those that `base` has already: the same network for
+    /// other shapes differs in few.
     ///
     /// # Errors
     ///

@@ -51,7 +51,8 @@ pub(crate) fn size(number: i64) -> Result<usize> {
     usize::try_from(number).map_err(|_| format!("a size of {number}"))
 }
 
-/// How many elements, if that is a number that a tensor can have. Sizes of one without elements are bounded likewise.
+/// How many elements, if that is a number that a tensor can have. Sizes of one without elements are
+/// bounded likewise.
 pub(crate) fn elements(dims: &[usize]) -> Result<usize> {
     let most = dims.iter().try_fold(1usize, |product, &n| product.checked_mul(n.max(1)));
     let fits = most.filter(|&n| n <= reef_core::op::MAX_ELEMENTS && dims.len() <= MAX_RANK);

@@ -18,10 +18,12 @@ use std::sync::Arc;
 
 /// Bytes that are charged for each step: its operation, its names and its place in lists.
 const STEP: u64 = 1024;
-/// Steps of loops that may be spent on computing one constant; what takes more is left to the device.
+/// Steps of loops that may be spent on computing one constant; what takes more is left to the
+/// device.
 const STEPS: usize = 1 << 31;
 
-/// A network that is being built. Memory for all that it makes is charged to its ledger before it is made.
+/// A network that is being built. Memory for all that it makes is charged to its ledger before it
+/// is made.
 pub(crate) struct Builder<'a> {
     pub(crate) ledger: &'a Ledger,
     /// Name of the node whose operations come next.
@@ -74,8 +76,8 @@ impl<'a> Builder<'a> {
         Ok(Value { spec, what: What::Known(Rc::new(Known { array, _charge: charge })) })
     }
 
-    /// A tensor of singles that are made up when a device takes them: they are no values that are known, so nothing
-    /// is computed of them before.
+    /// A tensor of singles that are made up when a device takes them: they are no values that are
+    /// known, so nothing is computed of them before.
     pub(crate) fn made_up(
         &mut self,
         seed: Seeded,
@@ -190,7 +192,8 @@ impl<'a> Builder<'a> {
         Ok(TensorModel { name: name.into(), inputs, outputs: ports, storages, constants, steps })
     }
 
-    /// The storage of an output: its own if a step writes it and no other output has taken it, as `free` says.
+    /// The storage of an output: its own if a step writes it and no other output has taken it, as
+    /// `free` says.
     fn own_storage(&mut self, value: &Value, free: &mut [bool]) -> Result<usize> {
         match value.what {
             What::Storage(storage) if free.get(storage).is_some_and(|&free| free) => {

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 pub(crate) enum Constant {
     /// Values that it holds.
     Values(Array),
-    /// Singles that are made up whenever they are asked for, so that the weights of a large network are never all in
-    /// the host's memory.
+    /// Singles that are made up whenever they are asked for, so that the weights of a large network
+    /// are never all in the host's memory.
     MadeUp(Seeded, TensorSpec),
 }
 

@@ -76,7 +76,8 @@ impl Writer {
 }
 
 impl Builder<'_> {
-    /// A formula of `inputs`, broadcast to each other, computed in `domain`. Its last term is the result.
+    /// A formula of `inputs`, broadcast to each other, computed in `domain`. Its last term is the
+    /// result.
     pub(crate) fn map_in(
         &mut self,
         domain: Domain,

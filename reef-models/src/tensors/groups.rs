@@ -1,6 +1,8 @@
-//! Steps that a device runs as one: neighbours that read the same first, such as queries, keys and values of attention.
+//! Steps that a device runs as one: neighbours that read the same first, such as queries, keys and
+//! values of attention.
 //!
-//! What a group reads and writes is in use all the time that it runs, so memory is planned by groups and not by steps.
+//! What a group reads and writes is in use all the time that it runs, so memory is planned by
+//! groups and not by steps.
 
 use crate::tensors::step::TensorStep;
 use reef_core::op::Operators;
@@ -25,7 +27,8 @@ pub(crate) fn groups<'a, D: Operators>(
     groups
 }
 
-/// How many of `steps`, from the first on, read the same first, and nothing that another of them writes.
+/// How many of `steps`, from the first on, read the same first, and nothing that another of them
+/// writes.
 fn side_by_side(steps: &[TensorStep]) -> usize {
     let fits = |(k, step): &(usize, &TensorStep)| {
         let before = &steps[..*k];

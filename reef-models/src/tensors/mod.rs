@@ -1,15 +1,18 @@
 //! Networks of ordinary tensors: any rank and element type, several inputs and outputs.
 //!
-//! In: operations on values, from whoever reads a file or builds a network ([`Builder`](builder::Builder)). Out: a
+//! In: operations on values, from whoever reads a file or builds a network
+//! ([`Builder`](builder::Builder)). Out: a
 //! [`TensorModel`]: storages, and steps that fill them.
 //!
-//! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each other are one step
-//! ([`fuse`]). For a device that has several of its operations as one, a network has them so ([`attention`], [`join`]), what it
-//! rounds wherever it is read is stored so ([`narrow`]), and what it runs side by side are [`groups`]. For one that convolves
-//! each channel by itself, pictures lie channels last where that saves steps ([`layout`]).
+//! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each
+//! other are one step ([`fuse`]). For a device that has several of its operations as one, a network
+//! has them so ([`attention`], [`join`]), what it rounds wherever it is read is stored so
+//! ([`narrow`]), and what it runs side by side are [`groups`]. For one that convolves each channel
+//! by itself, pictures lie channels last where that saves steps ([`layout`]).
 //!
-//! Invariants: each step writes one storage, which no other step writes, and reads only what earlier ones wrote, what
-//! is given, and constants; its operation was checked. What depends on constants alone is a constant.
+//! Invariants: each step writes one storage, which no other step writes, and reads only what
+//! earlier ones wrote, what is given, and constants; its operation was checked. What depends on
+//! constants alone is a constant.
 
 pub(crate) mod attention;
 pub(crate) mod axes;

@@ -37,7 +37,8 @@ impl TensorModel {
         &self.steps
     }
 
-    /// The steps for a device, which may have some that follow each other as one operation, and may round what it reads.
+    /// The steps for a device, which may have some that follow each other as one operation, and may
+    /// round what it reads.
     pub fn steps_on<D: Operators>(&self, device: &D) -> Vec<TensorStep> {
         let has = |op: &TensorOp| device.has_joined(op);
         let steps = find::joined(&self.steps, &self.outputs, &has);

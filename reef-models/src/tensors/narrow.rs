@@ -1,14 +1,14 @@
-//! Values that a device rounds to halves wherever they are read are stored as such: half of the memory that is read and
-//! written, and not one bit of what comes out is another.
+//! Values that a device rounds to halves wherever they are read are stored as such: half of the
+//! memory that is read and written, and not one bit of what comes out is another.
 
 use crate::tensors::step::TensorStep;
 use reef_core::tensor::{Element, TensorOp};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// `steps` with storages of halves where all who read them round them: `rounds` says so of a step and one of its reads.
-/// What is `given`, in constants and from and to outside, stays as it is. `takes`: whether the device has a kernel for an
-/// operation on halves.
+/// `steps` with storages of halves where all who read them round them: `rounds` says so of a step
+/// and one of its reads. What is `given`, in constants and from and to outside, stays as it is.
+/// `takes`: whether the device has a kernel for an operation on halves.
 pub(super) fn narrowed(
     steps: Vec<TensorStep>,
     given: &HashSet<usize>,
@@ -26,7 +26,8 @@ pub(super) fn narrowed(
             }
         }
     }
-    // A step whose kernel doesn't take them all takes none; then others that read or wrote them may not either.
+    // A step whose kernel doesn't take them all takes none; then others that read or wrote them may
+    // not either.
     loop {
         let count = halves.len();
         for step in &steps {

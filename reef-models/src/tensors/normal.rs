@@ -31,7 +31,8 @@ impl Builder<'_> {
         })
     }
 
-    /// `(x - mean) / sqrt(variance + epsilon)` along axes, in a wide type. Also the mean and `1 / sqrt(…)`.
+    /// `(x - mean) / sqrt(variance + epsilon)` along axes, in a wide type. Also the mean and
+    /// `1 / sqrt(…)`.
     pub(crate) fn standardise(
         &mut self,
         value: &Value,

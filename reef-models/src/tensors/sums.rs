@@ -54,7 +54,8 @@ impl Builder<'_> {
         self.with_number(Binary::Div, &sum, count as f64)
     }
 
-    /// A sum of products of what two pairs of views see; sizes of the first ones are those of the result.
+    /// A sum of products of what two pairs of views see; sizes of the first ones are those of the
+    /// result.
     pub(crate) fn contract(
         &mut self,
         [a, b]: [&Value; 2],

@@ -27,12 +27,13 @@ pub const NAMES: &[&str] = &[
 
 /// Builds the network called `name`, one of [`NAMES`], for `batch` square pictures at a time.
 ///
-/// Without an `input_size` it is the one that the network was designed for: 299 rows and columns for
-/// inception_v3, 224 for the others. The least is 75 and 32; vgg19 and alexnet take 224 only.
+/// Without an `input_size` it is the one that the network was designed for: 299 rows and columns
+/// for inception_v3, 224 for the others. The least is 75 and 32; vgg19 and alexnet take 224 only.
 ///
 /// # Errors
 ///
-/// `UnknownNetwork`, `NotPicture` if it is one of tensors, or `OutOfRange` for the size or the batch.
+/// `UnknownNetwork`, `NotPicture` if it is one of tensors, or `OutOfRange` for the size or the
+/// batch.
 pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Model> {
     let (usual, sizes) = match name {
         "inception_v3" => (299, 75..=MAX_SIZE),

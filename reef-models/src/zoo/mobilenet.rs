@@ -1,8 +1,8 @@
 //! MobileNet v1, v2 and v3: depthwise convolutions between convolutions of one row and column.
 //!
 //! v2 and v3 are torchvision's. v1 has the layers and names of the transformers library's
-//! `MobileNetV1ForImageClassification` with `tf_padding = False` and 1000 classes: zeros on all sides, where TensorFlow has
-//! more of them behind than before.
+//! `MobileNetV1ForImageClassification` with `tf_padding = False` and 1000 classes: zeros on all
+//! sides, where TensorFlow has more of them behind than before.
 
 use crate::model::builder::{Builder, Conv, Value, square};
 use crate::model::network_model::Model;
@@ -95,7 +95,8 @@ pub(crate) fn v1(mut b: Builder, size: usize) -> Model {
     b.classify("classifier", x, 1000)
 }
 
-/// v2's blocks: how many times as wide inside, channels, how many, how far apart windows of the first are.
+/// v2's blocks: how many times as wide inside, channels, how many, how far apart windows of the
+/// first are.
 const V2: [[usize; 4]; 7] = [
     [1, 16, 1, 1],
     [6, 24, 2, 2],
@@ -147,7 +148,8 @@ fn inverted(
     Layer { residual: is_residual.then_some(&input), ..narrow }.build(b, x)
 }
 
-/// A block of v3: window, channels inside, channels, whether it weighs channels, what follows, stride.
+/// A block of v3: window, channels inside, channels, whether it weighs channels, what follows,
+/// stride.
 pub(crate) type Block = (usize, usize, usize, bool, After, usize);
 
 pub(crate) const LARGE: &[Block] = &[

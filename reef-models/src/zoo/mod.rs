@@ -1,4 +1,5 @@
-//! The networks that can be built by name, layer by layer as torchvision and the transformers library have them.
+//! The networks that can be built by name, layer by layer as torchvision and the transformers
+//! library have them.
 //!
 //! In: a name, rows and columns or a number of tokens, a batch. Out: a model.
 //!

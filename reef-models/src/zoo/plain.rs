@@ -1,7 +1,8 @@
 //! VGG and AlexNet as torchvision has them: one layer after the other, each with a bias.
 //!
-//! Both flatten a picture before the first linear layer, which is a convolution with a window as large as
-//! that picture. torchvision would scale other sizes to this one; here there is only this one.
+//! Both flatten a picture before the first linear layer, which is a convolution with a window as
+//! large as that picture. torchvision would scale other sizes to this one; here there is only this
+//! one.
 
 use crate::model::builder::{Builder, Conv, Value, square};
 use crate::model::network_model::Model;

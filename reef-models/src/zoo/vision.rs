@@ -40,7 +40,8 @@ struct Vision {
 const B_16: Vision =
     Vision { size: 224, square: 16, layers: 12, heads: 12, width: 768, inner: 3072, classes: 1000 };
 
-/// Builds ViT-B/16 for `batch` pictures of 224 rows and columns, the only size that its positions fit.
+/// Builds ViT-B/16 for `batch` pictures of 224 rows and columns, the only size that its positions
+/// fit.
 pub(super) fn vit_b_16(
     size: Option<usize>,
     batch: usize,

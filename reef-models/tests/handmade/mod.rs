@@ -50,7 +50,8 @@ pub(crate) fn floats(name: &str, values: &[f32]) -> Vec<u8> {
     bytes(5, [bytes(1, name), bytes(7, raw)].concat())
 }
 
-/// A node with several outputs, called after the first; without a name an output or input is left out.
+/// A node with several outputs, called after the first; without a name an output or input is left
+/// out.
 pub(crate) fn node_of(
     op: &str,
     inputs: &[&str],

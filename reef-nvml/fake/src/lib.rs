@@ -1,8 +1,11 @@
-//! A management library that is made of functions: what tests run on where there is no NVIDIA driver.
+//! A management library that is made of functions: what tests run on where there is no NVIDIA
+//! driver.
 //!
-//! `REEF_FAKE_NVML` names a file with a line for each process, `PID BYTES PERCENT`, where `-` bytes aren't known. It is
-//! read at each call. `REEF_FAKE_NVML_INIT` is the code of `nvmlInit_v2`, `REEF_FAKE_NVML_LIST` that of lists of
-//! processes, `REEF_FAKE_NVML_MPS` that of those under MPS, which are empty without it. All devices whose UUID begins with `GPU-` are there, have 1 GiB and the same processes.
+//! `REEF_FAKE_NVML` names a file with a line for each process, `PID BYTES PERCENT`, where `-` bytes
+//! aren't known. It is read at each call. `REEF_FAKE_NVML_INIT` is the code of `nvmlInit_v2`,
+//! `REEF_FAKE_NVML_LIST` that of lists of processes, `REEF_FAKE_NVML_MPS` that of those under MPS,
+//! which are empty without it. All devices whose UUID begins with `GPU-` are there, have 1 GiB and
+//! the same processes.
 
 use std::ffi::{CStr, c_char};
 

@@ -1,4 +1,5 @@
-//! The functions that are answered with a limit: the real library's answer, and no more than the limit in it.
+//! The functions that are answered with a limit: the real library's answer, and no more than the
+//! limit in it.
 
 use crate::limit::{Device, of};
 use crate::slots::{self, NO_FUNCTION, NO_LIBRARY, address};
@@ -78,12 +79,13 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut Memory2
     code
 }
 
-/// Processes with no more memory than the limit: what one of another job has beyond that is none of the program's.
+/// Processes with no more memory than the limit: what one of another job has beyond that is none of
+/// the program's.
 ///
 /// # Safety
 ///
-/// The arguments are what `nvml.h` says of the function in this slot, whose list has elements of `N` words, the second of
-/// which is memory.
+/// The arguments are what `nvml.h` says of the function in this slot, whose list has elements of
+/// `N` words, the second of which is memory.
 unsafe fn processes<const N: usize>(
     slot: usize,
     device: Device,
@@ -141,7 +143,8 @@ fn meaning(code: u32) -> &'static CStr {
     }
 }
 
-/// The only function of the library that answers with an address: a code in its place would be read from.
+/// The only function of the library that answers with an address: a code in its place would be read
+/// from.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn nvmlErrorString(code: u32) -> *const c_char {

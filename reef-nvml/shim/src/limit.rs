@@ -17,8 +17,8 @@ pub(crate) struct Limit {
     pub(crate) used: u64,
 }
 
-/// What the environment says, read once. A value that can't be read limits nothing here: the driver's library refuses the
-/// device then.
+/// What the environment says, read once. A value that can't be read limits nothing here: the
+/// driver's library refuses the device then.
 fn limits() -> Option<&'static Limits> {
     static LIMITS: OnceLock<Option<Limits>> = OnceLock::new();
     let read = || Limits::read(variable, |path| std::fs::read_to_string(path).ok()).ok().flatten();
@@ -29,17 +29,19 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Where the books are, looked up once: programs may change their environment while other threads ask.
+/// Where the books are, looked up once: programs may change their environment while other threads
+/// ask.
 fn books() -> &'static PathBuf {
     static BOOKS: OnceLock<PathBuf> = OnceLock::new();
     BOOKS.get_or_init(|| folder(variable))
 }
 
-/// The limit on a device. Before a process of the job has used the device nobody knows its number among the visible ones,
-/// so it is the limit of each device then. `None`: there is no limit.
+/// The limit on a device. Before a process of the job has used the device nobody knows its number
+/// among the visible ones, so it is the limit of each device then. `None`: there is no limit.
 ///
-/// Books are open no longer than the call takes: a file of ours among the program's may be closed by it, and its number be
-/// another file's. Nor is there a lock, which a child process could find taken.
+/// Books are open no longer than the call takes: a file of ours among the program's may be closed
+/// by it, and its number be another file's. Nor is there a lock, which a child process could find
+/// taken.
 pub(crate) fn of(device: Device) -> Option<Limit> {
     let limits = limits().filter(|limits| limits.has_memory())?;
     let uuid = uuid(device)?;
@@ -55,7 +57,8 @@ pub(crate) fn of(device: Device) -> Option<Limit> {
 fn uuid(device: Device) -> Option<[u8; 16]> {
     let at = address(slots::UUID);
     let mut text = [0_u8; 96]; // NVML_DEVICE_UUID_V2_BUFFER_SIZE
-    // SAFETY: the real library's `nvmlDeviceGetUUID`, or a function that looks at no argument; room of this length.
+    // SAFETY: the real library's `nvmlDeviceGetUUID`, or a function that looks at no argument; room
+    // of this length.
     let code = unsafe {
         let get =
             std::mem::transmute::<usize, unsafe extern "C" fn(Device, *mut c_char, u32) -> u32>(at);

@@ -21,8 +21,8 @@ pub(crate) fn is_there() -> bool {
     symbol(c"nvmlInit_v2").is_some()
 }
 
-/// Opens a library by its path, if it is NVIDIA's and not this one. With `DEEPBIND` its calls of its own functions don't
-/// come back to us.
+/// Opens a library by its path, if it is NVIDIA's and not this one. With `DEEPBIND` its calls of
+/// its own functions don't come back to us.
 fn open(path: &Path) -> Option<usize> {
     let name = CString::new(path.canonicalize().ok()?.as_os_str().as_bytes()).ok()?;
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;

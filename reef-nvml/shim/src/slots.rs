@@ -1,4 +1,5 @@
-//! One address for each of the library's functions, filled in when it is first needed, and a function that jumps there.
+//! One address for each of the library's functions, filled in when it is first needed, and a
+//! function that jumps there.
 
 use crate::real::{is_there, symbol};
 use std::arch::naked_asm;
@@ -45,7 +46,8 @@ extern "C" fn no_function() -> u32 {
     NO_FUNCTION
 }
 
-/// A function that jumps to its slot's address, which the first call looks up. `r11` is free at a function's entry.
+/// A function that jumps to its slot's address, which the first call looks up. `r11` is free at a
+/// function's entry.
 macro_rules! thunk {
     ($name:ident, $slot:literal) => {
         #[allow(non_snake_case)]
@@ -68,8 +70,8 @@ macro_rules! thunk {
     };
 }
 
-/// Looks up the slot in `r11` with all arguments kept, none of which are floating-point numbers, and goes on to the
-/// function.
+/// Looks up the slot in `r11` with all arguments kept, none of which are floating-point numbers,
+/// and goes on to the function.
 #[unsafe(naked)]
 unsafe extern "C" fn first_call() {
     naked_asm!(

@@ -12,13 +12,13 @@ use std::time::Duration;
 pub struct Guests {
     /// Makes `guests.sock`, at which they register. Off by default.
     pub listen: bool,
-    /// Programs, by the absolute paths of their executables, that may be real-time whoever runs them; besides those of
-    /// users, and with tokens, that have the [right](crate::config::Right).
+    /// Programs, by the absolute paths of their executables, that may be real-time whoever runs
+    /// them; besides those of users, and with tokens, that have the [right](crate::config::Right).
     pub rt_programs: Vec<PathBuf>,
     /// Most guests of one user: processes, each on one device.
     pub per_user: usize,
-    /// For how long, in milliseconds, a real-time program holds others without a sign that it is at work: a launch, or
-    /// work that has ended.
+    /// For how long, in milliseconds, a real-time program holds others without a sign that it is at
+    /// work: a launch, or work that has ended.
     pub hold_ms: u64,
     /// Containers that register as Alnair's do. `None`: nobody may.
     pub alnair: Option<Alnair>,

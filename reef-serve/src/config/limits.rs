@@ -38,13 +38,13 @@ impl Default for Memory {
 pub struct Limits {
     /// Connections at a time by each way in: local path, Unix sockets, TCP; default 256.
     pub clients: usize,
-    /// Connections over TCP that one address may make in a second, 0 is no limit; default 200. What is over is closed
-    /// at once.
+    /// Connections over TCP that one address may make in a second, 0 is no limit; default 200. What
+    /// is over is closed at once.
     pub connects_per_second: u32,
     /// Requests of gRPC and HTTP that are open at a time; default 256.
     pub open_requests: usize,
-    /// How much of connections, open requests and their memory one principal may have, in percent: the rest is
-    /// kept for others; default 50.
+    /// How much of connections, open requests and their memory one principal may have, in percent:
+    /// the rest is kept for others; default 50.
     pub principal_percent: u64,
     /// Requests that wait for one model in one class; default 64.
     pub queue: usize,
@@ -82,7 +82,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What of `all` clients may have together that have shown nothing: three quarters, or more if one of them may.
+    /// What of `all` clients may have together that have shown nothing: three quarters, or more if
+    /// one of them may.
     pub(crate) fn of_anonymous(&self, all: u64) -> u64 {
         self.part(all).max(all - all / 4)
     }
@@ -102,16 +103,17 @@ pub struct Times {
     pub request_ms: u64,
     /// How long open requests are waited for at the end, in milliseconds; default 30000.
     pub drain_ms: u64,
-    /// How long a handshake of TLS may take, and over HTTP the head of a request, with the wait for it, and
-    /// its body, and over gRPC the wait for the first request; in milliseconds, default 60000.
+    /// How long a handshake of TLS may take, and over HTTP the head of a request, with the wait for
+    /// it, and its body, and over gRPC the wait for the first request; in milliseconds, default
+    /// 60000.
     pub idle_ms: u64,
-    /// After how long a silence a gRPC client is asked for a sign of life, and how long it may then take to
-    /// give one; in milliseconds, default 30000.
+    /// After how long a silence a gRPC client is asked for a sign of life, and how long it may then
+    /// take to give one; in milliseconds, default 30000.
     pub keepalive_ms: u64,
     /// How long a client may take nothing of what is sent to it; in milliseconds, default 10000.
     pub write_ms: u64,
-    /// How long a network for shapes that requests came with stays after its last request, in milliseconds, 0 is for
-    /// ever; default 600000.
+    /// How long a network for shapes that requests came with stays after its last request, in
+    /// milliseconds, 0 is for ever; default 600000.
     pub shapes_ms: u64,
     /// How long a thread of the local path polls before it sleeps, in microseconds; default 50.
     pub spin_us: u64,

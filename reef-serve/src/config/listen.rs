@@ -11,8 +11,8 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 pub struct Listen {
-    /// Folder of the sockets `grpc.sock`, `http.sock` and `local.sock`, to which only their owner may write. Default:
-    /// `$XDG_RUNTIME_DIR/reef`, or else `reef-UID` in the temporary folder.
+    /// Folder of the sockets `grpc.sock`, `http.sock` and `local.sock`, to which only their owner
+    /// may write. Default: `$XDG_RUNTIME_DIR/reef`, or else `reef-UID` in the temporary folder.
     pub folder: Option<PathBuf>,
     /// Who may open these sockets besides root: `owner` (the default), `group NAME` or `all`.
     pub users: Users,
@@ -27,13 +27,13 @@ pub struct Listen {
     pub token_file: Option<PathBuf>,
     /// Lets tokens come in plain text from other machines: somebody else encrypts, as a proxy does.
     pub insecure: bool,
-    /// Lets clients come in from other machines who show neither token nor certificate: somebody else decides who
-    /// reaches the daemon, as a cluster does.
+    /// Lets clients come in from other machines who show neither token nor certificate: somebody
+    /// else decides who reaches the daemon, as a cluster does.
     pub anonymous: bool,
     /// `GET /v2/health/live` and `/v2/health/ready` need no token.
     pub open_probes: bool,
-    /// Lets TCP clients without a token register shared memory of the daemon's user. Any user of the
-    /// machine can connect to a loopback address, so it is off.
+    /// Lets TCP clients without a token register shared memory of the daemon's user. Any user of
+    /// the machine can connect to a loopback address, so it is off.
     pub tcp_shared_memory: bool,
 }
 

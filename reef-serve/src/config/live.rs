@@ -21,7 +21,8 @@ impl Live {
         self.0.read().clone()
     }
 
-    /// Takes over what may change. `before` is what was read last, without what the service manager passed.
+    /// Takes over what may change. `before` is what was read last, without what the service manager
+    /// passed.
     ///
     /// Returns the keys that differ and take a restart.
     pub(crate) fn take_over(&self, before: &Config, fresh: &Config) -> Vec<String> {

@@ -2,8 +2,8 @@
 //!
 //! - **In**: a file, variables of the environment, pairs of key and value.
 //! - **Out**: a [`Config`] that has been checked.
-//! - **Invariant**: every key has a default, so an empty file is a whole configuration; an unknown key is an
-//!   error that names it, wherever it came from.
+//! - **Invariant**: every key has a default, so an empty file is a whole configuration; an unknown
+//!   key is an error that names it, wherever it came from.
 
 pub(crate) mod guests;
 pub(crate) mod limits;

@@ -14,8 +14,8 @@ pub(crate) const OWNER: &str = "owner";
 /// Key of the rights of all who have no entry of their own.
 pub(crate) const OTHERS: &str = "others";
 
-/// Rights by whom they are given to: `owner`, `others`, `user 1000`, `token NAME`, `certificate NAME`,
-/// `address 10.0.0.1`.
+/// Rights by whom they are given to: `owner`, `others`, `user 1000`, `token NAME`,
+/// `certificate NAME`, `address 10.0.0.1`.
 pub type Rights = BTreeMap<String, Right>;
 
 /// What one may do.
@@ -24,8 +24,8 @@ pub type Rights = BTreeMap<String, Right>;
 pub struct Right {
     /// May ask for real time.
     pub rt: bool,
-    /// Its real-time requests have `budget_us` of device time in each `period_us` to themselves, before all whose
-    /// budget is used up. Without: they share what is left. In microseconds.
+    /// Its real-time requests have `budget_us` of device time in each `period_us` to themselves,
+    /// before all whose budget is used up. Without: they share what is left. In microseconds.
     pub period_us: Option<u64>,
     /// See `period_us`.
     pub budget_us: Option<u64>,
@@ -35,8 +35,8 @@ pub struct Right {
     pub control: bool,
     /// Of a token: the file whose first line is the token.
     pub token_file: Option<PathBuf>,
-    /// Of a token, certificate or address: how its keys of shared memory begin. It registers no others, and nobody else
-    /// over TCP registers these.
+    /// Of a token, certificate or address: how its keys of shared memory begin. It registers no
+    /// others, and nobody else over TCP registers these.
     pub shared_memory_prefix: Option<String>,
 }
 
@@ -133,15 +133,16 @@ pub enum Over {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RealTime {
-    /// Part of the device that best-effort work keeps when it wants it, from 0 to less than 1; default 0.05.
+    /// Part of the device that best-effort work keeps when it wants it, from 0 to less than 1;
+    /// default 0.05.
     pub reserve: f64,
     /// What becomes of what is over a budget: `late` (the default), `best-effort` or `refused`.
     pub over: Over,
-    /// Part of the device that clients may claim together by stating a period and a budget, from 0 to 1; never more than
-    /// `reserve` and the budgets of `[rights]` leave. Default 1.
+    /// Part of the device that clients may claim together by stating a period and a budget, from 0
+    /// to 1; never more than `reserve` and the budgets of `[rights]` leave. Default 1.
     pub claimable: f64,
-    /// What becomes of real-time requests whose stated budget doesn't fit in: `late`, `best-effort` or `refused` (the
-    /// default).
+    /// What becomes of real-time requests whose stated budget doesn't fit in: `late`, `best-effort`
+    /// or `refused` (the default).
     pub unfit: Over,
 }
 

@@ -13,14 +13,15 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The device that everything runs on, such as `cpu:0`, `cpu:0?units=4` or `cuda:1`; several of one backend are
-    /// joined by commas, and `cuda:*` is all.
+    /// The device that everything runs on, such as `cpu:0`, `cpu:0?units=4` or `cuda:1`; several of
+    /// one backend are joined by commas, and `cuda:*` is all.
     pub device: String,
     /// Who runs when: `reef`, or one of the other schedulers that `reef demo` compares.
     pub scheduler: String,
     /// How the device is shared between the classes.
     pub rt: RealTime,
-    /// Who may do what. The daemon's own user and root, over Unix sockets, may all; others may run best-effort work.
+    /// Who may do what. The daemon's own user and root, over Unix sockets, may all; others may run
+    /// best-effort work.
     pub rights: Rights,
     /// Where clients come in.
     pub listen: Listen,
@@ -64,11 +65,14 @@ pub struct Models {
     pub repository: Option<PathBuf>,
     /// Models that are loaded at the start; `*` is all of the repository.
     pub load: Vec<String>,
-    /// The networks that can be built by name are there as well, with made-up weights; off by default.
+    /// The networks that can be built by name are there as well, with made-up weights; off by
+    /// default.
     pub builtin: bool,
-    /// Folders with kernels as source are loaded as well: native code of whoever wrote them; off by default.
+    /// Folders with kernels as source are loaded as well: native code of whoever wrote them; off by
+    /// default.
     pub kernels: bool,
-    /// A client of the local path that may control may name a model that is not loaded; it is loaded then.
+    /// A client of the local path that may control may name a model that is not loaded; it is
+    /// loaded then.
     pub on_demand: bool,
     /// Devices that a model is on whose description doesn't say it; 0: all.
     pub replicas: usize,

@@ -10,8 +10,8 @@ use toml::{Table, Value};
 /// How variables of the environment begin that set a key.
 pub const SET: &str = "REEF_SERVE__";
 
-/// The configuration of `file`, changed by `environment` and then by `flags`, which are pairs of a key
-/// such as `listen.grpc` and a value.
+/// The configuration of `file`, changed by `environment` and then by `flags`, which are pairs of a
+/// key such as `listen.grpc` and a value.
 ///
 /// A value is TOML; what is not TOML is a string, so that `cpu:0` needs no quotes.
 ///
@@ -71,8 +71,8 @@ fn change(table: &mut Table, source: &str, key: &str, value: &str) -> Result<()>
 
 /// Parts of a key, such as `limits.queue`.
 ///
-/// An entry of `rights` may hold dots. It is one part in TOML's quotes, and also without them, as shells take them away:
-/// `rights."address 127.0.0.1".rt`.
+/// An entry of `rights` may hold dots. It is one part in TOML's quotes, and also without them, as
+/// shells take them away: `rights."address 127.0.0.1".rt`.
 fn path(key: &str) -> Vec<String> {
     let quoted =
         toml::from_str::<Table>(&format!("{key} = 0")).ok().and_then(|table| only_path(&table));

@@ -18,15 +18,16 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// Memory that `model` takes there.
     fn sizes(&self, model: &ReadModel) -> Sizes;
 
-    /// Brings a model's weights onto the device. Blocks, for seconds if it is large. If `measure`, kernels
-    /// whose latencies are not known are measured.
+    /// Brings a model's weights onto the device. Blocks, for seconds if it is large. If `measure`,
+    /// kernels whose latencies are not known are measured.
     ///
     /// # Errors
     ///
     /// What is wrong with the weights; the device's.
     fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>>;
 
-    /// As [`load`](Self::load), for a model at other sizes than `base` has: constants that are the same are shared.
+    /// As [`load`](Self::load), for a model at other sizes than `base` has: constants that are the
+    /// same are shared.
     ///
     /// # Errors
     ///
@@ -34,11 +35,13 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn load_beside(&self, model: ReadModel, base: &dyn DeviceModel)
     -> Result<Arc<dyn DeviceModel>>;
 
-    /// Maps device memory that another process shares, by the 64 bytes of its driver's handle. Blocks for milliseconds.
+    /// Maps device memory that another process shares, by the 64 bytes of its driver's handle.
+    /// Blocks for milliseconds.
     ///
     /// # Errors
     ///
-    /// `Invalid` if it is no such memory of this device; `Failed` if the device shares none; the device's.
+    /// `Invalid` if it is no such memory of this device; `Failed` if the device shares none; the
+    /// device's.
     fn open_shared(&self, handle: &[u8; 64]) -> Result<Arc<dyn SharedMemory>>;
 
     /// Memory of the device for tests that stands for another process's.
@@ -54,8 +57,8 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// Bytes of memory of its own; `None` if it has none, or doesn't say.
     fn memory(&self) -> Option<u64>;
 
-    /// Asks the device whether it still works. If it doesn't, all of its work ends with an error, now and later. Of a
-    /// device that hangs it never returns: [`Node`](super::node::Node) asks.
+    /// Asks the device whether it still works. If it doesn't, all of its work ends with an error,
+    /// now and later. Of a device that hangs it never returns: [`Node`](super::node::Node) asks.
     ///
     /// # Errors
     ///
@@ -105,8 +108,8 @@ impl ReadModel {
         }
     }
 
-    /// Bytes of the host that the largest layer takes on its way to the device: a copy, and another one that is laid
-    /// out as the device wants it.
+    /// Bytes of the host that the largest layer takes on its way to the device: a copy, and another
+    /// one that is laid out as the device wants it.
     pub(crate) fn staged_bytes(&self) -> u64 {
         2 * match self {
             Self::Network(opened) => opened.model.largest_constant_bytes() as u64,
@@ -200,7 +203,8 @@ impl Soon<'_> {
 /// How a request was run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Ran {
-    /// Of real-time work: how long it took until its first command could start: the preemption, if there was one.
+    /// Of real-time work: how long it took until its first command could start: the preemption, if
+    /// there was one.
     pub(crate) delay: Option<Duration>,
     /// Device time that it had.
     pub(crate) device: Duration,
@@ -215,8 +219,8 @@ pub(crate) trait Instance: Debug + Send {
     /// `Invalid` if it doesn't fit; the device's.
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Prepares to take tensors from memory of others and to leave them there, at these bytes (inputs and
-    /// outputs of each slot), without a copy in between. `false`: the device can't.
+    /// Prepares to take tensors from memory of others and to leave them there, at these bytes
+    /// (inputs and outputs of each slot), without a copy in between. `false`: the device can't.
     ///
     /// # Errors
     ///
@@ -227,9 +231,9 @@ pub(crate) trait Instance: Debug + Send {
     ///
     /// # Errors
     ///
-    /// `Deadline` for real-time work whose time is over, or that no client waits for: what was not launched by then is
-    /// cancelled, and the rest has ended. `Unavailable` for best-effort work that no client waits for, and the device's;
-    /// after these the instance can't be used any more.
+    /// `Deadline` for real-time work whose time is over, or that no client waits for: what was not
+    /// launched by then is cancelled, and the rest has ended. `Unavailable` for best-effort work
+    /// that no client waits for, and the device's; after these the instance can't be used any more.
     fn run(&mut self, run: Run<'_>) -> Result<Ran>;
 
     /// Reads a part of the outputs, from byte `offset` on.

@@ -3,7 +3,8 @@
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// How long at least one inference was on the device: it runs there, waits its turn, or is preempted.
+/// How long at least one inference was on the device: it runs there, waits its turn, or is
+/// preempted.
 #[derive(Debug, Default)]
 pub(crate) struct Busy(Mutex<Work>);
 

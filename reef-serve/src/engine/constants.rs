@@ -21,7 +21,8 @@ pub(super) enum Constants<D: Operators> {
 }
 
 impl<D: Operators> Constants<D> {
-    /// Brings them onto the device, and compiles what comes as source. Latencies come along, if the files have some.
+    /// Brings them onto the device, and compiles what comes as source. Latencies come along, if the
+    /// files have some.
     ///
     /// # Errors
     ///
@@ -32,8 +33,9 @@ impl<D: Operators> Constants<D> {
                 Ok((Self::Network(opened.model.load(device)?), opened.latencies))
             }
             ReadModel::Program(model) => {
-                // SAFETY: the operator of the daemon answers for these kernels: without models.kernels such a folder
-                // isn't read, and nobody else's files come into the repository.
+                // SAFETY: the operator of the daemon answers for these kernels: without
+                // models.kernels such a folder isn't read, and nobody else's files come into the
+                // repository.
                 let program = unsafe { Program::trusted(model.text()) };
                 let weights = ProgramWeights::load(device, &model, program, SEED)?;
                 Ok((Self::Program(model, weights), None))
@@ -41,8 +43,8 @@ impl<D: Operators> Constants<D> {
         }
     }
 
-    /// As [`bring`](Self::bring), for the same model at other sizes: what is the same is shared. Bytes that aren't come
-    /// along.
+    /// As [`bring`](Self::bring), for the same model at other sizes: what is the same is shared.
+    /// Bytes that aren't come along.
     ///
     /// # Errors
     ///

@@ -17,11 +17,13 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Opens the devices of these names, each with a scheduler of that name, of which best-effort work keeps `reserve`.
+/// Opens the devices of these names, each with a scheduler of that name, of which best-effort work
+/// keeps `reserve`.
 ///
 /// # Errors
 ///
-/// The devices'; `Invalid` for a scheduler that there is not, and for one device that is named twice.
+/// The devices'; `Invalid` for a scheduler that there is not, and for one device that is named
+/// twice.
 pub(crate) fn start(devices: &str, scheduler: &str, reserve: f64) -> Result<Vec<Arc<dyn Engine>>> {
     if scheduler::by_name(scheduler).is_none() {
         return Err(Error::Invalid(format!("scheduler: no {scheduler:?}")));
@@ -51,7 +53,8 @@ impl reef::VisitAll for Start<'_> {
     }
 }
 
-/// A device that is a node of a cluster of its own kind: this is what stands between it and the rest of the daemon.
+/// A device that is a node of a cluster of its own kind: this is what stands between it and the
+/// rest of the daemon.
 #[derive(Debug)]
 struct OnDevice<D: Operators> {
     node: Arc<Node<D>>,

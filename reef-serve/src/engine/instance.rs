@@ -10,8 +10,8 @@ use reef::{BeClient, ClientConfig, Command, Dispatcher, HostMemory, RtClient, Ta
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Launches that best-effort work submits at once, where the device has graphs: few, because what was
-/// launched when it is preempted comes to nothing kernel by kernel.
+/// Launches that best-effort work submits at once, where the device has graphs: few, because what
+/// was launched when it is preempted comes to nothing kernel by kernel.
 const BE_GRAPH: usize = 8;
 
 /// How often a request on the device checks whether it is still wanted.

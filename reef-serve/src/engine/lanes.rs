@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Instances that serve the standard protocol, as [`Class::EACH`](crate::class::Class::EACH). Out of date when it is
-/// read.
+/// Instances that serve the standard protocol, as [`Class::EACH`](crate::class::Class::EACH). Out
+/// of date when it is read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Lanes(Arc<[AtomicUsize; 2]>);
 

@@ -6,8 +6,8 @@
 //!
 //! - **In**: models with their weights, tensors of one request at a time for each instance.
 //! - **Out**: outputs, and what the dispatcher counted and traced.
-//! - **Invariant**: one virtual call per request leads from here to code that is compiled for the device;
-//!   all scheduling is the [`Dispatcher`](reef::Dispatcher)'s.
+//! - **Invariant**: one virtual call per request leads from here to code that is compiled for the
+//!   device; all scheduling is the [`Dispatcher`](reef::Dispatcher)'s.
 
 pub(crate) mod api;
 mod busy;

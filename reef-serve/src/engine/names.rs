@@ -1,6 +1,7 @@
 //! What the daemon calls its devices: in metrics, descriptions of models and errors.
 
-/// A name for each of the `count` devices that `asked` has opened, such as `cuda:1`: no two are the same.
+/// A name for each of the `count` devices that `asked` has opened, such as `cuda:1`: no two are the
+/// same.
 ///
 /// Software devices are made as they are opened, so that `cpu,cpu` are `cpu:0` and `cpu:1`.
 pub(crate) fn names(asked: &str, count: usize) -> Vec<String> {

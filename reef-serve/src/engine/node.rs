@@ -27,7 +27,8 @@ pub(crate) struct Node {
     pub(crate) lanes: Lanes,
     /// It is the daemon's only one.
     pub(crate) is_alone: bool,
-    /// Requests that are to run there, and connections of the local path. Written by whoever brings or takes one away.
+    /// Requests that are to run there, and connections of the local path. Written by whoever brings
+    /// or takes one away.
     load: AtomicUsize,
     /// Asks whether the device works.
     prober: Arc<Prober>,
@@ -99,7 +100,8 @@ impl Node {
         self.engine.clock()
     }
 
-    /// What its dispatcher has done; of a lost device what was known last, as that may never answer.
+    /// What its dispatcher has done; of a lost device what was known last, as that may never
+    /// answer.
     pub(crate) fn stats(&self) -> Stats {
         if self.lost().is_none() {
             let stats = self.engine.stats(); // outside of the lock, as it may never come back
@@ -155,7 +157,8 @@ impl Node {
         }
     }
 
-    /// What a request is told that ended with `error`. May take a second, if that can come of a lost device.
+    /// What a request is told that ended with `error`. May take a second, if that can come of a
+    /// lost device.
     pub(crate) fn told(self: &Arc<Self>, error: Error) -> Error {
         self.is_lost_after(&error);
         self.explained(error)

@@ -1,4 +1,5 @@
-//! Inferences whose tensors are in device memory of other processes: copied on the device, by the queue that runs them.
+//! Inferences whose tensors are in device memory of other processes: copied on the device, by the
+//! queue that runs them.
 
 use crate::error::{Error, Result};
 use reef::models::{Network, Ports};
@@ -9,7 +10,8 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::thread;
 
-/// Memory of a device that another process has allocated. It stays mapped until the last clone is dropped.
+/// Memory of a device that another process has allocated. It stays mapped until the last clone is
+/// dropped.
 pub(crate) trait SharedMemory: Debug + Send + Sync {
     /// Its size.
     fn bytes(&self) -> usize;
@@ -127,8 +129,8 @@ impl<D: Operators> Between<D> {
         Self { launches: None, most }
     }
 
-    /// The inference with these parts. What else it has goes by the host: then all of that side is copied, before the
-    /// parts come in or after they have gone out.
+    /// The inference with these parts. What else it has goes by the host: then all of that side is
+    /// copied, before the parts come in or after they have gone out.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
-//! The daemon's own work beside guests of the same device: each side's real-time work stops the other's best-effort
-//! work.
+//! The daemon's own work beside guests of the same device: each side's real-time work stops the
+//! other's best-effort work.
 //!
-//! The daemon is a best-effort guest of itself, so real-time guests hold it by its page as they hold all others; a
-//! thread looks at the page, because they wake nobody. The other way its dispatcher closes the guests' gates before
-//! it launches.
+//! The daemon is a best-effort guest of itself, so real-time guests hold it by its page as they
+//! hold all others; a thread looks at the page, because they wake nobody. The other way its
+//! dispatcher closes the guests' gates before it launches.
 
 use crate::engine::api::Engine;
 use crate::error::{Error, Result};
@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 
 /// How long the registry may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often the page is looked at while there are real-time guests and best-effort requests of ours.
+/// How often the page is looked at while there are real-time guests and best-effort requests of
+/// ours.
 const LOOK: Duration = Duration::from_micros(50);
 /// The same without requests.
 const IDLE_LOOK: Duration = Duration::from_millis(1);

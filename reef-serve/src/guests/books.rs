@@ -1,7 +1,8 @@
-//! Limits of unmodified programs, as their books say: read for metrics, and charged with what contexts take.
+//! Limits of unmodified programs, as their books say: read for metrics, and charged with what
+//! contexts take.
 //!
-//! Limits hold without a daemon. What a daemon adds is what a program can't know of itself: how much of the device its
-//! context and its code have, which the driver's management library says.
+//! Limits hold without a daemon. What a daemon adds is what a program can't know of itself: how
+//! much of the device its context and its code have, which the driver's management library says.
 
 use super::violations::look::Violations;
 use parking_lot::{Mutex, RwLock};
@@ -73,7 +74,8 @@ impl Books {
         Some(found.percent)
     }
 
-    /// Looks for books that are new, and charges jobs with what their contexts take. One thread does that.
+    /// Looks for books that are new, and charges jobs with what their contexts take. One thread
+    /// does that.
     fn look(&self) {
         let refreshed = self.audit.write().refresh();
         refreshed.unwrap_or_else(|error| self.say(error.to_string()));
@@ -83,7 +85,8 @@ impl Books {
         }
     }
 
-    /// The management library, opened when it is first wanted. `None`: there is none, which is said.
+    /// The management library, opened when it is first wanted. `None`: there is none, which is
+    /// said.
     fn monitor(&self) -> Option<Arc<dyn Monitor>> {
         let known = self.state.lock().monitor.clone();
         known.unwrap_or_else(|| {

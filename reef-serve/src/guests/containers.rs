@@ -1,9 +1,10 @@
-//! Alnair's registration: a container's process says which container it is of, and finds its processes' numbers, as the
-//! host sees them, in a file.
+//! Alnair's registration: a container's process says which container it is of, and finds its
+//! processes' numbers, as the host sees them, in a file.
 //!
-//! A client sends `<cgroup path> <id>` and a newline, and gets `ok`, or a line that says why not. `<root>/<id>/cgroup.procs`
-//! has a process number in each line then, and `<root>/<id>/containerID` the container's name. Who a client is the system
-//! says, and which container it is in; the path that it sends is what it sees from inside, and isn't believed.
+//! A client sends `<cgroup path> <id>` and a newline, and gets `ok`, or a line that says why not.
+//! `<root>/<id>/cgroup.procs` has a process number in each line then, and `<root>/<id>/containerID`
+//! the container's name. Who a client is the system says, and which container it is in; the path
+//! that it sends is what it sees from inside, and isn't believed.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -125,8 +126,8 @@ fn id(request: &str) -> Result<&str, String> {
     }
 }
 
-/// The container's name in a path such as `kubepods/pod7/NAME` or `…/cri-containerd-NAME.scope`. `None`: the process is in
-/// no group of its own, or its path leads elsewhere.
+/// The container's name in a path such as `kubepods/pod7/NAME` or `…/cri-containerd-NAME.scope`.
+/// `None`: the process is in no group of its own, or its path leads elsewhere.
 fn container(path: &str) -> Option<String> {
     if Path::new(path).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
         return None;
@@ -230,7 +231,8 @@ pub(super) mod tests {
         assert_eq!(containers.answer(2, "/ more\n"), "ok");
     }
 
-    /// Two containers that want one id at the same time: one of them has it, with all that is written.
+    /// Two containers that want one id at the same time: one of them has it, with all that is
+    /// written.
     #[test]
     fn an_id_is_taken_by_one() {
         let groups: Vec<_> = (1..9).map(|n| (n, format!("0::/a/c{n}\n"))).collect();

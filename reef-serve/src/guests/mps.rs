@@ -1,7 +1,9 @@
-//! Whether programs of this machine share a GPU through NVIDIA's multi-process service (MPS), and what that means.
+//! Whether programs of this machine share a GPU through NVIDIA's multi-process service (MPS), and
+//! what that means.
 //!
-//! A program uses MPS if, when it starts, a control daemon serves the folder that `CUDA_MPS_PIPE_DIRECTORY` names (MPS's
-//! manual, "Environment variables"). So this looks where a program with this daemon's environment would.
+//! A program uses MPS if, when it starts, a control daemon serves the folder that
+//! `CUDA_MPS_PIPE_DIRECTORY` names (MPS's manual, "Environment variables"). So this looks where a
+//! program with this daemon's environment would.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -8,8 +8,8 @@ use reef_guest::join::Wish;
 use reef_guest::page::Class;
 use reef_guest::registry::Caller;
 
-/// The class that was asked for, or why not. Real time is for users and for those who show a token, as their rights
-/// say, and for programs that are named, in a daemon of the user `own`.
+/// The class that was asked for, or why not. Real time is for users and for those who show a token,
+/// as their rights say, and for programs that are named, in a daemon of the user `own`.
 pub(super) fn grant(
     config: &Config,
     tokens: &Tokens,

@@ -30,8 +30,8 @@ pub(crate) struct Guests {
 }
 
 impl Guests {
-    /// Listens at `guests.sock` in the folder, which no other daemon has, for those who may open the other sockets there.
-    /// `None`: the configuration says no.
+    /// Listens at `guests.sock` in the folder, which no other daemon has, for those who may open
+    /// the other sockets there. `None`: the configuration says no.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! Both protocols' way of saying how a request ended, and counting it.
 //!
-//! It is a layer around all of a protocol's calls, so that no answer leaves the daemon uncounted: what a limit
-//! refuses, a path that there is not, a request whose time is over, a client that goes away.
+//! It is a layer around all of a protocol's calls, so that no answer leaves the daemon uncounted:
+//! what a limit refuses, a path that there is not, a request whose time is over, a client that goes
+//! away.
 
 use crate::kserve::failure::{Kind, outcome};
 use crate::net::identity::client_id::Protocol;
@@ -14,7 +15,8 @@ use axum::response::Response;
 use http_body_util::BodyExt;
 use std::sync::Arc;
 
-/// Counts the answer of whatever is inside. Over gRPC the outcome may come behind the answer's body.
+/// Counts the answer of whatever is inside. Over gRPC the outcome may come behind the answer's
+/// body.
 pub(crate) async fn count(
     State((server, protocol)): State<(Arc<Server>, Protocol)>,
     request: Request,

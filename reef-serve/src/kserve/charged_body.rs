@@ -1,7 +1,8 @@
 //! Bodies whose bytes are charged for.
 //!
-//! A request's is charged as it arrives, and has to be there in time: bytes that may not be held and those that
-//! come too late are not read, and the body ends with an error. An answer's are charged for until they are sent.
+//! A request's is charged as it arrives, and has to be there in time: bytes that may not be held
+//! and those that come too late are not read, and the body ends with an error. An answer's are
+//! charged for until they are sent.
 
 use crate::error::Error;
 use crate::net::room::charge::Charge;

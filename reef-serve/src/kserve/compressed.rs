@@ -73,7 +73,8 @@ fn read(mut from: impl Read, max: usize, charge: impl Fn(u64) -> Result<()>) -> 
     }
 }
 
-/// Makes room for `more` bytes, twice as much as there was, which is charged for before it is there.
+/// Makes room for `more` bytes, twice as much as there was, which is charged for before it is
+/// there.
 fn grow(
     all: &mut Vec<u8>,
     more: usize,

@@ -55,7 +55,8 @@ pub(crate) fn refuse(protocol: Protocol, error: Error) -> Response {
     }
 }
 
-/// An error in the middle of a body: gRPC's decoder passes a status on, and HTTP's reader looks for ours.
+/// An error in the middle of a body: gRPC's decoder passes a status on, and HTTP's reader looks for
+/// ours.
 pub(crate) fn of_body(protocol: Protocol) -> fn(Error) -> Box<dyn std::error::Error + Send + Sync> {
     match protocol {
         Protocol::Grpc => |error| status(error).into(),

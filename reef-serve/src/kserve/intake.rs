@@ -85,8 +85,8 @@ impl Intake {
     }
 }
 
-/// The longest body of a call where a message has `message` bytes at most, and whether it is a stream of messages, which
-/// has no longest.
+/// The longest body of a call where a message has `message` bytes at most, and whether it is a
+/// stream of messages, which has no longest.
 pub(super) fn longest(message: usize, path: &str) -> (usize, bool) {
     match path {
         _ if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
@@ -127,8 +127,8 @@ fn begin(info: Option<&ConnectionInfo>, principal: &Principal) -> Result<Option<
     info.map(|info| info.place.begin(principal)).transpose()
 }
 
-/// Ends the connection with this answer, so that a refusal keeps no place. HTTP/2 has no word for that in an
-/// answer: such a connection is closed by [`crate::net::served`].
+/// Ends the connection with this answer, so that a refusal keeps no place. HTTP/2 has no word for
+/// that in an answer: such a connection is closed by [`crate::net::served`].
 fn close(protocol: Protocol, mut response: Response) -> Response {
     if protocol == Protocol::Http {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

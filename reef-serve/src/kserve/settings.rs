@@ -1,5 +1,5 @@
-//! Trace and log settings as Triton has them: they say what the daemon does. The log's level can be changed; any other
-//! setting that would have the daemon do something else is refused by its name.
+//! Trace and log settings as Triton has them: they say what the daemon does. The log's level can be
+//! changed; any other setting that would have the daemon do something else is refused by its name.
 
 use crate::error::{Error, Result};
 use crate::log_level;
@@ -14,7 +14,8 @@ pub(super) type Settings = Vec<(&'static str, Value)>;
 const NO_TRACE: [&str; 3] = ["trace_count", "log_frequency", "trace_mode"];
 const NO_LOG: [&str; 1] = ["log_format"];
 
-/// Of traces, which `GET /reef/trace` takes: each request is in one, for as long as it is being taken.
+/// Of traces, which `GET /reef/trace` takes: each request is in one, for as long as it is being
+/// taken.
 pub(super) fn trace(is_taken: bool) -> Settings {
     let level = if is_taken { "TIMESTAMPS" } else { "OFF" };
     vec![("trace_level", json!([level])), ("trace_rate", json!("1")), ("trace_file", json!(""))]
@@ -25,8 +26,8 @@ pub(super) fn log() -> Settings {
     log_at(LevelFilter::current())
 }
 
-/// Changes the log's level as `asked` says: what is turned on takes what is less verbose along, what is turned off what is
-/// more.
+/// Changes the log's level as `asked` says: what is turned on takes what is less verbose along,
+/// what is turned off what is more.
 ///
 /// # Errors
 ///
@@ -108,7 +109,8 @@ fn log_at(level: LevelFilter) -> Settings {
     ]
 }
 
-/// Refuses what of `asked` is not so already. Nothing in the place of a value asks for the usual one.
+/// Refuses what of `asked` is not so already. Nothing in the place of a value asks for the usual
+/// one.
 ///
 /// # Errors
 ///

@@ -14,7 +14,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if it may not, or not this key; as [`Regions::register`](crate::requests::regions::Regions::register).
+    /// `Denied` if it may not, or not this key; as
+    /// [`Regions::register`](crate::requests::regions::Regions::register).
     pub(crate) fn register(
         &self,
         peer: &Peer,
@@ -39,11 +40,13 @@ impl Server {
         Err(Error::Denied(text.into()))
     }
 
-    /// Registers the first `bytes` bytes of device memory of `peer`, by its driver's handle, on a thread that may block.
+    /// Registers the first `bytes` bytes of device memory of `peer`, by its driver's handle, on a
+    /// thread that may block.
     ///
     /// # Errors
     ///
-    /// `Denied` if it may not; `Invalid` if there is no such device or memory; `Unimplemented` without a CUDA device; as
+    /// `Denied` if it may not; `Invalid` if there is no such device or memory; `Unimplemented`
+    /// without a CUDA device; as
     /// [`Regions::register_device`](crate::requests::regions::Regions::register_device).
     pub(crate) async fn register_cuda(
         self: &Arc<Self>,

@@ -1,7 +1,8 @@
 //! Requests that a web page has a browser send, which comes from an address that was never proved.
 //!
-//! A browser on the machine reaches a daemon on loopback. It says which page asked (`Origin`), for forms with types of
-//! their own, and a page whose name was made to lead to loopback gives that name as `Host`.
+//! A browser on the machine reaches a daemon on loopback. It says which page asked (`Origin`), for
+//! forms with types of their own, and a page whose name was made to lead to loopback gives that
+//! name as `Host`.
 
 use crate::error::{Error, Result};
 use crate::name::shown;

@@ -9,15 +9,16 @@
 //! | fence | fence |
 //! | 2. wakes the reader if it is asleep | 4. reads the cursor again, then sleeps while it is unchanged |
 //!
-//! By the fences, step 2 sees step 3 or step 4 sees step 1. A side that lies about any of this makes only
-//! itself wait: the other polls at an interval.
+//! By the fences, step 2 sees step 3 or step 4 sees step 1. A side that lies about any of this
+//! makes only itself wait: the other polls at an interval.
 
 use super::sync::{Ordering, Word, fence};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long who was woken ahead of news looks for them: longer than the copy of an input that a client wakes the daemon
-/// ahead of, and so short that it is a small part of a core even if the news are always late.
+/// How long who was woken ahead of news looks for them: longer than the copy of an input that a
+/// client wakes the daemon ahead of, and so short that it is a small part of a core even if the
+/// news are always late.
 pub(crate) const ROUSED: Duration = Duration::from_micros(200);
 
 /// A cursor and whether its reader sleeps, on lines of their own.
@@ -44,7 +45,8 @@ impl Channel {
         }
     }
 
-    /// Wakes a reader that sleeps before there is news, which come at once: it looks for them while they are made.
+    /// Wakes a reader that sleeps before there is news, which come at once: it looks for them while
+    /// they are made.
     pub(crate) fn rouse(&self) {
         if self.asleep.0.load(Ordering::Relaxed) != 0 {
             self.cursor.0.wake();
@@ -56,8 +58,9 @@ impl Channel {
         self.cursor.0.load(Ordering::Acquire)
     }
 
-    /// Waits for the cursor to move from `seen`: looks for `spin`, then sleeps for `time` at most, and looks for
-    /// [`ROUSED`] if it is woken before there is news. Returns whether there is; may return early.
+    /// Waits for the cursor to move from `seen`: looks for `spin`, then sleeps for `time` at most,
+    /// and looks for [`ROUSED`] if it is woken before there is news. Returns whether there is; may
+    /// return early.
     pub(crate) fn wait(&self, seen: u32, spin: Duration, time: Duration) -> bool {
         self.look(seen, spin)
             || (self.sleep(seen, time) && self.look(seen, ROUSED))
@@ -66,8 +69,9 @@ impl Channel {
 
     /// Looks for a move of the cursor for `time`. Returns whether there was one.
     ///
-    /// Every few microseconds it lets another thread have the core: the one that was just woken may be put there, and
-    /// would wait for all of `time` (2-core VM that was busy, 2026-11-23: 54 µs from an answer to the client, which slept).
+    /// Every few microseconds it lets another thread have the core: the one that was just woken may
+    /// be put there, and would wait for all of `time` (2-core VM that was busy, 2026-11-23: 54 µs
+    /// from an answer to the client, which slept).
     fn look(&self, seen: u32, time: Duration) -> bool {
         let begin = Instant::now();
         while begin.elapsed() < time {
@@ -82,8 +86,8 @@ impl Channel {
         false
     }
 
-    /// Sleeps until the cursor is not at `seen` any more, or `time` is over, or for no reason. Returns whether it was
-    /// woken.
+    /// Sleeps until the cursor is not at `seen` any more, or `time` is over, or for no reason.
+    /// Returns whether it was woken.
     pub(crate) fn sleep(&self, seen: u32, time: Duration) -> bool {
         self.asleep.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst); // between steps 3 and 4
@@ -195,7 +199,8 @@ mod tests {
         assert!(slept < Duration::from_secs(30) && channel.cursor() == 0, "{slept:?}");
     }
 
-    /// Whoever looks sees news that come without a wake; whoever was roused for nothing says that there are none.
+    /// Whoever looks sees news that come without a wake; whoever was roused for nothing says that
+    /// there are none.
     #[test]
     fn news_are_looked_for_before_and_after_a_sleep() {
         let long = Duration::from_secs(60);

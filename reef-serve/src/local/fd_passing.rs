@@ -32,8 +32,8 @@ pub(super) fn send(mut stream: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) 
     stream.write_all(&bytes[sent..]).map_err(|e| gone(&e))
 }
 
-/// Receives a message of this length, and the file descriptor that came with it. The socket's time is for all
-/// of it: a message that comes byte by byte is cut off.
+/// Receives a message of this length, and the file descriptor that came with it. The socket's time
+/// is for all of it: a message that comes byte by byte is cut off.
 ///
 /// # Errors
 ///

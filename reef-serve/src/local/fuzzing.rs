@@ -32,7 +32,8 @@ pub(crate) fn messages(bytes: &[u8]) {
     }
 }
 
-/// Connects, and writes where the fuzzer likes. With an odd first byte the hello is the fuzzer's too.
+/// Connects, and writes where the fuzzer likes. With an odd first byte the hello is the fuzzer's
+/// too.
 pub(crate) fn client(socket: &Path, bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let Ok(stream) = UnixStream::connect(socket) else { return };

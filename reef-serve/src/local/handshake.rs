@@ -1,6 +1,7 @@
 //! What is said over the socket before all else goes through shared memory.
 //!
-//! Fixed lengths, little-endian, no pointers; anything else than what is expected ends the connection.
+//! Fixed lengths, little-endian, no pointers; anything else than what is expected ends the
+//! connection.
 
 use super::segment::Layout;
 use crate::class::Class;

@@ -1,8 +1,8 @@
 //! Memory that two processes share.
 //!
-//! The other process may write any of it at any time, so nothing but atomics is ever read from it, and
-//! it hands out references only to types that are made of them ([`Shared`]). Devices copy tensors from and to
-//! it as raw bytes.
+//! The other process may write any of it at any time, so nothing but atomics is ever read from it,
+//! and it hands out references only to types that are made of them ([`Shared`]). Devices copy
+//! tensors from and to it as raw bytes.
 
 #![allow(unsafe_code)] // mapping memory, and saying what lies in it
 
@@ -77,7 +77,8 @@ impl Mapping {
             return Err(Error::Invalid(text));
         }
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice changes no memory that is in use.
+        // SAFETY: a new mapping at an address of the kernel's choice changes no memory that is in
+        // use.
         let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, fd, 0) };
         let start = start.map_err(|e| Error::system("mmap", e))?;
         let start = NonNull::new(start.cast()).expect("mmap gives an address or an error");
@@ -88,14 +89,15 @@ impl Mapping {
     ///
     /// # Panics
     ///
-    /// If they don't lie inside or not at their alignment: offsets are ours, never the other side's.
+    /// If they don't lie inside or not at their alignment: offsets are ours, never the other
+    /// side's.
     pub(super) fn slice<T: Shared>(&self, offset: usize, count: usize) -> &[T] {
         let end = size_of::<T>().checked_mul(count).and_then(|size| size.checked_add(offset));
         let end = end.expect("offsets of a layout don't overflow");
         assert!(end <= self.bytes, "{end} is outside of {} bytes", self.bytes);
         assert!(offset.is_multiple_of(align_of::<T>()), "{offset} is not aligned");
-        // SAFETY: the range lies in the mapping, which lives as long as `self` and can't shrink; it is
-        // aligned, as mappings begin at a page; by `Shared` any bytes are values, and the other
+        // SAFETY: the range lies in the mapping, which lives as long as `self` and can't shrink; it
+        // is aligned, as mappings begin at a page; by `Shared` any bytes are values, and the other
         // process's writes meet atomic reads.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset).cast(), count) }
     }
@@ -113,8 +115,8 @@ impl Mapping {
 impl Mapping {
     /// All of it, for devices.
     pub(super) fn host_memory(self: &Arc<Self>) -> HostMemory {
-        // SAFETY: the mapping is there for as long as its owner, can't shrink, and references into it are to
-        // atomics only.
+        // SAFETY: the mapping is there for as long as its owner, can't shrink, and references into
+        // it are to atomics only.
         unsafe { HostMemory::new(self.start, self.bytes, self.clone()) }
     }
 }

@@ -11,13 +11,14 @@
 //!
 //! - **In**: clients of the same user, over a Unix socket; requests, through memory that both map.
 //! - **Out**: answers in the order of the requests, in the same memory.
-//! - **Invariant**: the daemon makes the memory and seals its size, so touching it can't fail. What a client
-//!   writes there is a number that is checked, or an element of its own tensors. The daemon keeps its own
-//!   cursor and never reads one back.
+//! - **Invariant**: the daemon makes the memory and seals its size, so touching it can't fail. What
+//!   a client writes there is a number that is checked, or an element of its own tensors. The
+//!   daemon keeps its own cursor and never reads one back.
 //!
-//! Either side polls for a while, then sleeps on the other's cursor ([`channel`]), and polls the socket at an
-//! interval: the end of a process closes it. A side that knows that there will be news in a moment wakes the other
-//! before: the client when it begins to copy an input, the daemon shortly before an inference ends.
+//! Either side polls for a while, then sleeps on the other's cursor ([`channel`]), and polls the
+//! socket at an interval: the end of a process closes it. A side that knows that there will be news
+//! in a moment wakes the other before: the client when it begins to copy an input, the daemon
+//! shortly before an inference ends.
 
 pub(crate) mod channel;
 pub(crate) mod client;

@@ -7,8 +7,8 @@
 //! then    (input, output) × slots, each at a multiple of 64
 //! ```
 //!
-//! Request number n, from [`FIRST`] and wrapping, uses slot n modulo the number of slots, a power of two. Its tensors lie at
-//! the place that the slot names, of which there are as many as slots.
+//! Request number n, from [`FIRST`] and wrapping, uses slot n modulo the number of slots, a power
+//! of two. Its tensors lie at the place that the slot names, of which there are as many as slots.
 
 use super::channel::Channel;
 use super::mmap::Mapping;

@@ -21,7 +21,8 @@ pub(super) struct Slot {
     pub(super) infer: AtomicU64,
     /// Nanoseconds until real-time work could start. Written by the daemon.
     pub(super) delay: AtomicU64,
-    /// When the daemon began with it and when it answered, by [`clock`](super::clock). Written by the daemon.
+    /// When the daemon began with it and when it answered, by [`clock`](super::clock). Written by
+    /// the daemon.
     pub(super) began: AtomicU64,
     pub(super) answered: AtomicU64,
     /// Length of the text. Written by the daemon.
@@ -75,10 +76,12 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// Copies these values to value `first` on, an even number; an odd last one has a zero behind it.
+    /// Copies these values to value `first` on, an even number; an odd last one has a zero behind
+    /// it.
     ///
-    /// In a loop that the compiler unrolls, which one over an iterator of single values isn't: of 150,528 values in cold
-    /// memory 101 instead of 134 µs, in warm 16 instead of 71 (2-core VM, 2026-11-23).
+    /// In a loop that the compiler unrolls, which one over an iterator of single values isn't: of
+    /// 150,528 values in cold memory 101 instead of 134 µs, in warm 16 instead of 71 (2-core VM,
+    /// 2026-11-23).
     pub(super) fn copy_floats(&self, first: usize, values: &[f32]) {
         let (pairs, rest) = values.as_chunks::<2>();
         let words = &self.0[first / 2..];

@@ -22,7 +22,8 @@ mod real {
             self.0.store(value, order);
         }
 
-        /// Sleeps while it holds `seen`, for no longer than `time`; may return early. Returns whether it was woken.
+        /// Sleeps while it holds `seen`, for no longer than `time`; may return early. Returns
+        /// whether it was woken.
         pub(crate) fn sleep(&self, seen: u32, time: Duration) -> bool {
             let time = time.try_into().ok();
             futex::wait(&self.0, futex::Flags::empty(), seen, time.as_ref()).is_ok()

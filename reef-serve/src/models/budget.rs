@@ -36,8 +36,8 @@ impl Budget {
         Ok(Reservation(charge))
     }
 
-    /// At most `bytes` of it, for reading a model's files; 0 is no limit. All of it is given back when the part is
-    /// dropped.
+    /// At most `bytes` of it, for reading a model's files; 0 is no limit. All of it is given back
+    /// when the part is dropped.
     pub(crate) fn part(&self, bytes: u64) -> models::Budget {
         self.pot.part(or_all(bytes))
     }

@@ -52,7 +52,8 @@ impl Declaration {
         self.inputs.iter().any(DeclaredTensor::is_open)
     }
 
-    /// Fixes the first size of inputs, the second of two (`tokens`), rows and columns of those of four, where they are open.
+    /// Fixes the first size of inputs, the second of two (`tokens`), rows and columns of those of
+    /// four, where they are open.
     pub(crate) fn fix(&mut self, tokens: Option<usize>, size: Option<usize>, batch: Option<usize>) {
         let mut fixed = Chosen::new();
         for input in &mut self.inputs {
@@ -117,7 +118,8 @@ impl Declaration {
             .try_for_each(|(input, sizes)| input.choose(sizes, &mut chosen))
     }
 
-    /// Gives the tensors of a variant the names and ranks of the source; and these shapes, if they were chosen.
+    /// Gives the tensors of a variant the names and ranks of the source; and these shapes, if they
+    /// were chosen.
     pub(crate) fn name_variant(
         &self,
         infos: &mut (TensorInfos, TensorInfos),
@@ -161,7 +163,8 @@ impl Declaration {
         each.join(", ")
     }
 
-    /// A tensor whose first size is fixed, if there is one: rows of such a model don't come from several requests.
+    /// A tensor whose first size is fixed, if there is one: rows of such a model don't come from
+    /// several requests.
     pub(crate) fn without_rows(&self) -> Option<&str> {
         let first = |tensor: &DeclaredTensor| {
             let first = tensor.sizes.as_ref().and_then(|sizes| sizes.first());
@@ -238,8 +241,8 @@ impl DeclaredTensor {
         format!("[{}]", sizes.join(", "))
     }
 
-    /// The shape of a computed tensor of so many elements, as far as it is said: a network for pictures has ranks of its
-    /// own.
+    /// The shape of a computed tensor of so many elements, as far as it is said: a network for
+    /// pictures has ranks of its own.
     fn shape_of(&self, info: &TensorInfo) -> Option<Vec<i64>> {
         let sizes = self.sizes.as_ref().filter(|sizes| sizes.len() != info.shape.len())?;
         let fixed: Vec<_> = sizes

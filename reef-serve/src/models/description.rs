@@ -28,11 +28,12 @@ pub(super) struct Description {
     pub(super) devices: Option<Devices>,
     /// How many devices the daemon chooses; default: as the configuration says.
     pub(super) replicas: Option<usize>,
-    /// Devices by their places among the daemon's, of a configuration in Triton's form; goes before both.
+    /// Devices by their places among the daemon's, of a configuration in Triton's form; goes before
+    /// both.
     #[serde(skip)]
     pub(super) gpus: Option<Vec<usize>>,
-    /// Shapes for which networks are made ahead, as far as the model leaves sizes open; by names of inputs. The first one
-    /// is what clients of the local path get.
+    /// Shapes for which networks are made ahead, as far as the model leaves sizes open; by names of
+    /// inputs. The first one is what clients of the local path get.
     pub(super) shapes: Vec<BTreeMap<String, Vec<usize>>>,
     /// Most rows, the first size of all tensors, that run together; 0 or 1: no requests do.
     pub(super) max_batch: usize,

@@ -24,7 +24,8 @@ impl LoadedModel {
         }
     }
 
-    /// How many rows may run with those of `job`: no more than there is a network for, or it would wait in vain.
+    /// How many rows may run with those of `job`: no more than there is a network for, or it would
+    /// wait in vain.
     fn batching(&self, class: Class, job: &Job) -> Option<Batching> {
         let batching = self.spec.batching[class as usize]?;
         let rows = job.rows.as_ref()?;

@@ -1,10 +1,12 @@
-//! A loaded version of a model on one device: its weights, the instances that serve the standard protocol, its numbers.
+//! A loaded version of a model on one device: its weights, the instances that serve the standard
+//! protocol, its numbers.
 //!
-//! Each class has a queue and instances of its own, so that a real-time request never waits for an instance
-//! that a best-effort one works on. Clients of the local path bring instances of their own.
+//! Each class has a queue and instances of its own, so that a real-time request never waits for an
+//! instance that a best-effort one works on. Clients of the local path bring instances of their
+//! own.
 //!
-//! A model that is unloaded takes no more requests and finishes those that it has. Its memory is given
-//! back when the last instance is gone.
+//! A model that is unloaded takes no more requests and finishes those that it has. Its memory is
+//! given back when the last instance is gone.
 
 use crate::class::Class;
 use crate::engine::lanes::Counted;
@@ -59,7 +61,8 @@ pub(crate) struct LoadedModel {
 }
 
 impl LoadedModel {
-    /// The shapes that a request chooses; `None` if none is open. They are given in the model's order.
+    /// The shapes that a request chooses; `None` if none is open. They are given in the model's
+    /// order.
     ///
     /// # Errors
     ///
@@ -214,7 +217,8 @@ impl LoadedModel {
         });
     }
 
-    /// Sizes of a tensor as configurations have them: without the first where it is that of requests that run together.
+    /// Sizes of a tensor as configurations have them: without the first where it is that of
+    /// requests that run together.
     pub(crate) fn dims<'a>(&self, info: &'a TensorInfo) -> &'a [i64] {
         if self.spec.max_batch() > 1 {
             info.shape.get(1..).unwrap_or_default()
@@ -262,7 +266,8 @@ impl LoadedModel {
         self.queues.iter().for_each(|queue| queue.close());
     }
 
-    /// Waits for the requests that it has, and drops its instances. Never returns if the device never ends them.
+    /// Waits for the requests that it has, and drops its instances. Never returns if the device
+    /// never ends them.
     pub(super) fn finish(&self) {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join(); // a panic has already been printed

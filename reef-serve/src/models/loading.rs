@@ -1,4 +1,5 @@
-//! Making a model's networks: those that are wanted from the beginning, and those for shapes of requests.
+//! Making a model's networks: those that are wanted from the beginning, and those for shapes of
+//! requests.
 
 use crate::error::{Error, Result};
 use crate::models::declaration::{Declaration, Shapes, rows_of};
@@ -155,7 +156,8 @@ fn widened(spec: &ModelSpec, named: &[Shapes]) -> Vec<Shapes> {
     all
 }
 
-/// The shapes that networks are made for ahead, the usual ones first; none if the source doesn't say what is open.
+/// The shapes that networks are made for ahead, the usual ones first; none if the source doesn't
+/// say what is open.
 fn named_shapes(spec: &ModelSpec, declaration: Option<&Declaration>) -> Result<Vec<Shapes>> {
     let of = |error: Error| {
         error.map(|text| format!("model {}/{}: shapes: {text}", spec.name, spec.version))

@@ -1,4 +1,5 @@
-//! What becomes of models whose device is lost: each is made anew on another one, or refused with the reason.
+//! What becomes of models whose device is lost: each is made anew on another one, or refused with
+//! the reason.
 
 use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
@@ -12,8 +13,8 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long models that found no room wait for the memory of the lost device's replicas: sessions and requests look
-/// several times a second whether they are to end.
+/// How long models that found no room wait for the memory of the lost device's replicas: sessions
+/// and requests look several times a second whether they are to end.
 const MEMORY_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often it is looked whether that memory is free.
@@ -25,7 +26,8 @@ struct Left {
     moving: Moving,
 }
 
-/// A version that wants a replica elsewhere. Holds nothing of the one that is lost, whose memory may be what is missing.
+/// A version that wants a replica elsewhere. Holds nothing of the one that is lost, whose memory
+/// may be what is missing.
 struct Moving {
     spec: ModelSpec,
     stats: Arc<Stats>,
@@ -34,7 +36,8 @@ struct Moving {
 }
 
 impl Registry {
-    /// Starts the thread that moves models off each device that is lost, until the devices are dropped.
+    /// Starts the thread that moves models off each device that is lost, until the devices are
+    /// dropped.
     ///
     /// # Errors
     ///
@@ -51,8 +54,8 @@ impl Registry {
         thread.map(drop).map_err(|e| Error::system("no thread for lost devices", e))
     }
 
-    /// Takes all models off a device that is lost. Blocks, but for nothing on that device: a kernel there may never end. Once
-    /// the daemon ends, none is moved any more.
+    /// Takes all models off a device that is lost. Blocks, but for nothing on that device: a kernel
+    /// there may never end. Once the daemon ends, none is moved any more.
     fn leave(&self, device: usize) {
         let _change = self.change.lock();
         let mut refused = Vec::new();

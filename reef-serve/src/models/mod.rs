@@ -2,8 +2,8 @@
 //!
 //! - **In**: names of models, a folder of files, requests for a loaded version.
 //! - **Out**: loaded versions with instances and a queue for each class.
-//! - **Invariant**: memory is reserved before it is allocated, and given back when the last instance of a
-//!   version is gone; a version that is unloaded finishes the requests that it has.
+//! - **Invariant**: memory is reserved before it is allocated, and given back when the last
+//!   instance of a version is gone; a version that is unloaded finishes the requests that it has.
 
 pub(crate) mod budget;
 pub(crate) mod config;

@@ -13,8 +13,8 @@
 //!         2/ ...
 //! ```
 //!
-//! If the configuration says so, the networks that can be built by name stand beside them, with weights made up from a
-//! seed; an entry of the same name goes first, also one that can't be read.
+//! If the configuration says so, the networks that can be built by name stand beside them, with
+//! weights made up from a seed; an entry of the same name goes first, also one that can't be read.
 
 use crate::error::{Error, Result};
 use crate::models::config::load::Replacement;
@@ -245,7 +245,8 @@ impl Entry {
         (described || versioned()).then_some(Self::Versions(place))
     }
 
-    /// What lies beside it says, changed by what a load gave. A `config.pbtxt` is a configuration as a load gives it.
+    /// What lies beside it says, changed by what a load gave. A `config.pbtxt` is a configuration
+    /// as a load gives it.
     fn description(&self, name: &ModelName, given: &Replacement) -> Result<Description> {
         let (Self::Versions(place) | Self::Whole(place)) = self;
         let (path, config) = (place.join(DESCRIPTION), place.join(CONFIG));
@@ -281,7 +282,8 @@ impl Entry {
     }
 }
 
-/// The description with what a configuration changes of it. What is not read of that is named in the log.
+/// The description with what a configuration changes of it. What is not read of that is named in
+/// the log.
 fn described(
     name: &ModelName,
     mut description: Description,

@@ -1,4 +1,5 @@
-//! How a model goes: its requests end first, but a lost device on which they never do holds nobody up.
+//! How a model goes: its requests end first, but a lost device on which they never do holds nobody
+//! up.
 
 use crate::engine::node::Node;
 use crate::models::loaded_model::LoadedModel;
@@ -22,7 +23,8 @@ pub(crate) struct Retiring {
 }
 
 impl LoadedModel {
-    /// Takes no more requests, and waits for those that it has: no longer than [`GRACE`] if its device is lost.
+    /// Takes no more requests, and waits for those that it has: no longer than [`GRACE`] if its
+    /// device is lost.
     pub(crate) fn retire(self: &Arc<Self>) {
         self.begin_to_retire().wait();
     }

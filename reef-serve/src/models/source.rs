@@ -91,7 +91,8 @@ impl ModelSource {
 }
 
 impl ModelSource {
-    /// What it says about its tensors, as far as sizes are open; `None` if it says what it is only when it is read.
+    /// What it says about its tensors, as far as sizes are open; `None` if it says what it is only
+    /// when it is read.
     ///
     /// # Errors
     ///
@@ -152,7 +153,8 @@ impl ModelSource {
     }
 }
 
-/// What is open of a network that is built: texts and tokens, or pictures if their number is to be (`rows`).
+/// What is open of a network that is built: texts and tokens, or pictures if their number is to be
+/// (`rows`).
 fn built(network: &str, size: Option<usize>, rows: bool) -> Option<Declaration> {
     if models::TEXT_NAMES.contains(&network) {
         let tokens: &[&str] = &["batch", "tokens"];

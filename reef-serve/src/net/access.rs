@@ -6,8 +6,8 @@
 //! | `group NAME` | 0660 of the group | 0750 of the group | as well whom the kernel lets through: its members |
 //! | `all` | 0666 | 0755 | everybody |
 //!
-//! The kernel says who a client is (`SO_PEERCRED`); which groups that user is in, it knows alone, so it decides by the
-//! socket's mode.
+//! The kernel says who a client is (`SO_PEERCRED`); which groups that user is in, it knows alone,
+//! so it decides by the socket's mode.
 
 use crate::config::users::Users;
 use crate::error::{Error, Result};
@@ -89,7 +89,8 @@ impl Access {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(wrong)
     }
 
-    /// Refuses a socket that somebody else has made if more may come in by it than are wanted, and nobody finds out.
+    /// Refuses a socket that somebody else has made if more may come in by it than are wanted, and
+    /// nobody finds out.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! The folder of a daemon's sockets, and how both sides know that no other user can put one there.
 //!
-//! A client that finds a socket in a folder of another user would hand its input to whoever made it. So the folder
-//! and its sockets have to belong to one who is trusted, no other may write there, and the kernel has to say that who
-//! listens is the same.
+//! A client that finds a socket in a folder of another user would hand its input to whoever made
+//! it. So the folder and its sockets have to belong to one who is trusted, no other may write
+//! there, and the kernel has to say that who listens is the same.
 
 use crate::error::{Error, Result};
 use reef_guest::peer::Peer;
@@ -45,8 +45,8 @@ pub(crate) fn check_own(folder: &Path) -> Result<()> {
     check_owner(folder, owner, &[rustix::process::getuid().as_raw()])
 }
 
-/// Connects to a socket of the daemon in a folder, once it is known whose they are: one's own or root's in the default
-/// folder, those of the folder's owner in one that is named.
+/// Connects to a socket of the daemon in a folder, once it is known whose they are: one's own or
+/// root's in the default folder, those of the folder's owner in one that is named.
 ///
 /// # Errors
 ///

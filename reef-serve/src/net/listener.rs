@@ -1,8 +1,9 @@
-//! Where connections come in: Unix sockets that only their owner can open, and TCP if it is asked for.
+//! Where connections come in: Unix sockets that only their owner can open, and TCP if it is asked
+//! for.
 //!
-//! Every connection holds a place; one too many is closed at once. The kernel says who is at the other end of
-//! a Unix socket, never a message. Each handshake runs on a task of its own, so that a slow client delays no
-//! other, and is cut off when its time is over.
+//! Every connection holds a place; one too many is closed at once. The kernel says who is at the
+//! other end of a Unix socket, never a message. Each handshake runs on a task of its own, so that a
+//! slow client delays no other, and is cut off when its time is over.
 
 use crate::error::{Error, Result};
 use crate::net::access::Access;

@@ -1,4 +1,5 @@
-//! A connection that is served: it keeps its place by asking for something, and by reading what it is answered.
+//! A connection that is served: it keeps its place by asking for something, and by reading what it
+//! is answered.
 //!
 //! | closed when | after |
 //! |---|---|
@@ -7,8 +8,8 @@
 //! | it takes nothing of what is sent to it | `times.write_ms` |
 //! | its place was needed for another | at once |
 //!
-//! After its first request it may be silent for as long as there are places, as clients keep their channels:
-//! HTTP/2's own pings find out whether it is still there.
+//! After its first request it may be silent for as long as there are places, as clients keep their
+//! channels: HTTP/2's own pings find out whether it is still there.
 
 use crate::config::limits::Times;
 use crate::net::connection::Connection;

@@ -1,7 +1,7 @@
 //! TLS for what comes over TCP, and certificates of clients.
 //!
-//! One acceptor serves gRPC and HTTP alike; what is negotiated differs. Unix sockets have no use for it: the
-//! kernel says who is there.
+//! One acceptor serves gRPC and HTTP alike; what is negotiated differs. Unix sockets have no use
+//! for it: the kernel says who is there.
 
 use crate::config::listen;
 use crate::error::{Error, Result};
@@ -68,7 +68,8 @@ impl Tls {
         Ok(Some(Self { acceptor, mutual: config.client_ca.is_some() }))
     }
 
-    /// Reads the files anew, for connections to come; in the case of an error they stay as they are.
+    /// Reads the files anew, for connections to come; in the case of an error they stay as they
+    /// are.
     ///
     /// # Errors
     ///

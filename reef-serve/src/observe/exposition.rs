@@ -1,5 +1,6 @@
-//! The formats in which metrics are scraped: OpenMetrics 1.0 where a client asks for it, else Prometheus' text
-//! format 0.0.4, which has no `# EOF` and no units, and whose counters have their samples' names.
+//! The formats in which metrics are scraped: OpenMetrics 1.0 where a client asks for it, else
+//! Prometheus' text format 0.0.4, which has no `# EOF` and no units, and whose counters have their
+//! samples' names.
 
 /// What a client may ask for in `accept`.
 const OPENMETRICS: &str = "application/openmetrics-text";

@@ -1,5 +1,5 @@
-//! Unmodified programs as a trace shows them: a track for each, with the spans in which it was held, or held others, and
-//! how many launches it made.
+//! Unmodified programs as a trace shows them: a track for each, with the spans in which it was
+//! held, or held others, and how many launches it made.
 
 use super::tracer::MAX_NOTED;
 use reef::perfetto::{self, Track};
@@ -41,7 +41,8 @@ impl Guests {
         guests
     }
 
-    /// Notes what they did since the last look. A page keeps the last spans alone, so this has to come often.
+    /// Notes what they did since the last look. A page keeps the last spans alone, so this has to
+    /// come often.
     pub(super) fn look(&mut self) {
         let Some(registry) = self.registry.upgrade() else { return };
         let (mut histories, now) = (registry.histories(), Time::now());

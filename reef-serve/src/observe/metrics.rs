@@ -1,7 +1,7 @@
 //! Numbers for Prometheus.
 //!
-//! Requests count themselves as they end; what is a state and no event, such as the length of a queue,
-//! is read when the metrics are scraped.
+//! Requests count themselves as they end; what is a state and no event, such as the length of a
+//! queue, is read when the metrics are scraped.
 
 use crate::error::Error;
 use crate::net::identity::client_id::Protocol;
@@ -192,8 +192,8 @@ impl Metrics {
         self.registry.lock().register_collector(numbers);
     }
 
-    /// Counts a request of a model that has ended: once, by whoever gives the answer. `None`: its client went
-    /// away before that.
+    /// Counts a request of a model that has ended: once, by whoever gives the answer. `None`: its
+    /// client went away before that.
     pub(crate) fn note_answer(
         &self,
         of: &ClassLabels,

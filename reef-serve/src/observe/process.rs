@@ -1,4 +1,5 @@
-//! What the daemon takes of its host, as `/proc/self` has it (proc(5)); names as Prometheus' clients have them.
+//! What the daemon takes of its host, as `/proc/self` has it (proc(5)); names as Prometheus'
+//! clients have them.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;

@@ -136,8 +136,8 @@ fn track(instance: u32) -> Track {
     Track { process: LANES, thread: instance }
 }
 
-/// A request: how long it waited, how long it ran, and with what it spent that time. Nothing if it ended before `begin`:
-/// requests are noted a moment before that.
+/// A request: how long it waited, how long it ran, and with what it spent that time. Nothing if it
+/// ended before `begin`: requests are noted a moment before that.
 pub(super) fn shown(request: &Request, id: usize, begin: Instant) -> Vec<Value> {
     let Request { instance, model, class, client, phases, outcome, end } = request;
     if *end <= begin {

@@ -1,8 +1,8 @@
 //! The metrics' text, made once for all who wait for it.
 //!
-//! Making it takes locks that requests take as well. So a thread of usual priority makes it, which a thread that stands
-//! back would keep others waiting for, and rests then for many times as long. Who asks meanwhile waits, and gets what
-//! was made after it had asked.
+//! Making it takes locks that requests take as well. So a thread of usual priority makes it, which
+//! a thread that stands back would keep others waiting for, and rests then for many times as long.
+//! Who asks meanwhile waits, and gets what was made after it had asked.
 
 use crate::observe::exposition::Exposition;
 use bytes::Bytes;
@@ -10,7 +10,8 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// How much longer than the making is the rest: about a twentieth of a processor is for metrics at most.
+/// How much longer than the making is the rest: about a twentieth of a processor is for metrics at
+/// most.
 const RESTS: u32 = 20;
 
 /// The last text.

@@ -1,4 +1,5 @@
-//! Who takes what of the device, for Prometheus: under the names of [`reef::ClientConfig`] and [`reef::Rate`].
+//! Who takes what of the device, for Prometheus: under the names of [`reef::ClientConfig`] and
+//! [`reef::Rate`].
 
 use crate::class::Class;
 use crate::net::identity::principal::Principal;
@@ -13,7 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Addresses that have lines of their own, and others that have: who comes after these is one of [`OTHER`].
+/// Addresses that have lines of their own, and others that have: who comes after these is one of
+/// [`OTHER`].
 const MAX_ADDRESSES: usize = 16;
 const MAX_OTHERS: usize = 256;
 

@@ -44,8 +44,9 @@ pub(crate) struct Batch {
 pub(crate) type Outcome = (Result<Vec<Vec<u8>>>, Phases);
 
 impl Batch {
-    /// `first`, and those of `queue` that go with it. It waits for more for `delay`, but for no more than half of the
-    /// time that any of them has left, and not while others wait in the queue.
+    /// `first`, and those of `queue` that go with it. It waits for more for `delay`, but for no
+    /// more than half of the time that any of them has left, and not while others wait in the
+    /// queue.
     pub(crate) fn gather(first: Job, queue: &Queue, batching: Batching) -> Self {
         let until = Instant::now() + batching.delay;
         let mut batch = Self { jobs: vec![first] };
@@ -87,7 +88,8 @@ impl Batch {
         self.jobs.iter().map(Job::row_count).sum()
     }
 
-    /// Whether outputs of `wide` are rows of those that each has alone; else they can't be shared out.
+    /// Whether outputs of `wide` are rows of those that each has alone; else they can't be shared
+    /// out.
     pub(crate) fn fits(&self, wide: Wide<'_>) -> bool {
         let row = |index: usize| wide.outputs.each[index].bytes() / wide.rows.max(1);
         let fits = |job: &Job| {
@@ -96,8 +98,8 @@ impl Batch {
         self.jobs.iter().all(fits)
     }
 
-    /// Runs all on an instance of a network with as many rows at least; what is too late is left out. Says what became
-    /// of each.
+    /// Runs all on an instance of a network with as many rows at least; what is too late is left
+    /// out. Says what became of each.
     pub(crate) fn run(&self, instance: &mut dyn Instance, wide: Wide<'_>) -> Vec<Outcome> {
         let began = Instant::now();
         let mut outcomes: Vec<Outcome> = self.jobs.iter().map(|job| job.begin(began)).collect();

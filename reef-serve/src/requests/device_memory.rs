@@ -1,4 +1,5 @@
-//! Device memory of a client. Its bytes never come to the host: the queue that runs a request copies them.
+//! Device memory of a client. Its bytes never come to the host: the queue that runs a request
+//! copies them.
 
 use crate::engine::node::Node;
 use crate::engine::shared::{SharedMemory, SharedPart};

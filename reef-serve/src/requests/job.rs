@@ -66,7 +66,8 @@ impl Rows {
     }
 }
 
-/// A request that waits for an instance. The client that waits for the answer holds the other end of `reply`.
+/// A request that waits for an instance. The client that waits for the answer holds the other end
+/// of `reply`.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) client: ClientId,
@@ -112,7 +113,8 @@ impl Job {
         self.reply.is_closed()
     }
 
-    /// Runs it on `instance`. Returns the outputs that were asked for, in that order, empty if they went to a region.
+    /// Runs it on `instance`. Returns the outputs that were asked for, in that order, empty if they
+    /// went to a region.
     ///
     /// # Errors
     ///

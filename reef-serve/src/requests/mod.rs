@@ -2,8 +2,9 @@
 //!
 //! - **In**: inferences that have been checked against their model.
 //! - **Out**: each of them once, to an instance of its class, the most urgent first.
-//! - **Invariant**: a queue holds at most as many requests as the configuration says. Host memory of a client
-//!   is read and written with calls that fail, never mapped; its device memory is touched by the device alone.
+//! - **Invariant**: a queue holds at most as many requests as the configuration says. Host memory
+//!   of a client is read and written with calls that fail, never mapped; its device memory is
+//!   touched by the device alone.
 
 pub(crate) mod batch;
 pub(crate) mod device_memory;

@@ -1,8 +1,10 @@
-//! Threads for what would keep a thread of I/O busy: long messages are read and written there, and long lists made.
+//! Threads for what would keep a thread of I/O busy: long messages are read and written there, and
+//! long lists made.
 //!
-//! There are few, and a principal has one at a time, so that another's message never waits for all of
-//! somebody's. They yield to everything else, for what they read is work that the daemon has not accepted yet; so they do
-//! nothing else, as a thread that has once stood back may not come forward again without a right.
+//! There are few, and a principal has one at a time, so that another's message never waits for all
+//! of somebody's. They yield to everything else, for what they read is work that the daemon has not
+//! accepted yet; so they do nothing else, as a thread that has once stood back may not come forward
+//! again without a right.
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
@@ -52,9 +54,9 @@ impl Parsers {
         Ok(Self { work, threads, turns: Mutex::default() })
     }
 
-    /// Does `work` on a message of `bytes` bytes of `who`: here if it is short, or on one of the threads. `held`, such as what
-    /// its bytes are charged to, is kept until it is done and what it made is gone or with whoever waits, who may have
-    /// left meanwhile.
+    /// Does `work` on a message of `bytes` bytes of `who`: here if it is short, or on one of the
+    /// threads. `held`, such as what its bytes are charged to, is kept until it is done and what it
+    /// made is gone or with whoever waits, who may have left meanwhile.
     ///
     /// # Errors
     ///
@@ -69,7 +71,8 @@ impl Parsers {
         if bytes <= SHORT { work() } else { self.aside(who, held, work).await }
     }
 
-    /// Does `work` for `who` on one of the threads, whatever it is about, and keeps `held` likewise.
+    /// Does `work` for `who` on one of the threads, whatever it is about, and keeps `held`
+    /// likewise.
     ///
     /// # Errors
     ///

@@ -1,7 +1,8 @@
 //! Requests that wait for an instance: as many as are allowed, the most urgent first.
 //!
-//! Tenants take turns: of the most urgent requests, that of the tenant goes first whose last turn is longest ago. A full
-//! queue makes room for a tenant that has fewer requests in it, at the cost of the one with most.
+//! Tenants take turns: of the most urgent requests, that of the tenant goes first whose last turn
+//! is longest ago. A full queue makes room for a tenant that has fewer requests in it, at the cost
+//! of the one with most.
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
@@ -59,8 +60,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes the next request whose client still waits; blocks until there is one. `None`: the queue was
-    /// closed and is empty.
+    /// Takes the next request whose client still waits; blocks until there is one. `None`: the
+    /// queue was closed and is empty.
     pub(crate) fn pop(&self) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
@@ -73,7 +74,8 @@ impl Queue {
         }
     }
 
-    /// Takes the most urgent request that `fits`. If there is none, waits for one until then, unless others wait.
+    /// Takes the most urgent request that `fits`. If there is none, waits for one until then,
+    /// unless others wait.
     pub(crate) fn pop_like(&self, fits: impl Fn(&Job) -> bool, until: Instant) -> Option<Job> {
         let mut state = self.state.lock();
         loop {

@@ -67,7 +67,8 @@ impl Memory {
         matches!(self, Self::Device(memory) if memory.is_same(other))
     }
 
-    /// The place of `want` bytes from `offset` on, which are inside of the region `name` of `bytes` bytes.
+    /// The place of `want` bytes from `offset` on, which are inside of the region `name` of `bytes`
+    /// bytes.
     ///
     /// # Errors
     ///

@@ -1,8 +1,9 @@
 //! Shared memory that clients register under a name, as the standard protocol has it.
 //!
-//! A region belongs to the principal that registered it, or, where that has shown nothing, to the connection: no other
-//! sees it, or can name it in a request. It goes with the last connection that registered or used it. Its memory belongs
-//! to the owner that registered it first: see [`registrars`](crate::requests::registrars).
+//! A region belongs to the principal that registered it, or, where that has shown nothing, to the
+//! connection: no other sees it, or can name it in a request. It goes with the last connection that
+//! registered or used it. Its memory belongs to the owner that registered it first: see
+//! [`registrars`](crate::requests::registrars).
 
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
@@ -52,8 +53,8 @@ impl Regions {
         prune(&mut self.regions.lock());
     }
 
-    /// Registers `bytes` bytes from `offset` on of the shared memory that `key` names. What `count` gives is
-    /// kept with it.
+    /// Registers `bytes` bytes from `offset` on of the shared memory that `key` names. What `count`
+    /// gives is kept with it.
     ///
     /// # Errors
     ///
@@ -72,7 +73,8 @@ impl Regions {
         self.insert(who, name, (memory, bytes), count)
     }
 
-    /// Registers the first `bytes` bytes of device memory that `open` maps, once there may be such a region. Blocks.
+    /// Registers the first `bytes` bytes of device memory that `open` maps, once there may be such
+    /// a region. Blocks.
     ///
     /// # Errors
     ///
@@ -161,7 +163,8 @@ impl Regions {
         Ok(())
     }
 
-    /// Forgets a region of this kind, or all that this connection registered or used if there is no name.
+    /// Forgets a region of this kind, or all that this connection registered or used if there is no
+    /// name.
     pub(crate) fn unregister(&self, who: &Peer, kind: Kind, name: &str) {
         let owner = Owner::of(who);
         let gone = |of: &Owner, n: &str, region: &Region| {

@@ -1,7 +1,9 @@
-//! First registrars of shared memory of the system: as long as the memory is there, no other tenant registers it.
+//! First registrars of shared memory of the system: as long as the memory is there, no other tenant
+//! registers it.
 //!
-//! All tenants over TCP name memory of one user, the daemon's, so its permissions tell them not apart. A registration
-//! that has ended still counts: what its owner left in the memory is there until the memory goes.
+//! All tenants over TCP name memory of one user, the daemon's, so its permissions tell them not
+//! apart. A registration that has ended still counts: what its owner left in the memory is there
+//! until the memory goes.
 
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
@@ -46,12 +48,13 @@ impl Entry {
 }
 
 impl Registrars {
-    /// Notes that `who` registers the memory that `key` names. Forgets the oldest entry of the same owner beyond `max`
-    /// that is not in use.
+    /// Notes that `who` registers the memory that `key` names. Forgets the oldest entry of the same
+    /// owner beyond `max` that is not in use.
     ///
     /// # Errors
     ///
-    /// `Denied` if another owner was first. A user on a Unix socket is let in, as the memory is known to be its own.
+    /// `Denied` if another owner was first. A user on a Unix socket is let in, as the memory is
+    /// known to be its own.
     pub(super) fn enter(
         &mut self,
         who: &Peer,

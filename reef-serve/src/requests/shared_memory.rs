@@ -1,7 +1,7 @@
 //! POSIX shared memory of a client, by calls that fail.
 //!
-//! A client keeps the right to shrink its own shared memory, and touching what is gone would kill the
-//! daemon with a bus error. So it is never mapped here: it is read and written with `pread` and
+//! A client keeps the right to shrink its own shared memory, and touching what is gone would kill
+//! the daemon with a bus error. So it is never mapped here: it is read and written with `pread` and
 //! `pwrite`, which give an error instead, and cost the same one copy.
 
 use crate::error::{Error, Result};
@@ -30,12 +30,13 @@ impl FileId {
     }
 }
 
-/// Opens shared memory by its key; it has to be the client's own. It is opened once, and looked at afterwards: what the
-/// key names may be another file by then.
+/// Opens shared memory by its key; it has to be the client's own. It is opened once, and looked at
+/// afterwards: what the key names may be another file by then.
 ///
 /// # Errors
 ///
-/// `Invalid` if the key is no plain name or names something else; `NotFound`; `Denied` if it belongs to another user.
+/// `Invalid` if the key is no plain name or names something else; `NotFound`; `Denied` if it
+/// belongs to another user.
 pub(crate) fn open(key: &str, who: &Principal) -> Result<(File, FileId)> {
     let wrong = |why: &str| Error::Invalid(format!("shared memory key {:?}: {why}", short(key)));
     let path = path(key).ok_or_else(|| wrong("must be a plain name"))?;

@@ -23,8 +23,8 @@ pub(crate) fn stopping() {
     tell(&[Stopping]);
 }
 
-/// Gives signs of life for as long as the threads of I/O and the dispatchers of devices that work answer, if they are
-/// wanted.
+/// Gives signs of life for as long as the threads of I/O and the dispatchers of devices that work
+/// answer, if they are wanted.
 pub(crate) async fn give_signs_of_life(server: Arc<Server>) {
     let Some(time) = sd_notify::watchdog_enabled().filter(|time| !time.is_zero()) else { return };
     loop {

@@ -1,8 +1,8 @@
-//! Sockets that the service manager has opened: it keeps them over restarts of the daemon, so clients wait instead of
-//! being refused.
+//! Sockets that the service manager has opened: it keeps them over restarts of the daemon, so
+//! clients wait instead of being refused.
 //!
-//! Their names (`FileDescriptorName=`) say what is served on them: `local`, `grpc` or `http`, each at most once as a
-//! Unix socket and, but for `local`, once over TCP.
+//! Their names (`FileDescriptorName=`) say what is served on them: `local`, `grpc` or `http`, each
+//! at most once as a Unix socket and, but for `local`, once over TCP.
 
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::Protocol;
@@ -26,8 +26,8 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// Takes all that were passed to this process, by `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES`. There is nothing
-    /// left for whoever asks a second time.
+    /// Takes all that were passed to this process, by `LISTEN_PID`, `LISTEN_FDS` and
+    /// `LISTEN_FDNAMES`. There is nothing left for whoever asks a second time.
     ///
     /// # Errors
     ///
@@ -39,8 +39,9 @@ impl Passed {
             return Ok(passed);
         }
         for (number, name) in sd_notify::listen_fds_with_names().map_err(wrong)? {
-            // SAFETY: whoever set LISTEN_PID to our number gave these open files to this process for this purpose,
-            // nothing else of it knows their numbers, and `TAKEN` lets this happen once.
+            // SAFETY: whoever set LISTEN_PID to our number gave these open files to this process
+            // for this purpose, nothing else of it knows their numbers, and `TAKEN` lets this
+            // happen once.
             #[allow(unsafe_code)]
             let socket = unsafe { OwnedFd::from_raw_fd(number) };
             passed.add(&name, socket)?;

@@ -1,8 +1,9 @@
 //! Claims: rates that clients state for themselves, and whether they fit.
 //!
-//! A claim is one connection's. It holds its part of the device from the request that states it until the connection
-//! has ended and what was used of it has come back, at most 10 s, so that who connects anew doesn't begin with a whole budget. Claims
-//! of a principal to whom the configuration grants a budget lie within that budget; those of all others share what is left:
+//! A claim is one connection's. It holds its part of the device from the request that states it
+//! until the connection has ended and what was used of it has come back, at most 10 s, so that who
+//! connects anew doesn't begin with a whole budget. Claims of a principal to whom the configuration
+//! grants a budget lie within that budget; those of all others share what is left:
 //!
 //! ```text
 //! budgets of [rights] + claims of principals without one ≤ 1 − rt.reserve,  claims ≤ rt.claimable
@@ -21,8 +22,8 @@ use std::time::Duration;
 /// Claims that are remembered, also of connections that have just ended.
 const MAX_CLAIMS: usize = 1024;
 
-/// How long a claim outlives its connection at most, if its period is not longer: who was late for an hour on a device
-/// that had room owes an hour, and others may want to claim.
+/// How long a claim outlives its connection at most, if its period is not longer: who was late for
+/// an hour on a device that had room owes an hour, and others may want to claim.
 const MAX_DEBT: Duration = Duration::from_secs(10);
 
 /// The rate that a client states in microseconds; `None` if both are 0.
@@ -82,7 +83,8 @@ struct Claim {
 }
 
 impl Claim {
-    /// Notes whether its connection has ended. False once that is so and nothing used is left to come back.
+    /// Notes whether its connection has ended. False once that is so and nothing used is left to
+    /// come back.
     fn stays(&mut self, now: Duration) -> bool {
         if self.life.is_open() {
             return true;
@@ -126,8 +128,8 @@ impl Claims {
         self.0.lock().0 = Room::of(config);
     }
 
-    /// Admits the claim of a connection, or finds it again; `now` on the device's clock. Returns what its requests are charged to, if
-    /// that is not the tenant's account.
+    /// Admits the claim of a connection, or finds it again; `now` on the device's clock. Returns
+    /// what its requests are charged to, if that is not the tenant's account.
     ///
     /// # Errors
     ///
@@ -161,7 +163,8 @@ impl Claims {
         Ok(account)
     }
 
-    /// Brings what the tenants have been told up to date, and forgets what has ended; `now` as above.
+    /// Brings what the tenants have been told up to date, and forgets what has ended; `now` as
+    /// above.
     pub(super) fn book(&self, now: Duration) {
         let (_, claims) = &mut *self.0.lock();
         claims.retain_mut(|claim| claim.stays(now));

@@ -16,7 +16,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Principals that are remembered. Addresses beyond that are one, as long as none of the others is forgotten.
+/// Principals that are remembered. Addresses beyond that are one, as long as none of the others is
+/// forgotten.
 const MAX_TENANTS: usize = 1024;
 
 /// Tenants by principal.
@@ -50,12 +51,14 @@ impl Tenants {
         Self { rules, claims, known: Mutex::default() }
     }
 
-    /// What a request, or all requests of a connection, get that state a rate: their place, and what they are charged
-    /// to if that is not the tenant's account, on this device; `now` on its clock.
+    /// What a request, or all requests of a connection, get that state a rate: their place, and
+    /// what they are charged to if that is not the tenant's account, on this device; `now` on its
+    /// clock.
     ///
     /// # Errors
     ///
-    /// `Invalid` if they are best-effort; `Exhausted` if the rate doesn't fit and the configuration refuses those.
+    /// `Invalid` if they are best-effort; `Exhausted` if the rate doesn't fit and the configuration
+    /// refuses those.
     pub(crate) fn claim(
         &self,
         tenant: &Arc<Tenant>,
@@ -117,7 +120,8 @@ impl Tenants {
         }
     }
 
-    /// All who are known, by name, with what their claims have had until now, which each device's clock says.
+    /// All who are known, by name, with what their claims have had until now, which each device's
+    /// clock says.
     pub(crate) fn all(&self, now: impl Iterator<Item = Duration>) -> Vec<Arc<Tenant>> {
         self.claims.iter().zip(now).for_each(|(claims, now)| claims.book(now));
         self.known()

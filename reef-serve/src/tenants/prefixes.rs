@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
 use crate::tensor::short;
 
-/// Refuses a key that begins as another tenant's do, or not as those of `who` do. A user on a Unix socket has no keys,
-/// but memory of its own.
+/// Refuses a key that begins as another tenant's do, or not as those of `who` do. A user on a Unix
+/// socket has no keys, but memory of its own.
 ///
 /// # Errors
 ///

@@ -21,7 +21,8 @@ pub(crate) struct Tenant {
     granted: RwLock<Granted>,
     /// Device time of its best-effort work, in nanoseconds.
     be: AtomicU64,
-    /// Time in which its requests were on the device and did not run there, as [`Class::EACH`], in nanoseconds.
+    /// Time in which its requests were on the device and did not run there, as [`Class::EACH`], in
+    /// nanoseconds.
     held: [AtomicU64; 2],
     /// Bytes of instances and shared memory that its clients of the local path have.
     memory: AtomicU64,
@@ -43,7 +44,8 @@ struct Granted {
     accounts: Box<[Account]>,
     /// What requests are charged to that have no part in its budget, likewise.
     spare: Box<[Account]>,
-    /// What other accounts have had: those before this one, as a rate has an account of its own, and those of claims.
+    /// What other accounts have had: those before this one, as a rate has an account of its own,
+    /// and those of claims.
     others: (Duration, u64),
 }
 
@@ -110,12 +112,14 @@ impl Tenant {
         self.unfit.fetch_add(1, Relaxed);
     }
 
-    /// What of the devices its clients have claimed, each from 0 to 1 and summed, and how often a claim didn't fit.
+    /// What of the devices its clients have claimed, each from 0 to 1 and summed, and how often a
+    /// claim didn't fit.
     pub(crate) fn claims(&self) -> (f64, u64) {
         (self.claimed.load(Relaxed) as f64 / WHOLE as f64, self.unfit.load(Relaxed))
     }
 
-    /// Grants it something else, from its next request on. A budget that stays the same keeps what is used of it.
+    /// Grants it something else, from its next request on. A budget that stays the same keeps what
+    /// is used of it.
     pub(crate) fn regrant(&self, grant: Grant, over: Over) {
         let mut granted = self.granted.write();
         if granted.grant.rate != grant.rate {
@@ -157,8 +161,8 @@ impl Tenant {
     ///
     /// # Errors
     ///
-    /// `Denied` if it is real-time, which is no longer granted; `Exhausted` if its budget is used up and the
-    /// configuration refuses what is over.
+    /// `Denied` if it is real-time, which is no longer granted; `Exhausted` if its budget is used
+    /// up and the configuration refuses what is over.
     pub(crate) fn admit(
         &self,
         priority: Priority,
@@ -190,8 +194,8 @@ impl Tenant {
         }
     }
 
-    /// Books a request that ran for `ran` of the `time` between its submission and its end. The device time of
-    /// real-time work is booked by its account.
+    /// Books a request that ran for `ran` of the `time` between its submission and its end. The
+    /// device time of real-time work is booked by its account.
     pub(crate) fn charge(&self, class: Class, ran: Duration, time: Duration) {
         if class == Class::BestEffort {
             self.be.fetch_add(nanos(ran), Relaxed);
@@ -199,12 +203,14 @@ impl Tenant {
         self.held[class as usize].fetch_add(nanos(time.saturating_sub(ran)), Relaxed);
     }
 
-    /// How long its requests were held on the device or waited for others there, as [`Class::EACH`].
+    /// How long its requests were held on the device or waited for others there, as
+    /// [`Class::EACH`].
     pub(crate) fn held(&self) -> [Duration; 2] {
         self.held.each_ref().map(|held| Duration::from_nanos(held.load(Relaxed)))
     }
 
-    /// Notes memory that one of its clients takes, until the answer is dropped; at most `max` bytes of all.
+    /// Notes memory that one of its clients takes, until the answer is dropped; at most `max` bytes
+    /// of all.
     ///
     /// # Errors
     ///

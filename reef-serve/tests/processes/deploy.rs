@@ -1,5 +1,5 @@
-//! The files in deploy/: units that systemd takes, a dashboard that asks for metrics there are, manifests with the fields
-//! that are required.
+//! The files in deploy/: units that systemd takes, a dashboard that asks for metrics there are,
+//! manifests with the fields that are required.
 
 use crate::daemon::Daemon;
 use crate::options;
@@ -100,7 +100,8 @@ fn configured(arguments: &[&str]) -> reef_serve::Config {
     from_sources(None, [], &flags).unwrap()
 }
 
-/// The fields that KServe's definition of a ServingRuntime (serving.kserve.io/v1alpha1) requires, and their types.
+/// The fields that KServe's definition of a ServingRuntime (serving.kserve.io/v1alpha1) requires,
+/// and their types.
 #[test]
 fn the_serving_runtime_has_what_kserve_requires() {
     let yaml = YamlLoader::load_from_str(&read("kserve/serving-runtime.yaml")).unwrap().remove(0);

@@ -182,7 +182,8 @@ fn code_of(answer: &str) -> &str {
     head.split(' ').nth(1).expect("a status line")
 }
 
-/// Asks again and again until it is sent away; counts what was answered, and says how it was sent away.
+/// Asks again and again until it is sent away; counts what was answered, and says how it was sent
+/// away.
 fn ask_on(daemon: &Daemon, request: &str, served: &AtomicUsize) -> String {
     loop {
         let answer = daemon.say(request.as_bytes());
@@ -212,8 +213,8 @@ fn requests_that_came_in_are_answered_at_the_end() {
     assert!(daemon.ends().success());
 }
 
-/// SIGTERM: a request that takes longer than connections get to close is waited for, and no other is begun;
-/// but not for longer than is configured.
+/// SIGTERM: a request that takes longer than connections get to close is waited for, and no other
+/// is begun; but not for longer than is configured.
 #[test]
 fn the_end_waits_for_requests_that_take_their_time() {
     let endless = "scheduler=rt-only"; // best-effort requests end with their time
@@ -263,7 +264,8 @@ fn overload_is_refused_at_once() {
     assert!(daemon.say(request.as_bytes()).starts_with("HTTP/1.1 200"));
 }
 
-/// More connections than are allowed are closed at once, and there is room again when some have gone.
+/// More connections than are allowed are closed at once, and there is room again when some have
+/// gone.
 #[test]
 fn connections_are_limited() {
     let daemon = Daemon::start("connections", &["limits.clients=4"]);

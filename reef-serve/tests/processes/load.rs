@@ -1,4 +1,5 @@
-//! Round trips by each way: how long they take, and how many there are. Run on demand, by `tools/round_trips.sh`.
+//! Round trips by each way: how long they take, and how many there are. Run on demand, by
+//! `tools/round_trips.sh`.
 
 use crate::daemon::Daemon;
 use crate::wire::{Call, Way, empty, inference};

@@ -1,4 +1,5 @@
-//! Clients that make the daemon hold more than they should: bytes that never end, messages that grow.
+//! Clients that make the daemon hold more than they should: bytes that never end, messages that
+//! grow.
 
 use crate::SOON;
 use crate::daemon::Daemon;
@@ -13,7 +14,8 @@ use tonic::body::Body;
 use tonic::codegen::{Service, http};
 use tonic::transport::{Channel, Endpoint};
 
-/// A call whose message is said to have `length` bytes and begins with these, and which then stays as it is.
+/// A call whose message is said to have `length` bytes and begins with these, and which then stays
+/// as it is.
 pub(crate) async fn stalled(
     mut channel: Channel,
     length: u32,

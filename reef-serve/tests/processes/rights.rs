@@ -1,4 +1,5 @@
-//! What clients may do who were granted nothing: over TCP on loopback, any user of the machine and any web page.
+//! What clients may do who were granted nothing: over TCP on loopback, any user of the machine and
+//! any web page.
 
 use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http, VALUES, infer_request, json, request, stating};
@@ -80,7 +81,8 @@ fn rights_change_for_who_is_connected_and_for_who_comes() {
     within(SOON, "and gets it again", || client.infer(&input).is_ok());
 }
 
-/// By each way in: what is stated is held while its client is there, and nobody gets more than there is.
+/// By each way in: what is stated is held while its client is there, and nobody gets more than
+/// there is.
 #[test]
 fn clients_state_a_budget_and_get_it_if_it_fits() {
     let daemon = Daemon::start("stated", &["rt.reserve=0.1"]);

@@ -85,7 +85,8 @@ fn a_body_that_drips_is_cut_off_and_its_request_counts_no_more() {
 /// The preface and empty settings, with which a client of HTTP/2 begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// One that has asked for something may rest; others lose their places, whatever they say beside that.
+/// One that has asked for something may rest; others lose their places, whatever they say beside
+/// that.
 #[test]
 fn grpc_clients_that_ask_for_nothing_are_sent_away() {
     let daemon = Daemon::start("slow-grpc", &[IDLE]);
@@ -202,8 +203,9 @@ fn clients_that_read_nothing_are_sent_away() {
     let mut stream = TcpStream::connect(&daemon.http).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     let begin = Instant::now();
-    // Of what is answered at once: metrics are made now and then only, so their answers fill no socket for a long time.
-    // A write that takes long may be the daemon's pause; it is over when the connection is.
+    // Of what is answered at once: metrics are made now and then only, so their answers fill no
+    // socket for a long time. A write that takes long may be the daemon's pause; it is over when
+    // the connection is.
     let ask = b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let mut at = 0;
     loop {

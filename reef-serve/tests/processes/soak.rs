@@ -1,5 +1,5 @@
-//! A daemon whose clients are killed for a long time, by every way in and in the middle of requests, while models come
-//! and go: nothing of theirs stays. Run on demand, by `tools/soak.sh`.
+//! A daemon whose clients are killed for a long time, by every way in and in the middle of
+//! requests, while models come and go: nothing of theirs stays. Run on demand, by `tools/soak.sh`.
 
 use crate::daemon::Daemon;
 use crate::wire::{self, Call, Grpc, Http, Way};
@@ -27,7 +27,8 @@ const CHANGE: Duration = Duration::from_secs(2);
 const CALM: Duration = Duration::from_secs(15);
 /// How soon everything of clients has gone in the end.
 const GONE: Duration = Duration::from_secs(30);
-/// How much what is seldom exceeded in the last third may be above that of the middle one: a fiftieth, or so many KiB.
+/// How much what is seldom exceeded in the last third may be above that of the middle one: a
+/// fiftieth, or so many KiB.
 const SLACK_KIB: f64 = 2048.0;
 /// The same for files and threads: clients that come and go have some.
 const SLACK: f64 = 2.0;
@@ -286,8 +287,8 @@ fn look(daemon: &Daemon, begin: Instant) -> Sample {
     Sample { kib: kib as f64, threads: threads as f64, files: files as f64 }
 }
 
-/// The last third is not above the middle one, by their 90th percentiles: a model that comes and goes makes means a
-/// matter of when one looks.
+/// The last third is not above the middle one, by their 90th percentiles: a model that comes and
+/// goes makes means a matter of when one looks.
 fn judge(what: &str, samples: &[Sample], value: fn(&Sample) -> f64, slack: f64) {
     let third = samples.len() / 3;
     assert!(third > 0, "{} samples are too few", samples.len());

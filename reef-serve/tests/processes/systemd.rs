@@ -1,7 +1,7 @@
 //! What systemd does with a daemon: passes it sockets, hears from it, wants signs of life.
 //!
-//! A shell plays systemd: file descriptors that a process is to have at fixed numbers go through its standard input
-//! and standard error.
+//! A shell plays systemd: file descriptors that a process is to have at fixed numbers go through
+//! its standard input and standard error.
 
 use crate::daemon::Daemon;
 use crate::{SOON, options};

@@ -64,7 +64,8 @@ fn grpc_clients_without_the_token_are_sent_away() {
     unix.live().unwrap();
 }
 
-/// It says what calls there are to whoever may ask for metadata. The stock client asks by the version before.
+/// It says what calls there are to whoever may ask for metadata. The stock client asks by the
+/// version before.
 #[test]
 fn reflection_wants_the_token_as_metadata_does() {
     let (daemon, _files) = daemon("token-reflection", &["listen.open_probes=true"]);

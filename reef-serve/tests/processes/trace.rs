@@ -22,8 +22,8 @@ fn trace(daemon: &Daemon, seconds: &str) -> Vec<Value> {
     }
 }
 
-/// A connection on which a long trace is being taken. One that comes after another trace's begin is refused, so
-/// it is tried until a short one is.
+/// A connection on which a long trace is being taken. One that comes after another trace's begin is
+/// refused, so it is tried until a short one is.
 fn long(daemon: &Daemon) -> TcpStream {
     let mut taken = None;
     within(SOON, "a trace", || {

@@ -219,7 +219,8 @@ pub(crate) async fn channel(folder: &Path) -> Channel {
     endpoint.connect().await.expect("it listens")
 }
 
-/// An inference whose tensors are in a region: the input, and behind it the output of so many bytes.
+/// An inference whose tensors are in a region: the input, and behind it the output of so many
+/// bytes.
 pub(crate) fn infer_in_region(region: &str, class: Class, output: u64) -> ModelInferRequest {
     let mut request = infer_request("tiny", class);
     request.raw_input_contents.clear();

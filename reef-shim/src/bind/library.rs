@@ -76,8 +76,8 @@ fn open_first() -> usize {
     handle
 }
 
-/// Opens a library by its path, if it is a driver and not this one. With `DEEPBIND` its calls of its own functions
-/// don't come back to us.
+/// Opens a library by its path, if it is a driver and not this one. With `DEEPBIND` its calls of
+/// its own functions don't come back to us.
 fn try_open(path: &Path) -> Option<usize> {
     let absolute = path.canonicalize().ok()?;
     let name = CString::new(absolute.as_os_str().as_bytes()).ok()?;

@@ -1,8 +1,8 @@
 //! The real driver, and one slot for each of its functions.
 //!
-//! *In*: a call of a function that we export. *Out*: the same call of the real driver's. *Invariant*: nothing is opened
-//! before the first call; a thunk touches no argument; no lock is held while the real driver runs, except that its
-//! library is opened once.
+//! *In*: a call of a function that we export. *Out*: the same call of the real driver's.
+//! *Invariant*: nothing is opened before the first call; a thunk touches no argument; no lock is
+//! held while the real driver runs, except that its library is opened once.
 
 pub(crate) mod library;
 pub(crate) mod lookup;

@@ -10,8 +10,8 @@ const ON: u32 = 2;
 const PAUSED: u32 = 3;
 
 static STATE: AtomicU32 = AtomicU32::new(0);
-/// The same of calls about memory, which are looked at for limits alone. An error of ours doesn't change it: a limit
-/// isn't given up.
+/// The same of calls about memory, which are looked at for limits alone. An error of ours doesn't
+/// change it: a limit isn't given up.
 static LIMITS: AtomicU32 = AtomicU32::new(0);
 
 /// The same of copies on the device, which are looked at for limits of time alone.
@@ -21,8 +21,8 @@ static COPIES: AtomicU32 = AtomicU32::new(0);
 static PROFILE: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// Above zero while this thread is inside: whatever it calls meanwhile is passed on. Has no destructor, so that
-    /// its use costs no allocation.
+    /// Above zero while this thread is inside: whatever it calls meanwhile is passed on. Has no
+    /// destructor, so that its use costs no allocation.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -42,7 +42,8 @@ pub(crate) fn decide_copies(is_on: bool) {
     COPIES.store(if is_on { ON } else { PASS }, Ordering::Relaxed);
 }
 
-/// Limits nothing from now on: in a child process whose parent had the device, where the driver refuses all calls.
+/// Limits nothing from now on: in a child process whose parent had the device, where the driver
+/// refuses all calls.
 pub(crate) fn end_limits() {
     LIMITS.store(PASS, Ordering::Relaxed);
 }
@@ -89,7 +90,8 @@ impl Inside {
         Self::if_on(&STATE)
     }
 
-    /// The same for a call about memory. `None`: nothing is limited, or the call is the driver's own.
+    /// The same for a call about memory. `None`: nothing is limited, or the call is the driver's
+    /// own.
     #[inline]
     pub(crate) fn limited() -> Option<Self> {
         Self::if_on(&LIMITS)
@@ -110,8 +112,8 @@ impl Inside {
         Some(Self(()))
     }
 
-    /// The same for a look-up, which has to find the calls of all kinds: NVIDIA's runtime takes every function by
-    /// looking it up.
+    /// The same for a look-up, which has to find the calls of all kinds: NVIDIA's runtime takes
+    /// every function by looking it up.
     pub(crate) fn looking_up() -> Option<Self> {
         Self::enter().or_else(Self::limited).or_else(|| match PROFILE.load(Ordering::Relaxed) {
             ON | PAUSED if DEPTH.get() == 0 => Some(Self::always()),

@@ -3,7 +3,8 @@
 use super::slots::{SLOTS, bind};
 use std::arch::naked_asm;
 
-/// A function that jumps to its slot's address, which the first call looks up. `r11` is free at a function's entry.
+/// A function that jumps to its slot's address, which the first call looks up. `r11` is free at a
+/// function's entry.
 macro_rules! thunk {
     ($name:ident, $slot:literal) => {
         #[allow(non_snake_case)]

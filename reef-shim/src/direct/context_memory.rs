@@ -38,7 +38,8 @@ pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) ->
     })
 }
 
-/// Makes a context. The first one of a process on a device is besides its limit, as long as nobody says what it takes.
+/// Makes a context. The first one of a process on a device is besides its limit, as long as nobody
+/// says what it takes.
 pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     firmly(|| match device::of(ordinal) {

@@ -1,17 +1,18 @@
-//! Which copies take the device: those between its own memory and itself, and fills. Those from and to the host are done by
-//! copy engines, beside the work of others.
+//! Which copies take the device: those between its own memory and itself, and fills. Those from and
+//! to the host are done by copy engines, beside the work of others.
 
 use super::launch::copy;
 use crate::own::calls::{self, Stream};
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
 const MEMORY_TYPE: u32 = 2;
-/// `CUmemorytype`: the host's, and what an address says by itself. Others are the device's, or arrays in it.
+/// `CUmemorytype`: the host's, and what an address says by itself. Others are the device's, or
+/// arrays in it.
 const HOST: u32 = 1;
 const UNIFIED: u32 = 4;
 
-/// One side of a copy of rows (`CUDA_MEMCPY2D`, `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`): `N` coordinates of its corner,
-/// and `M` words behind its address.
+/// One side of a copy of rows (`CUDA_MEMCPY2D`, `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`): `N`
+/// coordinates of its corner, and `M` words behind its address.
 #[repr(C)]
 #[derive(Debug)]
 struct Side<const N: usize, const M: usize> {
@@ -39,8 +40,8 @@ pub(crate) type Deep = Sides<4, 4>;
 ///
 /// # Safety
 ///
-/// A side as the program has made it for the driver: its kind, and the address that belongs to that. The rest may be
-/// anything, so that no more is read.
+/// A side as the program has made it for the driver: its kind, and the address that belongs to
+/// that. The rest may be anything, so that no more is read.
 unsafe fn is_device_side<const N: usize, const M: usize>(side: *const Side<N, M>) -> bool {
     // SAFETY: the caller's promise.
     unsafe {

@@ -1,4 +1,5 @@
-//! Graphs that were built node by node: gates at their instantiation, and updates of what came of it.
+//! Graphs that were built node by node: gates at their instantiation, and updates of what came of
+//! it.
 
 use crate::bind::state::Inside;
 use crate::graph::execs;
@@ -11,8 +12,8 @@ use crate::own::quietly::quietly;
 use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Makes an executable graph at `to` by `real`, of the program's graph or of a clone with gates. A graph that kernels
-/// launch (`from_device`) may not have any.
+/// Makes an executable graph at `to` by `real`, of the program's graph or of a clone with gates. A
+/// graph that kernels launch (`from_device`) may not have any.
 pub(crate) fn instantiate(
     to: *mut usize,
     graph: usize,
@@ -67,8 +68,9 @@ fn shape(graph: usize) -> Result<Shape, Untouched> {
     if settings().clones_graphs { Shape::read(graph) } else { Err("REEF_GRAPHS=front") }
 }
 
-/// Updates an executable graph with a graph of the program's. `real` is given that graph, or a clone with gates where
-/// the executable graph has them. After a failure `nodes` are to name the program's nodes.
+/// Updates an executable graph with a graph of the program's. `real` is given that graph, or a
+/// clone with gates where the executable graph has them. After a failure `nodes` are to name the
+/// program's nodes.
 pub(crate) fn update<const N: usize>(
     exec: usize,
     graph: usize,

@@ -22,7 +22,8 @@ pub(crate) fn instantiated(to: *const usize, graph: usize, real: impl FnOnce() -
     code
 }
 
-/// Destroys an executable graph. The driver keeps its memory for others, or for allocations that no node has ended.
+/// Destroys an executable graph. The driver keeps its memory for others, or for allocations that no
+/// node has ended.
 pub(crate) fn destroyed(exec: usize, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
     if code == 0 {
@@ -31,7 +32,8 @@ pub(crate) fn destroyed(exec: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Launches or uploads a graph. What it may take is reserved before, and what it has taken the driver says then.
+/// Launches or uploads a graph. What it may take is reserved before, and what it has taken the
+/// driver says then.
 pub(crate) fn backed(exec: usize, stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let needs = needs::of(exec);
     if needs.is_empty() {

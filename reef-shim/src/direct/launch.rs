@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) enum Work {
     /// A kernel of so many blocks.
     Kernel(u64),
-    /// A kernel that may begin before the one in front of it has ended: a gate between them would end that.
+    /// A kernel that may begin before the one in front of it has ended: a gate between them would
+    /// end that.
     Overlapping,
     /// A graph.
     Graph,
@@ -57,8 +58,8 @@ pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> 
     around(|| before(stream, work), real)
 }
 
-/// Copies or fills on `stream` by `real`. If the program's part of the time is limited, that is work like a launch, as
-/// far as `takes_device` says that it takes the device's memory alone.
+/// Copies or fills on `stream` by `real`. If the program's part of the time is limited, that is
+/// work like a launch, as far as `takes_device` says that it takes the device's memory alone.
 #[inline]
 pub(crate) fn copy(
     stream: Stream,
@@ -143,7 +144,8 @@ impl Launch {
         }
     }
 
-    /// A best-effort launch waits for its turn: this thread if it is far ahead, the stream at a gate.
+    /// A best-effort launch waits for its turn: this thread if it is far ahead, the stream at a
+    /// gate.
     fn stand_back(&self) {
         let (page, state) = (&self.device().page, self.state());
         let is_closed = page.holders.is_closed();

@@ -1,4 +1,5 @@
-//! Allocations and their ends: each is in the books before the driver is asked, and comes out once it has refused.
+//! Allocations and their ends: each is in the books before the driver is asked, and comes out once
+//! it has refused.
 
 use super::pools;
 use super::reserve::{firmly, reserved};
@@ -37,7 +38,8 @@ pub(crate) fn allocate_linear(bytes: u64, to: *mut usize, real: impl FnOnce() ->
     allocate(Kind::Memory, granted(bytes), to, real)
 }
 
-/// Allocates rows of `width` bytes. How far apart they are the driver decides: 512 bytes at most, as far as is known.
+/// Allocates rows of `width` bytes. How far apart they are the driver decides: 512 bytes at most,
+/// as far as is known.
 pub(crate) fn pitched(
     to: *mut usize,
     pitch: *mut usize,
@@ -88,7 +90,8 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
     code
 }
 
-/// Ends an allocation in a stream. Memory of pools isn't in the ledger: the pool is what is charged.
+/// Ends an allocation in a stream. Memory of pools isn't in the ledger: the pool is what is
+/// charged.
 pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let charge = ledger::take(Kind::Memory, at);
@@ -105,7 +108,8 @@ pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> 
     code
 }
 
-/// What can't be counted, such as the functions of CUDA 3 with addresses of 32 bits: refused where there is a limit.
+/// What can't be counted, such as the functions of CUDA 3 with addresses of 32 bits: refused where
+/// there is a limit.
 pub(crate) fn uncounted(real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     match device::current() {

@@ -81,7 +81,8 @@ pub(crate) fn create(
     })
 }
 
-/// Releases a handle. The lock is held meanwhile: the driver may give the same handle to another thread at once.
+/// Releases a handle. The lock is held meanwhile: the driver may give the same handle to another
+/// thread at once.
 pub(crate) fn release(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let mut pieces = pieces();
@@ -213,7 +214,8 @@ pub(crate) struct Mapping {
 /// `CU_MEM_OPERATION_TYPE_MAP`; the other one is its end.
 const MAP: u32 = 1;
 
-/// Maps pieces into sparse arrays, which keep them, or takes them out once the stream has come so far.
+/// Maps pieces into sparse arrays, which keep them, or takes them out once the stream has come so
+/// far.
 pub(crate) fn map_arrays(
     list: *const Mapping,
     count: u32,

@@ -10,8 +10,8 @@ use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::sizes::round_up;
 use crate::own::calls::{self, Stream};
 
-/// Allocates from a pool, or from the current one of the stream's device. In a capture nothing is taken: the graph is
-/// charged when it is launched.
+/// Allocates from a pool, or from the current one of the stream's device. In a capture nothing is
+/// taken: the graph is charged when it is launched.
 pub(crate) fn allocate(
     to: *mut usize,
     bytes: usize,
@@ -35,7 +35,8 @@ pub(crate) fn allocate(
     })
 }
 
-/// A pool stands where its own device does, whichever is current. One that isn't known may be of any.
+/// A pool stands where its own device does, whichever is current. One that isn't known may be of
+/// any.
 fn standing(pool: Option<usize>, stream: Stream) -> Standing {
     let owner = pool.and_then(|pool| stores().owner(pool));
     match owner {
@@ -81,7 +82,8 @@ pub(crate) fn own_pool(pool: *mut usize, ordinal: i32, real: impl FnOnce() -> u3
     own(pool, Owner::Device(ordinal), real)
 }
 
-/// A pool was made or asked for: whose it is. One that may be any device's is charged where it is used.
+/// A pool was made or asked for: whose it is. One that may be any device's is charged where it is
+/// used.
 fn own(pool: *mut usize, owner: Owner, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
@@ -134,7 +136,8 @@ pub(crate) fn trim(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Destroys a pool. What it keeps for its allocations is known as long as it has a handle, and without what is spare.
+/// Destroys a pool. What it keeps for its allocations is known as long as it has a handle, and
+/// without what is spare.
 pub(crate) fn destroy_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     calls::relaxed(pending::settle);

@@ -31,7 +31,8 @@ pub(super) fn reserved(
     code
 }
 
-/// Reserves, after what has ended in streams is counted and pools have given back what they don't use, if need be.
+/// Reserves, after what has ended in streams is counted and pools have given back what they don't
+/// use, if need be.
 pub(super) fn room(device: &'static Limited, bytes: u64) -> bool {
     device.try_reserve(bytes) || {
         calls::relaxed(|| {

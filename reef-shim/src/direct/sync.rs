@@ -41,8 +41,8 @@ pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Begins a capture, which gates are put into if it takes them. A mark is behind what the stream has: none can be put in
-/// until the capture ends.
+/// Begins a capture, which gates are put into if it takes them. A mark is behind what the stream
+/// has: none can be put in until the capture ends.
 pub(crate) fn begin_capture(
     stream: Stream,
     takes_gates: impl FnOnce() -> bool,
@@ -83,8 +83,8 @@ fn mark_last(stream: Stream) -> Option<&'static Known> {
     Some(known)
 }
 
-/// Destroys a stream, which returns at once: what the stream has counts until its last mark has come. Its handle may come
-/// back as another's.
+/// Destroys a stream, which returns at once: what the stream has counts until its last mark has
+/// come. Its handle may come back as another's.
 pub(crate) fn destroy_stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     if !stream.is_default() {
@@ -99,7 +99,8 @@ pub(crate) fn end_context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     end(|| find::find_context(of), real, || true)
 }
 
-/// Gives a reference to the current context back, which may have been the last one: then it isn't current any more.
+/// Gives a reference to the current context back, which may have been the last one: then it isn't
+/// current any more.
 pub(crate) fn detach_context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     end(|| find::find_context(of), real, || calls::context() != of)
 }
@@ -114,8 +115,8 @@ pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     end(|| find::find_primary(ordinal), real, is_over)
 }
 
-/// Makes a call that may end a context, and says so by `is_over`: with the device's gate open, as it waits for the context's
-/// work.
+/// Makes a call that may end a context, and says so by `is_over`: with the device's gate open, as
+/// it waits for the context's work.
 fn end(
     find: impl FnOnce() -> Option<&'static Branch>,
     real: impl FnOnce() -> u32,

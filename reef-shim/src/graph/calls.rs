@@ -1,4 +1,5 @@
-//! The driver's functions for graphs, with lists as vectors. `None`: the driver refused, or doesn't have the function.
+//! The driver's functions for graphs, with lists as vectors. `None`: the driver refused, or doesn't
+//! have the function.
 
 use crate::bind::names;
 use crate::bind::slots::real;
@@ -42,7 +43,8 @@ const WAIT: u32 = 1;
 /// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
 const UPDATABLE: u32 = 13;
 
-/// `CUDA_MEM_ALLOC_NODE_PARAMS`: a pool's properties, which say where, then who may have access, and how much.
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: a pool's properties, which say where, then who may have access,
+/// and how much.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct MemoryParams {
@@ -190,7 +192,8 @@ pub(super) fn is_device_updatable(node: usize) -> bool {
 pub(super) fn is_gate(node: usize) -> Option<bool> {
     let mut params = Waits { context: 0, count: 0, waits: std::ptr::null(), flags: 0 };
     taken(raw::waits(node, &mut params))?;
-    // SAFETY: the driver's list, which has as many entries as it says and stays until the node is changed.
+    // SAFETY: the driver's list, which has as many entries as it says and stays until the node is
+    // changed.
     let first = unsafe { params.waits.as_ref() }.filter(|_| params.count > 0);
     Some(first.is_some_and(|wait| wait.operation == WAIT && find::is_gate(wait.at)))
 }

@@ -5,7 +5,8 @@ use super::places::Places;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// What is known of an executable graph. The clone lives as long: its nodes name the executable graph's.
+/// What is known of an executable graph. The clone lives as long: its nodes name the executable
+/// graph's.
 #[derive(Debug)]
 struct Exec {
     clone: Gated,

@@ -28,7 +28,8 @@ pub(crate) struct Gate {
     pub(crate) address: u64,
 }
 
-/// Clones a graph and puts gates at these places. `None`: the driver refused a step, or there are no such places.
+/// Clones a graph and puts gates at these places. `None`: the driver refused a step, or there are
+/// no such places.
 pub(crate) fn insert(graph: usize, shape: &Shape, places: &Places, gate: Gate) -> Option<Gated> {
     let mut gated =
         Gated { graph: calls::clone(graph)?, nodes: HashMap::new(), children: HashMap::new() };
@@ -59,7 +60,8 @@ impl Gated {
         Some(())
     }
 
-    /// The program's node that a node of the clone was made from. `None`: a gate, or none of the clone's.
+    /// The program's node that a node of the clone was made from. `None`: a gate, or none of the
+    /// clone's.
     pub(crate) fn original(&self, clone: usize) -> Option<usize> {
         self.nodes.iter().find(|(_, node)| **node == clone).map(|(original, _)| *original)
     }

@@ -1,7 +1,7 @@
 //! What the memory nodes of a graph take at most at a time.
 //!
-//! When a node takes memory, another one's is gone if that one's end comes before it, and not there yet if it comes after
-//! it. All others may be there.
+//! When a node takes memory, another one's is gone if that one's end comes before it, and not there
+//! yet if it comes after it. All others may be there.
 
 use super::calls::{Memory, edges, memory_of, nodes};
 use crate::limit::graphs::Need;
@@ -20,7 +20,8 @@ struct Taker {
     before: HashSet<usize>,
 }
 
-/// What a graph takes of each device, with graphs inside of it as if all of these were there at once.
+/// What a graph takes of each device, with graphs inside of it as if all of these were there at
+/// once.
 pub(crate) fn needs(graph: usize) -> Vec<Need> {
     let mut needs = Vec::new();
     add(graph, MAX_DEPTH, &mut needs);

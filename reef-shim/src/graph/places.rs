@@ -4,7 +4,8 @@ use super::shape::{Kind, Shape};
 use reef_guest::pace::in_graph;
 use std::collections::HashSet;
 
-/// Where gates are: places of kernels that have one in front, and the same for graphs inside of nodes.
+/// Where gates are: places of kernels that have one in front, and the same for graphs inside of
+/// nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places {
     pub(super) kernels: Vec<usize>,
@@ -28,7 +29,8 @@ impl Places {
         self.children.iter().find(|(place, _)| *place == at).map(|(_, places)| places)
     }
 
-    /// `since`: small kernels from the last gate to the graph's beginning. Also: from the last gate to its end.
+    /// `since`: small kernels from the last gate to the graph's beginning. Also: from the last gate
+    /// to its end.
     fn behind(shape: &Shape, since: u32) -> (Self, u32) {
         let mut places = Self::default();
         let mut behind = vec![since; shape.nodes.len()];
@@ -69,7 +71,8 @@ fn ends(shape: &Shape) -> impl Iterator<Item = usize> {
     (0..shape.nodes.len()).filter(move |at| !passed.contains(at))
 }
 
-/// Places so that each node comes after those that it depends on. Nodes of a cycle, which no driver gives, are left out.
+/// Places so that each node comes after those that it depends on. Nodes of a cycle, which no driver
+/// gives, are left out.
 fn order(shape: &Shape) -> Vec<usize> {
     let mut next = vec![Vec::new(); shape.nodes.len()];
     let mut missing: Vec<_> = shape.nodes.iter().map(|node| node.after.len()).collect();

@@ -83,7 +83,8 @@ impl Kind {
                 let child = calls::child(node).ok_or(UNKNOWN)?;
                 Ok(Self::Child(Shape::read(child)?))
             }
-            // The driver's restrictions: such a graph can't be cloned, and no edge of it can be taken out.
+            // The driver's restrictions: such a graph can't be cloned, and no edge of it can be
+            // taken out.
             10 | 11 => Err("it has memory nodes"),
             12 if calls::is_gate(node).ok_or(UNKNOWN)? => Ok(Self::Gate),
             // It can't be cloned, and bodies of such nodes may not have memory operations in them.

@@ -26,8 +26,8 @@ pub(crate) fn any() -> Option<&'static Device> {
     members().iter().find_map(|member| member.device())
 }
 
-/// The current context's device and its ordinal. `None`: its calls are passed on, until a daemon that is late has answered;
-/// the report says why.
+/// The current context's device and its ordinal. `None`: its calls are passed on, until a daemon
+/// that is late has answered; the report says why.
 pub(crate) fn device() -> Option<(&'static Device, i32)> {
     let mut ordinal = 0;
     let is_known = calls::context_device(&mut ordinal) == Some(0);

@@ -1,6 +1,6 @@
-//! Captures that no gates are put into: bodies of conditional nodes and lists of commands take no memory operations, and a
-//! graph that is captured again keeps its shape. Graphs that are captured into get their gates when they are
-//! instantiated.
+//! Captures that no gates are put into: bodies of conditional nodes and lists of commands take no
+//! memory operations, and a graph that is captured again keeps its shape. Graphs that are captured
+//! into get their gates when they are instantiated.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};

@@ -1,11 +1,13 @@
-//! Which streams are being captured into graphs: nothing runs there, and nothing but what is meant may be put in.
+//! Which streams are being captured into graphs: nothing runs there, and nothing but what is meant
+//! may be put in.
 
 use crate::own::calls::{self, Stream};
 use crate::own::thread;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// Where captures have begun and not ended. Whoever has it may put marks into streams of other threads.
+/// Where captures have begun and not ended. Whoever has it may put marks into streams of other
+/// threads.
 static ORIGINS: Mutex<Vec<Origin>> = Mutex::new(Vec::new());
 /// How many these are. One too many is harmless for a while: it is asked then.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
@@ -33,7 +35,8 @@ fn change(change: impl FnOnce(&mut Vec<Origin>)) {
     OPEN.store(origins.len(), Ordering::SeqCst);
 }
 
-/// Does something that no capture and no end of a stream may fall into; nothing if a capture is open.
+/// Does something that no capture and no end of a stream may fall into; nothing if a capture is
+/// open.
 pub(crate) fn unless_open(mark: impl FnOnce()) {
     let origins = origins();
     if origins.is_empty() {

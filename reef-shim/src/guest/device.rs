@@ -28,8 +28,8 @@ pub(crate) struct Device {
     pub(crate) guest: AtomicU32,
     pub(crate) page: Mapping,
     pub(crate) spacing: Spacing,
-    /// Launches of a real-time guest that are counted in their streams: as many as its pulse says, unless one is under
-    /// way, which may take long if the driver loads code.
+    /// Launches of a real-time guest that are counted in their streams: as many as its pulse says,
+    /// unless one is under way, which may take long if the driver loads code.
     pub(crate) settled: AtomicU64,
     /// The daemon has gone, and there is no other one yet.
     pub(crate) is_orphaned: AtomicBool,

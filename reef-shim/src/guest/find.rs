@@ -1,6 +1,7 @@
 //! Which record a handle means.
 //!
-//! Names are numbers that the driver never gives twice, or handles where it has no numbers (before CUDA 12).
+//! Names are numbers that the driver never gives twice, or handles where it has no numbers (before
+//! CUDA 12).
 
 use super::attach;
 use super::device::joined;
@@ -13,7 +14,8 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What is known. Of a context that isn't scheduled it is known that it wasn't when so many devices had been joined.
+/// What is known. Of a context that isn't scheduled it is known that it wasn't when so many devices
+/// had been joined.
 #[derive(Debug, Default)]
 struct Known {
     contexts: HashMap<u64, Result<&'static Branch, u64>>,
@@ -24,7 +26,8 @@ struct Known {
 static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
 /// Whoever takes records has it.
 static TAKING: Mutex<()> = Mutex::new(());
-/// What a thread found last: with so many devices joined, under which name, and what. It has no destructor.
+/// What a thread found last: with so many devices joined, under which name, and what. It has no
+/// destructor.
 type Found = (u64, Key, Option<&'static Stream>);
 
 thread_local! {
@@ -39,7 +42,8 @@ fn write() -> RwLockWriteGuard<'static, Known> {
     KNOWN.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stream's name: its number, or on a driver without numbers its handle, with the context for a default stream.
+/// A stream's name: its number, or on a driver without numbers its handle, with the context for a
+/// default stream.
 fn key(stream: calls::Stream) -> Key {
     let mut id = 0;
     if calls::stream_id(stream.0, &mut id) == Some(0) {
@@ -58,7 +62,8 @@ fn name(context: usize) -> u64 {
     if calls::context_id(context, &mut id) == Some(0) { id } else { context as u64 }
 }
 
-/// A stream that is scheduled, which joins its device when it is the first. `None`: pass the call on.
+/// A stream that is scheduled, which joins its device when it is the first. `None`: pass the call
+/// on.
 #[inline]
 pub(crate) fn stream(stream: calls::Stream) -> Option<&'static Stream> {
     let (key, round) = (key(stream), joined());
@@ -95,7 +100,8 @@ fn find_key(key: Key) -> Option<&'static Stream> {
     read().streams.get(&key).copied().filter(|stream| stream.is(key))
 }
 
-/// The context to make calls in for this one's streams: a green one may be current in one thread only.
+/// The context to make calls in for this one's streams: a green one may be current in one thread
+/// only.
 fn via(stream: calls::Stream, context: usize) -> usize {
     let (mut primary, mut green) = (0, 0);
     let code = calls::stream_contexts(stream.0, &mut primary, &mut green);

@@ -1,6 +1,8 @@
-//! A thread for each device: releases peers when this guest is idle, and opens a gate that has been closed for too long.
+//! A thread for each device: releases peers when this guest is idle, and opens a gate that has been
+//! closed for too long.
 //!
-//! It may call the driver, so it shares the program's files, and has none of its own: it is woken by a futex.
+//! It may call the driver, so it shares the program's files, and has none of its own: it is woken
+//! by a futex.
 
 use super::capture;
 use super::device::Device;
@@ -15,15 +17,19 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How often a busy real-time guest is looked at; without a launch for this long, marks are put behind its work.
+/// How often a busy real-time guest is looked at; without a launch for this long, marks are put
+/// behind its work.
 const LOOK: Duration = Duration::from_micros(50);
-/// How long a real-time guest is idle before its peers are released: a next request may be on its way.
+/// How long a real-time guest is idle before its peers are released: a next request may be on its
+/// way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
-/// How long a gate may be closed before it opens for a breather: what holds it may wait for this guest.
+/// How long a gate may be closed before it opens for a breather: what holds it may wait for this
+/// guest.
 const MOST_CLOSED: Duration = Duration::from_millis(900);
 /// How long a breather lasts: 0.4 % of the time.
 const BREATHER: Duration = Duration::from_millis(4);
-/// For how long a best-effort guest without progress counts as busy: its streams may have come to their ends unseen.
+/// For how long a best-effort guest without progress counts as busy: its streams may have come to
+/// their ends unseen.
 const STALE: Duration = Duration::from_millis(200);
 /// How often a held guest looks at the clock.
 const TICK: Duration = Duration::from_millis(20);
@@ -96,8 +102,8 @@ impl Keeper {
         }
     }
 
-    /// Opens the gate of a best-effort guest for a moment if it has been closed for too long. With the daemon gone
-    /// nobody takes the dead away, so then the holders are forgotten.
+    /// Opens the gate of a best-effort guest for a moment if it has been closed for too long. With
+    /// the daemon gone nobody takes the dead away, so then the holders are forgotten.
     fn breathe(&mut self) {
         let holders = &self.device.page.holders;
         if !holders.is_held() {
@@ -132,7 +138,8 @@ impl Keeper {
 }
 
 impl Keeper {
-    /// Counts the time since the last look as busy if the gate is open and launches are on their way.
+    /// Counts the time since the last look as busy if the gate is open and launches are on their
+    /// way.
     fn count_busy(&mut self) {
         let now = Instant::now();
         let (seen, is_idle) = self.device.progress();
@@ -147,13 +154,15 @@ impl Keeper {
     }
 }
 
-/// Whether all streams of a device have come to their ends, as far as is known; puts marks where it isn't.
+/// Whether all streams of a device have come to their ends, as far as is known; puts marks where it
+/// isn't.
 fn is_idle(device: &Device) -> bool {
     let mut is_idle = true;
     for stream in streams(device).filter(|stream| !stream.is_idle()) {
         is_idle = false;
         capture::unless_open(|| {
-            // Whoever ends a stream or its context has these say so, and then waits until we are out of here.
+            // Whoever ends a stream or its context has these say so, and then waits until we are
+            // out of here.
             if stream.is_live() && stream.context().is_live() && !stream.is_own() {
                 let number = stream.counts.mark_again(stream.done());
                 number.into_iter().for_each(|number| mark(stream, number));

@@ -1,8 +1,9 @@
-//! The connection to the daemon: a thread for each device asks for a page, and asks the next daemon when this one has
-//! gone.
+//! The connection to the daemon: a thread for each device asks for a page, and asks the next daemon
+//! when this one has gone.
 //!
-//! All of it is off the program's path: the thread calls no driver and takes no lock that a launch on a joined device
-//! takes. No answer is final: what a daemon refuses now it may grant when others have left, or by another configuration.
+//! All of it is off the program's path: the thread calls no driver and takes no lock that a launch
+//! on a joined device takes. No answer is final: what a daemon refuses now it may grant when others
+//! have left, or by another configuration.
 
 use super::device::Device;
 use super::member::Member;
@@ -15,8 +16,9 @@ use std::time::Duration;
 
 /// How long a daemon may take before it is asked anew.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// From one question to the next while no daemon answers: best-effort guests of a daemon that is there again, and
-/// real-time guests, are to know each other within 100 ms. A question that nobody hears takes some microseconds.
+/// From one question to the next while no daemon answers: best-effort guests of a daemon that is
+/// there again, and real-time guests, are to know each other within 100 ms. A question that nobody
+/// hears takes some microseconds.
 const ASK_INTERVAL: Duration = Duration::from_millis(40);
 /// From a refusal to the next question: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -59,8 +61,8 @@ fn run(member: &'static Member) {
     }
 }
 
-/// A best-effort guest whose time is limited has a page of its own from the beginning, which daemons take as that of
-/// one that went. False: there is no daemon to ask, or no page.
+/// A best-effort guest whose time is limited has a page of its own from the beginning, which
+/// daemons take as that of one that went. False: there is no daemon to ask, or no page.
 fn alone(member: &'static Member, page: &mut Option<PageFile>) -> bool {
     let is_asking = settings().socket.is_some() && settings().shown.is_ok();
     if !is_asking || member.wish.class == Class::BestEffort {

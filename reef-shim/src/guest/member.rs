@@ -1,4 +1,5 @@
-//! A device of this process as the daemon knows it: asked for, joined, refused, or left alone by a daemon that went.
+//! A device of this process as the daemon knows it: asked for, joined, refused, or left alone by a
+//! daemon that went.
 
 use super::device::{Device, note_joined};
 use super::meter::Meter;
@@ -14,7 +15,8 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How long the first launch on a device waits for the daemon. Until there is an answer, launches are passed on.
+/// How long the first launch on a device waits for the daemon. Until there is an answer, launches
+/// are passed on.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// A device that this process uses; it stays for the life of the process.
@@ -87,7 +89,8 @@ impl Member {
         self.device.get().copied()
     }
 
-    /// The device, after a wait for the first answer. A daemon that needs longer is joined when it answers.
+    /// The device, after a wait for the first answer. A daemon that needs longer is joined when it
+    /// answers.
     pub(super) fn wait(&self) -> Option<&'static Device> {
         let is_open = |state: &mut State| matches!(state, State::Asked(None));
         drop(self.changed.wait_timeout_while(self.state(), PATIENCE, is_open));
@@ -115,7 +118,8 @@ impl Member {
         device
     }
 
-    /// Nobody has given a page, and this process's part of the time counts all the same: it has a page of its own.
+    /// Nobody has given a page, and this process's part of the time counts all the same: it has a
+    /// page of its own.
     pub(super) fn join_alone(&'static self) -> io::Result<(&'static Device, PageFile)> {
         let pid = std::process::id();
         let who = Identity { guest: 0, class: Class::BestEffort, holder: 0, pid };
@@ -125,8 +129,8 @@ impl Member {
         Ok((device, file))
     }
 
-    /// The daemon is gone, and its own hold with it. Whom it held for real-time guests stays held for the keeper's time,
-    /// in which the next one may come.
+    /// The daemon is gone, and its own hold with it. Whom it held for real-time guests stays held
+    /// for the keeper's time, in which the next one may come.
     pub(super) fn lose(&self, device: &Device) {
         device.is_orphaned.store(true, Relaxed);
         device.page.release(Holders::DAEMON, Time::now());

@@ -1,7 +1,8 @@
-//! Device time of a guest whose part of it is limited: who launches waits for it, and the keeper counts it.
+//! Device time of a guest whose part of it is limited: who launches waits for it, and the keeper
+//! counts it.
 //!
-//! A guest works if a stream has work that isn't known to have ended. Threads that waited for their work know; the keeper
-//! looks every millisecond, and who has to wait looks more often.
+//! A guest works if a stream has work that isn't known to have ended. Threads that waited for their
+//! work know; the keeper looks every millisecond, and who has to wait looks more often.
 
 use crate::limit::device::Limited;
 use crate::settings::settings;
@@ -17,8 +18,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(1);
 const AHEAD: Duration = Duration::from_millis(20);
 /// How far marks are apart, in time.
 const APART: Duration = Duration::from_millis(1);
-/// How often who waits looks: at its work while there is some, then at the bucket. And the longest that a launch waits,
-/// whatever the books say.
+/// How often who waits looks: at its work while there is some, then at the bucket. And the longest
+/// that a launch waits, whatever the books say.
 const GLANCE: Duration = Duration::from_micros(100);
 const NAP: Duration = Duration::from_millis(2);
 const LONGEST: Duration = Duration::from_secs(10);
@@ -46,8 +47,9 @@ impl Meter {
         account.has_time_limit().then_some(Self { account, policy, takes_turns, usage, waits })
     }
 
-    /// Waits until work may begin: outside of the driver, so that nobody else has to. `is_ahead` says whether so many
-    /// launches are in flight; `mark` puts a mark behind them, and `look` whether they are on their way.
+    /// Waits until work may begin: outside of the driver, so that nobody else has to. `is_ahead`
+    /// says whether so many launches are in flight; `mark` puts a mark behind them, and `look`
+    /// whether they are on their way.
     pub(super) fn wait(
         &self,
         spacing: &Spacing,
@@ -74,7 +76,8 @@ impl Meter {
         self.account.note_waited(begin.elapsed());
     }
 
-    /// For how long a launch on a stream has to wait, at least, where `is_ahead` says whether so many are in flight.
+    /// For how long a launch on a stream has to wait, at least, where `is_ahead` says whether so
+    /// many are in flight.
     fn delay(&self, spacing: &Spacing, is_ahead: impl Fn(u32) -> bool) -> Duration {
         let most = spacing.launches_in(AHEAD).clamp(2, 2 * MARK_EVERY);
         let now = Time::now().0;

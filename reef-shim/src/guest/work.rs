@@ -6,8 +6,8 @@ use super::tree::stream::Stream;
 use reef_guest::limit::Seen;
 
 impl Device {
-    /// Waits for this process's part of the time, if that is limited; `mark` puts a mark behind the stream's work. A held
-    /// guest's launches have a bound of their own.
+    /// Waits for this process's part of the time, if that is limited; `mark` puts a mark behind the
+    /// stream's work. A held guest's launches have a bound of their own.
     #[inline]
     pub(crate) fn wait_for_time(&self, stream: &Stream, mark: impl FnOnce()) {
         let Some(meter) = &self.meter else { return };
@@ -34,7 +34,8 @@ impl Device {
         }
     }
 
-    /// A number that changes as streams are given work and come further, and whether all have come to their ends.
+    /// A number that changes as streams are given work and come further, and whether all have come
+    /// to their ends.
     pub(super) fn progress(&self) -> (u32, bool) {
         streams(self).fold((0, true), |(sum, is_idle), stream| {
             let sum = sum.wrapping_add(stream.counts.issued()).wrapping_add(stream.done());

@@ -1,4 +1,5 @@
-//! Copies: those on the device are work of a program whose time is limited; and look-ups of kernels, for profiles.
+//! Copies: those on the device are work of a program whose time is limited; and look-ups of
+//! kernels, for profiles.
 
 use super::declare::{hooks, twins};
 use crate::direct::copy::{Deep, Flat, anywhere, batch, inside, rows};

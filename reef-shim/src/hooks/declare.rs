@@ -1,14 +1,15 @@
 //! Exports hooks under the driver's names.
 
-/// `name(arguments) |real| sink;`, where `real` makes the real call. `|real(argument, …)|`: with other arguments in
-/// the places of those of these names.
+/// `name(arguments) |real| sink;`, where `real` makes the real call. `|real(argument, …)|`: with
+/// other arguments in the places of those of these names.
 macro_rules! hooks {
     ($($name:ident($($arg:ident: $type:ty),* $(,)?) |$real:ident $(($($other:ident),+))?| $sink:expr;)+) => {
         $($crate::hooks::declare::hook! { $name, ($($arg: $type),*), $real($($($other),+)?), $sink })+
     };
 }
 
-/// `name / twin(arguments) |is_twin, real| sink;`: the twin means the thread's own stream by a null handle.
+/// `name / twin(arguments) |is_twin, real| sink;`: the twin means the thread's own stream by a null
+/// handle.
 macro_rules! twins {
     ($(
         $name:ident / $twin:ident($($arg:ident: $type:ty),* $(,)?)
@@ -32,8 +33,9 @@ macro_rules! hook {
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
             let at = $crate::bind::slots::address($crate::bind::names::$name);
-            // SAFETY: the slot has the real driver's function of this name, or one of ours that looks at no argument;
-            // the arguments are those that the program gave us, or a handle of the same kind.
+            // SAFETY: the slot has the real driver's function of this name, or one of ours that
+            // looks at no argument; the arguments are those that the program gave us, or a handle
+            // of the same kind.
             let $real = |$($other: usize),*| unsafe {
                 let real =
                     std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> u32>(at);

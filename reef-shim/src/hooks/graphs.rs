@@ -37,8 +37,8 @@ fn any(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32
     if given.is_null() || unsafe { (*given).kind } != CHILD {
         return node(exec, of, |of| real(of, params));
     }
-    // SAFETY: as above. Of the words a program has written those that belong to the kind: here the first, a graph. The
-    // others are copied as they are, written or not.
+    // SAFETY: as above. Of the words a program has written those that belong to the kind: here the
+    // first, a graph. The others are copied as they are, written or not.
     let (inner, copy) = unsafe {
         (
             (&raw const (*given).words).cast::<usize>().read(),

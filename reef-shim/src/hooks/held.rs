@@ -1,4 +1,5 @@
-//! Memory by other ways than allocations: pieces by handles, pools, code, limits of contexts, graphs.
+//! Memory by other ways than allocations: pieces by handles, pools, code, limits of contexts,
+//! graphs.
 
 use super::declare::{hooks, twins};
 use crate::direct::context_memory::{create, set_limit};

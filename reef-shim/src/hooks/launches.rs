@@ -65,8 +65,8 @@ impl Config {
     unsafe fn work(&self) -> Work {
         let count = if self.attributes.is_null() { 0 } else { self.count as usize };
         let is_set = |at: usize| {
-            // SAFETY: the caller's promise. Of a value the program has written what belongs to its kind, so no more is
-            // read than that: an `int` of this kind.
+            // SAFETY: the caller's promise. Of a value the program has written what belongs to its
+            // kind, so no more is read than that: an `int` of this kind.
             unsafe {
                 let attribute = self.attributes.add(at);
                 (*attribute).kind == OVERLAPS

@@ -1,4 +1,5 @@
-//! Memory: what takes it, and what gives it back. Without limits each is a call of the real driver and one look at a word.
+//! Memory: what takes it, and what gives it back. Without limits each is a call of the real driver
+//! and one look at a word.
 
 use super::declare::{hooks, twins};
 use crate::direct::memory::{self, allocate, allocate_linear, free, uncounted};

@@ -1,7 +1,7 @@
 //! The driver's functions that are looked at: each gives its call to a sink in `direct`.
 //!
-//! A line `    cuName / cuName_ptsz(arguments) => sink;` declares both exports; `build.rs` reads these lines to know
-//! which names aren't plain jumps.
+//! A line `    cuName / cuName_ptsz(arguments) => sink;` declares both exports; `build.rs` reads
+//! these lines to know which names aren't plain jumps.
 
 mod contexts;
 mod copies;

@@ -1,12 +1,13 @@
-//! What contexts take beyond what they begin with: stacks of all threads, what kernels print to, and their heap, as their
-//! limits say.
+//! What contexts take beyond what they begin with: stacks of all threads, what kernels print to,
+//! and their heap, as their limits say.
 
 use super::device::Limited;
 use crate::own::calls;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// `CU_LIMIT_STACK_SIZE` to `…_DEV_RUNTIME_PENDING_LAUNCH_COUNT`; those above take no memory of the device.
+/// `CU_LIMIT_STACK_SIZE` to `…_DEV_RUNTIME_PENDING_LAUNCH_COUNT`; those above take no memory of the
+/// device.
 const STACK: u32 = 0;
 const PRINTED: u32 = 1;
 const HEAP: u32 = 2;
@@ -14,7 +15,8 @@ const DEPTH: u32 = 3;
 const PENDING: u32 = 4;
 /// What a context begins with: bytes of a stack, of what is printed, and of the heap.
 const BEGIN: [(u32, u64); 3] = [(STACK, 1 << 10), (PRINTED, 1 << 20), (HEAP, 8 << 20)];
-/// What a level of kernels that wait for their own takes, and a launch of theirs: at most, as far as is known.
+/// What a level of kernels that wait for their own takes, and a launch of theirs: at most, as far
+/// as is known.
 const LEVEL: u64 = 160 << 20;
 const LAUNCH: u64 = 4 << 10;
 /// `CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT` and `…_MAX_THREADS_PER_MULTIPROCESSOR`.
@@ -38,7 +40,8 @@ pub(crate) fn raised() -> MutexGuard<'static, HashMap<(usize, u32), Raised>> {
     RAISED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// What a limit of this value takes. `None`: no memory, or the driver doesn't say how many threads there are.
+/// What a limit of this value takes. `None`: no memory, or the driver doesn't say how many threads
+/// there are.
 pub(crate) fn cost(device: &Limited, limit: u32, value: u64) -> Option<u64> {
     let attribute = |which| {
         let mut value = 0;

@@ -116,7 +116,8 @@ impl Limited {
         is_reserved
     }
 
-    /// Counts a refusal. A limit below what contexts take by themselves is said: no allocation could ever be made.
+    /// Counts a refusal. A limit below what contexts take by themselves is said: no allocation
+    /// could ever be made.
     #[cold]
     fn refuse(&self) {
         self.refused.fetch_add(1, Relaxed);

@@ -1,4 +1,5 @@
-//! What executable graphs take of devices when they are launched, until the driver is told to give it back.
+//! What executable graphs take of devices when they are launched, until the driver is told to give
+//! it back.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

@@ -22,8 +22,9 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
     PENDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Notes that something ends where this stream is now. An event belongs to a context, which has to be the stream's.
-/// Without an event nobody knows when that is, so it stays charged until the stream's context ends.
+/// Notes that something ends where this stream is now. An event belongs to a context, which has to
+/// be the stream's. Without an event nobody knows when that is, so it stays charged until the
+/// stream's context ends.
 pub(crate) fn add(stream: Stream, end: impl FnOnce() + Send + 'static) {
     let context = calls::stream_context(stream);
     let mut event = 0;

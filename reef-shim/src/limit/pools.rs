@@ -1,5 +1,5 @@
-//! Memory that the driver takes and gives back by itself: pools, and the memory of graphs. What counts is what it says
-//! that it has reserved.
+//! Memory that the driver takes and gives back by itself: pools, and the memory of graphs. What
+//! counts is what it says that it has reserved.
 
 use super::device::Limited;
 use super::graphs;
@@ -55,11 +55,13 @@ struct Charged {
     bytes: u64,
 }
 
-/// All stores that are charged. A store is one device's for its life, whichever device is current when it is used.
+/// All stores that are charged. A store is one device's for its life, whichever device is current
+/// when it is used.
 #[derive(Debug, Default)]
 pub(crate) struct Stores {
     charged: HashMap<Store, Charged>,
-    /// The devices of pools, limited or not, by their numbers; nothing for pools of the host's memory.
+    /// The devices of pools, limited or not, by their numbers; nothing for pools of the host's
+    /// memory.
     owners: HashMap<usize, Option<i32>>,
     /// Allocations from pools that may be destroyed, and how many pools were.
     live: HashMap<usize, Store>,
@@ -68,8 +70,8 @@ pub(crate) struct Stores {
 
 static STORES: LazyLock<Mutex<Stores>> = LazyLock::new(Mutex::default);
 
-/// All stores. Whoever allocates from a pool has this meanwhile, because another allocation would change how much is
-/// spare; the driver's own lock of a pool would make both wait as well.
+/// All stores. Whoever allocates from a pool has this meanwhile, because another allocation would
+/// change how much is spare; the driver's own lock of a pool would make both wait as well.
 pub(crate) fn stores() -> MutexGuard<'static, Stores> {
     STORES.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
@@ -80,18 +82,20 @@ impl Stores {
         self.charged.entry(store).or_insert(Charged { device, bytes: 0 }).device
     }
 
-    /// Notes whose a pool is. The driver may have the address of one that was destroyed unseen for another.
+    /// Notes whose a pool is. The driver may have the address of one that was destroyed unseen for
+    /// another.
     pub(crate) fn own(&mut self, pool: usize, ordinal: Option<i32>) {
         self.owners.insert(pool, ordinal);
     }
 
-    /// The number of a pool's device, if the program got the pool by a call that names one: nothing for the host.
+    /// The number of a pool's device, if the program got the pool by a call that names one: nothing
+    /// for the host.
     pub(crate) fn owner(&self, pool: usize) -> Option<Option<i32>> {
         self.owners.get(&pool).copied()
     }
 
-    /// Brings the books to what the driver says of a store, `reserved` bytes of which are in the books besides. It is
-    /// `device`'s if it wasn't known.
+    /// Brings the books to what the driver says of a store, `reserved` bytes of which are in the
+    /// books besides. It is `device`'s if it wasn't known.
     pub(crate) fn settle(&mut self, device: &'static Limited, store: Store, reserved: u64) {
         let charged = self.charged.entry(store).or_insert(Charged { device, bytes: 0 });
         let (now, before) = (store.reserved(), charged.bytes.saturating_add(reserved));
@@ -114,8 +118,8 @@ impl Stores {
         self.all_of(device).into_iter().for_each(|store| self.settle(device, store, 0));
     }
 
-    /// Has the driver give back what no one uses in the pools and graphs of a device. Those of other devices stay as they are:
-    /// their memory would make no room here.
+    /// Has the driver give back what no one uses in the pools and graphs of a device. Those of
+    /// other devices stay as they are: their memory would make no room here.
     pub(crate) fn trim_all(&mut self, device: &'static Limited) {
         for store in self.all_of(device) {
             // What it doesn't give back stays charged.
@@ -142,7 +146,8 @@ impl Stores {
         self.live.contains_key(&at)
     }
 
-    /// An allocation from a pool has ended. The last one of a pool that was destroyed ends the pool.
+    /// An allocation from a pool has ended. The last one of a pool that was destroyed ends the
+    /// pool.
     pub(crate) fn ended(&mut self, at: usize) {
         let Some(store) = self.live.remove(&at) else { return };
         if let Store::Ended(_) = store

@@ -10,8 +10,8 @@ pub(crate) const OUT_OF_MEMORY: u32 = 2;
 /// `CUDA_ERROR_NOT_PERMITTED`: limits that can't be read.
 pub(crate) const NOT_PERMITTED: u32 = 800;
 
-/// Says once why a limit can't be kept. A program knows an error's number alone, so this line goes to stderr, as those
-/// of the loader do.
+/// Says once why a limit can't be kept. A program knows an error's number alone, so this line goes
+/// to stderr, as those of the loader do.
 pub(super) fn say(why: &str) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     explain::refuse::<()>(why);

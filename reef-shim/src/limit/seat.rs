@@ -1,6 +1,8 @@
-//! A thread that has this process's place in the books of a device, because the file's lock says that it lives.
+//! A thread that has this process's place in the books of a device, because the file's lock says
+//! that it lives.
 //!
-//! The thread's files are its own, so a program that closes all files doesn't end the lock, and a child doesn't inherit it.
+//! The thread's files are its own, so a program that closes all files doesn't end the lock, and a
+//! child doesn't inherit it.
 
 use super::refusal::say;
 use crate::bind::state::end_limits;

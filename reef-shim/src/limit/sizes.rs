@@ -2,7 +2,8 @@
 
 /// Arrays begin at multiples of this.
 const ARRAY_UNIT: u64 = 64 << 10;
-/// Rows of arrays are multiples of this, in bytes, and so many of them are together; levels are multiples of this.
+/// Rows of arrays are multiples of this, in bytes, and so many of them are together; levels are
+/// multiples of this.
 const ROW_UNIT: u64 = 64;
 const ROWS: u64 = 8;
 const LEVEL_UNIT: u64 = 4 << 10;

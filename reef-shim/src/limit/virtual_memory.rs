@@ -1,4 +1,5 @@
-//! Memory by handles and mappings: it is there until neither a handle nor a mapping is left, of addresses or in what holds it.
+//! Memory by handles and mappings: it is there until neither a handle nor a mapping is left, of
+//! addresses or in what holds it.
 
 use super::device::Limited;
 use std::collections::{BTreeMap, HashMap};
@@ -31,7 +32,8 @@ pub(crate) enum Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region(pub(crate) [u64; 4]);
 
-/// All that this process has made and that is limited. Pieces of others aren't known, and aren't charged here.
+/// All that this process has made and that is limited. Pieces of others aren't known, and aren't
+/// charged here.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     last: u64,

@@ -1,4 +1,5 @@
-//! Calls of the real driver that are our own. Each is `None` if the driver doesn't have the function.
+//! Calls of the real driver that are our own. Each is `None` if the driver doesn't have the
+//! function.
 //!
 //! Those that ask about graphs and change our own are in `graph::calls`.
 
@@ -38,8 +39,8 @@ macro_rules! calls {
             $(#[$doc])*
             pub(crate) fn $name($($arg: $type),*) -> Option<u32> {
                 let at = real(names::$symbol)?;
-                // SAFETY: the driver's function of this name has these arguments. All that is passed is either a
-                // handle that the program or the driver made, or memory of ours.
+                // SAFETY: the driver's function of this name has these arguments. All that is
+                // passed is either a handle that the program or the driver made, or memory of ours.
                 Some(unsafe {
                     let call = std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> u32>(at);
                     call($($arg),*)

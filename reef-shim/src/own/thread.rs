@@ -24,10 +24,10 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 
 /// Gives this thread a table of file descriptors of its own, with nothing of the program's in it.
 ///
-/// Then a program that closes all that it didn't open, counts what is open or may have few finds nothing of ours, a
-/// child inherits nothing of ours, and we keep nothing of the program's open. Such a thread must not call the driver,
-/// whose files are in the program's table. A system that refuses (before Linux 5.9, or a sandbox) leaves the table
-/// shared.
+/// Then a program that closes all that it didn't open, counts what is open or may have few finds
+/// nothing of ours, a child inherits nothing of ours, and we keep nothing of the program's open.
+/// Such a thread must not call the driver, whose files are in the program's table. A system that
+/// refuses (before Linux 5.9, or a sandbox) leaves the table shared.
 pub(crate) fn leave_files() {
     const UNSHARE: u32 = 2; // CLOSE_RANGE_UNSHARE
     // SAFETY: closes what is in this thread's table alone, and nothing of ours is in it yet.

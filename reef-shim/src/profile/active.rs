@@ -20,8 +20,8 @@ pub(crate) struct Active {
     pub(super) lined: Set,
     /// The process whose it is: a child's calls are its own business.
     pub(super) process: u32,
-    /// When it began, by the system's clock since it started, and by that of the day. A day's clock that jumps later
-    /// changes nothing.
+    /// When it began, by the system's clock since it started, and by that of the day. A day's clock
+    /// that jumps later changes nothing.
     pub(super) began: u64,
     pub(super) began_at: u64,
     pub(super) kept: Mutex<Kept>,

@@ -1,4 +1,5 @@
-//! Files that others read while they are written. Their folder may be one where others write: no link is followed.
+//! Files that others read while they are written. Their folder may be one where others write: no
+//! link is followed.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -19,8 +20,8 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(&temporary, path)
 }
 
-/// Adds lines to a file, which is made if it isn't there. It isn't kept open: threads that write have tables of files of
-/// their own.
+/// Adds lines to a file, which is made if it isn't there. It isn't kept open: threads that write
+/// have tables of files of their own.
 pub(super) fn append(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.create(true).append(true).custom_flags(libc::O_NOFOLLOW).open(path)?;

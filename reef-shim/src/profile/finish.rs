@@ -1,8 +1,9 @@
 //! How the thread that writes is asked for the end, and by SIGTERM among others.
 //!
-//! A signal's handler may do next to nothing, so it asks the thread that writes, waits for it, though not for long, and
-//! lets the signal do what it does: unless the program has put a handler of its own before this one, which decides that
-//! then. A program that has a handler of its own for SIGTERM before the profile begins keeps that alone.
+//! A signal's handler may do next to nothing, so it asks the thread that writes, waits for it,
+//! though not for long, and lets the signal do what it does: unless the program has put a handler
+//! of its own before this one, which decides that then. A program that has a handler of its own for
+//! SIGTERM before the profile begins keeps that alone.
 
 use crate::bind::state::end_profile;
 use std::sync::atomic::{
@@ -14,7 +15,8 @@ use std::time::Duration;
 /// How long a signal waits for the last lines, in milliseconds.
 const PATIENCE: u32 = 3_000;
 
-/// Nothing was asked for; the thread is to finish; it has. A child process begins with what its parent had.
+/// Nothing was asked for; the thread is to finish; it has. A child process begins with what its
+/// parent had.
 static STATE: AtomicU32 = AtomicU32::new(0);
 const ASKED: u32 = 1;
 const DONE: u32 = 2;
@@ -83,7 +85,8 @@ fn action() -> libc::sigaction {
 }
 
 fn set_action(handler: usize) {
-    // SAFETY: zeroes are a value of this struct: no flags, no signals held back; a handler of ours, or none.
+    // SAFETY: zeroes are a value of this struct: no flags, no signals held back; a handler of ours,
+    // or none.
     unsafe {
         let mut own: libc::sigaction = std::mem::zeroed();
         own.sa_sigaction = handler;
@@ -95,7 +98,8 @@ fn own_handler() -> usize {
     at_signal as *const () as usize
 }
 
-/// Has the thread, which was started, asked at a SIGTERM of this process, unless the program has a handler.
+/// Has the thread, which was started, asked at a SIGTERM of this process, unless the program has a
+/// handler.
 pub(super) fn handle_signal(process: u32) {
     PROCESS.store(process, Relaxed);
     if action().sa_sigaction == libc::SIG_DFL {
@@ -103,8 +107,8 @@ pub(super) fn handle_signal(process: u32) {
     }
 }
 
-/// Touches atomics and makes system calls, and nothing else. It stays the handler until all is written, so that one
-/// more signal waits as well.
+/// Touches atomics and makes system calls, and nothing else. It stays the handler until all is
+/// written, so that one more signal waits as well.
 extern "C" fn at_signal(signal: libc::c_int) {
     // SAFETY: the address of a word of this thread's.
     let code = unsafe { libc::__errno_location() };
@@ -116,7 +120,8 @@ extern "C" fn at_signal(signal: libc::c_int) {
         futex(libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1, std::ptr::null());
         await_last_lines();
     }
-    // A handler of the program that calls this one does what it likes afterwards: a signal more would call it again.
+    // A handler of the program that calls this one does what it likes afterwards: a signal more
+    // would call it again.
     if action().sa_sigaction == own_handler() {
         set_action(libc::SIG_DFL);
         // SAFETY: this process's own number, and the signal that it was sent.

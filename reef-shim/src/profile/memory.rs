@@ -56,7 +56,8 @@ pub(crate) fn allocated_rows(
     allocated(code, to, pitch.saturating_mul(height))
 }
 
-/// Ends an allocation by `call`. It is taken out before: its address may be another's as soon as it has ended.
+/// Ends an allocation by `call`. It is taken out before: its address may be another's as soon as it
+/// has ended.
 pub(crate) fn freed(at: usize, call: impl FnOnce() -> u32) -> u32 {
     let bytes = if is_wanted() { live().remove(&at) } else { None };
     let code = call();

@@ -1,4 +1,5 @@
-//! Names of kernels by the driver's handles, noted when they are looked up: long before they are launched.
+//! Names of kernels by the driver's handles, noted when they are looked up: long before they are
+//! launched.
 
 use crate::bind::state::is_profiled;
 use std::collections::HashMap;

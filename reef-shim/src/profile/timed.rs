@@ -25,8 +25,8 @@ thread_local! {
     static MINE: Mine = const { Mine(Cell::new(None)) };
 }
 
-/// Calls, and notes how long that took the program. `amount`: bytes, or threads of a kernel; `what` and `stream`: the
-/// driver's handles.
+/// Calls, and notes how long that took the program. `amount`: bytes, or threads of a kernel; `what`
+/// and `stream`: the driver's handles.
 #[inline]
 pub(crate) fn timed(
     api: Api,
@@ -53,7 +53,8 @@ fn end(api: Api, amount: u64, (what, stream): (usize, usize), start: u64) {
     note(&Call { api, start, nanos, amount, what: what as u64, stream: stream as u64 });
 }
 
-/// The same of the driver's beginning. Opening the driver, which came before, decides whether there is a profile.
+/// The same of the driver's beginning. Opening the driver, which came before, decides whether there
+/// is a profile.
 pub(crate) fn timed_init(call: impl FnOnce() -> u32) -> u32 {
     timed(Api::Init, 0, (0, 0), call)
 }
@@ -76,7 +77,8 @@ fn take(mine: &Mine, active: &'static Active) -> Option<&'static Part> {
     part
 }
 
-/// Puts a call on its way. A line of a file waits for room while there is a thread that makes some; a span that finds none is left out, which the trace says.
+/// Puts a call on its way. A line of a file waits for room while there is a thread that makes some;
+/// a span that finds none is left out, which the trace says.
 fn send(active: &Active, part: &Part, call: &Call) {
     let mut is_sent = part.send(call);
     for _ in 0..NAPS {

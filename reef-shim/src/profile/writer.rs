@@ -116,7 +116,8 @@ impl Active {
         table.into_iter().chain(kept.error.take()).collect()
     }
 
-    /// A trace's file. Of what a program starts, others than the first process, it has the process's number in it.
+    /// A trace's file. Of what a program starts, others than the first process, it has the
+    /// process's number in it.
     fn own_file(&self, path: &Path) -> PathBuf {
         let first = std::env::var("REEF_PROFILE_FIRST").ok();
         if first.is_none_or(|first| first == self.process.to_string()) {

@@ -5,8 +5,8 @@ use crate::common::{self, call, until};
 use reef_guest::page::Class;
 
 impl Program {
-    /// Launches a kernel, waits for nothing, and expects others to be released because its end is seen, and not because
-    /// they were held for too long.
+    /// Launches a kernel, waits for nothing, and expects others to be released because its end is
+    /// seen, and not because they were held for too long.
     fn is_seen_to_end(&self, what: &str) {
         let stream = self.stream();
         self.launch(stream, 3);

@@ -25,8 +25,8 @@ impl Program {
         self.registry.guests().iter().map(|guest| guest.gates).sum()
     }
 
-    /// Launches a graph that closes the gate when it comes to its host node. It stands where the word is `middle`, and
-    /// opened again it leaves `end`.
+    /// Launches a graph that closes the gate when it comes to its host node. It stands where the
+    /// word is `middle`, and opened again it leaves `end`.
     fn stops(&self, exec: usize, middle: u64, end: u64) {
         self.launch_graph(exec);
         until("it comes to its middle", || self.value() == middle);
@@ -72,7 +72,8 @@ fn a_graph_inside_of_a_node_has_gates_as_well() {
     assert_eq!((graph.nodes(), inner.nodes()), (62, 100));
     program.stops(exec, mixed(before, 0..72), mixed(before, 0..160));
 
-    // Another graph in the place of the inner one, and a node behind it, both named by the program's nodes.
+    // Another graph in the place of the inner one, and a node behind it, both named by the
+    // program's nodes.
     let (driver, other, start) = (program.driver, program.graph(), program.value());
     other.chain(&[], word, 300..400);
     let set = |inner| call!(driver, cuGraphExecChildGraphNodeSetParams(exec, child, inner));
@@ -118,7 +119,8 @@ fn an_executable_graph_with_gates_is_updated_from_a_graph_without() {
     let values = (500..600).chain([9]).chain(601..680);
     assert_eq!(program.value(), mixed(start, values));
 
-    // Another shape is refused, by the name of a node of the program's; fewer nodes than there were gates as well.
+    // Another shape is refused, by the name of a node of the program's; fewer nodes than there were
+    // gates as well.
     let odd = program.graph();
     let nodes = odd.chain(&[], word, 0..179);
     let last = odd.kernel(&nodes[177..178], word, 1);
@@ -147,7 +149,8 @@ fn a_captured_graph_inside_of_a_built_one_keeps_its_gates_and_gets_more() {
     let child = graph.child(&first[39..], &captured);
     graph.chain(&[child], word, 300..360);
     let exec = graph.instantiate();
-    // In front of the captured one's kernel 32, where it is 72 from the beginning, and of kernel 36 behind it.
+    // In front of the captured one's kernel 32, where it is 72 from the beginning, and of kernel 36
+    // behind it.
     assert_eq!(program.gates() - gates, 4);
     program.launch_graph(exec);
     program.synchronize();

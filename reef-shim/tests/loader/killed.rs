@@ -1,5 +1,5 @@
-//! SIGKILL of real-time and best-effort programs and of the daemon, at random under load: nobody else fails, and no
-//! gate stays closed.
+//! SIGKILL of real-time and best-effort programs and of the daemon, at random under load: nobody
+//! else fails, and no gate stays closed.
 //!
 //! `REEF_KILLS=100 cargo test -p reef-shim --test loader killed -- --nocapture`
 
@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 /// What the program below is to be: `daemon`, `rt` or `be`.
 const ROLE: &str = "REEF_TEST_ROLE";
-/// Longest that a survivor may need for a few rounds of its work: 1 s for a gate that is not opened, and a busy machine.
+/// Longest that a survivor may need for a few rounds of its work: 1 s for a gate that is not
+/// opened, and a busy machine.
 const LIMIT: Duration = Duration::from_secs(60);
 /// A process that is not ended ends itself.
 const LIFE: u32 = 300;

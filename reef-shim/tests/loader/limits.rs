@@ -1,8 +1,8 @@
-//! Limits of memory: random programs of several threads and processes, some of them killed, never have more than their
-//! limit; and what is said when a limit can't be kept.
+//! Limits of memory: random programs of several threads and processes, some of them killed, never
+//! have more than their limit; and what is said when a limit can't be kept.
 //!
-//! `REEF_TEST_CASES=10000 cargo test -p reef-shim --test loader limits -- --nocapture` runs 10,000 programs;
-//! `REEF_TEST_SEED` says with which number they begin.
+//! `REEF_TEST_CASES=10000 cargo test -p reef-shim --test loader limits -- --nocapture` runs 10,000
+//! programs; `REEF_TEST_SEED` says with which number they begin.
 
 #[path = "limits/copies.rs"]
 mod copies;

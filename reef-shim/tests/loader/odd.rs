@@ -1,5 +1,5 @@
-//! Odd programs: each does what a program may do and few expect. It prints the same, and ends, with the driver alone and
-//! under the shim while its gate closes and opens all the time.
+//! Odd programs: each does what a program may do and few expect. It prints the same, and ends, with
+//! the driver alone and under the shim while its gate closes and opens all the time.
 
 #[path = "odd/system.rs"]
 mod system;

@@ -84,8 +84,8 @@ fn many_processes_at_once_all_start() {
     assert_eq!(start_at_once(24, SHIM, Some(&path)).len(), 24);
 }
 
-/// Looks up functions, one of which isn't there, and launches a graph that can't be cloned, and one that can't be either
-/// and has gates from its capture.
+/// Looks up functions, one of which isn't there, and launches a graph that can't be cloned, and one
+/// that can't be either and has gates from its capture.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn has_something_to_explain() {
@@ -133,7 +133,8 @@ fn the_report_says_what_was_missing_and_which_graphs_have_no_gates_inside() {
         std::fs::remove_file(&file).unwrap();
         said
     };
-    // A guest gives its daemon 200 ms, which may not be enough on a busy machine: then it isn't one.
+    // A guest gives its daemon 200 ms, which may not be enough on a busy machine: then it isn't
+    // one.
     let is_guest = |said: &String| said.contains("class be");
     let report = |graphs| (0..10).map(|_| once(graphs)).find(is_guest).expect("ten tries");
     let said = report("");
@@ -169,7 +170,8 @@ fn a_static_program_runs_as_without_the_shim() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// A program of Python's `multiprocessing`, which forks and spawns before and after the driver was initialised.
+/// A program of Python's `multiprocessing`, which forks and spawns before and after the driver was
+/// initialised.
 const PYTHON: &str = "
 import ctypes, multiprocessing, sys
 

@@ -1,4 +1,5 @@
-//! What is written of a program's calls: Alnair's files to the last line, however the program ends; a table; a trace.
+//! What is written of a program's calls: Alnair's files to the last line, however the program ends;
+//! a table; a trace.
 
 #[path = "profile/odd.rs"]
 mod odd;
@@ -13,10 +14,11 @@ use std::process::{Command, Output};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How the program below ends: `return`, `exit`, `term` (which it doesn't handle), `twice` (in two threads at once),
-/// `handled`, or `chained` (its handler calls the one that was there, and it goes on). `early`: it calls before it
-/// initialises the driver. `memory`: it returns, with odd allocations before. `range`: it returns, and launches twice as
-/// often as it says are worth a profile.
+/// How the program below ends: `return`, `exit`, `term` (which it doesn't handle), `twice` (in two
+/// threads at once), `handled`, or `chained` (its handler calls the one that was there, and it goes
+/// on). `early`: it calls before it initialises the driver. `memory`: it returns, with odd
+/// allocations before. `range`: it returns, and launches twice as often as it says are worth a
+/// profile.
 const END: &str = "REEF_TEST_END";
 /// More than are on their way at once.
 const COPIES: usize = 5_000;
@@ -50,8 +52,8 @@ fn install_chain() {
     }
 }
 
-/// Allocates rows, which become longer, and memory whose end the shim doesn't see; says how much there is, at most once
-/// at an address.
+/// Allocates rows, which become longer, and memory whose end the shim doesn't see; says how much
+/// there is, at most once at an address.
 fn allocate_oddly(driver: Driver) {
     let (fake, mut addresses) = (Driver::open(&library(FAKE)), BTreeSet::new());
     let [mut at, mut pitch] = [0_usize; 2];

@@ -1,4 +1,5 @@
-//! The same in processes of their own: real-time, spawned, and forked before the driver is first called.
+//! The same in processes of their own: real-time, spawned, and forked before the driver is first
+//! called.
 
 use super::{Outcome, held_at_random, one_at_a_time, program, run, seeds};
 use crate::common::{self, Driver, FAKE, SHIM, UUID, call, library};
@@ -9,7 +10,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the program below is to do: which number, under the shim or not, whether a child of it does it.
+/// What the program below is to do: which number, under the shim or not, whether a child of it does
+/// it.
 const ORDER: &str = "REEF_TEST_ORDER";
 /// Longer than a process may take for its program.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -25,7 +27,8 @@ fn run_as_told() {
     // SAFETY: ends this process if it takes too long, whoever waits for it.
     let limit = || unsafe { libc::alarm(LIMIT.as_secs() as u32) };
     if way == "forked" {
-        // SAFETY: this thread goes on in the child; the harness's other thread holds nothing that it needs.
+        // SAFETY: this thread goes on in the child; the harness's other thread holds nothing that
+        // it needs.
         let child = unsafe { libc::fork() };
         if child != 0 {
             let mut status = 0;

@@ -27,7 +27,8 @@ pub(crate) enum Step {
     Own {
         value: u64,
     },
-    /// An event recorded in one stream, and waited for in the other, whose word then takes up the first's.
+    /// An event recorded in one stream, and waited for in the other, whose word then takes up the
+    /// first's.
     Join {
         from: usize,
     },

@@ -35,8 +35,8 @@ impl Costs {
     }
 }
 
-/// Schedulers whose plans don't depend on positions and tasks of best-effort queues: when an inference ends there is
-/// nothing to decide. Any other scheduler is asked.
+/// Schedulers whose plans don't depend on positions and tasks of best-effort queues: when an
+/// inference ends there is nothing to decide. Any other scheduler is asked.
 const BLIND: [&str; 6] = ["reef", "reset", "rt-only", "stream-priority", "streams", "wait-based"];
 
 /// A device with its clients and scheduler.

@@ -18,7 +18,8 @@ pub(crate) struct BeQueue {
     /// When the inferences came that aren't finished.
     pending: VecDeque<u64>,
     completed: u64,
-    /// Nanoseconds alone that are left of the first one, or, of an endless queue, that have been done.
+    /// Nanoseconds alone that are left of the first one, or, of an endless queue, that have been
+    /// done.
     work: f64,
     done: f64,
     /// Progress of `work` in a nanosecond.
@@ -133,8 +134,8 @@ impl Queues {
         self.all.iter().zip(limits).map(|(queue, &limit)| u64::from(queue.may_run(limit))).sum()
     }
 
-    /// Sets the rates beside real-time work of the pressure `beside`; `factor` is what they keep of theirs, 0 if they
-    /// are stopped. They make progress from `start` on.
+    /// Sets the rates beside real-time work of the pressure `beside`; `factor` is what they keep of
+    /// theirs, 0 if they are stopped. They make progress from `start` on.
     pub(super) fn set_rates(
         &mut self,
         limits: &[LaunchLimit],

@@ -95,7 +95,8 @@ impl Tasks {
         self.next_arrival = next;
     }
 
-    /// Starts tasks that wait, by position. Positions that are out of range or come twice are skipped.
+    /// Starts tasks that wait, by position. Positions that are out of range or come twice are
+    /// skipped.
     pub(super) fn start(&mut self, positions: &[usize]) {
         for &at in positions {
             self.running.extend(self.waiting.get_mut(at).and_then(Option::take));

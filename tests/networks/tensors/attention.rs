@@ -8,8 +8,8 @@ use reef::op::Operators;
 use reef::tensor::{Array, Attention, Element, Kind, Placed, ScoreStep, Spec, TensorOp, View};
 use std::sync::Arc;
 
-/// Runs `cases` of them, every second one preempted as well, within `tolerance` of plain loops. The device has at least
-/// `least` of them, or none if that is 0.
+/// Runs `cases` of them, every second one preempted as well, within `tolerance` of plain loops. The
+/// device has at least `least` of them, or none if that is 0.
 pub(crate) fn joined_attention_agrees<D: Operators>(
     device: &D,
     tolerance: f64,
@@ -28,8 +28,8 @@ pub(crate) fn joined_attention_agrees<D: Operators>(
     assert!(had >= least && (had == 0) == (least == 0), "{had} of {cases}");
 }
 
-/// Heads side by side in rows of tokens, one for some or all, in up to four blocks of keys; biases and conditions for
-/// texts, rows and keys or some of these.
+/// Heads side by side in rows of tokens, one for some or all, in up to four blocks of keys; biases
+/// and conditions for texts, rows and keys or some of these.
 fn attention(rng: &mut ChaCha8Rng) -> Case {
     let [texts, heads] = [2, 3].map(|most| rng.random_range(1..=most));
     let [rows, keys] = [70, 900].map(|most| rng.random_range(4..=most));

@@ -81,7 +81,8 @@ impl<'a, D: Operators> Bound<'a, D> {
     }
 }
 
-/// Compares what the device makes of a case with its definition, and, if `rng` is given, with itself preempted.
+/// Compares what the device makes of a case with its definition, and, if `rng` is given, with
+/// itself preempted.
 #[track_caller]
 pub(crate) fn agrees<D: Operators>(device: &D, case: &Case, rng: Option<&mut ChaCha8Rng>) {
     let bound = Bound::new(device, case);

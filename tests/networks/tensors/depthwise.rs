@@ -12,7 +12,8 @@ use reef::tensor::{Depthwise, Element, Kind, Spec};
 /// Channels of the blocks.
 const CHANNELS: i64 = 32;
 
-/// A convolution of each channel by itself, in any order of axes, with some zeros around it or none, and a bias or none.
+/// A convolution of each channel by itself, in any order of axes, with some zeros around it or
+/// none, and a bias or none.
 pub(super) fn depthwise(rng: &mut ChaCha8Rng) -> Case {
     let [images, channels] = [3, 70].map(|most| rng.random_range(1..=most));
     let window = pick(rng, &[(3, 1), (3, 2), (5, 1), (5, 2), (7, 1)]);
@@ -98,8 +99,9 @@ fn block(number: usize) -> Vec<u8> {
     nodes
 }
 
-/// On a device with such convolutions nothing is turned, padded or added by itself: a block has a launch for the convolution,
-/// and where sums have formulas behind them, one for the normalisation and one for each product.
+/// On a device with such convolutions nothing is turned, padded or added by itself: a block has a
+/// launch for the convolution, and where sums have formulas behind them, one for the normalisation
+/// and one for each product.
 pub(super) fn blocks_are_short<D: Operators>(device: &D, model: &TensorModel) {
     let steps = model.steps_on(device);
     let names: Vec<_> = steps.iter().map(|step| step.op.name()).collect();

@@ -115,7 +115,8 @@ fn map(rng: &mut ChaCha8Rng) -> Case {
     case(rng, Kind::Map(Map { formula, domain }), inputs, output, 0.0)
 }
 
-/// A window that slides over one input, times the other: a convolution in one dimension, of any domain.
+/// A window that slides over one input, times the other: a convolution in one dimension, of any
+/// domain.
 fn contract(rng: &mut ChaCha8Rng) -> Case {
     let (domain, elements) = pick(rng, &DOMAINS);
     let [n, c, k, out, window] = [3, 4, 5, 40, 3].map(|most| rng.random_range(1..=most));
@@ -152,7 +153,8 @@ fn long_sums(rng: &mut ChaCha8Rng) -> Case {
     products(rng, [sizes[0], sizes[1], sizes[2], len])
 }
 
-/// Products of matrices with what a layer has behind them: for each column, for each row, or for all.
+/// Products of matrices with what a layer has behind them: for each column, for each row, or for
+/// all.
 fn finished(rng: &mut ChaCha8Rng) -> Case {
     let sizes = [1, 90, 140, 300].map(|most| rng.random_range(1..=most));
     let Case { op, .. } = products(rng, sizes);

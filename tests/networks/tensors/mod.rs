@@ -1,4 +1,5 @@
-//! Operations on ordinary tensors on any device: what `TensorOp::compute` gives, and the same bits whatever is preempted.
+//! Operations on ordinary tensors on any device: what `TensorOp::compute` gives, and the same bits
+//! whatever is preempted.
 //!
 //! In: a device. Out: nothing, or a panic that names the operation and the seed.
 

@@ -96,7 +96,8 @@ fn heads() -> Vec<u8> {
     file(17, &[nodes.concat(), ends.concat(), scalar("scale", 0.2)])
 }
 
-/// Two linear layers whose matrices never change; with as many rows as columns the first one is added as well.
+/// Two linear layers whose matrices never change; with as many rows as columns the first one is
+/// added as well.
 fn constant_layers(rows: i64) -> Vec<u8> {
     let added = if rows == INSIDE { "w" } else { "b" };
     let nodes = [
@@ -116,7 +117,8 @@ fn constant_layers(rows: i64) -> Vec<u8> {
     file(17, &[nodes.concat(), ends.concat(), constants.concat()])
 }
 
-/// A network for other sizes has the constants of the one that it was loaded beside, and gives the right things.
+/// A network for other sizes has the constants of the one that it was loaded beside, and gives the
+/// right things.
 fn constants_are_shared<D: Operators>(device: &D, tolerance: f32) {
     let (first, _) = model(&constant_layers(INSIDE + 9));
     let base = TensorWeights::upload(device, &first).unwrap();

@@ -28,7 +28,8 @@ pub(super) fn row_map(rng: &mut ChaCha8Rng) -> Case {
     case(rng, Kind::RowMap(RowMap { width, terms }), inputs, output, 0.0)
 }
 
-/// Rows less their mean by their deviation, or by the root of their mean square, as networks have them.
+/// Rows less their mean by their deviation, or by the root of their mean square, as networks have
+/// them.
 pub(super) fn normalisation(rng: &mut ChaCha8Rng) -> Case {
     let [n, rows, width] = [3, 9, 500].map(|most| rng.random_range(1..=most));
     let width = if rng.random_bool(0.7) { 4 * width } else { width };

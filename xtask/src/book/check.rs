@@ -16,7 +16,8 @@ pub(crate) enum Mode {
     Serve,
 }
 
-/// Checks the documents and calls mdBook; returns `false` after printing what is wrong with a document.
+/// Checks the documents and calls mdBook; returns `false` after printing what is wrong with a
+/// document.
 ///
 /// # Errors
 ///

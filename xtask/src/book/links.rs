@@ -3,8 +3,8 @@
 use super::markdown::{self, Link};
 use std::path::{Component, Path, PathBuf};
 
-/// Faults of the links in one file: targets that don't exist, and anchors that no heading has. Links of a page of the
-/// book must lead to files, as a folder has no page there.
+/// Faults of the links in one file: targets that don't exist, and anchors that no heading has.
+/// Links of a page of the book must lead to files, as a folder has no page there.
 pub(super) fn faults(file: &str, text: &str, is_page: bool) -> Vec<String> {
     let links = markdown::links(text);
     let faults = links.iter().filter_map(|link| {

@@ -1,7 +1,7 @@
 //! `cargo xtask book`: checks the documents, and makes a book of them.
 //!
-//! In: all Markdown files of the repository, and `docs/SUMMARY.md`, the list of the book's pages. Out: faults, each with its
-//! file and line, or a copy of the pages that mdBook renders.
+//! In: all Markdown files of the repository, and `docs/SUMMARY.md`, the list of the book's pages.
+//! Out: faults, each with its file and line, or a copy of the pages that mdBook renders.
 //!
 //! The copy has the repository's layout, so that one relative link leads to the same page in both.
 

@@ -1,7 +1,8 @@
 //! Drawings of boxes and arrows, as SVG from text.
 //!
-//! In: `docs/pictures/NAME.txt`, a line for each thing: `title TEXT`, `size W H`, `box NAME X Y W H TEXT | SMALL TEXT
-//! : strong` and `arrow FROM TO LABEL`, the small text, the mark and the label optional. Out: `NAME.svg` next to it.
+//! In: `docs/pictures/NAME.txt`, a line for each thing: `title TEXT`, `size W H`,
+//! `box NAME X Y W H TEXT | SMALL TEXT : strong` and `arrow FROM TO LABEL`, the small text, the
+//! mark and the label optional. Out: `NAME.svg` next to it.
 
 use std::fmt::Write as _;
 use std::fs;

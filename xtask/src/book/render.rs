@@ -8,7 +8,8 @@ use std::{fs, io};
 
 const SETTINGS: &str = "docs/book.toml";
 
-/// Copies pages and the files that they link to, with the repository's layout, and returns the copy's folder.
+/// Copies pages and the files that they link to, with the repository's layout, and returns the
+/// copy's folder.
 pub(super) fn copy(target: &Path, list: &str) -> io::Result<PathBuf> {
     let book = target.join("book");
     let source = book.join("src");
@@ -30,7 +31,8 @@ pub(super) fn copy(target: &Path, list: &str) -> io::Result<PathBuf> {
     Ok(book)
 }
 
-/// A page's text: mdBook shows the list next to each page, so a link to the list leads to the first page.
+/// A page's text: mdBook shows the list next to each page, so a link to the list leads to the first
+/// page.
 fn of_the_book(text: &str) -> String {
     text.replace("](docs/SUMMARY.md)", "](docs/start/concepts.md)")
 }

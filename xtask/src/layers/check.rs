@@ -12,7 +12,8 @@ struct Left {
 }
 
 const LEFT_ON_PURPOSE: &[Left] = &[
-    // The table of opcodes points to the functions that run them: together they are the interpreter.
+    // The table of opcodes points to the functions that run them: together they are the
+    // interpreter.
     Left {
         folder: "reef-gfx906/src/isa",
         entries: &[

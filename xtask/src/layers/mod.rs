@@ -1,9 +1,10 @@
 //! `cargo xtask layers`: imports inside of a crate run down.
 //!
-//! In come the sources of a crate. Every `use` line and every path is taken to the file that defines
-//! the name, through re-exports, `super` and `use crate::{..}`; unit tests are left out. Out come the
-//! faults: a circle between the files or folders of one folder, and a name that a file takes through
-//! a *face*. A face is a file that declares other files: `lib.rs`, `main.rs`, `mod.rs`.
+//! In come the sources of a crate. Every `use` line and every path is taken to the file that
+//! defines the name, through re-exports, `super` and `use crate::{..}`; unit tests are left out.
+//! Out come the faults: a circle between the files or folders of one folder, and a name that a file
+//! takes through a *face*. A face is a file that declares other files: `lib.rs`, `main.rs`,
+//! `mod.rs`.
 //!
 //! What a method call reaches is not seen, nor what a macro makes.
 

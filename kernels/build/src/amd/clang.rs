@@ -1,5 +1,5 @@
-//! Clang 19 with its linker and disassembler, as Debian's packages `clang-19`, `lld-19` and `llvm-19`
-//! install them.
+//! Clang 19 with its linker and disassembler, as Debian's packages `clang-19`, `lld-19` and
+//! `llvm-19` install them.
 
 use crate::Result;
 use std::path::Path;
@@ -7,19 +7,20 @@ use std::process::Command;
 
 /// The GPU.
 pub(crate) const TARGET: &str = "gfx906";
-/// What the images that are committed were made with. Another may make other code of the same source.
+/// What the images that are committed were made with. Another may make other code of the same
+/// source.
 pub(crate) const VERSION: &str = "Debian clang version 19.1.7";
 
 const COMPILER: &str = "clang++-19";
 const DISASSEMBLER: &str = "llvm-objdump-19";
-/// Version 4 of code objects loads with every HIP from 5.2 on. No part of the code may depend on where or
-/// by whose build of clang it was made.
+/// Version 4 of code objects loads with every HIP from 5.2 on. No part of the code may depend on
+/// where or by whose build of clang it was made.
 const OPTIONS: &str = "-x hip --offload-device-only --no-gpu-bundle-output -nogpuinc -nogpulib \
                        -mcode-object-version=4 -fno-ident -fuse-cuid=none -O3 -std=c++17 \
                        -Wall -Werror -Wno-pass-failed";
 
-/// Loops of this source interpret formulas. With all constants of all functions before the loop, 90 scalar registers
-/// spill; without that, none.
+/// Loops of this source interpret formulas. With all constants of all functions before the loop, 90
+/// scalar registers spill; without that, none.
 const OPTIONS_OF_TENSOR: &str = "-mllvm -disable-machine-licm";
 
 /// The compiler that was found.
@@ -35,7 +36,8 @@ impl Clang {
         Ok(Self { version: said.lines().next().unwrap_or_default().to_owned() })
     }
 
-    /// An error that says what is wanted if images of this compiler may differ from those committed.
+    /// An error that says what is wanted if images of this compiler may differ from those
+    /// committed.
     pub(crate) fn is_recorded(&self) -> Result<(), String> {
         if self.version == VERSION || self.version.starts_with(&format!("{VERSION} ")) {
             return Ok(());
@@ -52,7 +54,8 @@ impl Clang {
         output: &Path,
     ) -> Result<()> {
         let own = if source == "tensor" { OPTIONS_OF_TENSOR } else { "" };
-        // The source's name without a folder, so that no path of this machine can get into the image.
+        // The source's name without a folder, so that no path of this machine can get into the
+        // image.
         run(Command::new(COMPILER)
             .current_dir(folder)
             .args(OPTIONS.split_whitespace())

@@ -7,7 +7,8 @@ use rmpv::Value;
 
 /// `NT_AMDGPU_METADATA`.
 const METADATA: elf::NoteType = elf::NoteType(32);
-/// Where the properties stand in a kernel descriptor, which says what it finds in its first registers.
+/// Where the properties stand in a kernel descriptor, which says what it finds in its first
+/// registers.
 const PROPERTIES: usize = 56;
 /// What may precede the address of the parameters: bit of the properties, registers.
 const BEFORE_PARAMETERS: [(u16, u32); 3] = [(1, 4), (1 << 1, 2), (1 << 2, 2)];
@@ -32,7 +33,8 @@ pub(crate) struct Kernel {
     /// Bytes of the parameters.
     pub(crate) parameters: u64,
     pub(crate) arguments: Vec<Argument>,
-    /// The first of the two scalar registers that hold the parameters' address at the start, if any do.
+    /// The first of the two scalar registers that hold the parameters' address at the start, if any
+    /// do.
     pub(crate) parameters_at: Option<u32>,
 }
 

@@ -1,5 +1,5 @@
-//! The other compiler that the sources are written for: hiprtc of HIP 5.2, which compiles what users
-//! bring. It needs no GPU.
+//! The other compiler that the sources are written for: hiprtc of HIP 5.2, which compiles what
+//! users bring. It needs no GPU.
 
 use crate::Result;
 use libloading::Library;
@@ -169,9 +169,9 @@ mod tests {
             for (build, guarded) in BUILDS {
                 let code = hiprtc.compile(&text, &headers(), guarded).unwrap();
                 let mut faults = faults(&source, build, code);
-                // Of its clang 15, which keeps more loads of a tile under way than there are registers and more masks of a
-                // strip than scalar ones, and is not told to leave constants in the loop of formulas as ours is
-                // (`OPTIONS_OF_TENSOR`).
+                // Of its clang 15, which keeps more loads of a tile under way than there are
+                // registers and more masks of a strip than scalar ones, and is not told to leave
+                // constants in the loop of formulas as ours is (`OPTIONS_OF_TENSOR`).
                 faults.retain(|fault| {
                     let excused = [".conv_", ".depthwise_5x5_", ".map_f32", ".map_f64"];
                     !(excused.iter().any(|kernel| fault.contains(kernel))

@@ -1,7 +1,8 @@
 //! How a kernel loads the live word, whose address is the first thing in its parameters.
 //!
-//! Follows the address through the registers along every path that the kernel may take. What a register
-//! *may* hold is kept, so that no load is missed as long as the address is only moved and selected.
+//! Follows the address through the registers along every path that the kernel may take. What a
+//! register *may* hold is kept, so that no load is missed as long as the address is only moved and
+//! selected.
 
 use super::listing::{Instruction, Register};
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,7 +33,8 @@ pub(crate) struct Load {
     pub(crate) in_loop: bool,
 }
 
-/// The loads of a kernel that finds the parameters' address in two scalar registers from this one on.
+/// The loads of a kernel that finds the parameters' address in two scalar registers from this one
+/// on.
 pub(crate) fn loads(code: &[Instruction], parameters_at: u32) -> Vec<Load> {
     let at = [Register::Scalar(parameters_at), Register::Scalar(parameters_at + 1)];
     let states = flow(code, at.into_iter().zip(PARAMETERS).collect());

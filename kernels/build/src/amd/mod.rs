@@ -38,8 +38,8 @@ impl Image {
     }
 }
 
-/// Makes the images, or with `check` says whether those that are there are the same. Kernels must obey
-/// the rules of `lint` in any case.
+/// Makes the images, or with `check` says whether those that are there are the same. Kernels must
+/// obey the rules of `lint` in any case.
 pub(crate) fn run(places: &Places, check: bool) -> Result<()> {
     let clang = match Clang::find() {
         Ok(clang) => clang,
@@ -66,7 +66,8 @@ pub(crate) fn run(places: &Places, check: bool) -> Result<()> {
     Ok(())
 }
 
-/// Kernels of networks spill scalar registers where blocks take turns, so there is no such build of them.
+/// Kernels of networks spill scalar registers where blocks take turns, so there is no such build of
+/// them.
 fn builds(source: &str) -> Vec<&'static str> {
     let turns = (source == "builtin").then_some(TURNS);
     BUILDS.map(|(build, _)| build).into_iter().chain(turns).collect()

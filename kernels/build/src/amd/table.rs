@@ -1,5 +1,5 @@
-//! What each kernel takes of a compute unit, as a table that is committed: a kernel that grows shows as
-//! a changed line.
+//! What each kernel takes of a compute unit, as a table that is committed: a kernel that grows
+//! shows as a changed line.
 
 use super::Image;
 use super::clang::VERSION;

@@ -76,7 +76,8 @@ fn wanted(sources: &Path) -> Result<Vec<(String, Image)>> {
     Ok(wanted)
 }
 
-/// Kernels of tensors are not worth a third build: narrow launches of them come one behind the other.
+/// Kernels of tensors are not worth a third build: narrow launches of them come one behind the
+/// other.
 fn builds(source: &str) -> Vec<&'static str> {
     let turns = (source != "tensor").then_some(TURNS);
     BUILDS.map(|(build, _)| build).into_iter().chain(turns).collect()
@@ -124,7 +125,8 @@ impl Compiler<'_> {
         })?)
     }
 
-    /// Machine code, and what `ptxas` says about it. PTX is compiled too: NVRTC doesn't look into `asm`.
+    /// Machine code, and what `ptxas` says about it. PTX is compiled too: NVRTC doesn't look into
+    /// `asm`.
     fn cubin(&self, ptx: &[u8], image: &Image) -> Result<(Vec<u8>, String)> {
         let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
         let (input, output) = (image.stem() + ".ptx", image.stem() + ".cubin");

@@ -1,5 +1,5 @@
-//! What each kernel takes of a multiprocessor, as a table that is committed: a kernel that spills or
-//! grows shows as a changed line.
+//! What each kernel takes of a multiprocessor, as a table that is committed: a kernel that spills
+//! or grows shows as a changed line.
 
 use super::compile::Image;
 use super::toolchain::VERSION;
@@ -49,7 +49,8 @@ pub(crate) fn parse(messages: &str, ptx: &str) -> Result<Vec<Resources>> {
 }
 
 impl Resources {
-    /// Takes what one line says: `Used 8 registers, 128 bytes smem` or the line on stack and spills.
+    /// Takes what one line says: `Used 8 registers, 128 bytes smem` or the line on stack and
+    /// spills.
     fn read(&mut self, line: &str) {
         let line = line.strip_prefix("ptxas info    : Used").unwrap_or(line);
         for part in line.split(',') {

@@ -1,7 +1,7 @@
 //! `reef bench`: numbers to compare, each beside its baselines in one run.
 //!
-//! Each bench is a folder: `args`, what is asked for; `measure`, which gives rows; `report`, which shows them;
-//! `run`, which calls the three.
+//! Each bench is a folder: `args`, what is asked for; `measure`, which gives rows; `report`, which
+//! shows them; `run`, which calls the three.
 
 pub(crate) mod churn;
 pub(crate) mod cluster;

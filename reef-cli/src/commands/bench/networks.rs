@@ -45,11 +45,12 @@ pub(crate) struct Args {
 struct Row {
     name: String,
     launches: usize,
-    /// Nanoseconds from the first command to the last on the device, and from submission to the end.
+    /// Nanoseconds from the first command to the last on the device, and from submission to the
+    /// end.
     device: Histogram<u64>,
     total: Histogram<u64>,
-    /// Milliseconds of an inference in a closed best-effort loop, where nothing can stop it and where
-    /// running blocks can be stopped.
+    /// Milliseconds of an inference in a closed best-effort loop, where nothing can stop it and
+    /// where running blocks can be stopped.
     plain: f64,
     stoppable: f64,
 }
@@ -111,8 +112,8 @@ impl reef::Visit for Networks<'_> {
 /// Turns in which best-effort loops at the two levels are measured.
 const TURNS: u32 = 5;
 
-/// What being stoppable costs: milliseconds of an inference without and with it, the median of a few
-/// turns, so that the device's clock is the same for both.
+/// What being stoppable costs: milliseconds of an inference without and with it, the median of a
+/// few turns, so that the device's clock is the same for both.
 fn cost<D: Operators>(device: &D, network: &Network<D>, time: Duration) -> Result<[f64; 2]> {
     let commands = network.graphs(BE_GRAPH)?;
     let is_launched = |c: &&Command<D>| matches!(c, Command::Launch(_) | Command::Graph(_));

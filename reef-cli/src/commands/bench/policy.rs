@@ -65,8 +65,8 @@ pub(crate) struct Lengths {
     /// Hardware queue length of a best-effort network at other levels.
     #[arg(long, default_value_t = 4)]
     pub(crate) window: u64,
-    /// Launches of a best-effort network in one graph, on devices that have graphs; 1 for none, as always at level
-    /// HostQueue.
+    /// Launches of a best-effort network in one graph, on devices that have graphs; 1 for none, as
+    /// always at level HostQueue.
     #[arg(long, default_value_t = BE_GRAPH)]
     pub(crate) graph: usize,
 }

@@ -10,8 +10,8 @@ use reef::op::Operators;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Measurements by these names are always there. REEF's lower bound, which never lets best-effort work
-/// run, is real-time work alone.
+/// Measurements by these names are always there. REEF's lower bound, which never lets best-effort
+/// work run, is real-time work alone.
 pub(crate) const RT_ALONE: &str = "rt-only";
 pub(crate) const BE_ALONE: &str = "BE alone";
 /// Begins the names of measurements of preemption.

@@ -112,7 +112,8 @@ fn start(file: PathBuf) -> Result<Driver> {
     type Number = unsafe extern "C" fn(*mut i32) -> i32;
     type Name = unsafe extern "C" fn(*mut c_char, i32, i32) -> i32;
     let shown = file.display().to_string();
-    // SAFETY: the driver's library, or what the caller names as such: every CUDA program runs its initialisers.
+    // SAFETY: the driver's library, or what the caller names as such: every CUDA program runs its
+    // initialisers.
     let library = unsafe { Library::new(&file) }.with_context(|| shown.clone())?;
     // SAFETY: each has the type that `cuda.h` declares for the function of this name.
     let (init, version, count, name) = unsafe {

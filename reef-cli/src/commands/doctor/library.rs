@@ -4,7 +4,8 @@ use super::args::Args;
 use super::finding::{Check, Finding};
 use crate::commands::exec::library::{SHIM, library};
 
-/// Whether `reef exec` finds its library. Without a driver it is of no use, so nothing is wrong then.
+/// Whether `reef exec` finds its library. Without a driver it is of no use, so nothing is wrong
+/// then.
 pub(super) fn finding(args: &Args, has_driver: bool) -> Finding {
     let is_named = args.shim.is_some() || std::env::var_os("REEF_SHIM").is_some();
     let remedy = "cargo build --release -p reef-shim, and name it with REEF_SHIM=FILE or put it next to `reef`";

@@ -10,8 +10,8 @@ const DEEPEST: usize = 4;
 /// The kernel reads so much of a script's first line.
 const LINE: u64 = 256;
 
-/// The executable file of a command, found in `PATH`; of a script, that of its interpreter, also of one that `env`
-/// finds. `None`: there is none.
+/// The executable file of a command, found in `PATH`; of a script, that of its interpreter, also of
+/// one that `env` finds. `None`: there is none.
 pub(super) fn executable(program: &OsStr, args: &[OsString]) -> Option<PathBuf> {
     find(program, args, DEEPEST)
 }

@@ -28,8 +28,8 @@ enum Policy {
     Soft,
 }
 
-/// Variables for the library, once it is certain that limits can be kept. Empty: nothing is limited. Those that are set
-/// already count as well.
+/// Variables for the library, once it is certain that limits can be kept. Empty: nothing is
+/// limited. Those that are set already count as well.
 ///
 /// # Errors
 ///

@@ -19,7 +19,8 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Run an unmodified CUDA program under REEF, as a guest of a daemon (`reef serve --guests`).
 ///
-/// Without a daemon it is not run. Limits and a call profile need none: with them and without --class it runs.
+/// Without a daemon it is not run. Limits and a call profile need none: with them and without
+/// --class it runs.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Class of the program: real-time work runs ahead of best-effort work [default: be].
@@ -46,7 +47,8 @@ pub(crate) struct Args {
     /// Library that takes the driver's place [default: $REEF_SHIM, or next to this program].
     #[arg(long)]
     shim: Option<PathBuf>,
-    /// Print the time of the program's driver calls at exit; with =FILE.json, also write each call there for Perfetto.
+    /// Print the time of the program's driver calls at exit; with =FILE.json, also write each call
+    /// there for Perfetto.
     #[arg(long, alias = "profile", value_name = "FILE.json", num_args = 0..=1)]
     call_profile: Option<Option<PathBuf>>,
     #[command(flatten)]
@@ -129,7 +131,8 @@ fn shown(args: &Args) -> Result<Shown> {
     Ok(Shown::new(job, token.transpose()?.unwrap_or_default()).map_err(Usage)?)
 }
 
-/// Variables for a profile. This process becomes the program, so that its number is the first one's.
+/// Variables for a profile. This process becomes the program, so that its number is the first
+/// one's.
 fn profile(args: &Args) -> Result<Vec<(&'static str, OsString)>> {
     let Some(file) = &args.call_profile else { return Ok(Vec::new()) };
     let mut set = vec![("REEF_PROFILE", OsString::from("table"))];
@@ -192,7 +195,8 @@ fn become_program(args: &Args, set: &[(&str, OsString)]) -> Result<()> {
     Err(Usage(format!("{}: {error}", program.display())).into())
 }
 
-/// The library that shows a limit as a device's memory, if there is one to show and that is asked for.
+/// The library that shows a limit as a device's memory, if there is one to show and that is asked
+/// for.
 fn nvml_shim(is_limited: bool) -> Result<Option<PathBuf>> {
     let is_asked = std::env::var_os("REEF_NVML").is_some_and(|asked| asked == "1");
     let found = (is_limited && is_asked).then(|| library(NVML_SHIM, None, "REEF_NVML_SHIM"));

@@ -88,7 +88,8 @@ pub(crate) fn import(args: &Import) -> Result<()> {
     args.folder.save(Folder { model, params, latencies: None })
 }
 
-/// A network for pictures becomes a schedule and its weights; one of tensors stays the file that it is.
+/// A network for pictures becomes a schedule and its weights; one of tensors stays the file that it
+/// is.
 fn import_onnx(args: &Import) -> Result<()> {
     let file =
         args.file.to_str().ok_or_else(|| Usage("a name of a file that is no UTF-8".into()))?;

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Model: a name of `reef model list`, a folder (REEF's too), an ONNX file, or a schedule graph (MODEL.json).
+    /// Model: a name of `reef model list`, a folder (REEF's too), an ONNX file, or a schedule graph
+    /// (MODEL.json).
     model: String,
     /// Weights of a schedule graph to check against it, MODEL.param.
     #[arg(long, value_name = "FILE")]
@@ -48,8 +49,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if is_program(&args.model) {
         return show_program::show(&args.model, args.json);
     }
-    // The process ends when this has been shown: giving a hundred thousand steps back one by one takes a tenth as long as
-    // reading them.
+    // The process ends when this has been shown: giving a hundred thousand steps back one by one
+    // takes a tenth as long as reading them.
     let opened = ManuallyDrop::new(open(&args.model, args.size)?);
     let model = match &opened.model {
         AnyModel::Picture { model, .. } => model,

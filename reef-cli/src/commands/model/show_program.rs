@@ -1,4 +1,5 @@
-//! `reef model show` of a network that brings its kernels: what goes in and out, and what REEF's own restart would break.
+//! `reef model show` of a network that brings its kernels: what goes in and out, and what REEF's
+//! own restart would break.
 
 use crate::report::output::{count, print};
 use crate::report::table::table;
@@ -39,7 +40,8 @@ pub(crate) fn show(folder: &str, as_json: bool) -> Result<()> {
     found(&model).iter().try_for_each(print)
 }
 
-/// What is dangerous under REEF's own restart and elsewhere than on an MI50, and what becomes of it here.
+/// What is dangerous under REEF's own restart and elsewhere than on an MI50, and what becomes of it
+/// here.
 fn found(model: &ProgramModel) -> Vec<String> {
     let launches = model.graph().steps.len();
     let mut found = Vec::new();

@@ -1,7 +1,8 @@
 //! `reef model verify`: compares a device with the reference, or with ONNX's own test data.
 //!
-//! The reference of an ONNX file is the file itself, node by node. Devices run the schedule that was made of it, so
-//! that is compared too, on the host and more strictly: rounding on a device must not hide a fault of the reader.
+//! The reference of an ONNX file is the file itself, node by node. Devices run the schedule that
+//! was made of it, so that is compared too, on the host and more strictly: rounding on a device
+//! must not hide a fault of the reader.
 
 use super::facts::describe;
 use super::onnx_tests;
@@ -18,7 +19,8 @@ use reef::tensor::Array;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Largest difference between a file's nodes and the schedule that was made of them, both in plain loops.
+/// Largest difference between a file's nodes and the schedule that was made of them, both in plain
+/// loops.
 const MAX_REWRITTEN: f64 = 2e-5;
 
 /// What a device is compared with.
@@ -32,7 +34,8 @@ enum Against {
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Model: a name of `reef model list`, a folder or an ONNX file. With --against onnx-tests: folders of test data.
+    /// Model: a name of `reef model list`, a folder or an ONNX file. With --against onnx-tests:
+    /// folders of test data.
     #[arg(required = true)]
     model: Vec<String>,
     /// Compare with this.
@@ -46,7 +49,8 @@ pub(crate) struct Args {
     /// Largest difference, as a part of the largest output.
     #[arg(long, default_value_t = 1e-3)]
     tolerance: f64,
-    /// Seed of the made-up picture, of the weights of a model that is built, and of the times of preemptions.
+    /// Seed of the made-up picture, of the weights of a model that is built, and of the times of
+    /// preemptions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Run it again with preemptions at random times, which must not change a bit.

@@ -1,4 +1,5 @@
-//! `reef model verify` of a network of tensors: a device against the loops that define its operations.
+//! `reef model verify` of a network of tensors: a device against the loops that define its
+//! operations.
 
 use super::show_tensors::describe;
 use crate::report::output::print;
@@ -58,7 +59,8 @@ pub(super) fn with_preemptions(
     facts
 }
 
-/// The largest difference, as a part of the largest value that is wanted. What is no number in both is equal.
+/// The largest difference, as a part of the largest value that is wanted. What is no number in both
+/// is equal.
 fn off(have: &Array, want: &Array) -> f64 {
     let (have, want) = (have.values().to_f64(), want.values().to_f64());
     let difference = |(a, b): (&f64, &f64)| match a == b || a.is_nan() && b.is_nan() {
@@ -70,8 +72,8 @@ fn off(have: &Array, want: &Array) -> f64 {
     if worst == 0.0 { 0.0 } else { worst / finite.fold(0.0, f64::max) }
 }
 
-/// One inference of what is made up, on whichever device was named, and then others that are preempted if that is asked
-/// for.
+/// One inference of what is made up, on whichever device was named, and then others that are
+/// preempted if that is asked for.
 struct Once<'a> {
     model: &'a TensorModel,
     seed: Seeded,

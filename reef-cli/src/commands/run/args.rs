@@ -14,13 +14,15 @@ const MAX_SIDE: usize = 16_384;
 pub(crate) struct Args {
     /// Model: a name of `reef model list`, a folder or an ONNX file.
     pub(crate) model: String,
-    /// Images (JPEG or PNG) to classify, or arrays for the inputs of an ONNX file, one for each input.
+    /// Images (JPEG or PNG) to classify, or arrays for the inputs of an ONNX file, one for each
+    /// input.
     #[arg(required_unless_present_any = ["input", "out"], value_name = "IMAGE|NAME=FILE.npy")]
     pub(crate) images: Vec<PathBuf>,
     /// Array for an input, in place of NAME=FILE.npy alone.
     #[arg(long, hide = true, value_name = "NAME=FILE.npy")]
     pub(crate) input: Vec<String>,
-    /// Sizes that the file leaves open, by the name of an input or of a size; those of given arrays are known.
+    /// Sizes that the file leaves open, by the name of an input or of a size; those of given arrays
+    /// are known.
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
     /// Folder to save the outputs in, as .npy files.
@@ -49,7 +51,8 @@ pub(crate) struct Args {
     /// Mean of red, green and blue in 0..1, to subtract [default: torchvision's for the network].
     #[arg(long, value_name = "R,G,B", value_parser = colours)]
     pub(crate) mean: Option<[f32; 3]>,
-    /// Standard deviation of red, green and blue, to divide by [default: torchvision's for the network].
+    /// Standard deviation of red, green and blue, to divide by [default: torchvision's for the
+    /// network].
     #[arg(long, value_name = "R,G,B", value_parser = colours)]
     pub(crate) std: Option<[f32; 3]>,
     /// Limit of the memory for reading an ONNX file for arrays, such as 512MiB; 0 for none.

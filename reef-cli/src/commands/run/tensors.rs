@@ -45,7 +45,8 @@ fn model(args: &Args, given: &Given) -> Result<TensorModel> {
     Ok(load_for_within(Path::new(&args.model), &options, given, &args.budget())?)
 }
 
-/// A built network, for as many texts and tokens, or pictures, as were given: the first and the last size of an input.
+/// A built network, for as many texts and tokens, or pictures, as were given: the first and the
+/// last size of an input.
 fn built(args: &Args, given: &Given) -> Result<TensorModel> {
     let (size, batch) = match given.values().next().map(|(dims, _)| dims.as_slice()) {
         Some(&[batch, .., size]) => (Some(size), Some(batch)),
@@ -92,7 +93,8 @@ fn read(text: &str) -> Result<(String, (Vec<usize>, Array))> {
     Ok((name.into(), (spec.dims, array)))
 }
 
-/// How long an inference took, and how many preemptions changed nothing of others, if any were asked for.
+/// How long an inference took, and how many preemptions changed nothing of others, if any were
+/// asked for.
 pub(super) type Timing = (Duration, Option<u64>);
 
 /// Writes each output to a file of its name, if a folder was named, and says what it is.
@@ -132,7 +134,8 @@ pub(super) fn report(
     }
 }
 
-/// Names of files: letters, digits and some signs of each output's, or else its number, so that no two are the same.
+/// Names of files: letters, digits and some signs of each output's, or else its number, so that no
+/// two are the same.
 fn file_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     let made = |name: &str| name.chars().map(|c| if plain(c) { c } else { '_' }).collect();

@@ -1,7 +1,7 @@
 //! The screen of `reef top`: one thread looks at the daemon, this one draws and listens to keys.
 //!
-//! The terminal is given back as it was, however it ends: by a key, an error, a panic, or a signal that
-//! asks it to end. After such a signal the process dies of it, as without a handler.
+//! The terminal is given back as it was, however it ends: by a key, an error, a panic, or a signal
+//! that asks it to end. After such a signal the process dies of it, as without a handler.
 
 use super::screen::Screen;
 use super::view::View;
@@ -58,7 +58,8 @@ impl Signals {
         }
     }
 
-    /// Does what the last signal does to whoever doesn't listen: dies of it. Returns if there was none.
+    /// Does what the last signal does to whoever doesn't listen: dies of it. Returns if there was
+    /// none.
     fn obey(&self) -> std::io::Result<()> {
         self.last().map_or(Ok(()), signal_hook::low_level::emulate_default_handler)
     }

@@ -1,7 +1,7 @@
 //! `reef top`: what a daemon does, again and again.
 //!
-//! On a terminal it is a screen; elsewhere, or with `--json`, each interval gives a line. When the daemon
-//! goes, that is said, and it is waited for.
+//! On a terminal it is a screen; elsewhere, or with `--json`, each interval gives a line. When the
+//! daemon goes, that is said, and it is waited for.
 
 pub(crate) mod args;
 mod guest_table;

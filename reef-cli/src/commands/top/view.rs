@@ -9,8 +9,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-/// Everything that is shown. Rates and times are of the interval, the rest is of its end; `None` is what
-/// the daemon doesn't say, or what didn't happen.
+/// Everything that is shown. Rates and times are of the interval, the rest is of its end; `None` is
+/// what the daemon doesn't say, or what didn't happen.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct View {
     pub(crate) date: String,
@@ -76,8 +76,8 @@ pub(crate) struct Share {
     pub(crate) over_per_second: Option<f64>,
     /// Those of them that were late.
     pub(crate) late_per_second: Option<f64>,
-    /// Time in which its requests were on the device and did not run, of the interval: beyond 100 with several at a
-    /// time. `None`: the daemon doesn't say.
+    /// Time in which its requests were on the device and did not run, of the interval: beyond 100
+    /// with several at a time. `None`: the daemon doesn't say.
     pub(crate) held_percent: Option<f64>,
 }
 

@@ -1,4 +1,5 @@
-//! A device whose calls and wake-ups take longer now and then, as they do for threads that get no processor.
+//! A device whose calls and wake-ups take longer now and then, as they do for threads that get no
+//! processor.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,7 +1,7 @@
 //! A third party's backend, as small as one can be: one thread runs blocks, one after the other.
 //!
-//! It has nothing but the kernel `append`, and no unsafe code. Opened with a [`Fault`] it is broken in one way,
-//! which the suite must find.
+//! It has nothing but the kernel `append`, and no unsafe code. Opened with a [`Fault`] it is broken
+//! in one way, which the suite must find.
 
 mod dozes;
 mod hardware;

@@ -102,7 +102,8 @@ impl Device {
         state.let_be = !state.evicted;
     }
 
-    /// Real-time work has ended, and queues go on; what was stopped and not taken back stays so, or goes on as well.
+    /// Real-time work has ended, and queues go on; what was stopped and not taken back stays so, or
+    /// goes on as well.
     pub(super) fn reactivate(&self) {
         let mut state = self.0.lock().unwrap();
         (state.evicted, state.taken, state.let_be) = (false, false, false);

@@ -26,7 +26,8 @@ fn model(
     });
 }
 
-/// An idle queue is preempted, taken back on the group's thread, and restored; then there is a command.
+/// An idle queue is preempted, taken back on the group's thread, and restored; then there is a
+/// command.
 fn an_idle_queue(broken: Rule) {
     model(
         broken,
@@ -41,7 +42,8 @@ fn an_idle_queue(broken: Rule) {
     );
 }
 
-/// A queue with a command is preempted twice in a row, by itself or with one that has work on the device.
+/// A queue with a command is preempted twice in a row, by itself or with one that has work on the
+/// device.
 fn twice(broken: Rule, beside_a_busy_queue: bool) {
     model(
         broken,
@@ -95,8 +97,8 @@ fn padded_away(broken: Rule) {
     );
 }
 
-/// A queue is preempted while a command runs that doesn't stop, and restored, so often, before that ends. The command
-/// behind it runs in any case.
+/// A queue is preempted while a command runs that doesn't stop, and restored, so often, before that
+/// ends. The command behind it runs in any case.
 fn laggard(broken: Rule, times: usize) {
     model(
         broken,
@@ -112,8 +114,8 @@ fn laggard(broken: Rule, times: usize) {
     );
 }
 
-/// A queue is to end while it is preempted, between real-time work and the stop: its worker may ask a device that has
-/// not been told.
+/// A queue is to end while it is preempted, between real-time work and the stop: its worker may ask
+/// a device that has not been told.
 fn ended_while_held(broken: Rule) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

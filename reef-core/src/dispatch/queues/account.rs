@@ -1,7 +1,8 @@
 //! What a real-time client has had of the device, and whether it has budget left.
 //!
-//! A period begins with the first task that is charged after the budget is whole again. What a task takes
-//! beyond the budget is taken from the periods that follow: the average stays within the [`Rate`].
+//! A period begins with the first task that is charged after the budget is whole again. What a task
+//! takes beyond the budget is taken from the periods that follow: the average stays within the
+//! [`Rate`].
 
 use crate::limits::Rate;
 use std::sync::Arc;
@@ -11,14 +12,15 @@ use std::time::Duration;
 /// The next account's name.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Whom real-time tasks are charged to: one for each tenant, however many clients and threads it has.
+/// Whom real-time tasks are charged to: one for each tenant, however many clients and threads it
+/// has.
 ///
 /// Clones are the same account.
 #[derive(Debug, Clone)]
 pub struct Account(Arc<State>);
 
-/// Times in nanoseconds on the device's clock. Written by passes, of which there is one at a time; read by anyone,
-/// who may see the numbers of two passes.
+/// Times in nanoseconds on the device's clock. Written by passes, of which there is one at a time;
+/// read by anyone, who may see the numbers of two passes.
 #[derive(Debug)]
 struct State {
     id: u64,

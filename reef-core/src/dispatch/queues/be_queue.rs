@@ -34,7 +34,8 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Of a client with at most `commands` unfinished commands; the client writes into the other end.
+    /// Of a client with at most `commands` unfinished commands; the client writes into the other
+    /// end.
     pub(crate) fn new(commands: usize) -> (Producer<TaskView>, Self) {
         let most = 2 * commands; // each has a command, but for the one that is being submitted
         let (producer, coming) = ring(most);
@@ -59,7 +60,8 @@ impl<D: Device> BeQueue<D> {
         shared.watch(); // before the look, or a submission between them would go unheard
         let (mut completed, mut submitted) = shared.cursors();
         if shared.failed().is_some() {
-            // Nothing of it will run: all of it counts as finished, also what a half submitted task lacks.
+            // Nothing of it will run: all of it counts as finished, also what a half submitted task
+            // lacks.
             (completed, submitted) = (u64::MAX, u64::MAX);
         }
         self.tasks.update(completed); // after the cursors: a task comes before its commands
@@ -122,8 +124,8 @@ mod tests {
         (submitter, BeQueue { id: 0, queue, tasks, weight, priority, served })
     }
 
-    /// A worker waits for the device while that has something of its queue. Taken back, and run by others, it
-    /// ends without a word of the device.
+    /// A worker waits for the device while that has something of its queue. Taken back, and run by
+    /// others, it ends without a word of the device.
     #[test]
     fn a_client_whose_last_kernel_ran_as_padding_goes_on() {
         let device = Fake::default();

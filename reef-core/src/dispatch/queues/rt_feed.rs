@@ -31,8 +31,8 @@ pub(crate) struct FeedReport {
 }
 
 impl<D: Device> RtQueue<D> {
-    /// Launches the tasks that wait at these positions, in this order, with blocks of `source` beside them
-    /// where they fit.
+    /// Launches the tasks that wait at these positions, in this order, with blocks of `source`
+    /// beside them where they fit.
     ///
     /// A task that can't be launched fails alone.
     pub(crate) fn feed(
@@ -59,8 +59,8 @@ impl<D: Device> RtQueue<D> {
         fed
     }
 
-    /// Makes the next task to start the one that is fed, unless another is launched in part. Returns whether
-    /// there is one.
+    /// Makes the next task to start the one that is fed, unless another is launched in part.
+    /// Returns whether there is one.
     fn begin_next(&mut self, start: &mut Iter<'_, usize>) -> bool {
         if self.feeding.is_none() {
             let next = start.find_map(|&at| self.waiting.get_mut(at)?.take());
@@ -145,11 +145,11 @@ impl<D: Device> RtQueue<D> {
         self.queue.completed().is_ok_and(|done| done >= Seq(next))
     }
 
-    /// Launches one command between these events; says with how many blocks it was padded, or `None` if it should
-    /// wait.
+    /// Launches one command between these events; says with how many blocks it was padded, or
+    /// `None` if it should wait.
     ///
-    /// Which blocks fit is known when a kernel is about to run, not before: kernels that leave units
-    /// free wait until few of them are ahead.
+    /// Which blocks fit is known when a kernel is about to run, not before: kernels that leave
+    /// units free wait until few of them are ahead.
     fn launch(
         &mut self,
         command: &Command<D>,

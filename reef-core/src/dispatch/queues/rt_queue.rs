@@ -25,7 +25,8 @@ pub(crate) struct RtQueue<D: Device> {
     pub(super) next: u64,
     /// Positions behind the kernels that leave units free and have not finished.
     pub(super) paddable: VecDeque<u64>,
-    /// Not started, oldest first. No entry is `None` but while [`feed`](Self::feed) starts some of them.
+    /// Not started, oldest first. No entry is `None` but while [`feed`](Self::feed) starts some of
+    /// them.
     pub(super) waiting: VecDeque<Option<Request<D>>>,
     pub(super) feeding: Option<Feeding<D>>,
     /// On the device.
@@ -64,8 +65,8 @@ pub(super) struct Launched<D: Device> {
     request: Request<D>,
     /// The position behind its last command.
     pub(super) end: u64,
-    /// Why not all of it was launched. Its ticket is told when the rest has ended: until then its memory
-    /// and its events are in use.
+    /// Why not all of it was launched. Its ticket is told when the rest has ended: until then its
+    /// memory and its events are in use.
     refused: Option<Error>,
 }
 
@@ -129,7 +130,8 @@ impl<D: Device> RtQueue<D> {
         self.waiting.push_back(Some(request));
     }
 
-    /// Whether starting these, of those that wait, is one call of the driver that has been made before.
+    /// Whether starting these, of those that wait, is one call of the driver that has been made
+    /// before.
     pub(crate) fn starts_shortly(&self, start: &[usize]) -> bool {
         let is_short = |request: &Request<D>| request.has_run && request.commands.len() == 1;
         start.len() == 1 && self.feeding.is_none() && self.starting(start).all(is_short)
@@ -158,8 +160,8 @@ impl<D: Device> RtQueue<D> {
         self.waiting.iter().flatten().map(move |request| request.view(now))
     }
 
-    /// Takes back what has not been launched of the task of this state; whether there is something. It ends when
-    /// what the device has of it has ended.
+    /// Takes back what has not been launched of the task of this state; whether there is something.
+    /// It ends when what the device has of it has ended.
     pub(crate) fn cancel(&mut self, task: &Arc<TaskState>) -> bool {
         let is_it = |request: &Option<Request<D>>| {
             request.as_ref().is_some_and(|request| Arc::ptr_eq(&request.ticket, task))

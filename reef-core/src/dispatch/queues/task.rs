@@ -24,7 +24,8 @@ impl<D: Device> Task<D> {
     ///
     /// # Errors
     ///
-    /// `Invalid` if there is a wait or host code among them: real-time work waits for nothing but the device.
+    /// `Invalid` if there is a wait or host code among them: real-time work waits for nothing but
+    /// the device.
     pub fn new(commands: impl Into<Arc<[Command<D>]>>) -> Result<Self> {
         let commands = commands.into();
         let waits = |c: &Command<D>| matches!(c, Command::Wait(_) | Command::Host(_));
@@ -49,8 +50,9 @@ impl<D: Device> Task<D> {
 pub struct Timing {
     /// When it was submitted, on the device's clock.
     pub submitted: Duration,
-    /// From submission until its first command could start: the preemption, if there was one. A kernel that notes
-    /// its own times, as a GPU's own and graphs do, counts as started when its first block runs.
+    /// From submission until its first command could start: the preemption, if there was one. A
+    /// kernel that notes its own times, as a GPU's own and graphs do, counts as started when its
+    /// first block runs.
     pub delay: Duration,
     /// From then until its last command ended.
     pub device: Duration,
@@ -67,8 +69,9 @@ pub(crate) struct TaskState {
     ended: Arc<Ended>,
 }
 
-/// Waiters of tasks that have ended, oldest first. Passes put them here, and the thread that made one wakes them when it
-/// has left: a waker is the executor's code, which may take long, or ask the dispatcher for something.
+/// Waiters of tasks that have ended, oldest first. Passes put them here, and the thread that made
+/// one wakes them when it has left: a waker is the executor's code, which may take long, or ask the
+/// dispatcher for something.
 #[derive(Debug, Default)]
 pub(crate) struct Ended(Mutex<VecDeque<Waiters>>);
 
@@ -85,7 +88,8 @@ impl Ended {
     }
 }
 
-/// The newest waiters in front, older ones behind them: a ticket has one as a rule, which costs no allocation.
+/// The newest waiters in front, older ones behind them: a ticket has one as a rule, which costs no
+/// allocation.
 #[derive(Debug, Default)]
 struct Waiters {
     waker: Option<Waker>,
@@ -149,8 +153,8 @@ impl TaskState {
         }
     }
 
-    /// Wakes `waiter` when the task ends, as those who wait already; of wakers the newest counts. If it has ended
-    /// by now, look again.
+    /// Wakes `waiter` when the task ends, as those who wait already; of wakers the newest counts.
+    /// If it has ended by now, look again.
     pub(crate) fn wake_at_end(&self, waiter: Waiter) {
         self.waiters.lock().add(waiter);
     }

@@ -1,8 +1,8 @@
 //! Attention: rows of values, weighted by how well their keys fit a query.
 //!
-//! Scaled dot-product attention is Vaswani et al., "Attention is all you need", 2017. Devices may make the softmax
-//! while keys go by (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018), and so never have all
-//! scores in memory (Dao et al., "FlashAttention", 2022).
+//! Scaled dot-product attention is Vaswani et al., "Attention is all you need", 2017. Devices may
+//! make the softmax while keys go by (Milakov and Gimelshein, "Online normalizer calculation for
+//! softmax", 2018), and so never have all scores in memory (Dao et al., "FlashAttention", 2022).
 
 use super::formula::larger;
 use super::job::{Job, Outputs};
@@ -16,18 +16,22 @@ use std::borrow::Cow;
 
 /// `output[r, j] = sum over i of p[r, i] * v[r, i, j]`, for each output row `r`, with
 ///
-/// - `p[r, ..] = softmax of s[r, ..]`: `exp(s - largest) / sum of those`, `largest` being the row's;
-/// - `s[r, i]`: `sum over t of q[r, t] * k[r, i, t]`, after each of the [`scores`](Self::scores) steps.
+/// - `p[r, ..] = softmax of s[r, ..]`: `exp(s - largest) / sum of those`, `largest` being the
+///   row's;
+/// - `s[r, i]`: `sum over t of q[r, t] * k[r, i, t]`, after each of the [`scores`](Self::scores)
+///   steps.
 ///
-/// The output is dense, with a row of `width` elements for each `r`. All is singles, conditions aside. Inputs are those
-/// of `queries`, `keys`, `values`, and then one for each step that reads one, in order. Rounding is free, but what is
-/// not a number goes where these formulas carry it: a row all of whose scores are `-inf` is not a number, nor is one
-/// with a score of `inf` or one that is no number.
+/// The output is dense, with a row of `width` elements for each `r`. All is singles, conditions
+/// aside. Inputs are those of `queries`, `keys`, `values`, and then one for each step that reads
+/// one, in order. Rounding is free, but what is not a number goes where these formulas carry it: a
+/// row all of whose scores are `-inf` is not a number, nor is one with a score of `inf` or one that
+/// is no number.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
     /// `q`, of the rows' sizes and then `depth`.
     pub queries: Placed,
-    /// `k`, of the rows' sizes and then how many keys there are, and `depth`. Strides are 0 along rows that share keys.
+    /// `k`, of the rows' sizes and then how many keys there are, and `depth`. Strides are 0 along
+    /// rows that share keys.
     pub keys: Placed,
     /// `v`, of the rows' sizes and then how many keys there are, and `width`.
     pub values: Placed,
@@ -44,7 +48,8 @@ pub enum ScoreStep {
     Scale(f32),
     /// An element of the next input, which is singles, is added: a bias, or a mask of 0 and `-inf`.
     Add(View),
-    /// It stays where an element of the next input, which is truth values, is `keep`, and else becomes `other`.
+    /// It stays where an element of the next input, which is truth values, is `keep`, and else
+    /// becomes `other`.
     Choose {
         /// Of the condition.
         view: View,

@@ -6,11 +6,11 @@ use crate::tensor::element::Element;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::{View, product};
 
-/// `output[n, c, y, x] = bias[c] + sum over i, j of weights[c, i, j] * input[n, c, y * stride[0] + i - before[0],
-/// x * stride[1] + j - before[1]]`, where the input is 0 outside of itself.
+/// `output[n, c, y, x] = bias[c] + sum over i, j of weights[c, i, j] * input[n, c, y * stride[0] + i - before[0], x * stride[1] + j - before[1]]`,
+/// where the input is 0 outside of itself.
 ///
-/// Inputs are the pictures, the weights, and the bias if there is one: floats of 32 bits, as the output. Sums are made
-/// row by row. Pictures lie as `last` says.
+/// Inputs are the pictures, the weights, and the bias if there is one: floats of 32 bits, as the
+/// output. Sums are made row by row. Pictures lie as `last` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Depthwise {
     /// Images, channels, rows and columns of the input.
@@ -23,7 +23,8 @@ pub struct Depthwise {
     pub stride: [usize; 2],
     /// Zeros before the first row and the first column.
     pub before: [usize; 2],
-    /// Whether channels are the last axis, of the input and of the output; else they stand behind the images.
+    /// Whether channels are the last axis, of the input and of the output; else they stand behind
+    /// the images.
     pub last: [bool; 2],
 }
 

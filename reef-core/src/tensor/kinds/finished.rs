@@ -9,11 +9,11 @@ use crate::tensor::array::{Array, Values};
 use crate::tensor::element::{Domain, Element};
 use crate::tensor::spec::Spec;
 
-/// `output[i] = formula(sum[i], inputs[2][i], inputs[3][i], …)`, where `sum` is what `contract` makes of the first two
-/// inputs.
+/// `output[i] = formula(sum[i], inputs[2][i], inputs[3][i], …)`, where `sum` is what `contract`
+/// makes of the first two inputs.
 ///
-/// Everything is a float of 32 bits but the inputs, which convert, and the output, which may be rounded to a half. Inputs
-/// from the third on are broadcast to the output.
+/// Everything is a float of 32 bits but the inputs, which convert, and the output, which may be
+/// rounded to a half. Inputs from the third on are broadcast to the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
     /// What the sums are of.

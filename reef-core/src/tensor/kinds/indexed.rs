@@ -1,7 +1,7 @@
 //! What indices, which are known only when an operation runs, say.
 //!
-//! Negative ones count from the end. One that is out of range means the nearest that is in range, since a device that
-//! runs can't report it.
+//! Negative ones count from the end. One that is out of range means the nearest that is in range,
+//! since a device that runs can't report it.
 
 use super::formula::{larger, smaller};
 use super::job::{Job, Outputs, TILE, with_domain};
@@ -14,8 +14,8 @@ use crate::tensor::view::{View, product};
 /// What one index, or several that belong together, point at within a tensor of `sizes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// Tuples of indices, one for each of the first sizes, point at all elements below. Of `batches` tensors in a row
-    /// each has tuples of its own, or all have the same.
+    /// Tuples of indices, one for each of the first sizes, point at all elements below. Of
+    /// `batches` tensors in a row each has tuples of its own, or all have the same.
     Tuples {
         /// Tensors.
         batches: usize,

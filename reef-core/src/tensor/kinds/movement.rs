@@ -12,8 +12,8 @@ use crate::tensor::view::product;
 /// In a table of [`Move`]: there is no element, the filling goes there.
 pub const NOWHERE: usize = usize::MAX;
 
-/// `output[i₀, i₁, …] = input[tables[0][i₀] + tables[1][i₁] + …]`, counted in elements; where a table says
-/// [`NOWHERE`], it is `fill`.
+/// `output[i₀, i₁, …] = input[tables[0][i₀] + tables[1][i₁] + …]`, counted in elements; where a
+/// table says [`NOWHERE`], it is `fill`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Move {
     /// For each axis of the output.
@@ -32,8 +32,8 @@ pub struct Concat {
 }
 
 impl Move {
-    /// Where row `row` of the axes that have these tables, none of which is empty, begins in the input; `None` if it
-    /// doesn't come from there. Rows are counted in row-major order.
+    /// Where row `row` of the axes that have these tables, none of which is empty, begins in the
+    /// input; `None` if it doesn't come from there. Rows are counted in row-major order.
     pub fn base(tables: &[Vec<usize>], mut row: usize) -> Option<usize> {
         let mut base = 0;
         for table in tables.iter().rev() {

@@ -13,8 +13,8 @@ use crate::tensor::spec::Spec;
 pub enum RowTerm {
     /// Of each element by itself.
     Element(Term),
-    /// What all elements of the row become together, the same for each of them: `Sum`, `SumAbs`, `SumSquares`, `Max`
-    /// or `Min`. Sums are made in 64 bits.
+    /// What all elements of the row become together, the same for each of them: `Sum`, `SumAbs`,
+    /// `SumSquares`, `Max` or `Min`. Sums are made in 64 bits.
     Fold(FoldKind, usize),
 }
 
@@ -37,8 +37,8 @@ impl RowTerm {
     }
 }
 
-/// `output[row, i] = terms(inputs[row, ..])[i]`: the last term is the result. Inputs are broadcast to the output, whose
-/// last axis is the row. Terms are floats of 32 bits.
+/// `output[row, i] = terms(inputs[row, ..])[i]`: the last term is the result. Inputs are broadcast
+/// to the output, whose last axis is the row. Terms are floats of 32 bits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RowMap {
     /// Elements of a row.

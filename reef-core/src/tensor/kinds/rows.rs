@@ -117,7 +117,8 @@ impl TopK {
 
     /// Places of the best, the best first.
     fn best<T: Number>(&self, row: &[T]) -> Vec<usize> {
-        // Above all numbers is what is none, as numpy has it: sorting panics if there is no total order.
+        // Above all numbers is what is none, as numpy has it: sorting panics if there is no total
+        // order.
         let is_none = |place: usize| row[place].partial_cmp(&row[place]).is_none();
         let order = |&a: &usize, &b: &usize| {
             let by_value = row[a].partial_cmp(&row[b]);

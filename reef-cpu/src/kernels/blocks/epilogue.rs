@@ -131,7 +131,8 @@ impl Epilogue {
         }
     }
 
-    /// `N` vectors of one row, or what is `left` of it: sums, bias, residual and output. Gives the floats of so many.
+    /// `N` vectors of one row, or what is `left` of it: sums, bias, residual and output. Gives the
+    /// floats of so many.
     ///
     /// # Safety
     ///

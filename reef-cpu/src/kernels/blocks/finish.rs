@@ -11,8 +11,8 @@ pub(in crate::kernels) trait Finish: Debug + Send + Sync {
     /// Floats of scratch memory that it wants for itself.
     fn scratch(&self) -> usize;
 
-    /// Replaces the sums of `share`, whose rows lie `pitch` floats apart, by what becomes of them. False if the block
-    /// was stopped.
+    /// Replaces the sums of `share`, whose rows lie `pitch` floats apart, by what becomes of them.
+    /// False if the block was stopped.
     fn rows(
         &self,
         sums: &mut [f32],

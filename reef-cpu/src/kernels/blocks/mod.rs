@@ -1,10 +1,11 @@
 //! What blocks of all kernels are made of.
 //!
-//! In: where operands lie ([`place`], [`operand`]) and how large a layer is ([`shape`]). Out: which block computes what
-//! ([`plan`]), when it should stop ([`stop_token`]), and what becomes of its sums ([`finish`], [`epilogue`]).
+//! In: where operands lie ([`place`], [`operand`]) and how large a layer is ([`shape`]). Out: which
+//! block computes what ([`plan`]), when it should stop ([`stop_token`]), and what becomes of its
+//! sums ([`finish`], [`epilogue`]).
 //!
-//! What stays true: an [`Operand`](operand::Operand) was found inside of its buffer; shares of a plan are disjoint and
-//! are the whole layer together.
+//! What stays true: an [`Operand`](operand::Operand) was found inside of its buffer; shares of a
+//! plan are disjoint and are the whole layer together.
 
 pub(super) mod epilogue;
 pub(super) mod finish;

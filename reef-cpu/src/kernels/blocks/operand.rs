@@ -109,7 +109,8 @@ impl Constants {
 
     #[inline]
     pub(in crate::kernels) fn floats(&self) -> &[f32] {
-        // SAFETY: the buffer is that long, aligned and initialised, and after `pack` it is only read.
+        // SAFETY: the buffer is that long, aligned and initialised, and after `pack` it is only
+        // read.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.bytes() / 4) }
     }
 }

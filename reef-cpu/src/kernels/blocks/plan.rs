@@ -33,7 +33,8 @@ pub(in crate::kernels) struct Share {
     pub outputs: Range<usize>,
 }
 
-/// Floats that a block commits in about five microseconds. Larger blocks wait for outer caches when they commit.
+/// Floats that a block commits in about five microseconds. Larger blocks wait for outer caches when
+/// they commit.
 const MAX_SUMS: usize = 16 * 1024;
 /// Nanoseconds of a block's start, apart from its work.
 const START: f64 = 1000.0;
@@ -71,8 +72,9 @@ const MAX_NANOS: f64 = 200_000.0;
 /// Units up to which plans are the same.
 const FEW: u32 = 8;
 
-/// Numbers of units for which plans of a device of `units` are to be good. One plan suits 3 to 8 units, whose blocks
-/// also run beside others on some of them, and one those with fewer; more would stand idle while it runs.
+/// Numbers of units for which plans of a device of `units` are to be good. One plan suits 3 to 8
+/// units, whose blocks also run beside others on some of them, and one those with fewer; more would
+/// stand idle while it runs.
 fn widths(units: u32) -> Vec<usize> {
     match units {
         0..=2 => vec![2, 4],
@@ -82,7 +84,8 @@ fn widths(units: u32) -> Vec<usize> {
 }
 
 impl Plan {
-    /// The cheapest plan for products of `shape` over `pixels` pixels, on a device of `units` units.
+    /// The cheapest plan for products of `shape` over `pixels` pixels, on a device of `units`
+    /// units.
     pub(in crate::kernels) fn new(
         pixels: usize,
         shape: GroupShape,
@@ -121,8 +124,8 @@ impl Plan {
         Self::rows(pixels, channels, (ELEMENTS / window).clamp(1, MAX_SUMS / 2), units)
     }
 
-    /// A plan with blocks of at most about `most` outputs, and one for each unit, but eight at least, if there is
-    /// enough.
+    /// A plan with blocks of at most about `most` outputs, and one for each unit, but eight at
+    /// least, if there is enough.
     pub(in crate::kernels) fn rows(
         pixels: usize,
         channels: usize,
@@ -136,8 +139,8 @@ impl Plan {
         Self { pixels, outputs: channels, block_pixels, block_outputs, groups: 1 }
     }
 
-    /// A plan with blocks of whole lines of `output`, each of which has `padded` sums for an output channel, and of whole
-    /// panels; `None` if one line of a panel is too much.
+    /// A plan with blocks of whole lines of `output`, each of which has `padded` sums for an output
+    /// channel, and of whole panels; `None` if one line of a panel is too much.
     #[cfg(target_arch = "x86_64")]
     pub(in crate::kernels) fn lines(output: &Tensor, padded: usize, units: u32) -> Option<Self> {
         let (width, lines) = (output.width, output.batch * output.height);
@@ -194,8 +197,8 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Layers of ResNet-50, with the units that have most to do on a device of 16: its time by the model, with the plan for
-    /// `units`.
+    /// Layers of ResNet-50, with the units that have most to do on a device of 16: its time by the
+    /// model, with the plan for `units`.
     fn nanos_on_16(units: u32) -> f64 {
         let layers =
             [(3136, 576, 64), (784, 1152, 128), (196, 2304, 256), (49, 4608, 512), (1, 2048, 1000)];

@@ -28,8 +28,8 @@ impl Taps {
         self.window.size.iter().product()
     }
 
-    /// Calls `visit(position within the window, input pixel)` for all that output pixel `pixel` sees
-    /// inside of the picture, until it gives `false`, and gives what the last call gave.
+    /// Calls `visit(position within the window, input pixel)` for all that output pixel `pixel`
+    /// sees inside of the picture, until it gives `false`, and gives what the last call gave.
     #[inline(always)]
     pub(in crate::kernels) fn visit(
         &self,

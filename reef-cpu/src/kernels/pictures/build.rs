@@ -20,8 +20,8 @@ use std::ops::Range;
 ///
 /// # Errors
 ///
-/// `Invalid` if shapes contradict each other or a storage is too small; `Unsupported` names what has
-/// no kernel.
+/// `Invalid` if shapes contradict each other or a storage is too small; `Unsupported` names what
+/// has no kernel.
 pub(crate) fn build(
     op: &Op,
     input: Place,
@@ -74,7 +74,8 @@ fn convolution(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
     gathered::build(conv)
 }
 
-/// The packed constants, which are as long as [`pack`](super::pack::pack()) made them, or an empty buffer.
+/// The packed constants, which are as long as [`pack`](super::pack::pack()) made them, or an empty
+/// buffer.
 fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
     let have = constants.as_ref().map_or(0, Buffer::bytes);
     let want = packed_len(op) * size_of::<f32>();
@@ -84,8 +85,8 @@ fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
     constants.map_or_else(|| Buffer::zeroed(0), Ok)
 }
 
-/// Blocks write their parts of the output while others read, so nothing that is read may lie in it. Both may be
-/// channels of one storage, as where networks concatenate.
+/// Blocks write their parts of the output while others read, so nothing that is read may lie in it.
+/// Both may be channels of one storage, as where networks concatenate.
 fn check_apart(read: (&Place, &Tensor), written: (&Place, &Tensor)) -> Result<()> {
     let (from, to) = (storage(read.0, read.1), storage(written.0, written.1));
     if !meet(from.clone(), to.clone()) {

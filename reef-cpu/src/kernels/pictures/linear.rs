@@ -1,4 +1,5 @@
-//! Fully connected layers: a convolution over one pixel, bound by the memory that holds the weights.
+//! Fully connected layers: a convolution over one pixel, bound by the memory that holds the
+//! weights.
 
 use super::convolution::bound_conv::BoundConv;
 use super::convolution::gathered::block as gathered;

@@ -1,7 +1,7 @@
 //! What treats each value by itself: activations, and products of two tensors.
 //!
-//! Bound by memory, as [`scale_shift`](super::scale_shift) is: a block is one short commit, and looks at
-//! the stop word before.
+//! Bound by memory, as [`scale_shift`](super::scale_shift) is: a block is one short commit, and
+//! looks at the stop word before.
 
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::operand::Operand;

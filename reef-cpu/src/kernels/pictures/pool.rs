@@ -36,8 +36,8 @@ pub(in crate::kernels) fn build(
     })
 }
 
-/// Values that are added up one after the other. What they give is a value of the next level, and so on, so
-/// that a mean of millions is as exact as one of a few hundred.
+/// Values that are added up one after the other. What they give is a value of the next level, and
+/// so on, so that a mean of millions is as exact as one of a few hundred.
 const PART: usize = 64;
 
 /// How values of a window become one.
@@ -89,7 +89,8 @@ impl Fold for Mean {
     }
 }
 
-/// Adds `sums` to the first level and starts them anew; likewise each level that is full after `parts` of them.
+/// Adds `sums` to the first level and starts them anew; likewise each level that is full after
+/// `parts` of them.
 #[inline(always)]
 fn carry<'a>(mut parts: usize, mut sums: &'a mut [f32], levels: &'a mut [f32]) {
     for level in levels.chunks_exact_mut(sums.len()) {
@@ -109,7 +110,8 @@ struct Pool {
     epilogue: Epilogue,
     plan: Plan,
     taps: Taps,
-    /// Sums of [`PART`] values, of as many such sums, and so on, for each channel. Maxima need none.
+    /// Sums of [`PART`] values, of as many such sums, and so on, for each channel. Maxima need
+    /// none.
     levels: usize,
     /// Zeros, one per channel of a block.
     bias: Vec<f32>,

@@ -1,7 +1,8 @@
 //! The product of a [`Tile`] with AVX2 and its fused multiply-add.
 //!
-//! Sums of up to six rows times two vectors take 12 of the 16 registers. More rows go in parts of almost
-//! the same size, because a part of one or two rows is bound by the latency of its additions.
+//! Sums of up to six rows times two vectors take 12 of the 16 registers. More rows go in parts of
+//! almost the same size, because a part of one or two rows is bound by the latency of its
+//! additions.
 
 use super::portable::{parts, product_of_rows};
 use super::tile::{COLUMNS, Tile};
@@ -30,7 +31,8 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
-    // SAFETY: the caller's promise: `R` rows of `COLUMNS` sums, of which two vectors begin at `column`.
+    // SAFETY: the caller's promise: `R` rows of `COLUMNS` sums, of which two vectors begin at
+    // `column`.
     let (mut sums, to) = unsafe {
         let to = tile.sums.add(row * tile.sums_pitch + column);
         (load::<R>(tile, to), to)

@@ -1,5 +1,5 @@
-//! The product of a [`Tile`] without instructions of our own choice: groups of four floats, which compilers
-//! keep in vector registers on any machine.
+//! The product of a [`Tile`] without instructions of our own choice: groups of four floats, which
+//! compilers keep in vector registers on any machine.
 
 use super::tile::{COLUMNS, Tile};
 use std::ops::Range;
@@ -51,7 +51,8 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 #[inline]
 unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
     let mut sums = [[[0.0; LANES]; GROUPS]; R];
-    // SAFETY: the caller's promise: `R` rows of `COLUMNS` sums, of which two groups begin at `column`.
+    // SAFETY: the caller's promise: `R` rows of `COLUMNS` sums, of which two groups begin at
+    // `column`.
     let group = |r: usize, v: usize| unsafe {
         tile.sums.add((row + r) * tile.sums_pitch + column + v * LANES).cast::<[f32; LANES]>()
     };

@@ -4,9 +4,10 @@
 //! sums[ROWS][COLUMNS] += a[ROWS][depth] · b[depth][COLUMNS]
 //! ```
 //!
-//! `a` lies in memory as rows with any pitch, so pixels of a native tensor need no packing; `b` is a
-//! packed panel. With AVX-512, 14 rows of two vectors take 28 of the 32 registers, and a step of the
-//! sum is 28 multiply-adds for 16 loads, so the two multipliers and not the loads are the limit.
+//! `a` lies in memory as rows with any pitch, so pixels of a native tensor need no packing; `b` is
+//! a packed panel. With AVX-512, 14 rows of two vectors take 28 of the 32 registers, and a step of
+//! the sum is 28 multiply-adds for 16 loads, so the two multipliers and not the loads are the
+//! limit.
 
 /// Most rows of a tile.
 pub(in crate::kernels) const ROWS: usize = 14;
@@ -64,8 +65,9 @@ pub(in crate::kernels) struct Hints {
     pub pitch: usize,
 }
 
-/// The part of a panel of `depth` terms that tile number `tile` of `tiles` brings near, and the floats of it for each two
-/// terms. Four tiles do it if there are as many: two of them would wait for outer caches.
+/// The part of a panel of `depth` terms that tile number `tile` of `tiles` brings near, and the
+/// floats of it for each two terms. Four tiles do it if there are as many: two of them would wait
+/// for outer caches.
 pub(in crate::kernels) fn part_of_panel(
     panel: *const f32,
     depth: usize,

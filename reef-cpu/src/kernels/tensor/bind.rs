@@ -35,7 +35,8 @@ pub(crate) struct Places<'a> {
 ///
 /// # Errors
 ///
-/// `Invalid` if the operation is not sound, a storage is too small, or the output overlaps what is read.
+/// `Invalid` if the operation is not sound, a storage is too small, or the output overlaps what is
+/// read.
 pub(crate) fn bind(op: &Arc<TensorOp>, places: &Places<'_>, units: u32) -> Result<(Kernel, u32)> {
     op.check()?;
     let Places { inputs, output, packed } = *places;
@@ -105,7 +106,8 @@ pub(crate) fn bind(op: &Arc<TensorOp>, places: &Places<'_>, units: u32) -> Resul
     Ok((Kernel::new(op.name(), move |block, _| bound.run(block)), blocks))
 }
 
-/// The kernel for sums of products with what is behind them, if there are vectors for all of it, and its blocks.
+/// The kernel for sums of products with what is behind them, if there are vectors for all of it,
+/// and its blocks.
 fn product(op: &TensorOp, bound: Bound) -> Option<(Kernel, usize)> {
     let formula = formula(op);
     if formula.is_none() && matches!(op.kind, Kind::Finished(_)) {

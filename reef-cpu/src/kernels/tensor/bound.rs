@@ -1,8 +1,8 @@
-//! An operation with its operands, and the ways in which its blocks run: the loops that define it, a range of outputs at
-//! a time, or kernels by vectors.
+//! An operation with its operands, and the ways in which its blocks run: the loops that define it,
+//! a range of outputs at a time, or kernels by vectors.
 //!
-//! A block computes its range into memory of its own, looks whether to stop all along, and copies the range to the
-//! output in one go. Formulas are so short that they are written as they are made.
+//! A block computes its range into memory of its own, looks whether to stop all along, and copies
+//! the range to the output in one go. Formulas are so short that they are written as they are made.
 
 use super::attention::heads::Heads;
 use super::dense::Dense;
@@ -17,7 +17,8 @@ use reef_core::{Error, Result};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Steps of a loop that a block makes at most, if its outputs can be divided so: some hundred microseconds.
+/// Steps of a loop that a block makes at most, if its outputs can be divided so: some hundred
+/// microseconds.
 const STEPS: usize = 256 * 1024;
 /// Outputs of a block at most: they are copied at once.
 const OUTPUTS: usize = 16 * 1024;
@@ -91,7 +92,8 @@ impl Bound {
             }
         }
         matrices.each_run(index, scratch, |first, sums| {
-            // SAFETY: blocks write disjoint elements of the output, which overlaps nothing that is read.
+            // SAFETY: blocks write disjoint elements of the output, which overlaps nothing that is
+            // read.
             unsafe { self.output.write_singles(first, sums) };
             true
         });
@@ -112,8 +114,8 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of formulas of singles, `outputs` of them in a block: `make` fills memory with the outputs
-    /// from the first one on, with so much scratch memory.
+    /// As [`run`](Self::run), of formulas of singles, `outputs` of them in a block: `make` fills
+    /// memory with the outputs from the first one on, with so much scratch memory.
     pub(super) fn run_formula(
         &self,
         outputs: usize,
@@ -140,15 +142,17 @@ impl Bound {
         }
         // SAFETY: as in `run`.
         let from = unsafe { self.inputs[0].singles() };
-        // SAFETY: blocks write disjoint elements of the output, which overlaps nothing that is read.
+        // SAFETY: blocks write disjoint elements of the output, which overlaps nothing that is
+        // read.
         turned.compute(block.index as usize, from, |first, values| unsafe {
             self.output.write_singles(first, values);
         });
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of the first `N` inputs, which are singles: `make` fills memory with the sums of outputs
-    /// from the first one on, unless it was stopped; `formula` is what becomes of them.
+    /// As [`run`](Self::run), of the first `N` inputs, which are singles: `make` fills memory with
+    /// the sums of outputs from the first one on, unless it was stopped; `formula` is what becomes
+    /// of them.
     pub(super) fn run_singles<const N: usize>(
         &self,
         outputs: usize,
@@ -187,7 +191,8 @@ impl Bound {
 
     pub(super) fn run(&self, block: &mut Block<'_>) -> Outcome {
         let (stop, range) = (StopToken::of(block), self.range(block, self.outputs));
-        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is read.
+        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is
+        // read.
         let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.values() }).collect();
         let outputs = self.op.compute_checked(&inputs, range.clone(), &|| stop.seen());
         let Some(outputs) = outputs.filter(|_| !stop.seen()) else { return Outcome::Stopped };

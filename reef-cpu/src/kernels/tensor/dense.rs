@@ -41,9 +41,12 @@ impl Dense {
         let len = self.elements;
         macro_rules! slice {
             ($variant:ident, $kind:ty) => {
-                // SAFETY: `new` found as many elements inside the buffer, which is initialised; the offset is aligned,
-                // and each of these types has a value for all bits. The caller answers for writers.
-                Values::$variant(unsafe { std::slice::from_raw_parts(self.start().cast::<$kind>(), len) })
+                // SAFETY: `new` found as many elements inside the buffer, which is initialised; the
+                // offset is aligned, and each of these types has a value for all bits. The caller
+                // answers for writers.
+                Values::$variant(unsafe {
+                    std::slice::from_raw_parts(self.start().cast::<$kind>(), len)
+                })
             };
         }
         match self.spec.element {
@@ -70,7 +73,8 @@ impl Dense {
     /// As [`values`](Self::values).
     pub(super) unsafe fn singles(&self) -> &[f32] {
         assert_eq!(self.spec.element, Element::F32, "singles");
-        // SAFETY: `new` found as many elements inside the buffer, aligned; the caller answers for writers.
+        // SAFETY: `new` found as many elements inside the buffer, aligned; the caller answers for
+        // writers.
         unsafe { std::slice::from_raw_parts(self.start().cast::<f32>(), self.elements) }
     }
 
@@ -86,7 +90,8 @@ impl Dense {
     pub(super) unsafe fn singles_mut(&self, range: Range<usize>) -> &mut [f32] {
         let inside = range.start <= range.end && range.end <= self.elements;
         assert!(inside && self.spec.element == Element::F32, "{range:?} of {}", self.spec);
-        // SAFETY: inside of the buffer, as was just checked, and aligned; the caller answers for others.
+        // SAFETY: inside of the buffer, as was just checked, and aligned; the caller answers for
+        // others.
         unsafe {
             let start = self.start().cast::<f32>().wrapping_add(range.start);
             std::slice::from_raw_parts_mut(start, range.len())
@@ -117,8 +122,8 @@ impl Dense {
         macro_rules! copy {
             ($($variant:ident)*) => {
                 match array {
-                    // SAFETY: the range is inside the tensor, as was just checked, and apart from the array's own
-                    // memory. The caller answers for others.
+                    // SAFETY: the range is inside the tensor, as was just checked, and apart from
+                    // the array's own memory. The caller answers for others.
                     $(Array::$variant(from) => unsafe {
                         let to = self.start().wrapping_add(first * size);
                         std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to, from.len() * size);

@@ -25,8 +25,8 @@ fn sprinkle(value: f32) -> impl Fn(&mut [f32], &mut Random) {
     }
 }
 
-/// What is not a number stays none, in just those outputs that are made from it: no ReLU, bound or maximum
-/// makes a number of it.
+/// What is not a number stays none, in just those outputs that are made from it: no ReLU, bound or
+/// maximum makes a number of it.
 #[test]
 fn nan_in_gives_nan_out_and_nowhere_else() {
     for (i, op) in table().into_iter().enumerate() {

@@ -1,7 +1,9 @@
-//! The end of a convolution with AVX-512, while its sums are still in registers: bias, residual, ReLU, a function.
+//! The end of a convolution with AVX-512, while its sums are still in registers: bias, residual,
+//! ReLU, a function.
 //!
-//! Values have the bits that [`function`](super::function) and [`scalar`](super::scalar) give, and what is not a number
-//! stays none: of two operands that can't be compared, minimum and maximum take the second.
+//! Values have the bits that [`function`](super::function) and [`scalar`](super::scalar) give, and
+//! what is not a number stays none: of two operands that can't be compared, minimum and maximum
+//! take the second.
 
 use super::sigmoid::{gated_sigmoid, sigmoid};
 use reef_core::op::Function;
@@ -15,7 +17,8 @@ pub(in crate::kernels) struct End {
 }
 
 impl End {
-    /// As [`apply`](Self::apply), for a few vectors in a loop, which keeps what functions need in registers.
+    /// As [`apply`](Self::apply), for a few vectors in a loop, which keeps what functions need in
+    /// registers.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(in crate::kernels) fn apply_in_loop<const N: usize>(self, values: &mut [__m512; N]) {
@@ -53,8 +56,8 @@ impl End {
     }
 }
 
-/// Replaces `values` by what a function makes of them, by a call: for functions that are seldom, or so long that what
-/// surrounds them doesn't matter.
+/// Replaces `values` by what a function makes of them, by a call: for functions that are seldom, or
+/// so long that what surrounds them doesn't matter.
 #[inline(never)]
 #[target_feature(enable = "avx512f")]
 fn apart(function: Function, values: &mut [__m512]) {

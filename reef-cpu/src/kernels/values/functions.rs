@@ -1,7 +1,7 @@
 //! Functions of singles that compilers make vector instructions of.
 //!
-//! Polynomials are Chebyshev fits of the functions named, to within the errors said; units in the last place are those
-//! of the result. What is not a number stays none.
+//! Polynomials are Chebyshev fits of the functions named, to within the errors said; units in the
+//! last place are those of the result. What is not a number stays none.
 
 /// `e^x`, to 1.1 units in the last place; results below the least normal number are rounded twice.
 #[inline(always)]
@@ -10,7 +10,8 @@ pub(in crate::kernels) fn exp(x: f32) -> f32 {
     const P: [f32; 5] = [0.5, 0.166_665_73, 0.041_666_55, 0.008_363_774, 0.001_392_692_7];
     /// Added and taken away again, it rounds to whole numbers; it leaves them in the lowest bits.
     const ROUND: f32 = 12_582_912.0;
-    /// The natural logarithm of 2 in two parts: products of the first with small whole numbers are exact.
+    /// The natural logarithm of 2 in two parts: products of the first with small whole numbers are
+    /// exact.
     const LN2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
     let x = if x < -104.0 { -104.0 } else { x };
     let x = if x > 89.0 { 89.0 } else { x };

@@ -11,7 +11,8 @@ pub(in crate::kernels) fn lanes(left: usize) -> __mmask16 {
     if left < LANES { (1 << left) - 1 } else { !0 }
 }
 
-/// Writes the lanes of `mask`: all of them by a plain store, which a processor may do without reading the line.
+/// Writes the lanes of `mask`: all of them by a plain store, which a processor may do without
+/// reading the line.
 ///
 /// # Safety
 ///

@@ -1,7 +1,7 @@
 //! What kernels do with one value, so that what is not a number stays none, as in torch and ONNX.
 //!
-//! `f32::max` and `f32::min` give the other operand instead. Compilers make one or two vector instructions of
-//! each of these, as of those.
+//! `f32::max` and `f32::min` give the other operand instead. Compilers make one or two vector
+//! instructions of each of these, as of those.
 
 /// Zero instead of negative values.
 #[inline(always)]

@@ -6,7 +6,8 @@ use std::arch::x86_64::*;
 /// From here on down the sigmoid is zero.
 const LEAST: f32 = -87.0;
 
-/// `x * sigmoid(x)` for each of `values`, or `sigmoid(x)` unless they are `gated`; to 1e-6 of the result.
+/// `x * sigmoid(x)` for each of `values`, or `sigmoid(x)` unless they are `gated`; to 1e-6 of the
+/// result.
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernels) fn sigmoids(values: &mut [f32], gated: bool) {
     for part in values.chunks_mut(LANES) {
@@ -41,8 +42,8 @@ pub(in crate::kernels) fn sigmoid(x: __m512) -> __m512 {
     _mm512_mask_mov_ps(inverse, is_zero, all(0.0))
 }
 
-/// `e^x` for `-104 <= x <= 89`, to 2 units in the last place: as [`functions::exp`](super::functions::exp), with the same
-/// polynomial.
+/// `e^x` for `-104 <= x <= 89`, to 2 units in the last place: as
+/// [`functions::exp`](super::functions::exp), with the same polynomial.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernels) fn exp(x: __m512) -> __m512 {

@@ -2,9 +2,10 @@
 
 /// Runs `body` with the widest vectors at hand.
 ///
-/// `body` must be a closure marked `#[inline(always)]` or small enough to be inlined: it is compiled
-/// again inside a function with those instructions enabled. Write `for` in it and not `for_each`, whose loop is a function
-/// of its own that isn't always inlined, and then has none of them.
+/// `body` must be a closure marked `#[inline(always)]` or small enough to be inlined: it is
+/// compiled again inside a function with those instructions enabled. Write `for` in it and not
+/// `for_each`, whose loop is a function of its own that isn't always inlined, and then has none of
+/// them.
 #[inline]
 pub(in crate::kernels) fn widest<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(target_arch = "x86_64")]

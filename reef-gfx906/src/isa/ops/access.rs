@@ -1,7 +1,7 @@
 //! Loads, stores and atomics of lanes, once it is known where each lane's bytes are.
 //!
-//! Whoever makes [`Pointers`] has checked, for each lane of the mask, as many bytes as the instruction
-//! touches; nothing unmaps them while the instruction runs.
+//! Whoever makes [`Pointers`] has checked, for each lane of the mask, as many bytes as the
+//! instruction touches; nothing unmaps them while the instruction runs.
 
 use crate::isa::inst::Inst;
 use crate::isa::registers::Lanes;
@@ -146,7 +146,8 @@ pub(super) fn store_half(w: &Wave, data: u8, shift: u32, to: &Pointers) {
     each(to.mask, |lane| unsafe { store16(to.at[lane], (value[lane] >> shift) as u16) });
 }
 
-/// Lane after lane, changes a word to what `f` gives for it and the lane's data; returns what was there.
+/// Lane after lane, changes a word to what `f` gives for it and the lane's data; returns what was
+/// there.
 #[inline]
 pub(super) fn atomic32(
     w: &mut Wave,

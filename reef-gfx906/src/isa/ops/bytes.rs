@@ -36,7 +36,8 @@ fn lerp(a: u32, b: u32, c: u32) -> u32 {
     u32::from_le_bytes(std::array::from_fn(|k| mean(k) as u8))
 }
 
-/// Each byte of the result is one of the eight of `a` and `b`, or the sign of a half, or a constant.
+/// Each byte of the result is one of the eight of `a` and `b`, or the sign of a half, or a
+/// constant.
 fn perm(a: u32, b: u32, select: u32) -> u32 {
     let bytes = (u64::from(a) << 32 | u64::from(b)).to_le_bytes();
     let pick = |select: u8| match select {

@@ -289,7 +289,8 @@ fn div_fmas(w: &mut Wave, i: &Inst) {
     finish(w, i, &mut value);
 }
 
-/// A sum whose last bit is odd if it isn't exact, so that rounding it again gives what rounding once does.
+/// A sum whose last bit is odd if it isn't exact, so that rounding it again gives what rounding
+/// once does.
 fn odd_sum(a: f64, b: f64) -> f64 {
     let sum = a + b;
     let part = sum - a;

@@ -127,7 +127,8 @@ fn mad(a: u16, b: u16, c: u16) -> u16 {
     a.wrapping_mul(b).wrapping_add(c)
 }
 
-/// Operand `k` of a mixed instruction: a float, or one half of the register. `neg_hi` stands for `abs`.
+/// Operand `k` of a mixed instruction: a float, or one half of the register. `neg_hi` stands for
+/// `abs`.
 #[inline(always)]
 fn mixed(w: &Wave, i: &Inst, k: usize) -> Lanes<u32> {
     let is_half = i.op_sel_hi >> k & 1 != 0;

@@ -1,5 +1,6 @@
-//! Buffers (MUBUF). Compilers use them for private memory, whose resource says that each lane has its own
-//! part: the runtime's words for that are not looked at, a lane's part is the wave's private memory.
+//! Buffers (MUBUF). Compilers use them for private memory, whose resource says that each lane has
+//! its own part: the runtime's words for that are not looked at, a lane's part is the wave's
+//! private memory.
 
 use super::access::{Pointers, each};
 use super::lanes::ops;

@@ -1,6 +1,7 @@
 //! Opcodes that load or store, in one line each.
 //!
-//! For whoever has `places`, which says where each lane's bytes are, and `stored`, the first register of what is stored.
+//! For whoever has `places`, which says where each lane's bytes are, and `stored`, the first
+//! register of what is stored.
 
 macro_rules! load {
     ($words:literal) => {

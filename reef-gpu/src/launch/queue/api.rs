@@ -88,7 +88,8 @@ impl<V: Vendor> reef_core::Queue for Queue<V> {
         self.begin_command()?;
         self.retained.event(seq.0 + 1, event);
         let words = [event.arm(), self.timeline.address(), seq.0 + 1];
-        // SAFETY: the kernel's parameters; the event is retained, and the mark outlives the stream's work.
+        // SAFETY: the kernel's parameters; the event is retained, and the mark outlives the
+        // stream's work.
         unsafe { self.stream.launch_one(self.gpu.builtin().stamp, 1, words) }?;
         self.launched_free(seq);
         self.timeline.launch_marked(seq.0 + 1);

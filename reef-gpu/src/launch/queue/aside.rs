@@ -1,7 +1,8 @@
 //! The second stream of a queue on a device whose capped queues run on few units.
 //!
-//! A queue puts all it has into one of its two streams until that has ended, and only then goes to the other: so order
-//! holds without either waiting for the other, and whatever is asked of the stream in use is asked of the queue.
+//! A queue puts all it has into one of its two streams until that has ended, and only then goes to
+//! the other: so order holds without either waiting for the other, and whatever is asked of the
+//! stream in use is asked of the queue.
 
 use crate::driver::context::Context;
 use crate::driver::stream::Stream;
@@ -28,8 +29,8 @@ impl<V: Vendor> Aside<V> {
         Ok(Some(Self { stream, is_capped: false }))
     }
 
-    /// Makes `in_use` the one on few units if `capped`, else the other. While something is in it, it stays: a queue
-    /// changes its width when it was drained.
+    /// Makes `in_use` the one on few units if `capped`, else the other. While something is in it,
+    /// it stays: a queue changes its width when it was drained.
     pub(crate) fn choose(&mut self, capped: bool, in_use: &mut Stream<V>, timeline: &Timeline<V>) {
         if self.is_capped != capped && timeline.is_idle() {
             std::mem::swap(&mut self.stream, in_use);

@@ -18,7 +18,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Longest that a batch runs behind a closed gate before the driver is asked whether the device is there.
+/// Longest that a batch runs behind a closed gate before the driver is asked whether the device is
+/// there.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 /// A hardware queue.
@@ -26,7 +27,8 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 pub struct Queue<V: Vendor> {
     pub(crate) gpu: Gpu<V>,
     pub(crate) stream: Stream<V>,
-    /// Its other stream, in which nothing is: `stream` is on few units while launches are capped, this one otherwise.
+    /// Its other stream, in which nothing is: `stream` is on few units while launches are capped,
+    /// this one otherwise.
     pub(crate) aside: Option<Aside<V>>,
     pub(crate) preemptor: Preemptor<V>,
     /// Its launches go through a gate, because kernels have no guards.
@@ -48,7 +50,8 @@ pub struct Queue<V: Vendor> {
     /// Holds the epoch of graphs, and which one was written last.
     pub(crate) epoch_signal: Option<DeviceSignal<V>>,
     pub(crate) epoch_written: Option<u32>,
-    /// Dropped with the queue, so that graphs know; of queues that nothing stops, one for all of a class.
+    /// Dropped with the queue, so that graphs know; of queues that nothing stops, one for all of a
+    /// class.
     pub(crate) token: Arc<()>,
     /// The newest event that was recorded: its time is news when it is reached.
     pub(crate) newest_event: Option<Event<V>>,
@@ -65,15 +68,15 @@ impl<V: Vendor> Queue<V> {
         self.preemptor.level() >= PreemptLevel::All
     }
 
-    /// Whether what the device says of the ends of launches is worth nothing: what is in flight was evicted, and has not
-    /// been drained since, whatever other queues do by now.
+    /// Whether what the device says of the ends of launches is worth nothing: what is in flight was
+    /// evicted, and has not been drained since, whatever other queues do by now.
     pub(super) fn is_void(&self) -> bool {
         let is_evicted = || self.preemptor.is_evicted() || self.preemptor.epoch() != self.epoch;
         self.gated.is_none() && !self.timeline.is_idle() && is_evicted()
     }
 
-    /// Whether a gate has been closed so short a time that the driver must not be asked: it may hang in a
-    /// call that waits for the gate.
+    /// Whether a gate has been closed so short a time that the driver must not be asked: it may
+    /// hang in a call that waits for the gate.
     pub(super) fn is_behind_gate(&self) -> bool {
         let closed = self.gated.as_ref().and_then(Gated::closed_for);
         closed.is_some_and(|time| time < MAX_SILENCE)
@@ -96,7 +99,8 @@ impl<V: Vendor> Queue<V> {
     ///
     /// # Errors
     ///
-    /// `State` if a report is on its way: it says nothing of what is launched behind it, which would be lost.
+    /// `State` if a report is on its way: it says nothing of what is launched behind it, which
+    /// would be lost.
     pub(super) fn begin_command(&mut self) -> Result<()> {
         if self.draining {
             return Err(Error::State("a launch on an evicted queue that is being drained"));

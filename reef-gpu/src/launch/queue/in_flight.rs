@@ -52,8 +52,8 @@ impl<V: Vendor> InFlight<V> {
         Ok(Remainder { seq: self.seq, node, total: self.total, segment, later })
     }
 
-    /// The launch that the first of `count` stopped blocks are of, and how many are of launches after it: those are
-    /// whole, as launches run in order.
+    /// The launch that the first of `count` stopped blocks are of, and how many are of launches
+    /// after it: those are whole, as launches run in order.
     fn first_stopped(&self, count: u32) -> (usize, u32) {
         let launches = self.graph.as_ref().map_or(&[][..], Graph::launches);
         let mut later = 0;
@@ -96,8 +96,9 @@ pub(crate) struct Remainder<V: Vendor> {
 impl<V: Vendor> Remainder<V> {
     /// What is left of it: `None` if it is launched anew instead.
     ///
-    /// Where running blocks stop, that is never so: the lists say how often each block was stopped midway, and a
-    /// kernel of one wave would start from zero each time that all of its blocks stop.
+    /// Where running blocks stop, that is never so: the lists say how often each block was stopped
+    /// midway, and a kernel of one wave would start from zero each time that all of its blocks
+    /// stop.
     pub(crate) fn partial(self, running_blocks_stop: bool) -> Option<Checkpoint<V>> {
         let is_all = self.segment.count + self.later == self.total;
         (running_blocks_stop || !is_all)
@@ -120,7 +121,8 @@ mod tests {
         Gpu::new(Fake::default(), Options::default()).unwrap()
     }
 
-    /// Command 3, of which `blocks` blocks of launch `node` are on their way and all of those after it.
+    /// Command 3, of which `blocks` blocks of launch `node` are on their way and all of those after
+    /// it.
     fn command(graph: Option<Graph<Fake>>, node: usize, blocks: u32) -> InFlight<Fake> {
         let launches = graph.as_ref().map_or(&[][..], Graph::launches);
         let later = launches.iter().skip(node + 1).map(Launch::blocks).sum();

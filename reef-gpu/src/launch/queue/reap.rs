@@ -1,6 +1,7 @@
 //! What has ended, and what was stopped.
 //!
-//! In: what the timeline or a report of the device says. Out: the first command that is not complete, and what remains of it.
+//! In: what the timeline or a report of the device says. Out: the first command that is not
+//! complete, and what remains of it.
 
 use crate::driver::event::Event;
 use crate::gpu::Gpu;

@@ -1,10 +1,11 @@
-//! What launched commands need on the device, kept until they have ended: whoever launched them may drop their
-//! own at once.
+//! What launched commands need on the device, kept until they have ended: whoever launched them may
+//! drop their own at once.
 //!
-//! Kernels get addresses, and memory that is freed is handed out again. So a queue keeps a handle to all that a
-//! command touches, two counters per launch and no allocation, from before it reaches the driver until the
-//! timeline has passed it, the device has reported that nothing of the queue runs, or the stream is closed. A
-//! stream that was given up keeps its memory for ever (`driver/timeout.rs`).
+//! Kernels get addresses, and memory that is freed is handed out again. So a queue keeps a handle
+//! to all that a command touches, two counters per launch and no allocation, from before it reaches
+//! the driver until the timeline has passed it, the device has reported that nothing of the queue
+//! runs, or the stream is closed. A stream that was given up keeps its memory for ever
+//! (`driver/timeout.rs`).
 
 use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;

@@ -1,7 +1,7 @@
 //! Launches that can be stopped: kernels, parts of them, and graphs.
 //!
-//! In: a launch or graph with its position, and the checkpoint that it resumes, if any. Out: an entry in `in_flight`
-//! for each command that the driver got.
+//! In: a launch or graph with its position, and the checkpoint that it resumes, if any. Out: an
+//! entry in `in_flight` for each command that the driver got.
 
 use crate::driver::signal::DeviceSignal;
 use crate::gpu::Gpu;
@@ -15,15 +15,16 @@ use crate::vendor::calls::{Start, Vendor};
 use reef_core::{Error, Launch, Result, Seq};
 use std::slice;
 
-/// Most launches that one launch becomes on a capped queue whose kernel's blocks don't take turns; larger grids run
-/// wider.
+/// Most launches that one launch becomes on a capped queue whose kernel's blocks don't take turns;
+/// larger grids run wider.
 const MAX_PARTS: u32 = 16;
 
 /// What is launched of a command.
 struct Rest<'a, V: Vendor> {
     launches: &'a [Launch<Gpu<V>>],
     graph: Option<&'a Graph<V>>,
-    /// The first launch of which something is left, what is, and how many blocks launches after it have.
+    /// The first launch of which something is left, what is, and how many blocks launches after it
+    /// have.
     node: usize,
     segment: Segment<V>,
     later: u32,
@@ -102,8 +103,8 @@ impl<V: Vendor> Queue<V> {
         Ok(())
     }
 
-    /// Launches some blocks of a kernel, which is launch `node` of its command. On a capped queue they take turns, or are
-    /// launched a few at a time.
+    /// Launches some blocks of a kernel, which is launch `node` of its command. On a capped queue
+    /// they take turns, or are launched a few at a time.
     fn launch_segment(
         &mut self,
         node: usize,
@@ -125,8 +126,9 @@ impl<V: Vendor> Queue<V> {
         })
     }
 
-    /// Each launch of a guarded graph reads the epoch from a word, which is set in front where it isn't the
-    /// one that was set there before: graphs of earlier epochs are ahead in the stream, and void.
+    /// Each launch of a guarded graph reads the epoch from a word, which is set in front where it
+    /// isn't the one that was set there before: graphs of earlier epochs are ahead in the stream,
+    /// and void.
     pub(super) fn launch_guarded_graph(&mut self, seq: Seq, graph: &Graph<V>) -> Result<()> {
         let word = match &self.epoch_signal {
             Some(word) => word.address(),

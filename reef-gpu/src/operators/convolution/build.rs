@@ -1,4 +1,5 @@
-//! Convolutions: by tiles of the measured or modelled plan, or one output at a time where tiles don't fit.
+//! Convolutions: by tiles of the measured or modelled plan, or one output at a time where tiles
+//! don't fit.
 
 use super::tiled::{by_tiles, scratch_of};
 use super::tune::tuned_plan;
@@ -17,7 +18,8 @@ use reef_core::op::{Conv2d, Scratch};
 use reef_core::rounding::{Rounded, Rounding};
 use reef_core::{Error, Launch, Result};
 
-/// The scratch memory of the plan that [`build`] will choose if these of `op`'s numbers are rounded.
+/// The scratch memory of the plan that [`build`] will choose if these of `op`'s numbers are
+/// rounded.
 pub(in crate::operators) fn scratch<V: Vendor>(
     gpu: &Gpu<V>,
     op: &Conv2d,
@@ -28,15 +30,16 @@ pub(in crate::operators) fn scratch<V: Vendor>(
     scratch_of(gpu, op, &gemm, &plan(gpu, op, &gemm, rounded))
 }
 
-/// Of a device that multiplies in tf32. `more`: whether a function stands behind it that isn't its own kernel's.
+/// Of a device that multiplies in tf32. `more`: whether a function stands behind it that isn't its
+/// own kernel's.
 pub(in crate::operators) fn rounding(op: &Conv2d, more: bool) -> Rounding {
     let by_tiles = ImplicitGemm::new(op, Element::Tf32).is_some();
     let output = by_tiles && is_in_fours(&op.output) && !more;
     Rounding { input: by_tiles, output, keeps: false }
 }
 
-/// Whether the kernel for `op`, which was checked, has functions behind its sums: tiles have none but ReLU where they don't
-/// write outputs four at a time.
+/// Whether the kernel for `op`, which was checked, has functions behind its sums: tiles have none
+/// but ReLU where they don't write outputs four at a time.
 pub(in crate::operators) fn has_functions(op: &Conv2d, element: Element) -> bool {
     is_in_fours(&op.output) || ImplicitGemm::new(op, element).is_none()
 }
@@ -71,7 +74,8 @@ fn plan<V: Vendor>(gpu: &Gpu<V>, op: &Conv2d, gemm: &ImplicitGemm, rounded: Roun
     tuned.unwrap_or_else(|| Plan::new(tiles, &gemm.shape(op), gpu.facts()))
 }
 
-/// The launch of a convolution of each channel by itself; `None` if it is another, or there is no kernel for its window.
+/// The launch of a convolution of each channel by itself; `None` if it is another, or there is no
+/// kernel for its window.
 fn by_channels<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> Option<Result<Launch<Gpu<V>>>> {
     let each = [op.input.channels, op.output.channels] == [op.groups; 2];
     if !each || op.residual || bound.input.is_planar() || bound.output.is_planar() {
@@ -121,7 +125,8 @@ mod tests {
     use reef_core::Device;
     use reef_core::op::{Function, Layout, Op, Operands, Operators, Storage, Tensor, Window};
 
-    /// A caller may say that all is rounded: where kernels don't, launches are those for numbers that aren't.
+    /// A caller may say that all is rounded: where kernels don't, launches are those for numbers
+    /// that aren't.
     #[test]
     fn what_is_not_rounded_is_not_rounded_if_asked_to() {
         let tensor = Tensor::new(Layout::Native, [1, 8, 6, 6]);
@@ -181,7 +186,8 @@ mod tests {
         gpu.operator(&op, &operands).err()
     }
 
-    /// Kernels count the bytes from a window's first tap to its last in a word with a sign: 2³¹ would lie before the input.
+    /// Kernels count the bytes from a window's first tap to its last in a word with a sign: 2³¹
+    /// would lie before the input.
     #[test]
     fn window_that_reaches_beyond_a_word_is_refused() {
         let tensor = |channels, width| Tensor::new(Layout::Native, [1, channels, 4, width]);

@@ -1,8 +1,8 @@
 //! Convolutions as products of matrices, cut into tiles.
 //!
-//! In: a convolution whose operands are checked. Out: its launches, and the scratch memory that they need.
-//! Invariant: scratch memory and launches come from the same plan. `build` chooses the plan, modelled by
-//! `tiles` or measured by `tune`; `tiled` launches any plan that it is given.
+//! In: a convolution whose operands are checked. Out: its launches, and the scratch memory that
+//! they need. Invariant: scratch memory and launches come from the same plan. `build` chooses the
+//! plan, modelled by `tiles` or measured by `tune`; `tiled` launches any plan that it is given.
 
 pub(super) mod build;
 mod tiled;

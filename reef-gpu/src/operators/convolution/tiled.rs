@@ -1,5 +1,5 @@
-//! The launches of a convolution by a given plan, with the input brought into the native layout first where
-//! it isn't, and the scratch memory that they need.
+//! The launches of a convolution by a given plan, with the input brought into the native layout
+//! first where it isn't, and the scratch memory that they need.
 
 use crate::gpu::Gpu;
 use crate::operators::activation::ActivationParams;
@@ -15,8 +15,8 @@ use reef_core::op::{Conv2d, Scratch};
 use reef_core::rounding::Rounded;
 use reef_core::{Error, Launch, Result};
 
-/// Bytes at the start of the scratch memory that are zero between launches: a count for each tile of a
-/// split sum. There are fewer tiles, as two parts of each are blocks.
+/// Bytes at the start of the scratch memory that are zero between launches: a count for each tile
+/// of a split sum. There are fewer tiles, as two parts of each are blocks.
 const COUNTS: usize = 4096;
 
 /// Counts, partial sums, the converted input.

@@ -1,8 +1,8 @@
 //! Which plan is the fastest for a convolution, measured on the device when it was opened with
 //! `tune=on`, and kept on disk.
 //!
-//! The model in `tile.rs` was fitted to one GPU. Measuring takes some milliseconds for each shape, the
-//! first time that a network has it.
+//! The model in `tile.rs` was fitted to one GPU. Measuring takes some milliseconds for each shape,
+//! the first time that a network has it.
 
 use super::tiled::{by_tiles, family, scratch_of};
 use crate::driver::buffer::Buffer;
@@ -26,8 +26,8 @@ const RUNS: usize = 16;
 /// Measurements of a candidate, of which the shortest counts; the first one loads code.
 const ROUNDS: usize = 4;
 
-/// The fastest plan for the kernels that `op` has if these of its numbers are rounded: from memory, from disk or measured
-/// now.
+/// The fastest plan for the kernels that `op` has if these of its numbers are rounded: from memory,
+/// from disk or measured now.
 ///
 /// # Errors
 ///

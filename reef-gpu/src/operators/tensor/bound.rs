@@ -12,7 +12,8 @@ use std::ops::{Deref, Range};
 
 /// Threads of a block: `THREADS` in kernels/plan.h.
 pub(super) const THREADS: usize = 256;
-/// Bytes of dynamic shared memory at most: with what guards and folds take, all that a launch has without asking for more.
+/// Bytes of dynamic shared memory at most: with what guards and folds take, all that a launch has
+/// without asking for more.
 pub(super) const SHARED: usize = 47 << 10;
 /// Elements of one tensor, so that kernels can count in 31 bits.
 const MAX_ELEMENTS: usize = 1 << 31;
@@ -88,7 +89,8 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         Ok(bound)
     }
 
-    /// Blocks write their parts of the output while others read, so nothing that is read may lie in it.
+    /// Blocks write their parts of the output while others read, so nothing that is read may lie in
+    /// it.
     fn check_apart(&self) -> Result<()> {
         match self.read().any(|read| meet(&read, &self.written())) {
             true => Err(Error::Invalid(format!("{}: the output overlaps what is read", V::NAME))),

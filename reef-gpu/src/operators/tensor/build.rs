@@ -72,8 +72,8 @@ pub(in crate::operators) fn takes_halves<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp)
 ///
 /// # Errors
 ///
-/// `Invalid` if the operation is not sound or its operands don't hold their tensors, `Unsupported` if the device has
-/// no kernel for it.
+/// `Invalid` if the operation is not sound or its operands don't hold their tensors, `Unsupported`
+/// if the device has no kernel for it.
 pub(in crate::operators) fn build<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
@@ -87,7 +87,8 @@ pub(in crate::operators) fn grouped<V: Vendor>(gpu: &Gpu<V>, ops: &[&TensorOp]) 
     group::count(gpu, ops)
 }
 
-/// The launches that compute several operations, none of which reads or overlaps what another writes.
+/// The launches that compute several operations, none of which reads or overlaps what another
+/// writes.
 ///
 /// # Errors
 ///
@@ -155,7 +156,8 @@ mod tests {
     };
     use reef_core::{Device, Error};
 
-    /// Why `op` is refused that reads what begins at the buffer's front and writes what begins at `output`.
+    /// Why `op` is refused that reads what begins at the buffer's front and writes what begins at
+    /// `output`.
     fn refusal(op: &TensorOp, output: usize) -> Error {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
         let buffer = gpu.alloc(128).unwrap();

@@ -1,7 +1,7 @@
 //! Formulas of elements, as steps of an interpreter.
 //!
-//! A step takes what the one before it gave from a register. What is needed later has a slot in shared memory, from the
-//! step that makes it to the last one that reads it.
+//! A step takes what the one before it gave from a register. What is needed later has a slot in
+//! shared memory, from the step that makes it to the last one that reads it.
 
 use super::bound::{BoundTensors, SHARED, THREADS, bytes, suffix};
 use super::plan::{NOWHERE, Plan};
@@ -48,7 +48,8 @@ pub(super) fn build<V: Vendor>(bound: &BoundTensors<'_, V>, map: &Map) -> Result
     bound.launch_near(&format!("map_{}", suffix(map.domain)), blocks, shared, &plan)
 }
 
-/// How long a term takes, in steps that are an instruction or two. Functions are computed in doubles.
+/// How long a term takes, in steps that are an instruction or two. Functions are computed in
+/// doubles.
 fn steps(term: &Term) -> usize {
     use Unary::{
         Abs, Ceil, Complement, Floor, IsInf, IsNan, Neg, Not, Round, Sign, Single, Sqrt, Trunc,

@@ -19,7 +19,8 @@ pub(super) struct Grid {
 }
 
 impl<V: Vendor> BoundTensors<'_, V> {
-    /// The launch of `blocks` blocks of kernel `name`, with `shared` bytes of dynamic shared memory.
+    /// The launch of `blocks` blocks of kernel `name`, with `shared` bytes of dynamic shared
+    /// memory.
     pub(super) fn launch(
         &self,
         name: &str,
@@ -106,8 +107,9 @@ impl<V: Vendor> BoundTensors<'_, V> {
         let blocks = u32::try_from(grid.blocks).ok().filter(|blocks| *blocks <= MAX_BLOCKS);
         let blocks = blocks.ok_or_else(|| self.refused("more blocks than a launch has"))?;
         let threads = [grid.threads, 1, 1];
-        // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their buffers and what the
-        // plan names inside of them; blocks write disjoint parts of the output.
+        // SAFETY: the kernel's parameter is bound to it; operands were checked to lie inside their
+        // buffers and what the plan names inside of them; blocks write disjoint parts of the
+        // output.
         let launch = unsafe { Launch::new(kernel, [blocks, 1, 1], threads, Args::default()) };
         Ok(launch.keep(self.buffers().chain(more).collect()))
     }

@@ -46,7 +46,8 @@ impl Plan {
         self.words(&[address as u32, (address >> 32) as u32, element as u32, 0]);
     }
 
-    /// Appends a view with its axes merged, and says where it is; 0 if its elements are in their own order.
+    /// Appends a view with its axes merged, and says where it is; 0 if its elements are in their
+    /// own order.
     pub(super) fn view(&mut self, view: &View) -> u32 {
         let view = if view.is_empty() { View::default() } else { view.merged() };
         if view.dims.len() == 1 && view.strides[0] == 1 {

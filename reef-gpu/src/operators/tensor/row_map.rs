@@ -1,5 +1,5 @@
-//! Formulas of rows, as steps of an interpreter: those of elements are as in `formula`, and some fold a row. What is a
-//! normalisation has a kernel of its own: `normal`.
+//! Formulas of rows, as steps of an interpreter: those of elements are as in `formula`, and some
+//! fold a row. What is a normalisation has a kernel of its own: `normal`.
 
 use super::bound::{BoundTensors, SHARED, THREADS};
 use super::fold::code;

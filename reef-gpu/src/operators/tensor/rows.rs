@@ -9,8 +9,8 @@ use reef_core::{Launch, Result};
 
 /// Parts of a row: each begins with the sum of those before it, which it makes itself.
 const PARTS: usize = 16;
-/// Elements of a part at least and at most: a thread that has begun to write one makes it whole. Longer rows have more
-/// parts.
+/// Elements of a part at least and at most: a thread that has begun to write one makes it whole.
+/// Longer rows have more parts.
 const PART: usize = 256;
 const MOST_PART: usize = 1024;
 

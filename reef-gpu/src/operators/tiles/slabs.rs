@@ -10,7 +10,8 @@ pub(in crate::operators) const SLAB: usize = 256;
 const LARGEST_WINDOW: usize = 15;
 /// Bytes that tiles copy at a time.
 const CHUNK: usize = 16;
-/// Bytes that kernels count in one word, sign included: from a window's first tap to any other, and of all terms of a sum.
+/// Bytes that kernels count in one word, sign included: from a window's first tap to any other, and
+/// of all terms of a sum.
 const MAX_WORD_BYTES: u128 = 1 << 31;
 
 /// The product of matrices that a convolution is.
@@ -56,8 +57,8 @@ impl ImplicitGemm {
 
     /// Returns whether the words of kernels/conv.h count as far as this input and its sums reach.
     ///
-    /// Sizes were checked by themselves before. Packed weights serve inputs of any size, so this is no part of
-    /// [`new`](Self::new).
+    /// Sizes were checked by themselves before. Packed weights serve inputs of any size, so this is
+    /// no part of [`new`](Self::new).
     pub(in crate::operators) fn fits_words(&self, op: &Conv2d, element: Element) -> bool {
         let pitch = if self.converts { self.channels } else { op.input.of };
         let [rows, columns] = op.window.size.map(|size| size as u128);

@@ -1,10 +1,10 @@
 //! Which tile a convolution is cut into, and into how many parts its sums.
 //!
-//! At batch 1 a convolution takes some microseconds, most of them waiting for memory, so small tiles
-//! win: enough blocks matter more than reading less. A model of what blocks wait for picks the tile and
-//! the splits. Fitted to 11,028 timings on one H200 (2026-11-21), what it picks for the six networks
-//! takes 0.6 % (TF32) and 0.2 % (fp16) longer in all than the best of each, so nothing is measured
-//! when a network is loaded, unless a device is asked to (`tune.rs`).
+//! At batch 1 a convolution takes some microseconds, most of them waiting for memory, so small
+//! tiles win: enough blocks matter more than reading less. A model of what blocks wait for picks
+//! the tile and the splits. Fitted to 11,028 timings on one H200 (2026-11-21), what it picks for
+//! the six networks takes 0.6 % (TF32) and 0.2 % (fp16) longer in all than the best of each, so
+//! nothing is measured when a network is loaded, unless a device is asked to (`tune.rs`).
 
 use crate::operators::tiles::slabs::{SLAB, Shape};
 use crate::vendor::facts::Facts;

@@ -4,8 +4,8 @@ use super::device::{Fake, at, set};
 use crate::code::guard::{Guard, MAX_BLOCKS};
 use std::sync::atomic::Ordering;
 
-/// Runs the blocks of a guarded kernel, each block of the grid its turns, or gives them back: `Turns` and `Block` in
-/// kernels/reef.h.
+/// Runs the blocks of a guarded kernel, each block of the grid its turns, or gives them back:
+/// `Turns` and `Block` in kernels/reef.h.
 pub(super) fn run_blocks(fake: &Fake, guard: &Guard, grid: u32) {
     assert_eq!(grid, guard.stride);
     for first in 0..grid {

@@ -15,7 +15,8 @@ fn memory(bytes: usize) -> *mut u8 {
     vec![0u64; bytes.div_ceil(8)].leak().as_mut_ptr().cast() // a test's life is short
 }
 
-// SAFETY: calls do at once, in order, what they say, or when the test says so; nothing runs but what the test reads.
+// SAFETY: calls do at once, in order, what they say, or when the test says so; nothing runs but
+// what the test reads.
 unsafe impl Vendor for Fake {
     const NAME: &'static str = "fake";
 

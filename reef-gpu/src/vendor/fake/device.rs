@@ -38,7 +38,8 @@ pub(crate) struct Fake {
     pub(crate) starts: Mutex<Vec<Start>>,
     /// What streams have to do, if that isn't done at once.
     pub(super) slow: Mutex<Option<VecDeque<Step>>>,
-    /// Calls that take locks of a real driver for long: streams opened and closed, captures, functions looked up.
+    /// Calls that take locks of a real driver for long: streams opened and closed, captures,
+    /// functions looked up.
     pub(crate) slow_calls: AtomicU32,
     /// Is called by the next capture.
     pub(super) at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -128,7 +129,8 @@ impl Fake {
         }
     }
 
-    /// The device sets a word to its time, now, when told to, or when what is being captured runs; 0 is no word.
+    /// The device sets a word to its time, now, when told to, or when what is being captured runs;
+    /// 0 is no word.
     pub(super) fn note_time(&self, word: u64) {
         if word == 0 {
             return;

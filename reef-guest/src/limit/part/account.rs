@@ -1,9 +1,10 @@
-//! A process's use of its device's time, as the books have it: when it may begin work, and what that took.
+//! A process's use of its device's time, as the books have it: when it may begin work, and what
+//! that took.
 //!
-//! A process that may begin as far as its job's part goes also needs the device's turn, or the driver would slice the time
-//! between it and others, and all would lose. A turn is whole: whoever has it goes on for a while, below empty if need be,
-//! and then for as long as nobody waits who is owed more. It is left when the work has ended, so the next one meets an
-//! empty device.
+//! A process that may begin as far as its job's part goes also needs the device's turn, or the
+//! driver would slice the time between it and others, and all would lose. A turn is whole: whoever
+//! has it goes on for a while, below empty if need be, and then for as long as nobody waits who is
+//! owed more. It is left when the work has ended, so the next one meets an empty device.
 
 use super::super::books::{Books, Member, Tally};
 use super::super::seat::Account;
@@ -15,18 +16,22 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long a turn lasts at least, if others want the device: the job's part of this, so that turns are in proportion where
-/// all want more than there is; and long beside the 0.3 to 0.5 ms that the next one begins late.
+/// How long a turn lasts at least, if others want the device: the job's part of this, so that turns
+/// are in proportion where all want more than there is; and long beside the 0.3 to 0.5 ms that the
+/// next one begins late.
 const ROUND: u64 = 30_000_000;
 const LEAST: u64 = 8_000_000;
-/// Who hasn't looked at its work for so long doesn't run: it was stopped, or has ended. It looks every millisecond.
+/// Who hasn't looked at its work for so long doesn't run: it was stopped, or has ended. It looks
+/// every millisecond.
 const GONE: u64 = 30_000_000;
 /// For how long a turn that should have ended is waited for: a kernel may take long.
 const LATE: u64 = 500_000_000;
-/// For how long it isn't asked again whether a turn goes on: to look at all places takes about as long as a launch.
+/// For how long it isn't asked again whether a turn goes on: to look at all places takes about as
+/// long as a launch.
 const SURE: u64 = 100_000;
-/// Who waits for its job's part, and for nobody else, goes on once it has saved for so long, so that waits are few: each
-/// seems to cost up to 0.1 ms that is charged as work (batches of 0.56 ms had 43.5 to 48.5 % for 50 on an H200).
+/// Who waits for its job's part, and for nobody else, goes on once it has saved for so long, so
+/// that waits are few: each seems to cost up to 0.1 ms that is charged as work (batches of 0.56 ms
+/// had 43.5 to 48.5 % for 50 on an H200).
 const REST: u64 = 8_000_000;
 /// How often a turn that isn't to be had is asked for.
 const GLANCE: Duration = Duration::from_micros(100);
@@ -51,8 +56,8 @@ impl Account {
         u32::try_from(self.part()).unwrap_or(u32::MAX)
     }
 
-    /// How long until this process may begin work, whoever else works, as far as its job's part goes: zero if it may now.
-    /// `now` is a [`Time`](crate::page::Time), in nanoseconds.
+    /// How long until this process may begin work, whoever else works, as far as its job's part
+    /// goes: zero if it may now. `now` is a [`Time`](crate::page::Time), in nanoseconds.
     pub fn wait_for_part(&self, now: u64, policy: Policy) -> Duration {
         self.member().presence.wanted.store(now, Relaxed);
         let wait = self.fill(now);
@@ -60,8 +65,8 @@ impl Account {
         if is_spare { Duration::ZERO } else { wait }
     }
 
-    /// The same, and alone: with the device's turn, which this process has once the answer is zero. Otherwise it has to ask
-    /// again after that time at the latest, or others go first.
+    /// The same, and alone: with the device's turn, which this process has once the answer is zero.
+    /// Otherwise it has to ask again after that time at the latest, or others go first.
     pub fn wait_for_turn(&self, now: u64, policy: Policy) -> Duration {
         let presence = &self.member().presence;
         presence.wanted.store(now, Relaxed);
@@ -139,8 +144,8 @@ impl Account {
         !self.claimants(now).any(|member| rank(member) > own)
     }
 
-    /// Takes the turn if nobody has it, or whoever has it doesn't use it, as far as can be seen. This process has waited
-    /// for it since then.
+    /// Takes the turn if nobody has it, or whoever has it doesn't use it, as far as can be seen.
+    /// This process has waited for it since then.
     fn takes(&self, held: Held, now: u64, since: u64) -> bool {
         let passed = |then: u64| now.saturating_sub(then.max(held.began()));
         let take = |holder: Option<&Idle>| self.turn().take(self.place(), now, held, holder);
@@ -197,8 +202,8 @@ impl Account {
         self.member().presence.idle.end();
     }
 
-    /// How many other processes with limits have work on their way, of this job and of others. One that was stopped, or has
-    /// ended, has none.
+    /// How many other processes with limits have work on their way, of this job and of others. One
+    /// that was stopped, or has ended, has none.
     pub fn others(&self, now: u64) -> u64 {
         let works = |member: &Member| {
             let looked = member.presence.looked.load(Relaxed);

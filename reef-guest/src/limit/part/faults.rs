@@ -1,4 +1,5 @@
-//! What programs get of a device's time when some of them come and go, are stopped or killed, or have kernels that take long.
+//! What programs get of a device's time when some of them come and go, are stopped or killed, or
+//! have kernels that take long.
 
 use super::simulated::{Fleet, MILLISECOND, Plan};
 use std::ops::Range;
@@ -11,7 +12,8 @@ fn second(fleet: &mut Fleet) -> Vec<f64> {
     ran.iter().map(|ran| *ran as f64 / MILLISECOND as f64).collect()
 }
 
-/// The other one of two has its part of the time, whatever became of the one that may have the turn.
+/// The other one of two has its part of the time, whatever became of the one that may have the
+/// turn.
 fn other_goes_on(first: Plan) {
     let mut fleet = Fleet::new(vec![first.clone(), Plan::new("b", 50, 28, 20)]);
     let before = second(&mut fleet);
@@ -77,7 +79,8 @@ fn processes_of_a_job_share_its_part_and_parts_of_more_than_all_are_in_proportio
     assert!((had[0] / had[1] - 2.0).abs() < 0.5 && had[0] + had[1] > 900.0, "{had:.0?}");
 }
 
-/// Programs of random kinds, some of which are stopped for a time or killed: whoever is left has its part.
+/// Programs of random kinds, some of which are stopped for a time or killed: whoever is left has
+/// its part.
 #[test]
 fn random_programs_have_their_parts_whatever_becomes_of_others() {
     let asked = std::env::var("REEF_TEST_SEED").ok().and_then(|seed| seed.parse().ok());

@@ -17,8 +17,9 @@ fn a_program_has_its_part_of_the_time_within_three_points() {
     }
 }
 
-/// If a thread that has just woken launches slowly, the device idles behind its first kernel: that is charged, so it has
-/// to be seldom. With a wait behind each batch a half was 46.8 and 43.9 % here (an H200: 43.5 to 48.5).
+/// If a thread that has just woken launches slowly, the device idles behind its first kernel: that
+/// is charged, so it has to be seldom. With a wait behind each batch a half was 46.8 and 43.9 %
+/// here (an H200: 43.5 to 48.5).
 #[test]
 fn a_first_launch_that_takes_long_costs_a_program_alone_little_of_its_part() {
     for (wakes, percent) in [60, 100].into_iter().flat_map(|of| [10, 30, 50, 70].map(|to| (of, to)))

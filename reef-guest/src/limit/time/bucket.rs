@@ -1,18 +1,21 @@
-//! Device time as a bucket of nanoseconds: filled by the clock at a job's part of it, emptied by what ran.
+//! Device time as a bucket of nanoseconds: filled by the clock at a job's part of it, emptied by
+//! what ran.
 //!
-//! Work may begin while the bucket isn't below empty. How long it takes is known only afterwards, so the bucket may go
-//! below empty, and then nothing begins until the clock has filled it again. A pause saves no more than a burst; time for which
-//! a job waits for the turns of others is saved for longer, since it isn't the job's fault.
+//! Work may begin while the bucket isn't below empty. How long it takes is known only afterwards,
+//! so the bucket may go below empty, and then nothing begins until the clock has filled it again. A
+//! pause saves no more than a burst; time for which a job waits for the turns of others is saved
+//! for longer, since it isn't the job's fault.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 /// The bucket holds so much: what a job may use at once after a pause.
 const BURST: i64 = 20_000_000;
-/// It holds its part of so many nanoseconds if they were waited for others, and lacks no more than that where the time
-/// was to spare.
+/// It holds its part of so many nanoseconds if they were waited for others, and lacks no more than
+/// that where the time was to spare.
 const SAVED: u64 = 500_000_000;
-/// The most that a look counts: a longer time between two looks is a clock that jumped, or a process that was stopped.
+/// The most that a look counts: a longer time between two looks is a clock that jumped, or a
+/// process that was stopped.
 const LONGEST: u64 = 100_000_000;
 const MILLION: u64 = 1_000_000;
 
@@ -31,8 +34,8 @@ impl Bucket {
         self.filled.store(0, Relaxed);
     }
 
-    /// Fills it for the time since it was last filled, up to a burst after a pause, and otherwise as far as waiting for
-    /// others goes. A clock that goes back fills nothing.
+    /// Fills it for the time since it was last filled, up to a burst after a pause, and otherwise
+    /// as far as waiting for others goes. A clock that goes back fills nothing.
     pub(in crate::limit) fn fill(&self, now: u64, part: u64, is_pause: bool) {
         let before = self.filled.load(Relaxed);
         if now <= before && before - now <= LONGEST {
@@ -49,7 +52,8 @@ impl Bucket {
         let _ = self.balance.fetch_update(Relaxed, Relaxed, add);
     }
 
-    /// How long it takes until work may begin, at this part of the time in parts per million. Zero: it may.
+    /// How long it takes until work may begin, at this part of the time in parts per million. Zero:
+    /// it may.
     pub(in crate::limit) fn wait(&self, part: u64) -> Duration {
         self.wait_for(0, part)
     }
@@ -60,7 +64,8 @@ impl Bucket {
         Duration::from_nanos(wanted.saturating_sub(self.claim(part)).max(0).unsigned_abs())
     }
 
-    /// For how many nanoseconds the clock would have to fill it for what is in it; below zero: for what is missing.
+    /// For how many nanoseconds the clock would have to fill it for what is in it; below zero: for
+    /// what is missing.
     pub(in crate::limit) fn claim(&self, part: u64) -> i64 {
         let part = i64::try_from(part.max(1)).unwrap_or(i64::MAX);
         self.balance.load(Relaxed).saturating_mul(MILLION as i64) / part

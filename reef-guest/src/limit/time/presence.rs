@@ -1,4 +1,5 @@
-//! When a process was last seen to do what, in nanoseconds of the system's clock. In its place in the books.
+//! When a process was last seen to do what, in nanoseconds of the system's clock. In its place in
+//! the books.
 
 use super::turn::Idle;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,18 +1,21 @@
 //! Whose turn a device is: one word that processes take and leave without a lock.
 //!
-//! 1. Who has the turn and wants to begin says that it isn't idle, and then reads the word: if that is still its own, it begins.
-//! 2. Who takes the turn of somebody idle writes the word, and then reads whether that one is idle still: if not, it gives the
-//!    turn back.
+//! 1. Who has the turn and wants to begin says that it isn't idle, and then reads the word: if that
+//!    is still its own, it begins.
+//! 2. Who takes the turn of somebody idle writes the word, and then reads whether that one is idle
+//!    still: if not, it gives the turn back.
 //!
-//! So of the two at least one sees the other, and both may retreat: then the first one has the turn and finds that out when
-//! it asks again. Nobody waits for anybody here. A turn is also taken from processes that have ended, that were stopped, or that
-//! don't come to an end; their work may still be on the device then.
+//! So of the two at least one sees the other, and both may retreat: then the first one has the turn
+//! and finds that out when it asks again. Nobody waits for anybody here. A turn is also taken from
+//! processes that have ended, that were stopped, or that don't come to an end; their work may still
+//! be on the device then.
 
 use super::super::atomic::{AtomicU64, Ordering::SeqCst, fence};
 
 const MICROSECOND: u64 = 1_000;
 
-/// Since when a process has no work, in nanoseconds; zero: it has some, or is about to. Written by that process.
+/// Since when a process has no work, in nanoseconds; zero: it has some, or is about to. Written by
+/// that process.
 #[derive(Debug)]
 #[repr(C)]
 pub(in crate::limit) struct Idle(AtomicU64);
@@ -94,8 +97,8 @@ impl Turn {
         is_ours
     }
 
-    /// Takes the turn, if it still is as it was read; step 2 if it is taken because of `holder`'s idleness. False: it
-    /// isn't this member's.
+    /// Takes the turn, if it still is as it was read; step 2 if it is taken because of `holder`'s
+    /// idleness. False: it isn't this member's.
     pub(in crate::limit) fn take(
         &self,
         member: usize,

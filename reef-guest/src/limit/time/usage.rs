@@ -1,14 +1,15 @@
 //! How much of a device's time a process uses, from what its threads see of its work.
 //!
-//! When work begins is known: it is launched. When it ends is seen by a thread that waited for it, at once, or by a look
-//! at the marks behind it, some time later: then it ended somewhere since the look before, on average in the middle.
-//! A gap between work and the next that the program asks for counts as well if it is shorter than [`GAP`]: no other process
-//! could have used it, and without a limit the program would have it too.
+//! When work begins is known: it is launched. When it ends is seen by a thread that waited for it,
+//! at once, or by a look at the marks behind it, some time later: then it ended somewhere since the
+//! look before, on average in the middle. A gap between work and the next that the program asks for
+//! counts as well if it is shorter than [`GAP`]: no other process could have used it, and without a
+//! limit the program would have it too.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// About as long as a device takes to turn to another process, and that one to notice: 0.1 to 0.18 ms and less than 0.1 on
-/// an H200. Nanoseconds.
+/// About as long as a device takes to turn to another process, and that one to notice: 0.1 to 0.18
+/// ms and less than 0.1 on an H200. Nanoseconds.
 pub(in crate::limit) const GAP: u64 = 200_000;
 
 /// What a look shows of this process's work.
@@ -56,7 +57,8 @@ impl Usage {
         self.counted.compare_exchange(0, from, Relaxed, Relaxed).is_ok()
     }
 
-    /// Notes that a launch begins to wait; returns for how many nanoseconds before that counts as work.
+    /// Notes that a launch begins to wait; returns for how many nanoseconds before that counts as
+    /// work.
     pub fn waits(&self, now: u64) -> u64 {
         self.gap(now)
     }
@@ -67,8 +69,9 @@ impl Usage {
         if ended > 0 && gap <= GAP { gap } else { 0 }
     }
 
-    /// Notes what a look shows, while so many other processes with limits have work as well; returns for how many
-    /// nanoseconds more the device has worked for this process. Of two threads that look at once, one counts.
+    /// Notes what a look shows, while so many other processes with limits have work as well;
+    /// returns for how many nanoseconds more the device has worked for this process. Of two threads
+    /// that look at once, one counts.
     pub fn look(&self, now: u64, seen: Seen, others: u64) -> u64 {
         let before = self.counted.load(Relaxed);
         if before == 0 && seen.is_end() {

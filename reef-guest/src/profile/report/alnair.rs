@@ -36,8 +36,8 @@ pub fn metrics_1(totals: &Totals) -> String {
     lines.concat()
 }
 
-/// `metrics.log` of version 2, with the bytes that are allocated now. The runtime's functions are not the driver's, and
-/// are never counted.
+/// `metrics.log` of version 2, with the bytes that are allocated now. The runtime's functions are
+/// not the driver's, and are never counted.
 pub fn metrics_2(totals: &Totals, used: u64) -> String {
     let names: [(&str, &[Api]); 10] = [
         ("cuInit", &[Api::Init]),
@@ -65,7 +65,8 @@ pub fn metrics_3(totals: &Totals, pid: u32, used: u64) -> String {
     format!("pid:{pid}\nkernel-cnt:{count}\nmem-used:{used}\ntoken-cnt:{threads}\n")
 }
 
-/// A line of `timeline.log` of version 1; `start` in nanoseconds since 1970. `None`: the call has none.
+/// A line of `timeline.log` of version 1; `start` in nanoseconds since 1970. `None`: the call has
+/// none.
 pub fn line_1(call: &Call, start: u64) -> Option<String> {
     let name = match call.api {
         Api::Init => "cuInit",
@@ -76,7 +77,8 @@ pub fn line_1(call: &Call, start: u64) -> Option<String> {
     Some(format!("name:{name} start:{start} burst:{}\n", call.nanos / 1000))
 }
 
-/// The same of version 2. The kind is the runtime's `cudaMemcpyKind`: 1 to the device, 2 to the host, and 0.
+/// The same of version 2. The kind is the runtime's `cudaMemcpyKind`: 1 to the device, 2 to the
+/// host, and 0.
 pub fn line_2(call: &Call, start: u64) -> Option<String> {
     let (name, kind) = match call.api {
         Api::Init => ("cuInit", 0),

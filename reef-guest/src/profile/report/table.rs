@@ -12,8 +12,8 @@ const MOST_KERNELS: usize = 30;
 /// Most characters of a kernel's name.
 const MOST_NAME: usize = 48;
 
-/// The table of a process: its calls, and its kernels by `name` of the driver's handle. All times are the host's, from a
-/// call's begin to its return.
+/// The table of a process: its calls, and its kernels by `name` of the driver's handle. All times
+/// are the host's, from a call's begin to its return.
 pub fn table(totals: &Totals, pid: u32, name: impl Fn(u64) -> Option<String>) -> String {
     let mut text = format!("reef: process {pid}: calls of the driver, host time\n");
     header(&mut text, "call", "bytes");

@@ -5,8 +5,8 @@ use super::super::ring::Event;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The file of a process; `zero` is where its time begins, by the recorder's clock. Kernels are named by `name`, of the
-/// driver's handles.
+/// The file of a process; `zero` is where its time begins, by the recorder's clock. Kernels are
+/// named by `name`, of the driver's handles.
 pub fn json(
     events: &[Event],
     pid: u32,

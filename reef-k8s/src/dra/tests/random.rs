@@ -1,5 +1,5 @@
-//! Claims are prepared, unprepared and asked again while the driver and the machine start anew: files and answers are
-//! those of a model.
+//! Claims are prepared, unprepared and asked again while the driver and the machine start anew:
+//! files and answers are those of a model.
 //!
 //! `REEF_TEST_SEED` repeats a run, `REEF_TEST_STEPS` makes it longer.
 

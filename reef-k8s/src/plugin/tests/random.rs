@@ -1,4 +1,5 @@
-//! Whatever happens to kubelet, sockets, GPUs, daemon and plugin: lists and answers come to what there is.
+//! Whatever happens to kubelet, sockets, GPUs, daemon and plugin: lists and answers come to what
+//! there is.
 //!
 //! `REEF_TEST_SEED` repeats a run, `REEF_TEST_STEPS` makes it longer.
 

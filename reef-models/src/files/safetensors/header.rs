@@ -12,8 +12,8 @@ use std::fmt;
 const MAX_HEADER_LEN: u64 = 100 << 20;
 /// Longest name of a tensor: errors quote it.
 const MAX_NAME_LEN: usize = 4096;
-/// Bytes that an entry takes in memory for each of its bytes in the file, at most: `1,` in a list becomes a number
-/// of 8 bytes in a vector that doubles.
+/// Bytes that an entry takes in memory for each of its bytes in the file, at most: `1,` in a list
+/// becomes a number of 8 bytes in a vector that doubles.
 const PARSED: u64 = 16;
 /// Bytes that a tensor takes besides its name and its values.
 const TENSOR: u64 = 256;

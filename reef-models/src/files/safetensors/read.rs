@@ -15,7 +15,8 @@ use std::path::Path;
 /// Bytes that are decoded at a time.
 const CHUNK: usize = 64 << 10;
 
-/// Reads all tensors of floats, one after the other. At most [`Budget::USUAL`] bytes of memory are taken.
+/// Reads all tensors of floats, one after the other. At most [`Budget::USUAL`] bytes of memory are
+/// taken.
 ///
 /// # Errors
 ///

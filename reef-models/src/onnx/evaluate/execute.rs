@@ -16,12 +16,13 @@ use crate::onnx::walk::{Options, input_sizes, only_input};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Runs the network of a file, node by node as the file says; `options` are those of [`load`](fn@crate::onnx::load).
+/// Runs the network of a file, node by node as the file says; `options` are those of
+/// [`load`](fn@crate::onnx::load).
 ///
 /// # Errors
 ///
-/// `Io` if the file can't be read, `Onnx` if it is none or holds what ONNX doesn't define, `Length` if `input` is
-/// not as long as the file's.
+/// `Io` if the file can't be read, `Onnx` if it is none or holds what ONNX doesn't define, `Length`
+/// if `input` is not as long as the file's.
 pub fn execute(path: impl AsRef<Path>, options: &Options, input: &[f32]) -> Result<Vec<f32>> {
     let path = path.as_ref();
     let file = path.display().to_string();
@@ -30,7 +31,8 @@ pub fn execute(path: impl AsRef<Path>, options: &Options, input: &[f32]) -> Resu
     run(&bytes, &file, Some(folder), options, input)
 }
 
-/// As [`execute`], of the bytes of a file that has all its weights in it; `name` names it in errors.
+/// As [`execute`], of the bytes of a file that has all its weights in it; `name` names it in
+/// errors.
 ///
 /// # Errors
 ///

@@ -122,7 +122,8 @@ impl Operands<'_, '_> {
         }
     }
 
-    /// Axes that an attribute or operand 1 lists, counted from the front; all if none of them is there.
+    /// Axes that an attribute or operand 1 lists, counted from the front; all if none of them is
+    /// there.
     pub(super) fn axes(&self, name: &'static str, rank: usize) -> Result<Vec<usize>> {
         let list = match (self.node.ints(name)?, self.node.operand(1)) {
             (Some(list), _) => list.to_vec(),

@@ -73,7 +73,8 @@ impl<'a> Call<'a> {
         (0..self.operands.len()).map(|index| self.get(index)).collect()
     }
 
-    /// Values of operand `index`, which must be known when the network is read; `None` if it is left out.
+    /// Values of operand `index`, which must be known when the network is read; `None` if it is
+    /// left out.
     pub(crate) fn array(&self, index: usize) -> Result<Option<&Array>> {
         let Some(value) = self.maybe(index) else { return Ok(None) };
         let known = value.known().ok_or_else(|| {
@@ -177,7 +178,8 @@ impl<'a> Call<'a> {
         self.ints_of("axes", operand)?.map(|list| axes(&list, rank)).transpose()
     }
 
-    /// Refuses attributes that the operator does not read, and operands behind the last one that it reads.
+    /// Refuses attributes that the operator does not read, and operands behind the last one that it
+    /// reads.
     pub(crate) fn ensure_all_known(&self) -> Result<()> {
         self.asked.ensure_all(self.file, self.operands.iter().map(Option::is_some))
     }

@@ -20,13 +20,13 @@ pub(crate) enum Either {
     Tensors(TensorModel),
 }
 
-/// Reads a file as a network for pictures if `picture` is given, the file can be expressed as one, and `fits` says so of
-/// that; and otherwise as one of tensors.
+/// Reads a file as a network for pictures if `picture` is given, the file can be expressed as one,
+/// and `fits` says so of that; and otherwise as one of tensors.
 ///
 /// # Errors
 ///
-/// `Io` if the file can't be read, `Onnx` if it is none or neither kind can express it, `Unbound` if values of inputs have
-/// to be given, `Memory` if it takes more than `budget` has.
+/// `Io` if the file can't be read, `Onnx` if it is none or neither kind can express it, `Unbound`
+/// if values of inputs have to be given, `Memory` if it takes more than `budget` has.
 pub(crate) fn load_either_within(
     path: &Path,
     picture: Option<&Options>,
@@ -49,7 +49,8 @@ pub(crate) fn load_either_within(
     tensors_of(&file, (&name, &shown), folder, tensors, &ledger).map(Either::Tensors)
 }
 
-/// Whether an output has several rows or columns, as the file declares it: no network for pictures has.
+/// Whether an output has several rows or columns, as the file declares it: no network for pictures
+/// has.
 fn ends_in_pictures(file: &ModelFile<'_>) -> bool {
     let outputs = file.graph.iter().flat_map(|graph| &graph.outputs);
     let several = |dims: &[Dimension<'_>]| match dims {

@@ -20,13 +20,13 @@ use std::path::Path;
 /// Versions of the default operator set whose files are read as networks of tensors.
 pub(super) const OPSETS: RangeInclusive<i64> = 7..=24;
 
-/// Reads a file as a network of tensors. Weights that another file keeps are read from it, if it is in the same folder
-/// or below. At most [`Budget::USUAL`] bytes of memory are taken.
+/// Reads a file as a network of tensors. Weights that another file keeps are read from it, if it is
+/// in the same folder or below. At most [`Budget::USUAL`] bytes of memory are taken.
 ///
 /// # Errors
 ///
-/// `Io` if the file can't be read, `Onnx` if it is none or holds what can't be expressed, `Unbound` if values of inputs
-/// have to be given, `Memory`.
+/// `Io` if the file can't be read, `Onnx` if it is none or holds what can't be expressed, `Unbound`
+/// if values of inputs have to be given, `Memory`.
 pub fn load_tensors(path: impl AsRef<Path>, options: &TensorOptions) -> Result<TensorModel> {
     load_tensors_within(path, options, &Budget::default())
 }
@@ -46,8 +46,8 @@ pub fn load_tensors_within(
     read(&bytes, (&stem(path), &path.display().to_string()), path.parent(), options, &ledger)
 }
 
-/// Reads a file for these values of its inputs: their shapes are those of the network, and the values themselves are
-/// constants of it where shapes depend on them.
+/// Reads a file for these values of its inputs: their shapes are those of the network, and the
+/// values themselves are constants of it where shapes depend on them.
 ///
 /// # Errors
 ///
@@ -134,8 +134,8 @@ pub(in crate::onnx) fn tensors_of(
     })
 }
 
-/// Names and types of the inputs of a file, in its order, those that it has values for left out. The type is `None`
-/// if it is none that is read.
+/// Names and types of the inputs of a file, in its order, those that it has values for left out.
+/// The type is `None` if it is none that is read.
 ///
 /// # Errors
 ///

@@ -1,11 +1,12 @@
 //! Reads networks of ordinary tensors: any rank and type, several inputs and outputs.
 //!
-//! In: the messages of a file. Out: a [`TensorModel`](crate::TensorModel). Each node becomes operations of
-//! [`reef_core::tensor`], by the function that [`operators`] has for it; a function of the file becomes those of its
-//! body.
+//! In: the messages of a file. Out: a [`TensorModel`](crate::TensorModel). Each node becomes
+//! operations of [`reef_core::tensor`], by the function that [`operators`] has for it; a function
+//! of the file becomes those of its body.
 //!
-//! Invariants: all shapes are known when a network has been read. Where values of an input decide about shapes, they
-//! are given beforehand ([`TensorOptions::values`]) and are constants from then on.
+//! Invariants: all shapes are known when a network has been read. Where values of an input decide
+//! about shapes, they are given beforehand ([`TensorOptions::values`]) and are constants from then
+//! on.
 
 pub(super) mod call;
 pub(crate) mod either;

@@ -6,14 +6,16 @@ use std::collections::BTreeMap;
 /// What a file may leave open.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct TensorOptions {
-    /// Sizes of an input, by its name; or of one size, by the name that the file gives to it. What is left open
-    /// otherwise is 1.
+    /// Sizes of an input, by its name; or of one size, by the name that the file gives to it. What
+    /// is left open otherwise is 1.
     pub shapes: BTreeMap<String, Vec<usize>>,
     /// The first size of inputs that leave it open, unless `shapes` says otherwise.
     pub batch: Option<usize>,
-    /// Rows and columns, the last two of four sizes, of inputs that leave them open, unless `shapes` says otherwise.
+    /// Rows and columns, the last two of four sizes, of inputs that leave them open, unless
+    /// `shapes` says otherwise.
     pub size: Option<usize>,
-    /// Values of inputs that decide about shapes, with their sizes. They are constants of the network then.
+    /// Values of inputs that decide about shapes, with their sizes. They are constants of the
+    /// network then.
     pub values: BTreeMap<String, (Vec<usize>, Array)>,
 }
 

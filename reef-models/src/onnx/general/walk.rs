@@ -91,8 +91,8 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What is given at each inference, and what was given beforehand. An initializer is what an input is by default:
-    /// where a shape or values are asked for, these are given.
+    /// What is given at each inference, and what was given beforehand. An initializer is what an
+    /// input is by default: where a shape or values are asked for, these are given.
     fn inputs(&mut self, graph: &'a GraphFile<'a>, scope: &mut Scope<'a>) -> Result<(), Fault> {
         let stored: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
         let options = self.options;
@@ -130,7 +130,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Sizes of an input: those that were asked for, those of the file, and 1 for what is left open.
+    /// Sizes of an input: those that were asked for, those of the file, and 1 for what is left
+    /// open.
     fn dims(&self, input: &ValueFile<'a>, given: Option<&[usize]>) -> Result<Vec<usize>> {
         let asked = given.or(self.options.shapes.get(input.name).map(Vec::as_slice));
         let Some(file) = &input.dims else {

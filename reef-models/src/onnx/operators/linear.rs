@@ -10,8 +10,8 @@ use crate::onnx::scope::{Form, Reader, Tensor};
 use crate::onnx::window::Sliding;
 use reef_core::op::Window;
 
-/// What to call the step that uses the weights at operand `index`: torchvision's module, if the weights
-/// have its name.
+/// What to call the step that uses the weights at operand `index`: torchvision's module, if the
+/// weights have its name.
 pub(super) fn module<'a>(node: &Node<'a>, index: usize) -> &'a str {
     let module = node.operand(index).and_then(|name| name.strip_suffix(".weight"));
     module.unwrap_or(node.name())
@@ -83,7 +83,8 @@ pub(super) fn matmul<'a>(reader: &mut Reader<'a>, node: &Node<'a>) -> Result<Ten
     linear(reader, node, weights, bias)
 }
 
-/// Weights are `[outputs][inputs]`. Over a picture this is a convolution with a window as large as it.
+/// Weights are `[outputs][inputs]`. Over a picture this is a convolution with a window as large as
+/// it.
 fn linear<'a>(
     reader: &mut Reader<'a>,
     node: &Node<'a>,

@@ -104,8 +104,8 @@ impl Weighted<'_> {
         self.product.kept[0].dims.last().copied().unwrap_or(1)
     }
 
-    /// Which step the joined one replaces, and which row of the product each row of its result is: a move of whole rows
-    /// that alone reads them is part of it.
+    /// Which step the joined one replaces, and which row of the product each row of its result is:
+    /// a move of whole rows that alone reads them is part of it.
     fn order(&self) -> (usize, Placed) {
         let last = &self.steps.all[self.at];
         let moved = self.steps.only_reader(last.writes).and_then(|at| {

@@ -1,8 +1,10 @@
-//! Attention in networks that have it as separate operations: products of queries and keys, what becomes of those, a
-//! softmax, and products with values. Whoever joins them never has the scores in memory.
+//! Attention in networks that have it as separate operations: products of queries and keys, what
+//! becomes of those, a softmax, and products with values. Whoever joins them never has the scores
+//! in memory.
 //!
-//! In: steps in launch order, and which joined operations a device has. Out: steps that give the same but for rounding
-//! ([`joined`](find::joined)); moves of queries, keys, values and results become views where nothing else reads them.
+//! In: steps in launch order, and which joined operations a device has. Out: steps that give the
+//! same but for rounding ([`joined`](find::joined)); moves of queries, keys, values and results
+//! become views where nothing else reads them.
 //!
 //! Invariant: what others read, and outputs, are still written.
 

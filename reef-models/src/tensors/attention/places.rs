@@ -81,7 +81,8 @@ pub(super) fn split(view: &mut View, uneven: Uneven) -> Option<()> {
     Some(())
 }
 
-/// How many elements a view has along its only axis, and how far apart they are; `None` if it has several.
+/// How many elements a view has along its only axis, and how far apart they are; `None` if it has
+/// several.
 pub(super) fn line(view: &View) -> Option<(usize, usize)> {
     let merged = view.merged();
     match (merged.dims.as_slice(), merged.strides.as_slice()) {

@@ -8,8 +8,8 @@ const SPLITS: usize = 4;
 /// Most rows: each is looked at.
 const ROWS: usize = 1 << 22;
 
-/// What rows read: `order` says for each which of some others it is, of which each of `read` says where it begins. All in
-/// the same sizes, of which `order`'s are tried first.
+/// What rows read: `order` says for each which of some others it is, of which each of `read` says
+/// where it begins. All in the same sizes, of which `order`'s are tried first.
 pub(super) fn common<'a>(
     order: &Placed,
     read: impl Iterator<Item = &'a Placed> + Clone,

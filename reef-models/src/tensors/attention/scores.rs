@@ -34,8 +34,8 @@ pub(super) struct Read {
     pub(super) view: View,
 }
 
-/// What becomes of the scores of rows of `len`, in order, until they are `storage`; and the product that they come
-/// from.
+/// What becomes of the scores of rows of `len`, in order, until they are `storage`; and the product
+/// that they come from.
 pub(super) fn changes<'a>(
     steps: &Steps<'a>,
     storage: usize,

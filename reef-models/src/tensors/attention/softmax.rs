@@ -13,7 +13,8 @@ pub(super) struct Softmax {
     pub(super) none_is_zero: bool,
 }
 
-/// The softmax that makes `storage`, over rows of `len` elements, if nothing else reads what is between.
+/// The softmax that makes `storage`, over rows of `len` elements, if nothing else reads what is
+/// between.
 pub(super) fn softmax(steps: &Steps<'_>, storage: usize, len: usize) -> Option<Softmax> {
     let shares = steps.maker_for(storage, 1)?;
     let (quotient, none_is_zero) = quotient(map_of(shares)?)?;

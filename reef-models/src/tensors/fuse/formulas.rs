@@ -52,7 +52,8 @@ impl Readers {
     }
 }
 
-/// The first storage that `step` reads whose maker can be taken into it, and what becomes of the two.
+/// The first storage that `step` reads whose maker can be taken into it, and what becomes of the
+/// two.
 fn join_one(
     step: &TensorStep,
     makers: &[Option<TensorStep>],
@@ -165,7 +166,8 @@ impl Joined {
         there.unwrap_or_else(|| self.formula.push(Term::Input(input)))
     }
 
-    /// Appends the terms of `formula`; `input` gives the term for each of its inputs. The number of the result.
+    /// Appends the terms of `formula`; `input` gives the term for each of its inputs. The number of
+    /// the result.
     fn append(
         &mut self,
         formula: &Formula,

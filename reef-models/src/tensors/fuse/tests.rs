@@ -9,8 +9,8 @@ use reef_core::tensor::{Array, Binary, Element, FoldKind, Kind, Spec, Term, Unar
 /// Writes a network and gives what its values are.
 type Write<'a> = &'a dyn Fn(&mut Builder<'_>, &Value) -> Vec<Value>;
 
-/// The network that `write` writes over an input of so many singles. Each value is an output if `all` is so, and else
-/// the last one alone.
+/// The network that `write` writes over an input of so many singles. Each value is an output if
+/// `all` is so, and else the last one alone.
 fn model(dims: &[usize], write: Write<'_>, all: bool) -> TensorModel {
     let ledger = Ledger::new(&Budget::new(1 << 30));
     let mut b = Builder::new(&ledger);
@@ -46,7 +46,8 @@ fn a_chain_is_one_step() {
         let square = b.binary(Binary::Mul, &shorter, &shorter).unwrap();
         vec![sum, gelu, square]
     };
-    // With a reshape between: `bias` is broadcast to rows that the reader doesn't see, so it stays in front.
+    // With a reshape between: `bias` is broadcast to rows that the reader doesn't see, so it stays
+    // in front.
     assert_eq!(steps(&[3, 4], write), [3, 2]);
 }
 

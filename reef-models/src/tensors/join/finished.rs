@@ -70,7 +70,8 @@ fn finished(maker: &TensorStep, reader: &TensorStep) -> Option<TensorStep> {
     Some(TensorStep { name: reader.name.clone(), op: Arc::new(op), reads, writes: reader.writes })
 }
 
-/// Whether all is computed and stored in 32 bits, and the formula is of one sum for each of its results.
+/// Whether all is computed and stored in 32 bits, and the formula is of one sum for each of its
+/// results.
 fn are_singles(contract: &Contract, map: &Map, [sums, results]: [&TensorOp; 2]) -> bool {
     let domains = contract.domain == Domain::F32 && map.domain == Domain::F32;
     let elements = [&sums.output, &results.output].iter().all(|spec| spec.element == Element::F32);

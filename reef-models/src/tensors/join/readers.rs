@@ -4,8 +4,8 @@ use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
 use std::collections::HashMap;
 
-/// Of each storage, the steps that read it, by number, as often as they do; those who take a network's outputs are one more
-/// behind the last.
+/// Of each storage, the steps that read it, by number, as often as they do; those who take a
+/// network's outputs are one more behind the last.
 pub(super) struct Readers {
     of: HashMap<usize, Vec<usize>>,
 }

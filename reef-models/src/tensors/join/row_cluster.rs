@@ -1,4 +1,5 @@
-//! Steps around one formula that look at rows alone: what they are of a row, and how they see each other.
+//! Steps around one formula that look at rows alone: what they are of a row, and how they see each
+//! other.
 
 use super::readers::Readers;
 use crate::tensors::step::TensorStep;
@@ -83,7 +84,8 @@ impl Rows {
 /// Most steps of a cluster, which bounds how deep they are followed.
 const MOST: usize = 64;
 
-/// The steps that `last` can take in, by what they write: they make rows, are seen as they are, and nobody else reads them.
+/// The steps that `last` can take in, by what they write: they make rows, are seen as they are, and
+/// nobody else reads them.
 pub(super) fn cluster<'a>(
     rows: Rows,
     last: (usize, &'a TensorStep),

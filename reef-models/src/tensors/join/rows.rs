@@ -8,8 +8,8 @@ use reef_core::tensor::{Kind, RowMap, RowTerm, Spec, TensorOp, Term};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// `steps` with formulas joined to the folds of rows that they need, where `takes` takes that. The last ones take in as
-/// much as they can.
+/// `steps` with formulas joined to the folds of rows that they need, where `takes` takes that. The
+/// last ones take in as much as they can.
 pub(super) fn join(
     steps: Vec<TensorStep>,
     outputs: &[Port],

@@ -37,8 +37,8 @@ fn turns(op: &Move, dims: &[usize], order: [usize; 4]) -> bool {
     dims.len() == 4 && op.tables.len() == 4 && op.tables.iter().zip(&order).all(table)
 }
 
-/// Two views that are added, of a picture of these sizes, as views of the same with channels last. `None` if a row of elements
-/// goes over the end of an axis.
+/// Two views that are added, of a picture of these sizes, as views of the same with channels last.
+/// `None` if a row of elements goes over the end of an axis.
 pub(super) fn relaid(views: [&View; 2], dims: [usize; 4]) -> Option<[View; 2]> {
     if dims.contains(&0) || views.iter().any(|view| view.is_empty()) {
         return None;
@@ -63,8 +63,8 @@ pub(super) fn relaid(views: [&View; 2], dims: [usize; 4]) -> Option<[View; 2]> {
     reach.iter().zip(dims).all(|(reach, size)| *reach < size).then_some(made)
 }
 
-/// Views of as many elements as a picture of these sizes has, in its order, in that of the picture with channels last.
-/// `None` if axes of the views are none of the picture's.
+/// Views of as many elements as a picture of these sizes has, in its order, in that of the picture
+/// with channels last. `None` if axes of the views are none of the picture's.
 pub(super) fn reordered(views: &[View; 2], dims: [usize; 4]) -> Option<[View; 2]> {
     let long: Vec<usize> = (0..views[0].dims.len()).filter(|&k| views[0].dims[k] != 1).collect();
     let mut left = &long[..];
@@ -85,8 +85,8 @@ pub(super) fn reordered(views: &[View; 2], dims: [usize; 4]) -> Option<[View; 2]
     left.is_empty().then(|| views.each_ref().map(|view| view.axes(&order)))
 }
 
-/// The same terms in another order: what lies nearest to each other in the first view is innermost, as devices bring it in
-/// pieces.
+/// The same terms in another order: what lies nearest to each other in the first view is innermost,
+/// as devices bring it in pieces.
 pub(super) fn by_steps(views: &[View; 2]) -> [View; 2] {
     let mut order: Vec<usize> = (0..views[0].dims.len()).collect();
     order.sort_by_key(|&axis| Reverse(views[0].strides[axis]));

@@ -9,8 +9,8 @@ use reef_core::tensor::{Contract, Depthwise, Fold, Kind, Spec, TensorOp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// `steps` of a device that convolves each channel by itself in either order, with channels last where that saves steps; as
-/// they are, if there is no such convolution.
+/// `steps` of a device that convolves each channel by itself in either order, with channels last
+/// where that saves steps; as they are, if there is no such convolution.
 pub(in crate::tensors) fn channels_last(
     steps: Vec<TensorStep>,
     outputs: &[Port],

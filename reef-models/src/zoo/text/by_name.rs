@@ -32,17 +32,19 @@ const BERT: Encoder = Encoder {
 /// Half as many layers, and no segments.
 const DISTILBERT: Encoder = Encoder { names: names::DISTILBERT, segments: 0, layers: 6, ..BERT };
 
-/// Builds the network called `name`, one of [`TEXT_NAMES`], for `batch` texts at a time of so many tokens, 128 without a
-/// word about it and 512 at most.
+/// Builds the network called `name`, one of [`TEXT_NAMES`], for `batch` texts at a time of so many
+/// tokens, 128 without a word about it and 512 at most.
 ///
-/// Inputs are `input_ids` and `attention_mask`, both of 64-bit integers; a token whose mask is 0 is not looked at.
-/// The output, `logits`, has two classes for each text. Tensors have the names of the transformers library's
-/// `BertForSequenceClassification` and `DistilBertForSequenceClassification`; made-up ones are made when they come onto
-/// a device, one at a time.
+/// Inputs are `input_ids` and `attention_mask`, both of 64-bit integers; a token whose mask is 0 is
+/// not looked at. The output, `logits`, has two classes for each text. Tensors have the names of
+/// the transformers library's `BertForSequenceClassification` and
+/// `DistilBertForSequenceClassification`; made-up ones are made when they come onto a device, one
+/// at a time.
 ///
 /// # Errors
 ///
-/// `UnknownNetwork`, `OutOfRange` for the tokens or the batch; `Tensor` if one is missing or of another length.
+/// `UnknownNetwork`, `OutOfRange` for the tokens or the batch; `Tensor` if one is missing or of
+/// another length.
 pub fn build_text(
     name: &str,
     tokens: Option<usize>,

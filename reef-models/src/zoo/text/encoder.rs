@@ -1,4 +1,5 @@
-//! An encoder: tables, layers of attention and of two linear layers, and a classifier of the first token.
+//! An encoder: tables, layers of attention and of two linear layers, and a classifier of the first
+//! token.
 
 use super::names::{Names, Pooled};
 use crate::model::tensors::Tensors;

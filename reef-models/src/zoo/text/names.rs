@@ -1,4 +1,5 @@
-//! What the transformers library calls the parts of a network, and what it computes behind the last layer.
+//! What the transformers library calls the parts of a network, and what it computes behind the last
+//! layer.
 
 /// Names of modules. Those of a layer come behind `layer` and its number.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,5 @@
-//! Attention: each token's mean of what all tokens of its text say, weighed by how well they answer its question.
+//! Attention: each token's mean of what all tokens of its text say, weighed by how well they answer
+//! its question.
 //!
 //! Heads are columns of the same matrices, so nothing is moved: products take them where they are.
 
@@ -16,7 +17,8 @@ pub(in crate::zoo) struct Heads {
     pub(in crate::zoo) columns: usize,
 }
 
-/// What is added to scores: nothing where `mask` isn't 0, and so much less elsewhere that nothing is left of it.
+/// What is added to scores: nothing where `mask` isn't 0, and so much less elsewhere that nothing
+/// is left of it.
 pub(in crate::zoo) fn bias_of(b: &mut Builder<'_>, mask: &Value) -> Result<Value> {
     let (texts, tokens) = (mask.dims()[0], mask.dims()[1]);
     let mask = b.reshape(mask, vec![texts, 1, 1, tokens])?;

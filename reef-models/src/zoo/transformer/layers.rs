@@ -17,8 +17,8 @@ pub(in crate::zoo) struct Layers<'a> {
 }
 
 impl Layers<'_> {
-    /// A linear layer for each row of `x`, and what `after` makes of each element of its output and of the one of
-    /// `residual` at the same place.
+    /// A linear layer for each row of `x`, and what `after` makes of each element of its output and
+    /// of the one of `residual` at the same place.
     pub(in crate::zoo) fn linear(
         &mut self,
         module: &str,
@@ -56,7 +56,8 @@ impl Layers<'_> {
         })
     }
 
-    /// Each row of `x` with a mean of 0 and a variance of 1, times a factor and plus a summand for each column.
+    /// Each row of `x` with a mean of 0 and a variance of 1, times a factor and plus a summand for
+    /// each column.
     pub(in crate::zoo) fn normalised(&mut self, module: &str, x: &Value) -> Result<Value> {
         let (width, epsilon) = (x.dims()[1], self.epsilon);
         let gain = self.tensor(format!("{module}.weight"), Kind::Gain, vec![width])?;

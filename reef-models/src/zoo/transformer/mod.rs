@@ -2,7 +2,8 @@
 //!
 //! In: rows of numbers, one for each token of each text or picture. Out: rows again.
 //!
-//! Invariant: a layer takes its tensors by the names that it is given, and in the order in which it computes.
+//! Invariant: a layer takes its tensors by the names that it is given, and in the order in which it
+//! computes.
 
 pub(super) mod attention;
 pub(super) mod layers;

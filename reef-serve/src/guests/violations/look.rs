@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// For how long something has to be so that may be so for a moment: a process joins after it has opened its device, and
-/// limits are charged with contexts once these are there.
+/// For how long something has to be so that may be so for a moment: a process joins after it has
+/// opened its device, and limits are charged with contexts once these are there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What was found, and what becomes of it.

@@ -53,7 +53,8 @@ impl Health for HealthService {
 
     type WatchStream = Empty<Result<HealthCheckResponse, Status>>;
 
-    /// A stream for each watcher would keep a place; clients ask again instead, as the protocol has it.
+    /// A stream for each watcher would keep a place; clients ask again instead, as the protocol has
+    /// it.
     async fn watch(
         &self,
         _: Request<HealthCheckRequest>,

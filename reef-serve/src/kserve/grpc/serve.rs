@@ -24,7 +24,8 @@ use tonic_reflection::server::Builder;
 /// Calls that one connection has open; others wait at the client.
 const MAX_STREAMS: u32 = 128;
 
-/// Bytes of a connection, and of each of its streams, that are taken from the system before a call reads them.
+/// Bytes of a connection, and of each of its streams, that are taken from the system before a call
+/// reads them.
 const WINDOW: u32 = 1 << 20;
 
 /// Serves gRPC on `listener` until `end` comes; requests that are open then are still answered.

@@ -1,8 +1,9 @@
 //! A message that has arrived and is not decoded yet.
 //!
-//! Decoding makes structures that may be a hundred times as large as the message: two bytes are an empty tensor.
-//! So messages of inferences are taken as they are, on the thread that reads the connection; what they would
-//! become is added up, charged for or refused, and then they are decoded, long ones elsewhere.
+//! Decoding makes structures that may be a hundred times as large as the message: two bytes are an
+//! empty tensor. So messages of inferences are taken as they are, on the thread that reads the
+//! connection; what they would become is added up, charged for or refused, and then they are
+//! decoded, long ones elsewhere.
 
 use crate::error::{Error, Result};
 use bytes::{Buf, BufMut, Bytes};

@@ -1,6 +1,8 @@
-//! Compressed messages of gRPC, unpacked before the library reads them: it would not know what they may become.
+//! Compressed messages of gRPC, unpacked before the library reads them: it would not know what they
+//! may become.
 //!
-//! One message at a time is read and unpacked, when the call asks for it, so that no more is held than is charged for.
+//! One message at a time is read and unpacked, when the call asks for it, so that no more is held
+//! than is charged for.
 
 use crate::error::{Error, Result};
 use crate::kserve::compressed::{Encoding, inflate};

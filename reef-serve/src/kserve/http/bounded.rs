@@ -1,4 +1,5 @@
-//! Parts of a JSON request that become no larger than they need to be: lists and parameters of a few entries.
+//! Parts of a JSON request that become no larger than they need to be: lists and parameters of a
+//! few entries.
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -38,7 +39,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
     }
 }
 
-/// Reads a map of at most [`MAX_ENTRIES`] parameters. What is a list or a map itself is null: no parameter is.
+/// Reads a map of at most [`MAX_ENTRIES`] parameters. What is a list or a map itself is null: no
+/// parameter is.
 pub(super) fn parameters<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Map<String, Value>, D::Error> {

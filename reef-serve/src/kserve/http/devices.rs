@@ -1,4 +1,5 @@
-//! `GET /reef/devices`: what the daemon's devices are and do; `POST /reef/devices/NAME/give-up` takes one out.
+//! `GET /reef/devices`: what the daemon's devices are and do; `POST /reef/devices/NAME/give-up`
+//! takes one out.
 
 use super::reply::{App, Reply};
 use crate::engine::node::Node;

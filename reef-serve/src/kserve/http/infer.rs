@@ -1,7 +1,7 @@
 //! Inferences.
 //!
-//! With the header below, the body is JSON of that length and then the raw bytes of those inputs that
-//! say `binary_data_size`, one after the other. Answers likewise.
+//! With the header below, the body is JSON of that length and then the raw bytes of those inputs
+//! that say `binary_data_size`, one after the other. Answers likewise.
 
 use super::json::{
     Data, InferRequestJson, InferResponseJson, InputJson, OutputJson, OutputTensorJson, parameters,
@@ -34,7 +34,8 @@ use std::sync::Arc;
 /// Bytes of the shortest number in JSON: `0,`.
 const SHORTEST: u64 = 2;
 
-/// Most bytes of JSON that a byte of numbers becomes: `-1.1754944e-38,` is a float, `false,` a truth value.
+/// Most bytes of JSON that a byte of numbers becomes: `-1.1754944e-38,` is a float, `false,` a
+/// truth value.
 fn text_per_byte(info: &TensorInfo) -> u64 {
     if info.element.bytes() < 4 { 7 } else { 4 }
 }

@@ -1,5 +1,5 @@
-//! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and `/metrics`,
-//! `/reef/trace` and `/reef/devices`.
+//! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and
+//! `/metrics`, `/reef/trace` and `/reef/devices`.
 
 mod bounded;
 mod describe;

@@ -31,8 +31,8 @@ use tokio_stream::StreamExt;
 
 /// Serves HTTP on `listener` until `end` comes; requests that are open then are still answered.
 ///
-/// A connection on which no whole head of a request comes in time is closed: clients that send a byte now and
-/// then would keep their place for ever.
+/// A connection on which no whole head of a request comes in time is closed: clients that send a
+/// byte now and then would keep their place for ever.
 pub(crate) async fn serve(
     server: Arc<Server>,
     tokens: Arc<Tokens>,
@@ -94,7 +94,8 @@ async fn metrics(State(server): App, headers: HeaderMap) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, format.content_type())], server.metrics(format).await)
 }
 
-/// Refuses a request for which there is no place, before its body is read. It takes none until all of it is there.
+/// Refuses a request for which there is no place, before its body is read. It takes none until all
+/// of it is there.
 async fn room(
     State(server): App,
     Extension(peer): Extension<Peer>,
@@ -120,7 +121,8 @@ async fn open(
     }
 }
 
-/// Reads all of the request before it is handled. What arrives is charged for, and has to come in time.
+/// Reads all of the request before it is handled. What arrives is charged for, and has to come in
+/// time.
 async fn whole(State(server): App, request: Request, next: Next) -> Response {
     let max = server.config.get().limits.message_mib << 20;
     let (head, body) = request.into_parts();

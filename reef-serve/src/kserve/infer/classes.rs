@@ -41,8 +41,8 @@ fn rows(info: &TensorInfo) -> (usize, usize) {
     (rows, info.elements() / rows.max(1))
 }
 
-/// The `classes` largest values of each row, the largest first, of equal ones the first; as the wire has texts: each behind
-/// its length.
+/// The `classes` largest values of each row, the largest first, of equal ones the first; as the
+/// wire has texts: each behind its length.
 pub(super) fn to_bytes(info: &TensorInfo, bytes: &[u8], classes: usize) -> Vec<u8> {
     let (words, _) = bytes.as_chunks::<4>();
     let (mut order, mut all) = (Vec::new(), Vec::new());

@@ -180,7 +180,8 @@ impl Server {
 }
 
 impl InputTensor {
-    /// Refuses another type, or another number of bytes than its shape has; whatever the model has of that shape.
+    /// Refuses another type, or another number of bytes than its shape has; whatever the model has
+    /// of that shape.
     fn check(&self, server: &Server, peer: &Peer, info: &TensorInfo) -> Result<()> {
         let info = TensorInfo { shape: self.shape.clone(), ..info.clone() };
         info.check(&self.datatype, &self.shape)?;

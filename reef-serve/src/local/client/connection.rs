@@ -17,18 +17,20 @@ use std::time::Duration;
 /// How long a daemon may take to say why it closes a connection.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Values of an input that are copied while a daemon that sleeps wakes up: at least as long as that takes, and not longer
-/// than it looks for a request then ([`ROUSED`](crate::local::channel::ROUSED)).
+/// Values of an input that are copied while a daemon that sleeps wakes up: at least as long as that
+/// takes, and not longer than it looks for a request then
+/// ([`ROUSED`](crate::local::channel::ROUSED)).
 const LAST_VALUES: usize = 256 << 10;
 
-/// How much longer inferences have to take than the client looks for their answers, so that it sleeps at once: the
-/// daemon will wake it in time.
+/// How much longer inferences have to take than the client looks for their answers, so that it
+/// sleeps at once: the daemon will wake it in time.
 const SLEEP_BEYOND: Duration = Duration::from_micros(60);
 
 /// A connection to a daemon, for one model: an instance of it for this client alone.
 ///
-/// If the model is reloaded, the client connects anew by itself and asks again for what is open. If the new one takes
-/// or gives tensors of other lengths, what is open is lost, and the error says that it was reloaded.
+/// If the model is reloaded, the client connects anew by itself and asks again for what is open. If
+/// the new one takes or gives tensors of other lengths, what is open is lost, and the error says
+/// that it was reloaded.
 ///
 /// ```no_run
 /// use reef_serve::{Class, Client, Options};
@@ -59,12 +61,13 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the daemon and gets an instance of `model`, which is loaded if it is not. Blocks until
-    /// it is.
+    /// Connects to the daemon and gets an instance of `model`, which is loaded if it is not. Blocks
+    /// until it is.
     ///
     /// # Errors
     ///
-    /// `Unavailable` if there is no daemon; `Denied` if it may be another user's; what it says against the model or the client.
+    /// `Unavailable` if there is no daemon; `Denied` if it may be another user's; what it says
+    /// against the model or the client.
     pub fn connect(model: &str, options: &Options) -> Result<Self> {
         let model = ModelName::new(model)?;
         let stream = connect(options.folder.as_deref(), "local.sock")?;
@@ -115,8 +118,9 @@ impl Client {
         self.class
     }
 
-    /// Whether the rate that it stated was admitted: as much of the device is its own until it disconnects. Without, the
-    /// daemon's `rt.unfit` says whether it is served late or, as [`class`](Self::class) tells, best-effort.
+    /// Whether the rate that it stated was admitted: as much of the device is its own until it
+    /// disconnects. Without, the daemon's `rt.unfit` says whether it is served late or, as
+    /// [`class`](Self::class) tells, best-effort.
     pub fn has_budget(&self) -> bool {
         self.has_budget
     }
@@ -172,8 +176,8 @@ impl Client {
     }
 
     /// Copies the input of the next request where the device reads it, ahead of time:
-    /// [`submit_staged`](Self::submit_staged) then asks for it. Any other request before that, and a model that is
-    /// reloaded, make the client forget it.
+    /// [`submit_staged`](Self::submit_staged) then asks for it. Any other request before that, and
+    /// a model that is reloaded, make the client forget it.
     ///
     /// # Errors
     ///
@@ -199,8 +203,8 @@ impl Client {
         Ok(())
     }
 
-    /// The same of values that are made one by one: they are written where the device reads them, without a
-    /// copy in between.
+    /// The same of values that are made one by one: they are written where the device reads them,
+    /// without a copy in between.
     ///
     /// # Errors
     ///
@@ -221,8 +225,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// `Invalid` for another length or if none is open; `Unavailable` within a second if the daemon is
-    /// gone; what the daemon says.
+    /// `Invalid` for another length or if none is open; `Unavailable` within a second if the daemon
+    /// is gone; what the daemon says.
     pub fn receive(&mut self, output: &mut [f32]) -> Result<Timing> {
         length("output", output.len(), self.output_len())?;
         let (n, Open { place, asked }) = self.pop()?;
@@ -270,7 +274,8 @@ impl Client {
         self.segment.requests().publish(self.submitted);
     }
 
-    /// Waits for the oldest request and returns its number, and where its output lies until the next one is asked for.
+    /// Waits for the oldest request and returns its number, and where its output lies until the
+    /// next one is asked for.
     fn pop(&mut self) -> Result<(u32, Open)> {
         let n = self.received;
         if n == self.submitted {

@@ -12,8 +12,8 @@ pub struct Options {
     pub folder: Option<PathBuf>,
     /// Class of all its requests; `None`: the daemon's default.
     pub class: Option<Class>,
-    /// The device time that it needs in each period, of a real-time client: admitted if it fits, see
-    /// [`Client::has_budget`](super::connection::Client::has_budget).
+    /// The device time that it needs in each period, of a real-time client: admitted if it fits,
+    /// see [`Client::has_budget`](super::connection::Client::has_budget).
     pub rate: Option<Rate>,
     /// How long it polls for an answer before it sleeps.
     pub spin: Duration,
@@ -35,9 +35,10 @@ pub struct Timing {
     pub infer: Duration,
     /// Until its first command could start; 0 for best-effort work.
     pub delay: Duration,
-    /// From the moment when it was asked for until the daemon began with it: its thread may have to wake up, or has
-    /// others before it.
+    /// From the moment when it was asked for until the daemon began with it: its thread may have to
+    /// wake up, or has others before it.
     pub way_in: Duration,
-    /// From the daemon's answer until [`Client::receive`](super::connection::Client::receive) saw it.
+    /// From the daemon's answer until [`Client::receive`](super::connection::Client::receive) saw
+    /// it.
     pub way_out: Duration,
 }

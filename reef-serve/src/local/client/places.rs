@@ -1,9 +1,10 @@
 //! Which requests of a client are open, and where their tensors lie.
 
-/// By its number, what is known of each request that is open, and which places for tensors are free.
+/// By its number, what is known of each request that is open, and which places for tensors are
+/// free.
 ///
-/// The lowest free place goes first: a client with one request at a time always has the same one, whose memory stays in
-/// caches, and the device one list of commands.
+/// The lowest free place goes first: a client with one request at a time always has the same one,
+/// whose memory stays in caches, and the device one list of commands.
 #[derive(Debug)]
 pub(super) struct Places {
     /// A bit for each place.

@@ -1,8 +1,9 @@
 //! When the next inference of a client will have ended, going by those before.
 //!
-//! A client that sleeps takes some 50 µs to wake up. So it is woken that long before the answer, and looks for it then
-//! ([`ROUSED`] at most). What that costs is what answers come later than expected: the estimate is therefore a low one,
-//! and where they come later by much, in the mean, no client is woken before its answer.
+//! A client that sleeps takes some 50 µs to wake up. So it is woken that long before the answer,
+//! and looks for it then ([`ROUSED`] at most). What that costs is what answers come later than
+//! expected: the estimate is therefore a low one, and where they come later by much, in the mean,
+//! no client is woken before its answer.
 
 use crate::local::channel::ROUSED;
 use std::time::Duration;

@@ -9,8 +9,8 @@ use crate::tenants::tenant::Tenant;
 
 /// Requests of a best-effort client before its memory is pinned for the device.
 ///
-/// Pinning and unpinning hold locks of the driver that real-time work needs (docs/lab/nvidia.md): a client that
-/// stays gains by it, one that comes for a few requests only delays others.
+/// Pinning and unpinning hold locks of the driver that real-time work needs (docs/lab/nvidia.md): a
+/// client that stays gains by it, one that comes for a few requests only delays others.
 pub(crate) const PINNED_AFTER: u32 = 64;
 
 /// An instance, and whether it takes tensors from the client's memory by itself.

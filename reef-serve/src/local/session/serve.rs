@@ -41,7 +41,8 @@ pub(super) struct Session<'a> {
     pub(super) max_time: Duration,
     /// Requests that were answered: the daemon's own cursor.
     pub(super) answered: u32,
-    /// As [`Class::EACH`]: that of its class, and if its requests can become best-effort, one for these.
+    /// As [`Class::EACH`]: that of its class, and if its requests can become best-effort, one for
+    /// these.
     pub(super) instances: [Option<Shared>; 2],
     /// Of real-time inferences.
     pub(super) expected: Expected,

@@ -33,7 +33,8 @@ impl LoadParameters {
     ///
     /// # Errors
     ///
-    /// `Unimplemented` for another one; `Invalid` if it has another type, or is too long a configuration.
+    /// `Unimplemented` for another one; `Invalid` if it has another type, or is too long a
+    /// configuration.
     pub(crate) fn add(&mut self, key: &str, value: LoadValue) -> Result<()> {
         match (key, key.strip_prefix("file:"), value) {
             ("config", _, LoadValue::Text(config)) => self.config = Some(short(config)?),
@@ -60,7 +61,8 @@ fn short(config: String) -> Result<String> {
     }
 }
 
-/// What counts for a model in the place of what the repository says, until it is loaded without parameters.
+/// What counts for a model in the place of what the repository says, until it is loaded without
+/// parameters.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Replacement {
     pub(crate) config: Option<ModelConfig>,

@@ -18,7 +18,8 @@ pub(crate) const BATCH_RT: &str = "batch_rt";
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ModelConfig {
     max_batch: Option<u64>,
-    /// Most microseconds that a request waits for others; requests run together only if there is one.
+    /// Most microseconds that a request waits for others; requests run together only if there is
+    /// one.
     delay_us: Option<u64>,
     batch_rt: Option<bool>,
     rt: Option<u64>,
@@ -95,8 +96,8 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Instances of a class, if the group's name ends as that does in the daemon's own answer; else of each. Groups add up;
-    /// all are on the same devices.
+    /// Instances of a class, if the group's name ends as that does in the daemon's own answer; else
+    /// of each. Groups add up; all are on the same devices.
     fn read_group(&mut self, group: &Value) -> Result<()> {
         let name = group.get("name").and_then(Value::as_str).unwrap_or_default();
         let count = group.get("count").map_or(Ok(1), |count| number("count", count))?;

@@ -1,8 +1,10 @@
-//! Protocol buffers' text format, read without a schema: names, values and messages as JSON has them.
+//! Protocol buffers' text format, read without a schema: names, values and messages as JSON has
+//! them.
 //!
 //! A field that comes several times is a list. The grammar is that of
-//! <https://protobuf.dev/reference/protobuf/textformat-spec/>, without extensions and `Any`. A reader with a schema
-//! refuses fields that it doesn't have; this one keeps them, so that they can be named.
+//! <https://protobuf.dev/reference/protobuf/textformat-spec/>, without extensions and `Any`. A
+//! reader with a schema refuses fields that it doesn't have; this one keeps them, so that they can
+//! be named.
 
 use serde_json::{Map, Value};
 

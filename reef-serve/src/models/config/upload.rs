@@ -10,7 +10,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use tempfile::TempDir;
 
-/// Most files of a load, parts of a file's name, bytes of a name, and of a part, as file systems have them.
+/// Most files of a load, parts of a file's name, bytes of a name, and of a part, as file systems
+/// have them.
 const MAX_FILES: usize = 256;
 const MAX_PARTS: usize = 8;
 const MAX_NAME: usize = 512;
@@ -20,8 +21,8 @@ const MAX_PART: usize = 255;
 const PREFIX: &str = "reef-load-";
 const LOCK: &str = ".lock";
 
-/// A folder of the daemon's own with a folder for each version, as the repository has them. It is removed, and its bytes
-/// are given back, when this is dropped.
+/// A folder of the daemon's own with a folder for each version, as the repository has them. It is
+/// removed, and its bytes are given back, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Upload {
     folder: TempDir,
@@ -70,7 +71,8 @@ impl Upload {
     ///
     /// # Errors
     ///
-    /// `Invalid` with a name that leads elsewhere or is too long; `Exhausted`; `NoSpace`; `Failed` if they can't be written.
+    /// `Invalid` with a name that leads elsewhere or is too long; `Exhausted`; `NoSpace`; `Failed`
+    /// if they can't be written.
     pub(super) fn write(
         model: &str,
         files: &[(String, Bytes)],

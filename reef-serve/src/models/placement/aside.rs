@@ -7,7 +7,8 @@ use std::thread;
 /// Stack of such a thread.
 const STACK: usize = 8 << 20;
 
-/// What `work` gives, on a thread called `name`: nothing that it does to its stack or by a panic harms the caller.
+/// What `work` gives, on a thread called `name`: nothing that it does to its stack or by a panic
+/// harms the caller.
 ///
 /// # Errors
 ///

@@ -1,7 +1,8 @@
 //! Where a model goes, in numbers.
 //!
-//! Real-time instances stay apart as long as there are devices; after that the device with the fewest best-effort ones
-//! comes first, then the one with the least to do now, then the one with most memory left.
+//! Real-time instances stay apart as long as there are devices; after that the device with the
+//! fewest best-effort ones comes first, then the one with the least to do now, then the one with
+//! most memory left.
 
 use crate::error::{Error, Result};
 use crate::models::description::Placing;
@@ -26,8 +27,8 @@ pub(super) fn best(candidates: impl Iterator<Item = Candidate>) -> Option<usize>
     candidates.min_by_key(rank).map(|candidate| candidate.index)
 }
 
-/// The devices of these names that a model may be on, and on how many of them it is to be; `usual` is for one whose
-/// description doesn't say, 0 for all.
+/// The devices of these names that a model may be on, and on how many of them it is to be; `usual`
+/// is for one whose description doesn't say, 0 for all.
 ///
 /// # Errors
 ///

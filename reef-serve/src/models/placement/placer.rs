@@ -22,13 +22,13 @@ pub(crate) struct Placer {
 }
 
 impl Placer {
-    /// The replicas that `spec` wants beside those that are `kept`, as far as enough devices work; all count in `stats`.
-    /// Blocks.
+    /// The replicas that `spec` wants beside those that are `kept`, as far as enough devices work;
+    /// all count in `stats`. Blocks.
     ///
     /// # Errors
     ///
-    /// What is wrong with its files, or with the devices that it wants; `Exhausted` if no device has room for one;
-    /// `Unavailable` if all of its devices are lost.
+    /// What is wrong with its files, or with the devices that it wants; `Exhausted` if no device
+    /// has room for one; `Unavailable` if all of its devices are lost.
     pub(crate) fn place(
         &self,
         spec: &ModelSpec,

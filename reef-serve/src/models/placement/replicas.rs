@@ -6,11 +6,13 @@ use crate::models::retiring::Retiring;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A loaded version of a model: a replica on each device that has it, of which there is one at least.
+/// A loaded version of a model: a replica on each device that has it, of which there is one at
+/// least.
 #[derive(Debug)]
 pub(crate) struct Replicas {
     each: Vec<Arc<LoadedModel>>,
-    /// Who is asked first, so that equals take turns. Written by every request of a model with several replicas.
+    /// Who is asked first, so that equals take turns. Written by every request of a model with
+    /// several replicas.
     turn: AtomicUsize,
 }
 
@@ -35,7 +37,8 @@ impl Replicas {
         self.each.iter().find(|replica| replica.node().index == device.index)
     }
 
-    /// The one on the device with the least load, of those that work if one does; equals take turns.
+    /// The one on the device with the least load, of those that work if one does; equals take
+    /// turns.
     pub(crate) fn next(&self) -> &Arc<LoadedModel> {
         let [first, others @ ..] = &*self.each else { unreachable!("there is one at least") };
         if others.is_empty() {

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 impl Registry {
-    /// Loads what configurations name: `*` is all of the repository, of which those that can't be loaded are
-    /// logged and left out.
+    /// Loads what configurations name: `*` is all of the repository, of which those that can't be
+    /// loaded are logged and left out.
     ///
     /// # Errors
     ///
@@ -38,8 +38,8 @@ impl Registry {
         }
     }
 
-    /// Loads all that is loaded anew, with the parameters that it was loaded with. Blocks. What fails is logged and stays
-    /// as it is.
+    /// Loads all that is loaded anew, with the parameters that it was loaded with. Blocks. What
+    /// fails is logged and stays as it is.
     pub(crate) fn reload(&self) {
         let mut names: BTreeSet<_> = self.loaded.read().keys().cloned().collect();
         names.extend(self.away.names());
@@ -69,8 +69,8 @@ impl Registry {
         self.load_now(name, Replacement::default())
     }
 
-    /// The same with what `given` has in the place of what the repository says, as a client asks for it. What fails but for
-    /// a model that is not there is logged.
+    /// The same with what `given` has in the place of what the repository says, as a client asks
+    /// for it. What fails but for a model that is not there is logged.
     ///
     /// # Errors
     ///
@@ -117,7 +117,8 @@ impl Registry {
         drop(before); // with its files
     }
 
-    /// Unloads all versions of a model. Blocks until their requests are done and their memory is free.
+    /// Unloads all versions of a model. Blocks until their requests are done and their memory is
+    /// free.
     ///
     /// # Errors
     ///
@@ -169,7 +170,8 @@ impl Registry {
         self.get(name, "")
     }
 
-    /// Drops networks for shapes that nobody has used for as long as `idle`. Blocks until their memory is free.
+    /// Drops networks for shapes that nobody has used for as long as `idle`. Blocks until their
+    /// memory is free.
     pub(crate) fn expire_shapes(&self, idle: Duration) {
         let loaded: Vec<_> =
             self.loaded.read().values().flatten().map(|(_, m)| m.clone()).collect();

@@ -11,7 +11,8 @@ impl Registry {
         self.placer.makers.iter().map(|maker| maker.budget.used())
     }
 
-    /// Where the version is that this is a replica of, as places among the daemon's devices; empty if it has only one.
+    /// Where the version is that this is a replica of, as places among the daemon's devices; empty
+    /// if it has only one.
     pub(crate) fn devices(&self, model: &LoadedModel) -> Vec<usize> {
         if model.node().is_alone {
             return Vec::new();

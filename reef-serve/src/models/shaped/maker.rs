@@ -19,7 +19,8 @@ pub(crate) struct Maker {
     pub(crate) node: Arc<Node>,
     /// What the device has of the daemon's memory.
     pub(crate) budget: Arc<Budget>,
-    /// All of it, which memory of the host is taken from: files that are read, copies on their way to the device.
+    /// All of it, which memory of the host is taken from: files that are read, copies on their way
+    /// to the device.
     pub(crate) host: Arc<Budget>,
     /// Most bytes of a model; 0 is no limit.
     pub(crate) model_bytes: u64,
@@ -117,7 +118,8 @@ impl Maker {
         self.host.part(self.most_of(spec))
     }
 
-    /// Most bytes of a model beside the files that came with it, which may lie in memory too; 0 is no limit.
+    /// Most bytes of a model beside the files that came with it, which may lie in memory too; 0 is
+    /// no limit.
     fn most_of(&self, spec: &ModelSpec) -> u64 {
         let files = spec.upload.as_ref().map_or(0, |upload| upload.bytes());
         match self.model_bytes {

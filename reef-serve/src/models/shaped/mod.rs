@@ -7,8 +7,9 @@
 //!
 //! - **In**: what a file declares, shapes of requests.
 //! - **Out**: variants: a network for fixed shapes, with an instance for each lane.
-//! - **Invariant**: a variant's memory is reserved before it is allocated. A principal has only so many variants; what one
-//!   principal asks for never takes one that another has used since. Those that `model.toml` names stay.
+//! - **Invariant**: a variant's memory is reserved before it is allocated. A principal has only so
+//!   many variants; what one principal asks for never takes one that another has used since. Those
+//!   that `model.toml` names stay.
 
 pub(crate) mod maker;
 pub(crate) mod variant;

@@ -1,8 +1,8 @@
 //! Which variants of a model there are, and who wants them kept.
 //!
-//! Each principal has a list of the shapes that it used last. A variant stays for as long as it is in a list, so whoever
-//! asks for many shapes pushes out its own, and what a principal hasn't used for long expires. Variants that the model's
-//! description names are in nobody's list and stay.
+//! Each principal has a list of the shapes that it used last. A variant stays for as long as it is
+//! in a list, so whoever asks for many shapes pushes out its own, and what a principal hasn't used
+//! for long expires. Variants that the model's description names are in nobody's list and stay.
 //!
 //! No variant is dropped while the lock is held: giving its memory back takes time.
 
@@ -35,7 +35,8 @@ struct State {
 #[derive(Debug)]
 struct Made {
     variant: Weak<Variant>,
-    /// What it has reserved. To ask the variant is to hold it, and who holds it last frees its memory.
+    /// What it has reserved. To ask the variant is to hold it, and who holds it last frees its
+    /// memory.
     bytes: u64,
 }
 
@@ -82,7 +83,8 @@ impl Variants {
         fit.min_by_key(|(rows, _)| *rows)
     }
 
-    /// A batch runs on it, so it doesn't expire yet. Whose it is to give up for another stays as it was.
+    /// A batch runs on it, so it doesn't expire yet. Whose it is to give up for another stays as it
+    /// was.
     pub(crate) fn note_use(&self, variant: &Arc<Variant>) {
         let (now, mut state) = (Instant::now(), self.state.lock());
         let all = state.lists.values_mut().flatten();
@@ -106,7 +108,8 @@ impl Variants {
         pinned.chain(made).collect()
     }
 
-    /// Keeps one that was made for `who`; another one, if it was made at the same time for somebody else.
+    /// Keeps one that was made for `who`; another one, if it was made at the same time for somebody
+    /// else.
     pub(crate) fn insert(
         &self,
         shapes: Shapes,
@@ -148,7 +151,8 @@ impl Variants {
         dropped.len()
     }
 
-    /// Drops the one that `who` used longest ago, or one of a principal with more. `false`: there is none.
+    /// Drops the one that `who` used longest ago, or one of a principal with more. `false`: there
+    /// is none.
     pub(crate) fn give_up(&self, who: &Principal) -> bool {
         let dropped = self.state.lock().give_up(who);
         dropped.is_some()

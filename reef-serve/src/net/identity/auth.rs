@@ -56,7 +56,8 @@ impl Token {
 pub(crate) struct Tokens(RwLock<Vec<Token>>);
 
 impl Tokens {
-    /// Reads those that the configuration names. That of `listen.token_file` is named as the file, without extension.
+    /// Reads those that the configuration names. That of `listen.token_file` is named as the file,
+    /// without extension.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The name in a client's certificate, which has been verified already.
 //!
-//! That is the first name of its subject's alternatives (DNS, then URI, RFC 5280 section 4.2.1.6), or else the
-//! subject's common name.
+//! That is the first name of its subject's alternatives (DNS, then URI, RFC 5280 section 4.2.1.6),
+//! or else the subject's common name.
 
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -36,7 +36,8 @@ fn common_name(mut subject: &[u8]) -> Option<&str> {
     None
 }
 
-/// What the first value of DER holds, and what is behind it. Names need no lengths of more than two bytes.
+/// What the first value of DER holds, and what is behind it. Names need no lengths of more than two
+/// bytes.
 fn content(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, from) = match *der.get(1..)? {
         [short @ 0..=0x7f, ..] => (usize::from(short), 2),

@@ -1,4 +1,5 @@
-//! Who a connection or a request speaks for: rights are given to a principal, and limits are counted for one.
+//! Who a connection or a request speaks for: rights are given to a principal, and limits are
+//! counted for one.
 //!
 //! | came in by | speaks for |
 //! |---|---|
@@ -28,7 +29,8 @@ pub(crate) enum Principal {
 }
 
 impl Principal {
-    /// A client over TCP that has shown nothing yet. A host usually has a whole /64 network of IPv6.
+    /// A client over TCP that has shown nothing yet. A host usually has a whole /64 network of
+    /// IPv6.
     pub(crate) fn at(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
@@ -52,7 +54,8 @@ impl Principal {
     }
 }
 
-/// As logs, metrics and the configuration name it: `user 1000`, `token ci`, `certificate alice`, `address ::1`.
+/// As logs, metrics and the configuration name it: `user 1000`, `token ci`, `certificate alice`,
+/// `address ::1`.
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

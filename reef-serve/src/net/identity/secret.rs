@@ -1,7 +1,8 @@
 //! Files with secrets, such as tokens and private keys: who may read them.
 //!
-//! Nobody but the owner, and the members of a group that is one of the daemon's own. So a cluster can hand a secret to a daemon that
-//! is not its owner: Kubernetes gives files of secrets the group `fsGroup` of the pod, and mode 0440.
+//! Nobody but the owner, and the members of a group that is one of the daemon's own. So a cluster
+//! can hand a secret to a daemon that is not its owner: Kubernetes gives files of secrets the group
+//! `fsGroup` of the pod, and mode 0440.
 
 use rustix::process::{getegid, getgroups};
 use std::os::unix::fs::MetadataExt;

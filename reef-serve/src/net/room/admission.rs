@@ -1,4 +1,5 @@
-//! Permits for connections and open requests: as many as are allowed, and none after the end has begun.
+//! Permits for connections and open requests: as many as are allowed, and none after the end has
+//! begun.
 
 use crate::error::{Error, Result};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The memory that a request takes: charged as its bytes arrive, until the last byte of its answer has gone.
+//! The memory that a request takes: charged as its bytes arrive, until the last byte of its answer
+//! has gone.
 
 use crate::error::Result;
 use crate::net::identity::client_id::ClientId;
@@ -19,8 +20,8 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// `max` bytes in all, `anonymous` of all who have shown nothing, `principal` of one principal, `connection` of one
-    /// connection.
+    /// `max` bytes in all, `anonymous` of all who have shown nothing, `principal` of one principal,
+    /// `connection` of one connection.
     pub(crate) fn new((max, anonymous): (u64, u64), principal: u64, connection: u64) -> Self {
         let what = "bytes of requests";
         Self {
@@ -48,7 +49,8 @@ impl Memory {
     }
 }
 
-/// What one request is charged for. Clones are of the same request; the last one gives everything back.
+/// What one request is charged for. Clones are of the same request; the last one gives everything
+/// back.
 #[derive(Debug, Clone)]
 pub(crate) struct Charge(Arc<Mutex<Charged>>);
 
@@ -87,8 +89,8 @@ impl Charge {
         charged.grow(bytes)
     }
 
-    /// Forgets a message of a stream, which has been dealt with. What has arrived of the next one, at most a
-    /// frame, goes uncharged.
+    /// Forgets a message of a stream, which has been dealt with. What has arrived of the next one,
+    /// at most a frame, goes uncharged.
     pub(crate) fn clear(&self) {
         let mut charged = self.0.lock();
         charged.since = None;

@@ -1,7 +1,7 @@
 //! Who is connected, by which way in, and how many there may be.
 //!
-//! The local path, Unix sockets and TCP have pools of their own: who fills one of them takes nothing from the
-//! others. Of the local path's, an eighth is kept for real-time clients.
+//! The local path, Unix sockets and TCP have pools of their own: who fills one of them takes
+//! nothing from the others. Of the local path's, an eighth is kept for real-time clients.
 
 use crate::class::Class;
 use crate::error::Result;
@@ -39,8 +39,9 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Admits as many connections at a time by each way in as there is room, and `part` of one principal over TCP,
-    /// `user_part` of one user by the others; over TCP `per_second` of one principal.
+    /// Admits as many connections at a time by each way in as there is room, and `part` of one
+    /// principal over TCP, `user_part` of one user by the others; over TCP `per_second` of one
+    /// principal.
     pub(crate) fn new(room: Room, part: usize, user_part: usize, per_second: u32) -> Arc<Self> {
         let connections = |max| Admission::new("connections", max);
         let Room { local, unix, tcp, .. } = room;
@@ -90,7 +91,8 @@ impl Clients {
         Ok(Permits { _share: share, _permit: self.each[Protocol::Local as usize].try_acquire()? })
     }
 
-    /// Lets a client of the local path stay that has said its class: best-effort clients leave room for others.
+    /// Lets a client of the local path stay that has said its class: best-effort clients leave room
+    /// for others.
     ///
     /// # Errors
     ///

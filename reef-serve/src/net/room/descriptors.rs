@@ -1,4 +1,5 @@
-//! File descriptors: a daemon that has none left can neither take a client nor serve those that it has.
+//! File descriptors: a daemon that has none left can neither take a client nor serve those that it
+//! has.
 //!
 //! ```text
 //! places over TCP + by Unix sockets + of the local path + own files ≤ limit
@@ -38,7 +39,8 @@ pub(crate) struct Room {
     pub(crate) local: usize,
     pub(crate) unix: usize,
     pub(crate) tcp: usize,
-    /// First number of a descriptor that no connection over TCP may have. The system gives the lowest that is free.
+    /// First number of a descriptor that no connection over TCP may have. The system gives the
+    /// lowest that is free.
     kept_from: usize,
 }
 

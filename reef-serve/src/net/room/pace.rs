@@ -1,7 +1,7 @@
 //! How fast one principal may connect: looked at before a connection gets anything.
 //!
-//! Each has `per_second` connections in store, which come again at that rate (the generic cell rate algorithm, as ATM
-//! has it: one time for each principal). What is over is closed at once.
+//! Each has `per_second` connections in store, which come again at that rate (the generic cell rate
+//! algorithm, as ATM has it: one time for each principal). What is over is closed at once.
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;

@@ -1,9 +1,10 @@
-//! Places for connections of gRPC and HTTP: a pool for each way in, of which a principal has a part.
+//! Places for connections of gRPC and HTTP: a pool for each way in, of which a principal has a
+//! part.
 //!
-//! A full pool takes its place from a connection that does nothing with it, before it refuses one: the oldest
-//! that has not shown who it is; the oldest whose request doesn't arrive; or else the one without a request for the
-//! longest time, of the principal that has the most. So a place is not kept by being there, nor by half a request, and no
-//! request that has arrived is cut off.
+//! A full pool takes its place from a connection that does nothing with it, before it refuses one:
+//! the oldest that has not shown who it is; the oldest whose request doesn't arrive; or else the
+//! one without a request for the longest time, of the principal that has the most. So a place is
+//! not kept by being there, nor by half a request, and no request that has arrived is cut off.
 //!
 //! ```text
 //! of one principal ≤ each,    of all ≤ max
@@ -24,7 +25,8 @@ const IDLE: Duration = Duration::from_millis(500);
 /// How long a connection has at least to show who it is.
 const YOUNG: Duration = Duration::from_millis(50);
 
-/// How long a request may take to arrive where places are wanted, of a connection that had none before and of others.
+/// How long a request may take to arrive where places are wanted, of a connection that had none
+/// before and of others.
 const ARRIVAL: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
 /// The pool of one way in.
@@ -174,7 +176,8 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// `Exhausted` if the place was taken away, or that principal has as many in use as it may have.
+    /// `Exhausted` if the place was taken away, or that principal has as many in use as it may
+    /// have.
     pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> Result<InUse> {
         let mut table = self.places.table.lock();
         let lost = || Error::Exhausted("this connection's place was needed for another".into());

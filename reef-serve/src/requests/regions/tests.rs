@@ -130,7 +130,8 @@ fn regions_of_others_are_not_there() {
     assert!(regions.status(&me, Kind::System, "r").is_err());
 }
 
-/// As two programs over TCP on one host that use the same names and unregister everything when they start.
+/// As two programs over TCP on one host that use the same names and unregister everything when they
+/// start.
 #[test]
 fn who_has_shown_nothing_shares_regions_with_no_other_connection() {
     let [one, two] = ["one", "two"].map(|test| Memory::new(test, 64));

@@ -60,8 +60,8 @@ fn models_are_spread_and_their_memory_counts_where_they_are() {
     }
 }
 
-/// What is read, and copied on its way to the device, is memory of the host: a device that has no more than its model needs
-/// takes it.
+/// What is read, and copied on its way to the device, is memory of the host: a device that has no
+/// more than its model needs takes it.
 #[test]
 fn a_device_has_what_is_on_it_and_nothing_of_the_host() {
     let open = |test: &str, memory: Option<u64>| {

@@ -275,7 +275,8 @@ fn a_model_of_a_lost_device_goes_on_on_another() {
     }
 }
 
-/// Without room for it elsewhere: requests and later loads say what is wrong with each device, and it can be unloaded.
+/// Without room for it elsewhere: requests and later loads say what is wrong with each device, and
+/// it can be unloaded.
 #[test]
 fn a_model_that_no_device_takes_says_why() {
     let (fixture, lost) = two("nowhere", |_| ());
@@ -296,7 +297,8 @@ fn a_model_that_no_device_takes_says_why() {
     assert!(matches!(registry.get("tiny", ""), Err(Error::NotFound(_))));
 }
 
-/// Requests that wait, run or come later on both devices while one is lost: each ends, with its result or the reason.
+/// Requests that wait, run or come later on both devices while one is lost: each ends, with its
+/// result or the reason.
 #[test]
 fn every_request_ends_when_one_of_two_devices_is_lost() {
     let (fixture, lost) = two("in-flight", |config| config.models.replicas = 2);
@@ -327,7 +329,8 @@ fn every_request_ends_when_one_of_two_devices_is_lost() {
     });
 }
 
-/// A request never ends on a lost device: its model goes on elsewhere, and models come and go, as does the daemon.
+/// A request never ends on a lost device: its model goes on elsewhere, and models come and go, as
+/// does the daemon.
 #[test]
 fn a_device_that_hangs_holds_up_nobody_once_it_is_lost() {
     let (fixture, fates) = two("hangs", |_| ());
@@ -351,7 +354,8 @@ fn a_device_that_hangs_holds_up_nobody_once_it_is_lost() {
     });
 }
 
-/// Everything that it is asked hangs, also whether it works. Its model goes on elsewhere, and so do those that were there.
+/// Everything that it is asked hangs, also whether it works. Its model goes on elsewhere, and so do
+/// those that were there.
 #[test]
 fn device_that_hangs_is_lost_after_some_silence() {
     let (fixture, fates) = two("silent", |config| config.models.replicas = 2);
@@ -477,7 +481,8 @@ fn a_local_client_hears_why_no_device_takes_its_model() {
     local.stop();
 }
 
-/// However many jobs fail at once; a device that works is asked once more, for those that failed after the first question.
+/// However many jobs fail at once; a device that works is asked once more, for those that failed
+/// after the first question.
 #[test]
 fn one_thread_asks_whether_a_device_works() {
     for (is_lost, most) in [(false, 2), (true, 1)] {

@@ -1,4 +1,5 @@
-//! Device memory of clients, registered and used over a gRPC connection: software devices stand for CUDA's.
+//! Device memory of clients, registered and used over a gRPC connection: software devices stand for
+//! CUDA's.
 
 use super::sharing::{INPUT, OUTPUT, allocate, picture, two};
 use super::*;
@@ -22,7 +23,8 @@ mod proto {
 
 type Client = grpc_inference_service_client::GrpcInferenceServiceClient<Channel>;
 
-/// Calls `with` with a client of `fixture` over a Unix socket, and waits until the daemon has seen it go.
+/// Calls `with` with a client of `fixture` over a Unix socket, and waits until the daemon has seen
+/// it go.
 fn connected(fixture: &Fixture, with: impl AsyncFnOnce(Client)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {

@@ -17,7 +17,8 @@ fn tenant(name: &str, own: Option<Rate>) -> Arc<Tenant> {
     Arc::new(Tenant::new(Principal::Token(name.into()), grant, Over::Late, 1))
 }
 
-/// 1 in 10 is kept for best-effort work, 2 in 10 are granted; a principal may claim half of what is left.
+/// 1 in 10 is kept for best-effort work, 2 in 10 are granted; a principal may claim half of what is
+/// left.
 fn config() -> Config {
     let mut config = Config::default();
     config.rt.reserve = 0.1;

@@ -41,10 +41,12 @@ impl Attack {
     }
 }
 
-/// Before a client that was cut off connects anew. Without a pause the attack would be on the machine's processors.
+/// Before a client that was cut off connects anew. Without a pause the attack would be on the
+/// machine's processors.
 const CUT_OFF: Duration = Duration::from_millis(20);
 
-/// 1 places, 2 memory, 3 real time, 4 models, 5 control, 6 threads of I/O, 7 sockets, 8 regions. A new one is a row here.
+/// 1 places, 2 memory, 3 real time, 4 models, 5 control, 6 threads of I/O, 7 sockets, 8 regions. A
+/// new one is a row here.
 pub(super) const ATTACKS: &[Attack] = &[
     Attack::new(1, "idle connections", idle),
     Attack::new(1, "clients that read nothing", unread),
@@ -147,7 +149,8 @@ const BOMBS: &[(&str, &[u8])] = &[
     ("odd-21", include_bytes!("../../../../fuzz/seeds/onnx/odd-21.onnx")),
 ];
 
-/// Has small files read that become large, and files that are none. Who does this may bring models in.
+/// Has small files read that become large, and files that are none. Who does this may bring models
+/// in.
 fn models(target: &Target) {
     let place = |name: &str| target.folder.join(format!("models/{name}.onnx"));
     for (name, bytes) in BOMBS {

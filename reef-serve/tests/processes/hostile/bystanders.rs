@@ -14,7 +14,8 @@ const RT_PERIOD: Duration = Duration::from_millis(10);
 const HEALTH_PERIOD: Duration = Duration::from_millis(20);
 const OTHER_PERIOD: Duration = Duration::from_millis(100);
 
-/// A paced real-time client of the local path, a prober of health over HTTP, another client over gRPC.
+/// A paced real-time client of the local path, a prober of health over HTTP, another client over
+/// gRPC.
 pub(super) struct Bystanders<'a> {
     daemon: &'a Daemon,
     folder: PathBuf,

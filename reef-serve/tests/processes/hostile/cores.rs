@@ -1,5 +1,5 @@
-//! Which cores the hostile process has: its own on a large machine, so that what others notice comes from the daemon
-//! and not from the machine's scheduler.
+//! Which cores the hostile process has: its own on a large machine, so that what others notice
+//! comes from the daemon and not from the machine's scheduler.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -18,7 +18,8 @@ struct Sides {
 }
 
 impl Cores {
-    /// Splits what this thread may run on. From now on it runs on those of the good side, and so do its children.
+    /// Splits what this thread may run on. From now on it runs on those of the good side, and so do
+    /// its children.
     pub(super) fn split() -> Self {
         let allowed = sched_getaffinity(None).expect("Linux says it");
         let all: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 const ATTACKERS: u32 = 256;
 const ADDRESSES: u32 = 250;
 
-/// Longer than any of these requests takes on a busy machine, and shorter than half a body may take.
+/// Longer than any of these requests takes on a busy machine, and shorter than half a body may
+/// take.
 const PROMPT: Duration = Duration::from_secs(20);
 
 /// Half a request, of a client that may have been served before.

@@ -1,8 +1,9 @@
-//! A daemon beside a hostile process: what a paced real-time client, a prober of its health and another client
-//! notice. Run on demand, by `tools/hostile.sh`, which prints the table.
+//! A daemon beside a hostile process: what a paced real-time client, a prober of its health and
+//! another client notice. Run on demand, by `tools/hostile.sh`, which prints the table.
 //!
-//! The hostile process comes in over TCP, so that it is another principal than the others, which come in by Unix
-//! sockets. Each attack is measured beside a calm time just before it, of the same daemon.
+//! The hostile process comes in over TCP, so that it is another principal than the others, which
+//! come in by Unix sockets. Each attack is measured beside a calm time just before it, of the same
+//! daemon.
 
 mod addresses;
 mod attacks;
@@ -24,7 +25,8 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// Strangers may ask for real time, which is what attack 3 needs, and no more; the paced client has a budget.
+/// Strangers may ask for real time, which is what attack 3 needs, and no more; the paced client has
+/// a budget.
 const SETTINGS: [&str; 5] = [
     "limits.clients=64",
     "limits.connects_per_second=200", // the default
@@ -36,7 +38,8 @@ const SETTINGS: [&str; 5] = [
 /// A role begins with this; the attack's name follows.
 pub(super) const ROLE: &str = "hostile ";
 
-/// What an attack must not do to others: times of RT as a factor of calm and beyond that, and of an answer about health.
+/// What an attack must not do to others: times of RT as a factor of calm and beyond that, and of an
+/// answer about health.
 const RT_FACTOR: f64 = 1.05;
 const RT_MORE: Duration = Duration::from_millis(1);
 const HEALTH: Duration = Duration::from_millis(20);

@@ -1,6 +1,7 @@
 //! Devices and contexts.
 //!
-//! A primary context that is made current while nobody retains it is retained by that: what NVIDIA's runtime does first.
+//! A primary context that is made current while nobody retains it is retained by that: what
+//! NVIDIA's runtime does first.
 
 use super::code::*;
 use super::export::{give, plain};
@@ -107,7 +108,8 @@ unsafe fn uuid(uuid: *mut [u8; 16], device: i32) -> u32 {
     SUCCESS
 }
 
-/// Nothing but what the shim asks for: no watchdog, memory operations of both kinds, room for threads.
+/// Nothing but what the shim asks for: no watchdog, memory operations of both kinds, room for
+/// threads.
 unsafe fn attribute(value: *mut i32, attribute: u32, _device: i32) -> u32 {
     // SAFETY: the caller's promise.
     unsafe {

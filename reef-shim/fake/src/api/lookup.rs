@@ -1,11 +1,13 @@
-//! `cuGetProcAddress`: a function by its name, the version that introduced the variant, and the default stream's kind.
+//! `cuGetProcAddress`: a function by its name, the version that introduced the variant, and the
+//! default stream's kind.
 
 use super::code::*;
 use super::export::{give, plain};
 use crate::engine::world::world;
 use std::ffi::{CStr, CString, c_char, c_void};
 
-/// Name, version of CUDA that introduced it (1000 × major + 10 × minor), symbol; from the typedefs of CUDA's headers.
+/// Name, version of CUDA that introduced it (1000 × major + 10 × minor), symbol; from the typedefs
+/// of CUDA's headers.
 const VERSIONS: &str = include_str!("../../versions.txt");
 /// Names that end thus mean per-thread default streams.
 const TWINS: [&str; 2] = ["_ptsz", "_ptds"];

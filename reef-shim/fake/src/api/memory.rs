@@ -40,7 +40,8 @@ twin! {
     cuMemsetD8_v2 / cuMemsetD8_v2_ptds(to: usize, value: u8, bytes: usize) = fill_first;
 }
 
-/// A side of `CUDA_MEMCPY2D`: a corner, a kind of memory, where it is by its kind, and how far rows are apart.
+/// A side of `CUDA_MEMCPY2D`: a corner, a kind of memory, where it is by its kind, and how far rows
+/// are apart.
 #[repr(C)]
 struct Side {
     corner: [usize; 2],
@@ -109,7 +110,8 @@ unsafe fn free(at: usize) -> u32 {
     if world.free(at) { SUCCESS } else { INVALID_VALUE }
 }
 
-/// For the context that is current, which it ends with; for all of the process with flag 1 (portable).
+/// For the context that is current, which it ends with; for all of the process with flag 1
+/// (portable).
 unsafe fn register(at: usize, bytes: usize, flags: u32) -> u32 {
     let mut world = world();
     let owner = match current(&mut world) {

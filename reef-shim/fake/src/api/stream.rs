@@ -47,7 +47,8 @@ unsafe fn create_with(stream: *mut usize, flags: u32, _priority: i32) -> u32 {
     unsafe { create(stream, flags) }
 }
 
-/// Nobody waits: what it has still runs. A capture that began in it ends, and one that it is part of is broken.
+/// Nobody waits: what it has still runs. A capture that began in it ends, and one that it is part
+/// of is broken.
 unsafe fn destroy(handle: usize) -> u32 {
     let mut world = world();
     let Some(name) = world.handles.remove(&handle) else { return INVALID_HANDLE };

@@ -7,14 +7,16 @@ use crate::engine::run::is_instant;
 use crate::engine::world::{CHANGED, Stream, World, setting, world};
 use std::sync::{Mutex, MutexGuard};
 
-/// Whoever waits for room in a queue has this: then every other call that gives work waits as well, as in the driver.
+/// Whoever waits for room in a queue has this: then every other call that gives work waits as well,
+/// as in the driver.
 static DRIVER: Mutex<()> = Mutex::new(());
 
 fn driver() -> MutexGuard<'static, ()> {
     DRIVER.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// The number of the stream that a handle means here. Its last four bits are 1 for a legacy stream, 2 for a thread's own.
+/// The number of the stream that a handle means here. Its last four bits are 1 for a legacy stream,
+/// 2 for a thread's own.
 pub(crate) fn resolve(world: &mut World, is_twin: bool, handle: usize) -> Result<u64, u32> {
     match (handle, is_twin) {
         (0, false) | (1, _) => Ok(current(world)?.id << 40 | 1),
@@ -92,7 +94,8 @@ pub(crate) fn is_captured(is_twin: bool, handle: usize) -> bool {
     stream.and_then(|stream| Ok(known(&mut world, stream)?.capture.is_some())).unwrap_or(false)
 }
 
-/// Waits until all of a stream has run; an error, which the capture doesn't survive, if it is being captured.
+/// Waits until all of a stream has run; an error, which the capture doesn't survive, if it is being
+/// captured.
 pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
     let mut world = world();
     let stream = match resolve(&mut world, is_twin, handle) {

@@ -1,13 +1,14 @@
-//! Contexts: a device's primary one, which lives while somebody retains it; those that were created; green ones, which are
-//! views of a primary context with streams of their own.
+//! Contexts: a device's primary one, which lives while somebody retains it; those that were
+//! created; green ones, which are views of a primary context with streams of their own.
 //!
-//! Streams, and registrations of memory, belong to a context and end with it. Handles of what has ended come back.
+//! Streams, and registrations of memory, belong to a context and end with it. Handles of what has
+//! ended come back.
 
 use super::device_memory::give_back;
 use super::world::World;
 
-/// What a context takes that was created: stacks of all threads, what they print to, and their heap. A primary one costs
-/// nothing here.
+/// What a context takes that was created: stacks of all threads, what they print to, and their
+/// heap. A primary one costs nothing here.
 pub(crate) const CONTEXT_BYTES: u64 = 17 << 20;
 
 /// What kind of context it is, which says when it ends.
@@ -93,7 +94,8 @@ impl World {
         self.registered.retain(|_, memory| memory.owner != context);
     }
 
-    /// Invalidates the captures of a green context's streams, which can do nothing more but run what they have.
+    /// Invalidates the captures of a green context's streams, which can do nothing more but run
+    /// what they have.
     pub(crate) fn detach(&mut self, context: u64) {
         let names: Vec<_> = self.streams_of(context).collect();
         for name in names {

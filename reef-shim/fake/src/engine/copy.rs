@@ -6,7 +6,8 @@ use super::world::World;
 use std::collections::HashMap;
 
 impl World {
-    /// A graph like this one, with all that is inside of its nodes. Nodes get new names, or keep those that they have.
+    /// A graph like this one, with all that is inside of its nodes. Nodes get new names, or keep
+    /// those that they have.
     pub(crate) fn copy(&mut self, graph: usize, keeps_names: bool) -> Option<usize> {
         let nodes = self.graphs.get(&graph)?.clone();
         let name = |world: &mut Self, old| if keeps_names { old } else { world.handle() };
@@ -30,7 +31,8 @@ impl World {
         Some(handle)
     }
 
-    /// What a capture makes of an operation: a launch of a graph becomes a node with the graph in it.
+    /// What a capture makes of an operation: a launch of a graph becomes a node with the graph in
+    /// it.
     pub(crate) fn as_node(&mut self, op: Op) -> Option<Op> {
         match op {
             Op::Graph(exec) => Some(Op::Child(self.copy(exec, false)?)),
@@ -49,7 +51,8 @@ impl World {
         true
     }
 
-    /// Whether the body of a conditional node has memory operations in it, which the driver doesn't take.
+    /// Whether the body of a conditional node has memory operations in it, which the driver doesn't
+    /// take.
     pub(crate) fn has_forbidden(&self, graph: usize) -> bool {
         let is_body = self.bodies.contains(&graph);
         self.graphs.get(&graph).into_iter().flatten().any(|node| match node.op {
@@ -58,7 +61,8 @@ impl World {
         })
     }
 
-    /// Gives `to` the operations of `from`, if both have the same shape. `Err`: where they differ, a node of `from`.
+    /// Gives `to` the operations of `from`, if both have the same shape. `Err`: where they differ,
+    /// a node of `from`.
     pub(crate) fn update(&mut self, to: usize, from: usize) -> Result<(), usize> {
         self.compare(to, from)?;
         self.overwrite(to, from);

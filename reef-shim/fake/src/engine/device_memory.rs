@@ -1,5 +1,6 @@
-//! How much of the device is taken, by this process and by others with the same file (`REEF_FAKE_MEMORY`). What a
-//! process had that was killed is free again once its files are closed.
+//! How much of the device is taken, by this process and by others with the same file
+//! (`REEF_FAKE_MEMORY`). What a process had that was killed is free again once its files are
+//! closed.
 
 use super::world::setting;
 use std::os::fd::AsRawFd;
@@ -21,7 +22,8 @@ pub(crate) struct Piece {
     pub(crate) is_exported: bool,
 }
 
-/// A file of words, whose byte N is locked by process N, and the byte behind these by whoever changes something.
+/// A file of words, whose byte N is locked by process N, and the byte behind these by whoever
+/// changes something.
 #[derive(Debug)]
 struct Shared {
     file: std::fs::File,
@@ -125,7 +127,8 @@ impl Taken {
 }
 
 impl Shared {
-    /// Takes the first free place. What a dead process has left there is gone before anybody takes it for this one's.
+    /// Takes the first free place. What a dead process has left there is gone before anybody takes
+    /// it for this one's.
     fn join(file: std::fs::File) -> Self {
         lock(&file, MOST, libc::F_OFD_SETLKW, libc::F_WRLCK);
         let mut places = 0..MOST;

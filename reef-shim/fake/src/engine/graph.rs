@@ -6,7 +6,8 @@ use std::collections::{HashMap, HashSet};
 /// An operation of a graph, and the nodes that it comes after, by their names.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// The program's handle. Executable graphs keep the names of the graph that they were made from.
+    /// The program's handle. Executable graphs keep the names of the graph that they were made
+    /// from.
     pub(crate) name: usize,
     /// The node that this one was cloned from.
     pub(crate) origin: usize,
@@ -22,7 +23,8 @@ pub(crate) type Graph = Vec<Node>;
 /// All graphs, and those inside of their nodes.
 pub(crate) type Graphs = HashMap<usize, Graph>;
 
-/// The nodes of a graph as they run: those of a child graph in front of its node, which does nothing itself.
+/// The nodes of a graph as they run: those of a child graph in front of its node, which does
+/// nothing itself.
 pub(crate) fn flatten(graphs: &Graphs, graph: usize) -> Graph {
     let mut flat = Graph::new();
     for node in graphs.get(&graph).into_iter().flatten() {

@@ -1,4 +1,5 @@
-//! Memory of graphs: it is taken when a graph is launched or uploaded, and kept until somebody trims it.
+//! Memory of graphs: it is taken when a graph is launched or uploaded, and kept until somebody
+//! trims it.
 
 use super::device_memory::{give_back, take};
 use super::op::Op;
@@ -53,7 +54,8 @@ impl World {
         true
     }
 
-    /// The most that nodes of a graph have in their order, what of that is there in the end, and where.
+    /// The most that nodes of a graph have in their order, what of that is there in the end, and
+    /// where.
     fn allocations(
         &self,
         graph: usize,

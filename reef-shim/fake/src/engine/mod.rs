@@ -1,7 +1,7 @@
 //! Streams, and the thread that runs what is in them.
 //!
-//! *In*: operations, from the functions in `api`. *Out*: their effects on memory. *Invariant*: each operation takes
-//! effect once, after all that it depends on.
+//! *In*: operations, from the functions in `api`. *Out*: their effects on memory. *Invariant*: each
+//! operation takes effect once, after all that it depends on.
 
 pub(crate) mod context;
 pub(crate) mod copy;

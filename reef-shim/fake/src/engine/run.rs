@@ -16,13 +16,14 @@ unsafe extern "C" fn in_child() {
     IS_CHILD.store(true, Ordering::Relaxed);
 }
 
-/// Whether the device was started by this process's parent: then nothing works here, as with the driver.
+/// Whether the device was started by this process's parent: then nothing works here, as with the
+/// driver.
 pub(crate) fn is_lost() -> bool {
     IS_CHILD.load(Ordering::Relaxed)
 }
 
-/// `REEF_FAKE_INSTANT`: operations take effect when they are given, so that calls cost next to nothing. There is no
-/// thread, which would slow callers down.
+/// `REEF_FAKE_INSTANT`: operations take effect when they are given, so that calls cost next to
+/// nothing. There is no thread, which would slow callers down.
 pub(crate) fn is_instant() -> bool {
     static IS_INSTANT: LazyLock<bool> = LazyLock::new(|| setting("REEF_FAKE_INSTANT", 0) != 0);
     *IS_INSTANT
@@ -48,7 +49,8 @@ pub(crate) fn start() {
     });
 }
 
-/// Runs one operation, or waits a moment for one that may run. Kernels, and copies and fills, take so long.
+/// Runs one operation, or waits a moment for one that may run. Kernels, and copies and fills, take
+/// so long.
 fn step([kernel, copy]: [Duration; 2]) {
     let mut world = world();
     let choices = choices(&world);
@@ -61,7 +63,8 @@ fn step([kernel, copy]: [Duration; 2]) {
         world.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let (stream, node) = choices[(world.seed >> 33) as usize % choices.len()];
     let Some(op) = op_of(&world, (stream, node)) else { return };
-    // A word that a stream writes is seen together with its end: nobody asks the stream between the two.
+    // A word that a stream writes is seen together with its end: nobody asks the stream between the
+    // two.
     let together = if let Op::Write(..) = op {
         Some(world)
     } else {

@@ -34,7 +34,8 @@ pub(crate) struct Stream {
     pub(crate) is_detached: bool,
 }
 
-/// Memory of the host that a device may use: so many bytes, for the contexts that share this one's memory, or for all.
+/// Memory of the host that a device may use: so many bytes, for the contexts that share this one's
+/// memory, or for all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
     pub(crate) bytes: usize,

@@ -20,8 +20,8 @@ pub(crate) struct Branch {
 }
 
 impl Branch {
-    /// Takes a place for the context that is current. `None`: the driver doesn't register memory for it, which the report
-    /// says.
+    /// Takes a place for the context that is current. `None`: the driver doesn't register memory
+    /// for it, which the report says.
     pub(crate) fn take(device: &'static Device, named: Named) -> Option<&'static Self> {
         let mut free = branches(device).filter(|branch| branch.is_free());
         if let Some(branch) = free.find(|branch| branch.begin(named).is_ok()) {

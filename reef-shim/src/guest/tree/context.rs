@@ -24,7 +24,8 @@ pub(crate) enum State {
 pub(crate) struct Named {
     pub(crate) name: u64,
     pub(crate) handle: usize,
-    /// The context that calls for its streams are made in: its own, or of a green one the primary context.
+    /// The context that calls for its streams are made in: its own, or of a green one the primary
+    /// context.
     pub(crate) via: usize,
     /// The device whose primary context it is, or −1.
     pub(crate) primary: i32,

@@ -1,4 +1,5 @@
-//! Memory that the device reads and writes: mappings of ours, each registered in one context at a time.
+//! Memory that the device reads and writes: mappings of ours, each registered in one context at a
+//! time.
 
 use crate::own::calls;
 use reef_guest::page::{BYTES, Mapping};
@@ -21,9 +22,11 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// The device's page once more: the same memory at another address, so that it can be registered once more.
+    /// The device's page once more: the same memory at another address, so that it can be
+    /// registered once more.
     pub(super) fn again(page: &Mapping) -> io::Result<Self> {
-        // SAFETY: a length of zero copies a shared mapping, which the page is, to where the system has room.
+        // SAFETY: a length of zero copies a shared mapping, which the page is, to where the system
+        // has room.
         let at = unsafe { libc::mremap(page.address().cast(), 0, BYTES, libc::MREMAP_MAYMOVE) };
         Self::new(at, BYTES)
     }

@@ -9,7 +9,8 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Names a stream: a number of the driver's, or a handle with the context that a default stream's handle needs.
+/// Names a stream: a number of the driver's, or a handle with the context that a default stream's
+/// handle needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub(crate) u64, pub(crate) usize);
 
@@ -73,7 +74,8 @@ impl Stream {
 
     /// Its context: only a stream that was found has one.
     pub(crate) fn context(&self) -> &'static Context {
-        // SAFETY: streams are found once `take` has written a context, and contexts stay for the life of the process.
+        // SAFETY: streams are found once `take` has written a context, and contexts stay for the
+        // life of the process.
         unsafe { &*self.context.load(Relaxed) }
     }
 
@@ -106,7 +108,8 @@ impl Stream {
         self.counts.synced(self.counts.issued());
     }
 
-    /// Puts a mark with this number behind its work. Its context, or one that has the same memory, is current.
+    /// Puts a mark with this number behind its work. Its context, or one that has the same memory,
+    /// is current.
     pub(crate) fn mark(&self, number: u32) -> Option<u32> {
         calls::write_value(self.handle(), self.address.load(Relaxed), number, 0)
     }

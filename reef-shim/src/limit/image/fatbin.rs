@@ -1,9 +1,11 @@
-//! Fat binaries: the same code for several kinds of devices, as machine code and text, perhaps compressed.
+//! Fat binaries: the same code for several kinds of devices, as machine code and text, perhaps
+//! compressed.
 
 use super::size::{Size, u16_at, u32_at, u64_at};
 use super::{elf, lz4, ptx};
 
-/// How a fat binary begins, and what programs have in its place: four bytes, a version, and its address.
+/// How a fat binary begins, and what programs have in its place: four bytes, a version, and its
+/// address.
 const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
 const WRAPPER: [u8; 4] = [0xb1, 0x43, 0x62, 0x46];
 /// Bytes of the header, and least bytes of an entry's.
@@ -44,8 +46,8 @@ pub(super) unsafe fn whole<'a>(image: *const u8, first: [u8; 4]) -> Option<&'a [
     (bytes <= MAX_BYTES).then(|| unsafe { std::slice::from_raw_parts(image, bytes.max(HEADER)) })
 }
 
-/// What the largest entry takes that a device with this first digit of its version may load: machine code that is made
-/// for it, or else text.
+/// What the largest entry takes that a device with this first digit of its version may load:
+/// machine code that is made for it, or else text.
 pub(super) fn size(image: &[u8], major: u32) -> Size {
     let entries = || {
         let first = u16_at(image, 6).and_then(|at| Entry::read(image, at));

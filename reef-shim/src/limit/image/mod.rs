@@ -1,7 +1,8 @@
 //! What the global variables of code take, read from the code: the driver doesn't say it.
 //!
-//! *In*: an image as programs give it to the driver. *Out*: bytes, at most. *Invariant*: nothing is read beyond what
-//! the image itself says that it has; what can't be read counts as nothing and is [said](size::Size::is_unknown).
+//! *In*: an image as programs give it to the driver. *Out*: bytes, at most. *Invariant*: nothing is
+//! read beyond what the image itself says that it has; what can't be read counts as nothing and is
+//! [said](size::Size::is_unknown).
 
 mod elf;
 mod fatbin;

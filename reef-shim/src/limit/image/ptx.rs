@@ -27,8 +27,9 @@ fn element(word: &[u8]) -> Option<u64> {
     is_type.then(|| bits.parse::<u64>().map_or(1, |bits| bits.div_ceil(8)))
 }
 
-/// What stands behind `.global`, up to its end: `.align 4 .b8 name[8][16] = {…};`, of which several may follow each other.
-/// In functions it is part of an instruction's name, without a blank in front.
+/// What stands behind `.global`, up to its end: `.align 4 .b8 name[8][16] = {…};`, of which several
+/// may follow each other. In functions it is part of an instruction's name, without a blank in
+/// front.
 fn declaration(words: &mut Words<'_>) -> u64 {
     let (mut each, mut lanes, mut count, mut sum) = (0_u64, 1_u64, 1_u64, 0_u64);
     let (mut listed, mut depth, mut is_open) = (0_u64, 0_u32, false);
@@ -63,7 +64,8 @@ fn total(each: u64, lanes: u64, count: u64, listed: u64, is_open: bool) -> u64 {
     each.saturating_mul(lanes).saturating_mul(count)
 }
 
-/// `12`, `0x1f`, `0b11`, `017`, each perhaps with `U`. What can't be read is the largest number: it isn't let in.
+/// `12`, `0x1f`, `0b11`, `017`, each perhaps with `U`. What can't be read is the largest number: it
+/// isn't let in.
 fn number(word: &[u8]) -> Option<u64> {
     if word == b"]" {
         return None;

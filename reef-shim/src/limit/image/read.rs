@@ -4,11 +4,13 @@ use super::size::Size;
 use super::{elf, fatbin, ptx};
 use std::ffi::{CStr, c_char};
 
-/// What an image takes whose end it says itself, on devices with this first digit of their version; zero: any.
+/// What an image takes whose end it says itself, on devices with this first digit of their version;
+/// zero: any.
 ///
 /// # Safety
 ///
-/// The program's promise to the driver: null, or a text that ends with a zero, machine code, or a list of these.
+/// The program's promise to the driver: null, or a text that ends with a zero, machine code, or a
+/// list of these.
 pub(crate) unsafe fn size(image: *const u8, major: u32) -> Size {
     if image.is_null() {
         return Size::default();

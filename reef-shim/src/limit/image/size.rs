@@ -12,7 +12,8 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// The larger of each: an image has the same code for several kinds of devices, of which one is loaded.
+    /// The larger of each: an image has the same code for several kinds of devices, of which one is
+    /// loaded.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             data: self.data.max(other.data),

@@ -1,5 +1,5 @@
-//! Copies and fills of the device's memory are work like kernels, those from and to the host aren't: on a driver whose
-//! copies take as long as they are told to.
+//! Copies and fills of the device's memory are work like kernels, those from and to the host
+//! aren't: on a driver whose copies take as long as they are told to.
 
 use super::super::processes::{piped, wait};
 use super::Job;
@@ -82,7 +82,8 @@ fn copies() {
     println!("charged: {ran} {waited}");
 }
 
-/// What a program was charged with that does this, with a fifth of the time; and for how long it waited.
+/// What a program was charged with that does this, with a fifth of the time; and for how long it
+/// waited.
 fn charged(does: &str) -> (Duration, Duration) {
     let job = Job::new(&format!("copies-{}", does.replace(' ', "-")));
     let mut command = job.command(PROGRAM);
@@ -108,7 +109,8 @@ fn copies_and_fills_on_the_device_wait_for_their_part_and_are_charged() {
         "cuMemsetD8Async",
         "cuMemsetD8_v2_ptds",
     ] {
-        // The device works for 1 ms each, as its own thread counts; an end that the keeper sees late counts half.
+        // The device works for 1 ms each, as its own thread counts; an end that the keeper sees
+        // late counts half.
         let (ran, waited) = charged(does);
         assert!(ran >= Duration::from_millis(15), "{does}: {ran:?} of {TIMES} ms");
         assert!(!waited.is_zero(), "{does}: {ran:?}");

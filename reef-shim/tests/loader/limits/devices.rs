@@ -41,7 +41,8 @@ fn uses_two_devices() {
     }
     let [mut at, mut pool, mut taken, mut peak] = [0_usize; 4];
     eprintln!("spare: {:?}", used());
-    // The second device is full but for what its pool doesn't use: that pool is trimmed, and the first one's isn't.
+    // The second device is full but for what its pool doesn't use: that pool is trimmed, and the
+    // first one's isn't.
     assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, LIMIT as usize)), 0);
     let taken_is = (&raw mut taken, &raw mut peak);
     let fake = Driver::open(&library(common::FAKE));
@@ -106,7 +107,8 @@ fn a_pool_has_its_own_devices_limit_in_a_context_of_a_device_without_one() {
     assert!(text.lines().any(|line| line == "limited: [0, 0, 0, 2], free: 0"), "{text}");
 }
 
-/// Says what is used after each step, with a stream of the second device and a context of the first.
+/// Says what is used after each step, with a stream of the second device and a context of the
+/// first.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn uses_a_stream_of_another_device() {

@@ -9,11 +9,13 @@ use reef_guest::registry::{GuestView, Registry};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// For how many milliseconds the program below launches; zero: so many kernels as it has to wait for.
+/// For how many milliseconds the program below launches; zero: so many kernels as it has to wait
+/// for.
 const LASTS: &str = "REEF_TEST_LASTS";
 const PROGRAM: &str = "limits::time::launches";
 
-/// Launches kernels, waits for them now and then, and says how many of them it made in each millisecond.
+/// Launches kernels, waits for them now and then, and says how many of them it made in each
+/// millisecond.
 #[test]
 #[ignore = "is a program that other tests run"]
 fn launches() {
@@ -61,14 +63,16 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// It has a page before a daemon has answered, is held like others within its part, and goes on under the next daemon.
+/// It has a page before a daemon has answered, is held like others within its part, and goes on
+/// under the next daemon.
 #[test]
 fn a_program_with_a_part_of_the_time_is_held_like_others_and_outlives_its_daemon() {
     let (job, (registry, socket)) = (Job::new("guest"), registry("limited-guest"));
     let set =
         [("REEF_COMPUTE", "60%"), (LASTS, "100000"), ("REEF_GUESTS", socket.to_str().unwrap())];
     let mut child = start(&job, &set);
-    // A thread that waits for its stream launches nothing while it is held, and has a breather at last.
+    // A thread that waits for its stream launches nothing while it is held, and has a breather at
+    // last.
     let counted = |guest: &GuestView| (guest.kernels, guest.gates, guest.delayed + guest.breathers);
     let counts = |registry: &Registry| registry.guests().first().map_or((0, 0, 0), counted);
     until("a guest with gates", || counts(&registry).1 > 0);
@@ -117,7 +121,8 @@ fn programs_that_take_turns_all_end() {
     at_once(&job, &[&set("a", "30%"), &set("a", "30%"), &set("b", "70%")]);
 }
 
-/// Both want the device all the time, and one has work on it at a time: seen from outside, in the books.
+/// Both want the device all the time, and one has work on it at a time: seen from outside, in the
+/// books.
 #[test]
 fn of_programs_that_take_turns_one_works_at_a_time() {
     let job = Job::new("one");

@@ -19,7 +19,8 @@ struct Holder {
     stream: usize,
 }
 
-/// `CUmemAllocationProp` and `CUmemPoolProps` begin so: pinned, which handles, where (1: a device), its number.
+/// `CUmemAllocationProp` and `CUmemPoolProps` begin so: pinned, which handles, where (1: a device),
+/// its number.
 fn place(location: u32) -> [u32; 24] {
     let mut place = [0; 24];
     place[..4].copy_from_slice(&[1, 1, location, 0]);

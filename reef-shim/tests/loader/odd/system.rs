@@ -102,7 +102,8 @@ pub(super) fn signals(program: &Program) -> String {
     value.to_string()
 }
 
-/// Closes all files but the standard ones, and opens others in their places, which nobody else writes to or closes.
+/// Closes all files but the standard ones, and opens others in their places, which nobody else
+/// writes to or closes.
 pub(super) fn files(program: &Program) -> String {
     let folder = folder("odd-files");
     program.launch_some(100);

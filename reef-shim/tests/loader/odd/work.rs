@@ -40,7 +40,8 @@ pub(super) fn small_threads(program: &Program) -> String {
     program.value().to_string()
 }
 
-/// Contexts of the program's own end with work in them; its primary context loses one of two references.
+/// Contexts of the program's own end with work in them; its primary context loses one of two
+/// references.
 pub(super) fn contexts(program: &Program) -> String {
     let driver = program.driver;
     let mut values = Vec::new();

@@ -1,4 +1,5 @@
-//! `reef bench cluster`: what several devices of one process do together, beside what the first does alone.
+//! `reef bench cluster`: what several devices of one process do together, beside what the first
+//! does alone.
 
 pub(crate) mod args;
 pub(crate) mod measure;

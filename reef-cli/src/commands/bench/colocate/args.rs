@@ -25,8 +25,8 @@ pub(crate) struct Args {
     /// Also measure a closed loop: each request as soon as the last one has finished.
     #[arg(long)]
     pub(crate) closed: bool,
-    /// Also measure real-time requests alone, with this much memory filled before each, such as 64MiB: the cost of
-    /// caches that others have used.
+    /// Also measure real-time requests alone, with this much memory filled before each, such as
+    /// 64MiB: the cost of caches that others have used.
     #[arg(long, value_name = "SIZE", requires = "closed", value_parser = size::parse)]
     pub(crate) cold: Option<u64>,
     #[command(flatten)]

@@ -94,8 +94,8 @@ impl<D: Operators> Bench<'_, D> {
         Ok(Row { policy: RT_ALONE.into(), ..row })
     }
 
-    /// Real-time work with the device to itself, one request after the other, `bytes` bytes of memory being
-    /// filled before each.
+    /// Real-time work with the device to itself, one request after the other, `bytes` bytes of
+    /// memory being filled before each.
     pub(crate) fn rt_cold(&self, bytes: usize) -> Result<Row> {
         let policy = Policy::named("rt-only");
         let task = Task::new(self.rt_commands(&policy)?)?;

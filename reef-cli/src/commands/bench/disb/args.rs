@@ -27,8 +27,8 @@ const RT_ONLY: &str = "rt-only";
 
 /// Networks that the workload names stand for torchvision's: vgg19-imagenet and vgg for vgg19,
 /// resnet152-imagenet for resnet152, resnet for resnet152, densenet201-imagenet and densenet for
-/// densenet201, inceptionv3-imagenet and inception for inception_v3; bert and distilbert are built as well. Others need
-/// --map.
+/// densenet201, inceptionv3-imagenet and inception for inception_v3; bert and distilbert are built
+/// as well. Others need --map.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Workload in DISB's form, that of REEF's sample for it, or that of REEF's artefact.
@@ -38,8 +38,8 @@ pub(crate) struct Args {
     /// Schedulers to run under; with several, best-effort tasks alone come first.
     #[arg(long, value_delimiter = ',', default_value = "reef", conflicts_with = "baseline")]
     pub(crate) scheduler: Vec<String>,
-    /// Run under REEF and all of its baselines, each class alone first. On a daemon: each class alone, then
-    /// all, under its scheduler.
+    /// Run under REEF and all of its baselines, each class alone first. On a daemon: each class
+    /// alone, then all, under its scheduler.
     #[arg(long, value_enum)]
     pub(crate) baseline: Option<Baseline>,
     /// Time to run, such as 60s [default: the workload's].

@@ -1,7 +1,7 @@
 //! One task's requests, in the six phases that DISB measures.
 //!
-//! Copies to and from the device are part of an inference here, so `copyInput` and `copyOutput` take no
-//! time of their own; the picture is in memory, so `prepareInput` takes none either.
+//! Copies to and from the device are part of an inference here, so `copyInput` and `copyOutput`
+//! take no time of their own; the picture is in memory, so `prepareInput` takes none either.
 
 use super::requests::Phases;
 use super::task_loop::Launch;

@@ -1,8 +1,9 @@
-//! When a task launches its next request, as DISB decides it. No clock in here: times are counted from
-//! the beginning of the benchmark, and whoever asks says what time it is.
+//! When a task launches its next request, as DISB decides it. No clock in here: times are counted
+//! from the beginning of the benchmark, and whoever asks says what time it is.
 //!
 //! A task has one request outstanding. When it has taken so long that the next moment to launch has
-//! passed as well, only the newest of the missed moments counts, as for a camera whose newest frame wins:
+//! passed as well, only the newest of the missed moments counts, as for a camera whose newest frame
+//! wins:
 //!
 //! ```text
 //! next       now    next but one          still launches for `next`, late
@@ -61,8 +62,8 @@ enum Kind {
 }
 
 impl Pace {
-    /// For a benchmark that lasts until `end`. `delay` is for periodic loads, `seed` for random ones. A
-    /// dependent load has no moments of its own: see [`Inbox`].
+    /// For a benchmark that lasts until `end`. `delay` is for periodic loads, `seed` for random
+    /// ones. A dependent load has no moments of its own: see [`Inbox`].
     pub(crate) fn new(load: &Load, delay: Duration, end: Duration, seed: u64) -> Self {
         let kind = match load {
             Load::Continuous => Kind::Continuous,
@@ -134,8 +135,9 @@ fn random_interval(frequency: f64, rng: &mut ChaCha8Rng) -> Duration {
 
 /// How much later than the others each periodic task starts.
 ///
-/// `tasks` are loads with what a request of each takes alone, in the order of their names. Of tasks with
-/// the same whole frequency, and no positive priority, each starts when those before it would be done.
+/// `tasks` are loads with what a request of each takes alone, in the order of their names. Of tasks
+/// with the same whole frequency, and no positive priority, each starts when those before it would
+/// be done.
 pub(crate) fn delays<'a>(tasks: impl Iterator<Item = (&'a Load, Duration)>) -> Vec<Duration> {
     let mut taken: BTreeMap<i64, Duration> = BTreeMap::new();
     let delay = |(load, alone): (&Load, Duration)| match load {
@@ -217,8 +219,9 @@ mod tests {
         assert_eq!(steady.skipped, 0);
     }
 
-    /// Beats at 0, 20, 40 … A request of 30 ms misses 20, which is still the newest at 30: it starts late.
-    /// One of 70 ms ends at 100, when 40 and 60 are missed and 80 is the newest before the coming one.
+    /// Beats at 0, 20, 40 … A request of 30 ms misses 20, which is still the newest at 30: it
+    /// starts late. One of 70 ms ends at 100, when 40 and 60 are missed and 80 is the newest before
+    /// the coming one.
     #[test]
     fn a_late_periodic_task_launches_for_the_newest_missed_beat() {
         let mut late = pace(&periodic(50.0), 0, 160);

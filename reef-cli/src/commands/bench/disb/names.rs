@@ -6,8 +6,8 @@ use reef::models::{NAMES, TENSOR_NAMES};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// DISB's and REEF's names, and the network of the same name here; REEF's files hold other networks in
-/// part (its `vgg` is a ResNet-50).
+/// DISB's and REEF's names, and the network of the same name here; REEF's files hold other networks
+/// in part (its `vgg` is a ResNet-50).
 const ALIASES: [(&str, &str); 9] = [
     ("densenet", "densenet201"),
     ("densenet201-imagenet", "densenet201"),
@@ -30,7 +30,8 @@ pub(crate) fn replacement(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// The network for each name in `workload`: one of ours, or a model of a daemon, which knows what it has.
+/// The network for each name in `workload`: one of ours, or a model of a daemon, which knows what
+/// it has.
 pub(crate) fn networks(
     workload: &Workload,
     replaced: &[(String, String)],

@@ -1,5 +1,5 @@
-//! One task's part in a benchmark: it launches when its load says so, until the end. The same whether
-//! the task is a thread here or a process of its own.
+//! One task's part in a benchmark: it launches when its load says so, until the end. The same
+//! whether the task is a thread here or a process of its own.
 
 use super::load::{Inbox, Load, Pace};
 use super::requests::{Phases, Requests};
@@ -67,8 +67,8 @@ impl TaskLoop<'_> {
         Ok(requests)
     }
 
-    /// When it launches next, and the number of its result: that of those it depends on, or else how
-    /// many it has had.
+    /// When it launches next, and the number of its result: that of those it depends on, or else
+    /// how many it has had.
     fn next(&self, client: &impl Launch, pace: &mut Pace, number: u64) -> Option<(Duration, u64)> {
         let now = || client.clock().saturating_sub(self.begin);
         match self.mail {

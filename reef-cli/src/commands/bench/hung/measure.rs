@@ -1,7 +1,8 @@
-//! Best-effort clients in closed loops and real-time tasks at intervals, with and without a kernel that takes longer
-//! than the measurement.
+//! Best-effort clients in closed loops and real-time tasks at intervals, with and without a kernel
+//! that takes longer than the measurement.
 //!
-//! Blocks are not stopped while they run (level DeviceQueue), so a block of that kernel is deaf on every device.
+//! Blocks are not stopped while they run (level DeviceQueue), so a block of that kernel is deaf on
+//! every device.
 
 use super::args::Args;
 use crate::workload::clock::{histogram, note};
@@ -45,7 +46,8 @@ pub(crate) struct Row {
 pub(crate) struct Bench<'a, D: Device> {
     pub(crate) device: &'a D,
     pub(crate) args: &'a Args,
-    /// Rounds of blocks of best-effort clients, of the real-time task, and of the kernel that doesn't end.
+    /// Rounds of blocks of best-effort clients, of the real-time task, and of the kernel that
+    /// doesn't end.
     pub(crate) rounds: [u64; 3],
 }
 
@@ -165,8 +167,8 @@ impl<D: Device> Bench<'_, D> {
 }
 
 impl Seen {
-    /// From each end of a real-time task until each client has finished something. The last ends are left out, behind
-    /// which the measurement may have ended first.
+    /// From each end of a real-time task until each client has finished something. The last ends
+    /// are left out, behind which the measurement may have ended first.
     fn resumed(&self) -> Histogram<u64> {
         let mut resume = histogram();
         for &end in &self.ends {
@@ -189,8 +191,8 @@ struct Hung<D: Device> {
 }
 
 impl<D: Device> Hung<D> {
-    /// Waits until the kernel has ended after all, so that it is not beside the next measurement. Returns when its client
-    /// got its error.
+    /// Waits until the kernel has ended after all, so that it is not beside the next measurement.
+    /// Returns when its client got its error.
     fn end(self, timeout: Duration) -> Result<Duration> {
         let (client, how, after) = self.watch.join().map_err(|_| anyhow!("a client panicked"))?;
         drop(client);

@@ -47,7 +47,8 @@ fn by_daemon(row: &Row, times: &Histogram<u64>, quantile: f64) -> Value {
     (row.way.side != Side::Library).then(|| micros(times, quantile)).into()
 }
 
-/// Notes in each row of a daemon how much more it has than the library with an input that is where its is.
+/// Notes in each row of a daemon how much more it has than the library with an input that is where
+/// its is.
 fn compare(rows: &mut [Row]) {
     let latency = |row: &Row| [P50, P99].map(|quantile| millis(&row.latency, quantile));
     let is_library = |row: &&Row| row.way.side == Side::Library;

@@ -15,8 +15,8 @@ pub(crate) struct Args {
     pub(crate) common: results::Common,
     #[command(flatten)]
     pub(crate) sides: Sides,
-    /// Also limit best-effort work to this many blocks at a time, on devices with the option `beside`; 132@32 for 32
-    /// units, with `beside_on`.
+    /// Also limit best-effort work to this many blocks at a time, on devices with the option
+    /// `beside`; 132@32 for 32 units, with `beside_on`.
     #[arg(long, value_name = "BLOCKS[@UNITS]", value_delimiter = ',')]
     pub(crate) beside: Vec<Width>,
     /// Run one class alone; the other one is another process, such as under MPS.
@@ -26,7 +26,8 @@ pub(crate) struct Args {
     pub(crate) lengths: Lengths,
 }
 
-/// How much best-effort work runs beside real-time work: so many blocks of a queue, and on so many units if not on all.
+/// How much best-effort work runs beside real-time work: so many blocks of a queue, and on so many
+/// units if not on all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Width {
     pub(crate) blocks: u32,

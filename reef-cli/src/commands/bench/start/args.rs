@@ -24,7 +24,8 @@ pub(crate) struct Args {
     /// Mean time between the end of a real-time kernel and the next one.
     #[arg(long, value_parser = time::parse, default_value = "2ms")]
     pub(crate) pause: Duration,
-    /// Poll the clock in these pauses instead of sleeping, which keeps the thread warm and uses a core.
+    /// Poll the clock in these pauses instead of sleeping, which keeps the thread warm and uses a
+    /// core.
     #[arg(long)]
     pub(crate) awake: bool,
     /// Number of turns in which all rows are measured; samples of a row are put together.

@@ -1,4 +1,5 @@
-//! One bare launch: what the device and its driver take for a kernel of one block, with nothing of ours around it.
+//! One bare launch: what the device and its driver take for a kernel of one block, with nothing of
+//! ours around it.
 
 use anyhow::{Result, bail};
 use reef::{Cells, Device, Priority, Queue, Seq, appended};
@@ -7,7 +8,8 @@ use std::time::{Duration, Instant};
 /// A launch that is not seen for so long is lost.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A stream of the highest priority, and the kernel of the real-time rows, which here writes to the host's memory.
+/// A stream of the highest priority, and the kernel of the real-time rows, which here writes to the
+/// host's memory.
 pub(super) struct Bare<D: Device> {
     device: D,
     queue: D::Queue,

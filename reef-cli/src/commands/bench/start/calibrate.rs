@@ -1,4 +1,5 @@
-//! How many rounds of `append` make a block of a given time, on a device that is full of such blocks.
+//! How many rounds of `append` make a block of a given time, on a device that is full of such
+//! blocks.
 
 use anyhow::{Result, bail};
 use reef::{Cells, Device, Priority, Stopwatch};

@@ -1,7 +1,8 @@
 //! Inferences of a network whose output shows whether each was done.
 //!
-//! Two pictures take turns. Each has a place for its output, which is cleared once it has been checked: an inference
-//! that did not run leaves it cleared, and a launch that did not run leaves what belongs to the other picture.
+//! Two pictures take turns. Each has a place for its output, which is cleared once it has been
+//! checked: an inference that did not run leaves it cleared, and a launch that did not run leaves
+//! what belongs to the other picture.
 
 use anyhow::Result;
 use reef::Command;
@@ -30,8 +31,8 @@ pub(super) struct Inferences<D: Operators> {
 type PictureTask<D> = Arc<[Command<D>]>;
 
 impl<D: Operators> Inferences<D> {
-    /// Runs each picture once by `run`; returns what they gave, and one task for each picture with up to `graph`
-    /// launches in a graph.
+    /// Runs each picture once by `run`; returns what they gave, and one task for each picture with
+    /// up to `graph` launches in a graph.
     ///
     /// # Errors
     ///

@@ -53,7 +53,8 @@ impl<D: Operators> Load<D> {
         Ok(Self { name, tasks, effect: Effect::Cells(cells), block: Some(block), alone })
     }
 
-    /// Inferences of a network on two pictures in turn; what each gives at first is what it must give.
+    /// Inferences of a network on two pictures in turn; what each gives at first is what it must
+    /// give.
     pub(crate) fn network(
         device: &D,
         Named { name, network }: Named<D>,
@@ -92,7 +93,8 @@ impl<D: Operators> Load<D> {
         }
     }
 
-    /// Whether the task with this number, which has finished, gave what it should; cells are looked at in the end.
+    /// Whether the task with this number, which has finished, gave what it should; cells are looked
+    /// at in the end.
     fn is_right(&self, task: u64) -> Result<bool> {
         match &self.effect {
             Effect::Cells(_) => Ok(true),

@@ -184,7 +184,8 @@ fn fill<D: Operators>(
     feeder.finish(client.submitter())
 }
 
-/// Submits the kernel now and then, and does something in front; checks in the end that each ran once.
+/// Submits the kernel now and then, and does something in front; checks in the end that each ran
+/// once.
 fn requests<D: Operators>(
     device: &D,
     mut client: RtClient<D>,

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 /// Name of the row of what the device and its driver take by themselves.
 const BARE: &str = "one bare launch";
-/// Names of the rows that others are compared with, first and last: they tell how far the device drifts.
+/// Names of the rows that others are compared with, first and last: they tell how far the device
+/// drifts.
 const IDLE: &str = "idle device";
 const IDLE_AGAIN: &str = "idle device, again";
 

@@ -62,8 +62,8 @@ impl BoundConv<'_> {
 
     /// Whether pixels can be the rows of the matrix as they lie.
     ///
-    /// With pitches of 4 KiB and its multiples, the rows of a tile fall into so few sets of the L1 cache
-    /// that they evict each other; copying them costs less.
+    /// With pitches of 4 KiB and its multiples, the rows of a tile fall into so few sets of the L1
+    /// cache that they evict each other; copying them costs less.
     pub(in crate::kernels) fn reads_in_place(&self) -> bool {
         let Conv2d { input, window, .. } = self.op;
         let plain = window.size == [1, 1] && window.stride == [1, 1] && window.padding == [0, 0];

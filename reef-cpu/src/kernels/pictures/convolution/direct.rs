@@ -1,8 +1,9 @@
 //! 1×1 convolutions of few terms with AVX-512, from inputs to outputs in registers.
 //!
-//! Where a sum has few terms, writing it to scratch memory and committing it later takes as long as the product. A block
-//! is so small that the whole of it is a commit: it looks at the stop word once, before. Sums have the bits of
-//! [`gathered`](super::gathered), as their terms come in the same order.
+//! Where a sum has few terms, writing it to scratch memory and committing it later takes as long as
+//! the product. A block is so small that the whole of it is a commit: it looks at the stop word
+//! once, before. Sums have the bits of [`gathered`](super::gathered), as their terms come in the
+//! same order.
 
 use super::bound_conv::BoundConv;
 use crate::kernel::{Block, Kernel, Outcome};
@@ -115,8 +116,9 @@ impl Direct {
             residual_pitch: residual.map_or(0, Operand::pitch),
             end: End { relu: self.epilogue.relu, function: self.epilogue.function },
         };
-        // SAFETY: there is AVX-512, or this kernel wasn't built. The tile names pixels of the operands, the panel and
-        // the bias were measured, shares are disjoint, and launches don't overlap with writers of what they read.
+        // SAFETY: there is AVX-512, or this kernel wasn't built. The tile names pixels of the
+        // operands, the panel and the bias were measured, shares are disjoint, and launches don't
+        // overlap with writers of what they read.
         unsafe { multiply_to_the_end(&tile, &ends) };
     }
 }

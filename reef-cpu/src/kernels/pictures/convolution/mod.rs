@@ -1,6 +1,7 @@
 //! Convolutions.
 //!
-//! In: a convolution and where its operands lie ([`bound_conv`]). Out: its kernel, of the first folder that has one:
+//! In: a convolution and where its operands lie ([`bound_conv`]). Out: its kernel, of the first
+//! folder that has one:
 //!
 //! | folder | which convolutions |
 //! |---|---|

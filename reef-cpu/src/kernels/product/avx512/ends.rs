@@ -27,8 +27,8 @@ impl Ends {
 ///
 /// # Safety
 ///
-/// `R` rows of the tile's columns at its `sums` are the caller's, or of `V` vectors if they are kept as they are; what
-/// `ends` names can be read and isn't written meanwhile.
+/// `R` rows of the tile's columns at its `sums` are the caller's, or of `V` vectors if they are
+/// kept as they are; what `ends` names can be read and isn't written meanwhile.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) unsafe fn finish<const R: usize, const V: usize, const END: bool>(
@@ -41,7 +41,8 @@ pub(super) unsafe fn finish<const R: usize, const V: usize, const END: bool>(
         None => unsafe { store(sums, tile) },
         // SAFETY: as above.
         Some(ends) if ends.is_plain() => unsafe { store_plain(sums, tile, ends) },
-        // SAFETY: as above. Of a copy, as sums whose address is known elsewhere are in no registers.
+        // SAFETY: as above. Of a copy, as sums whose address is known elsewhere are in no
+        // registers.
         Some(ends) => unsafe { store_ends(&{ *sums }, tile, ends) },
     }
 }

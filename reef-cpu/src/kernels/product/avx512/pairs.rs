@@ -14,7 +14,8 @@ pub(super) const MIN_TERMS: usize = 2;
 /// What the loop in assembly reads now and then.
 #[repr(C)]
 struct Turns {
-    /// Turns left, one for each row if there are terms enough. One row of the output is brought near in each.
+    /// Turns left, one for each row if there are terms enough. One row of the output is brought
+    /// near in each.
     left: usize,
     /// Pairs of terms in each turn but the last.
     pairs: usize,

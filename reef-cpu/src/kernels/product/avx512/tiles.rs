@@ -16,12 +16,13 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
     unsafe { multiply_and::<false>(tile, None) }
 }
 
-/// Computes the product of `tile` and what becomes of it. Of each row it writes the tile's columns alone.
+/// Computes the product of `tile` and what becomes of it. Of each row it writes the tile's columns
+/// alone.
 ///
 /// # Safety
 ///
-/// As [`multiply`](crate::kernels::product::multiply::multiply), but only `columns` floats of each row of `sums` are the
-/// caller's; what `ends` names can be read and isn't written meanwhile.
+/// As [`multiply`](crate::kernels::product::multiply::multiply), but only `columns` floats of each
+/// row of `sums` are the caller's; what `ends` names can be read and isn't written meanwhile.
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernels) unsafe fn multiply_to_the_end(tile: &Tile, ends: &Ends) {
     // SAFETY: the caller's promise.

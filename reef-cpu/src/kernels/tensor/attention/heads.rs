@@ -36,7 +36,8 @@ struct Work<'a> {
 }
 
 impl Heads {
-    /// `None` if `op`, which was checked, is no attention, or has sizes for which separate operations are better.
+    /// `None` if `op`, which was checked, is no attention, or has sizes for which separate
+    /// operations are better.
     pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
         let Kind::Attention(attention) = &op.kind else { return None };
         let [keys, depth, width] = attention.sizes();

@@ -18,7 +18,8 @@ pub(super) struct State {
 impl State {
     pub(super) const EMPTY: Self = Self { largest: f32::NEG_INFINITY, sum: 0.0 };
 
-    /// Makes weights of scores that come next, and gives what those before have to be multiplied by.
+    /// Makes weights of scores that come next, and gives what those before have to be multiplied
+    /// by.
     pub(super) fn take(&mut self, scores: &mut [f32]) -> f32 {
         let mut lanes = [f32::NEG_INFINITY; LANES];
         gather(&mut lanes, scores, larger);
@@ -56,7 +57,8 @@ fn powers(scores: &mut [f32], shift: f32) -> f32 {
     together(lanes, |sum, x| sum + x)
 }
 
-/// Makes a step of scores. `first` is where what it reads of the first of them lies, and `stride` how far apart.
+/// Makes a step of scores. `first` is where what it reads of the first of them lies, and `stride`
+/// how far apart.
 pub(super) fn change(
     scores: &mut [f32],
     step: &ScoreStep,

@@ -10,12 +10,13 @@ const PLACES: usize = 1 << 22;
 const LEAST_ROWS: usize = 4;
 /// Most rows of a block: with a tile of keys their scores stay in the second cache.
 const MOST_ROWS: usize = 16 * ROWS;
-/// Most products of a block, unless that is less than a few tiles: some hundred microseconds with AVX-512.
+/// Most products of a block, unless that is less than a few tiles: some hundred microseconds with
+/// AVX-512.
 const PRODUCTS: usize = 24 << 20;
 const FEW_ROWS: usize = 4 * ROWS;
 
-/// Rows in groups that see the same keys, and where each of them begins in queries, keys, values, and then in what
-/// scores are changed with.
+/// Rows in groups that see the same keys, and where each of them begins in queries, keys, values,
+/// and then in what scores are changed with.
 #[derive(Debug)]
 pub(super) struct Shape {
     /// Places of a group's first row.

@@ -268,8 +268,9 @@ fn folds_by_vectors_are_those_of_the_definition() {
     }
 }
 
-/// Runs each block of an operation of singles, stopped wherever it looks at first, and compares what it made with the
-/// definition: so many units in the last place may lie between them; none are the same bits.
+/// Runs each block of an operation of singles, stopped wherever it looks at first, and compares
+/// what it made with the definition: so many units in the last place may lie between them; none are
+/// the same bits.
 fn agrees(op: TensorOp, units: f32) {
     agrees_by(op, units, plain);
 }

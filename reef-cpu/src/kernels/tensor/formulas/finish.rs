@@ -64,7 +64,8 @@ impl Finish for Ending {
         scratch: &mut [f32],
         stop: StopToken<'_>,
     ) -> bool {
-        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is read.
+        // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is
+        // read.
         let inputs = unsafe { self.inputs() };
         let len = share.outputs.len();
         let look = (SUMS / len).max(1);

@@ -10,7 +10,8 @@ pub(in crate::kernels::tensor) const LANES: usize = 64;
 /// Fewer of them, for rows of [`SHORT`] elements and less.
 const FEW: usize = 16;
 const SHORT: usize = 256;
-/// Elements that a block reads at most, unless a row is longer; and between two looks at the stop word.
+/// Elements that a block reads at most, unless a row is longer; and between two looks at the stop
+/// word.
 const READ: usize = 16 * 1024;
 
 /// A fold whose elements lie in one piece for each output.

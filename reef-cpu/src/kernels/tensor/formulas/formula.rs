@@ -1,7 +1,7 @@
 //! Formulas of singles, by vectors: a tile of outputs at a time, one term after the other.
 //!
-//! A block is short enough (some ten microseconds) to write its outputs as it makes them, and looks at the stop word
-//! before.
+//! A block is short enough (some ten microseconds) to write its outputs as it makes them, and looks
+//! at the stop word before.
 
 use super::chain::find::Chain;
 use super::chain::part::{Leaf, Part};
@@ -26,7 +26,8 @@ const OUTPUTS: usize = 16 * 1024;
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Vectors {
     terms: Vec<Step>,
-    /// The same as a chain that begins with an input that has a value for each output, if they are one.
+    /// The same as a chain that begins with an input that has a value for each output, if they are
+    /// one.
     chain: Option<(usize, Chain)>,
     /// How each input is read.
     seen: Vec<Seen>,
@@ -41,7 +42,8 @@ impl Vectors {
         (map.domain == Domain::F32).then(|| Self::new(&map.formula, &op.inputs, &op.output))?
     }
 
-    /// A formula of what is broadcast to its output; `None` if these are no singles, or a term has no vectors.
+    /// A formula of what is broadcast to its output; `None` if these are no singles, or a term has
+    /// no vectors.
     pub(in crate::kernels::tensor) fn new<'a>(
         formula: &Formula,
         inputs: impl IntoIterator<Item = &'a Spec>,
@@ -82,7 +84,8 @@ impl Vectors {
         }
     }
 
-    /// Replaces what `values` hold of the first input by the outputs from `first` on. `inputs` are all others.
+    /// Replaces what `values` hold of the first input by the outputs from `first` on. `inputs` are
+    /// all others.
     pub(in crate::kernels::tensor) fn replace(
         &self,
         values: &mut [f32],
@@ -119,7 +122,8 @@ impl Vectors {
         }
     }
 
-    /// At most [`TILE`] outputs, of at most `N` terms. The first input is `given` as far as it is needed, or one of `inputs`.
+    /// At most [`TILE`] outputs, of at most `N` terms. The first input is `given` as far as it is
+    /// needed, or one of `inputs`.
     fn few<const N: usize>(
         &self,
         given: Option<&[f32]>,

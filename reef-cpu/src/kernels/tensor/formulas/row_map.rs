@@ -1,7 +1,8 @@
 //! Formulas of singles and of what their row becomes, by vectors: softmax, normalisations.
 //!
-//! A row at a time, one term after the other; what is the same for the whole row is computed once. As with formulas, a
-//! block is short enough to write its outputs as it makes them, and looks at the stop word before.
+//! A row at a time, one term after the other; what is the same for the whole row is computed once.
+//! As with formulas, a block is short enough to write its outputs as it makes them, and looks at
+//! the stop word before.
 
 use super::chain::find::Chain;
 use super::chain::part::{Leaf, Part};
@@ -26,7 +27,8 @@ const FOLD: usize = 2;
 pub(in crate::kernels::tensor) struct RowVectors {
     width: usize,
     steps: Vec<RowStep>,
-    /// The input whose rows are standardised and by which number, and what is done with them, if that is all.
+    /// The input whose rows are standardised and by which number, and what is done with them, if
+    /// that is all.
     standard: Option<(usize, f32, Chain)>,
     /// How each input is read.
     seen: Vec<Seen>,

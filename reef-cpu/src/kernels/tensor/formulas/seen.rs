@@ -31,8 +31,8 @@ impl Seen {
         })
     }
 
-    /// What the outputs from `first` on read: the elements themselves if they lie in one piece or are all the same one;
-    /// and else copies of them, in `to`.
+    /// What the outputs from `first` on read: the elements themselves if they lie in one piece or
+    /// are all the same one; and else copies of them, in `to`.
     pub(super) fn load<'a>(
         &self,
         from: &'a [f32],

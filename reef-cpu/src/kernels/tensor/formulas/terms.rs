@@ -22,8 +22,8 @@ pub(super) fn cost(term: &Term) -> Option<usize> {
     }
 }
 
-/// Computes `term`, which is no input, of operands that are as long as `to`. The value that all outputs have, if they
-/// have one; else they are in `to`.
+/// Computes `term`, which is no input, of operands that are as long as `to`. The value that all
+/// outputs have, if they have one; else they are in `to`.
 pub(super) fn evaluate<'a>(
     term: Term,
     of: impl Fn(usize) -> Operand<'a>,

@@ -27,7 +27,8 @@ fn has_exact_reciprocal(y: f32) -> bool {
         && y.to_bits().trailing_zeros() >= f32::MANTISSA_DIGITS - 1
 }
 
-/// Computes a function of both operands, one of which has a value for each output; false if it has no vectors here.
+/// Computes a function of both operands, one of which has a value for each output; false if it has
+/// no vectors here.
 #[target_feature(enable = "avx512f")]
 pub(super) fn binary(function: Binary, of: [Operand<'_>; 2], to: &mut [f32]) -> bool {
     match (function, of) {

@@ -134,7 +134,8 @@ impl Moves {
     }
 }
 
-/// Turns a tile: [`TILE`] pieces of the input, `step` apart, become columns of [`ROWS`] rows that are `pitch` apart.
+/// Turns a tile: [`TILE`] pieces of the input, `step` apart, become columns of [`ROWS`] rows that
+/// are `pitch` apart.
 fn turn(from: &[f32], step: usize, to: &mut [f32], pitch: usize) {
     let mut tile = [[0.0; TILE]; ROWS];
     for column in 0..TILE {

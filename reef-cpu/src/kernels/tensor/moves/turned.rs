@@ -1,4 +1,5 @@
-//! Rows and columns that change places: columns of the input become rows of the output, a tile at a time.
+//! Rows and columns that change places: columns of the input become rows of the output, a tile at a
+//! time.
 
 use reef_core::tensor::{Element, Kind, NOWHERE, TensorOp};
 use std::ops::Range;
@@ -120,7 +121,8 @@ impl Turned {
     }
 }
 
-/// The first of places that are evenly apart, and how far; `None` if they are not, or one is nowhere.
+/// The first of places that are evenly apart, and how far; `None` if they are not, or one is
+/// nowhere.
 fn even(table: &[usize]) -> Option<(usize, usize)> {
     let (&first, &second) = (table.first()?, table.get(1)?);
     let apart = second.checked_sub(first)?;

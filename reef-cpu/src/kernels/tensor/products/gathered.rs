@@ -4,8 +4,8 @@ use crate::kernels::product::tile::COLUMNS;
 use crate::kernels::values::lanes::LANES;
 use std::arch::x86_64::*;
 
-/// Lays terms of columns out in a row of [`COLUMNS`] each, with zeros for columns that there are not. `terms` and `columns`
-/// say where each lies, in their second and first place.
+/// Lays terms of columns out in a row of [`COLUMNS`] each, with zeros for columns that there are
+/// not. `terms` and `columns` say where each lies, in their second and first place.
 ///
 /// # Panics
 ///
@@ -28,8 +28,8 @@ pub(super) fn pack(
     for (term, to) in terms.iter().zip(panel) {
         let from = from.as_ptr().wrapping_add(term[1]);
         for (k, (places, mask)) in places.iter().zip(masks).enumerate() {
-            // SAFETY: there are eight places, and as many floats; each place that the mask names is inside, as was
-            // found above.
+            // SAFETY: there are eight places, and as many floats; each place that the mask names is
+            // inside, as was found above.
             unsafe {
                 let places = _mm512_loadu_si512(places.as_ptr().cast());
                 let zeros = _mm256_setzero_ps();

@@ -1,7 +1,7 @@
 //! Products of rows with a matrix that never changes and was packed for it: the layers of networks.
 //!
-//! A row is a pixel of a convolution of one by one, and has what those have: panels that are read as they lie, hints of
-//! what comes next, and blocks of several panels.
+//! A row is a pixel of a convolution of one by one, and has what those have: panels that are read
+//! as they lie, hints of what comes next, and blocks of several panels.
 
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::product::tile::COLUMNS;

@@ -11,7 +11,8 @@ pub(super) struct Line<'a> {
     /// Of all terms, for all of the lines.
     pub(super) factors: &'a [f32],
     pub(super) values: &'a [f32],
-    /// Where the factor of each term lies, and its value for the first output of a line that begins at 0.
+    /// Where the factor of each term lies, and its value for the first output of a line that begins
+    /// at 0.
     pub(super) terms: &'a [[usize; 2]],
     /// The largest of each.
     pub(super) reach: [usize; 2],
@@ -23,7 +24,8 @@ pub(super) struct Line<'a> {
 ///
 /// # Panics
 ///
-/// If a factor or a value is not there, or there are more than [`LINES`](super::window::LINES) lines.
+/// If a factor or a value is not there, or there are more than [`LINES`](super::window::LINES)
+/// lines.
 #[target_feature(enable = "avx512f")]
 pub(super) fn lines(line: &Line<'_>, starts: &[usize], to: &mut [f32]) {
     let len = to.len() / starts.len();
@@ -63,7 +65,8 @@ fn apart(line: &Line<'_>, starts: &[usize], len: usize, to: &mut [f32]) {
     }
 }
 
-/// `V` vectors of each of `L` lines, from output `at` of theirs on; what lies beyond a line is left out.
+/// `V` vectors of each of `L` lines, from output `at` of theirs on; what lies beyond a line is left
+/// out.
 #[target_feature(enable = "avx512f")]
 fn put<const L: usize, const V: usize>(
     line: &Line<'_>,
@@ -80,8 +83,8 @@ fn put<const L: usize, const V: usize>(
         let factor = _mm512_set1_ps(unsafe { *line.factors.as_ptr().add(factor) });
         for (sums, from) in sums.iter_mut().zip(from) {
             for (v, sum) in sums.iter_mut().enumerate() {
-                // SAFETY: a line begins, and `value` reaches, so far that all of its outputs' values are inside, as the
-                // caller found; the mask leaves out others.
+                // SAFETY: a line begins, and `value` reaches, so far that all of its outputs'
+                // values are inside, as the caller found; the mask leaves out others.
                 let x = unsafe {
                     _mm512_maskz_loadu_ps(masks[v], from.wrapping_add(value + v * LANES))
                 };
@@ -131,15 +134,16 @@ fn down<const L: usize, const V: usize>(
             let mut x = [_mm512_setzero_ps(); V];
             for (v, x) in x.iter_mut().enumerate() {
                 let from = from.wrapping_add(column + v * LANES);
-                // SAFETY: the last line's window is inside of the values, as the caller found, and this is a row of
-                // some line's; the mask leaves out what is beyond a line.
+                // SAFETY: the last line's window is inside of the values, as the caller found, and
+                // this is a row of some line's; the mask leaves out what is beyond a line.
                 *x = unsafe { _mm512_maskz_loadu_ps(masks[v], from) };
             }
             for (l, sums) in sums.iter_mut().enumerate() {
                 if l < first || l >= end {
                     continue;
                 }
-                // SAFETY: row `seen - l` of the window is one of its rows, whose factors are inside.
+                // SAFETY: row `seen - l` of the window is one of its rows, whose factors are
+                // inside.
                 let factor = unsafe { *factors.wrapping_sub(l * columns).add(column) };
                 for (sum, x) in sums.iter_mut().zip(x) {
                     *sum = _mm512_fmadd_ps(x, _mm512_set1_ps(factor), *sum);

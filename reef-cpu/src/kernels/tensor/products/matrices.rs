@@ -1,11 +1,13 @@
 //! Sums of products that are products of matrices of f32, by the tuned product of a tile.
 //!
-//! An axis of the outputs along which one input stands still belongs to rows or to columns, as the other input says;
-//! where both move it counts matrices. Columns are those with the outputs' last axis, so that outputs are written in
-//! runs. For a convolution columns are pixels and rows are its outputs' channels.
+//! An axis of the outputs along which one input stands still belongs to rows or to columns, as the
+//! other input says; where both move it counts matrices. Columns are those with the outputs' last
+//! axis, so that outputs are written in runs. For a convolution columns are pixels and rows are its
+//! outputs' channels.
 //!
-//! A block makes one panel of columns for some rows: it packs the panel, a few hundred terms at a time, and looks at
-//! the stop word after each tile. Sums are in the unit's scratch memory until nothing can stop the block any more.
+//! A block makes one panel of columns for some rows: it packs the panel, a few hundred terms at a
+//! time, and looks at the stop word after each tile. Sums are in the unit's scratch memory until
+//! nothing can stop the block any more.
 
 use super::panel::{is_run, pack_panel, pack_rows};
 use super::tiles::{Pitched, multiply_tile};
@@ -112,7 +114,8 @@ impl Matrices {
         (index / (rows * panels), row..row_end, panel..column_end)
     }
 
-    /// The sums of block `index` in front of `scratch`, [`COLUMNS`] for each row; false if it was stopped.
+    /// The sums of block `index` in front of `scratch`, [`COLUMNS`] for each row; false if it was
+    /// stopped.
     pub(in crate::kernels::tensor) fn compute(
         &self,
         index: usize,
@@ -151,8 +154,8 @@ impl Matrices {
         !stop.seen()
     }
 
-    /// Calls `take(first output, values)` for each run of the sums that [`compute`](Self::compute) made, until it gives
-    /// false; gives what the last call gave.
+    /// Calls `take(first output, values)` for each run of the sums that [`compute`](Self::compute)
+    /// made, until it gives false; gives what the last call gave.
     pub(in crate::kernels::tensor) fn each_run(
         &self,
         index: usize,
@@ -181,7 +184,8 @@ fn runs(places: &[[usize; 2]]) -> Vec<Range<usize>> {
     runs
 }
 
-/// Axes of more than one element. The outputs are dense in the order of the axes; of sums they don't matter.
+/// Axes of more than one element. The outputs are dense in the order of the axes; of sums they
+/// don't matter.
 fn axes(views: &[View; 2]) -> Vec<Axis> {
     let dense = View::dense(&views[0].dims).strides;
     let axis = |k: usize| (views[0].dims[k], [views[0].strides[k], views[1].strides[k], dense[k]]);

@@ -3,8 +3,8 @@
 use crate::kernels::product::tile::COLUMNS;
 use crate::kernels::values::simd::widest;
 
-/// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there are not. Of both it
-/// is said how many there are, and how far apart.
+/// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there
+/// are not. Of both it is said how many there are, and how far apart.
 pub(in crate::kernels::tensor) fn pack_columns(
     from: &[f32],
     (columns, apart): (usize, usize),

@@ -15,7 +15,8 @@ pub(super) fn is_run(places: impl Iterator<Item = usize> + Clone) -> bool {
     places.clone().zip(places.skip(1)).all(|(place, next)| next == place + 1)
 }
 
-/// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there are not.
+/// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there
+/// are not.
 pub(super) fn pack_panel(
     from: &[f32],
     terms: &[[usize; 2]],
@@ -43,8 +44,8 @@ pub(super) fn pack_panel(
     }
 }
 
-/// As [`pack_panel`], of columns that lie side by side. Terms lie too far apart for the processor to guess where the
-/// next one is, so it is told.
+/// As [`pack_panel`], of columns that lie side by side. Terms lie too far apart for the processor
+/// to guess where the next one is, so it is told.
 fn pack_whole(from: &[f32], terms: &[[usize; 2]], panel: &mut [[f32; COLUMNS]]) {
     widest(
         #[inline(always)]
@@ -66,7 +67,8 @@ fn prefetch(row: &[f32]) {
     #[cfg(target_arch = "x86_64")]
     for line in row.chunks(LINE) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: it reads nothing that the program could see, and the address is that of an element.
+        // SAFETY: it reads nothing that the program could see, and the address is that of an
+        // element.
         unsafe { _mm_prefetch(line.as_ptr().cast(), _MM_HINT_T0) };
     }
 }

@@ -1,8 +1,8 @@
-//! Sums of products of singles that are no matrices, by vectors: convolutions of single channels, and products of a
-//! matrix and a single row.
+//! Sums of products of singles that are no matrices, by vectors: convolutions of single channels,
+//! and products of a matrix and a single row.
 //!
-//! Either one factor is the same for a line of outputs and the others lie evenly apart, or the terms of one output lie
-//! in one piece in both inputs.
+//! Either one factor is the same for a line of outputs and the others lie evenly apart, or the
+//! terms of one output lie in one piece in both inputs.
 
 #[cfg(target_arch = "x86_64")]
 use super::lines as vectors;
@@ -136,7 +136,8 @@ impl Sums {
         (PRODUCTS / self.terms.len()).max(1).next_multiple_of(WIDE)
     }
 
-    /// How many lines from this one on have the same factors, with no more than `left` outputs, and not too many.
+    /// How many lines from this one on have the same factors, with no more than `left` outputs, and
+    /// not too many.
     fn like(&self, line: usize, left: usize) -> usize {
         let most = (left.min(self.most()) / self.line).clamp(1, LINES);
         let lines = self.lines[line..].iter().take(most);
@@ -175,7 +176,8 @@ impl Sums {
                 let mut at = 0;
                 while at < to.len() {
                     let (values, to) = (&values[at..], &mut to[at..]);
-                    // Sums beyond the line are made and forgotten, where there is something to read for them.
+                    // Sums beyond the line are made and forgotten, where there is something to read
+                    // for them.
                     let room = values.len().saturating_sub(self.reach[1]);
                     at += if to.len() >= WIDE {
                         to[..WIDE].copy_from_slice(&sums::<WIDE>(values, terms()));

@@ -9,8 +9,8 @@ pub(in crate::kernels::tensor) struct Pitched<T> {
     pub(in crate::kernels::tensor) pitch: usize,
 }
 
-/// `to = a · panel`, or `to += a · panel` unless `fresh`, of `rows` rows and `depth` terms; `panel` has
-/// [`COLUMNS`] columns, of which `columns` are needed.
+/// `to = a · panel`, or `to += a · panel` unless `fresh`, of `rows` rows and `depth` terms; `panel`
+/// has [`COLUMNS`] columns, of which `columns` are needed.
 ///
 /// # Panics
 ///

@@ -3,8 +3,8 @@
 /// Lines of outputs that are made together.
 pub(super) const LINES: usize = 8;
 
-/// A window of values that lie line after line: its term number `row * columns + column` has that factor, and the value
-/// `row * down + column`.
+/// A window of values that lie line after line: its term number `row * columns + column` has that
+/// factor, and the value `row * down + column`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) rows: usize,

@@ -7,7 +7,8 @@ use crate::preempt::preemptor::Preemptor;
 use crate::vendor::fake::Fake;
 use crate::vendor::options::Options;
 use reef_core::{Device, Error, PreemptLevel, Preemptor as _, Priority, Queue as _, Seq};
-/// Two queues of a preemptor; the first has a void launch whose report has been asked for and is not there.
+/// Two queues of a preemptor; the first has a void launch whose report has been asked for and is
+/// not there.
 fn beside_a_laggard() -> (Gpu<Fake>, Preemptor<Fake>, [Queue<Fake>; 2]) {
     let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
     let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();

@@ -32,7 +32,8 @@ fn many_graphs_of_many_launches_run_on_one_queue() {
     }
 }
 
-/// Neither a graph that is longer than all counters, nor a window that is wider, ends a queue; and both resume.
+/// Neither a graph that is longer than all counters, nor a window that is wider, ends a queue; and
+/// both resume.
 #[test]
 fn more_launches_in_flight_than_counters_are_stopped_and_resume() {
     let (gpu, preemptor, mut queue) = hurried(PreemptLevel::DeviceQueue);

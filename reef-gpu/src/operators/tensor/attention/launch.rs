@@ -16,7 +16,8 @@ const LINE_BYTES: usize = LINE * size_of::<f32>(); // of singles, which is the m
 /// `TILE_KEYS` and `ATTENTION_THREADS` there.
 const KEYS: usize = 64;
 const THREADS: u32 = 128;
-/// Rows of a tile: in kernels/tensor.cu a kernel is made for each. Where keys are few, or blocks, warps share them.
+/// Rows of a tile: in kernels/tensor.cu a kernel is made for each. Where keys are few, or blocks,
+/// warps share them.
 const ROWS: [usize; 2] = [64, 16];
 /// Bytes of shared memory that a block needs beside its tiles: the guard's words.
 const GUARD: usize = 128;
@@ -136,7 +137,8 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound.launch_with(&format!("attention_{}_{tile}", heads.family), grid, &plan, params)
 }
 
-/// Whether tensor cores round input `input` of `op` to halves before anything else, and there is a kernel for such.
+/// Whether tensor cores round input `input` of `op` to halves before anything else, and there is a
+/// kernel for such.
 pub(in crate::operators::tensor) fn rounds<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,

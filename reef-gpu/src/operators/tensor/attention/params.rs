@@ -4,7 +4,8 @@ use crate::operators::params::Params;
 use crate::operators::tensor::plan::Plan;
 use reef_core::tensor::View;
 
-/// `Places` there: how far it is from one to the next, or which view of the plan says where they are.
+/// `Places` there: how far it is from one to the next, or which view of the plan says where they
+/// are.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PlacesParams {
@@ -74,7 +75,8 @@ pub(super) struct AttentionParams {
     pub(super) halves: u32,
 }
 
-// SAFETY: `repr(C)`; each part is a multiple of 8 bytes, in which those of 4 bytes come in pairs behind those of 8.
+// SAFETY: `repr(C)`; each part is a multiple of 8 bytes, in which those of 4 bytes come in pairs
+// behind those of 8.
 unsafe impl Params for AttentionParams {}
 
 #[cfg(test)]

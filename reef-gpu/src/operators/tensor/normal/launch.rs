@@ -9,7 +9,8 @@ use crate::vendor::calls::Vendor;
 use reef_core::tensor::{Element, RowMap, Spec, TensorOp, View};
 use reef_core::{Launch, Result};
 
-/// `NORMAL_THREADS` and `NORMAL_CHUNKS` in kernels/normal.h: threads of a block and chunks of a thread at most.
+/// `NORMAL_THREADS` and `NORMAL_CHUNKS` in kernels/normal.h: threads of a block and chunks of a
+/// thread at most.
 const THREADS: usize = 256;
 const CHUNKS: usize = 2;
 /// Elements of a chunk, and bytes.
@@ -58,7 +59,8 @@ fn views(op: &TensorOp, rows: &RowMap) -> [View; 2] {
         .map(|strides| View { dims: dims.clone(), strides: strides.to_vec() }.merged())
 }
 
-/// The launch of `op` by the kernel for normalisations; `None` if it is none, or doesn't lie in chunks.
+/// The launch of `op` by the kernel for normalisations; `None` if it is none, or doesn't lie in
+/// chunks.
 pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     op: &RowMap,
@@ -94,7 +96,8 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     Some(bound.launch_keeping("normalise_f32", grid, &params, []))
 }
 
-/// Threads of a row of so many elements: a power of two. `None` if it isn't in chunks, or is too long.
+/// Threads of a row of so many elements: a power of two. `None` if it isn't in chunks, or is too
+/// long.
 fn lanes(width: usize) -> Option<usize> {
     let lanes = (width / CHUNK).div_ceil(CHUNKS).next_power_of_two().max(LEAST_LANES);
     (width.is_multiple_of(CHUNK) && lanes <= THREADS).then_some(lanes)

@@ -2,7 +2,8 @@
 
 use reef_core::tensor::{Binary, FoldKind, RowMap, RowTerm, Term, Unary};
 
-/// `(x - mean) / √(variance + ε) · gain + shift` of rows, or `x / √(mean square + ε) · gain + shift`. Numbers are inputs.
+/// `(x - mean) / √(variance + ε) · gain + shift` of rows, or
+/// `x / √(mean square + ε) · gain + shift`. Numbers are inputs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Normal {
     /// One, or two that are added.
@@ -136,7 +137,8 @@ mod tests {
         Element(Term::Binary(kind, a, b))
     }
 
-    /// A row of eight, as ONNX's LayerNormalization has it: 4 centred, 9 its root, 13 scaled, 15 shifted.
+    /// A row of eight, as ONNX's LayerNormalization has it: 4 centred, 9 its root, 13 scaled, 15
+    /// shifted.
     fn layer() -> Vec<RowTerm> {
         vec![
             input(0),
@@ -231,7 +233,8 @@ mod tests {
             terms[at] = term;
             assert_eq!(found(&terms, 8), None, "{at}: {term:?}");
         }
-        // The mean of something else is no centre, but might be a row: here it has two inputs too many.
+        // The mean of something else is no centre, but might be a row: here it has two inputs too
+        // many.
         let mut other = layer();
         other[1] = Fold(FoldKind::Sum, 2);
         assert_eq!(found(&other, 8), None);

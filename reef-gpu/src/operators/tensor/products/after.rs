@@ -1,4 +1,5 @@
-//! What becomes of a sum, as steps of its kernel: each takes what the one before made, and an operand or a number.
+//! What becomes of a sum, as steps of its kernel: each takes what the one before made, and an
+//! operand or a number.
 
 use super::gelu::{gelu_from, number};
 use super::params::{AFTERS, AfterParams, Code};
@@ -9,7 +10,8 @@ use reef_core::tensor::{Binary, Element, Formula, TensorOp, Term, View};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct After {
     pub(super) code: Code,
-    /// The operation's input with the operand, and how far it is from row to row and from column to column.
+    /// The operation's input with the operand, and how far it is from row to row and from column to
+    /// column.
     pub(super) operand: Option<(usize, [u32; 2])>,
     pub(super) number: f32,
 }
@@ -27,7 +29,8 @@ impl After {
     }
 }
 
-/// The formula of `op` behind the sums of `product` as steps; `None` if it isn't a chain of what there are steps for.
+/// The formula of `op` behind the sums of `product` as steps; `None` if it isn't a chain of what
+/// there are steps for.
 pub(super) fn steps(product: &Product, op: &TensorOp, formula: &Formula) -> Option<Vec<After>> {
     let steps_of = |input: usize| {
         let spec = op.inputs.get(input).filter(|spec| spec.element == Element::F32)?;
@@ -152,7 +155,8 @@ mod tests {
         }
     }
 
-    /// What stands behind GELU may be an input, but not the sum that GELU was made of: there are two of it then.
+    /// What stands behind GELU may be an input, but not the sum that GELU was made of: there are
+    /// two of it then.
     #[test]
     fn a_sum_that_is_read_again_is_no_operand() {
         let gelu = [

@@ -77,7 +77,8 @@ pub(in crate::operators::tensor) fn build_finished<V: Vendor>(
     on_tensor_cores(bound, &product, &steps)
 }
 
-/// Whether tensor cores round input `input` of `op`, which was checked, to halves before anything else.
+/// Whether tensor cores round input `input` of `op`, which was checked, to halves before anything
+/// else.
 pub(in crate::operators::tensor) fn rounds<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
@@ -107,7 +108,8 @@ pub(super) fn product_when_packed<V: Vendor>(
     product_of(gpu, &seen.unwrap_or_else(|| Seen::as_it_is(op)))
 }
 
-/// `op`, which was checked, as a product on tensor cores, and what becomes of its sums; `None` if it is none.
+/// `op`, which was checked, as a product on tensor cores, and what becomes of its sums; `None` if
+/// it is none.
 pub(super) fn product_of<V: Vendor>(gpu: &Gpu<V>, op: &Seen<'_>) -> Option<(Product, Vec<After>)> {
     let product = Product::of(gpu, op)?;
     let steps = match &op.kind {
@@ -138,7 +140,8 @@ pub(super) fn afters<V: Vendor>(
     after
 }
 
-/// The kernel for a device of so many units, and how many tiles it makes: large ones if there are enough of them.
+/// The kernel for a device of so many units, and how many tiles it makes: large ones if there are
+/// enough of them.
 fn tiles(matrices: &Matrices, units: usize) -> (&'static str, usize) {
     let count = |(size, name)| (name, matrices.tiles(size));
     let [large, small] = TILES.map(count);
@@ -157,7 +160,8 @@ fn terms<V: Vendor>(bound: &BoundTensors<'_, V>, summed: &Axes, plan: &mut Plan)
     Ok(())
 }
 
-/// Appends the places of terms in both inputs, in pairs, and says where they are; 0 if terms are apart by a stride.
+/// Appends the places of terms in both inputs, in pairs, and says where they are; 0 if terms are
+/// apart by a stride.
 pub(super) fn table<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     summed: &Axes,

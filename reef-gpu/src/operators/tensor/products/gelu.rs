@@ -1,4 +1,5 @@
-//! GELU among the terms of a formula, however it is written: as a polynomial of `x` and of one function of `x`.
+//! GELU among the terms of a formula, however it is written: as a polynomial of `x` and of one
+//! function of `x`.
 
 use super::params::Code;
 use reef_core::tensor::{Binary, Scalar, Term, Unary};
@@ -35,7 +36,8 @@ pub(super) fn gelu_from(terms: &[Term], x: usize) -> Option<(usize, Code)> {
     None
 }
 
-/// `x / 2 + f x / 2`, with the error function of `x / √2`, or with tanh of `√(2/π) (x + 0.044715 x³)`.
+/// `x / 2 + f x / 2`, with the error function of `x / √2`, or with tanh of
+/// `√(2/π) (x + 0.044715 x³)`.
 fn code(made: &Polynomial, inner: Inner) -> Option<Code> {
     let half = [0.0, 0.5, 0.0, 0.0];
     let (function, of) = inner?;

@@ -1,4 +1,5 @@
-//! Several products as one launch: those of attention's queries, keys and values leave most of a large GPU idle one by one.
+//! Several products as one launch: those of attention's queries, keys and values leave most of a
+//! large GPU idle one by one.
 
 use super::contract::{afters, product_of, product_when_packed, table};
 use super::params::{GroupParams, PRODUCTS};
@@ -101,8 +102,8 @@ mod tests {
         count(&gpu(), &ops.iter().map(|op| &**op).collect::<Vec<_>>())
     }
 
-    /// Names and blocks of the launches of `ops`, which read the same rows. Weights begin at `weights`, outputs are
-    /// `apart`.
+    /// Names and blocks of the launches of `ops`, which read the same rows. Weights begin at
+    /// `weights`, outputs are `apart`.
     fn built(ops: &[Arc<TensorOp>], weights: usize, apart: usize) -> Result<Vec<(String, u32)>> {
         built_with(ops, |_| weights, apart)
     }

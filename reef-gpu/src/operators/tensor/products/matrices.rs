@@ -2,8 +2,8 @@
 
 use reef_core::tensor::View;
 
-/// Two views of the same sizes, their axes merged where they can be in both. From the outermost on: a size, and the
-/// stride of each.
+/// Two views of the same sizes, their axes merged where they can be in both. From the outermost on:
+/// a size, and the stride of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Axes(pub(super) Vec<(usize, [usize; 2])>);
 
@@ -68,7 +68,8 @@ pub(super) struct Matrices {
 }
 
 impl Matrices {
-    /// `None` if it is nothing that tiles pay for: fewer than `least` rows or columns. In order, if it can be.
+    /// `None` if it is nothing that tiles pay for: fewer than `least` rows or columns. In order, if
+    /// it can be.
     pub(super) fn of(kept: &[View; 2], least: usize) -> Option<Self> {
         if kept[0].is_empty() {
             return None;
@@ -90,7 +91,8 @@ impl Matrices {
         })
     }
 
-    /// The same where rows, or columns, are counted in pairs of elements; `None` if they don't begin at such.
+    /// The same where rows, or columns, are counted in pairs of elements; `None` if they don't
+    /// begin at such.
     pub(super) fn by_pairs(self, [rows, columns]: [bool; 2]) -> Option<Self> {
         let step = |stride: usize, by_two: bool| if by_two { half(stride) } else { Some(stride) };
         let view = |View { dims, strides }: View, by_two: bool| {
@@ -119,7 +121,8 @@ impl Matrices {
         self.batch() * self.rows.len().div_ceil(size) * self.columns.len().div_ceil(size)
     }
 
-    /// Rows are the innermost axes before the columns along which the other input doesn't move, or all such (`gathers`).
+    /// Rows are the innermost axes before the columns along which the other input doesn't move, or
+    /// all such (`gathers`).
     fn with_rows_of(row_input: usize, kept: &[View; 2], gathers: bool) -> Self {
         let mut others = Axes::of(kept);
         let columns = others.still(row_input).view(1 - row_input);

@@ -11,8 +11,9 @@ use reef_core::op::PackedInput;
 use reef_core::tensor::{Element, Finished, Kind, Spec, TensorOp, View};
 use reef_core::{Error, Result};
 
-/// The columns of `op`, which was checked, in their packed form: for each column its terms, side by side. And the
-/// operation on those. `None` if columns are no matrix of singles, or tensor cores don't take them so.
+/// The columns of `op`, which was checked, in their packed form: for each column its terms, side by
+/// side. And the operation on those. `None` if columns are no matrix of singles, or tensor cores
+/// don't take them so.
 pub(in crate::operators::tensor) fn packed<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
@@ -110,7 +111,8 @@ mod tests {
         gpu(Precision::Fp16)
     }
 
-    /// 128 rows of `terms` that are stored like this, by 64 columns of which those of a term lie side by side.
+    /// 128 rows of `terms` that are stored like this, by 64 columns of which those of a term lie
+    /// side by side.
     fn product(terms: usize, rows: Element) -> TensorOp {
         let view = |dims: &[usize], strides: &[usize]| View {
             dims: dims.to_vec(),

@@ -78,7 +78,8 @@ impl ProductParams {
     }
 }
 
-// SAFETY: `repr(C)`; each part is a multiple of 8 bytes, in which those of 4 bytes come in pairs behind those of 8.
+// SAFETY: `repr(C)`; each part is a multiple of 8 bytes, in which those of 4 bytes come in pairs
+// behind those of 8.
 unsafe impl Params for ProductParams {}
 
 /// `PRODUCTS` there: products of a group at most.

@@ -8,7 +8,8 @@ use reef_core::tensor::View;
 /// Elements that are copied at once.
 const WIDE: usize = 4;
 
-/// The side of `matrices` that input `input` has, which begins at `data`. Views of more than one axis go into `plan`.
+/// The side of `matrices` that input `input` has, which begins at `data`. Views of more than one
+/// axis go into `plan`.
 pub(super) fn side(
     matrices: &Matrices,
     summed: &Axes,
@@ -39,7 +40,8 @@ pub(super) fn side(
     }
 }
 
-/// Whether it consists of whole chunks: its innermost elements adjoin, and all others are some chunks apart.
+/// Whether it consists of whole chunks: its innermost elements adjoin, and all others are some
+/// chunks apart.
 fn is_whole(view: &View) -> bool {
     let Some((last, outer)) = view.strides.split_last() else { return false };
     let size = view.dims.last().copied().unwrap_or(0);

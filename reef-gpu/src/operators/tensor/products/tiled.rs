@@ -18,8 +18,8 @@ use reef_core::{Error, Launch, Result};
 
 /// Terms of a slab.
 const TERMS: usize = SLAB / size_of::<f32>();
-/// Bytes at the start of the scratch memory that are zero between launches: a count for each tile of a split sum. There
-/// are fewer tiles, as two parts of each are blocks.
+/// Bytes at the start of the scratch memory that are zero between launches: a count for each tile
+/// of a split sum. There are fewer tiles, as two parts of each are blocks.
 const COUNTS: usize = 4096;
 /// Least rows and columns of a product whose sums are short, and terms of one that has few rows.
 pub(super) const LEAST: usize = 8;
@@ -42,7 +42,8 @@ pub(super) struct Product {
 }
 
 impl Product {
-    /// `None` if `op` has no sums of products; or if tensor cores are not asked for, aren't there, or don't fit.
+    /// `None` if `op` has no sums of products; or if tensor cores are not asked for, aren't there,
+    /// or don't fit.
     pub(super) fn of<V: Vendor>(gpu: &Gpu<V>, op: &Seen<'_>) -> Option<Self> {
         let (family, contract) = (tensor_core_family(gpu)?, contract_of(op)?);
         let matrices = Matrices::of(&contract.kept, LEAST).or_else(|| {
@@ -76,8 +77,8 @@ impl Product {
         Some(Self { matrices, summed, terms, inputs, cut, family })
     }
 
-    /// The tile that several products, whose other sizes are the same, have in one launch; `None` if they differ, or are
-    /// better off with split sums.
+    /// The tile that several products, whose other sizes are the same, have in one launch; `None`
+    /// if they differ, or are better off with split sums.
     pub(super) fn common_tile<V: Vendor>(gpu: &Gpu<V>, all: &[Self]) -> Option<Tile> {
         let Self { matrices, terms, inputs, .. } = all.first()?;
         let size = |of: &Self| (of.matrices.batch(), of.matrices.rows.len(), of.terms, of.inputs);
@@ -187,7 +188,8 @@ impl Product {
         Grid { blocks, threads, shared: self.cut.tile.shared() as usize }
     }
 
-    /// The name of a kernel for its tile; `None` if there is none for halves that don't lie in chunks.
+    /// The name of a kernel for its tile; `None` if there is none for halves that don't lie in
+    /// chunks.
     pub(super) fn kernel(&self, what: &str, params: &ProductParams) -> Option<String> {
         let (kind, family) = match (self.inputs, kind(params)) {
             (Inputs::Singles, kind) => (kind, self.family),
@@ -204,7 +206,8 @@ impl Product {
         &self.summed
     }
 
-    /// How an operand that is seen as `view` by all outputs goes from row to row and from column to column.
+    /// How an operand that is seen as `view` by all outputs goes from row to row and from column to
+    /// column.
     pub(super) fn steps(&self, view: &View) -> Option<[u32; 2]> {
         let columns = self.matrices.columns.len();
         let merged = view.merged();
@@ -239,8 +242,8 @@ fn shape(matrices: &Matrices, columns: usize, terms: usize) -> Shape {
     }
 }
 
-/// Which of its kernels a product has: where all places are known at the beginning, copies are little more than their
-/// instructions.
+/// Which of its kernels a product has: where all places are known at the beginning, copies are
+/// little more than their instructions.
 pub(super) fn kind(params: &ProductParams) -> &'static str {
     let [rows, columns] = &params.sides;
     match columns.along {

@@ -4,8 +4,9 @@ use super::program::{MICROSECOND, MILLISECOND, Plan, Program, STEP};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// How an H200 turns between processes: after so long, or at once if one has nothing to do, and it takes so long
-/// (measured, driver 580: a block beside kernels of another process waits for 1.34 ms, beside an idle one 0.17).
+/// How an H200 turns between processes: after so long, or at once if one has nothing to do, and it
+/// takes so long (measured, driver 580: a block beside kernels of another process waits for 1.34
+/// ms, beside an idle one 0.17).
 const SLICE: u64 = 1_200 * MICROSECOND;
 const SWITCH: u64 = 150 * MICROSECOND;
 /// Programs on a device, and their books.
@@ -38,7 +39,8 @@ impl Fleet {
         Self { folder, plans, programs, at: 0, since: 0, ready: 0, now: begin, begin }
     }
 
-    /// Goes on for so many nanoseconds; returns how many of them the device worked for each program.
+    /// Goes on for so many nanoseconds; returns how many of them the device worked for each
+    /// program.
     pub(in super::super) fn go_on(&mut self, nanos: u64) -> Vec<u64> {
         self.programs.iter_mut().flatten().for_each(|program| program.ran = 0);
         let until = self.now + nanos;
@@ -62,7 +64,8 @@ impl Fleet {
         for (plan, program) in self.plans.iter().zip(&mut self.programs) {
             match (plan.lives.contains(&time), &program) {
                 (true, None) => *program = Some(Program::new(&self.folder, plan.clone())),
-                // As if it were killed: it is in the books until they are reclaimed, a second later.
+                // As if it were killed: it is in the books until they are reclaimed, a second
+                // later.
                 (false, Some(_)) if time > plan.lives.end + 1_000 * MILLISECOND => *program = None,
                 (false, Some(it)) if it.plan.stopped.end == 0 => {
                     let it = program.as_mut().unwrap();
@@ -90,7 +93,8 @@ impl Fleet {
     }
 }
 
-/// The throughput that programs had in seconds 2 to 12, in per cent of what each has without a limit and alone.
+/// The throughput that programs had in seconds 2 to 12, in per cent of what each has without a
+/// limit and alone.
 pub(in super::super) fn parts(plans: Vec<Plan>) -> Vec<f64> {
     let alone = |plan: &Plan| {
         let mut fleet = Fleet::new(vec![Plan { part: 0, ..plan.clone() }]);

@@ -10,13 +10,14 @@ pub(in super::super) const MICROSECOND: u64 = 1_000;
 pub(in super::super) const MILLISECOND: u64 = 1_000_000;
 /// A step of the simulation.
 pub(super) const STEP: u64 = 10 * MICROSECOND;
-/// From one look of the keeper to the next, and of a thread that waits; and the longest sleep of one whose process has
-/// no work. Each takes up to [`LAZY`] longer.
+/// From one look of the keeper to the next, and of a thread that waits; and the longest sleep of
+/// one whose process has no work. Each takes up to [`LAZY`] longer.
 const LOOK: u64 = 1_000 * MICROSECOND;
 const GLANCE: u64 = 100 * MICROSECOND;
 const NAP: u64 = 2_000 * MICROSECOND;
 const LAZY: u64 = 120 * MICROSECOND;
-/// How much may be launched ahead, in time and in launches, and how many launches a mark is good for.
+/// How much may be launched ahead, in time and in launches, and how many launches a mark is good
+/// for.
 const AHEAD: u64 = 20 * MILLISECOND;
 const MOST_AHEAD: u64 = 128;
 const MARK_EVERY: u64 = 64;
@@ -61,7 +62,8 @@ pub(super) struct Program {
     pub(super) launched: u64,
     pub(super) done: u64,
     left: u64,
-    /// Marks that the device hasn't come to, and the last that it came to or that the program waited for.
+    /// Marks that the device hasn't come to, and the last that it came to or that the program
+    /// waited for.
     marks: VecDeque<u64>,
     known: u64,
     looks: u64,

@@ -1,7 +1,7 @@
 //! What each operator makes of its operands, as operations on tensors.
 //!
-//! In: a node with its operands ([`Call`](super::call::Call)), and the network so far. Out: its results. A node that
-//! can't be expressed is an error in words that follow its name.
+//! In: a node with its operands ([`Call`](super::call::Call)), and the network so far. Out: its
+//! results. A node that can't be expressed is an error in words that follow its name.
 
 mod elements;
 #[cfg(test)]

@@ -21,7 +21,8 @@ pub(super) struct Heads {
     pub(super) width: usize,
     /// Where scores are scaled: queries, keys, both, scores before or after what is added.
     pub(super) scale: u8,
-    /// No mask, added for each text, added for all, chosen, chosen if not, two of them, chosen and expanded.
+    /// No mask, added for each text, added for all, chosen, chosen if not, two of them, chosen and
+    /// expanded.
     pub(super) mask: u8,
     /// How many keys of each text are masked.
     pub(super) masked: usize,

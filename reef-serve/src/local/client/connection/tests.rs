@@ -178,7 +178,8 @@ fn a_place_that_there_is_not_is_an_error_of_that_request_alone() {
     }
 }
 
-/// Requests that are open have tensors of their own, whatever the order in which places become free.
+/// Requests that are open have tensors of their own, whatever the order in which places become
+/// free.
 #[test]
 fn open_requests_keep_their_tensors_apart() {
     let fixture = Fixture::new("apart");
@@ -248,7 +249,8 @@ fn a_model_that_was_reloaded_with_another_shape_is_an_error_once() {
     client.infer(&vec![0.5; client.input_len()]).unwrap();
 }
 
-/// Both ways compute the same; where the device can, nothing is copied between it and shared memory.
+/// Both ways compute the same; where the device can, nothing is copied between it and shared
+/// memory.
 #[test]
 fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
     let fixture = Fixture::new("direct");
@@ -391,7 +393,8 @@ fn values_made_one_by_one_do_what_a_slice_does() {
     assert!(client.receive(&mut got).is_err(), "nothing was submitted");
 }
 
-/// What is staged is for the next request alone, and the parts of a request's time are no longer than all of it.
+/// What is staged is for the next request alone, and the parts of a request's time are no longer
+/// than all of it.
 #[test]
 fn an_input_is_staged_ahead_of_its_request() {
     let fixture = Fixture::new("staged");

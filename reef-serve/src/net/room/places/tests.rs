@@ -7,7 +7,8 @@ fn user(uid: u32) -> Principal {
     Principal::User(uid)
 }
 
-/// Those that have just come, or ended a request, stay young, however long the machine takes for the test.
+/// Those that have just come, or ended a request, stay young, however long the machine takes for
+/// the test.
 fn keep_young(places: &Places) {
     let (mut table, now) = (places.table.lock(), Instant::now());
     let is_fresh = |entry: &&mut Entry| entry.since <= now && now - entry.since < IDLE;

@@ -1,4 +1,5 @@
-//! Limits of contexts, as far as they take memory: stacks of all threads, what kernels print to, and their heap.
+//! Limits of contexts, as far as they take memory: stacks of all threads, what kernels print to,
+//! and their heap.
 
 use crate::api::code::*;
 use crate::api::export::{give, plain};

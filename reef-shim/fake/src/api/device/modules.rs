@@ -1,4 +1,5 @@
-//! Modules: text whose global arrays take memory of the device, for as long as the module is loaded.
+//! Modules: text whose global arrays take memory of the device, for as long as the module is
+//! loaded.
 
 use crate::api::code::*;
 use crate::api::export::{give, plain};

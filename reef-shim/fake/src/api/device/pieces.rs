@@ -1,4 +1,5 @@
-//! Memory by handles: mapped to addresses, into sparse arrays and multicast objects, exported and imported.
+//! Memory by handles: mapped to addresses, into sparse arrays and multicast objects, exported and
+//! imported.
 
 use crate::api::code::*;
 use crate::api::export::{give, plain, twin};

@@ -1,4 +1,5 @@
-//! Graphs that can be launched. Nodes of one are named by the nodes of the graph that it was made from.
+//! Graphs that can be launched. Nodes of one are named by the nodes of the graph that it was made
+//! from.
 
 use super::params::{AnyParams, FillParams, HostParams, KernelParams, fill, host, kernel};
 use crate::api::code::*;

@@ -148,7 +148,8 @@ unsafe fn memory(words: &mut [usize]) -> Result<Op, u32> {
     Ok(Op::Memory { at: words[14], bytes: words[13] as u64 })
 }
 
-/// A conditional node that runs its body once or not at all. The body is the driver's; the program fills it.
+/// A conditional node that runs its body once or not at all. The body is the driver's; the program
+/// fills it.
 unsafe fn branch(words: &[usize; 29]) -> Result<Op, u32> {
     let mut world = world();
     let runs = *world.conditions.get(&(words[0] as u64)).ok_or(INVALID_VALUE)?;

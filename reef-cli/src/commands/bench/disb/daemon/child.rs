@@ -43,7 +43,8 @@ fn say(news: &News) -> Result<()> {
     print(serde_json::to_string(news)?)
 }
 
-/// Reads orders. Their end is that of the process, whatever it is doing: there is no parent to report to.
+/// Reads orders. Their end is that of the process, whatever it is doing: there is no parent to
+/// report to.
 fn receive(orders: &SyncSender<Received>) {
     let mut mail: Option<Arc<Mailbox>> = None;
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
@@ -120,8 +121,8 @@ impl Launch for Connected {
         clock()
     }
 
-    /// The picture goes to shared memory; then it is waited for the output, which is read. The daemon
-    /// gives up in its own time.
+    /// The picture goes to shared memory; then it is waited for the output, which is read. The
+    /// daemon gives up in its own time.
     fn request(&mut self, _until: Duration) -> Result<Option<Phases>> {
         let begin = clock();
         self.client.submit(&self.picture)?;

@@ -5,9 +5,9 @@
 //!        ◄─ stdout: news ──
 //! ```
 //!
-//! The parent reads the workload, says when all begin, and passes results on to clients that depend on
-//! them; when a client launches, it decides by itself. A client ends when its stdin does, so none
-//! outlives the parent.
+//! The parent reads the workload, says when all begin, and passes results on to clients that depend
+//! on them; when a client launches, it decides by itself. A client ends when its stdin does, so
+//! none outlives the parent.
 
 pub(crate) mod child;
 pub(crate) mod clients;

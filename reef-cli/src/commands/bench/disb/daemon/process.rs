@@ -51,7 +51,8 @@ impl Processes {
         Ok(self.hear(None)?.1)
     }
 
-    /// The next that any client says, which is an error if it fails, or if all are silent for `most`.
+    /// The next that any client says, which is an error if it fails, or if all are silent for
+    /// `most`.
     pub(crate) fn hear(&mut self, most: Option<Duration>) -> Result<(usize, News)> {
         let heard = match most {
             Some(most) => self.news.recv_timeout(most),

@@ -1,8 +1,8 @@
 //! Windows of one line with AVX-512, from inputs to outputs in registers.
 //!
-//! What one column of the picture holds is read once for all windows that see it: seven windows of 5 × 5 side by side
-//! read 11 vectors of a row and not 35. The shape of filters is known when this is compiled, so each column knows its
-//! windows and each window its tap.
+//! What one column of the picture holds is read once for all windows that see it: seven windows of
+//! 5 × 5 side by side read 11 vectors of a row and not 35. The shape of filters is known when this
+//! is compiled, so each column knows its windows and each window its tap.
 
 use crate::kernels::values::end::End;
 use crate::kernels::values::lanes::{LANES, write};
@@ -19,7 +19,8 @@ pub(super) struct Line {
     /// Columns of the picture, and how many there are in front of it.
     pub width: usize,
     pub padding: usize,
-    /// The first weight of the first row of taps that lie inside of the picture, and how many such rows there are.
+    /// The first weight of the first row of taps that lie inside of the picture, and how many such
+    /// rows there are.
     pub weights: *const f32,
     pub rows: usize,
     /// Floats from a tap's weights to the next one's.
@@ -38,12 +39,13 @@ pub(super) struct Line {
 
 /// Computes some windows of a line.
 ///
-/// Safe to call if the machine has AVX-512, and for what the masks name: each tap of the rows has weights; what it sees
-/// inside of the line can be read; so can the bias and the windows of the residual; the windows of the output are the
-/// caller's.
+/// Safe to call if the machine has AVX-512, and for what the masks name: each tap of the rows has
+/// weights; what it sees inside of the line can be read; so can the bias and the windows of the
+/// residual; the windows of the output are the caller's.
 pub(super) type Sum = unsafe fn(&Line, Range<usize>);
 
-/// For filters of so many columns that move by so much: what computes one and two vectors of channels.
+/// For filters of so many columns that move by so much: what computes one and two vectors of
+/// channels.
 pub(super) fn of_shape(columns: usize, stride: usize) -> Option<[Sum; 2]> {
     match (columns, stride) {
         (3, 1) => Some([line::<3, 1, 1>, line::<3, 1, 2>]),

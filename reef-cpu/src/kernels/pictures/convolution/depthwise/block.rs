@@ -118,8 +118,8 @@ impl Depthwise {
                 let channels = share.outputs.start + done..share.outputs.end;
                 let made = self.line(line, channels.clone());
                 let sum = sums[usize::from(channels.len() > LANES)];
-                // SAFETY: the machine has AVX-512. `line` named what lies inside of the operands; shares are disjoint,
-                // and launches don't overlap with writers of what they read.
+                // SAFETY: the machine has AVX-512. `line` named what lies inside of the operands;
+                // shares are disjoint, and launches don't overlap with writers of what they read.
                 unsafe { sum(&made, windows.clone()) };
             }
             pixel = end;
@@ -184,7 +184,8 @@ impl Depthwise {
     }
 }
 
-/// What computes the lines of `op` on this machine, unless a few channels of one window are too much for a commit.
+/// What computes the lines of `op` on this machine, unless a few channels of one window are too
+/// much for a commit.
 #[cfg(target_arch = "x86_64")]
 fn lines_of(op: &Conv2d) -> Option<[Sum; 2]> {
     let [rows, columns] = op.window.size;

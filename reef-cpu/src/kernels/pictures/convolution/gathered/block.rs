@@ -29,7 +29,8 @@ use reef_core::Result;
 ///
 /// # Errors
 ///
-/// `Invalid` if shapes contradict each other or a storage is too small; `Unsupported` for outputs in planes.
+/// `Invalid` if shapes contradict each other or a storage is too small; `Unsupported` for outputs
+/// in planes.
 pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
     build_finished("conv2d", conv, None)
 }
@@ -122,8 +123,8 @@ impl Conv {
         Outcome::Done
     }
 
-    /// The block that the unit of `block` probably takes next: units take turns, some from the front and some from the
-    /// back.
+    /// The block that the unit of `block` probably takes next: units take turns, some from the
+    /// front and some from the back.
     fn after(&self, block: &Block<'_>) -> usize {
         let (index, step) = (block.index as usize, self.units.div_ceil(2));
         if block.unit.is_multiple_of(2) {
@@ -150,7 +151,8 @@ impl Conv {
     fn finish(&self, share: &Share, scratch: &Scratch, stop: StopToken<'_>) -> bool {
         let Some(finish) = &self.finish else { return true };
         let len = share.pixels.len() * scratch.sums_pitch;
-        // SAFETY: both are parts of scratch memory of these lengths, which only we use, and don't overlap.
+        // SAFETY: both are parts of scratch memory of these lengths, which only we use, and don't
+        // overlap.
         let (sums, own) = unsafe {
             (
                 std::slice::from_raw_parts_mut(scratch.sums, len),

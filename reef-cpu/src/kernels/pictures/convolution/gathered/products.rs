@@ -38,8 +38,8 @@ impl Conv {
         true
     }
 
-    /// Adds a chunk's terms to the sums of `share`, and brings near what comes `after` it. Gives `false` if the block
-    /// should stop.
+    /// Adds a chunk's terms to the sums of `share`, and brings near what comes `after` it. Gives
+    /// `false` if the block should stop.
     pub(super) fn multiply(
         &self,
         chunk: &Columns,
@@ -98,7 +98,8 @@ impl Conv {
         &group[self.shape.padded()..][(panel + first_term) * COLUMNS..]
     }
 
-    /// The panel that comes after the one at `column`: of the same share, or the first one of the share `after` it.
+    /// The panel that comes after the one at `column`: of the same share, or the first one of the
+    /// share `after` it.
     fn next_panel(
         &self,
         [share, after]: [&Share; 2],
@@ -117,7 +118,8 @@ impl Conv {
         next.as_ptr()
     }
 
-    /// What a tile should bring near: `next` of the panels, `rows`, and in the `last` chunk what the commit touches.
+    /// What a tile should bring near: `next` of the panels, `rows`, and in the `last` chunk what
+    /// the commit touches.
     fn hints(
         &self,
         share: &Share,

@@ -1,7 +1,7 @@
 //! The columns of the matrix of windows as runs of floats.
 //!
-//! They come in the order in which [`pack`](crate::kernels::pictures::pack::pack()) put the weights. That order follows
-//! memory, so a row is a few runs:
+//! They come in the order in which [`pack`](crate::kernels::pictures::pack::pack()) put the
+//! weights. That order follows memory, so a row is a few runs:
 //!
 //! ```text
 //! native, all channels:  one run per row of the window

@@ -1,7 +1,7 @@
 //! Windows of a picture as rows of a matrix, a block's share at a time.
 //!
-//! Row `p` holds what output pixel `p` sees: a few runs, each a part of a line (a row of the picture). Clipping a run to
-//! its line is all that padding takes.
+//! Row `p` holds what output pixel `p` sees: a few runs, each a part of a line (a row of the
+//! picture). Clipping a run to its line is all that padding takes.
 
 use super::runs::{Columns, Run};
 use crate::kernels::blocks::operand::{Operand, is_planar};

@@ -94,13 +94,15 @@ impl Strips {
                 channel: share.outputs.start,
                 bias: &self.constants.floats()[share.outputs.clone()],
             };
-            // SAFETY: shares are disjoint, and launches don't overlap with writers of their residual.
+            // SAFETY: shares are disjoint, and launches don't overlap with writers of their
+            // residual.
             unsafe { self.epilogue.commit(&sums) };
         }
         Outcome::Done
     }
 
-    /// Makes the sums of the line that begins at pixel `first`. Gives `false` if the block should stop.
+    /// Makes the sums of the line that begins at pixel `first`. Gives `false` if the block should
+    /// stop.
     fn multiply(
         &self,
         first: usize,

@@ -23,16 +23,18 @@ pub(super) struct Sums<'a> {
     pub(super) floats: &'a mut [f32],
     /// Floats from a row to the next.
     pub(super) pitch: usize,
-    /// What the commit of the first row will write and read, and floats to that of the next: brought near meanwhile.
+    /// What the commit of the first row will write and read, and floats to that of the next:
+    /// brought near meanwhile.
     pub(super) touches: [*const f32; 2],
     pub(super) apart: usize,
 }
 
-/// Multiplies [`ROWS`] windows side by side with a panel, which has a row of [`COLUMNS`] for each of their floats.
+/// Multiplies [`ROWS`] windows side by side with a panel, which has a row of [`COLUMNS`] for each
+/// of their floats.
 pub(super) type Multiply = unsafe fn(&Windows<'_>, &[f32], Sums<'_>);
 
-/// The products of windows that are so many floats apart, if there are any: for half a panel, and for a whole one. Needs
-/// a machine with AVX-512.
+/// The products of windows that are so many floats apart, if there are any: for half a panel, and
+/// for a whole one. Needs a machine with AVX-512.
 pub(super) fn of_step(step: usize) -> Option<[Multiply; 2]> {
     match step {
         1 => Some([multiply::<1, 1>, multiply::<1, 2>]),
@@ -42,8 +44,9 @@ pub(super) fn of_step(step: usize) -> Option<[Multiply; 2]> {
     }
 }
 
-/// As [`Multiply`] says, of the first `V` vectors of each row of the panel. That windows are `STEP` floats apart is known
-/// when this is compiled, so that the address of each is that of the first one and a constant.
+/// As [`Multiply`] says, of the first `V` vectors of each row of the panel. That windows are `STEP`
+/// floats apart is known when this is compiled, so that the address of each is that of the first
+/// one and a constant.
 ///
 /// # Safety
 ///
@@ -96,12 +99,14 @@ unsafe fn multiply<const STEP: usize, const V: usize>(
     }
 }
 
-/// Tells the processor that a panel's floats at `output` will be written, and those at `residual` read.
+/// Tells the processor that a panel's floats at `output` will be written, and those at `residual`
+/// read.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn bring_near([output, residual]: [*const f32; 2]) {
     for at in [0, LANES] {
-        // SAFETY: a prefetch, which may point anywhere; compilers make `prefetcht1` of the intrinsic.
+        // SAFETY: a prefetch, which may point anywhere; compilers make `prefetcht1` of the
+        // intrinsic.
         unsafe {
             asm!(
                 "prefetchw byte ptr [{0}]",

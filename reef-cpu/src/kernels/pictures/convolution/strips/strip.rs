@@ -5,7 +5,8 @@ use crate::kernels::pictures::convolution::gathered::windows::first_element;
 use crate::kernels::product::tile::ROWS;
 use reef_core::op::{Conv2d, Window};
 
-/// Most floats of a strip: they are copied between two looks at the stop word, and stay in the L1 cache.
+/// Most floats of a strip: they are copied between two looks at the stop word, and stay in the L1
+/// cache.
 const MOST: usize = 10 * 1024;
 
 /// The measures of a strip.
@@ -50,8 +51,8 @@ impl Strip {
             };
             let lines = image * tensor.of * tensor.height + row;
             let from = first_element(input, channel).wrapping_add(lines * tensor.width);
-            // SAFETY: the line lies in the storage, which was found inside of its buffer, and the caller answers for
-            // writers.
+            // SAFETY: the line lies in the storage, which was found inside of its buffer, and the
+            // caller answers for writers.
             let from = unsafe { std::slice::from_raw_parts(from, tensor.width) };
             let (left, rest) = to.split_at_mut(padding[1]);
             let (middle, right) = rest.split_at_mut(tensor.width);

@@ -33,7 +33,8 @@ pub(super) const PIXELS: usize = SIDES[0] * SIDES[0];
 /// Floats between rows of turned inputs, so that they don't fall into the same sets of a cache.
 const GAP: usize = LINE;
 
-/// Sixteen sums become four outputs. Turned inputs shouldn't take more than half of a second cache of 2 MiB.
+/// Sixteen sums become four outputs. Turned inputs shouldn't take more than half of a second cache
+/// of 2 MiB.
 const COSTS: Costs = Costs { input: 0.1, sum: 1.5, inputs: 256 * 1024, sums: 7 * 1024 };
 
 pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {

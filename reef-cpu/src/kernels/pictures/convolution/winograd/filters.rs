@@ -12,16 +12,16 @@ use crate::kernels::product::tile::COLUMNS;
 use crate::kernels::values::lanes::LANES;
 use reef_core::op::{Conv2d, Window};
 
-/// Most filters: layers with more have few tiles in most networks, and bringing in the turned filters, 16 numbers for nine,
-/// then takes longer than the products.
+/// Most filters: layers with more have few tiles in most networks, and bringing in the turned
+/// filters, 16 numbers for nine, then takes longer than the products.
 const MOST_FILTERS: usize = 256 * 256;
 /// Fewest channels: with fewer, turning takes longer than it saves.
 const LEAST_CHANNELS: usize = 32;
 /// A filter's side.
 const SIDE: usize = 3;
 
-/// Whether a convolution is done this way on this machine. That hangs on nothing but its filters: packed ones serve any batch,
-/// rows and columns, and a picture's bits are the same in any batch.
+/// Whether a convolution is done this way on this machine. That hangs on nothing but its filters:
+/// packed ones serve any batch, rows and columns, and a picture's bits are the same in any batch.
 pub(in crate::kernels) fn are_turned(op: &Conv2d) -> bool {
     let Window { size, stride, .. } = op.window;
     let (inputs, outputs) = (op.input.channels, op.output.channels);
@@ -73,7 +73,8 @@ fn turned(filter: &[f32; SIDE * SIDE]) -> [f32; POINTS] {
     std::array::from_fn(|i| line(columns.map(|column| column[i / 4]))[i % 4] as f32)
 }
 
-/// What [`turned`] turned: the weight at `[row, column]` of the filter whose point `i` is `number(i)`.
+/// What [`turned`] turned: the weight at `[row, column]` of the filter whose point `i` is
+/// `number(i)`.
 #[inline(always)]
 pub(super) fn weight([row, column]: [usize; 2], number: impl Fn(usize) -> f32) -> f32 {
     let line = |row: usize| match column {

@@ -1,8 +1,8 @@
 //! Convolutions of three by three with 16 products for four outputs instead of 36.
 //!
-//! After Winograd, *Arithmetic Complexity of Computations* (1980), as Lavin and Gray apply it to networks
-//! ([arXiv:1509.09308](https://arxiv.org/abs/1509.09308)): F(2×2, 3×3). An output tile of 2 × 2 pixels sees 4 × 4
-//! of the input. Both are turned by additions alone,
+//! After Winograd, *Arithmetic Complexity of Computations* (1980), as Lavin and Gray apply it to
+//! networks ([arXiv:1509.09308](https://arxiv.org/abs/1509.09308)): F(2×2, 3×3). An output tile of
+//! 2 × 2 pixels sees 4 × 4 of the input. Both are turned by additions alone,
 //!
 //! ```text
 //! turned inputs   V = Bᵀ d B        one of 16 numbers per tile and channel
@@ -11,9 +11,10 @@
 //! outputs         Y = Aᵀ M A
 //! ```
 //!
-//! What comes in are the operands of a [`Conv2d`](reef_core::op::Conv2d), with filters as [`filters`] turned them;
-//! what goes out is its output. What stays true: sums of which one isn't finite are made anew as the definition says,
-//! so that what is not a number stays where it belongs; and a block keeps the contract of all others.
+//! What comes in are the operands of a [`Conv2d`](reef_core::op::Conv2d), with filters as
+//! [`filters`] turned them; what goes out is its output. What stays true: sums of which one isn't
+//! finite are made anew as the definition says, so that what is not a number stays where it
+//! belongs; and a block keeps the contract of all others.
 
 pub(in crate::kernels::pictures) mod block;
 pub(in crate::kernels::pictures) mod filters;

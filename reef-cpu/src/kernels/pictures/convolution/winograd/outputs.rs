@@ -61,7 +61,8 @@ impl Winograd {
         }
     }
 
-    /// A tile's sums for a panel's outputs as the definition says. Gives `false` if the block should stop.
+    /// A tile's sums for a panel's outputs as the definition says. Gives `false` if the block
+    /// should stop.
     #[cold]
     fn sum_plainly(
         &self,
@@ -105,7 +106,8 @@ impl Winograd {
                 let from = row * line + SIDES[0] * (tile - share.pixels.start);
                 let sums = &sums[from * pitch..];
                 let sums = Sums { sums, pitch, pixels, channel: share.outputs.start, bias };
-                // SAFETY: shares are disjoint, and launches don't overlap with writers of their residual.
+                // SAFETY: shares are disjoint, and launches don't overlap with writers of their
+                // residual.
                 unsafe { self.epilogue.commit(&sums) };
             }
             tile += left;

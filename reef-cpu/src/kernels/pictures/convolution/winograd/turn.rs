@@ -59,8 +59,8 @@ fn column(tile: &[[__m512; 4]; 4], at: usize) -> [__m512; 4] {
     [tile[0][at], tile[1][at], tile[2][at], tile[3][at]]
 }
 
-/// Turns a tile's sums back: those of a vector of outputs lie at `sums[point * plane]`. False if one of what comes out
-/// isn't finite, or if they are so large that their sum isn't.
+/// Turns a tile's sums back: those of a vector of outputs lie at `sums[point * plane]`. False if
+/// one of what comes out isn't finite, or if they are so large that their sum isn't.
 ///
 /// # Panics
 ///
@@ -98,7 +98,8 @@ fn output_line(m: [__m512; 4]) -> [__m512; 2] {
     [_mm512_add_ps(m[0], sum), _mm512_sub_ps(difference, m[3])]
 }
 
-/// Tells the processor that a panel's floats at `output` will be written, and those at `residual` read.
+/// Tells the processor that a panel's floats at `output` will be written, and those at `residual`
+/// read.
 pub(super) fn bring_near([output, residual]: [*const f32; 2]) {
     for (output, residual) in
         [0, LANES].map(|at| (output.wrapping_add(at), residual.wrapping_add(at)))

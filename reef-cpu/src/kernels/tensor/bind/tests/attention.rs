@@ -98,7 +98,8 @@ fn given(op: &TensorOp) -> Vec<Array> {
     op.inputs.iter().enumerate().map(made).collect()
 }
 
-/// Runs all blocks, stopped wherever they look first if `everywhere`, and compares with the definition.
+/// Runs all blocks, stopped wherever they look first if `everywhere`, and compares with the
+/// definition.
 fn agrees(op: TensorOp, inputs: &[Array], everywhere: bool) {
     op.check().unwrap();
     assert!(Heads::of(&op).is_some() && has_joined(&op), "{op:?}");

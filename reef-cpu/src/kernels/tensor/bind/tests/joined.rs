@@ -4,7 +4,8 @@ use super::*;
 use crate::kernels::tensor::products::layers;
 use reef_core::tensor::{Finished, RowMap, RowTerm};
 
-/// `op` with a formula behind its sums: a number for each column, a residual, and the largest of that and zero.
+/// `op` with a formula behind its sums: a number for each column, a residual, and the largest of
+/// that and zero.
 fn finished(op: TensorOp) -> TensorOp {
     let Kind::Contract(contract) = op.kind else { panic!("a contraction") };
     let last = op.output.dims.last().copied().unwrap_or(1);

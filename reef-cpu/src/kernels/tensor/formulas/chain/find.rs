@@ -16,8 +16,8 @@ const STEPS: usize = 8;
 pub(in crate::kernels::tensor::formulas) struct Chain(Vec<(Link, Leaf)>);
 
 impl Chain {
-    /// `None` if `parts`, of which each reads earlier ones and the last one is the result, are no chain, or this machine
-    /// has no vectors for it.
+    /// `None` if `parts`, of which each reads earlier ones and the last one is the result, are no
+    /// chain, or this machine has no vectors for it.
     pub(in crate::kernels::tensor::formulas) fn of(parts: &[Part]) -> Option<Self> {
         let leaf = |k: usize| match parts[k] {
             Part::Leaf(leaf) => Some(leaf),
@@ -52,8 +52,9 @@ impl Chain {
         fits.then_some(Self(links))
     }
 
-    /// Changes `values`, which are those of the outputs from `first` on. `input` gives the elements of an input, and
-    /// `seen` says how they are read; `scratch` has as many floats as there are values for each of the inputs.
+    /// Changes `values`, which are those of the outputs from `first` on. `input` gives the elements
+    /// of an input, and `seen` says how they are read; `scratch` has as many floats as there are
+    /// values for each of the inputs.
     pub(in crate::kernels::tensor::formulas) fn apply<'a>(
         &self,
         values: &mut [f32],

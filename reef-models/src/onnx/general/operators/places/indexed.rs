@@ -86,7 +86,8 @@ pub(in crate::onnx::general::operators) fn gather_elements(
     picked(b, x, indices, target, indices.dims().to_vec())
 }
 
-/// How tuples of indices point into `dims`, of which the first `batch` are those of the indices as well.
+/// How tuples of indices point into `dims`, of which the first `batch` are those of the indices as
+/// well.
 fn tuples(dims: &[usize], indices: &Value, batch: usize) -> Result<(Target, Vec<usize>)> {
     let refused = || format!("indices {} of {dims:?}, {batch} of them batches", indices.spec);
     let Some((&depth, front)) = indices.dims().split_last() else { return Err(refused()) };
@@ -160,7 +161,8 @@ pub(in crate::onnx::general::operators) fn scattered(
     b.emit(Kind::Scatter(scatter), &[x, indices, updates], x.spec.clone())
 }
 
-/// `on` where the place along the new axis is the index, `off` elsewhere. Inputs: indices, depth, [off, on].
+/// `on` where the place along the new axis is the index, `off` elsewhere. Inputs: indices, depth,
+/// [off, on].
 fn one_hot(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (indices, values) = (call.get(0)?, call.get(2)?);
     let depth = call.number(1)?.ok_or("operand 1 is missing")? as i64;

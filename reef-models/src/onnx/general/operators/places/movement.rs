@@ -213,8 +213,8 @@ fn centre(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     b.pick(x, places, Scalar::Whole(0))
 }
 
-/// Windows of a tensor as axes of their own, behind all others. Where windows lie is `strides` apart, where their
-/// elements lie `dilations`.
+/// Windows of a tensor as axes of their own, behind all others. Where windows lie is `strides`
+/// apart, where their elements lie `dilations`.
 pub(in crate::onnx::general::operators) fn windows(
     dims: &[usize],
     counts: &[usize],

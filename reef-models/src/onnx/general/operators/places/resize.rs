@@ -154,9 +154,11 @@ impl Plan {
         b.contract([x, &weights], kept, summed, dims, x.element())
     }
 
-    /// Weights of the neighbours of a place; those outside of the axis are the outermost ones, or are left out.
+    /// Weights of the neighbours of a place; those outside of the axis are the outermost ones, or
+    /// are left out.
     fn weigh(&self, row: &mut [f64], place: f64, scale: f64) {
-        // A cut that reaches far beyond the axis can have a scale that spreads one place over more than all of it.
+        // A cut that reaches far beyond the axis can have a scale that spreads one place over more
+        // than all of it.
         let least = 1.0 / row.len() as f64;
         let scale = if self.antialias { scale.clamp(least, 1.0) } else { 1.0 };
         let radius = if self.mode == "linear" { 1.0 } else { 2.0 };

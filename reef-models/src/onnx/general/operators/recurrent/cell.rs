@@ -16,7 +16,8 @@ pub(super) struct Cell<'a> {
     /// Sums of gates are kept within this of 0.
     pub(super) clip: Option<f64>,
     pub(super) hidden: usize,
-    /// Recurrent weights, a row for each element of each gate: those [`Kind::together`] names, in its order.
+    /// Recurrent weights, a row for each element of each gate: those [`Kind::together`] names, in
+    /// its order.
     pub(super) recurrent: Vec<Value>,
     /// What is added to the recurrent product of a hidden gate that comes before the reset gate.
     pub(super) bias: Option<Value>,

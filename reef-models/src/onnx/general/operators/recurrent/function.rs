@@ -41,7 +41,8 @@ pub(super) fn functions(
 }
 
 impl Function {
-    /// Takes parameters from those that are left, the usual ones of the operator of this name if none are.
+    /// Takes parameters from those that are left, the usual ones of the operator of this name if
+    /// none are.
     fn of(name: &str, [alpha, beta]: [&mut dyn Iterator<Item = f32>; 2]) -> Result<Self> {
         let missing = || format!("activation {name} without activation_alpha or activation_beta");
         let mut alpha = |usual: Option<f64>| alpha.next().map(f64::from).or(usual);

@@ -12,7 +12,8 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// One product of all steps of `x` with `weights`, which have a row for each element of each gate.
+    /// One product of all steps of `x` with `weights`, which have a row for each element of each
+    /// gate.
     pub(super) fn of(
         b: &mut Builder<'_>,
         x: &Value,

@@ -141,7 +141,8 @@ impl<'a, 'c> Node<'a, 'c> {
         run(b, &cell, &inputs, first, self.reverse[direction])
     }
 
-    /// What is added to all gates of a step, and to the recurrent product of a hidden gate that is reset behind it.
+    /// What is added to all gates of a step, and to the recurrent product of a hidden gate that is
+    /// reset behind it.
     fn biases(&self, b: &mut Builder<'_>, both: &Value) -> Result<(Option<Value>, Option<Value>)> {
         let (hidden, rows) = (self.sizes[2], self.kind.gates() * self.sizes[2]);
         let [input, recurrent] = [b.cut(both, 0, 0, rows)?, b.cut(both, 0, rows, 2 * rows)?];

@@ -8,7 +8,8 @@ use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_core::tensor::Element;
 
-/// The state after each step, in the order of the sequence, and the last one. In `reverse` the last step comes first.
+/// The state after each step, in the order of the sequence, and the last one. In `reverse` the last
+/// step comes first.
 pub(super) fn run(
     b: &mut Builder<'_>,
     cell: &Cell<'_>,

@@ -89,7 +89,8 @@ fn average(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     b.cast(&made, call.get(0)?.element())
 }
 
-/// How many elements each mean is over. Padding counts if the node says so; what is behind it never does.
+/// How many elements each mean is over. Padding counts if the node says so; what is behind it never
+/// does.
 fn counts(b: &mut Builder<'_>, x: &Value, window: &Sliding, with_padding: bool) -> Result<Value> {
     let ones = b.scalar(x.element(), 1.0)?;
     let mut plain = x.dims().to_vec();
@@ -140,7 +141,8 @@ fn least(element: Element) -> i64 {
     }
 }
 
-/// Where in the input the largest of each window is: the window's place, and that of the tap within it.
+/// Where in the input the largest of each window is: the window's place, and that of the tap within
+/// it.
 fn places(
     b: &mut Builder<'_>,
     x: &Value,

@@ -37,7 +37,8 @@ fn gemm(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     b.binary(Binary::Add, &made, &c)
 }
 
-/// The axes of an operand or of the result: a letter for each, and those that an ellipsis stands for.
+/// The axes of an operand or of the result: a letter for each, and those that an ellipsis stands
+/// for.
 type Labels = Vec<Label>;
 
 /// Axes of an ellipsis are counted from the last, so that they are broadcast as shapes are.
@@ -118,7 +119,8 @@ fn result_of(output: &str, sizes: &BTreeMap<Label, usize>) -> Result<Labels> {
     }
 }
 
-/// Without an arrow: what an ellipsis stands for, then letters that are there once, in the alphabet's order.
+/// Without an arrow: what an ellipsis stands for, then letters that are there once, in the
+/// alphabet's order.
 fn implied(labelled: &[Labels]) -> Labels {
     let all: Labels = labelled.iter().flatten().copied().collect();
     let once = |label: &Label| all.iter().filter(|other| *other == label).count() == 1;

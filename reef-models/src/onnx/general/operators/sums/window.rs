@@ -92,7 +92,8 @@ impl Sliding {
         Ok(if starts_behind { count - 1 } else { count })
     }
 
-    /// Elements that windows reach over behind an axis of `n`: padding, and more where counts were rounded up.
+    /// Elements that windows reach over behind an axis of `n`: padding, and more where counts were
+    /// rounded up.
     pub(super) fn behind(&self, k: usize, n: usize) -> i64 {
         let end = (self.count[k] - 1) * self.stride[k] + self.reach(k);
         (end as i64 - n as i64 - self.before[k]).max(self.after[k])

@@ -1,7 +1,9 @@
-//! `Attention`, as the standard's text of onnx 1.23 has it for operator sets 23 and 24: soft caps come before masks,
-//! masks of later tokens are aligned with the last query, and queries that see nothing get zeros.
+//! `Attention`, as the standard's text of onnx 1.23 has it for operator sets 23 and 24: soft caps
+//! come before masks, masks of later tokens are aligned with the last query, and queries that see
+//! nothing get zeros.
 //!
-//! Nothing is moved that needs no move: products take heads where they are, and heads that share keys take the same.
+//! Nothing is moved that needs no move: products take heads where they are, and heads that share
+//! keys take the same.
 
 use super::cache::tensor_scatter;
 use super::heads::Heads;
@@ -35,7 +37,8 @@ struct Attention {
     past: usize,
 }
 
-/// Results: what each query gets, keys and values of all tokens, and, if they are wanted, scores or shares.
+/// Results: what each query gets, keys and values of all tokens, and, if they are wanted, scores or
+/// shares.
 fn attention(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let all = Attention::of(b, call)?;
     let (element, softmax) = (all.queries.value.element(), softmax_element(call)?);

@@ -8,8 +8,9 @@ use crate::tensors::expressions::same_element;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Binary, Domain, Element, Gather, Kind, Spec, Target};
 
-/// Each place of the cache knows which new token is there, if any: nothing is written at places that are computed.
-/// Tokens behind the end of a cache that isn't circular are left out, and refused if that is known beforehand.
+/// Each place of the cache knows which new token is there, if any: nothing is written at places
+/// that are computed. Tokens behind the end of a cache that isn't circular are left out, and
+/// refused if that is known beforehand.
 pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (cache, new) = (call.get(0)?, call.get(1)?);
     same_element(cache, new)?;
@@ -64,7 +65,8 @@ pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Val
     })
 }
 
-/// Which new token is at each of `room` places of each batch; a number that no token has where none is.
+/// Which new token is at each of `room` places of each batch; a number that no token has where none
+/// is.
 fn token_at(b: &mut Builder<'_>, first: &Value, room: usize, circular: bool) -> Result<Value> {
     let first = b.reshape(first, vec![first.spec.elements(), 1])?;
     let places = b.count(vec![1, room])?;

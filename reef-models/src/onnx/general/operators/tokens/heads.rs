@@ -5,7 +5,8 @@ use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_core::tensor::View;
 
-/// A tensor of batches, heads, tokens and the columns of a head, in this order or with heads as columns of tokens.
+/// A tensor of batches, heads, tokens and the columns of a head, in this order or with heads as
+/// columns of tokens.
 #[derive(Debug, Clone)]
 pub(super) struct Heads {
     pub(super) value: Value,
@@ -16,7 +17,8 @@ pub(super) struct Heads {
 }
 
 impl Heads {
-    /// `heads` has to be said for three dimensions, which have all heads of a token as one row. Elements are floats.
+    /// `heads` has to be said for three dimensions, which have all heads of a token as one row.
+    /// Elements are floats.
     pub(super) fn of(value: &Value, heads: Option<i64>, name: &str) -> Result<Self> {
         let refused = || match heads {
             Some(heads) => format!("{} in {heads} heads", value.spec),

@@ -22,8 +22,9 @@ impl Masks {
         Self { sound: true, ..Self::default() }
     }
 
-    /// The operand of the node: truth values, or numbers of type `element` that are added. A last axis that is shorter
-    /// than keys are many ends with keys that nobody sees, unless it `spreads` a single value over all keys.
+    /// The operand of the node: truth values, or numbers of type `element` that are added. A last
+    /// axis that is shorter than keys are many ends with keys that nobody sees, unless it `spreads`
+    /// a single value over all keys.
     pub(super) fn operand(
         &mut self,
         b: &mut Builder<'_>,
@@ -66,8 +67,8 @@ impl Masks {
         Ok(())
     }
 
-    /// Each batch has a number of keys of its own. If it is `causal`, the last query sees the last of those, the one
-    /// before it one key less, and so on.
+    /// Each batch has a number of keys of its own. If it is `causal`, the last query sees the last
+    /// of those, the one before it one key less, and so on.
     pub(super) fn lengths(
         &mut self,
         b: &mut Builder<'_>,

@@ -1,7 +1,8 @@
-//! Operators of networks that read and write tokens: attention, the places of tokens, and caches of keys and values.
+//! Operators of networks that read and write tokens: attention, the places of tokens, and caches of
+//! keys and values.
 //!
-//! In: a node with its operands. Out: products, softmax, moves and formulas, such that a device that has attention as
-//! one operation finds it again ([`crate::tensors::attention`]).
+//! In: a node with its operands. Out: products, softmax, moves and formulas, such that a device
+//! that has attention as one operation finds it again ([`crate::tensors::attention`]).
 
 pub(super) mod attention;
 mod cache;

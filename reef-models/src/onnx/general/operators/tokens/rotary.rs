@@ -1,4 +1,5 @@
-//! `RotaryEmbedding`: pairs of columns are turned by angles that a token's place tells (Su et al., "RoFormer", 2021).
+//! `RotaryEmbedding`: pairs of columns are turned by angles that a token's place tells (Su et al.,
+//! "RoFormer", 2021).
 
 use super::heads::Heads;
 use crate::onnx::fault::Result;
@@ -8,7 +9,8 @@ use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Array, Binary, Gather, Kind, Spec, Target};
 
-/// `x * cos + other * sin` for each column, `other` being the other one of its pair, negative for the first of both.
+/// `x * cos + other * sin` for each column, `other` being the other one of its pair, negative for
+/// the first of both.
 pub(super) fn rotary(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let heads =

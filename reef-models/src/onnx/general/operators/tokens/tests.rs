@@ -55,7 +55,8 @@ fn keys_and_values_of_before_and_now_are_results() {
     }
 }
 
-/// How many steps are attention, and how many are products that are left, when scores are not shown.
+/// How many steps are attention, and how many are products that are left, when scores are not
+/// shown.
 fn found(case: Case) -> [usize; 2] {
     let mut model = case.model();
     model.outputs.truncate(1);
