@@ -4,6 +4,7 @@ mod book;
 mod layers;
 mod licenses;
 mod tables;
+mod words;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,6 +26,12 @@ const CHECKS: &[Check] = &[
         in_ci: true,
         what: "imports inside of a crate run down; `layers --crate NAME` checks one crate",
         commands: layers,
+    },
+    Check {
+        name: "words",
+        in_ci: true,
+        what: "words and names follow STYLE.md; `words --help` says how, `--list`, `--update`",
+        commands: words,
     },
     Check {
         name: "test",
@@ -125,6 +132,7 @@ fn main() -> ExitCode {
         ["licenses"] => return check_licenses(),
         ["layers"] => return check_layers(None),
         ["layers", "--crate", name] => return check_layers(Some(name)),
+        ["words", ref args @ ..] => return check_words(args),
         ["book"] => return make_book(book::check::Mode::Build),
         ["book", "draw"] => return make_book(book::check::Mode::Draw),
         ["book", "serve"] => return make_book(book::check::Mode::Serve),
@@ -198,6 +206,17 @@ fn check_layers(only: Option<&str>) -> ExitCode {
     }
 }
 
+fn check_words(args: &[&str]) -> ExitCode {
+    match words::check::run(args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("xtask: words: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
 fn cargo(args: &str) -> Command {
     let mut command = Command::new("cargo");
     command.args(args.split_whitespace());
@@ -216,6 +235,10 @@ fn clippy() -> Vec<Command> {
 
 fn layers() -> Vec<Command> {
     vec![cargo("xtask layers")]
+}
+
+fn words() -> Vec<Command> {
+    vec![cargo("xtask words")]
 }
 
 fn test() -> Vec<Command> {
