@@ -33,12 +33,10 @@
 pub mod cases;
 pub mod null;
 mod run;
-mod skip;
 mod subject;
 
 pub use null::Null;
-pub use run::{open, run};
-pub use skip::skip;
+pub use run::{open, run, skip};
 #[doc(hidden)]
 pub use subject::be_impatient;
 

@@ -24,18 +24,15 @@
 
 mod backend;
 mod dispatch;
-pub mod dkp;
 mod limits;
 pub mod op;
 pub mod program;
-pub mod rounding;
 pub mod scheduler;
-mod source;
 mod sync;
 pub mod tensor;
+mod testing;
 mod vqueue;
 
-pub use backend::cells::{Cells, appended};
 pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Kept, Launch};
 pub use backend::device::Device;
 pub use backend::error::{Error, Result};
@@ -50,12 +47,15 @@ pub use backend::words;
 pub use dispatch::be_client::BeClient;
 pub use dispatch::dispatcher::Dispatcher;
 pub use dispatch::neighbours::Neighbours;
+pub use dispatch::padding_plan as dkp;
 pub use dispatch::queues::account::{Account, Usage};
 pub use dispatch::queues::task::{Task, Timing};
 pub use dispatch::rt_client::RtClient;
 pub use dispatch::state::Stats;
 pub use dispatch::ticket::Ticket;
 pub use limits::{Class, ClientConfig, Rate};
+pub use op::rounding;
+pub use testing::cells::{Cells, appended};
 pub use vqueue::config::Config;
 pub use vqueue::group::Group;
 pub use vqueue::submitter::Submitter;

@@ -10,7 +10,7 @@
 use crate::backend::command::{Args, Launch};
 use crate::backend::error::{Error, Result};
 use crate::op::operators::Operators;
-pub use crate::source::{Call, Program, ProgramText, SourceFile};
+pub use crate::op::source::{Call, Program, ProgramText, SourceFile};
 use std::sync::Arc;
 
 /// A program on a device: compiled and loaded, for any number of instances.

@@ -30,6 +30,4 @@ pub use run::{Options, simulate};
 pub use totals::Totals;
 
 #[cfg(test)]
-mod measured;
-#[cfg(test)]
 mod tests;

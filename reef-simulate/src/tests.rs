@@ -4,6 +4,8 @@ use crate::{Arrivals, Class, Client, Error, Fleet, Options, Placement, Profile, 
 use reef_core::scheduler::NAMES;
 use std::collections::BTreeMap;
 
+mod measured;
+
 const PROFILE: &str = r#"{
     "device": {"stop_us": 20, "quiesce_us": 60, "run_out_us": 180, "resume_us": 100,
                "capped_kept": 0.34, "capped_pressure": 0.35},

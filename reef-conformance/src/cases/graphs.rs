@@ -1,6 +1,6 @@
 //! Several commands that the device takes at once.
 
-use crate::skip;
+use crate::run::skip;
 use crate::subject::{
     Cells, Met, Rounds, appended, cycles, doze, happened, holds_evicted, read, rng, rounds_for,
 };

@@ -1,6 +1,6 @@
 //! Copies, fills, events and host code among kernels.
 
-use crate::skip;
+use crate::run::skip;
 use crate::subject::{Cells, appended, cycles, doze, read, rng, rounds_for};
 use rand::RngExt;
 use reef_core::{

@@ -1,6 +1,6 @@
 //! Best-effort blocks beside real-time kernels.
 
-use crate::skip;
+use crate::run::skip;
 use crate::subject::{Cells, Rounds, cycles, doze, happened, rng, rounds_for};
 use rand::RngExt;
 use reef_core::dkp::Padding;

@@ -1,6 +1,6 @@
 //! Exactly once, in order, whatever is preempted when.
 
-use crate::skip;
+use crate::run::skip;
 use crate::subject::{
     Cells, Met, Rounds, appended, cycles, doze, happened, holds_evicted, rng, rounds_for,
 };

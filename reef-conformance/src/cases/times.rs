@@ -1,6 +1,6 @@
 //! What real-time tasks say of their times.
 
-use crate::skip;
+use crate::run::skip;
 use crate::subject::Cells;
 use reef_core::scheduler::Reef;
 use reef_core::{Command, Copy, Device, Dispatcher, Error, Fill, PreemptLevel, Task, Timing};

@@ -128,7 +128,7 @@ numbers! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::fake::Fake;
+    use crate::testing::fake::Fake;
 
     #[test]
     #[allow(unsafe_code)]

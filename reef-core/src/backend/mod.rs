@@ -4,12 +4,9 @@
 //! finished, and after a preemption what is left. *Invariant*: a queue runs its commands in order,
 //! and each block takes effect once, whoever launches it with the same checkpoint.
 
-pub(crate) mod cells;
 pub(crate) mod command;
 pub(crate) mod device;
 pub(crate) mod error;
-#[cfg(test)]
-pub(crate) mod fake;
 pub(crate) mod host_memory;
 pub(crate) mod info;
 pub(crate) mod launch_builder;

@@ -4,7 +4,7 @@ use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::Seq;
-use crate::dispatch::core::Core;
+use crate::dispatch::pass::Core;
 use crate::dispatch::queues::be_queue::{BeQueue, Tasks};
 use crate::limits::ClientConfig;
 use crate::scheduler::policy::TaskView;

@@ -4,8 +4,8 @@
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::dispatch::be_client::BeClient;
-use crate::dispatch::core::Core;
 use crate::dispatch::neighbours::Neighbours;
+use crate::dispatch::pass::Core;
 use crate::dispatch::queues::rt_queue::RtQueue;
 use crate::dispatch::rt_client::RtClient;
 use crate::dispatch::state::{PassState, Stats};

@@ -53,12 +53,12 @@ impl Loss {
 mod tests {
     use super::GIVE_UP_AFTER;
     use crate::backend::error::Error;
-    use crate::backend::fake::{AtLast, Fake, eventually, kernel};
     use crate::backend::info::Seq;
     use crate::dispatch::dispatcher::Dispatcher;
     use crate::dispatch::queues::task::Task;
     use crate::limits::ClientConfig;
     use crate::scheduler::Reef;
+    use crate::testing::fake::{AtLast, Fake, eventually, kernel};
     use std::sync::atomic::Ordering;
     use std::thread;
     use std::time::{Duration, Instant};

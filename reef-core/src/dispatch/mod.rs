@@ -6,10 +6,11 @@
 //! and every ticket completes.
 
 pub(crate) mod be_client;
-pub(crate) mod core;
 pub(crate) mod dispatcher;
 pub(crate) mod loss;
 pub(crate) mod neighbours;
+pub mod padding_plan;
+pub(crate) mod pass;
 pub(crate) mod queues;
 pub(crate) mod rt_client;
 pub(crate) mod state;

@@ -72,11 +72,11 @@ impl Neighbourhood {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::fake::{AtLast, Fake, eventually, kernel};
     use crate::dispatch::dispatcher::Dispatcher;
     use crate::dispatch::queues::task::Task;
     use crate::limits::ClientConfig;
     use crate::scheduler::Reef;
+    use crate::testing::fake::{AtLast, Fake, eventually, kernel};
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     #[derive(Debug, Default)]

@@ -3,7 +3,7 @@
 use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::Result;
-use crate::dispatch::core::Core;
+use crate::dispatch::pass::Core;
 use crate::dispatch::queues::account::Account;
 use crate::dispatch::queues::task::{Request, Task, TaskState, Timing};
 use crate::dispatch::ticket::Ticket;

@@ -2,15 +2,15 @@
 
 use crate::backend::command::Command;
 use crate::backend::error::{Error, Result};
-use crate::backend::fake::{AtLast, Fake, Script, eventually, kernel, launch};
 use crate::backend::info::Seq;
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::dispatcher::Dispatcher;
+use crate::dispatch::padding_plan::Profile;
 use crate::dispatch::queues::task::{Task, Timing};
 use crate::dispatch::ticket::Ticket;
-use crate::dkp::Profile;
 use crate::limits::ClientConfig;
 use crate::scheduler::Reef;
+use crate::testing::fake::{AtLast, Fake, Script, eventually, kernel, launch};
 use parking_lot::Mutex;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use crate::backend::device::Device;
 use crate::backend::error::Result;
-use crate::dispatch::core::Core;
+use crate::dispatch::pass::Core;
 use crate::dispatch::queues::task::{TaskState, Timing, Waiter};
 use std::pin::Pin;
 use std::sync::Arc;

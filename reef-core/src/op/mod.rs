@@ -18,6 +18,8 @@ mod function;
 pub(crate) mod operands;
 pub(crate) mod operators;
 mod ops;
+pub mod rounding;
+pub(crate) mod source;
 mod tensor;
 
 pub use function::{Bounds, Function};

@@ -1,7 +1,7 @@
 //! Memory that operations work on.
 
 use crate::backend::device::Device;
-use crate::rounding::Rounded;
+use crate::op::rounding::Rounded;
 
 /// A storage: a buffer from a byte offset on.
 #[derive(Debug)]

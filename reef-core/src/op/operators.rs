@@ -5,8 +5,8 @@ use super::ops::Op;
 use crate::backend::command::Launch;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
-use crate::rounding::{Rounded, Rounding};
-use crate::source::Program;
+use crate::op::rounding::{Rounded, Rounding};
+use crate::op::source::Program;
 use crate::tensor::op::TensorOp;
 use std::sync::Arc;
 

@@ -365,9 +365,9 @@ impl Listener {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::backend::fake::{Fake, kernel};
     use crate::backend::info::Priority;
     use crate::sync::ring::{Producer, ring};
+    use crate::testing::fake::{Fake, kernel};
     use std::time::{Duration, Instant};
 
     pub(crate) fn shared(device: &Fake) -> Shared<Fake> {

@@ -1,8 +1,8 @@
 //! Queues and groups on a device that does what the test says.
 
 use crate::backend::error::Error;
-use crate::backend::fake::{AtLast, Fake, eventually, kernel};
 use crate::backend::info::{PreemptLevel, Seq};
+use crate::testing::fake::{AtLast, Fake, eventually, kernel};
 use crate::vqueue::config::Config;
 use crate::vqueue::group::Group;
 use crate::vqueue::submitter::Submitter;

@@ -238,8 +238,8 @@ impl<D: Device> Drop for VirtualQueue<D> {
 mod tests {
     use super::*;
     use crate::backend::command::{Command, HostFn};
-    use crate::backend::fake::{Fake, eventually, kernel};
     use crate::backend::info::Seq;
+    use crate::testing::fake::{Fake, eventually, kernel};
     use parking_lot::Mutex;
     use std::sync::atomic::Ordering;
     use std::sync::mpsc::{Receiver, Sender, channel};

@@ -275,7 +275,7 @@ fn has_work<D: Device>(shared: &Shared<D>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::fake::{Fake, kernel};
+    use crate::testing::fake::{Fake, kernel};
     use crate::vqueue::shared::tests::{shared, with_submitter};
     use std::sync::atomic::Ordering;
 

@@ -5,8 +5,8 @@ use crate::backend::device::Device;
 use crate::backend::error::Result;
 use crate::backend::info::{DeviceInfo, Seq};
 use crate::backend::types::Checkpoint;
+use crate::dispatch::padding_plan;
 use crate::dispatch::queues::padding::Padded;
-use crate::dkp;
 use crate::scheduler::policy::{QueueView, TaskView};
 use crate::sync::ring::{Consumer, Producer, ring};
 use crate::vqueue::virtual_queue::VirtualQueue;
@@ -98,7 +98,8 @@ impl<D: Device> BeQueue<D> {
         }
         let Some((be, record)) = launcher.head(device)? else { return Ok(None) };
         let profiles = rt.profile().zip(be.profile());
-        let padding = profiles.and_then(|(rt, be)| dkp::plan(rt, be, record.remaining(), info));
+        let padding =
+            profiles.and_then(|(rt, be)| padding_plan::plan(rt, be, record.remaining(), info));
         let owner = self.id;
         Ok(padding.map(|padding| Padded { owner, padding, be: be.clone(), record }))
     }
@@ -108,9 +109,9 @@ impl<D: Device> BeQueue<D> {
 mod tests {
     use super::*;
     use crate::backend::command::Command;
-    use crate::backend::fake::{Fake, eventually, kernel, launch};
     use crate::backend::info::PreemptLevel;
-    use crate::dkp::Profile;
+    use crate::dispatch::padding_plan::Profile;
+    use crate::testing::fake::{Fake, eventually, kernel, launch};
     use crate::vqueue::config::Config;
     use crate::vqueue::submitter::Submitter;
     use std::sync::atomic::Ordering;

@@ -5,9 +5,9 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::Seq;
 use crate::backend::queue::{Queue, issue};
+use crate::dispatch::padding_plan;
 use crate::dispatch::queues::padding::{Padded, PaddingSource};
 use crate::dispatch::queues::rt_queue::{Donation, Feeding, RtQueue};
-use crate::dkp;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice::Iter;
 
@@ -193,6 +193,6 @@ impl<D: Device> RtQueue<D> {
     }
 
     fn leaves_units_free(&self, rt: &Launch<D>) -> bool {
-        rt.profile().is_some() && dkp::rt_units(rt.blocks(), &self.info) < self.info.units
+        rt.profile().is_some() && padding_plan::rt_units(rt.blocks(), &self.info) < self.info.units
     }
 }

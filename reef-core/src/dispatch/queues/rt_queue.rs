@@ -259,7 +259,7 @@ impl<D: Device> RtQueue<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::fake::Fake;
+    use crate::testing::fake::Fake;
     use std::sync::atomic::Ordering;
     use std::thread;
 

@@ -1,8 +1,8 @@
 //! What a launcher does step by step, on a queue that notes what it is given.
 
 use super::*;
-use crate::backend::fake::{Fake, FakeEvent, FakeQueue, kernel};
 use crate::sync::ring::{Producer, ring};
+use crate::testing::fake::{Fake, FakeEvent, FakeQueue, kernel};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Fitted as docs/simulate.md says, to none of the rows that are compared.
-const PROFILE: &str = include_str!("../profiles/h200.json");
+const PROFILE: &str = include_str!("../../profiles/h200.json");
 
 /// How far off a row may be, unless it is in [`OFF`].
 const WITHIN: f64 = 0.10;
