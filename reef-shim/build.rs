@@ -44,8 +44,9 @@ fn hooks(names: &[&str], hooked: &BTreeSet<String>) -> String {
     let known: Vec<_> = names.iter().filter(|name| hooked.contains(**name)).collect();
     assert_eq!(known.len(), hooked.len(), "a hook isn't in names.txt: {hooked:?}");
     let declared: String = known.iter().map(|name| format!("    fn {name}();\n")).collect();
-    let entry =
-        |name: &&&str| format!("    Hook {{ slot: crate::bind::names::{name}, ours: {name} }},\n");
+    let entry = |name: &&&str| {
+        format!("    Hook {{ slot: crate::driver::names::{name}, ours: {name} }},\n")
+    };
     let entries: String = known.iter().map(entry).collect();
     format!(
         "unsafe extern \"C\" {{\n{declared}}}\n\npub(super) static HOOKS: [Hook; {}] = [\n{entries}];\n",

@@ -2,7 +2,7 @@
 //! between.
 //!
 //! Every driver function of CUDA 11.8 to 13.5 is exported. Most are a jump into the real driver
-//! (`bind`); some are `hooks`, which give a call to `direct`: there a best-effort `guest`'s launch
+//! (`driver`); some are `hooks`, which give a call to `actions`: there a best-effort `guest`'s launch
 //! gets a gate in front of it, and a real-time guest's launch first holds the best-effort guests of
 //! the same device. The program's own thread then calls the real driver, in the program's order, so
 //! streams, events, graphs and errors stay the driver's.
@@ -18,12 +18,14 @@
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
-mod bind;
-mod direct;
-mod graph;
+mod actions;
+mod catch_panics;
+mod driver;
+mod explain;
+mod graph_gates;
 mod guest;
 mod hooks;
 mod limit;
-mod own;
 mod profile;
 mod settings;
+mod thread;

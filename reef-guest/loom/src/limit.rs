@@ -3,6 +3,6 @@
 
 #[path = "../../src/limit/atomic.rs"]
 mod atomic;
-#[path = "../../src/limit/share.rs"]
-mod share;
-mod time;
+#[path = "../../src/limit/reserve.rs"]
+mod reserve;
+mod usage;

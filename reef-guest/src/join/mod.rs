@@ -5,10 +5,10 @@
 //! class granted. *Invariant*: a message of another version or kind changes nothing; the end of the
 //! connection is the end of the guest.
 
+pub(crate) mod credentials;
 mod guest;
-pub(crate) mod shown;
 pub(crate) mod wire;
 
+pub use credentials::Shown;
 pub use guest::{Joined, Link, Refusal, join, join_as, rejoin, would_join};
-pub use shown::Shown;
 pub use wire::{Uuid, Wish};

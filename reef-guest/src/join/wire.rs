@@ -1,6 +1,6 @@
 //! The messages, byte by byte. Numbers are little-endian.
 
-use super::shown::Shown;
+use super::credentials::Shown;
 use crate::page::layout::{Class, Identity};
 use rustix::io::Errno;
 use rustix::net::{

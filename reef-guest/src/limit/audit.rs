@@ -1,8 +1,8 @@
 //! The books of all devices in a folder, as a daemon reads them: what jobs have; and what it adds
 //! to that from outside.
 
-use super::books::{Books, Job, Member, hashed, text};
-use super::file::WatchedFile;
+use super::accounts::{Books, Job, Member, hashed, text};
+use super::accounts_file::WatchedFile;
 use super::process::is_gone;
 use super::variables::Limits;
 use std::fs::{File, TryLockError};

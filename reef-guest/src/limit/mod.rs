@@ -8,25 +8,25 @@
 //! job's again once the process has ended, however it ended; a limit that can't be read is an error
 //! and never no limit.
 
+pub(crate) mod accounts;
+pub(crate) mod accounts_file;
 mod atomic;
 pub(crate) mod audit;
-pub(crate) mod books;
-pub(crate) mod file;
-pub(crate) mod part;
 pub(crate) mod process;
 pub(crate) mod quantity;
-pub(crate) mod seat;
-pub(crate) mod share;
+pub(crate) mod reserve;
+pub(crate) mod schedule;
+pub(crate) mod slot;
 #[cfg(test)]
 mod tests;
-pub(crate) mod time;
+pub(crate) mod usage;
 pub(crate) mod variables;
 
+pub use accounts::{BOOKS_BYTES, Books, MOST_JOBS, MOST_MEMBERS};
+pub use accounts_file::BooksFile;
 pub use audit::{Audit, JobView, ProcessView};
-pub use books::{BOOKS_BYTES, Books, MOST_JOBS, MOST_MEMBERS};
-pub use file::BooksFile;
-pub use part::Policy;
 pub use quantity::{WHOLE, bytes, parts_per_million, percent, shown};
-pub use seat::{Account, Full, Seat};
-pub use time::usage::{Seen, Usage};
+pub use schedule::Policy;
+pub use slot::{Account, Full, Seat};
+pub use usage::measure::{Seen, Usage};
 pub use variables::{Limits, Memory, folder};

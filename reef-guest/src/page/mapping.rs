@@ -1,7 +1,7 @@
 //! The page in this process's memory.
 
 use super::layout::{BYTES, Page};
-use crate::mapped::{InFile, Mapped};
+use crate::mmap::{InFile, Mapped};
 use std::io;
 use std::os::fd::AsFd;
 

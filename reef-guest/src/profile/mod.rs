@@ -8,20 +8,20 @@
 mod api;
 mod histogram;
 mod kernels;
-mod part;
+mod options;
 mod recorder;
 mod report;
 mod ring;
 #[cfg(test)]
 mod tests;
+mod thread_profile;
 mod totals;
-mod wanted;
 
 pub use api::{Api, Set};
 pub use histogram::Histogram;
-pub use part::Part;
+pub use options::{Version, Wanted};
 pub use recorder::{MOST_THREADS, Recorder};
 pub use report::{alnair, table, trace};
 pub use ring::{Call, Event};
+pub use thread_profile::Part;
 pub use totals::{KernelTotal, Total, Totals};
-pub use wanted::{Version, Wanted};

@@ -1,7 +1,7 @@
 //! The parts of all threads.
 
-use super::part::Part;
 use super::ring::Event;
+use super::thread_profile::Part;
 use super::totals::Totals;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

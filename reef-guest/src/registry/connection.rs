@@ -1,13 +1,13 @@
 //! One connection of a guest, from its first message to its end.
 
 use super::relay::Relay;
-use crate::join::shown::Shown;
+use crate::join::credentials::Shown;
 use crate::join::wire::Uuid;
 use crate::page::file::Place;
 use crate::page::layout::Identity;
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
-use crate::peer::Peer;
+use crate::unix_peer::Peer;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::io;

@@ -1,6 +1,6 @@
 //! The real library: `$REEF_NVML_LIBRARY`, or the first of this name that isn't this one.
 
-use reef_guest::search::candidates;
+use reef_guest::library_path::candidates;
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

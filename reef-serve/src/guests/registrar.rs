@@ -1,7 +1,7 @@
 //! The socket at which containers' processes register, as Alnair's do.
 
 use super::containers::{Containers, MOST_REQUEST};
-use reef_guest::peer::Peer;
+use reef_guest::unix_peer::Peer;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@
 //! there, and the kernel has to say that who listens is the same.
 
 use crate::error::{Error, Result};
-use reef_guest::peer::Peer;
+use reef_guest::unix_peer::Peer;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! Joins the current context's device.
 
 use super::device::Device;
-use super::member::Member;
+use super::membership::Member;
 use super::{keeper, link};
-use crate::bind::state::pass_all;
+use crate::driver::calls;
+use crate::driver::state::pass_all;
+use crate::explain;
 use crate::limit::device::{self as limit, Standing};
-use crate::own::calls;
-use crate::own::explain;
 use crate::settings::settings;
 use reef_guest::join::{Uuid, Wish};
 use std::sync::{Mutex, MutexGuard};

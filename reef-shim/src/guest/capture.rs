@@ -1,8 +1,8 @@
 //! Which streams are being captured into graphs: nothing runs there, and nothing but what is meant
 //! may be put in.
 
-use crate::own::calls::{self, Stream};
-use crate::own::thread;
+use crate::driver::calls::{self, Stream};
+use crate::thread;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 

@@ -6,11 +6,11 @@
 
 use super::capture;
 use super::device::Device;
-use super::member::Member;
+use super::membership::Member;
 use super::meter::{self, Meter};
 use super::tree::branch::streams;
 use super::tree::stream::Stream;
-use crate::own::thread;
+use crate::thread;
 use reef_guest::page::Time;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};

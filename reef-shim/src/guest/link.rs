@@ -6,9 +6,9 @@
 //! have left, or by another configuration.
 
 use super::device::Device;
-use super::member::Member;
-use crate::own::thread;
+use super::membership::Member;
 use crate::settings::settings;
+use crate::thread;
 use reef_guest::join::{Joined, Link, Refusal, join_as, rejoin};
 use reef_guest::page::{Class, PageFile};
 use std::io;

@@ -6,13 +6,13 @@
 //! whatever fails leaves the context alone, and its calls are passed on.
 
 pub(crate) mod attach;
-pub(crate) mod bare;
 pub(crate) mod capture;
 pub(crate) mod device;
 pub(crate) mod find;
 pub(crate) mod keeper;
 mod link;
-pub(crate) mod member;
+pub(crate) mod membership;
 pub(crate) mod meter;
+mod progress;
 pub(crate) mod tree;
-mod work;
+pub(crate) mod ungated_captures;

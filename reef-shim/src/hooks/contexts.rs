@@ -1,11 +1,11 @@
 //! The driver's beginning; contexts: waiting for them, and their ends.
 
 use super::declare::hooks;
-use crate::direct::memory;
-use crate::direct::sync;
+use crate::actions::memory;
+use crate::actions::sync;
+use crate::explain;
 use crate::limit::{device, refusal};
-use crate::own::explain;
-use crate::profile::begin::begin;
+use crate::profile::begin::{begin, range};
 use crate::profile::timed::{timed, timed_init};
 use reef_guest::profile::Api;
 
@@ -37,4 +37,10 @@ hooks! {
     cuDevicePrimaryCtxRelease_v2(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
     cuDevicePrimaryCtxReset(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
     cuDevicePrimaryCtxReset_v2(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
+}
+
+// Where a program says which of its calls a profile records.
+hooks! {
+    cuProfilerStart() |real| range(true, real);
+    cuProfilerStop() |real| range(false, real);
 }

@@ -2,8 +2,8 @@
 //! kernels, for profiles.
 
 use super::declare::{hooks, twins};
-use crate::direct::copy::{Deep, Flat, anywhere, batch, inside, rows};
-use crate::own::calls::Stream;
+use crate::actions::copy::{Deep, Flat, anywhere, batch, inside, rows};
+use crate::driver::calls::Stream;
 use crate::profile::names::{name, same};
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;

@@ -32,7 +32,7 @@ macro_rules! hook {
         #[allow(non_snake_case)]
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
-            let at = $crate::bind::slots::address($crate::bind::names::$name);
+            let at = $crate::driver::slots::address($crate::driver::names::$name);
             // SAFETY: the slot has the real driver's function of this name, or one of ours that
             // looks at no argument; the arguments are those that the program gave us, or a handle
             // of the same kind.

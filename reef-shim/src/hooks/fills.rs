@@ -1,8 +1,8 @@
 //! Fills of the device's memory: work of a program whose time is limited.
 
 use super::declare::twins;
-use crate::direct::copy::inside;
-use crate::own::calls::Stream;
+use crate::actions::copy::inside;
+use crate::driver::calls::Stream;
 
 twins! {
     cuMemsetD8_v2 / cuMemsetD8_v2_ptds(

@@ -1,9 +1,9 @@
 //! Launches of kernels and graphs.
 
 use super::declare::{hooks, twins};
-use crate::direct::graph_memory::backed;
-use crate::direct::launch::{Work, launch, launch_all};
-use crate::own::calls::Stream;
+use crate::actions::graph_memory::backed;
+use crate::actions::launch::{Work, launch, launch_all};
+use crate::driver::calls::Stream;
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::c_void;

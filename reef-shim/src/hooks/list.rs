@@ -1,5 +1,5 @@
 //! All hooks with their slots.
 
-use crate::bind::lookup::Hook;
+use crate::driver::lookup::Hook;
 
 include!(concat!(env!("OUT_DIR"), "/hooks.rs"));

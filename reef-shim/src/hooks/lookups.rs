@@ -2,9 +2,9 @@
 
 use super::declare::{hooks, twins};
 use super::list::HOOKS;
-use crate::bind::lookup::{is_missed, replace};
-use crate::bind::state::Inside;
-use crate::own::explain;
+use crate::driver::lookup::{is_missed, replace};
+use crate::driver::state::Inside;
+use crate::explain;
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::{CStr, c_char, c_void};

@@ -2,11 +2,11 @@
 //! and one look at a word.
 
 use super::declare::{hooks, twins};
-use crate::direct::memory::{self, allocate, allocate_linear, free, uncounted};
-use crate::direct::pools;
-use crate::limit::ledger::Kind;
+use crate::actions::memory::{self, allocate, allocate_linear, free, uncounted};
+use crate::actions::pools;
+use crate::driver::calls::Stream;
+use crate::limit::charges::Kind;
 use crate::limit::sizes::{Deep, Flat};
-use crate::own::calls::Stream;
 use crate::profile::memory::{allocated, allocated_rows, freed};
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;

@@ -1,4 +1,4 @@
-//! The driver's functions that are looked at: each gives its call to a sink in `direct`.
+//! The driver's functions that are looked at: each gives its call to a sink in `actions`.
 //!
 //! A line `    cuName / cuName_ptsz(arguments) => sink;` declares both exports; `build.rs` reads
 //! these lines to know which names aren't plain jumps.
@@ -7,11 +7,10 @@ mod contexts;
 mod copies;
 mod declare;
 mod fills;
-mod graphs;
-mod held;
+mod graph;
 mod launches;
 mod list;
 mod lookups;
 mod memory;
-mod profiler;
+mod memory_objects;
 mod streams;

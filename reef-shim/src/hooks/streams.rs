@@ -1,9 +1,9 @@
 //! Streams: waiting for them, their ends, captures.
 
 use super::declare::{hooks, twins};
-use crate::direct::sync::{self, begin_capture, end_capture};
-use crate::graph::shape::was_gated;
-use crate::own::calls::Stream;
+use crate::actions::sync::{self, begin_capture, end_capture};
+use crate::driver::calls::Stream;
+use crate::graph_gates::shape::was_gated;
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::c_void;

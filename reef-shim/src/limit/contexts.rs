@@ -2,7 +2,7 @@
 //! and their heap, as their limits say.
 
 use super::device::Limited;
-use crate::own::calls;
+use crate::driver::calls;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 

@@ -1,9 +1,9 @@
 //! Devices with limits, by their numbers in this process.
 
 use super::refusal::say;
-use super::seat::Clerk;
-use crate::own::calls::{self, Stream};
-use crate::own::explain;
+use super::slot_thread::Clerk;
+use crate::driver::calls::{self, Stream};
+use crate::explain;
 use crate::settings::settings;
 use reef_guest::limit::{Account, shown};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -5,14 +5,14 @@
 //! process's job first; what can't be read or joined ends in refused allocations and one line on
 //! stderr; nothing here is on the way of a launch.
 
+pub(crate) mod charges;
 pub(crate) mod contexts;
 pub(crate) mod device;
 pub(crate) mod graphs;
 pub(crate) mod image;
-pub(crate) mod ledger;
+pub(crate) mod memory_handles;
 pub(crate) mod pending;
 pub(crate) mod pools;
 pub(crate) mod refusal;
-mod seat;
 pub(crate) mod sizes;
-pub(crate) mod virtual_memory;
+mod slot_thread;

@@ -1,6 +1,6 @@
 //! What ends in a stream: it stays charged until the stream has come so far.
 
-use crate::own::calls::{self, Stream};
+use crate::driver::calls::{self, Stream};
 use std::sync::{Mutex, MutexGuard};
 
 /// `CU_EVENT_DISABLE_TIMING`.

@@ -3,7 +3,7 @@
 
 use super::device::Limited;
 use super::graphs;
-use crate::own::calls;
+use crate::driver::calls;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 

@@ -1,6 +1,6 @@
 //! What a program is told, and its operator.
 
-use crate::own::explain;
+use crate::explain;
 use crate::settings::settings;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

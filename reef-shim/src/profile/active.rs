@@ -1,11 +1,11 @@
 //! The profile of this process.
 
-use super::kept::Kept;
-use crate::bind::state::end_profile;
+use crate::driver::state::end_profile;
 use crate::settings::settings;
 use reef_guest::page::Time;
-use reef_guest::profile::{Recorder, Set, Wanted, alnair};
+use reef_guest::profile::{Event, Recorder, Set, Wanted, alnair};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::UNIX_EPOCH;
@@ -68,5 +68,35 @@ pub(super) fn say(why: &str) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !IS_SAID.swap(true, Relaxed) {
         let _ = writeln!(std::io::stderr(), "reef: profile: {why}"); // nobody else could be told
+    }
+}
+
+/// What stands between two looks.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) folder: PathBuf,
+    pub(super) trace: Option<PathBuf>,
+    pub(super) spans: Vec<Event>,
+    pub(super) dropped: u64,
+    /// What went wrong first: said at the end, since the thread that writes has no stderr.
+    pub(super) error: Option<String>,
+    pub(super) is_over: bool,
+}
+
+impl Kept {
+    /// Notes why something wasn't written.
+    pub(super) fn note(&mut self, path: &Path, written: std::io::Result<()>) {
+        if let Err(error) = written {
+            let why = || format!("reef: profile: {}: {error}\n", path.display());
+            self.error.get_or_insert_with(why);
+        }
+    }
+
+    /// Paths are those of where the program begins: it may go elsewhere.
+    pub(super) fn new(wanted: &Wanted) -> Self {
+        let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
+        let folder = wanted.alnair.as_ref().map(|(_, folder)| absolute(folder)).unwrap_or_default();
+        let trace = wanted.trace.as_ref().map(absolute);
+        Self { folder, trace, spans: Vec::new(), dropped: 0, error: None, is_over: false }
     }
 }

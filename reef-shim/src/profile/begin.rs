@@ -3,7 +3,9 @@
 use super::active::{active, say};
 use super::finish::{self, Writing};
 use super::writer;
-use crate::own::thread;
+use crate::driver::state::{pause_profile, resume_profile};
+use crate::settings::is_range_wanted;
+use crate::thread;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -29,4 +31,14 @@ extern "C" fn end() {
     if let Some(active) = active().filter(|active| active.process == std::process::id()) {
         let _ = std::io::stderr().write_all(active.finish().as_bytes()); // who doesn't listen needn't know
     }
+}
+
+/// Records from here on, or no longer, if that is for the program to say.
+pub(crate) fn range(is_begin: bool, real: impl FnOnce() -> u32) -> u32 {
+    match is_begin {
+        _ if !is_range_wanted() => {}
+        true => resume_profile(),
+        false => pause_profile(),
+    }
+    real()
 }

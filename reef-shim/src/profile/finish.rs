@@ -5,7 +5,7 @@
 //! of its own before this one, which decides that then. A program that has a handler of its own for
 //! SIGTERM before the profile begins keeps that alone.
 
-use crate::bind::state::end_profile;
+use crate::driver::state::end_profile;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering::Acquire, Ordering::Relaxed,
     Ordering::Release,

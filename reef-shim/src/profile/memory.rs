@@ -1,7 +1,7 @@
 //! How much is allocated now, for the files that say so.
 
 use super::active::active;
-use crate::bind::state::is_profiled;
+use crate::driver::state::is_profiled;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard};

@@ -8,11 +8,8 @@
 
 mod active;
 pub(crate) mod begin;
-mod files;
 mod finish;
-mod kept;
 pub(crate) mod memory;
 pub(crate) mod names;
-pub(crate) mod range;
 pub(crate) mod timed;
 mod writer;

@@ -1,7 +1,7 @@
 //! Names of kernels by the driver's handles, noted when they are looked up: long before they are
 //! launched.
 
-use crate::bind::state::is_profiled;
+use crate::driver::state::is_profiled;
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char};
 use std::sync::{LazyLock, Mutex, MutexGuard};

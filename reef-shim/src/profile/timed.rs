@@ -2,7 +2,7 @@
 
 use super::active::{Active, active};
 use super::finish::has_writer;
-use crate::bind::state::is_profiled;
+use crate::driver::state::is_profiled;
 use reef_guest::page::Time;
 use reef_guest::profile::{Api, Call, Part};
 use std::cell::Cell;

@@ -1,13 +1,15 @@
 //! Writes what threads have recorded, every now and then and at the end.
 
-use super::active::Active;
+use super::active::{Active, Kept};
 use super::finish::{self, Writing};
-use super::kept::Kept;
-use super::{files, memory, names};
+use super::{memory, names};
 use crate::guest::attach;
-use crate::own::thread;
+use crate::thread;
 use reef_guest::page::{Counted, ENDS};
 use reef_guest::profile::{Api, Event, Histogram, Version, alnair, table, trace};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -85,7 +87,7 @@ impl Active {
 
     fn lines(&self, folder: &Path, lines: &str) -> std::io::Result<()> {
         std::fs::create_dir_all(folder)?;
-        if lines.is_empty() { Ok(()) } else { files::append(&folder.join("timeline.log"), lines) }
+        if lines.is_empty() { Ok(()) } else { append(&folder.join("timeline.log"), lines) }
     }
 
     fn metrics(&self, version: Version, folder: &Path) -> std::io::Result<()> {
@@ -95,7 +97,7 @@ impl Active {
             Version::Two => alnair::metrics_2(&totals, used),
             Version::Three => alnair::metrics_3(&totals, self.process, used),
         };
-        files::replace(&folder.join("metrics.log"), &text)
+        replace(&folder.join("metrics.log"), &text)
     }
 
     /// Writes what is written once, at the end: what is to be said then.
@@ -110,7 +112,7 @@ impl Active {
         if let Some(path) = kept.trace.as_ref().map(|path| self.own_file(path)) {
             let dropped = kept.dropped + totals.missed;
             let text = trace::json(&kept.spans, self.process, self.began, dropped, name);
-            kept.note(&path, files::replace(&path, &text));
+            kept.note(&path, replace(&path, &text));
         }
         let table = self.wanted.table.then(|| table::table(&totals, self.process, name));
         table.into_iter().chain(kept.error.take()).collect()
@@ -126,4 +128,29 @@ impl Active {
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         path.with_file_name(format!("{stem}-{}.json", self.process))
     }
+}
+
+// Files that others read while they are written. Their folder may be one where others write: no
+// link is followed.
+
+/// Puts a text in the place of a file: who reads finds the old one or the new one.
+pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    match std::fs::remove_file(&temporary) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {} // of a process of this number that was killed
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(&temporary)?;
+    file.write_all(text.as_bytes())?;
+    std::fs::rename(&temporary, path)
+}
+
+/// Adds lines to a file, which is made if it isn't there. It isn't kept open: threads that write
+/// have tables of files of their own.
+pub(super) fn append(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let mut file = options.create(true).append(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
+    file.write_all(text.as_bytes())
 }

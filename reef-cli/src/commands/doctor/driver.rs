@@ -3,7 +3,7 @@
 use super::finding::{Check, Finding};
 use anyhow::{Context, Result, bail};
 use libloading::Library;
-use reef_guest::search::candidates;
+use reef_guest::library_path::candidates;
 use std::ffi::{CStr, c_char};
 use std::fs;
 use std::path::PathBuf;

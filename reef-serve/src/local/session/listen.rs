@@ -72,7 +72,7 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, access: Access, stop: &
 
 /// Who has come, and its place: before there is a thread for it.
 fn enter(server: &Server, stream: &UnixStream, access: Access) -> Result<(Principal, Permits)> {
-    let peer = reef_guest::peer::Peer::of(stream);
+    let peer = reef_guest::unix_peer::Peer::of(stream);
     let uid = peer.map_err(|e| Error::system("SO_PEERCRED", e))?.uid;
     access.admit(uid)?;
     let who = Principal::User(uid);

@@ -4,8 +4,8 @@ use super::context::{Context, Named};
 use super::list::List;
 use super::memory::Area;
 use super::stream::{Block, Key, Stream};
+use crate::explain;
 use crate::guest::device::Device;
-use crate::own::explain;
 use reef_guest::page::Page;
 
 /// Those of all devices.

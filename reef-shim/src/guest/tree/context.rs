@@ -1,7 +1,7 @@
 //! A context: its handles, and where its streams wait.
 
+use crate::driver::calls;
 use crate::guest::device::Device;
-use crate::own::calls;
 use std::sync::atomic::{
     AtomicI32, AtomicU32, AtomicU64, AtomicUsize,
     Ordering::{Acquire, Relaxed, Release},

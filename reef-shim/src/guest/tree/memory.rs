@@ -1,7 +1,7 @@
 //! Memory that the device reads and writes: mappings of ours, each registered in one context at a
 //! time.
 
-use crate::own::calls;
+use crate::driver::calls;
 use reef_guest::page::{BYTES, Mapping};
 use std::io;
 use std::sync::atomic::AtomicU32;

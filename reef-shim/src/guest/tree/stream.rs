@@ -2,7 +2,7 @@
 
 use super::context::Context;
 use super::memory::{Area, WORDS};
-use crate::own::calls;
+use crate::driver::calls;
 use reef_guest::pace;
 use std::sync::atomic::{
     AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize,

@@ -1,0 +1,174 @@
+//! The books' memory: a file that all processes of a user map, and that a daemon reads.
+
+use super::accounts::{BOOKS_BYTES, Books};
+use crate::mmap::{InFile, Mapped, copy_of};
+use rustix::fs::{Mode, OFlags, fstat, ftruncate, open};
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long another process may be joining the same books.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+// SAFETY: books are atomics alone.
+unsafe impl InFile for Books {
+    const BYTES: usize = BOOKS_BYTES;
+}
+
+/// An open file of books. Its byte 0 is the lock of who joins; the byte behind it of each member is
+/// that member's, for as long as it lives: the system takes it from the dead.
+#[derive(Debug)]
+pub struct BooksFile {
+    file: OwnedFd,
+    /// A child process has the same memory.
+    pub(super) books: Arc<Mapped<Books>>,
+}
+
+impl BooksFile {
+    /// Opens the books of a device, in a folder that is this user's alone; both are made if they
+    /// aren't there.
+    ///
+    /// # Errors
+    ///
+    /// The folder is another user's, or others may write there; the file can't be made or isn't
+    /// books of this version.
+    pub fn open(folder: &Path, device: &[u8; 16]) -> io::Result<Self> {
+        let opened = own_folder(folder).and_then(|()| Self::open_file(&path(folder, device)));
+        opened.map_err(named(folder))
+    }
+
+    /// Whether books can be kept in this folder, which is made if it isn't there.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn check(folder: &Path) -> io::Result<()> {
+        Self::open(folder, &[0; 16]).map(drop)
+    }
+
+    fn open_file(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
+        if fstat(&file)?.st_size < BOOKS_BYTES as i64 {
+            ftruncate(&file, BOOKS_BYTES as u64)?; // whoever else does it does the same
+        }
+        let books = Arc::new(Mapped::new(&file)?);
+        let opened = Self { file, books };
+        opened.locked(|| opened.books.check())?.map_err(io::Error::other)?;
+        Ok(opened)
+    }
+
+    /// Runs something while no other process joins.
+    pub(super) fn locked<T>(&self, run: impl FnOnce() -> T) -> io::Result<T> {
+        let until = Instant::now() + PATIENCE;
+        while !self.take(0)? {
+            if Instant::now() > until {
+                let why = format!("a process has been joining the books for {PATIENCE:?}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let result = run();
+        self.let_go(0)?;
+        Ok(result)
+    }
+
+    /// Takes the lock of a byte. False: somebody has it.
+    pub(super) fn take(&self, byte: usize) -> io::Result<bool> {
+        match self.set_lock(byte, libc::F_WRLCK) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) if error.raw_os_error() == Some(libc::EACCES) => Ok(false),
+            result => result.map(|()| true),
+        }
+    }
+
+    pub(super) fn let_go(&self, byte: usize) -> io::Result<()> {
+        self.set_lock(byte, libc::F_UNLCK)
+    }
+
+    /// A lock of the open file, not of the process: another thread that closes another descriptor
+    /// doesn't end it.
+    fn set_lock(&self, byte: usize, kind: i32) -> io::Result<()> {
+        // SAFETY: all zero is a value of this struct.
+        let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+        lock.l_type = kind as libc::c_short;
+        lock.l_whence = libc::SEEK_SET as libc::c_short;
+        (lock.l_start, lock.l_len) = (byte as i64, 1);
+        // SAFETY: an open file, and a struct that lives as long as the call.
+        let code = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_OFD_SETLK, &raw mut lock) };
+        if code == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+/// A file of books that is looked at from outside. Whoever may write it may shorten it, which ends
+/// a process that has it mapped: so it is read into copies, and no lock of it is waited for.
+#[derive(Debug)]
+pub(super) struct WatchedFile(File);
+
+impl WatchedFile {
+    /// Opens the books of a device, in a folder that is this user's alone. They aren't made.
+    pub(super) fn open(folder: &Path, device: &[u8; 16]) -> io::Result<Self> {
+        let opened = own_folder(folder).and_then(|()| Self::open_file(&path(folder, device)));
+        opened.map_err(named(folder))
+    }
+
+    fn open_file(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = File::from(open(path, flags, Mode::empty())?);
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other(format!("{} is no file", path.display())));
+        }
+        let opened = Self(file);
+        opened.read()?.check().map_err(io::Error::other)?;
+        Ok(opened)
+    }
+
+    /// Whether this is still the file of a device in that folder: who deletes it lets others make a
+    /// new one.
+    pub(super) fn is_at(&self, folder: &Path, device: &[u8; 16]) -> bool {
+        let there = std::fs::symlink_metadata(path(folder, device));
+        let place = |of: Metadata| (of.dev(), of.ino());
+        self.0.metadata().is_ok_and(|open| there.is_ok_and(|there| place(open) == place(there)))
+    }
+
+    /// What stands in them now.
+    pub(super) fn read(&self) -> io::Result<Box<Books>> {
+        copy_of(&self.0)
+    }
+
+    /// Writes what a process has besides: of memory that it had already, so nobody is asked.
+    pub(super) fn set_overhead(&self, member: usize, bytes: u64) -> io::Result<()> {
+        self.0.write_all_at(&bytes.to_ne_bytes(), Books::overhead_at(member) as u64)
+    }
+}
+
+fn named(folder: &Path) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("books in {}: {error}", folder.display()))
+}
+
+fn path(folder: &Path, device: &[u8; 16]) -> PathBuf {
+    let name: String = device.iter().map(|byte| format!("{byte:02x}")).collect();
+    folder.join(format!("{name}.books"))
+}
+
+/// Makes the folder, or sees that no other user can write there.
+fn own_folder(folder: &Path) -> io::Result<()> {
+    match std::fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let found = std::fs::symlink_metadata(folder)?;
+    let (own, mode) = (rustix::process::getuid().as_raw(), found.mode() & 0o777);
+    if !found.is_dir() || found.uid() != own || mode & 0o022 != 0 {
+        let uid = found.uid();
+        let why = format!(
+            "of user {uid}, mode {mode:o}; a folder of user {own} is wanted that no one else writes"
+        );
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    Ok(())
+}

@@ -1,0 +1,262 @@
+//! A process's use of its device's time, as the books have it: when it may begin work, and what
+//! that took.
+//!
+//! A process that may begin as far as its job's part goes also needs the device's turn, or the
+//! driver would slice the time between it and others, and all would lose. A turn is whole: whoever
+//! has it goes on for a while, below empty if need be, and then for as long as nobody waits who is
+//! owed more. It is left when the work has ended, so the next one meets an empty device.
+
+use super::super::accounts::{Books, Member, Tally};
+use super::super::slot::Account;
+use super::super::usage::bucket::Bucket;
+use super::super::usage::measure::{GAP, Seen};
+use super::super::usage::presence::is_recent;
+use super::super::usage::turn::{Held, Idle, Turn};
+use std::cmp::Reverse;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+/// How long a turn lasts at least, if others want the device: the job's part of this, so that turns
+/// are in proportion where all want more than there is; and long beside the 0.3 to 0.5 ms that the
+/// next one begins late.
+const ROUND: u64 = 30_000_000;
+const LEAST: u64 = 8_000_000;
+/// Who hasn't looked at its work for so long doesn't run: it was stopped, or has ended. It looks
+/// every millisecond.
+const GONE: u64 = 30_000_000;
+/// For how long a turn that should have ended is waited for: a kernel may take long.
+const LATE: u64 = 500_000_000;
+/// For how long it isn't asked again whether a turn goes on: to look at all places takes about as
+/// long as a launch.
+const SURE: u64 = 100_000;
+/// Who waits for its job's part, and for nobody else, goes on once it has saved for so long, so
+/// that waits are few: each seems to cost up to 0.1 ms that is charged as work (batches of 0.56 ms
+/// had 43.5 to 48.5 % for 50 on an H200).
+const REST: u64 = 8_000_000;
+/// How often a turn that isn't to be had is asked for.
+const GLANCE: Duration = Duration::from_micros(100);
+
+/// Whether a job may have more than its part of the time while no other job wants the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// Never more than its part.
+    Hard,
+    /// More, while nobody else with a limit has a claim to the time.
+    WorkConserving,
+}
+
+impl Account {
+    /// Whether the job's device time is limited.
+    pub fn has_time_limit(&self) -> bool {
+        self.part() > 0
+    }
+
+    /// The job's part of the device's time, in parts per million. Zero: no limit.
+    pub fn part_of_time(&self) -> u32 {
+        u32::try_from(self.part()).unwrap_or(u32::MAX)
+    }
+
+    /// How long until this process may begin work, whoever else works, as far as its job's part
+    /// goes: zero if it may now. `now` is a [`Time`](crate::page::Time), in nanoseconds.
+    pub fn wait_for_part(&self, now: u64, policy: Policy) -> Duration {
+        self.member().presence.wanted.store(now, Relaxed);
+        let wait = self.fill(now);
+        let is_spare = !wait.is_zero() && policy == Policy::WorkConserving && !self.is_wanted(now);
+        if is_spare { Duration::ZERO } else { wait }
+    }
+
+    /// The same, and alone: with the device's turn, which this process has once the answer is zero.
+    /// Otherwise it has to ask again after that time at the latest, or others go first.
+    pub fn wait_for_turn(&self, now: u64, policy: Policy) -> Duration {
+        let presence = &self.member().presence;
+        presence.wanted.store(now, Relaxed);
+        let (turn, held) = (self.turn(), self.turn().read());
+        let is_ours = held.member() == Some(self.place());
+        if is_ours && now < presence.goes_on_until.load(Relaxed) && presence.idle.since().is_none()
+        {
+            return Duration::ZERO;
+        }
+        let wait = self.fill(now);
+        if is_ours && self.goes_on(held, now, policy) && turn.begin(self.place(), &presence.idle) {
+            presence.goes_on_until.store(now + SURE, Relaxed);
+            return Duration::ZERO;
+        }
+        self.leave_if_idle();
+        if policy == Policy::Hard {
+            let rest = if is_ours || self.is_contended(now) { wait } else { self.rest() };
+            if !rest.is_zero() {
+                return rest;
+            }
+        }
+        let since = presence.claim(now);
+        if !is_ours && self.is_first(now) && self.takes(held, now, since) {
+            presence.claim_no_more();
+            presence.had.store(now, Relaxed);
+            if turn.begin(self.place(), &presence.idle) {
+                return Duration::ZERO;
+            }
+        }
+        turn.claimed.store(now, Relaxed);
+        GLANCE
+    }
+
+    /// Fills the job's bucket; returns how long until its part allows work.
+    fn fill(&self, now: u64) -> Duration {
+        let presence = &self.member().presence;
+        let is_pause = presence.idle.since().is_some_and(|since| now.saturating_sub(since) > GAP);
+        self.bucket().fill(now, self.part(), is_pause && !presence.claims(now));
+        self.bucket().wait(self.part())
+    }
+
+    /// How long until the job's part allows work for a while.
+    fn rest(&self) -> Duration {
+        self.bucket().wait_for(REST, self.part())
+    }
+
+    /// Whether whoever has the turn, which is this process, may begin more in it.
+    fn goes_on(&self, held: Held, now: u64, policy: Policy) -> bool {
+        let is_new = now.saturating_sub(held.began()) < self.turn_lasts();
+        let is_owed = self.bucket().wait(self.part()).is_zero();
+        match is_new {
+            true if is_owed => true,
+            true => policy == Policy::WorkConserving || self.is_contended(now),
+            false => (is_owed || policy == Policy::WorkConserving) && !self.is_asked_for(now),
+        }
+    }
+
+    fn turn_lasts(&self) -> u64 {
+        (ROUND * self.part() / 1_000_000).max(LEAST)
+    }
+
+    /// Whether somebody waits for the turn who is owed as much as this process, or more.
+    fn is_asked_for(&self, now: u64) -> bool {
+        let own = self.bucket().claim(self.part());
+        let is_claimed = is_recent(self.turn().claimed.load(Relaxed), now);
+        is_claimed && self.claimants(now).any(|member| claim(self.books(), member) >= own)
+    }
+
+    /// Whether nobody else who waits is owed more; of equals, who had no turn for longest.
+    fn is_first(&self, now: u64) -> bool {
+        let rank = |member: &Member| {
+            (claim(self.books(), member), Reverse(member.presence.had.load(Relaxed)))
+        };
+        let own = rank(self.member());
+        !self.claimants(now).any(|member| rank(member) > own)
+    }
+
+    /// Takes the turn if nobody has it, or whoever has it doesn't use it, as far as can be seen.
+    /// This process has waited for it since then.
+    fn takes(&self, held: Held, now: u64, since: u64) -> bool {
+        let passed = |then: u64| now.saturating_sub(then.max(held.began()));
+        let take = |holder: Option<&Idle>| self.turn().take(self.place(), now, held, holder);
+        let holder = held.member().and_then(|at| self.books().members.get(at));
+        let Some(holder) = holder.filter(|member| member.job().is_some()) else {
+            return take(None);
+        };
+        let presence = &holder.presence;
+        // Somebody who is owed more than this process goes on rightly, however long that takes.
+        let is_owed = claim(self.books(), self.member()) >= claim(self.books(), holder);
+        let is_late = is_owed && passed(since) >= LATE;
+        match presence.idle.since() {
+            Some(idle) if passed(idle) >= GAP => take(Some(&presence.idle)),
+            _ if is_late || passed(presence.looked.load(Relaxed)) >= GONE => take(None),
+            _ => false,
+        }
+    }
+
+    /// Others who wait for the turn.
+    fn claimants(&self, now: u64) -> impl Iterator<Item = &Member> {
+        self.others_who(move |member| member.presence.claims(now))
+    }
+
+    fn others_who(&self, is_so: impl Fn(&Member) -> bool) -> impl Iterator<Item = &Member> {
+        let is_other = |member: &&Member| !std::ptr::eq(*member, self.member());
+        let all = self.books().members.iter().filter(move |member| member.job().is_some());
+        all.filter(is_other).filter(move |member| is_so(member))
+    }
+
+    fn leave_if_idle(&self) {
+        if self.member().presence.idle.since().is_some() {
+            self.turn().leave(self.place());
+        }
+    }
+
+    /// Notes what a look showed. Whoever has nothing more to do in its turn leaves it.
+    pub fn looked(&self, now: u64, seen: Seen, policy: Policy) {
+        let presence = &self.member().presence;
+        presence.looked.store(now, Relaxed);
+        if seen == Seen::Working {
+            return presence.idle.end();
+        }
+        presence.idle.begin(now);
+        let held = self.turn().read();
+        if held.member() == Some(self.place())
+            && (seen == Seen::Held || !self.goes_on(held, now, policy))
+        {
+            self.turn().leave(self.place());
+        }
+    }
+
+    /// Notes that this process has work from now on.
+    pub fn works(&self) {
+        self.member().presence.idle.end();
+    }
+
+    /// How many other processes with limits have work on their way, of this job and of others. One
+    /// that was stopped, or has ended, has none.
+    pub fn others(&self, now: u64) -> u64 {
+        let works = |member: &Member| {
+            let looked = member.presence.looked.load(Relaxed);
+            member.presence.idle.since().is_none() && now.saturating_sub(looked) < GONE
+        };
+        self.others_who(works).count() as u64
+    }
+
+    /// Notes that the device worked for this process for so many nanoseconds until `now`.
+    pub fn ran(&self, now: u64, nanos: u64, policy: Policy) {
+        self.member().presence.worked.store(now, Relaxed);
+        self.tally().ran.fetch_add(nanos, Relaxed);
+        match policy {
+            Policy::Hard => self.bucket().take(nanos),
+            Policy::WorkConserving if self.is_wanted(now) => {
+                self.bucket().take_spare(nanos, self.part());
+            }
+            Policy::WorkConserving => {}
+        }
+    }
+
+    /// Counts the time for which a launch waited for the job's part.
+    pub fn note_waited(&self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.tally().waited.fetch_add(nanos, Relaxed);
+    }
+
+    fn turn(&self) -> &Turn {
+        &self.books().turn
+    }
+
+    fn bucket(&self) -> &Bucket {
+        &self.books().jobs[self.job()].bucket
+    }
+
+    fn tally(&self) -> &Tally {
+        &self.books().jobs[self.job()].tally
+    }
+
+    /// Whether another process works, or waits.
+    fn is_contended(&self, now: u64) -> bool {
+        self.others_who(|member| member.presence.wants(now)).next().is_some()
+    }
+
+    /// Whether one of another job does.
+    fn is_wanted(&self, now: u64) -> bool {
+        let wants = |member: &Member| member.presence.wants(now);
+        self.others_who(wants).any(|member| member.job() != Some(self.job()))
+    }
+}
+
+/// What a process's job is owed, in nanoseconds of waiting.
+fn claim(books: &Books, member: &Member) -> i64 {
+    let job = member.job().and_then(|job| books.jobs.get(job));
+    job.map_or(i64::MIN, |job| job.bucket.claim(job.part()))
+}

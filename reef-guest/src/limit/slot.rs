@@ -1,0 +1,247 @@
+//! A process in the books: it joins a job, takes from its limit and gives back; the dead are found
+//! by their locks.
+
+use super::accounts::{Books, Job, Member, Terms, hashed, label};
+use super::accounts_file::BooksFile;
+use super::process;
+use super::quantity::{MOST_BYTES, shown};
+use super::reserve::Answer;
+use crate::mmap::Mapped;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How often it is asked anew because others ask at the same moment, before that counts as full.
+const MOST_TRIES: u32 = 10_000;
+
+/// The place of a process in the books. It is the process's as long as this lives; dropping it
+/// gives the memory back.
+#[derive(Debug)]
+pub struct Seat {
+    file: BooksFile,
+    account: Account,
+}
+
+/// What a process may do in its place, from any thread.
+#[derive(Clone, Debug)]
+pub struct Account {
+    books: Arc<Mapped<Books>>,
+    member: usize,
+    job: usize,
+    /// The job's limit, in bytes.
+    limit: u64,
+    /// The job's part of the time, in parts per million; zero: no limit.
+    part: u64,
+}
+
+/// The limit would be passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full {
+    /// What was asked for, what the job has, and its limit, in bytes.
+    pub asked: u64,
+    /// What the job has.
+    pub used: u64,
+    /// The job's limit.
+    pub limit: u64,
+}
+
+impl fmt::Display for Full {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [asked, used, limit] = [self.asked, self.used, self.limit].map(shown);
+        write!(out, "{asked} asked, {used} of {limit} used")
+    }
+}
+
+impl Seat {
+    /// Joins the job of this name, whose limits are these: memory in bytes, and parts per million
+    /// of the device's time.
+    ///
+    /// # Errors
+    ///
+    /// The job has other limits, the books are full, or the system refuses.
+    pub fn join(
+        file: BooksFile,
+        name: &str,
+        memory: Option<u64>,
+        compute: Option<u32>,
+    ) -> io::Result<Self> {
+        let memory = memory.unwrap_or(0).min(MOST_BYTES);
+        let compute = compute.map_or(0, u64::from);
+        let terms = Terms { name: hashed(name), memory, compute, label: label(name) };
+        let (member, job) = file.locked(|| join(&file, name, &terms))??;
+        let limit = if memory == 0 { MOST_BYTES } else { memory };
+        let account =
+            Account { books: file.books.clone(), member, job, limit, part: terms.compute };
+        Ok(Self { file, account })
+    }
+
+    /// For the threads that allocate.
+    pub fn account(&self) -> Account {
+        self.account.clone()
+    }
+
+    /// Gives back what processes had that have ended: how many there were. Doesn't wait.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses locks.
+    pub fn reclaim(&self) -> io::Result<usize> {
+        reclaim(&self.file, Some(self.account.member))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let member = &self.account.books.members[self.account.member];
+        self.account.books.turn.leave(self.account.member);
+        member.set_job(None);
+        member.share.clear();
+    }
+}
+
+/// Finds a place and a job; the caller has the lock of the books.
+fn join(file: &BooksFile, name: &str, terms: &Terms) -> io::Result<(usize, usize)> {
+    reclaim(file, None)?;
+    let books: &Books = &file.books;
+    let job = job(books, name, terms)?;
+    for (at, member) in books.members.iter().enumerate() {
+        if member.job().is_none() && file.take(at + 1)? {
+            member.share.clear();
+            member.presence.clear();
+            books.turn.leave(at); // of who had this place before
+            member.process.store(std::process::id(), Relaxed);
+            member.started.store(process::own_start(), Relaxed);
+            member.set_job(Some(job));
+            return Ok((at, job));
+        }
+    }
+    let count = books.members.len();
+    Err(io::Error::other(format!("{count} processes with limits are on this device already")))
+}
+
+/// The job of this name, or a place where nobody is any more.
+fn job(books: &Books, name: &str, terms: &Terms) -> io::Result<usize> {
+    let lives = |at: usize| books.members.iter().any(|member| member.job() == Some(at));
+    let living = |(at, _): &(usize, &Job)| lives(*at);
+    let same = |(_, job): &(usize, &Job)| job.terms().name == terms.name;
+    if let Some((at, known)) = books.jobs.iter().enumerate().filter(living).find(same) {
+        let known = known.terms();
+        return if known == *terms { Ok(at) } else { Err(other_limits(name, &known, terms)) };
+    }
+    let free = books.jobs.iter().enumerate().find(|(at, _)| !lives(*at));
+    let (at, place) = free.ok_or_else(|| {
+        io::Error::other(format!("{} jobs with limits are on this device", books.jobs.len()))
+    })?;
+    place.set(terms);
+    Ok(at)
+}
+
+fn other_limits(name: &str, known: &Terms, asked: &Terms) -> io::Error {
+    let text = |terms: &Terms| match (terms.memory, terms.compute) {
+        (memory, 0) => shown(memory),
+        (0, compute) => format!("{} %", compute / 10_000),
+        (memory, compute) => format!("{} and {} %", shown(memory), compute / 10_000),
+    };
+    let (asked, known) = (text(asked), text(known));
+    let name = if name.is_empty() { "programs without a name" } else { name };
+    io::Error::other(format!("{name}: {asked} asked, but others of it run with {known}"))
+}
+
+/// Frees the places of the dead: those whose lock nobody has, and of which no thread is left.
+fn reclaim(file: &BooksFile, own: Option<usize>) -> io::Result<usize> {
+    let mut freed = 0;
+    for (at, member) in file.books.members.iter().enumerate() {
+        if member.job().is_none() || Some(at) == own || !file.take(at + 1)? {
+            continue;
+        }
+        let is_gone = process::is_gone(member.process.load(Relaxed), member.started.load(Relaxed));
+        if is_gone {
+            member.set_job(None);
+            member.share.clear();
+            freed += 1;
+        }
+        file.let_go(at + 1)?;
+    }
+    Ok(freed)
+}
+
+impl Account {
+    /// Reserves bytes for this process.
+    ///
+    /// # Errors
+    ///
+    /// The job has no room for them.
+    pub fn reserve(&self, bytes: u64) -> Result<(), Full> {
+        let share = &self.member().share;
+        let full = || Full { asked: bytes, used: self.used(), limit: self.limit };
+        if bytes > self.limit {
+            return Err(full());
+        }
+        for tried in 0..MOST_TRIES {
+            match share.ask(bytes, self.limit, self.books.shares(self.job)) {
+                Answer::Taken => return Ok(()),
+                Answer::Full => return Err(full()),
+                // Who runs on another core is ready soon; who doesn't needs this one.
+                Answer::Contended if tried % 8 == self.member as u32 % 8 => std::hint::spin_loop(),
+                Answer::Contended => std::thread::yield_now(),
+            }
+        }
+        Err(full())
+    }
+
+    /// Counts what was taken without a question, because nobody could know of it before.
+    pub fn add(&self, bytes: u64) {
+        self.member().share.add(bytes.min(MOST_BYTES));
+    }
+
+    /// Gives bytes back.
+    pub fn give_back(&self, bytes: u64) {
+        self.member().share.give_back(bytes);
+    }
+
+    pub(super) fn books(&self) -> &Books {
+        &self.books
+    }
+
+    pub(super) fn member(&self) -> &Member {
+        &self.books.members[self.member]
+    }
+
+    pub(super) fn place(&self) -> usize {
+        self.member
+    }
+
+    pub(super) fn job(&self) -> usize {
+        self.job
+    }
+
+    pub(super) fn part(&self) -> u64 {
+        self.part
+    }
+
+    /// Counts an allocation that was refused.
+    pub fn note_refused(&self) {
+        self.books.jobs[self.job].tally.refused.fetch_add(1, Relaxed);
+    }
+
+    /// What the job has, in bytes, its overhead included. May be out of date when it returns.
+    pub fn used(&self) -> u64 {
+        self.books.used(self.job)
+    }
+
+    /// What the contexts of the job's processes take, as far as a daemon has found out.
+    pub fn overhead(&self) -> u64 {
+        self.books.overhead(self.job)
+    }
+
+    /// What this process has allocated.
+    pub fn own(&self) -> u64 {
+        self.member().share.used()
+    }
+
+    /// The job's limit, in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+}

@@ -1,0 +1,248 @@
+//! Launches: gates and marks of best-effort guests, holds of real-time guests.
+
+use crate::catch_panics::catch_panics;
+use crate::driver::calls::{self, Stream};
+use crate::driver::state::Inside;
+use crate::guest::capture::{self, Capture};
+use crate::guest::device::Device;
+use crate::guest::find;
+use crate::guest::meter::Meter;
+use crate::guest::tree::stream::Stream as Known;
+use crate::guest::ungated_captures;
+use reef_guest::hold::Holders;
+use reef_guest::pace;
+use std::sync::atomic::{
+    AtomicU64,
+    Ordering::{Relaxed, Release},
+};
+use std::time::{Duration, Instant};
+
+/// How often a thread that is too far ahead looks again.
+const NAP: Duration = Duration::from_micros(50);
+/// How long it waits at most: longer than any gate is closed.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Work {
+    /// A kernel of so many blocks.
+    Kernel(u64),
+    /// A kernel that may begin before the one in front of it has ended: a gate between them would
+    /// end that.
+    Overlapping,
+    /// A graph.
+    Graph,
+    /// A copy or a fill of the device's memory: it waits for its part of the time, and at no gate.
+    Copy,
+}
+
+impl Work {
+    /// As how many launches it counts.
+    fn weight(self) -> u32 {
+        if self == Self::Graph { 16 } else { 1 }
+    }
+}
+
+/// A launch whose stream is known.
+#[derive(Clone, Copy, Debug)]
+struct Launch {
+    stream: Stream,
+    known: &'static Known,
+    work: Work,
+}
+
+/// Launches `work` on `stream` by `real`.
+#[inline]
+pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    around(|| before(stream, work), real)
+}
+
+/// Copies or fills on `stream` by `real`. If the program's part of the time is limited, that is
+/// work like a launch, as far as `takes_device` says that it takes the device's memory alone.
+#[inline]
+pub(crate) fn copy(
+    stream: Stream,
+    takes_device: impl FnOnce() -> bool,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::copying() else { return real() };
+    around(|| before_copy(stream, takes_device), real)
+}
+
+/// Launches kernels on several streams by one call.
+pub(crate) fn launch_all(
+    all: impl Iterator<Item = (Stream, Work)>,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    let launches: Vec<_> =
+        catch_panics(|| all.filter_map(|(stream, work)| before(stream, work)).collect());
+    let code = real();
+    catch_panics(|| launches.into_iter().for_each(|launch| launch.after(code)));
+    code
+}
+
+fn around(before: impl FnOnce() -> Option<Launch>, real: impl FnOnce() -> u32) -> u32 {
+    let launch = catch_panics(before);
+    let code = real();
+    catch_panics(|| launch.into_iter().for_each(|launch| launch.after(code)));
+    code
+}
+
+/// What belongs in front of a copy. `None`: nothing belongs behind it.
+fn before_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<Launch> {
+    let known = find::stream(stream)?;
+    known.context().device.meter.as_ref()?;
+    if capture::of(stream) != Capture::None || !takes_device() {
+        return None;
+    }
+    Launch { stream, known, work: Work::Copy }.run()
+}
+
+/// What belongs in front of a launch. `None`: nothing belongs behind it.
+fn before(stream: Stream, work: Work) -> Option<Launch> {
+    let launch = Launch { stream, known: find::stream(stream)?, work };
+    match capture::of(stream) {
+        Capture::None => launch.run(),
+        Capture::Of(capture) => launch.capture(capture),
+        Capture::Unclear => None,
+    }
+}
+
+impl Launch {
+    fn device(&self) -> &'static Device {
+        self.known.context().device
+    }
+
+    fn state(&self) -> &'static pace::Stream {
+        &self.known.counts
+    }
+
+    fn run(self) -> Option<Self> {
+        let device = self.device();
+        let counts = &device.page.counts;
+        match self.work {
+            Work::Kernel(_) | Work::Overlapping => count(&counts.kernels),
+            Work::Graph => count(&counts.graphs),
+            Work::Copy => {}
+        }
+        device.wait_for_time(self.known, || self.mark_rest());
+        match device.is_real_time() {
+            true => self.go_first(),
+            false => self.stand_back(),
+        }
+        Some(self)
+    }
+
+    /// A real-time launch holds others, unless they are held.
+    fn go_first(&self) {
+        let device = self.device();
+        if device.page.activity.launch() {
+            device.hold_peers();
+            device.wake_keeper();
+        }
+    }
+
+    /// A best-effort launch waits for its turn: this thread if it is far ahead, the stream at a
+    /// gate.
+    fn stand_back(&self) {
+        let (page, state) = (&self.device().page, self.state());
+        let is_closed = page.holders.is_closed();
+        if is_closed {
+            count(&page.counts.delayed);
+        }
+        if state.is_far_ahead(self.known.done(), is_closed) {
+            self.wait();
+        }
+        let apart = self.device().spacing.launches();
+        let may_gate = match self.work {
+            Work::Kernel(_) | Work::Graph => true,
+            Work::Overlapping => is_closed,
+            Work::Copy => false,
+        };
+        let is_due = may_gate && state.needs_gate(is_closed, apart);
+        if is_due && self.device().has_daemon() && self.gate() {
+            count(&page.counts.gates);
+            state.gated();
+        }
+    }
+
+    #[cold]
+    fn wait(&self) {
+        let (page, state) = (&self.device().page, self.state());
+        count(&page.counts.waits);
+        let begin = Instant::now();
+        while state.is_far_ahead(self.known.done(), page.holders.is_closed())
+            && begin.elapsed() < PATIENCE
+        {
+            std::thread::sleep(NAP);
+        }
+    }
+
+    fn gate(&self) -> bool {
+        let gate = self.known.context().gate();
+        // CU_STREAM_WAIT_VALUE_GEQ
+        let code = calls::wait_value(self.stream.0, gate, Holders::PASS, 0);
+        self.is_taken(code)
+    }
+
+    fn mark(&self, number: u32) {
+        if !self.is_taken(self.known.mark(number)) {
+            self.state().synced(number); // or a thread would wait for it
+        }
+    }
+
+    fn is_taken(&self, code: Option<u32>) -> bool {
+        if code != Some(0) {
+            count(&self.device().page.counts.refused);
+        }
+        code == Some(0)
+    }
+
+    /// A launch that becomes part of a graph: best-effort graphs have gates inside.
+    fn capture(self, capture: u64) -> Option<Self> {
+        let device = self.device();
+        count(&device.page.counts.captured);
+        let is_due = match self.work {
+            _ if ungated_captures::has(capture) => false,
+            Work::Kernel(blocks) => self.state().captured(capture, blocks),
+            Work::Overlapping | Work::Graph | Work::Copy => false,
+        };
+        if is_due && !device.is_real_time() && self.gate() {
+            count(&device.page.counts.graph_gates);
+        }
+        None
+    }
+
+    /// What belongs behind a launch, once the driver has answered.
+    fn after(self, code: u32) {
+        if code == 0 {
+            self.account();
+        }
+        self.device().settled.fetch_add(1, Release);
+    }
+
+    fn account(&self) {
+        let device = self.device();
+        device.meter.iter().for_each(Meter::launched);
+        let every = device.mark_every();
+        let due = self.state().launched_of(self.work.weight(), every);
+        if let Some(number) = due {
+            self.mark(number);
+            device.time(every);
+        } else if (device.is_real_time() || device.meter.is_some()) && self.stream.is_own() {
+            // No other thread can put a mark there.
+            self.mark_rest();
+        }
+    }
+
+    /// Puts a mark behind what has none.
+    fn mark_rest(&self) {
+        self.state().mark_rest().into_iter().for_each(|number| self.mark(number));
+    }
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Relaxed);
+}

@@ -1,0 +1,198 @@
+//! Allocations and their ends: each is in the books before the driver is asked, and comes out once
+//! it has refused.
+
+use super::pools;
+use super::reserve::{firmly, reserved};
+use crate::driver::calls::{self, Stream};
+use crate::driver::state::Inside;
+use crate::limit::charges::{self, Charge, Kind};
+use crate::limit::contexts;
+use crate::limit::device::{self, Standing};
+use crate::limit::memory_handles::{Holder, pieces};
+use crate::limit::pending;
+use crate::limit::pools::stores;
+use crate::limit::refusal::OUT_OF_MEMORY;
+use crate::limit::sizes::granted;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The handles of devices' primary contexts, as far as they were asked for.
+static PRIMARY: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
+
+/// Allocates so many bytes by `real`, which writes a handle of this kind to `to`.
+pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    firmly(|| match device::current() {
+        _ if to.is_null() || bytes == 0 => real(),
+        Standing::Free => real(),
+        Standing::Broken => OUT_OF_MEMORY,
+        Standing::Limited(device) => reserved(device, bytes, real, || {
+            // SAFETY: where the driver has just written.
+            let handle = unsafe { *to };
+            charges::note(kind, handle, Charge { device, bytes, context: calls::context() });
+        }),
+    })
+}
+
+/// Allocates so many bytes of addresses: the driver has units of its own.
+pub(crate) fn allocate_linear(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+    allocate(Kind::Memory, granted(bytes), to, real)
+}
+
+/// Allocates rows of `width` bytes. How far apart they are the driver decides: 512 bytes at most,
+/// as far as is known.
+pub(crate) fn pitched(
+    to: *mut usize,
+    pitch: *mut usize,
+    width: usize,
+    height: usize,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let rows = |pitch: usize| (pitch as u64).saturating_mul(height as u64);
+    let bytes = rows(width.checked_next_multiple_of(512).unwrap_or(usize::MAX));
+    let code = allocate_linear(bytes, to, real);
+    if code != 0 || to.is_null() || pitch.is_null() {
+        return code;
+    }
+    let Some(_inside) = Inside::limited() else { return code };
+    // SAFETY: where the driver has just written.
+    let (at, took) = unsafe { (*to, granted(rows(*pitch))) };
+    firmly(|| correct(at, took))
+}
+
+/// Charges an allocation with what it took. What has no room ends.
+fn correct(at: usize, took: u64) -> u32 {
+    let Some(charge) = charges::take(Kind::Memory, at) else { return 0 };
+    let Charge { device, bytes, .. } = charge;
+    if took > bytes && !device.reserve(took - bytes) {
+        let _ = calls::free(at); // the driver's own, of a moment ago
+        device.give_back(bytes);
+        return OUT_OF_MEMORY;
+    }
+    device.give_back(bytes.saturating_sub(took));
+    charges::note(Kind::Memory, at, Charge { bytes: took, ..charge });
+    0
+}
+
+/// Ends an allocation.
+pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let charge = charges::take(kind, handle);
+    let code = real();
+    match (code, charge) {
+        (0, Some(charge)) => charge.device.give_back(charge.bytes),
+        (_, Some(charge)) => charges::note(kind, handle, charge),
+        (0, None) if kind == Kind::Memory => pools::end(handle, None),
+        (_, None) => {}
+    }
+    if let (0, Kind::Array | Kind::Mipmapped) = (code, kind) {
+        pieces().take_all(Holder::Array(handle));
+    }
+    code
+}
+
+/// Ends an allocation in a stream. Memory of pools isn't in the ledger: the pool is what is
+/// charged.
+pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let charge = charges::take(Kind::Memory, at);
+    let code = real();
+    match (code, charge) {
+        (0, Some(Charge { device, bytes, .. })) => {
+            calls::relaxed(|| pending::add(stream, move || device.give_back(bytes)));
+        }
+        (_, Some(charge)) => charges::note(Kind::Memory, at, charge),
+        (0, None) => pools::end(at, Some(stream)),
+        (_, None) => {}
+    }
+    calls::relaxed(pending::settle);
+    code
+}
+
+/// What can't be counted, such as the functions of CUDA 3 with addresses of 32 bits: refused where
+/// there is a limit.
+pub(crate) fn uncounted(real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    match device::current() {
+        Standing::Free => real(),
+        Standing::Broken | Standing::Limited(_) => OUT_OF_MEMORY,
+    }
+}
+
+/// Says how much memory there is: the limit, and what is left of it.
+pub(crate) fn info(left: *mut usize, total: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    if code != 0 {
+        return code;
+    }
+    if let Standing::Limited(device) = device::current() {
+        calls::relaxed(|| {
+            pending::settle();
+            stores().settle_all(device);
+        });
+        at_most(left, device.left());
+        device::limit(device.ordinal).into_iter().for_each(|limit| at_most(total, limit));
+    }
+    code
+}
+
+/// Says how large a device is.
+pub(crate) fn total(bytes: *mut usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    if code == 0 {
+        device::limit(ordinal).into_iter().for_each(|limit| at_most(bytes, limit));
+    }
+    code
+}
+
+fn at_most(value: *mut usize, most: u64) {
+    // SAFETY: null, or where the driver has just written.
+    if let Some(value) = unsafe { value.as_mut() } {
+        *value = (*value).min(usize::try_from(most).unwrap_or(usize::MAX));
+    }
+}
+
+/// Notes a device's primary context.
+pub(crate) fn primary(context: *mut usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    let code = real();
+    let place = usize::try_from(ordinal).ok().and_then(|ordinal| PRIMARY.get(ordinal));
+    // SAFETY: null, or where the driver has just written.
+    if let (0, Some(place), Some(context)) = (code, place, unsafe { context.as_ref() }) {
+        place.store(*context, Relaxed);
+    }
+    code
+}
+
+/// What becomes of allocations when their context has ended by `real`.
+pub(crate) fn end_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
+    let code = real(); // has its own way in
+    if let (0, Some(_inside)) = (code, Inside::limited()) {
+        ended(context);
+    }
+    code
+}
+
+/// Gives back all that a context had.
+fn ended(context: usize) {
+    charges::end_context(context);
+    pending::end_context(context);
+    contexts::end(context);
+}
+
+/// The same of a device's primary context, which may have others who retain it.
+pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    let code = real();
+    let Some(_inside) = Inside::limited() else { return code };
+    let (mut flags, mut is_active) = (0, 1);
+    let place = usize::try_from(ordinal).ok().and_then(|ordinal| PRIMARY.get(ordinal));
+    if code == 0
+        && calls::primary_state(ordinal, &mut flags, &mut is_active) == Some(0)
+        && is_active == 0
+        && let Some(context) =
+            place.map(|place| place.load(Relaxed)).filter(|context| *context != 0)
+    {
+        ended(context);
+    }
+    code
+}

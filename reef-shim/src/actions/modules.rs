@@ -1,0 +1,89 @@
+//! Code, whose global variables take memory for as long as it is loaded.
+
+use super::reserve::{firmly, reserved};
+use crate::driver::calls;
+use crate::driver::state::Inside;
+use crate::explain;
+use crate::limit::charges::{self, Charge, Kind};
+use crate::limit::device::{self, Standing};
+use crate::limit::image::read::{size, size_of};
+use crate::limit::image::size::Size;
+use crate::limit::refusal::OUT_OF_MEMORY;
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+
+/// `CU_MODULE_EAGER_LOADING`: machine code takes memory at once, and not when it is used first.
+const EAGER: u32 = 1;
+/// `CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR`.
+const COMPUTE_CAPABILITY_MAJOR: u32 = 75;
+
+/// Loads code from memory.
+pub(crate) fn load(
+    kind: Kind,
+    to: *const usize,
+    image: *const u8,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    // SAFETY: the program's promise to the driver: an image.
+    charged(kind, to, |major| unsafe { size(image, major) }, real)
+}
+
+/// Loads code from a file.
+pub(crate) fn load_file(
+    kind: Kind,
+    to: *const usize,
+    path: *const c_char,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let read = |major| {
+        // SAFETY: not null, so the program's promise to the driver: a path.
+        let path = (!path.is_null()).then(|| unsafe { CStr::from_ptr(path) }.to_bytes());
+        let bytes = path.and_then(|path| std::fs::read(OsStr::from_bytes(path)).ok());
+        bytes.map_or_else(Size::default, |bytes| size_of(&bytes, major)) // the driver says why
+    };
+    charged(kind, to, read, real)
+}
+
+fn charged(
+    kind: Kind,
+    to: *const usize,
+    size: impl FnOnce(u32) -> Size,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    firmly(|| {
+        // Libraries need no context; they are the first device's then.
+        let device = match device::of(calls::device().unwrap_or(0)) {
+            Standing::Free => return real(),
+            Standing::Broken => return OUT_OF_MEMORY,
+            Standing::Limited(device) => device,
+        };
+        let Size { data, code, is_unknown } = size(major(device.ordinal));
+        if is_unknown {
+            explain::refuse::<()>("code in a form that isn't read: its variables aren't charged");
+        }
+        let mut mode = 0;
+        let is_eager = calls::loading_mode(&mut mode) == Some(0) && mode == EAGER;
+        let bytes = data.saturating_add(if is_eager { code } else { 0 });
+        // A library outlives contexts.
+        let context = if kind == Kind::Module { calls::context() } else { 0 };
+        reserved(device, bytes, real, || {
+            // SAFETY: null, or where the driver has just written.
+            match unsafe { to.as_ref() } {
+                Some(handle) if bytes > 0 => {
+                    charges::note(kind, *handle, Charge { device, bytes, context });
+                }
+                _ => device.give_back(bytes),
+            }
+        })
+    })
+}
+
+/// The first digit of a device's version; zero if the driver doesn't say it.
+fn major(ordinal: i32) -> u32 {
+    let mut major = 0;
+    match calls::device_attribute(&mut major, COMPUTE_CAPABILITY_MAJOR, ordinal) {
+        Some(0) => u32::try_from(major).unwrap_or(0),
+        _ => 0,
+    }
+}

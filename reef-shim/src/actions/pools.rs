@@ -1,0 +1,168 @@
+//! Allocations from pools.
+
+use super::memory_handles::{Owner, Place};
+use super::reserve::firmly;
+use crate::driver::calls::{self, Stream};
+use crate::driver::state::Inside;
+use crate::limit::device::{self, Limited, Standing};
+use crate::limit::pending;
+use crate::limit::pools::{POOL_UNIT, Store, stores};
+use crate::limit::refusal::OUT_OF_MEMORY;
+use crate::limit::sizes::round_up;
+
+/// Allocates from a pool, or from the current one of the stream's device. In a capture nothing is
+/// taken: the graph is charged when it is launched.
+pub(crate) fn allocate(
+    to: *mut usize,
+    bytes: usize,
+    pool: Option<usize>,
+    stream: Stream,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    firmly(|| match calls::relaxed(|| standing(pool, stream)) {
+        Standing::Free => real(),
+        Standing::Broken => OUT_OF_MEMORY,
+        Standing::Limited(_) if calls::is_capturing(stream) => real(),
+        Standing::Limited(device) => {
+            let code = from_pool(device, bytes as u64, pool, real);
+            // SAFETY: null, or where the driver has just written.
+            if let (0, Some(pool), Some(at)) = (code, pool, unsafe { to.as_ref() }) {
+                stores().allocated(*at, pool);
+            }
+            code
+        }
+    })
+}
+
+/// A pool stands where its own device does, whichever is current. One that isn't known may be of
+/// any.
+fn standing(pool: Option<usize>, stream: Stream) -> Standing {
+    let owner = pool.and_then(|pool| stores().owner(pool));
+    match owner {
+        Some(Some(ordinal)) => device::of(ordinal),
+        Some(None) => Standing::Free,
+        None => device::of_stream(stream),
+    }
+}
+
+fn from_pool(
+    device: &'static Limited,
+    bytes: u64,
+    pool: Option<usize>,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    let mut current = 0;
+    let pool = pool.or_else(|| {
+        (calls::current_pool(&mut current, device.ordinal) == Some(0)).then_some(current)
+    });
+    let Some(pool) = pool else { return real() }; // the driver says why
+    let (store, mut stores) = (Store::Pool(pool), stores());
+    let device = stores.of(store, device);
+    let needed =
+        || round_up(bytes, POOL_UNIT).saturating_sub(store.spare() / POOL_UNIT * POOL_UNIT);
+    let mut more = needed();
+    if !device.try_reserve(more) {
+        drop(stores); // ends of other pools' allocations need it
+        calls::relaxed(pending::settle);
+        stores = self::stores();
+        calls::relaxed(|| stores.trim_all(device));
+        more = needed();
+        if !device.reserve(more) {
+            return OUT_OF_MEMORY;
+        }
+    }
+    let code = real();
+    calls::relaxed(|| stores.settle(device, store, more));
+    code
+}
+
+/// A device's pool is asked for.
+pub(crate) fn own_pool(pool: *mut usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    own(pool, Owner::Device(ordinal), real)
+}
+
+/// A pool was made or asked for: whose it is. One that may be any device's is charged where it is
+/// used.
+fn own(pool: *mut usize, owner: Owner, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    // SAFETY: null, or where the driver has just written.
+    if let (0, Some(pool)) = (code, unsafe { pool.as_ref() }) {
+        let ordinal = match owner {
+            Owner::Device(ordinal) => Some(ordinal),
+            Owner::Host => None,
+            Owner::Any => return code,
+        };
+        let standing = ordinal.map(device::of);
+        let mut stores = stores();
+        stores.own(*pool, ordinal);
+        if let Some(Standing::Limited(device)) = standing {
+            stores.of(Store::Pool(*pool), device);
+        }
+    }
+    code
+}
+
+/// A pool is made. `CUmemPoolProps` begins as `CUmemAllocationProp` does.
+pub(crate) fn create_pool(
+    pool: *mut usize,
+    place: *const Place,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    // SAFETY: null, or the program's promise to the driver.
+    own(pool, unsafe { place.as_ref() }.map_or(Owner::Any, Place::owner), real)
+}
+
+/// The pool of a place is asked for, which holds memory of this kind.
+pub(crate) fn pool_of(
+    pool: *mut usize,
+    location: *const [u32; 2],
+    kind: u32,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    // SAFETY: null, or the program's promise to the driver.
+    let location = unsafe { location.as_ref() };
+    own(pool, location.map_or(Owner::Any, |at| Place::new(kind, *at).owner()), real)
+}
+
+/// Has the driver give back what no one uses in a pool.
+pub(crate) fn trim(pool: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    let code = real();
+    if let Standing::Limited(device) = standing(Some(pool), Stream::new(0, false)) {
+        calls::relaxed(|| stores().settle(device, Store::Pool(pool), 0));
+    }
+    code
+}
+
+/// Destroys a pool. What it keeps for its allocations is known as long as it has a handle, and
+/// without what is spare.
+pub(crate) fn destroy_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
+    let Some(_inside) = Inside::limited() else { return real() };
+    calls::relaxed(pending::settle);
+    let standing = standing(Some(pool), Stream::new(0, false));
+    let mut stores = stores(); // nobody gets the same handle meanwhile
+    if let Standing::Limited(device) = standing {
+        calls::relaxed(|| {
+            let _ = calls::trim_pool(pool, 0); // what it doesn't give back stays charged
+            stores.settle(device, Store::Pool(pool), 0);
+        });
+    }
+    let code = real();
+    if code == 0 {
+        stores.destroyed(pool);
+    }
+    code
+}
+
+/// Ends an allocation from a pool that may be destroyed, in a stream or at once.
+pub(crate) fn end(at: usize, stream: Option<Stream>) {
+    if !stores().is_live(at) {
+        return;
+    }
+    match stream {
+        Some(stream) => calls::relaxed(|| pending::add(stream, move || stores().ended(at))),
+        None => stores().ended(at),
+    }
+}

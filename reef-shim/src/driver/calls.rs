@@ -1,0 +1,151 @@
+//! Calls of the real driver that are our own. Each is `None` if the driver doesn't have the
+//! function.
+//!
+//! Those that ask about graphs and change our own are in `graph::calls`.
+
+use crate::driver::names;
+use crate::driver::slots::real;
+use std::ffi::c_void;
+
+/// A stream's handle with its default streams told apart: 1 is the legacy one, 2 the thread's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stream(pub(crate) usize);
+
+impl Stream {
+    /// What a handle means to a function, or to its twin for per-thread default streams.
+    pub(crate) fn new(handle: usize, is_twin: bool) -> Self {
+        match (handle, is_twin) {
+            (0, false) => Self(1),
+            (0, true) => Self(2),
+            (handle, _) => Self(handle),
+        }
+    }
+
+    /// Whether it is the thread's own: no other thread can name it.
+    pub(crate) fn is_own(self) -> bool {
+        self.0 == 2
+    }
+
+    /// Whether its handle names it in every context.
+    pub(crate) fn is_default(self) -> bool {
+        self.0 <= 2
+    }
+}
+
+/// Functions that call the driver's.
+macro_rules! calls {
+    ($($(#[$doc:meta])* $name:ident = $symbol:ident($($arg:ident: $type:ty),*);)+) => {
+        $(
+            $(#[$doc])*
+            pub(crate) fn $name($($arg: $type),*) -> Option<u32> {
+                let at = real(names::$symbol)?;
+                // SAFETY: the driver's function of this name has these arguments. All that is
+                // passed is either a handle that the program or the driver made, or memory of ours.
+                Some(unsafe {
+                    let call = std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> u32>(at);
+                    call($($arg),*)
+                })
+            }
+        )+
+    };
+}
+
+pub(crate) use calls;
+
+calls! {
+    context_current = cuCtxGetCurrent(context: &mut usize);
+    set_context = cuCtxSetCurrent(context: usize);
+    context_device = cuCtxGetDevice(device: &mut i32);
+    /// Since CUDA 12: a number that no other context of the process gets.
+    context_id = cuCtxGetId(context: usize, id: &mut u64);
+    context_of_green = cuCtxFromGreenCtx(context: &mut usize, green: usize);
+    retain_primary = cuDevicePrimaryCtxRetain(context: &mut usize, device: i32);
+    release_primary = cuDevicePrimaryCtxRelease_v2(device: i32);
+    /// Since CUDA 12: a number that no other stream of the process gets.
+    stream_id = cuStreamGetId(stream: usize, id: &mut u64);
+    stream_contexts = cuStreamGetCtx_v2(stream: usize, context: &mut usize, green: &mut usize);
+    device_uuid = cuDeviceGetUuid(uuid: &mut [u8; 16], device: i32);
+    /// Of the MIG instance, where there is one.
+    device_uuid_v2 = cuDeviceGetUuid_v2(uuid: &mut [u8; 16], device: i32);
+    device_attribute = cuDeviceGetAttribute(value: &mut i32, attribute: u32, device: i32);
+    host_register = cuMemHostRegister_v2(at: *mut c_void, bytes: usize, flags: u32);
+    device_pointer = cuMemHostGetDevicePointer_v2(to: &mut u64, at: *mut c_void, flags: u32);
+    wait_value = cuStreamWaitValue32_v2(stream: usize, at: u64, value: u32, flags: u32);
+    write_value = cuStreamWriteValue32_v2(stream: usize, at: u64, value: u32, flags: u32);
+    capture_info = cuStreamGetCaptureInfo(stream: usize, status: &mut u32, id: &mut u64);
+    exchange_mode = cuThreadExchangeStreamCaptureMode(mode: &mut u32);
+    free = cuMemFree_v2(at: usize);
+    pointer_attribute = cuPointerGetAttribute(value: &mut u32, attribute: u32, at: usize);
+    create_event = cuEventCreate(event: &mut usize, flags: u32);
+    record_event = cuEventRecord(event: usize, stream: usize);
+    query_event = cuEventQuery(event: usize);
+    destroy_event = cuEventDestroy_v2(event: usize);
+    primary_state = cuDevicePrimaryCtxGetState(device: i32, flags: &mut u32, is_active: &mut i32);
+    current_pool = cuDeviceGetMemPool(pool: &mut usize, device: i32);
+    pool_attribute = cuMemPoolGetAttribute(pool: usize, attribute: u32, value: &mut u64);
+    trim_pool = cuMemPoolTrimTo(pool: usize, keep: usize);
+    trim_graphs = cuDeviceGraphMemTrim(device: i32);
+    context_of_stream = cuStreamGetCtx(stream: usize, context: &mut usize);
+    context_limit = cuCtxGetLimit(value: &mut usize, limit: u32);
+    loading_mode = cuModuleGetLoadingMode(mode: &mut u32);
+    graph_memory = cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: &mut u64);
+}
+
+/// The current context; zero if there is none.
+pub(crate) fn context() -> usize {
+    let mut context = 0;
+    match context_current(&mut context) {
+        Some(0) => context,
+        _ => 0,
+    }
+}
+
+/// The context of a stream: the current one, if it names none.
+pub(crate) fn stream_context(stream: Stream) -> usize {
+    let mut found = 0;
+    match stream.is_default() {
+        false if context_of_stream(stream.0, &mut found) == Some(0) => found,
+        _ => context(),
+    }
+}
+
+/// The device of the current context.
+pub(crate) fn device() -> Option<i32> {
+    let mut ordinal = 0;
+    (context_device(&mut ordinal) == Some(0)).then_some(ordinal)
+}
+
+/// Runs calls of ours in another context.
+pub(crate) fn inside<T>(other: usize, calls: impl FnOnce() -> T) -> T {
+    let own = context();
+    if other == own {
+        return calls();
+    }
+    let _ = set_context(other);
+    let result = calls();
+    let _ = set_context(own);
+    result
+}
+
+/// Whether a stream is being captured, as far as the driver says so.
+pub(crate) fn is_capturing(stream: Stream) -> bool {
+    let (mut status, mut id) = (0, 0);
+    capture_info(stream.0, &mut status, &mut id) == Some(0) && status != 0
+}
+
+/// What names a device, or its MIG instance.
+pub(crate) fn uuid(ordinal: i32) -> Option<[u8; 16]> {
+    let mut uuid = [0; 16];
+    let is_known =
+        device_uuid_v2(&mut uuid, ordinal) == Some(0) || device_uuid(&mut uuid, ordinal) == Some(0);
+    is_known.then_some(uuid)
+}
+
+/// Runs calls of ours so that they don't break a capture of the program's.
+pub(crate) fn relaxed<T>(calls: impl FnOnce() -> T) -> T {
+    let mut mode = 2; // CU_STREAM_CAPTURE_MODE_RELAXED
+    let _ = exchange_mode(&mut mode);
+    let result = calls();
+    let _ = exchange_mode(&mut mode);
+    result
+}

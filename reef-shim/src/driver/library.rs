@@ -1,0 +1,103 @@
+//! The real driver's library, opened at the first call.
+
+use super::state::{decide, decide_copies, decide_limits, decide_profile, pause_profile};
+use crate::settings::{is_limited, is_profile_wanted, is_range_wanted, is_wanted, limits_time};
+use reef_guest::library_path::candidates;
+use std::ffi::{CStr, CString, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
+
+/// Opening has not begun, is under way, is over.
+const NEW: u32 = 0;
+const OPENING: u32 = 1;
+const OVER: u32 = 2;
+
+static STATE: AtomicU32 = AtomicU32::new(NEW);
+/// The thread that opens: the driver may call back into us meanwhile.
+static OPENER: AtomicI32 = AtomicI32::new(0);
+/// Zero: there is no driver.
+static HANDLE: AtomicUsize = AtomicUsize::new(0);
+/// What was opened, for reports; a leaked `PathBuf`.
+static PATH: AtomicUsize = AtomicUsize::new(0);
+
+/// A function of the real driver. `Ok(None)`: it doesn't have it. `Err`: there is no driver.
+pub(super) fn symbol(name: &CStr) -> Result<Option<usize>, ()> {
+    open();
+    let handle = HANDLE.load(Ordering::Acquire);
+    if handle == 0 {
+        return Err(());
+    }
+    // SAFETY: a handle of `dlopen` that is never closed, and a string.
+    let found = unsafe { libc::dlsym(handle as *mut c_void, name.as_ptr()) };
+    Ok((!found.is_null()).then_some(found as usize))
+}
+
+/// The file of the real driver.
+pub(crate) fn path() -> Option<&'static Path> {
+    let path = PATH.load(Ordering::Acquire) as *const PathBuf;
+    // SAFETY: null, or leaked by `open_first`.
+    unsafe { path.as_ref() }.map(PathBuf::as_path)
+}
+
+/// Opens the driver, or waits until another thread has.
+fn open() {
+    // SAFETY: asks for a number.
+    let thread = unsafe { libc::gettid() };
+    match STATE.compare_exchange(NEW, OPENING, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => {
+            OPENER.store(thread, Ordering::Relaxed);
+            HANDLE.store(open_first(), Ordering::Release);
+            decide(is_wanted());
+            decide_limits(is_limited());
+            decide_copies(limits_time());
+            decide_profile(is_profile_wanted());
+            if is_range_wanted() {
+                pause_profile();
+            }
+            STATE.store(OVER, Ordering::Release);
+        }
+        // What this thread asks for while it opens the driver is not there yet.
+        Err(OPENING) if OPENER.load(Ordering::Relaxed) == thread => {}
+        Err(_) => {
+            while STATE.load(Ordering::Acquire) != OVER {
+                std::thread::sleep(std::time::Duration::from_micros(50));
+            }
+        }
+    }
+}
+
+fn open_first() -> usize {
+    let opened = candidates("libcuda.so.1", std::env::var_os("REEF_CUDA"))
+        .into_iter()
+        .find_map(|path| Some((try_open(&path)?, path)));
+    let Some((handle, path)) = opened else { return 0 };
+    PATH.store(Box::into_raw(Box::new(path)) as usize, Ordering::Release);
+    handle
+}
+
+/// Opens a library by its path, if it is a driver and not this one. With `DEEPBIND` its calls of
+/// its own functions don't come back to us.
+fn try_open(path: &Path) -> Option<usize> {
+    let absolute = path.canonicalize().ok()?;
+    let name = CString::new(absolute.as_os_str().as_bytes()).ok()?;
+    let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
+    // SAFETY: the driver's initialisers are what every CUDA program runs.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+    if handle.is_null() {
+        return None;
+    }
+    // SAFETY: a handle, and a string.
+    let init = unsafe { libc::dlsym(handle, c"cuInit".as_ptr()) };
+    (!init.is_null() && base(init) != base(try_open as *const c_void)).then_some(handle as usize)
+}
+
+/// Where the library that holds this address was loaded.
+fn base(address: *const c_void) -> usize {
+    // SAFETY: all zero is a value of this struct, which the call fills in.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        libc::dladdr(address, &mut info);
+        info.dli_fbase as usize
+    }
+}

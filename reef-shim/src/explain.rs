@@ -1,0 +1,113 @@
+//! What was intercepted, for `reef exec --explain`: written to a file when the process ends.
+
+use crate::driver::library;
+use crate::settings::settings;
+use reef_guest::page::Counts;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Most reasons that are kept.
+const MOST_REASONS: usize = 16;
+
+/// Look-ups of functions by `cuGetProcAddress`, and how many of them got a hook.
+pub(crate) static LOOKUPS: AtomicU64 = AtomicU64::new(0);
+pub(crate) static HOOKED: AtomicU64 = AtomicU64::new(0);
+/// Look-ups of functions that the driver doesn't have.
+pub(crate) static MISSING: AtomicU64 = AtomicU64::new(0);
+/// Requests for the driver's private tables of functions, whose calls aren't seen.
+pub(crate) static TABLES: AtomicU64 = AtomicU64::new(0);
+
+static REASONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// Graphs without gates inside, by what is the matter with them.
+static UNTOUCHED: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+/// Whatever else has something to say in the report.
+static OTHERS: Mutex<Vec<Box<Line>>> = Mutex::new(Vec::new());
+
+type Line = dyn Fn() -> String + Send;
+
+/// Notes why something isn't scheduled. Always `None`, for whoever returns.
+pub(crate) fn refuse<T>(why: &str) -> Option<T> {
+    let mut reasons = REASONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if reasons.len() < MOST_REASONS && !reasons.iter().any(|reason| reason == why) {
+        reasons.push(why.to_owned());
+    }
+    None
+}
+
+/// Notes a graph that is gated in front alone, and why.
+pub(crate) fn untouched(why: &'static str) {
+    let mut graphs = UNTOUCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    *graphs.entry(why).or_default() += 1;
+}
+
+/// Has somebody say something in the report.
+pub(crate) fn add(line: impl Fn() -> String + Send + 'static) {
+    OTHERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(Box::new(line));
+}
+
+/// The process that began: a child has neither its pages nor its devices.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// Has the report written at the process's end, if one is wanted.
+pub(crate) fn begin() {
+    let is_first = PROCESS.compare_exchange(0, std::process::id(), Relaxed, Relaxed).is_ok();
+    if is_first && settings().report.is_some() {
+        // SAFETY: a function that calls no driver.
+        unsafe { libc::atexit(end) };
+    }
+}
+
+extern "C" fn end() {
+    if PROCESS.load(Relaxed) != std::process::id() {
+        return;
+    }
+    if let Some(path) = &settings().report {
+        let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+        let _ = file.and_then(|mut file| std::io::Write::write_all(&mut file, report().as_bytes()));
+    }
+}
+
+fn report() -> String {
+    let mut text = format!("process {}\n", std::process::id());
+    match library::path() {
+        Some(path) => writeln!(text, "  driver: {}", path.display()),
+        None => writeln!(text, "  driver: none found"),
+    }
+    .and_then(|()| {
+        let (lookups, hooked) = (LOOKUPS.load(Relaxed), HOOKED.load(Relaxed));
+        let missing = MISSING.load(Relaxed);
+        let counts = format!("{lookups}, intercepted: {hooked}, not found: {missing}");
+        writeln!(text, "  functions looked up by name: {counts}")?;
+        writeln!(text, "  private tables of the driver asked for: {}", TABLES.load(Relaxed))
+    })
+    .unwrap_or_default(); // a string takes all
+    let others = OTHERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    others.iter().for_each(|line| text.push_str(&line()));
+    let graphs = UNTOUCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let line = |(why, count)| format!("  graphs with a gate in front alone: {count} ({why})\n");
+    graphs.iter().for_each(|graphs| text.push_str(&line(graphs)));
+    let reasons = REASONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    reasons.iter().for_each(|why| text.push_str(&format!("  not scheduled: {why}\n")));
+    text
+}
+
+/// What a guest did, in words.
+pub(crate) fn counts(counts: &Counts) -> String {
+    let counts = [
+        ("kernels", &counts.kernels),
+        ("graphs", &counts.graphs),
+        ("captured", &counts.captured),
+        ("gates", &counts.gates),
+        ("gates in graphs", &counts.graph_gates),
+        ("delayed", &counts.delayed),
+        ("waits", &counts.waits),
+        ("breathers", &counts.breathers),
+        ("refused by the driver", &counts.refused),
+        ("variants not known", &counts.unhooked),
+    ];
+    let counts: Vec<_> =
+        counts.iter().map(|(name, count)| format!("{name} {}", count.load(Relaxed))).collect();
+    counts.join(", ")
+}

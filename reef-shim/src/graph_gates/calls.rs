@@ -1,0 +1,246 @@
+//! The driver's functions for graphs, with lists as vectors. `None`: the driver refused, or doesn't
+//! have the function.
+
+use crate::driver::calls::calls;
+use crate::driver::names;
+use crate::driver::slots::real;
+use crate::guest::find;
+use crate::limit::sizes::round_up;
+use reef_guest::hold::Holders;
+
+/// What the driver writes in front of a kernel's other parameters: function and grid.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct KernelParams {
+    function: usize,
+    grid: [u32; 3],
+    rest: [u64; 16],
+}
+
+/// `CUstreamBatchMemOpParams` of a wait.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Wait {
+    operation: u32,
+    at: u64,
+    value: u64,
+    flags: u32,
+    rest: [u64; 2],
+}
+
+/// `CUDA_BATCH_MEM_OP_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Debug)]
+pub(super) struct Waits {
+    context: usize,
+    count: u32,
+    waits: *const Wait,
+    flags: u32,
+}
+
+/// `CU_STREAM_MEM_OP_WAIT_VALUE_32`; with `CU_STREAM_WAIT_VALUE_GEQ`, which is 0.
+const WAIT: u32 = 1;
+/// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
+const UPDATABLE: u32 = 13;
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: a pool's properties, which say where, then who may have access,
+/// and how much.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub(super) struct MemoryParams {
+    kind: u32,
+    handles: u32,
+    location: u32,
+    ordinal: i32,
+    rest: [u64; 9],
+    access: [u64; 2],
+    bytes: u64,
+    address: u64,
+}
+
+/// `CU_GRAPH_NODE_TYPE_GRAPH`, `…_MEM_ALLOC` and `…_MEM_FREE`.
+const CHILD: u32 = 4;
+const MEMORY: u32 = 10;
+const FREE: u32 = 11;
+/// The driver takes memory for graphs in multiples of this.
+const MEMORY_UNIT: u64 = 2 << 20;
+mod raw {
+    use super::*;
+
+    calls! {
+        nodes = cuGraphGetNodes(graph: usize, nodes: *mut usize, count: &mut usize);
+        edges = cuGraphGetEdges(graph: usize, from: *mut usize, to: *mut usize, count: &mut usize);
+        edges_v2 = cuGraphGetEdges_v2(
+            graph: usize, from: *mut usize, to: *mut usize, data: *mut u64, count: &mut usize
+        );
+        kind = cuGraphNodeGetType(node: usize, kind: &mut u32);
+        kernel = cuGraphKernelNodeGetParams(node: usize, params: &mut KernelParams);
+        kernel_v2 = cuGraphKernelNodeGetParams_v2(node: usize, params: &mut KernelParams);
+        attribute = cuGraphKernelNodeGetAttribute(node: usize, which: u32, value: &mut [u64; 8]);
+        waits = cuGraphBatchMemOpNodeGetParams(node: usize, params: &mut Waits);
+        child = cuGraphChildGraphNodeGetGraph(node: usize, child: &mut usize);
+        memory = cuGraphMemAllocNodeGetParams(node: usize, params: &mut MemoryParams);
+        free = cuGraphMemFreeNodeGetParams(node: usize, address: &mut u64);
+        clone = cuGraphClone(clone: &mut usize, graph: usize);
+        find = cuGraphNodeFindInClone(node: &mut usize, original: usize, clone: usize);
+        add_waits = cuGraphAddBatchMemOpNode(
+            node: &mut usize, graph: usize, after: *const usize, count: usize, params: &Waits
+        );
+        connect = cuGraphAddDependencies(graph: usize, from: *const usize, to: *const usize, count: usize);
+        disconnect = cuGraphRemoveDependencies(graph: usize, from: *const usize, to: *const usize, count: usize);
+        destroy = cuGraphDestroy(graph: usize);
+    }
+}
+
+fn taken(code: Option<u32>) -> Option<()> {
+    (code == Some(0)).then_some(())
+}
+
+/// What a node is to the memory of its graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    Taken {
+        ordinal: i32,
+        bytes: u64,
+        address: u64,
+    },
+    Ended {
+        address: u64,
+    },
+    /// Of a graph inside of it.
+    Inside(usize),
+    None,
+}
+
+pub(super) fn memory_of(node: usize) -> Memory {
+    let (mut kind, mut child, mut address, mut params) = (0, 0, 0, MemoryParams::default());
+    let _ = raw::kind(node, &mut kind); // not said: it is no kind that is looked for
+    match kind {
+        CHILD if raw::child(node, &mut child) == Some(0) => Memory::Inside(child),
+        FREE if raw::free(node, &mut address) == Some(0) => Memory::Ended { address },
+        MEMORY if raw::memory(node, &mut params) == Some(0) => Memory::Taken {
+            ordinal: params.ordinal,
+            bytes: round_up(params.bytes, MEMORY_UNIT),
+            address: params.address,
+        },
+        _ => Memory::None,
+    }
+}
+
+/// All nodes, in the driver's order.
+pub(super) fn nodes(graph: usize) -> Option<Vec<usize>> {
+    let mut count = 0;
+    taken(raw::nodes(graph, std::ptr::null_mut(), &mut count))?;
+    let mut nodes = vec![0; count];
+    if count > 0 {
+        taken(raw::nodes(graph, nodes.as_mut_ptr(), &mut count))?;
+    }
+    nodes.truncate(count);
+    Some(nodes)
+}
+
+/// All edges, and whether each lets its second node begin before the first has ended.
+pub(super) fn edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
+    let null = std::ptr::null_mut();
+    let mut count = 0;
+    let sized = raw::edges_v2(graph, null, null, null.cast(), &mut count);
+    if sized.is_none_or(|code| code != 0) {
+        return plain_edges(graph);
+    }
+    let (mut from, mut to, mut data) = (vec![0; count], vec![0; count], vec![0_u64; count]);
+    if count > 0 {
+        let lists = (from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr());
+        taken(raw::edges_v2(graph, lists.0, lists.1, lists.2, &mut count))?;
+    }
+    let pairs = from.into_iter().zip(to).zip(data).take(count);
+    Some(pairs.map(|((from, to), data)| (from, to, data != 0)).collect())
+}
+
+/// The same of drivers before CUDA 12.3, whose edges are all alike.
+fn plain_edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
+    let mut count = 0;
+    taken(raw::edges(graph, std::ptr::null_mut(), std::ptr::null_mut(), &mut count))?;
+    let (mut from, mut to) = (vec![0; count], vec![0; count]);
+    if count > 0 {
+        taken(raw::edges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count))?;
+    }
+    Some(from.into_iter().zip(to).take(count).map(|(from, to)| (from, to, false)).collect())
+}
+
+/// `CUgraphNodeType`.
+pub(super) fn kind(node: usize) -> Option<u32> {
+    let mut kind = 0;
+    taken(raw::kind(node, &mut kind))?;
+    Some(kind)
+}
+
+/// A kernel node's grid.
+pub(super) fn grid(node: usize) -> Option<[u32; 3]> {
+    let mut params = KernelParams::default();
+    let code = raw::kernel_v2(node, &mut params).filter(|code| *code == 0);
+    taken(code.or_else(|| raw::kernel(node, &mut params)))?;
+    Some(params.grid)
+}
+
+/// Whether kernels on the device may change this node: then it must stay the only one.
+pub(super) fn is_device_updatable(node: usize) -> bool {
+    let mut value = [0; 8];
+    raw::attribute(node, UPDATABLE, &mut value) == Some(0) && value[0] as u32 != 0
+}
+
+/// Whether a node of memory operations is a gate, of any context.
+pub(super) fn is_gate(node: usize) -> Option<bool> {
+    let mut params = Waits { context: 0, count: 0, waits: std::ptr::null(), flags: 0 };
+    taken(raw::waits(node, &mut params))?;
+    // SAFETY: the driver's list, which has as many entries as it says and stays until the node is
+    // changed.
+    let first = unsafe { params.waits.as_ref() }.filter(|_| params.count > 0);
+    Some(first.is_some_and(|wait| wait.operation == WAIT && find::is_gate(wait.at)))
+}
+
+/// The graph inside of a node, which owns it.
+pub(super) fn child(node: usize) -> Option<usize> {
+    let mut child = 0;
+    taken(raw::child(node, &mut child))?;
+    Some(child)
+}
+
+pub(super) fn clone(graph: usize) -> Option<usize> {
+    let mut clone = 0;
+    taken(raw::clone(&mut clone, graph))?;
+    Some(clone)
+}
+
+/// The node of a clone that was made from this one.
+pub(super) fn find(original: usize, clone: usize) -> Option<usize> {
+    let mut node = 0;
+    taken(raw::find(&mut node, original, clone))?;
+    Some(node)
+}
+
+/// Adds a gate at this address, behind these nodes.
+pub(super) fn add_gate(graph: usize, after: &[usize], context: usize, gate: u64) -> Option<usize> {
+    let value = u64::from(Holders::PASS);
+    let wait = Wait { operation: WAIT, at: gate, value, flags: 0, rest: [0; 2] };
+    let params = Waits { context, count: 1, waits: &raw const wait, flags: 0 };
+    let mut node = 0;
+    taken(raw::add_waits(&mut node, graph, after.as_ptr(), after.len(), &params))?;
+    Some(node)
+}
+
+pub(super) fn connect(graph: usize, from: usize, to: usize) -> Option<()> {
+    taken(raw::connect(graph, &raw const from, &raw const to, 1))
+}
+
+/// Takes out the edges that lead from these nodes to one.
+pub(super) fn disconnect(graph: usize, from: &[usize], to: usize) -> Option<()> {
+    if from.is_empty() {
+        return Some(());
+    }
+    let to = vec![to; from.len()];
+    taken(raw::disconnect(graph, from.as_ptr(), to.as_ptr(), from.len()))
+}
+
+pub(super) fn destroy(graph: usize) {
+    let _ = raw::destroy(graph); // ours: if the driver refuses, it has lost the graph already
+}

@@ -1,0 +1,57 @@
+//! Executable graphs that were made from clones of ours.
+
+use super::insert::{Gate, Gated};
+use super::positions::Places;
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex, MutexGuard};
+
+/// What is known of an executable graph. The clone lives as long: its nodes name the executable
+/// graph's.
+#[derive(Debug)]
+struct Exec {
+    clone: Gated,
+    places: Places,
+    gate: Gate,
+}
+
+/// Never held while the driver is called.
+static EXECS: LazyLock<Mutex<HashMap<usize, Exec>>> = LazyLock::new(Mutex::default);
+
+fn execs() -> MutexGuard<'static, HashMap<usize, Exec>> {
+    EXECS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Notes that `exec` was made from this clone.
+pub(crate) fn add(exec: usize, clone: Gated, places: Places, gate: Gate) {
+    let former = execs().insert(exec, Exec { clone, places, gate });
+    drop(former); // its handle came back: it was destroyed unseen
+}
+
+/// Forgets an executable graph that was destroyed, and destroys the clone.
+pub(crate) fn forget(exec: usize) {
+    let former = execs().remove(&exec);
+    drop(former);
+}
+
+/// The node by which the driver knows the program's node in `exec`.
+pub(crate) fn node(exec: usize, node: usize) -> usize {
+    let known = execs().get(&exec).and_then(|exec| exec.clone.nodes.get(&node).copied());
+    known.unwrap_or(node)
+}
+
+/// Where gates stand in `exec`, if they do.
+pub(crate) fn places(exec: usize) -> Option<(Places, Gate)> {
+    execs().get(&exec).map(|exec| (exec.places.clone(), exec.gate))
+}
+
+/// Where gates stand in the graph inside of the program's node, if they do.
+pub(crate) fn child_places(exec: usize, node: usize) -> Option<(Places, Gate)> {
+    let execs = execs();
+    let exec = execs.get(&exec)?;
+    Some((exec.clone.children.get(&node)?.clone(), exec.gate))
+}
+
+/// The program's node that a node of `exec` was made from.
+pub(crate) fn original(exec: usize, clone: usize) -> Option<usize> {
+    execs().get(&exec)?.clone.original(clone)
+}

@@ -1,0 +1,183 @@
+//! A device of this process as the daemon knows it: asked for, joined, refused, or left alone by a
+//! daemon that went.
+
+use super::device::{Device, note_joined};
+use super::meter::Meter;
+use crate::explain;
+use crate::limit::device::Limited;
+use reef_guest::hold::Holders;
+use reef_guest::join::Wish;
+use reef_guest::page::{Class, Identity, Mapping, PageFile, Time};
+use std::fmt;
+use std::io;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+use std::thread::Thread;
+use std::time::{Duration, Instant};
+
+/// How long the first launch on a device waits for the daemon. Until there is an answer, launches
+/// are passed on.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// A device that this process uses; it stays for the life of the process.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(super) wish: Wish,
+    asked: Instant,
+    state: Mutex<State>,
+    changed: Condvar,
+    device: OnceLock<&'static Device>,
+    keeper: OnceLock<Thread>,
+    /// If its time is limited.
+    pub(super) limited: Option<&'static Limited>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Asked for; what the last answer was, if it wasn't one.
+    Asked(Option<String>),
+    /// In after this time; how many daemons have gone since.
+    Joined(Duration, u32),
+    /// Without a daemon, for its limit's sake.
+    Alone,
+    /// It said no the last time.
+    Refused(String),
+    /// The daemon has gone; how many have.
+    Gone(u32),
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Asked(None) => write!(out, "asked, no answer yet; launches are passed on"),
+            Self::Asked(Some(why)) => write!(out, "not joined yet, launches are passed on: {why}"),
+            Self::Joined(after, 0) if *after > PATIENCE => {
+                write!(out, "joined late, after {after:.1?}; launches before were passed on")
+            }
+            Self::Joined(after, 0) => write!(out, "joined after {after:.1?}"),
+            Self::Joined(_, gone) => write!(out, "joined again after {gone} had gone"),
+            Self::Alone => write!(out, "none; its part of the time is limited without one"),
+            Self::Refused(why) => write!(out, "refused, and asked again at times: {why}"),
+            Self::Gone(gone) => write!(out, "{gone} gone, none since; gates are open"),
+        }
+    }
+}
+
+impl Member {
+    /// A device that nobody has asked for yet.
+    pub(super) fn new(wish: Wish, limited: Option<&'static Limited>) -> &'static Self {
+        let member: &Self = Box::leak(Box::new(Self {
+            wish,
+            asked: Instant::now(),
+            state: Mutex::new(State::Asked(None)),
+            changed: Condvar::new(),
+            device: OnceLock::new(),
+            keeper: OnceLock::new(),
+            limited,
+        }));
+        explain::add(move || member.said());
+        member
+    }
+
+    /// Its keeper, which has started.
+    pub(super) fn has_keeper(&self, keeper: Thread) {
+        let _ = self.keeper.set(keeper); // once
+    }
+
+    /// The device, once it is joined.
+    pub(crate) fn device(&self) -> Option<&'static Device> {
+        self.device.get().copied()
+    }
+
+    /// The device, after a wait for the first answer. A daemon that needs longer is joined when it
+    /// answers.
+    pub(super) fn wait(&self) -> Option<&'static Device> {
+        let is_open = |state: &mut State| matches!(state, State::Asked(None));
+        drop(self.changed.wait_timeout_while(self.state(), PATIENCE, is_open));
+        self.device()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn set(&self, change: impl FnOnce(&State) -> State) {
+        let mut state = self.state();
+        *state = change(&state);
+        self.changed.notify_all();
+    }
+
+    /// The daemon has given a page.
+    pub(super) fn join(&'static self, who: &Identity, page: Mapping) -> &'static Device {
+        let meter = self.limited.and_then(|limited| Meter::of(limited, who.class));
+        let device = Device::new(who, page, self.keeper.get().cloned(), meter);
+        let device = *self.device.get_or_init(|| Box::leak(Box::new(device)));
+        self.set(|_| State::Joined(self.asked.elapsed(), 0));
+        device.wake_keeper();
+        note_joined();
+        device
+    }
+
+    /// Nobody has given a page, and this process's part of the time counts all the same: it has a
+    /// page of its own.
+    pub(super) fn join_alone(&'static self) -> io::Result<(&'static Device, PageFile)> {
+        let pid = std::process::id();
+        let who = Identity { guest: 0, class: Class::BestEffort, holder: 0, pid };
+        let (file, page) = PageFile::create(&who)?;
+        let device = self.join(&who, page);
+        self.set(|_| State::Alone);
+        Ok((device, file))
+    }
+
+    /// The daemon is gone, and its own hold with it. Whom it held for real-time guests stays held
+    /// for the keeper's time, in which the next one may come.
+    pub(super) fn lose(&self, device: &Device) {
+        device.is_orphaned.store(true, Relaxed);
+        device.page.release(Holders::DAEMON, Time::now());
+        self.set(|state| match state {
+            State::Joined(_, gone) => State::Gone(gone + 1),
+            other => other.clone(),
+        });
+    }
+
+    /// Another daemon has taken this guest in.
+    pub(super) fn rejoined(&self) {
+        self.set(|state| match state {
+            State::Gone(gone) => State::Joined(self.asked.elapsed(), *gone),
+            State::Alone | State::Refused(_) => State::Joined(self.asked.elapsed(), 0),
+            other => other.clone(),
+        });
+    }
+
+    /// The daemon says no, for now; who is without a device waits no longer.
+    pub(super) fn refused(&self, why: String) {
+        self.set(|_| State::Refused(why));
+    }
+
+    /// Nothing can be asked or given.
+    pub(super) fn refuse(&self, why: &str) {
+        explain::refuse::<()>(why);
+        self.set(|_| State::Refused(why.into()));
+    }
+
+    /// There was no answer; who is without a device waits for it no longer.
+    pub(super) fn wait_for_more(&self, why: String) {
+        self.set(|state| match state {
+            State::Asked(_) => State::Asked(Some(why)),
+            other => other.clone(),
+        });
+    }
+
+    /// For the report.
+    fn said(&self) -> String {
+        let state = format!("  daemon: {}\n", self.state());
+        let Some(device) = self.device() else { return state };
+        let counts = explain::counts(&device.page.counts);
+        let waits = device
+            .meter
+            .as_ref()
+            .map(|meter| format!(", waits for its part of the time {}", meter.waits()));
+        let counts = counts + &waits.unwrap_or_default();
+        format!("  guest {}, class {}: {counts}\n{state}", device.guest.load(Relaxed), device.class)
+    }
+}

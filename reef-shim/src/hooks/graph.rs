@@ -1,0 +1,142 @@
+//! Graphs: instantiation, and updates of what came of it.
+
+use super::declare::{hooks, twins};
+use crate::actions::graph::{child, destroy, instantiate, node, update};
+use crate::actions::graph_memory::{destroyed, instantiated};
+use std::ffi::c_void;
+use std::mem::MaybeUninit;
+
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH`: kernels launch it.
+const FROM_DEVICE: u64 = 4;
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Debug)]
+struct Updated {
+    result: u32,
+    node: usize,
+    from: usize,
+}
+
+/// `CUgraphNodeParams`: a kind, and what belongs to it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+struct Params {
+    kind: u32,
+    reserved: [u32; 3],
+    words: [usize; 30],
+}
+
+/// `CU_GRAPH_NODE_TYPE_GRAPH`: the first word is a graph.
+const CHILD: u32 = 4;
+
+/// Sets what a node of any kind does; `params` is where a [`Params`] stands.
+fn any(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32) -> u32 {
+    let given = params as *const Params;
+    // SAFETY: null, or the program's promise to the driver: a struct with a kind.
+    if given.is_null() || unsafe { (*given).kind } != CHILD {
+        return node(exec, of, |of| real(of, params));
+    }
+    // SAFETY: as above. Of the words a program has written those that belong to the kind: here the
+    // first, a graph. The others are copied as they are, written or not.
+    let (inner, copy) = unsafe {
+        (
+            (&raw const (*given).words).cast::<usize>().read(),
+            given.cast::<MaybeUninit<Params>>().read(),
+        )
+    };
+    child(exec, of, inner, |of, inner| {
+        let mut with = copy;
+        // SAFETY: the first word of a copy of ours.
+        unsafe { (&raw mut (*with.as_mut_ptr()).words).cast::<usize>().write(inner) };
+        real(of, with.as_ptr() as usize)
+    })
+}
+
+impl Updated {
+    /// Where it names nodes.
+    fn nodes(at: *mut Self) -> [*mut usize; 2] {
+        if at.is_null() {
+            return [std::ptr::null_mut(); 2];
+        }
+        // SAFETY: not null, so the program's promise to the driver: a struct, which isn't read.
+        unsafe { [&raw mut (*at).node, &raw mut (*at).from] }
+    }
+}
+
+hooks! {
+    cuGraphInstantiate(
+        exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
+    ) |real(graph)| instantiated(exec, graph, || instantiate(exec, graph, false, real));
+    cuGraphInstantiate_v2(
+        exec: *mut usize, graph: usize, error: *mut usize, log: *mut c_void, bytes: usize,
+    ) |real(graph)| instantiated(exec, graph, || instantiate(exec, graph, false, real));
+    cuGraphInstantiateWithFlags(
+        exec: *mut usize, graph: usize, flags: u64,
+    ) |real(graph)| instantiated(exec, graph, || {
+        instantiate(exec, graph, flags & FROM_DEVICE != 0, real)
+    });
+    cuGraphExecDestroy(exec: usize) |real| destroyed(exec, || destroy(exec, real));
+    cuGraphExecUpdate(
+        exec: usize, graph: usize, error: *mut usize, result: *mut u32,
+    ) |real(graph)| update(exec, graph, [error], real);
+    cuGraphExecUpdate_v2(
+        exec: usize, graph: usize, result: *mut Updated,
+    ) |real(graph)| update(exec, graph, Updated::nodes(result), real);
+    cuGraphExecChildGraphNodeSetParams(
+        exec: usize, node: usize, inner: usize,
+    ) |real(node, inner)| child(exec, node, inner, real);
+}
+
+twins! {
+    cuGraphInstantiateWithParams / cuGraphInstantiateWithParams_ptsz(
+        exec: *mut usize, graph: usize, params: *mut u64,
+    ) |_is_twin, real(graph)| {
+        // SAFETY: null, or the program's promise to the driver: a struct that begins with flags.
+        let flags = unsafe { params.as_ref() }.copied().unwrap_or_default();
+        instantiated(exec, graph, || instantiate(exec, graph, flags & FROM_DEVICE != 0, real))
+    };
+}
+
+// Calls that name a node of an executable graph by the node that it was made from.
+hooks! {
+    cuGraphExecKernelNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecKernelNodeSetParams_v2(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecMemcpyNodeSetParams(
+        exec: usize, of: usize, params: *const c_void, context: usize,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecMemsetNodeSetParams(
+        exec: usize, of: usize, params: *const c_void, context: usize,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecHostNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecEventRecordNodeSetEvent(
+        exec: usize, of: usize, event: usize,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecEventWaitNodeSetEvent(
+        exec: usize, of: usize, event: usize,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecExternalSemaphoresSignalNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecExternalSemaphoresWaitNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecBatchMemOpNodeSetParams(
+        exec: usize, of: usize, params: *const c_void,
+    ) |real(of)| node(exec, of, real);
+    cuGraphExecNodeSetParams(
+        exec: usize, of: usize, params: usize,
+    ) |real(of, params)| any(exec, of, params, real);
+    cuGraphNodeSetEnabled(
+        exec: usize, of: usize, enabled: u32,
+    ) |real(of)| node(exec, of, real);
+    cuGraphNodeGetEnabled(
+        exec: usize, of: usize, enabled: *mut u32,
+    ) |real(of)| node(exec, of, real);
+}

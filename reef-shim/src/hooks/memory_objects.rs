@@ -1,0 +1,120 @@
+//! Memory by other ways than allocations: pieces by handles, pools, code, limits of contexts,
+//! graphs.
+
+use super::declare::{hooks, twins};
+use crate::actions::context_memory::{create, set_limit};
+use crate::actions::copy::inside;
+use crate::actions::graph_memory::{backed, trim};
+use crate::actions::memory::free;
+use crate::actions::memory_handles::{self, Mapping, Place};
+use crate::actions::modules::{load, load_file};
+use crate::actions::pools;
+use crate::driver::calls::Stream;
+use crate::limit::charges::Kind;
+use std::ffi::{c_char, c_void};
+
+hooks! {
+    cuMemCreate(
+        handle: *mut u64, bytes: usize, place: *const Place, flags: u64,
+    ) |real| memory_handles::create(handle, bytes, place, real);
+    cuMemRelease(handle: u64) |real| memory_handles::release(handle, real);
+    cuMemMap(
+        at: u64, bytes: usize, offset: usize, handle: u64, flags: u64,
+    ) |real| memory_handles::map(at, bytes, handle, real);
+    cuMemUnmap(at: u64, bytes: usize) |real| memory_handles::unmap(at, bytes, real);
+    cuMemRetainAllocationHandle(
+        handle: *mut u64, at: u64,
+    ) |real| memory_handles::retain(handle, at, real);
+    cuMemExportToShareableHandle(
+        to: *mut c_void, handle: u64, kind: u32, flags: u64,
+    ) |real| memory_handles::export(handle, real);
+    cuLogicalEndpointBindMem(
+        endpoint: u32, device: i32, at: u64, handle: u64, from: u64, bytes: u64, flags: u64,
+    ) |real| memory_handles::export(handle, real);
+    cuLogicalEndpointBindAddr(
+        endpoint: u32, device: i32, at: u64, from: u64, bytes: u64, flags: u64,
+    ) |real| memory_handles::export_at(from, real);
+    cuMulticastCreate(handle: *mut u64, of: *const c_void) |real| memory_handles::object(handle, real);
+    cuMulticastBindMem(
+        object: u64, at: usize, handle: u64, from: usize, bytes: usize, flags: u64,
+    ) |real| memory_handles::bind(object, (at, bytes), Ok(handle), real);
+    cuMulticastBindMem_v2(
+        object: u64, device: i32, at: usize, handle: u64, from: usize, bytes: usize, flags: u64,
+    ) |real| memory_handles::bind(object, (at, bytes), Ok(handle), real);
+    cuMulticastBindAddr(
+        object: u64, at: usize, from: u64, bytes: usize, flags: u64,
+    ) |real| memory_handles::bind(object, (at, bytes), Err(from), real);
+    cuMulticastBindAddr_v2(
+        object: u64, device: i32, at: usize, from: u64, bytes: usize, flags: u64,
+    ) |real| memory_handles::bind(object, (at, bytes), Err(from), real);
+    cuMulticastUnbind(
+        object: u64, device: i32, at: usize, bytes: usize,
+    ) |real| memory_handles::unbind(object, at, bytes, real);
+}
+
+hooks! {
+    cuMemPoolTrimTo(pool: usize, keep: usize) |real| pools::trim(pool, real);
+    cuMemPoolCreate(
+        pool: *mut usize, place: *const Place,
+    ) |real| pools::create_pool(pool, place, real);
+    cuDeviceGetMemPool(
+        pool: *mut usize, device: i32,
+    ) |real| pools::own_pool(pool, device, real);
+    cuDeviceGetDefaultMemPool(
+        pool: *mut usize, device: i32,
+    ) |real| pools::own_pool(pool, device, real);
+    cuMemGetMemPool(
+        pool: *mut usize, location: *const [u32; 2], kind: u32,
+    ) |real| pools::pool_of(pool, location, kind, real);
+    cuMemGetDefaultMemPool(
+        pool: *mut usize, location: *const [u32; 2], kind: u32,
+    ) |real| pools::pool_of(pool, location, kind, real);
+    cuMemPoolDestroy(pool: usize) |real| pools::destroy_pool(pool, real);
+    cuDeviceGraphMemTrim(device: i32) |real| trim(device, real);
+    cuCtxCreate(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
+    cuCtxCreate_v2(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
+    cuCtxCreate_v3(
+        context: *mut usize, affinities: *const c_void, count: i32, flags: u32, device: i32,
+    ) |real| create(context, device, real);
+    cuCtxCreate_v4(
+        context: *mut usize, params: *const c_void, flags: u32, device: i32,
+    ) |real| create(context, device, real);
+    cuCtxSetLimit(limit: u32, value: usize) |real| set_limit(limit, value, real);
+}
+
+hooks! {
+    cuModuleLoad(
+        module: *mut usize, path: *const c_char,
+    ) |real| load_file(Kind::Module, module, path, real);
+    cuModuleLoadData(
+        module: *mut usize, image: *const u8,
+    ) |real| load(Kind::Module, module, image, real);
+    cuModuleLoadDataEx(
+        module: *mut usize, image: *const u8, count: u32, options: usize, values: usize,
+    ) |real| load(Kind::Module, module, image, real);
+    cuModuleLoadFatBinary(
+        module: *mut usize, image: *const u8,
+    ) |real| load(Kind::Module, module, image, real);
+    cuModuleUnload(module: usize) |real| free(Kind::Module, module, real);
+    cuLibraryLoadData(
+        library: *mut usize, image: *const u8, options: usize, values: usize, count: u32, more: usize, others: usize,
+        number: u32,
+    ) |real| load(Kind::Library, library, image, real);
+    cuLibraryLoadFromFile(
+        library: *mut usize, path: *const c_char, options: usize, values: usize, count: u32, more: usize, others: usize,
+        number: u32,
+    ) |real| load_file(Kind::Library, library, path, real);
+    cuLibraryUnload(library: usize) |real| free(Kind::Library, library, real);
+}
+
+twins! {
+    cuMemMapArrayAsync / cuMemMapArrayAsync_ptsz(
+        list: *const Mapping, count: u32, stream: usize,
+    ) |is_twin, real| memory_handles::map_arrays(list, count, Stream::new(stream, is_twin), real);
+    cuGraphUpload / cuGraphUpload_ptsz(
+        exec: usize, stream: usize,
+    ) |is_twin, real| {
+        let stream = Stream::new(stream, is_twin);
+        backed(exec, stream, || inside(stream, real))
+    };
+}

@@ -1,0 +1,48 @@
+//! Threads of ours in the program's process.
+
+use crate::driver::state::Inside;
+use std::io;
+use std::thread::{Builder, Thread};
+
+/// Starts a thread. Signals go to the program's own threads.
+pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
+    // SAFETY: sets of signals of ours; the old one is put back.
+    let old = unsafe {
+        let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+        old
+    };
+    let started = Builder::new().name(name.into()).spawn(|| {
+        let _inside = Inside::always();
+        run();
+    });
+    // SAFETY: the set that was there before.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &old, std::ptr::null_mut()) };
+    started.map(|thread| thread.thread().clone())
+}
+
+/// Gives this thread a table of file descriptors of its own, with nothing of the program's in it.
+///
+/// Then a program that closes all that it didn't open, counts what is open or may have few finds
+/// nothing of ours, a child inherits nothing of ours, and we keep nothing of the program's open.
+/// Such a thread must not call the driver, whose files are in the program's table. A system that
+/// refuses (before Linux 5.9, or a sandbox) leaves the table shared.
+pub(crate) fn leave_files() {
+    const UNSHARE: u32 = 2; // CLOSE_RANGE_UNSHARE
+    // SAFETY: closes what is in this thread's table alone, and nothing of ours is in it yet.
+    let code = unsafe { libc::syscall(libc::SYS_close_range, 0, i32::MAX, UNSHARE) };
+    if code == 0 {
+        // Whoever prints in this thread (a panic) must not print to the daemon.
+        // SAFETY: new files, at the three lowest places.
+        (0..3).for_each(|_| unsafe {
+            libc::eventfd(0, libc::EFD_NONBLOCK);
+        });
+    }
+}
+
+/// A number of this thread: where a word of its own stands.
+pub(crate) fn number() -> usize {
+    thread_local!(static WORD: u8 = const { 0 });
+    WORD.with(|word| std::ptr::from_ref(word) as usize)
+}
