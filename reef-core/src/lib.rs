@@ -37,7 +37,7 @@ pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Kept, Launch
 pub use backend::device::Device;
 pub use backend::error::{Error, Result};
 pub use backend::host_memory::HostMemory;
-pub use backend::info::{Colocation, DeviceInfo, PreemptLevel, Priority, Seq, Span};
+pub use backend::info::{Caps, Colocation, DeviceInfo, PreemptLevel, Priority, Seq, Span};
 pub use backend::launch_builder::{Arg, LaunchBuilder};
 pub use backend::preemptor::Preemptor;
 pub use backend::queue::{Drained, Queue};

@@ -262,7 +262,7 @@ impl<V: Vendor> Device for Gpu<V> {
     fn colocation(&self) -> Colocation {
         match self.options().gates {
             Some(_) => Colocation::Never, // grids that can't be cut
-            None => Colocation::Capped(self.options().beside.unwrap_or(self.facts().be_units / 2)),
+            None => Colocation::Capped(self.caps()),
         }
     }
 

@@ -91,10 +91,35 @@ impl DeviceInfo {
 pub enum Colocation {
     /// Each real-time kernel is padded by itself ([`launch_padded`](crate::Queue::launch_padded)).
     Padded,
-    /// Queues are restored narrow, so many blocks each ([`cap_blocks`](crate::Queue::cap_blocks)).
-    Capped(u32),
+    /// Queues are restored narrow ([`cap_blocks`](crate::Queue::cap_blocks)).
+    Capped(Caps),
     /// Not at all.
     Never,
+}
+
+/// Blocks of a best-effort queue that run at a time next to real-time work.
+///
+/// A real-time kernel waits for the blocks that are on the device. Short ones cost it little, and a
+/// narrow grid costs best-effort work much; with long ones it is the reverse. So each queue has the
+/// cap that fits the blocks which its last stops met.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Caps {
+    /// Of a queue that was stopped within 250 µs.
+    pub short: u32,
+    /// Of a queue whose stop took longer.
+    pub long: u32,
+}
+
+impl Caps {
+    /// The same cap for all queues.
+    pub fn all(blocks: u32) -> Self {
+        Self { short: blocks, long: blocks }
+    }
+
+    /// Whether the cap depends on the blocks.
+    pub fn is_adaptive(self) -> bool {
+        self.short != self.long
+    }
 }
 
 /// One block on one unit, for people to look at. Times are on the [device's

@@ -244,13 +244,17 @@ impl<D: Device> Core<D> {
     /// stopped to be widened.
     fn hold(&self, state: &mut PassState<D>) {
         let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
-        let runs_as_planned =
-            if state.plan.preempt { capped && state.beside.is_some() } else { !capped };
+        let runs_as_planned = if state.plan.preempt {
+            capped && state.beside.is_some() && !state.are_caps_old(self.now())
+        } else {
+            !capped
+        };
         if held || runs_as_planned {
             return;
         }
         self.group.hold();
-        if state.plan.preempt {
+        let is_measured = capped && state.beside.is_some();
+        if state.plan.preempt && !is_measured {
             state.note_preemption();
         }
     }
@@ -276,7 +280,10 @@ impl<D: Device> Core<D> {
             return Ok(false);
         }
         let goes_on = self.group.try_restore_as(width)?;
-        state.stats.padded_launches += u64::from(goes_on && width.is_some());
+        if goes_on && width.is_some() {
+            state.stats.padded_launches += 1;
+            state.capped_at = self.now();
+        }
         Ok(goes_on)
     }
 

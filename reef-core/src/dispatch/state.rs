@@ -3,7 +3,7 @@
 use crate::backend::command::Launch;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
-use crate::backend::info::{DeviceInfo, Seq};
+use crate::backend::info::{Caps, DeviceInfo, Seq};
 use crate::dispatch::loss::Loss;
 use crate::dispatch::neighbours::Neighbourhood;
 use crate::dispatch::queues::be_queue::BeQueue;
@@ -16,6 +16,10 @@ use std::time::Duration;
 
 /// How long a device that refused to stop or to restore best-effort work is left alone.
 const RETRY_AFTER: Duration = Duration::from_millis(1);
+
+/// How long queues run capped before their blocks are looked at again. A stop costs best-effort
+/// work about 60 µs (H200), so this costs 0.06 %.
+const RECAP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Preemptions that are noted before they are taken; later ones are not.
 const MAX_NOTED: usize = 1 << 16;
@@ -72,7 +76,9 @@ pub(crate) struct PassState<D: Device> {
     pub(super) neighbours: Neighbourhood,
     steady: Steady,
     /// Blocks of each best-effort queue that run at a time beside real-time work that lasts.
-    pub(super) beside: Option<u32>,
+    pub(super) beside: Option<Caps>,
+    /// When queues were capped last.
+    pub(super) capped_at: Duration,
 }
 
 impl<D: Device> PassState<D> {
@@ -92,6 +98,7 @@ impl<D: Device> PassState<D> {
             neighbours: Neighbourhood::default(),
             steady: Steady::default(),
             beside: None,
+            capped_at: Duration::ZERO,
         }
     }
 
@@ -177,14 +184,24 @@ impl<D: Device> PassState<D> {
     fn run_beside(&mut self, has_work: bool, now: Duration, group: &Group<D>) {
         self.steady.note(has_work, now);
         let is_long = self.plan.pad && self.steady.is_long(now);
-        self.beside = is_long.then(|| group.capped_blocks()).flatten();
+        self.beside = is_long.then(|| group.caps()).flatten();
         if self.beside.is_none() {
             return;
         }
         self.plan.preempt = true;
+        if self.beside.is_some_and(Caps::is_adaptive) && group.is_capped() {
+            self.wake_by(self.capped_at.saturating_add(RECAP_INTERVAL));
+        }
         if !has_work {
             self.wake_by(self.steady.ends()); // the end of the pause is no news of the device
         }
+    }
+
+    /// Whether capped queues have run for so long that their blocks may be others by now. They are
+    /// stopped then, which shows how long their blocks are.
+    pub(super) fn are_caps_old(&self, now: Duration) -> bool {
+        let is_adaptive = self.beside.is_some_and(Caps::is_adaptive);
+        is_adaptive && now.saturating_sub(self.capped_at) >= RECAP_INTERVAL
     }
 
     /// Books the time since the last pass to the queues that could run in it, in equal parts.

@@ -317,6 +317,23 @@ fn capped_queues_run_in_full_once_real_time_work_has_paused() {
 
 /// The first client's kernel never ends; the other has work.
 #[test]
+fn capped_queue_is_stopped_again_to_measure_its_blocks() {
+    let device = Fake::default();
+    script(&device).capped.store(9, Ordering::SeqCst);
+    script(&device).capped_long.store(3, Ordering::SeqCst);
+    let dispatcher = dispatcher(&device);
+    let _at_last = AtLast(device.clone());
+    let _be = busy_client(&dispatcher, &device);
+    let mut rt = dispatcher.real_time().expect("a client");
+    script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
+    let ticket = rt.submit(&one_kernel()).expect("room");
+    eventually("capped, then capped again", || dispatcher.stats().padded_launches >= 3);
+    assert_eq!(dispatcher.stats().preemptions, 1, "to be measured is no preemption");
+    script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
+    ticket.wait().expect("it ends");
+}
+
+#[test]
 fn best_effort_work_resumes_beside_a_hung_kernel() {
     let device = Fake::default();
     let dispatcher = dispatcher(&device);

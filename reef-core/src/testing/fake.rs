@@ -7,7 +7,7 @@
 use crate::backend::command::{Args, Command, Copy, Fill, Launch};
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
-use crate::backend::info::{Colocation, DeviceInfo, PreemptLevel, Priority, Seq};
+use crate::backend::info::{Caps, Colocation, DeviceInfo, PreemptLevel, Priority, Seq};
 use crate::backend::preemptor::Preemptor;
 use crate::backend::queue::{Drained, Queue};
 use crate::backend::resources::Padding;
@@ -43,6 +43,8 @@ pub(crate) struct Script {
     pub(crate) claims_to_wake: AtomicBool,
     /// So many blocks of a queue may run beside real-time work; 0: it pads kernel by kernel.
     pub(crate) capped: AtomicU32,
+    /// The cap of queues whose blocks are long; 0: the same.
+    pub(crate) capped_long: AtomicU32,
     /// So many launches on real-time queues panic.
     pub(crate) rt_launch_panics: AtomicU32,
     pub(crate) evict_fails: AtomicU32,
@@ -335,7 +337,11 @@ impl Device for Fake {
     fn colocation(&self) -> Colocation {
         match self.0.capped.load(Ordering::SeqCst) {
             0 => Colocation::Padded,
-            blocks => Colocation::Capped(blocks),
+            short => {
+                let long = self.0.capped_long.load(Ordering::SeqCst);
+                let long = if long == 0 { short } else { long };
+                Colocation::Capped(Caps { short, long })
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
-use crate::backend::info::{Colocation, PreemptLevel};
+use crate::backend::info::{Caps, Colocation, PreemptLevel};
 use crate::backend::preemptor::Preemptor;
 use crate::vqueue::shared::Shared;
 use parking_lot::Mutex;
@@ -44,7 +44,7 @@ struct Members<D: Device> {
     /// What the device has yet to be told.
     due: Due,
     /// Blocks that run at a time, beside real-time work.
-    capped: Option<u32>,
+    capped: Option<Caps>,
     queues: Vec<Arc<Shared<D>>>,
 }
 
@@ -93,7 +93,7 @@ impl<D: Device> Group<D> {
         if members.held {
             queue.hold();
         }
-        queue.set_cap(members.capped);
+        queue.set_caps(members.capped);
         members.queues.push(queue.clone());
     }
 
@@ -179,9 +179,9 @@ impl<D: Device> Group<D> {
 
     /// How many blocks of each queue may run at a time beside real-time work, if the group can be
     /// stopped while it does.
-    pub(crate) fn capped_blocks(&self) -> Option<u32> {
+    pub(crate) fn caps(&self) -> Option<Caps> {
         match self.device.colocation() {
-            Colocation::Capped(blocks) if self.level() >= PreemptLevel::DeviceQueue => Some(blocks),
+            Colocation::Capped(caps) if self.level() >= PreemptLevel::DeviceQueue => Some(caps),
             _ => None,
         }
     }
@@ -231,14 +231,14 @@ impl<D: Device> Group<D> {
         self.restore_locked(&mut self.members.lock(), None)
     }
 
-    /// As [`restore`](Self::restore), with at most `width` blocks of each queue at a time; or
+    /// As [`restore`](Self::restore), with the caps of `width` for each queue; or
     /// `false` if no queue could go on yet: then the group stays preempted, and need not be stopped
     /// again for what comes meanwhile.
     ///
     /// # Errors
     ///
     /// As [`restore`](Self::restore).
-    pub(crate) fn try_restore_as(&self, width: Option<u32>) -> Result<bool> {
+    pub(crate) fn try_restore_as(&self, width: Option<Caps>) -> Result<bool> {
         let mut members = self.members.lock();
         let queues = &members.queues;
         if members.held && !queues.is_empty() && !queues.iter().any(|queue| queue.is_quiesced()) {
@@ -247,7 +247,7 @@ impl<D: Device> Group<D> {
         self.restore_locked(&mut members, width).map(|()| true)
     }
 
-    fn restore_locked(&self, members: &mut Members<D>, width: Option<u32>) -> Result<()> {
+    fn restore_locked(&self, members: &mut Members<D>, width: Option<Caps>) -> Result<()> {
         if !members.held {
             return Err(Error::State("restoring what is not preempted"));
         }
@@ -257,7 +257,7 @@ impl<D: Device> Group<D> {
         }
         if members.capped != width {
             members.capped = width;
-            members.queues.iter().for_each(|queue| queue.set_cap(width));
+            members.queues.iter().for_each(|queue| queue.set_caps(width));
         }
         (members.held, members.due) = (false, Due::Nothing);
         let go = if is_stopped { Shared::let_go } else { Shared::release };

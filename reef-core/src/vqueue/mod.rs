@@ -6,6 +6,7 @@
 //! until it is restored.
 
 pub(crate) mod config;
+pub(crate) mod drain_time;
 pub(crate) mod group;
 pub(crate) mod hold;
 pub(crate) mod launcher;

@@ -4,8 +4,10 @@
 use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
+use crate::backend::info::Caps;
 use crate::sync::park::{EventCount, Parker};
 use crate::sync::ring::Cursors;
+use crate::vqueue::drain_time::DrainTime;
 use crate::vqueue::hold::{Hold, Quiesced, Reclaim};
 use crate::vqueue::launcher::{Allowance, Launcher};
 use parking_lot::{Mutex, MutexGuard};
@@ -31,8 +33,11 @@ pub(crate) struct Shared<D: Device> {
     cursors: Cursors<Command<D>>,
     /// Commands before this position may be launched. Written by the scheduler.
     limit: AtomicU64,
-    /// Blocks that run at a time, 0 for all. Written by the group while the queue is held.
-    cap: AtomicU32,
+    /// Blocks that run at a time if its own are short, and if they are long; 0 for all. Written by
+    /// the group while the queue is held.
+    caps: [AtomicU32; 2],
+    /// Written by the group, and by the thread that takes back.
+    drain: DrainTime,
     /// Written by the group, and by the thread that takes back.
     hold: Hold,
     /// Written under the launcher's lock.
@@ -72,7 +77,8 @@ impl<D: Device> Shared<D> {
             launcher: Mutex::new(launcher),
             cursors,
             limit: AtomicU64::new(if listener.is_some() { 0 } else { u64::MAX }),
-            cap: AtomicU32::new(0),
+            caps: Default::default(),
+            drain: DrainTime::default(),
             hold: Hold::default(),
             quiesced: Quiesced::default(),
             asked: AtomicBool::new(false),
@@ -105,12 +111,17 @@ impl<D: Device> Shared<D> {
     pub(crate) fn allowance(&self) -> Allowance {
         let limit = if self.hold.is_held() { 0 } else { self.limit.load(Ordering::Acquire) };
         // After the hold: who sees that the queue was released sees the cap that was set before.
-        Allowance { limit, cap: self.cap.load(Ordering::Acquire) }
+        let cap = &self.caps[usize::from(self.drain.is_long())];
+        Allowance { limit, cap: cap.load(Ordering::Acquire) }
     }
 
-    /// From the next launch on, so many blocks at a time. Only while the queue is held.
-    pub(crate) fn set_cap(&self, blocks: Option<u32>) {
-        self.cap.store(blocks.unwrap_or(0), Ordering::Release);
+    /// Caps the blocks that run at a time from the next launch on, or ends that. Only while the
+    /// queue is held.
+    pub(crate) fn set_caps(&self, caps: Option<Caps>) {
+        let Caps { short, long } = caps.unwrap_or(Caps::all(0));
+        for (cap, blocks) in self.caps.iter().zip([short, long]) {
+            cap.store(blocks, Ordering::Release);
+        }
     }
 
     /// Sets how far commands may be launched, and wakes the worker if that is farther than before.
@@ -143,7 +154,9 @@ impl<D: Device> Shared<D> {
         if !self.hold.is_held() {
             self.asked.store(false, Ordering::SeqCst);
         }
-        self.hold.begin();
+        if self.hold.begin() {
+            self.drain.begin();
+        }
     }
 
     /// Wakes a worker that has asked the device for what it has. Call after telling the device to
@@ -215,7 +228,13 @@ impl<D: Device> Shared<D> {
     pub(crate) fn reclaim(&self, launcher: &mut Launcher<D>) -> Result<Reclaim> {
         self.asked.store(true, Ordering::SeqCst); // before asking
         fence(Ordering::SeqCst);
-        let how = self.quiesced.reclaim(&self.hold, || launcher.try_reclaim())?;
+        let how = self.quiesced.reclaim(&self.hold, || {
+            let taken = launcher.try_reclaim()?;
+            if taken.is_some() {
+                self.drain.end(); // before it is noted, so that what is launched next has its cap
+            }
+            Ok(taken)
+        })?;
         if how == Reclaim::Done {
             self.waiters.notify();
             if self.hold.settle(&self.quiesced) {

@@ -1,7 +1,7 @@
 //! Queues and groups on a device that does what the test says.
 
 use crate::backend::error::Error;
-use crate::backend::info::{PreemptLevel, Seq};
+use crate::backend::info::{Caps, PreemptLevel, Seq};
 use crate::testing::fake::{AtLast, Fake, eventually, kernel};
 use crate::vqueue::config::Config;
 use crate::vqueue::group::Group;
@@ -97,16 +97,39 @@ fn a_group_is_capped_until_it_is_restored_in_full() {
     let device = Fake::default();
     let (_submitter, queue) = queue(&device, Config::default());
     let (group, cap) = (queue.group(), || queue.shared().allowance().cap);
-    assert_eq!(group.capped_blocks(), None, "it pads kernel by kernel");
+    assert_eq!(group.caps(), None, "it pads kernel by kernel");
     device.0.capped.store(2, Ordering::SeqCst);
-    assert_eq!(group.capped_blocks(), Some(2));
+    assert_eq!(group.caps(), Some(Caps::all(2)));
     let shallow = Group::open(&device, PreemptLevel::HostQueue).expect("a group");
-    assert_eq!(shallow.capped_blocks(), None, "it could not be stopped again");
+    assert_eq!(shallow.caps(), None, "it could not be stopped again");
     for width in [Some(2), None] {
         queue.preempt(true).expect("it runs");
-        assert!(group.try_restore_as(width).expect("it is preempted"));
+        assert!(group.try_restore_as(width.map(Caps::all)).expect("it is preempted"));
         assert_eq!((group.is_capped(), cap()), (width.is_some(), width.unwrap_or(0)));
     }
+}
+
+#[test]
+fn queue_of_long_blocks_has_the_smaller_cap() {
+    let device = Fake::default();
+    let [(_stuck, late), (_submitter, other)] = beside_a_hung_queue(&device, Config::default());
+    let _at_last = AtLast(device.clone());
+    late.group().preempt(false).expect("it runs");
+    thread::sleep(Duration::from_millis(2)); // its block runs on
+    device.0.hung.store(0, Ordering::SeqCst);
+    eventually("drained", || late.shared().is_quiesced() && other.shared().is_quiesced());
+    let caps = Caps { short: 9, long: 3 };
+    assert!(late.group().try_restore_as(Some(caps)).expect("it is preempted"));
+    assert_eq!(late.shared().allowance().cap, 3);
+    // The stop of an idle queue takes as long as this thread needs to be scheduled.
+    for _ in 0..1000 {
+        if other.shared().allowance().cap == 9 {
+            break;
+        }
+        other.group().preempt(true).expect("it runs");
+        assert!(other.group().try_restore_as(Some(caps)).expect("it is preempted"));
+    }
+    assert_eq!(other.shared().allowance().cap, 9);
 }
 
 #[test]

@@ -21,8 +21,8 @@ pub enum Precision {
 pub struct Options {
     /// `precision=tf32|fp32|fp16`; `None`: the device's default.
     pub precision: Option<Precision>,
-    /// Best-effort blocks that run at a time beside real-time work, `beside=N`; default one on
-    /// every second unit.
+    /// Best-effort blocks that run at a time next to real-time work, `beside=N`. Default: 2000 of
+    /// queues whose blocks are short, one on every second unit of others.
     pub beside: Option<u32>,
     /// Units that these blocks run on, `beside_on=N`; default all. Real-time work may use them too.
     pub beside_on: Option<u32>,

@@ -88,7 +88,7 @@ impl Sharing {
     /// How many blocks a best-effort queue runs at a time while real-time work runs.
     fn width(self, device: &Hip) -> Option<u32> {
         match (self, device.colocation()) {
-            (Self::Narrow(_) | Self::Few(..), Colocation::Capped(blocks)) => Some(blocks),
+            (Self::Narrow(_) | Self::Few(..), Colocation::Capped(caps)) => Some(caps.long),
             _ => None,
         }
     }

@@ -66,7 +66,10 @@ fn policies<D: Device>(args: &Args, device: &D) -> Result<Vec<Policy>> {
     let named = |name: String, pad| Policy { name, ..Policy::reef(level, pad) };
     let own = match device.colocation() {
         Colocation::Padded => Some("padded".into()),
-        Colocation::Capped(blocks) => Some(args.name_of(Width { blocks, units: None })?),
+        Colocation::Capped(caps) if caps.is_adaptive() => Some("adaptive".into()),
+        Colocation::Capped(caps) => {
+            Some(args.name_of(Width { blocks: caps.long, units: None })?)
+        }
         Colocation::Never => None,
     };
     let own = own.map(|name| named(name, true));
