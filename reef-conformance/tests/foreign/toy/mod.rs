@@ -10,7 +10,7 @@ use dozes::Dozes;
 use hardware::{Left, Line, Shared, Stop, ToyGraph, Work};
 use reef_core::dkp::Padding;
 use reef_core::{
-    Backend, Colocation, Command, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch,
+    Backend, Caps, Colocation, Command, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch,
     PreemptLevel, Preemptor, Priority, Queue, Result, Seq,
 };
 use std::collections::HashMap;
@@ -406,7 +406,7 @@ impl Device for Toy {
     fn colocation(&self) -> Colocation {
         match self.0.fault {
             Fault::PadsNothing => Colocation::Padded,
-            Fault::CapsBlocksAway => Colocation::Capped(1),
+            Fault::CapsBlocksAway => Colocation::Capped(Caps::all(1)),
             _ => Colocation::Never,
         }
     }
