@@ -4,32 +4,18 @@
 //! NVIDIA's runtime does first.
 
 use super::code::*;
+use super::current::{self, current};
 use super::export::{give, plain};
 use super::streams::wait_for_all;
-use crate::engine::context::{CONTEXT_BYTES, Context, Kind, primary};
+use crate::engine::context::{CONTEXT_BYTES, Kind, primary};
 use crate::engine::device_memory::take;
 use crate::engine::run::start;
-use crate::engine::world::{World, setting, world};
-use std::cell::Cell;
+use crate::engine::settings::setting;
+use crate::engine::world::world;
 use std::ffi::c_char;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_STARTED: AtomicBool = AtomicBool::new(false);
-
-thread_local! {
-    static CURRENT: Cell<usize> = const { Cell::new(0) };
-}
-
-/// The thread's context.
-pub(crate) fn current(world: &mut World) -> Result<Context, u32> {
-    let handle = CURRENT.get();
-    if handle == 0 {
-        return Err(INVALID_CONTEXT);
-    }
-    let context = world.contexts.get(&handle).copied();
-    world.misuses += u64::from(context.is_none());
-    context.ok_or(CONTEXT_IS_DESTROYED)
-}
 
 plain! {
     cuInit(flags: u32) = init;
@@ -173,7 +159,7 @@ unsafe fn create(context: *mut usize, _flags: u32, device: i32) -> u32 {
         return OUT_OF_MEMORY;
     }
     let handle = world().create_context(device as usize, Kind::Created);
-    CURRENT.set(handle);
+    current::set(handle);
     // SAFETY: the caller's promise.
     unsafe { give(context, handle) };
     SUCCESS
@@ -186,28 +172,28 @@ unsafe fn destroy(context: usize) -> u32 {
     }
     let over = world.end_context(context);
     drop(world);
-    if CURRENT.get() == context {
-        CURRENT.set(0);
+    if current::handle() == context {
+        current::set(0);
     }
     finish(over)
 }
 
 unsafe fn attach(context: *mut usize, _flags: u32) -> u32 {
     let mut world = world();
-    let Some(known) = world.contexts.get_mut(&CURRENT.get()) else { return INVALID_CONTEXT };
+    let Some(known) = world.contexts.get_mut(&current::handle()) else { return INVALID_CONTEXT };
     known.references += 1;
     // SAFETY: the caller's promise.
-    unsafe { give(context, CURRENT.get()) };
+    unsafe { give(context, current::handle()) };
     SUCCESS
 }
 
 unsafe fn detach(context: usize) -> u32 {
-    if CURRENT.get() != context || !world().contexts.contains_key(&context) {
+    if current::handle() != context || !world().contexts.contains_key(&context) {
         return INVALID_CONTEXT;
     }
     let over = world().release(context);
     if over.is_some() {
-        CURRENT.set(0);
+        current::set(0);
     }
     finish(over)
 }
@@ -242,13 +228,13 @@ unsafe fn set_current(context: usize) -> u32 {
         }
         world.retain(context - 1);
     }
-    CURRENT.set(context);
+    current::set(context);
     SUCCESS
 }
 
 unsafe fn get_current(context: *mut usize) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { give(context, CURRENT.get()) };
+    unsafe { give(context, current::handle()) };
     SUCCESS
 }
 

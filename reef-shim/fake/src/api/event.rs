@@ -1,7 +1,7 @@
 //! Events, in streams and in captures.
 
 use super::code::*;
-use super::context::current;
+use super::current::current;
 use super::export::{give, plain, twin};
 use super::streams::{give_to, known, resolve};
 use crate::engine::op::Op;

@@ -1,12 +1,12 @@
 //! Memory is the host's: a device pointer is an address.
 
 use super::code::*;
-use super::context::current;
-use super::device::pools::own_pool;
+use super::current::current;
 use super::export::{give, plain, twin};
 use super::streams::{device_of, give_to, is_captured, wait_for, wait_for_all};
 use crate::engine::device_memory;
 use crate::engine::op::Op;
+use crate::engine::pool::own_pool;
 use crate::engine::world::{Registered, world};
 
 plain! {

@@ -2,6 +2,7 @@
 
 pub(crate) mod code;
 mod context;
+mod current;
 mod device;
 mod event;
 mod export;

@@ -1,12 +1,13 @@
 //! Streams, and waits and writes of memory words in them.
 
 use super::code::*;
-use super::context::current;
+use super::current::current;
 use super::export::{give, plain, twin};
 use super::streams::{give_to, invalidate, known, resolve, wait_for};
 use crate::engine::context::{Context, Kind, primary};
 use crate::engine::op::Op;
-use crate::engine::world::{CHANGED, Stream, setting, world};
+use crate::engine::settings::setting;
+use crate::engine::world::{CHANGED, Stream, world};
 
 /// `CU_STREAM_NON_BLOCKING`.
 const NON_BLOCKING: u32 = 1;

@@ -1,10 +1,11 @@
 //! Which stream a handle means, and what happens to an operation that is given to it.
 
 use super::code::*;
-use super::context::current;
+use super::current::current;
 use crate::engine::op::{Op, take_effect};
 use crate::engine::run::is_instant;
-use crate::engine::world::{CHANGED, Stream, World, setting, world};
+use crate::engine::settings::setting;
+use crate::engine::world::{CHANGED, Stream, World, world};
 use std::sync::{Mutex, MutexGuard};
 
 /// Whoever waits for room in a queue has this: then every other call that gives work waits as well,

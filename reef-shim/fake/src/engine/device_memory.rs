@@ -2,7 +2,7 @@
 //! (`REEF_FAKE_MEMORY`). What a process had that was killed is free again once its files are
 //! closed.
 
-use super::world::setting;
+use super::settings::setting;
 use std::os::fd::AsRawFd;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 

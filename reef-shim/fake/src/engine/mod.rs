@@ -4,11 +4,15 @@
 //! operation takes effect once, after all that it depends on.
 
 pub(crate) mod context;
+mod contexts;
 pub(crate) mod copy;
 pub(crate) mod device_memory;
 pub(crate) mod graph;
-pub(crate) mod graph_memory;
+mod graph_allocations;
+mod graph_memory;
 pub(crate) mod op;
-pub(crate) mod pools;
+pub(crate) mod pool;
+mod pools;
 pub(crate) mod run;
+pub(crate) mod settings;
 pub(crate) mod world;

@@ -1,7 +1,8 @@
 //! The device: a thread that takes one operation after the other, any of those that may run.
 
 use super::op::{Op, passes, take_effect};
-use super::world::{CHANGED, World, setting, world};
+use super::settings::setting;
+use super::world::{CHANGED, World, world};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Once};
 use std::time::{Duration, Instant};

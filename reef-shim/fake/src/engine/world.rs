@@ -5,7 +5,7 @@ use super::device_memory::Piece;
 use super::graph::{Capture, Graphs, Run, flatten};
 use super::graph_memory::GraphMemory;
 use super::op::Op;
-use super::pools::Pool;
+use super::pool::Pool;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
 
@@ -105,11 +105,6 @@ pub(crate) static CHANGED: Condvar = Condvar::new();
 
 pub(crate) fn world() -> MutexGuard<'static, World> {
     WORLD.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// A number of the environment.
-pub(crate) fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 impl Event {

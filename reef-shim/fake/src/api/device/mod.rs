@@ -4,4 +4,4 @@ mod arrays;
 mod limits;
 mod modules;
 mod pieces;
-pub(crate) mod pools;
+mod pools;

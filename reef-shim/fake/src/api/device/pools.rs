@@ -2,6 +2,7 @@
 
 use crate::api::code::*;
 use crate::api::export::{give, plain};
+use crate::engine::pool::own_pool;
 use crate::engine::world::world;
 
 plain! {
@@ -14,14 +15,6 @@ plain! {
     cuDeviceGetDefaultMemPool(pool: *mut usize, device: i32) = current;
     cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: *mut u64) = of_graphs;
     cuDeviceGraphMemTrim(device: i32) = trim_graphs;
-}
-
-/// The pool of the first device itself; the next devices' follow.
-const POOL: usize = 0x9001;
-
-/// A device's own pool.
-pub(crate) fn own_pool(device: usize) -> usize {
-    POOL + device
 }
 
 unsafe fn attribute(pool: usize, attribute: u32, value: *mut u64) -> u32 {

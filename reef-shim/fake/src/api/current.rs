@@ -1,0 +1,30 @@
+//! The context that is current in a thread.
+
+use super::code::{CONTEXT_IS_DESTROYED, INVALID_CONTEXT};
+use crate::engine::context::Context;
+use crate::engine::world::World;
+use std::cell::Cell;
+
+thread_local! {
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+/// The thread's context.
+pub(crate) fn current(world: &mut World) -> Result<Context, u32> {
+    let handle = handle();
+    if handle == 0 {
+        return Err(INVALID_CONTEXT);
+    }
+    let context = world.contexts.get(&handle).copied();
+    world.misuses += u64::from(context.is_none());
+    context.ok_or(CONTEXT_IS_DESTROYED)
+}
+
+/// The handle of the thread's context; 0 if there is none.
+pub(crate) fn handle() -> usize {
+    CURRENT.get()
+}
+
+pub(crate) fn set(handle: usize) {
+    CURRENT.set(handle);
+}
