@@ -1,6 +1,6 @@
 //! A folder of images that ship with a backend, and the table beside them.
 
-use crate::Result;
+use crate::error::Result;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! The device code in `kernels/`, and the builds of each source.
 
-use crate::Result;
+use crate::error::Result;
 use std::fs;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Clang 19 with its linker and disassembler, as Debian's packages `clang-19`, `lld-19` and
 //! `llvm-19` install them.
 
-use crate::Result;
+use crate::error::Result;
 use std::path::Path;
 use std::process::Command;
 

@@ -1,6 +1,6 @@
 //! What a code object says of its kernels: the metadata in its note, and each kernel's descriptor.
 
-use crate::Result;
+use crate::error::Result;
 use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
 use object::{Endianness, Object, ObjectSection, ObjectSymbol, elf};
 use rmpv::Value;

@@ -1,7 +1,7 @@
 //! The other compiler that the sources are written for: hiprtc of HIP 5.2, which compiles what
 //! users bring. It needs no GPU.
 
-use crate::Result;
+use crate::error::Result;
 use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -121,8 +121,8 @@ impl Texts {
 
 mod tests {
     use super::*;
-    use crate::amd::{Image, clang::Clang, code_object, lint};
-    use crate::{Places, sources::BUILDS, sources::with_ending};
+    use crate::amd::{clang::Clang, code_object, image::Image, lint};
+    use crate::{places::Places, sources::BUILDS, sources::with_ending};
     use std::sync::LazyLock;
 
     /// The kernel of kernels/README.md, with what only HIP's headers have.

@@ -1,7 +1,7 @@
 //! Rules that every kernel obeys on AMD's GPUs, read from its metadata and its instructions.
 
-use super::Image;
 use super::code_object::Kernel;
+use super::image::Image;
 use super::listing::function;
 use super::live::{Load, loads};
 

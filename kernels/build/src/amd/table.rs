@@ -1,8 +1,8 @@
 //! What each kernel takes of a compute unit, as a table that is committed: a kernel that grows
 //! shows as a changed line.
 
-use super::Image;
 use super::clang::VERSION;
+use super::image::Image;
 use std::fmt::Write;
 
 const HEADS: [&str; 7] = ["threads", "vgprs", "sgprs", "spills", "private", "shared", "parameters"];

@@ -2,7 +2,7 @@
 
 use super::resources::{self, Resources};
 use super::toolchain::Toolchain;
-use crate::Result;
+use crate::error::Result;
 use crate::nvrtc::{Nvrtc, Program, Target, options};
 use crate::sources::{BUILDS, TURNS, with_ending};
 use std::fs;

@@ -1,11 +1,7 @@
 //! What each kernel takes of a multiprocessor, as a table that is committed: a kernel that spills
 //! or grows shows as a changed line.
 
-use super::compile::Image;
-use super::toolchain::VERSION;
-use crate::Result;
-use crate::nvrtc::Target;
-use std::fmt::Write;
+use crate::error::Result;
 
 /// Registers of a multiprocessor, of every GPU from sm_70 to sm_90.
 const REGISTERS: u32 = 65536;
@@ -15,17 +11,17 @@ const SHARED: u32 = 48 << 10;
 /// Of one kernel on one target.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Resources {
-    kernel: String,
+    pub(super) kernel: String,
     /// Per thread.
-    registers: u32,
+    pub(super) registers: u32,
     /// The most threads of a block, from its launch bounds.
-    threads: Option<u32>,
+    pub(super) threads: Option<u32>,
     /// Bytes, as are all below.
-    stack: u32,
-    spill_stores: u32,
-    spill_loads: u32,
+    pub(super) stack: u32,
+    pub(super) spill_stores: u32,
+    pub(super) spill_loads: u32,
     /// Per block, without what a launch adds.
-    shared: u32,
+    pub(super) shared: u32,
 }
 
 /// Reads what `ptxas -v` says, and the launch bounds from the PTX.
@@ -67,7 +63,7 @@ impl Resources {
         }
     }
 
-    fn excess(&self) -> Option<&'static str> {
+    pub(super) fn excess(&self) -> Option<&'static str> {
         if self.spill_stores + self.spill_loads > 0 {
             Some("spills registers")
         } else if self.registers * self.threads.unwrap_or(1) > REGISTERS {
@@ -86,57 +82,6 @@ fn threads(ptx: &str, kernel: &str) -> Option<u32> {
     let head = entry.split('{').next()?;
     let bounds = [".maxntid ", ".reqntid "].iter().find_map(|word| head.split_once(word))?.1;
     bounds.lines().next()?.split(',').map(|number| number.trim().parse::<u32>().ok()).product()
-}
-
-/// One line for each kernel, build and target.
-pub(crate) fn table(images: &[Image]) -> String {
-    let mut table = format!(
-        "Made by `cargo xtask kernels` with CUDA {VERSION}. Registers are per thread, threads the most of a\n\
-         block, bytes of stack and spills per thread and of shared memory per block.\n\n"
-    );
-    let heads = ["threads", "registers", "stack", "stores", "loads", "shared"];
-    row(&mut table, ["kernel", "build", "target"], heads.map(Into::into));
-    let mut rows: Vec<_> = rows(images).collect();
-    rows.sort_by_key(|(image, kernel)| (&image.source, &kernel.kernel, image.build, arch(image)));
-    for (image, kernel) in rows {
-        let name = format!("{}.{}", image.source, kernel.kernel);
-        let numbers = [
-            kernel.threads.map_or("–".into(), |threads| threads.to_string()),
-            kernel.registers.to_string(),
-            kernel.stack.to_string(),
-            kernel.spill_stores.to_string(),
-            kernel.spill_loads.to_string(),
-            kernel.shared.to_string(),
-        ];
-        row(&mut table, [&name, image.build, &image.target.to_string()], numbers);
-    }
-    table
-}
-
-fn row(table: &mut String, [kernel, build, target]: [&str; 3], numbers: [String; 6]) {
-    let [threads, registers, stack, stores, loads, shared] = numbers;
-    writeln!(
-        table,
-        "{kernel:<40} {build:<8} {target:<10} {threads:>7} {registers:>9} {stack:>6} {stores:>6} {loads:>6} {shared:>6}"
-    )
-    .expect("a String takes everything");
-}
-
-/// Kernels that take more than is good.
-pub(crate) fn excesses(images: &[Image]) -> impl Iterator<Item = String> {
-    rows(images).filter_map(|(image, kernel)| {
-        let why = kernel.excess()?;
-        Some(format!("{}, {}, {}: {why}", kernel.kernel, image.build, image.target))
-    })
-}
-
-fn rows(images: &[Image]) -> impl Iterator<Item = (&Image, &Resources)> {
-    images.iter().flat_map(|image| image.kernels.iter().map(move |kernel| (image, kernel)))
-}
-
-fn arch(image: &Image) -> u32 {
-    let (Target::Cubin(arch) | Target::Ptx(arch)) = image.target;
-    arch
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! NVIDIA's compilers, from the wheels that they publish. Fetched once, then kept in target/.
 
-use crate::Result;
+use crate::error::Result;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
