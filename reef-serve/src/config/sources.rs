@@ -185,12 +185,12 @@ mod tests {
         assert!(missing.to_string().starts_with("/nowhere.toml: No such file"), "{missing}");
     }
 
-    /// The README's table is the defaults, key by key.
+    /// The page of all keys has the defaults.
     #[test]
-    fn the_readme_has_the_defaults() {
-        let readme = include_str!("../../README.md");
-        let begin = readme.find("```toml\n").expect("a block of TOML") + 8;
-        let text = &readme[begin..][..readme[begin..].find("```").expect("its end")];
+    fn page_of_keys_has_the_defaults() {
+        let page = include_str!("../../../docs/reference/configuration.md");
+        let begin = page.find("```toml\n").expect("a block of TOML") + 8;
+        let text = &page[begin..][..page[begin..].find("```").expect("its end")];
         assert_eq!(toml::from_str::<Config>(text).unwrap(), Config::default());
         let optional = text.replace("# folder", "folder").replace("# grpc", "grpc");
         let optional = optional.replace("# http", "http").replace("# token_file", "token_file");
