@@ -5,7 +5,7 @@
     python3 reef-models/tools/make_onnx.py reef-models/tests/onnx/torch
 
 Writes NAME-EXPORTER-OPSET.onnx and .json (logits of PyTorch in f32 on a CPU) for each network and
-exporter, about 2 MB together, 3 MB at most; `tests/onnx.rs` holds the import against them. Each tensor
+exporter, about 2 MB together, 3 MB at most; `tests/integration/onnx.rs` holds the import against them. Each tensor
 of a state_dict, and the picture, is filled by the function that reef-models/src/model/seeded.rs documents.
 What can't be exported is said at the end, and the others are there all the same.
 """

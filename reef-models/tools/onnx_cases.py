@@ -4,7 +4,7 @@
     pip install onnx onnxruntime numpy
     python3 reef-models/tools/onnx_cases.py reef-models/tests/onnx
 
-Writes NAME.onnx and NAME.json for each case; `tests/onnx.rs` reads them. Weights are random from the
+Writes NAME.onnx and NAME.json for each case; `tests/integration/onnx.rs` reads them. Weights are random from the
 case's name, the input is that of `Seeded(1)`.
 """
 

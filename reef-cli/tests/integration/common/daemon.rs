@@ -1,0 +1,85 @@
+//! A daemon for tests that talk to one.
+
+use super::Folder;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+
+/// A daemon that is ended when this is dropped.
+pub(crate) struct Daemon(pub(crate) Child);
+
+impl Daemon {
+    /// Starts one that has the model `tiny`, with its sockets in `folder`.
+    #[allow(dead_code)] // as below
+    pub(crate) fn start(folder: &Folder) -> Self {
+        Self::start_with(folder, &[])
+    }
+
+    /// The same, with more arguments.
+    #[allow(dead_code)] // each test file uses one of them
+    pub(crate) fn start_with(folder: &Folder, more: &[&str]) -> Self {
+        Self::start_in(folder, more, &[])
+    }
+
+    /// The same, with these variables.
+    pub(crate) fn start_in(folder: &Folder, more: &[&str], set: &[(&str, &str)]) -> Self {
+        Self::spawn(folder, more, set, Stdio::inherit())
+    }
+
+    /// One whose log, warnings and errors, goes to the file that comes along.
+    #[allow(dead_code)] // as above
+    pub(crate) fn start_logged(folder: &Folder) -> (Self, String) {
+        let path = folder.path("log");
+        let log = std::fs::File::create(&path).unwrap();
+        (Self::spawn(folder, &[], &[], log.into()), path)
+    }
+
+    fn spawn(folder: &Folder, more: &[&str], set: &[(&str, &str)], log: Stdio) -> Self {
+        std::fs::create_dir_all(folder.path("models/tiny/1")).unwrap();
+        folder.file("models/tiny/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
+        let config = format!(
+            "[listen]\nfolder = {:?}\n[models]\nrepository = {:?}\nload = [\"*\"]\n",
+            folder.path(""),
+            folder.path("models")
+        );
+        let mut child = Command::new(env!("CARGO_BIN_EXE_reef"))
+            .args(["serve", "--config", &folder.file("reef.toml", config)])
+            .args(more)
+            .env("REEF_LOG", "warn")
+            .envs(set.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .spawn()
+            .expect("the binary that this test was built with");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        assert!(lines.any(|line| line.unwrap() == "ready"), "it ended");
+        Self(child)
+    }
+}
+
+/// What the daemon in this folder says of itself.
+#[allow(dead_code)] // as above
+pub(crate) fn metrics(folder: &Folder) -> String {
+    ask(folder, "GET /metrics", "")
+}
+
+/// What it answers to a request with this body.
+#[allow(dead_code)] // as above
+pub(crate) fn ask(folder: &Folder, what: &str, body: &str) -> String {
+    let mut stream = UnixStream::connect(folder.path("http.sock")).expect("it listens");
+    let length = body.len();
+    let ask = format!(
+        "{what} HTTP/1.1\r\nhost: d\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(ask.as_bytes()).expect("it reads");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("text");
+    text
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,107 @@
+//! `reef ctl` on a daemon, and configurations as it prints them.
+
+use crate::common::daemon::Daemon;
+use crate::common::{Folder, json, prints, reef, refuses, text};
+
+/// Runs `reef ctl` on the daemon in this folder; what it printed, or its line on stderr and exit
+/// code.
+fn ctl(folder: &Folder, args: &[&str]) -> Result<String, (Option<i32>, String)> {
+    let place = ["--folder", &folder.path("")];
+    let output = reef(&[&["ctl"], args, &place].concat());
+    match output.status.success() {
+        true => Ok(text(&output.stdout).to_owned()),
+        false => Err((output.status.code(), text(&output.stderr).to_owned())),
+    }
+}
+
+#[test]
+fn models_are_unloaded_and_loaded_again() {
+    let folder = Folder::new("ctl");
+    let _daemon = Daemon::start(&folder);
+    let models = || json(&ctl(&folder, &["models", "--json"]).unwrap());
+    assert_eq!((&models()[0]["name"], &models()[0]["state"]), (&"tiny".into(), &"READY".into()));
+    assert_eq!(ctl(&folder, &["unload", "tiny"]).unwrap(), "tiny: unloaded\n");
+    assert_ne!(models()[0]["state"], "READY");
+    let said = json(&ctl(&folder, &["load", "tiny", "--json"]).unwrap());
+    assert_eq!((&said["model"], &said["state"]), (&"tiny".into(), &"loaded".into()));
+    let said = ctl(&folder, &["models"]).unwrap();
+    assert!(said.lines().any(|line| line.contains("tiny") && line.contains("ready")), "{said}");
+    for (name, want) in [("nothing", "no model nothing"), ("../x?y", "400 Bad Request: ")] {
+        let (code, said) = ctl(&folder, &["load", name]).unwrap_err();
+        assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+        assert!(said.contains(want), "{said}");
+    }
+}
+
+#[test]
+fn status_lists_devices_and_models() {
+    let folder = Folder::new("ctl-status");
+    let _daemon = Daemon::start(&folder);
+    let status = json(&ctl(&folder, &["status", "--json"]).unwrap());
+    assert_eq!(status["ready"], true, "{status}");
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["devices"][0]["name"], "cpu:0");
+    assert_eq!(status["models"][0]["name"], "tiny");
+    let said = ctl(&folder, &["status"]).unwrap();
+    assert!(said.contains("/http.sock: ready, version ") && said.contains("serves"), "{said}");
+    let nowhere = Folder::new("ctl-nowhere");
+    let (code, said) = ctl(&nowhere, &["status"]).unwrap_err();
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("http.sock: No such file"), "{said}");
+}
+
+#[test]
+fn drained_device_leaves_its_models_to_the_other_one() {
+    let folder = Folder::new("ctl-drain");
+    let two = ["--device", "cpu:0?units=1,cpu:1?units=1", "--set", "models.replicas=0"];
+    let _daemon = Daemon::start_with(&folder, &two);
+    let devices = || json(&ctl(&folder, &["status", "--json"]).unwrap())["devices"].clone();
+    let name = devices()[1]["name"].as_str().unwrap().to_owned();
+    let (code, said) = ctl(&folder, &["drain", "cpu:7"]).unwrap_err();
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    let said = ctl(&folder, &["drain", &name]).unwrap();
+    assert!(said.contains("out: "), "{said}");
+    assert!(devices()[1]["lost"].is_string() && devices()[0]["lost"].is_null(), "{}", devices());
+    assert!(prints(&["request", "tiny", "--folder", &folder.path("")]).contains("latency"));
+}
+
+#[test]
+fn printed_configuration_is_one_that_says_the_same() {
+    let folder = Folder::new("ctl-config");
+    let here = folder.path("x");
+    let right = ["--set", "rights.address 127.0.0.1.rt=true", "--set", "limits.queue=7"];
+    let with = |what: &[&str]| prints(&[what, &["--folder", &here], &right].concat());
+    let shown = with(&["ctl", "config", "show"]);
+    assert!(
+        shown.contains("queue = 7\n") && shown.contains("[rights.\"address 127.0.0.1\"]"),
+        "{shown}"
+    );
+    assert!(!shown.contains("Some(") && !shown.contains("Config {"), "{shown}");
+    assert_eq!(with(&["serve", "--check"]), shown);
+    assert_eq!(with(&["ctl", "config", "check"]), "ok\n");
+    let file = folder.file("reef.toml", &shown);
+    assert_eq!(prints(&["ctl", "config", "show", "--config", &file]), shown);
+    let default = prints(&["ctl", "config", "default"]);
+    let file = folder.file("default.toml", &default);
+    assert_eq!(prints(&["ctl", "config", "show", "--config", &file]), default);
+    let said = refuses(&["ctl", "config", "check", "--set", "limits.qeue=1"]);
+    assert!(said.contains("qeue"), "{said}");
+}
+
+/// A key is pasted from a refusal as it stands there, and as a shell hands it over.
+#[test]
+fn key_that_a_refusal_names_can_be_set() {
+    for key in [
+        "rights.\"address 127.0.0.1\".rt",
+        "rights.address 127.0.0.1.rt",
+        "rights.\"token a=b\".control",
+    ] {
+        let said = prints(&["ctl", "config", "show", "--set", &format!("{key}=true")]);
+        let (_, right) = key.rsplit_once('.').unwrap();
+        assert!(said.contains(&format!("{right} = true")), "{key}: {said}");
+    }
+    for wrong in ["limits.queue", "=1", "rights.somebody.rt=true"] {
+        let output = reef(&["ctl", "config", "show", "--set", wrong]);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {}", text(&output.stderr));
+    }
+}

@@ -1,0 +1,186 @@
+//! `reef top` and `reef ctl trace` beside a daemon that says what the test wants it to.
+
+use crate::common::{Folder, http, prints, reef, refuses, text};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Ten RT and five BE requests, and a preemption, from one look to the next.
+fn metrics(look: u64, head: &str) -> (u16, String) {
+    if !head.starts_with("GET /metrics HTTP/1.1\r\n") {
+        return (404, String::new());
+    }
+    let [rt, be] = ["rt", "be"].map(|class| format!("model=\"m\",version=\"1\",class=\"{class}\""));
+    let numbers = format!(
+        "reef_requests_served_total{{{rt}}} {}\nreef_requests_served_total{{{be}}} {}\n\
+         reef_rt_start_seconds_bucket{{{rt},le=\"2e-06\"}} {}\n\
+         reef_rt_start_seconds_bucket{{{rt},le=\"+Inf\"}} {}\n\
+         reef_preemptions {look}\nreef_clients 3\n",
+        10 * look,
+        5 * look,
+        10 * look,
+        10 * look
+    );
+    (200, numbers)
+}
+
+#[test]
+fn top_prints_an_object_for_each_interval() {
+    let folder = Folder::new("top");
+    http::on_socket(&folder.path("http.sock"), metrics);
+    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "3"];
+    let said = prints(&[&top[..], &["--json"]].concat());
+    let views: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(views.len(), 3, "{said}");
+    for view in &views {
+        let rate = |name: &str| view[name].as_f64().expect("a number");
+        assert!(rate("seconds") > 0.0, "{view}");
+        assert!((rate("rt_per_second") * rate("seconds") - 10.0).abs() < 1e-6, "{view}");
+        assert!((rate("rt_per_second") / rate("be_per_second") - 2.0).abs() < 1e-6, "{view}");
+        assert!((rate("preemptions_per_second") * rate("seconds") - 1.0).abs() < 1e-6, "{view}");
+        assert!((rate("rt_start_p50_us") - 1.0).abs() < 1e-6, "{view}");
+        assert_eq!(view["clients"], 3);
+        assert_eq!(view["models"][1]["class"], "rt");
+        assert_eq!(view["devices"], Value::Array(Vec::new()), "it doesn't say");
+    }
+    let said = prints(
+        &["top", "--socket", &folder.path("http.sock"), "--interval", "50ms"]
+            .into_iter()
+            .chain(["--count", "1"])
+            .collect::<Vec<_>>(),
+    );
+    assert_eq!(said.lines().count(), 1);
+    assert!(said.contains(" RT ") && said.contains(" clients 3 preempted "), "{said}");
+}
+
+#[test]
+fn top_waits_for_a_daemon_and_says_so_once() {
+    let folder = Folder::new("top-waits");
+    let socket = folder.path("http.sock");
+    let mut top = Command::new(env!("CARGO_BIN_EXE_reef"))
+        .args(["top", "--socket", &socket, "--interval", "50ms", "--count", "1", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (mut stderr, mut said) = (BufReader::new(top.stderr.take().unwrap()), String::new());
+    stderr.read_line(&mut said).unwrap();
+    thread::sleep(Duration::from_millis(300)); // for a second line
+    let hidden = folder.path("hidden.sock");
+    http::on_socket(&hidden, metrics);
+    std::fs::rename(&hidden, &socket).unwrap(); // from the first moment on it listens
+    let output = top.wait_with_output().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with(&format!("reef: {socket}: No such file")), "{said}");
+    assert!(said.ends_with("; waiting for a daemon\n"), "{said}");
+    assert_eq!(text(&output.stdout).lines().count(), 1);
+}
+
+/// Wants the token of the test.
+fn with_token(look: u64, head: &str) -> (u16, String) {
+    match head.to_lowercase().contains("\r\nauthorization: bearer 0123456789abcdef\r\n") {
+        true => metrics(look, head),
+        false => (401, "{\"error\":\"a token is wanted\"}".into()),
+    }
+}
+
+#[test]
+fn a_token_is_shown_over_tcp() {
+    let folder = Folder::new("top-token");
+    let url = http::on_port(with_token);
+    let right = folder.file("right", "0123456789abcdef\n");
+    let top = ["top", "--url", &url, "--interval", "50ms", "--count", "1"];
+    prints(&[&top[..], &["--token-file", &right]].concat());
+    let output = reef(&top);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), "reef: 401 Unauthorized: a token is wanted\n");
+    let empty = folder.file("empty", "\n");
+    let said = refuses(&[&top[..], &["--token-file", &empty]].concat());
+    assert_eq!(said, format!("--token-file {empty}: its first line is no token"));
+}
+
+#[test]
+fn bad_places_and_times_are_refused_in_one_line() {
+    for (args, want) in [
+        (&["top", "--url", "localhost:1"][..], "--url: want http://HOST:PORT, got \"localhost:1\""),
+        (&["top", "--interval", "0"], "--interval must be from 10 ms to 3600 s, got 0 µs"),
+        (&["top", "--interval", "2h"], "--interval must be from 10 ms to 3600 s, got 7200 s"),
+        (
+            &["ctl", "trace", "--time", "0"],
+            "--time must be greater than 0 and at most 60 s, got 0 µs",
+        ),
+        (
+            &["ctl", "trace", "--time", "61s"],
+            "--time must be greater than 0 and at most 60 s, got 61 s",
+        ),
+        (
+            &["ctl", "trace", "--out", "/no/such/file"],
+            "--out /no/such/file: its folder doesn't exist",
+        ),
+        (&["ctl", "trace", "--out", "/"], "--out /: it is a folder"),
+    ] {
+        assert_eq!(refuses(args), want);
+    }
+}
+
+fn trace(_: u64, head: &str) -> (u16, String) {
+    match head.lines().next() {
+        Some("GET /reef/trace?seconds=0.5 HTTP/1.1") => (
+            200,
+            "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[{\"ph\":\"M\"},{\"ph\":\"X\"}]}".into(),
+        ),
+        Some("GET /reef/trace?seconds=1 HTTP/1.1") => (200, "<html>".into()),
+        Some("GET /reef/trace?seconds=2 HTTP/1.1") => {
+            (503, "{\"error\":\"a trace is being made\"}".into())
+        }
+        _ => (404, String::new()),
+    }
+}
+
+#[test]
+fn a_trace_lands_in_its_file_or_not_at_all() {
+    let folder = Folder::new("trace");
+    let socket = folder.path("http.sock");
+    http::on_socket(&socket, trace);
+    let out = folder.path("out.json");
+    let run = |seconds: &str, more: &[&str]| {
+        let args = ["ctl", "trace", "--socket", &socket, "--out", &out, "--time", seconds];
+        reef(&[&args[..], more].concat())
+    };
+    for (seconds, want) in [
+        ("1s", "the answer is no trace: "),
+        ("2s", "503 Service Unavailable: a trace is being made"),
+        ("3s", "the daemon gives no traces (it has no /reef/trace)"),
+    ] {
+        let output = run(seconds, &["--json"]);
+        assert_eq!(output.status.code(), Some(1), "{seconds}");
+        let said = text(&output.stderr);
+        assert!(said.contains(want) && said.lines().count() == 1, "{seconds}: {said}");
+        assert!(!std::path::Path::new(&out).exists(), "{seconds}: nothing was written");
+    }
+    let output = run("0.5s", &["--json"]);
+    assert_eq!(text(&output.stderr), "");
+    let said: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&said["events"], &said["file"]), (&2.into(), &out.as_str().into()));
+    let file = std::fs::read(&out).expect("it was written");
+    assert_eq!(said["bytes"], file.len());
+    serde_json::from_slice::<Value>(&file).expect("what the daemon sent");
+    let output = run("0.5s", &[]);
+    assert_eq!(text(&output.stderr), format!("1/1 tracing {socket} for 500 ms\n"));
+    assert_eq!(text(&output.stdout), format!("{out}: 2 events; open it in ui.perfetto.dev\n"));
+}
+
+#[test]
+fn a_daemon_that_is_not_there_is_said_at_once() {
+    let folder = Folder::new("trace-gone");
+    let begin = Instant::now();
+    let output =
+        reef(&["ctl", "trace", "--folder", &folder.path(""), "--out", &folder.path("x"), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("http.sock: No such file"), "{}", text(&output.stderr));
+    assert!(begin.elapsed() < Duration::from_secs(60));
+}

@@ -1,0 +1,117 @@
+//! `reef doctor` on a driver made of functions, on none, and on broken ones.
+
+use crate::common::daemon::Daemon;
+use crate::common::{Folder, json, text};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Path of a library that cargo built.
+fn library(name: &str) -> String {
+    let program = std::env::current_exe().unwrap();
+    let path: PathBuf = program.parent().unwrap().join(name);
+    assert!(path.is_file(), "no {path:?}");
+    path.to_str().unwrap().to_owned()
+}
+
+/// A machine with a driver, no MPS, and everything of its own in a folder.
+fn doctor(folder: &Folder, args: &[&str], set: &[(&str, &str)]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["doctor", "--folder", &folder.path("")]).args(args);
+    command.env("REEF_CUDA", library("libfake_libcuda.so"));
+    command.env("REEF_SHIM", library("libreef_cuda_shim.so"));
+    command
+        .env("REEF_BOOKS", folder.path("books"))
+        .env("CUDA_MPS_PIPE_DIRECTORY", folder.path("mps"));
+    command.envs(set.iter().copied()).output().unwrap()
+}
+
+/// Whether all is well, and state and text of each check.
+fn checks(folder: &Folder, args: &[&str], set: &[(&str, &str)]) -> (bool, Value) {
+    let output = doctor(folder, &[args, &["--json"]].concat(), set);
+    let all = json(text(&output.stdout));
+    let ok = all["ok"].as_bool().unwrap();
+    assert_eq!(output.status.code(), Some(i32::from(!ok)), "{}", text(&output.stderr));
+    let checks = all["checks"].as_array().unwrap();
+    let names: Vec<_> = checks.iter().map(|check| check["check"].as_str().unwrap()).collect();
+    assert_eq!(names, ["driver", "gpu", "mps", "daemon", "rights", "limits", "library"]);
+    for check in checks {
+        assert!(check["state"] == "ok" || check["remedy"].is_string(), "no remedy: {check}");
+    }
+    let by_name = checks.iter().map(|one| (one["check"].as_str().unwrap().to_owned(), one.clone()));
+    (ok, Value::Object(by_name.collect()))
+}
+
+#[test]
+fn machine_with_driver_and_daemon_is_well() {
+    let folder = Folder::new("doctor");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let (ok, found) = checks(&folder, &["--need", "driver,gpu,daemon,rights,limits,library"], &[]);
+    assert!(ok, "{found}");
+    let said = |check: &str| found[check]["found"].as_str().unwrap();
+    assert!(said("driver").contains("libfake_libcuda.so"), "{found}");
+    assert!(said("gpu").starts_with("1: ") || said("gpu").starts_with("2: "), "{found}");
+    assert!(said("daemon").contains("ready") && said("daemon").contains("cpu:0"), "{found}");
+    assert_eq!(found["mps"]["state"], "absent");
+    let (ok, found) = checks(&folder, &["--need", "mps"], &[]);
+    assert!(!ok && found["mps"]["state"] == "wrong", "{found}");
+    assert_eq!(found["mps"]["remedy"], "nvidia-cuda-mps-control -d");
+}
+
+#[test]
+fn refused_class_names_its_key() {
+    let folder = Folder::new("doctor-rights");
+    let _daemon = Daemon::start_with(&folder, &["--guests", "--set", "rights.owner.rt=false"]);
+    let (ok, found) = checks(&folder, &[], &[]);
+    assert!(ok && found["rights"]["state"] == "absent", "{found}");
+    assert!(found["rights"]["found"].as_str().unwrap().contains("rights.\"user "), "{found}");
+    assert!(!checks(&folder, &["--need", "rights"], &[]).0);
+}
+
+#[test]
+fn absent_daemon_is_wrong_only_if_needed() {
+    let folder = Folder::new("doctor-alone");
+    let (ok, found) = checks(&folder, &[], &[]);
+    assert!(ok && found["daemon"]["state"] == "absent", "{found}");
+    let output = doctor(&folder, &["--need", "daemon"], &[]);
+    let said = text(&output.stdout);
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), "reef: wrong: daemon\n"));
+    assert!(said.lines().count() <= 24, "more than a screen: {said}");
+    assert!(said.contains("WRONG daemon") && said.contains("→ reef serve --guests &"), "{said}");
+    assert!(!said.contains('\x1b'), "colours are for terminals: {said}");
+}
+
+#[test]
+fn what_is_broken_is_wrong_whether_needed_or_not() {
+    let folder = Folder::new("doctor-broken");
+    let (text_file, nowhere) = (folder.file("words.so", "words"), folder.path("nowhere.so"));
+    for (set, check) in [
+        (("REEF_CUDA", &*nowhere), "driver"),
+        (("REEF_CUDA", &*text_file), "driver"),
+        (("REEF_CUDA", &*library("libreef_cuda_shim.so")), ""), // finds the machine's own driver, or none
+        (("REEF_SHIM", &*nowhere), "library"),
+        (("REEF_BOOKS", "/proc/books"), "limits"),
+        (("CUDA_DEVICE_MEMORY_LIMIT", "8GB"), "limits"),
+    ] {
+        let (ok, found) = checks(&folder, &[], &[set]);
+        assert!(check.is_empty() || (!ok && found[check]["state"] == "wrong"), "{set:?}: {found}");
+    }
+    // A socket that nobody listens on was left by a daemon that died.
+    drop(std::os::unix::net::UnixListener::bind(folder.path("http.sock")).unwrap());
+    let (ok, found) = checks(&folder, &[], &[]);
+    assert!(!ok && found["daemon"]["state"] == "wrong", "{found}");
+}
+
+#[test]
+fn machine_without_a_driver_is_not_wrong() {
+    let folder = Folder::new("doctor-none");
+    let (_, found) = checks(&folder, &[], &[("REEF_CUDA", ""), ("REEF_SHIM", "")]);
+    if std::path::Path::new("/dev/nvidiactl").exists() || found["driver"]["state"] == "ok" {
+        return; // this machine has one
+    }
+    assert_eq!(
+        (&found["driver"]["state"], &found["gpu"]["state"]),
+        (&"absent".into(), &"absent".into())
+    );
+    assert!(!checks(&folder, &["--need", "gpu"], &[("REEF_CUDA", "")]).0);
+}

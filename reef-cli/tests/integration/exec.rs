@@ -1,0 +1,414 @@
+//! `reef exec` on a driver made of functions: the program that runs is this test.
+
+use crate::common::daemon::{Daemon, metrics};
+use crate::common::{Folder, json, says, text};
+use std::ffi::c_void;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// Where cargo put a library.
+fn library(name: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let beside = program.parent().unwrap().join(name);
+    assert!(beside.is_file(), "no {beside:?}");
+    beside
+}
+
+fn exec(folder: &Folder, options: &[&str], program: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["exec", "--folder", &folder.path("")]).args(options).arg("--").args(program);
+    command.env("REEF_SHIM", library("libreef_cuda_shim.so"));
+    command.env("REEF_CUDA", library("libfake_libcuda.so"));
+    command
+}
+
+/// A program that knows nothing of REEF: launches ten kernels and waits for the end of its input.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn program() {
+    // SAFETY: the functions have these arguments; the kernel adds to a number that lives as long.
+    unsafe {
+        let driver = libloading::Library::new("libcuda.so.1").unwrap();
+        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
+        let one: extern "C" fn(usize) -> u32 = std::mem::transmute(function(b"cuInit"));
+        assert_eq!(one(0), 0);
+        let current: extern "C" fn(usize) -> u32 =
+            std::mem::transmute(function(b"cuCtxSetCurrent"));
+        assert_eq!(current(1), 0);
+        let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
+            std::mem::transmute(function(b"cuModuleGetFunction"));
+        let mut add = 0_usize;
+        assert_eq!(find(&raw mut add, 0, c"add".as_ptr().cast()), 0);
+        let launch: extern "C" fn(
+            usize,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            usize,
+            *const *const u64,
+            usize,
+        ) -> u32 = std::mem::transmute(function(b"cuLaunchKernel"));
+        let sum = 0_u64;
+        let (to, value) = (&raw const sum as u64, 2_u64);
+        let params = [&raw const to, &raw const value];
+        for _ in 0..10 {
+            assert_eq!(launch(add, 1, 1, 1, 1, 1, 1, 0, 0, params.as_ptr(), 0), 0);
+        }
+        let wait: extern "C" fn() -> u32 = std::mem::transmute(function(b"cuCtxSynchronize"));
+        assert_eq!(wait(), 0);
+        println!("sum {}", (&raw const sum).read_volatile());
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+}
+
+/// A program that takes all the memory that it gets, in pieces of a mebibyte, and waits for the end
+/// of its input.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn allocates() {
+    // SAFETY: the functions have these arguments.
+    unsafe {
+        let driver = libloading::Library::new("libcuda.so.1").unwrap();
+        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
+        let one =
+            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
+        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
+        let allocate: extern "C" fn(*mut usize, usize) -> u32 =
+            std::mem::transmute(function(b"cuMemAlloc_v2"));
+        let mut at = 0_usize;
+        let got = (0..1000).take_while(|_| allocate(&raw mut at, 1 << 20) == 0).count();
+        println!("got {got} MiB, then code {}", allocate(&raw mut at, 1 << 20));
+        let _ = std::io::stdin().read_line(&mut String::new());
+    }
+}
+
+/// A program that takes two mebibytes, says its number, and at each line of its input takes all the
+/// memory that it gets.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn takes_more_when_asked() {
+    // SAFETY: the functions have these arguments.
+    unsafe {
+        let driver = libloading::Library::new("libcuda.so.1").unwrap();
+        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
+        let one =
+            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
+        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
+        let allocate: extern "C" fn(*mut usize, usize) -> u32 =
+            std::mem::transmute(function(b"cuMemAlloc_v2"));
+        let mut at = 0_usize;
+        assert_eq!(allocate(&raw mut at, 2 << 20), 0);
+        println!("number {}", std::process::id());
+        while std::io::stdin().read_line(&mut String::new()).unwrap() > 0 {
+            let got = (0..1000).take_while(|_| allocate(&raw mut at, 1 << 20) == 0).count();
+            println!("got {got} MiB");
+        }
+    }
+}
+
+fn this_program() -> Vec<String> {
+    this_test("program")
+}
+
+fn this_test(name: &str) -> Vec<String> {
+    let this = std::env::current_exe().unwrap().to_str().unwrap().to_owned();
+    let name = &format!("exec::{name}");
+    [&this, "--exact", name, "--include-ignored", "--nocapture"].map(str::to_owned).into()
+}
+
+#[test]
+fn a_guest_is_counted_and_says_what_was_intercepted() {
+    let folder = Folder::new("exec");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let program = this_program();
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let options = ["--strict", "--explain", "--call-profile", "--job", "ten"];
+    let mut command = exec(&folder, &options, &program);
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().ends_with("sum 20")));
+    let is_shown = |line: &str| {
+        line.starts_with("reef_guest_call_seconds_count{") && line.ends_with("call=\"kernel\"} 10")
+    };
+    wait_until(&folder, "10 calls in a histogram", is_shown);
+    let metrics = metrics(&folder);
+    let steps = metrics.lines().filter(|line| {
+        line.starts_with("reef_guest_call_seconds_bucket{") && line.contains("call=\"kernel\"")
+    });
+    let steps: Vec<_> = steps.collect();
+    assert!(steps.len() == 12 && steps[11].contains("le=\"+Inf\""), "{steps:?}");
+    let counted = metrics.lines().find(|line| line.starts_with("reef_guest_kernels_total{"));
+    let counted = counted.unwrap_or_else(|| panic!("{metrics}"));
+    assert!(counted.contains("class=\"be\"") && counted.ends_with("} 10"), "{counted}");
+    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
+    let view = json(&says(&top));
+    let guest = &view["guests"][0];
+    assert_eq!((&guest["class"], &guest["is_active"]), (&"be".into(), &false.into()), "{view}");
+    assert_eq!(guest["job"], "ten", "{view}");
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("class be: kernels 10,"), "{said}");
+    assert!(said.contains("  driver: ") && said.contains("libfake_libcuda.so"), "{said}");
+}
+
+#[test]
+fn program_without_a_daemon_is_not_run_unless_allowed() {
+    let folder = Folder::new("exec-alone");
+    let run = |options: &[&str]| {
+        let program = ["sh", "-c", "echo ran $LD_PRELOAD; exit 7"];
+        let output = exec(&folder, options, &program).output().unwrap();
+        let said = text(&output.stderr).to_owned();
+        assert_eq!(said.lines().count(), 1, "{said}");
+        (output.status.code(), text(&output.stdout).to_owned(), said)
+    };
+    // A class that was named is not kept by limits or a profile.
+    for options in [
+        &[][..],
+        &["--strict"],
+        &["--class", "rt", "--memory", "8m"],
+        &["--class", "be", "--profile"],
+    ] {
+        let (code, out, said) = run(options);
+        assert_eq!((code, &*out), (Some(1), ""), "{options:?}: {said}");
+        assert!(said.starts_with("reef: not run: "), "{said}");
+        assert!(
+            said.contains("`reef serve --guests`") && said.contains("--allow-unprotected"),
+            "{said}"
+        );
+    }
+    let (code, out, said) = run(&["--allow-unprotected"]);
+    assert_eq!((code, &*out), (Some(7), "ran\n"));
+    assert!(said.ends_with("the program runs without REEF\n"), "{said}");
+    let both = exec(&folder, &["--strict", "--allow-unprotected"], &["true"]).output().unwrap();
+    assert_eq!(both.status.code(), Some(2));
+}
+
+#[test]
+fn exit_status_signals_and_programs_without_cuda_pass_through() {
+    let folder = Folder::new("exec-through");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let run = |script| exec(&folder, &["--strict"], &["sh", "-c", script]).output().unwrap();
+    let output = run("echo out; echo err >&2; exit 9");
+    let said = (text(&output.stdout), text(&output.stderr));
+    assert_eq!((output.status.code(), said), (Some(9), ("out\n", "err\n")));
+    assert_eq!(run("kill -TERM $$").status.signal(), Some(15));
+    let output = exec(&folder, &["--strict"], &["/no/such/program"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_class_that_is_not_granted_is_refused_if_that_is_asked_for_and_said_otherwise() {
+    let folder = Folder::new("exec-refused");
+    let _daemon = Daemon::start_with(&folder, &["--guests", "--set", "rights.owner.rt=false"]);
+    let run = |options: &[&str]| exec(&folder, options, &["sh", "-c", "exit 7"]).output().unwrap();
+    let output = run(&["--class", "rt", "--strict"]);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("the daemon refuses: class rt: rights.\"user "), "{said}");
+    let output = run(&["--class", "rt"]);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
+    assert_eq!(run(&["--strict"]).status.code(), Some(7), "best-effort is for all");
+    let output = run(&["--job", &"x".repeat(41)]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_class_that_a_program_is_granted_by_its_name_is_not_refused_in_the_name_of_reef() {
+    let folder = Folder::new("exec-named");
+    let shell = std::fs::canonicalize("/bin/sh").unwrap();
+    let programs = format!("guests.rt_programs=[{shell:?}]");
+    let set = ["--guests", "--set", "rights.owner.rt=false", "--set", &programs];
+    let _daemon = Daemon::start_with(&folder, &set);
+    std::fs::write(folder.path("script"), "#!/usr/bin/env sh\nexit 8\n").unwrap();
+    let script = folder.path("script");
+    assert!(Command::new("chmod").args(["+x", &script]).status().unwrap().success());
+    let run =
+        |program: &[&str]| exec(&folder, &["--class", "rt", "--strict"], program).output().unwrap();
+    for (program, code) in [(&["sh", "-c", "exit 7"][..], 7), (&[script.as_str()], 8)] {
+        let output = run(program);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    }
+    let output = run(&["true"]);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("/true"), "{said}");
+}
+
+#[test]
+fn memory_is_limited_with_a_daemon_and_without_one() {
+    let folder = Folder::new("exec-memory");
+    let program = this_test("allocates");
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let run = |options: &[&str]| {
+        let mut command = exec(&folder, options, &program);
+        let output = command.env("REEF_BOOKS", folder.path("books")).stdin(Stdio::null()).output();
+        let output = output.unwrap();
+        (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let (out, error) = run(&["--memory", "8MiB"]);
+    assert!(out.contains("got 8 MiB, then code 2\n"), "{out} {error}");
+    let line = ": the program runs within its limits, and without a class\n";
+    assert!(error.starts_with("reef: ") && error.ends_with(line), "{error}");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let (out, error) = run(&["--memory", "9m", "--strict", "--explain"]);
+    assert!(out.contains("got 9 MiB, then code 2\n"), "{out} {error}");
+    assert!(error.contains("  device 0: memory 9 MiB of 9 MiB, 2 refused\n"), "{error}");
+    assert!(run(&[]).0.contains("got 1000 MiB"), "without a limit");
+}
+
+#[test]
+fn a_limit_that_cannot_be_read_or_kept_is_refused_and_never_left_out() {
+    let folder = Folder::new("exec-limits");
+    let run = |options: &[&str], set: &[(&str, &str)]| {
+        let mut command = exec(&folder, options, &["sh", "-c", "exit 7"]);
+        let output =
+            command.env("REEF_BOOKS", folder.path("books")).envs(set.iter().copied()).output();
+        let output = output.unwrap();
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let memory = |text: &str| run(&["--memory", text], &[]);
+    let unit = "GB isn't one of the units k, m, g, t, KiB, MiB, GiB, TiB (of 1024)\n";
+    assert_eq!(memory("8GB"), (Some(2), format!("reef: --memory 8GB: {unit}")));
+    assert_eq!(memory("0"), (Some(2), "reef: --memory 0: no program runs in 0 bytes\n".into()));
+    let (code, said) = run(&["--compute", "0"], &[]);
+    assert_eq!((code, said), (Some(2), "reef: --compute 0: not a share of 1% to 100%\n".into()));
+    let (code, said) = run(&[], &[("CUDA_DEVICE_MEMORY_LIMIT", "8GB")]);
+    assert_eq!((code, said), (Some(2), format!("reef: CUDA_DEVICE_MEMORY_LIMIT=8GB: {unit}")));
+    let (code, said) = run(&["--memory", "8m"], &[("REEF_SHIM", "/no/library")]);
+    assert_eq!(code, Some(1));
+    assert!(said.starts_with("reef: not run: limits need the library: no "), "{said}");
+    let (code, said) = run(&["--memory", "8m"], &[("REEF_BOOKS", "/proc/books")]);
+    assert_eq!(code, Some(1));
+    assert!(said.starts_with("reef: not run: limits need books: books in /proc/books: "), "{said}");
+    let (code, said) =
+        run(&["--memory", "8G", "--compute", "30%", "--compute-policy", "soft"], &[]);
+    assert_eq!((code, said.lines().count()), (Some(7), 1), "{said}");
+}
+
+/// Waits until the daemon says this of a job.
+fn wait_for(folder: &Folder, line: &str) {
+    wait_until(folder, line, |said| said == line);
+}
+
+/// Waits until a line of the daemon's numbers is so.
+fn wait_until(folder: &Folder, what: &str, is_so: impl Fn(&str) -> bool) {
+    let begin = std::time::Instant::now();
+    loop {
+        let text = metrics(folder);
+        if text.lines().any(&is_so) {
+            return;
+        }
+        assert!(begin.elapsed() < std::time::Duration::from_secs(60), "{what}: {text}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn contexts_are_charged_and_limits_are_shown() {
+    let folder = Folder::new("exec-charged");
+    let (books, processes) = (folder.path("books"), folder.path("processes"));
+    let nvml = library("libfake_libnvml.so");
+    let nvml = ("REEF_NVML_LIBRARY", nvml.to_str().unwrap());
+    let set = [("REEF_BOOKS", &*books), ("REEF_FAKE_NVML", &*processes), nvml];
+    let _daemon = Daemon::start_in(&folder, &["--guests"], &set);
+    let program = this_test("takes_more_when_asked");
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let options = ["--memory", "8MiB", "--compute", "50%", "--job", "ctx", "--strict"];
+    let mut command = exec(&folder, &options, &program);
+    command.env("REEF_BOOKS", &books).env("REEF_SHIM", library("libreef_cuda_shim.so"));
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = |what: &str| {
+        lines.find_map(|line| line.split_once(what).map(|(_, said)| said.to_owned())).unwrap()
+    };
+    let pid = said("number ");
+    let of = format!("device=\"{}\",job=\"ctx\"", "66616b6520646576696365206e6f2030");
+    std::fs::write(&processes, format!("{pid} {} 37\n", 5 << 20)).unwrap();
+    wait_for(&folder, &format!("reef_limit_memory_overhead_bytes{{{of}}} 3145728.0"));
+    wait_for(&folder, &format!("reef_limit_process_busy_ratio{{{of},pid=\"{pid}\"}} 0.37"));
+    child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(said("got "), "3 MiB", "8 MiB less 2 of its own and 3 of its context");
+    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1", "--json"];
+    let view = json(&says(&top));
+    let job = &view["jobs"][0];
+    assert_eq!((&job["job"], &job["compute"]), (&"ctx".into(), &0.5.into()), "{view}");
+    let [limit, used, refused] = ["memory_bytes", "memory_used_bytes", "refused"];
+    assert_eq!((job[limit].as_u64(), job[used].as_u64()), (Some(8 << 20), Some(8 << 20)), "{view}");
+    assert_eq!(job[refused], 1, "{view}");
+    // A context that takes more than the limit leaves nothing for allocations, and that is said.
+    std::fs::write(&processes, format!("{pid} {} 37\n", 50 << 20)).unwrap();
+    wait_for(&folder, &format!("reef_limit_memory_overhead_bytes{{{of}}} 47185920.0"));
+    child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+    assert_eq!(said("got "), "0 MiB");
+    drop(child.stdin.take());
+    let output = child.wait_with_output().unwrap();
+    let line = "reef: device 0: a limit of 8 MiB is below the 45 MiB that contexts take: all memory is refused";
+    let said = text(&output.stderr);
+    assert!(said.lines().any(|said| said == line), "{said}");
+}
+
+#[test]
+fn the_management_library_is_put_in_place_if_that_is_asked_for() {
+    let folder = Folder::new("exec-nvml");
+    let run = |options: &[&str], set: &[(&str, &str)]| {
+        let mut command = exec(&folder, options, &["sh", "-c", "echo $LD_PRELOAD"]);
+        command.env("REEF_BOOKS", folder.path("books")).envs(set.iter().copied());
+        let output = command.output().unwrap();
+        (text(&output.stdout).to_owned(), text(&output.stderr).to_owned())
+    };
+    let nvml = library("libreef_nvml_shim.so");
+    let named = [("REEF_NVML", "1"), ("REEF_NVML_SHIM", nvml.to_str().unwrap())];
+    let (preload, said) = run(&["--memory", "8m"], &named);
+    assert!(preload.trim().ends_with("libreef_nvml_shim.so"), "{preload} {said}");
+    assert!(preload.contains("libreef_cuda_shim.so:"), "{preload}");
+    assert!(!run(&["--memory", "8m"], &named[1..]).0.contains("nvml"), "not asked for");
+    let (_, said) = run(&["--memory", "8m"], &[named[0], ("REEF_NVML_SHIM", "/no/library")]);
+    assert_eq!(said, "reef: not run: REEF_NVML=1: no libreef_nvml_shim.so (tried /no/library)\n");
+}
+
+#[test]
+fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
+    let folder = Folder::new("exec-profile");
+    let program = this_program();
+    let program: Vec<_> = program.iter().map(String::as_str).collect();
+    let run = |options: &[&str], program: &[&str]| {
+        let mut command = exec(&folder, options, program);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let file = folder.path("out.json");
+    let (code, said) = run(&["--call-profile", &file], &program);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(": the program runs with a profile, and without a class\n"), "{said}");
+    let row = |name: &str| {
+        let line = said.lines().find(|line| line.trim_start().starts_with(name));
+        line.unwrap_or_else(|| panic!("{name}: {said}"))
+            .split_whitespace()
+            .nth(1)
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(
+        (&*row("cuLaunchKernel"), &*row("add"), &*row("cuCtxSynchronize")),
+        ("10", "10", "1")
+    );
+    let trace = json(&std::fs::read_to_string(&file).unwrap());
+    let events = trace["traceEvents"].as_array().unwrap();
+    assert_eq!(events.iter().filter(|event| event["name"] == "add").count(), 10, "{trace}");
+    let (_, said) = run(&["--profile"], &["sh", "-c", "exit 0"]);
+    assert!(!said.contains("cuLaunchKernel"), "{said}");
+    let (code, said) = run(&["--profile", "python"], &["true"]);
+    let line = "reef: --call-profile python: not a file that ends in .json; write -- in front of the program\n";
+    assert_eq!((code, &*said), (Some(2), line));
+}

@@ -1,0 +1,29 @@
+//! Tests of the command `reef`, each run as a process.
+
+#[cfg(feature = "bench")]
+mod bench;
+#[cfg(feature = "bench")]
+mod cli;
+mod common;
+#[cfg(feature = "daemon")]
+mod ctl;
+#[cfg(feature = "daemon")]
+mod daemon;
+#[cfg(feature = "bench")]
+mod disb;
+#[cfg(feature = "bench")]
+mod disb_daemon;
+#[cfg(feature = "daemon")]
+mod doctor;
+#[cfg(feature = "daemon")]
+mod exec;
+#[path = "../../../reef-models/tests/handmade/mod.rs"]
+mod handmade;
+#[cfg(feature = "bench")]
+mod help;
+mod models;
+mod run;
+#[cfg(feature = "daemon")]
+mod serve;
+#[cfg(feature = "bench")]
+mod terminal;

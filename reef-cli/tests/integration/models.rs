@@ -1,0 +1,220 @@
+//! `reef model`: networks become folders, and devices compute what the reference does.
+
+use crate::common::{Folder, json, prints, reef, refuses, says, text};
+use std::path::Path;
+
+/// A small network in an ONNX file.
+fn onnx(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/onnx");
+    folder.join(format!("{name}.onnx")).to_str().expect("UTF-8").into()
+}
+
+#[test]
+fn a_network_of_tensors_is_imported_shown_verified_and_measured() {
+    let folder = Folder::new("models-tensors");
+    let (file, out) = (onnx("tensors/typed-17"), folder.path("typed"));
+    let said = prints(&["model", "import", &file, "--out", &out]);
+    assert!(said.starts_with(&format!("{out}: ")) && said.contains(" operations, "), "{said}");
+    for network in [&file, &out] {
+        let said = prints(&["model", "show", network]);
+        assert!(said.contains("int64") && said.contains("[1, 4, 3]"), "{said}");
+        let said = says(&["model", "verify", network, "--tolerance", "0"]);
+        assert!(said.contains("cpu: off by 0.0e0"), "{said}");
+    }
+    let bench =
+        ["bench", "networks", &out, "--device", "cpu:0?units=1", "--time", "0.05s", "--json"];
+    let said = prints(&bench);
+    assert!(said.contains("\"inferences\""), "{said}");
+    let error = reef(&["run", "x.png", "--model", &out]);
+    let error = String::from_utf8(error.stderr).expect("UTF-8");
+    assert!(
+        error.contains("typed takes tensors (tokens: int64[1, 4], mask: bool[1, 4], "),
+        "{error}"
+    );
+    let error = reef(&["model", "verify", &file, "--size", "32"]);
+    let error = String::from_utf8(error.stderr).expect("UTF-8");
+    assert!(error.contains("no input leaves rows and columns open for size 32"), "{error}");
+}
+
+#[test]
+fn an_imported_network_runs_from_its_folder_as_the_reference_does() {
+    let folder = Folder::new("import");
+    let out = folder.path("mobilenet");
+    let said = prints(&["model", "import", &onnx("mobilenet-13"), "--out", &out]);
+    assert_eq!(said, format!("{out}: 15 steps, 0.00 M parameters, 1x3x32x32 to 1x10\n"));
+    let said = says(&["model", "verify", &out]);
+    let last = said.lines().last().unwrap_or_default();
+    assert!(last.starts_with("cpu: off by ") && last.contains("e-"), "{said}");
+    let said = prints(&["model", "check", &format!("{out}/model.json")]);
+    assert!(said.contains("15 launches of 15 kernels"), "{said}");
+    let param = format!("{out}/model.param");
+    let said = prints(&["model", "check", &format!("{out}/model.json"), "--param", &param]);
+    assert!(said.ends_with("model.param: fits\n"), "{said}");
+}
+
+/// Each small network on the software device.
+#[test]
+fn the_device_computes_every_small_network() {
+    for name in ["resnet-21", "densenet-18", "inception-20", "vgg-19", "alexnet-14", "mobilenet-21"]
+        .into_iter()
+        .chain(["odd-13", "skip-17"])
+    {
+        says(&["model", "verify", &onnx(name), "--tolerance", "1e-5"]);
+    }
+}
+
+#[test]
+fn preemptions_change_no_bit_of_networks_of_either_kind() {
+    for name in ["mobilenet-21", "tensors/typed-17"] {
+        let said = says(&["model", "verify", &onnx(name), "--preempt"]);
+        assert!(said.ends_with(" preemptions changed no bit\n"), "{said}");
+        let said = json(&prints(&["model", "verify", &onnx(name), "--preempt", "--json"]));
+        assert!(said["preemptions"].is_u64(), "{said}");
+    }
+}
+
+#[test]
+fn what_differs_fails() {
+    let output = reef(&["model", "verify", &onnx("resnet-13"), "--tolerance=-1"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("cpu differs from the reference by"), "{stderr}");
+}
+
+#[test]
+fn a_built_network_is_exported_with_its_profile() {
+    let folder = Folder::new("export");
+    let out = folder.path("resnet");
+    let device = ["--size", "32", "--device", "cpu"];
+    let output = reef(&[&["model", "export", "resnet18", "--out", &out], &device[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = prints(&["model", "verify", &out, "--json"]);
+    assert!(said.contains("\"off\":"), "{said}");
+    assert!(Path::new(&out).join("model.profile.json").is_file());
+    let other = refuses(&["model", "verify", &out, "--size", "64"]);
+    assert!(other.ends_with("input size 64, possible are 32 to 32"), "{other}");
+}
+
+/// Noise that no address space has room for isn't made up before the device says so.
+#[test]
+fn inputs_that_no_device_has_room_for_are_refused() {
+    use crate::handmade::{file, node, value};
+    let folder = Folder::new("verify-huge");
+    let names: Vec<String> = (0..64).map(|k| format!("x{k}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let inputs = names.iter().map(|name| value(11, name, &[1 << 20, 1 << 20]));
+    let sum = [node("Sum", &names, "y", &[]), value(12, "y", &[])];
+    let graph: Vec<_> = sum.into_iter().chain(inputs).collect();
+    let output = reef(&["model", "verify", &folder.file("huge.onnx", file(17, &graph))]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("reef: cpu: out of memory: ") && said.ends_with(" bytes asked\n"),
+        "{said}"
+    );
+}
+
+/// Data in the form of ONNX's own: the network's reason goes before that of data that can't be
+/// read.
+#[test]
+fn a_case_is_refused_for_what_its_network_has() {
+    use crate::handmade::{bytes, file, node, number, value};
+    let folder = Folder::new("nodetest");
+    let case = |name: &str, op: &str, data: Vec<u8>| {
+        let graph = [node(op, &["x"], "y", &[]), value(11, "x", &[2]), value(12, "y", &[2])];
+        std::fs::create_dir_all(folder.path(&format!("{name}/test_data_set_0"))).expect("a folder");
+        folder.file(&format!("{name}/model.onnx"), file(17, &graph));
+        folder.file(&format!("{name}/test_data_set_0/input_0.pb"), &data);
+        folder.file(&format!("{name}/test_data_set_0/output_0.pb"), data);
+    };
+    let two = [1.0f32, 2.0].iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    let array = |bytes_of: &[u8]| [number(1, 2), number(2, 1), bytes(9, bytes_of)].concat();
+    case("good", "Relu", array(&two));
+    case("cut", "Relu", array(&two[..4]));
+    case("sequence", "SequenceConstruct", array(&two[..4]));
+    case("wrong", "Neg", array(&two));
+    let said = says(&["model", "nodetest", &folder.path(""), "--list"]);
+    let lines: Vec<_> = said.lines().collect();
+    let [wrong, cut, sequence, sum] = lines[..] else { panic!("{said}") };
+    assert!(wrong.starts_with("failed   wrong: output 0 at 0: -1, 1 wanted"), "{wrong}");
+    assert!(cut.starts_with("refused  cut: ") && cut.ends_with("4 bytes for a tensor float32[2]"));
+    assert!(sequence.ends_with("the operator \"SequenceConstruct\" is not supported"));
+    assert_eq!(sum, "4 networks: 1 passed, 1 failed, 2 refused");
+}
+
+#[test]
+fn bad_files_are_refused_in_one_line() {
+    let folder = Folder::new("bad-models");
+    let out = folder.path("out");
+    let import = |more: &[&str]| refuses(&[&["model", "import", "--out", &out], more].concat());
+    let garbage = folder.file("x.onnx", b"GIF89a");
+    assert!(import(&[&garbage]).starts_with(&format!("{garbage}: no ONNX file: ")));
+    let cut = std::fs::read(onnx("vgg-13")).expect("it is there");
+    let cut = folder.file("cut.onnx", &cut[..cut.len() / 2]);
+    assert!(import(&[&cut]).starts_with(&format!("{cut}: no ONNX file: ")));
+    let tensors = folder.file("x.safetensors", [0; 4]);
+    assert_eq!(import(&[&tensors]), "--network says whose weights these are");
+    let error = import(&[&tensors, "--network", "resnet18"]);
+    assert_eq!(error, format!("{tensors}: ends inside the header's length"));
+    assert_eq!(import(&["x.txt"]), "a file is .onnx or .safetensors");
+    let error = import(&["resnet50.pth", "--network", "resnet50"]);
+    assert!(error.starts_with("resnet50.pth: a file of PyTorch, "), "{error}");
+    assert!(
+        error.ends_with("export it as .onnx or .safetensors, docs/models.md says how"),
+        "{error}"
+    );
+    let (large, room) = (folder.path("large.onnx"), "64");
+    std::fs::File::create(&large).and_then(|file| file.set_len(1 << 30)).expect("a file of holes");
+    let error = import(&[&large, "--memory", room]);
+    let wanted = "1073741824 bytes of memory wanted, 67108864 of 67108864 are left";
+    assert_eq!(error, format!("{large}: all of it: {wanted}"));
+    assert!(import(&["lost.onnx"]).starts_with("lost.onnx: No such file"));
+    assert!(!Path::new(&out).exists(), "nothing was written");
+    let error = refuses(&["model", "verify", "lenet"]);
+    assert!(error.starts_with("no network \"lenet\" (have: resnet18, "), "{error}");
+}
+
+#[test]
+fn a_network_is_shown_step_by_step() {
+    let report = json(&prints(&["model", "show", "resnet18", "--json"]));
+    let network = &report["network"];
+    assert_eq!(network["parameters"], 11_689_512, "torchvision's");
+    assert_eq!(network["input"], serde_json::json!([1, 3, 224, 224]));
+    let steps = report["steps"].as_array().expect("steps");
+    assert_eq!(Some(steps.len() as u64), network["steps"].as_u64());
+    let sum: u64 = steps.iter().map(|step| step["parameters"].as_u64().expect("a number")).sum();
+    assert_eq!(Some(sum), network["parameters"].as_u64());
+    assert_eq!(steps[0]["operation"], "convolution 7x7/2, relu");
+    assert_eq!(steps[0]["output"], serde_json::json!([1, 64, 112, 112]));
+    let said = prints(&["model", "show", &onnx("mobilenet-13")]);
+    assert!(said.starts_with(&onnx("mobilenet-13")) && said.contains("activations take"), "{said}");
+    assert!(said.contains(" groups"), "{said}");
+    assert!(refuses(&["model", "show", "lenet"]).starts_with("no network \"lenet\" (have: "));
+}
+
+#[test]
+fn programs_can_read_what_is_printed() {
+    let folder = Folder::new("models-json");
+    let list = json(&prints(&["model", "list", "--json"]));
+    let names: Vec<_> = list.as_array().expect("networks").iter().map(|net| &net["name"]).collect();
+    assert_eq!(names, [reef::models::NAMES, reef::models::TENSOR_NAMES].concat());
+    assert!(list[0]["parameters"].as_u64() > Some(1_000_000), "{list}");
+
+    let out = folder.path("net");
+    let device = ["--out", &out, "--device", "cpu", "--json"];
+    let file = onnx("mobilenet-13");
+    let said = json(&prints(&[&["model", "import", &file], &device[..]].concat()));
+    assert_eq!((&said["folder"], &said["network"]["steps"]), (&out.as_str().into(), &15.into()));
+    assert!(said["inference_us"].as_u64().is_some(), "{said}");
+    let export = ["model", "export", "resnet18", "--size", "32", "--out", &out, "--json"];
+    let said = json(&prints(&export));
+    assert_eq!((&said["inference_us"], &said["network"]["input"][2]), (&().into(), &32.into()));
+    let [graph, param] = ["model.json", "model.param"].map(|name| format!("{out}/{name}"));
+    let said = json(&prints(&["model", "check", &graph, "--param", &param, "--json"]));
+    assert_eq!((&said["param_fits"], &said["profiled_kernels"]), (&true.into(), &().into()));
+    let said = json(&prints(&["model", "verify", &out, "--json"]));
+    assert!(said["off"].as_f64() < Some(1e-3), "{said}");
+    let profile = folder.path("net.profile.json");
+    let said = json(&prints(&["profile", &out, "--out", &profile, "--json"]));
+    assert!(said["kernels"].as_u64() > Some(1) && said["inference_us"].is_u64(), "{said}");
+}

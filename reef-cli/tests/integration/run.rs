@@ -1,0 +1,286 @@
+//! `reef run`: what a network sees in pictures, or what is wrong with them.
+
+use crate::common::{Folder, json, prints, reef, refuses, says, text};
+use serde_json::Value;
+use std::path::Path;
+
+/// A picture that comes with the tests.
+fn picture(name: &str) -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/pictures");
+    folder.join(name).to_str().expect("UTF-8").into()
+}
+
+/// A small network in an ONNX file, of ten classes.
+fn onnx() -> String {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../reef-models/tests/onnx");
+    folder.join("resnet-13.onnx").to_str().expect("UTF-8").into()
+}
+
+#[test]
+fn each_picture_gets_its_best_classes_and_their_labels() {
+    let folder = Folder::new("run");
+    let names: Vec<_> = (0..10).map(|class| format!("kind {class}\n")).collect();
+    let labels = folder.file("labels.txt", names.concat());
+    let (one, other) = (picture("wide.png"), picture("photo.jpg"));
+    let run = ["run", &onnx(), &one, &other, "--labels", &labels, "--top", "3"];
+    let report: Value =
+        serde_json::from_str(&says(&[&run[..], &["--json"]].concat())).expect("JSON");
+    let pictures = report["pictures"].as_array().expect("pictures");
+    let files: Vec<_> = pictures.iter().map(|picture| picture["file"].as_str()).collect();
+    assert_eq!(files, [Some(&*one), Some(&*other)]);
+    assert_eq!(report["weights_made_up"], false);
+    for picture in pictures {
+        let top = picture["top"].as_array().expect("classes");
+        assert_eq!(top.len(), 3);
+        let number = |class: &Value, key: &str| class[key].as_f64().expect("a number");
+        let sum: f64 = top.iter().map(|class| number(class, "probability")).sum();
+        assert!(sum > 0.3 && sum <= 1.0, "the three best of ten: {picture}");
+        assert!(top.is_sorted_by(|a, b| number(a, "logit") >= number(b, "logit")), "{picture}");
+        for class in top {
+            assert_eq!(class["label"], format!("kind {}", class["class"]));
+        }
+    }
+    assert_ne!(pictures[0]["top"][0]["logit"], pictures[1]["top"][0]["logit"]);
+
+    let said = says(&run);
+    let lines: Vec<_> = said.lines().collect();
+    assert_eq!(lines.len(), 2 * 4, "{said}");
+    let class = &pictures[0]["top"][0]["class"];
+    assert!(lines[0].starts_with(&one) && lines[0].ends_with(" ms"), "{said}");
+    assert!(lines[1].contains('%') && lines[1].ends_with(&format!("kind {class}")), "{said}");
+}
+
+/// What stands behind the normalisation reaches the network.
+#[test]
+fn another_normalisation_gives_other_logits() {
+    let logit = |more: &[&str]| {
+        let run = ["run", &onnx(), &picture("wide.png"), "--json"];
+        let report: Value = serde_json::from_str(&says(&[&run[..], more].concat())).expect("JSON");
+        report["pictures"][0]["top"][0]["logit"].as_f64().expect("a number")
+    };
+    let usual = ["--mean", "0.485,0.456,0.406", "--std", "0.229,0.224,0.225", "--resize", "37"];
+    assert_eq!(logit(&[]), logit(&usual), "a picture of 32 x 32 has a shorter side of 37");
+    assert_ne!(logit(&[]), logit(&["--mean", "0.5,0.5,0.5", "--std", "0.5,0.5,0.5"]));
+    assert_ne!(logit(&[]), logit(&["--resize", "32"]));
+}
+
+#[test]
+fn weights_that_are_made_up_are_said_to_be() {
+    let run = ["run", &picture("tall.png"), "--model", "resnet18", "--size", "32", "--top", "1"];
+    let said = says(&run);
+    assert!(said.starts_with("resnet18: weights are made up; --weights FILE has"), "{said}");
+}
+
+#[test]
+fn what_cannot_run_is_refused_in_one_line() {
+    let folder = Folder::new("bad-run");
+    let good = picture("wide.png");
+    let words = folder.file("words.jpg", "these are words\n");
+    let cut = std::fs::read(picture("photo.jpg")).expect("it is there");
+    let cut = folder.file("cut.png", &cut[..9]);
+    let missing = folder.path("missing.jpg");
+    let labels = folder.file("labels.txt", "one\ntwo\n");
+    let weights = folder.file("w.safetensors", [0; 4]);
+    let net = onnx();
+    let at = |name: &str, why: &str| format!("{name}: {why}");
+    let table: [(&[&str], String); 14] = [
+        (&[&words, "--model", &net], at(&words, "")),
+        (&[&good, &missing, "--model", &net], at(&missing, "No such file")),
+        (&[&cut, "--model", &net], at(&cut, "")),
+        (&[&good, "--model", "lenet"], "no network \"lenet\" (have: ".into()),
+        (&[&good, "--model", &net, "--device", "rocm"], "no backend \"rocm\"".into()),
+        (&[&good, "--model", &net, "--top", "11"], "--top must be in 1..=10, got 11".into()),
+        (&[&good, "--model", &net, "--top", "0"], "--top must be in 1..=10, got 0".into()),
+        (
+            &[&good, "--model", &net, "--labels", &labels],
+            format!("--labels {labels}: 2 lines, the network has 10 classes"),
+        ),
+        (
+            &[&good, "--model", &net, "--labels", &missing],
+            format!("--labels {missing}: No such file"),
+        ),
+        (
+            &[&good, "--model", &net, "--weights", &weights],
+            format!("--weights: {net} brings its own weights"),
+        ),
+        (
+            &[&good, "--model", "resnet18", "--weights", &weights],
+            at(&weights, "ends inside the header's length"),
+        ),
+        (
+            &[&good, "--model", "resnet18", "--weights", &words],
+            format!("--weights {words}: a file is .safetensors or .param"),
+        ),
+        (
+            &[&good, "--model", &net, "--resize", "31"],
+            "--resize must be in 32..=16384, got 31".into(),
+        ),
+        (&[&good, "--model", &net, "--std", "1,0,1"], "--std: nothing can be divided by 0".into()),
+    ];
+    for (args, want) in table {
+        let said = refuses(&[&["run"], args].concat());
+        assert!(said.starts_with(&want), "{args:?}: {said}");
+    }
+    let output = reef(&["run", "--model", &net]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("<IMAGE|NAME=FILE.npy>"), "{}", text(&output.stderr));
+}
+
+/// A network with two outputs, `sum = x · ones(3, 2) + 1` and `top = largest of each row of x`, of
+/// rows whose number is left open.
+fn two_outputs() -> Vec<u8> {
+    use crate::handmade::{bytes, file, int, node, number, ones, value};
+    let open = bytes(1, bytes(2, "rows"));
+    let three = bytes(1, number(1, 3));
+    let tensor = [number(1, 1), bytes(2, [open, three].concat())].concat();
+    let x = bytes(11, [bytes(1, "x"), bytes(2, bytes(1, tensor))].concat());
+    let graph = [
+        node("MatMul", &["x", "w"], "product", &[]),
+        node("Add", &["product", "b"], "sum", &[]),
+        node(
+            "ReduceMax",
+            &["x"],
+            "top",
+            &[crate::handmade::ints("axes", &[1]), int("keepdims", 0)],
+        ),
+        x,
+        value(12, "sum", &[]),
+        value(12, "top", &[]),
+        ones("w", &[3, 2]),
+        ones("b", &[2]),
+    ];
+    file(13, &graph)
+}
+
+/// A file of numpy with 32-bit floats.
+fn npy(shape: &str, values: &[f32]) -> Vec<u8> {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+    let values: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    [b"\x93NUMPY\x01\x00", &(header.len() as u16).to_le_bytes()[..], header.as_bytes(), &values]
+        .concat()
+}
+
+#[test]
+fn arrays_go_in_and_come_out_by_name() {
+    let folder = Folder::new("run-arrays");
+    let model = folder.file("two.onnx", two_outputs());
+    let x = folder.file("x.npy", npy("(2, 3)", &[1.0, 2.0, 3.0, -1.0, 0.0, 0.5]));
+    let (input, out) = (format!("x={x}"), folder.path("out"));
+    let said = prints(&["run", &model, &input, "--out", &out]);
+    assert!(
+        said.contains("sum: float32[2, 2] in ") && said.contains("top: float32[2] in "),
+        "{said}"
+    );
+    let written = |name: &str| std::fs::read(format!("{out}/{name}.npy")).expect("it was written");
+    let floats =
+        |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>();
+    assert!(written("sum").ends_with(&floats(&[7.0, 7.0, 0.5, 0.5])));
+    assert!(written("top").ends_with(&floats(&[3.0, 0.5])));
+    let said = prints(&["run", &model, &input, "--preempt"]);
+    assert!(said.ends_with(" preemptions changed no bit\n"), "{said}");
+    let said = json(&prints(&["run", &model, &input, "--json"]));
+    assert!(said["ms"].is_f64() && said["preemptions"].is_null(), "{said}");
+    let said = prints(&["model", "show", &model]);
+    assert!(
+        said.contains("input") && said.contains("float32") && said.contains("[1, 3]"),
+        "{said}"
+    );
+    let wide = folder.file("wide.npy", npy("(2, 4)", &[0.0; 8]));
+    let error = refuses(&["run", &model, "--input", &format!("x={wide}")]);
+    assert!(error.ends_with("input \"x\": size 1 is fixed to 3, 4 asked"), "{error}");
+    let error = refuses(&["run", &model, "--input", &format!("z={x}")]);
+    assert!(error.ends_with("input \"z\": the network has no such input or size"), "{error}");
+}
+
+#[test]
+fn arrays_that_nobody_asks_for_are_named() {
+    let folder = Folder::new("run-more-arrays");
+    let x = folder.file("x.npy", npy("(1, 4)", &[0.0; 4]));
+    let two = folder.file("two.onnx", two_outputs());
+    let run = |model: &str, inputs: &[&str]| {
+        let inputs = inputs.iter().flat_map(|name| ["--input".into(), format!("{name}={x}")]);
+        let args: Vec<String> = ["run", model].map(String::from).into();
+        let args = [args, inputs.collect()].concat();
+        refuses(&args.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert!(run(&two, &["x", "x"]).ends_with("input x: given twice"));
+    let error = run("distilbert", &["input_ids", "attention_mask", "token_type_ids"]);
+    assert!(error.ends_with("input token_type_ids: there is no such input"), "{error}");
+}
+
+#[test]
+fn reading_for_arrays_takes_no_more_memory_than_it_may() {
+    use crate::handmade::{file, node, ones, value};
+    let folder = Folder::new("run-memory");
+    let ends = [value(11, "x", &[1]), value(12, "y", &[])].concat();
+    let graph = [node("Add", &["x", "w"], "y", &[]), ends, ones("w", &[1 << 19])];
+    let model = folder.file("two.onnx", file(17, &graph)); // MiB
+    let input = format!("x={}", folder.file("x.npy", npy("(1,)", &[1.0])));
+    let run = ["run", &model, &input, "--memory"];
+    let error = refuses(&[&run[..], &["1"]].concat());
+    assert!(error.contains("bytes of memory wanted, "), "{error}");
+    for enough in ["16", "0"] {
+        let said = prints(&[&run[..], &[enough]].concat());
+        assert!(said.starts_with("y: float32[524288]\n"), "{said}");
+    }
+}
+
+#[test]
+fn a_network_without_inputs_runs() {
+    use crate::handmade::{file, node, ones, value};
+    let folder = Folder::new("run-no-arrays");
+    let graph = [node("Neg", &["w"], "y", &[]), value(12, "y", &[]), ones("w", &[2])];
+    let model = folder.file("constant.onnx", file(17, &graph));
+    let out = folder.path("out");
+    let said = prints(&["run", &model, "--out", &out]);
+    assert!(said.contains("y: float32[2] in "), "{said}");
+    let written = std::fs::read(format!("{out}/y.npy")).expect("it was written");
+    assert!(written.ends_with(&[(-1.0f32).to_le_bytes(); 2].concat()));
+    let two = folder.file("two.onnx", two_outputs());
+    let error = refuses(&["run", &two, "--out", &out]);
+    assert!(error.ends_with("input x=FILE.npy is missing: float32[1, 3]"), "{error}");
+    let error = refuses(&["run", &two, "a.png", "--out", &out]);
+    assert!(error.ends_with("give images, or NAME=FILE.npy and --out, not both"), "{error}");
+    let error = refuses(&["run", &two, "a.png", "--preempt"]);
+    assert!(error.ends_with("--preempt: that is for arrays, not for pictures"), "{error}");
+}
+
+#[test]
+fn a_network_that_brings_its_kernels_is_shown_and_runs_on_gpus_alone() {
+    let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
+    let model = model.to_str().expect("UTF-8");
+    let said = prints(&["model", "show", model]);
+    for part in [
+        "10 launches of 10 kernels of its own",
+        "input",
+        "REEF's restart 1 launches back reads overwritten inputs at ",
+        "by barriers on NVIDIA: fused_nn_dense_add_kernel0, fused_nn_softmax_kernel0",
+        "no weights (.param): they are made up",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let facts = json(&says(&["model", "show", model, "--json"]));
+    assert_eq!((&facts["launches"], &facts["weights"]), (&10.into(), &false.into()));
+    let folder = Folder::new("program");
+    let data = format!("data={}", folder.file("data.npy", npy("(192,)", &[0.5; 192])));
+    let run = |more: &[&str]| refuses(&[&["run", model], more].concat());
+    let gpus = "kernels that come as source run on GPUs alone";
+    assert!(run(&["--input", &data]).ends_with(gpus));
+    let short = format!("data={}", folder.file("short.npy", npy("(3,)", &[0.5; 3])));
+    let error = run(&["--input", &short]);
+    assert!(error.ends_with("input data: must be 192 of float32, got 3 of float32"), "{error}");
+    let other = format!("x={}", folder.path("data.npy"));
+    assert!(run(&["--input", &other]).ends_with("input data=FILE.npy is missing: 192 of float32"));
+    assert!(
+        run(&["--input", &data, "--input", &other]).ends_with("input x: there is no such input")
+    );
+    assert!(run(&["a.png"]).ends_with("takes NAME=FILE.npy, not images"));
+    let error = run(&["--input", &data, "--preempt"]);
+    assert!(
+        error.ends_with("--preempt: networks that bring their kernels don't take it"),
+        "{error}"
+    );
+    let demo = reef(&["demo", "--rt", model, "--be", "resnet18", "--out", &folder.path("demo")]);
+    let said = text(&demo.stderr);
+    assert!(demo.status.code() == Some(2) && said.trim_end().ends_with(gpus), "{said}");
+}

@@ -1,0 +1,156 @@
+//! `reef serve` and `reef request` as people meet them.
+
+use crate::common::daemon::{Daemon, ask};
+use crate::common::{Folder, json, prints, refuses};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_client_prints_the_latency_of_each_inference() {
+    let folder = Folder::new("serve");
+    let mut daemon = Daemon::start(&folder);
+    let client = ["request", "tiny", "--folder", &folder.path("")];
+    for rt in [&["--class", "rt"][..], &[]] {
+        let said = prints(&[&client[..], rt, &["--requests", "3"]].concat());
+        let lines: Vec<&str> = said.lines().collect();
+        assert_eq!(lines[..2], ["loading 'tiny'", "submit inference requests"]);
+        assert_eq!(lines.len(), 5, "{said}");
+        for line in &lines[2..] {
+            let (id, time) = line.split_once(" inference latency: ").expect(line);
+            let number = id.strip_prefix("client ").expect(line).parse::<u32>();
+            let millis = time.strip_suffix(" ms").expect(line).parse::<f64>();
+            assert!(number.is_ok() && millis.is_ok_and(|millis| millis > 0.0), "{line}");
+        }
+    }
+    let inference = json(&prints(&[&client[..], &["--json"]].concat()));
+    assert_eq!((&inference["class"], &inference["model"]), (&"be".into(), &"tiny".into()));
+    let top = ["top", "--folder", &folder.path(""), "--interval", "50ms", "--count", "1"];
+    let view = json(&prints(&[&top[..], &["--json"]].concat()));
+    assert_eq!((&view["models_loaded"], &view["queued"]), (&1.into(), &0.into()), "{view}");
+    let models = view["models"].as_array().expect("models");
+    let classes: Vec<_> = models.iter().map(|model| &model["class"]).collect();
+    assert_eq!(classes, ["be", "rt"], "what the daemon served before, by class: {view}");
+    assert!(models.iter().all(|model| model["model"] == "tiny"), "{view}");
+
+    let empty = json(&prints(&[&client[..], &["--empty", "10", "--json"]].concat()));
+    for key in ["class", "model"] {
+        assert_eq!(empty[key], inference[key], "{empty}");
+    }
+    assert!(empty["client"].as_u64() > inference["client"].as_u64(), "a later one: {empty}");
+    assert_eq!(empty["round_trips"], 10);
+    let latency = |of: &str| empty[format!("latency_{of}_ms")].as_f64().expect(of);
+    assert!(0.0 < latency("p50") && latency("p50") <= latency("p99"), "{empty}");
+    let said = prints(&[&client[..], &["--empty", "100"]].concat());
+    assert!(said.contains("100 empty round trips: p50 "), "{said}");
+    let other = ["request", "nothing", "--folder", &folder.path(""), "--json"];
+    assert_eq!(refuses(&other), "no model nothing in the repository");
+
+    let pid = daemon.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_in_one_line() {
+    let folder = Folder::new("config");
+    let typo = folder.file("typo.toml", "[limits]\nqeue = 1\n");
+    let said = refuses(&["serve", "--config", &typo]);
+    assert!(said.starts_with(&typo) && said.contains("qeue"), "{said}");
+    for (args, want) in [
+        (&["--set", "limits.qeue=1"][..], "qeue"),
+        (&["--grpc", "0.0.0.0:1"], "listen.grpc: 0.0.0.0:1 is not loopback: set listen.token_file"),
+        (&["--http", "here"], "http"),
+        (&["--device", "cpu:99"], "no device cpu:99"),
+        (&["--load", "nothing"], "no model nothing in the repository"),
+        (&["--load", "resnet18"], "models.builtin = true makes up weights"),
+        (&["--repository", "/nowhere"], "models.repository /nowhere: No such file"),
+    ] {
+        let said = refuses(&[&["serve", "--folder", &folder.path("x")], args].concat());
+        assert!(said.contains(want), "{args:?}: {said}");
+    }
+    std::fs::create_dir_all(folder.path("models/small/1")).unwrap();
+    folder.file("models/small/model.toml", "network = \"resnet18\"\nsize = 32\nseed = 1\n");
+    let models = folder.path("models");
+    let check = ["serve", "--check", "--folder", &folder.path("x"), "--repository", &models];
+    let said = prints(&[&check[..], &["--load", "small"]].concat());
+    assert!(said.contains("\"small\""), "{said}");
+    let said = refuses(&[&check[..], &["--load", "small,tiny"]].concat());
+    assert!(said.contains("no model tiny in the repository"), "{said}");
+    let no_token = ["--set", "listen.token_file=/nowhere"];
+    let said = refuses(&[&check[..], &no_token].concat());
+    assert!(said.contains("listen.token_file /nowhere: No such file"), "{said}");
+}
+
+impl Daemon {
+    fn hang_up(&self) {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    }
+}
+
+/// Lines of a log that have this text, once there are as many at least.
+fn lines(log: &str, text: &str, least: usize) -> usize {
+    let begin = Instant::now();
+    loop {
+        let all = std::fs::read_to_string(log).unwrap();
+        let count = all.lines().filter(|line| line.contains(text)).count();
+        if count >= least {
+            return count;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "{count} lines with {text:?}: {all}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Whether its files don't parse or it can't be made of them.
+#[test]
+fn a_model_that_is_refused_is_one_line_of_the_log() {
+    let folder = Folder::new("refused");
+    for (name, text) in
+        [("broken", "size = \"large\"\n"), ("odd", "network = \"resnet18\"\nsize = 32\n")]
+    {
+        std::fs::create_dir_all(folder.path(&format!("models/{name}/1"))).unwrap();
+        folder.file(&format!("models/{name}/model.toml"), text);
+    }
+    let (daemon, log) = Daemon::start_logged(&folder);
+    let refused = |name: &str| format!("not loaded model={name} ");
+    assert_eq!((lines(&log, &refused("broken"), 1), lines(&log, &refused("odd"), 1)), (1, 1));
+    for (text, count) in [("size = \"large\"\n", 1), ("network = \"resnet18\"\nsize = 31\n", 2)] {
+        folder.file("models/tiny/model.toml", text);
+        daemon.hang_up();
+        assert_eq!(lines(&log, &refused("tiny"), count), count);
+    }
+    let asked = ask(&folder, "POST /v2/repository/models/broken/load", "");
+    assert!(asked.starts_with("HTTP/1.1 400 "), "{asked}");
+    assert_eq!(lines(&log, &refused("broken"), 2), 2);
+    let all = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(lines(&log, "not loaded", 5), 5, "{all}");
+}
+
+#[test]
+fn the_level_of_the_log_changes_while_the_daemon_runs() {
+    let folder = Folder::new("level");
+    let (daemon, log) = Daemon::start_logged(&folder);
+    let change = |body: &str| ask(&folder, "POST /v2/logging", body);
+    for (body, verbose) in
+        [(r#"{ "log_verbose_level": 1 }"#, 1), (r#"{ "log_verbose_level": 0 }"#, 0)]
+    {
+        let said = change(body);
+        assert!(said.contains(r#""log_info":true"#), "{said}");
+        assert!(said.contains(&format!(r#""log_verbose_level":{verbose}"#)), "{said}");
+    }
+    let hangups = "SIGHUP: configuration";
+    daemon.hang_up();
+    assert_eq!(lines(&log, hangups, 1), 1);
+    let said = change(r#"{ "log_info": false }"#);
+    assert!(
+        said.contains(r#""log_info":false"#) && said.contains(r#""log_warning":true"#),
+        "{said}"
+    );
+    folder.file("reef.toml", "wrong");
+    daemon.hang_up();
+    lines(&log, "not reloaded", 1); // an error, behind the line that isn't there
+    assert_eq!(lines(&log, hangups, 1), 1);
+    let said = change(r#"{ "log_file": "/tmp/x" }"#);
+    assert!(said.starts_with("HTTP/1.1 501 ") && said.contains("setting log_file"), "{said}");
+}

@@ -1,0 +1,4 @@
+//! Tests of the library from outside.
+
+mod descriptors;
+mod registry;

@@ -1,0 +1,499 @@
+//! Guests of one registry, as processes and devices come and go.
+
+use reef_guest::join::{Joined, Refusal, Shown, Wish, join, join_as, rejoin};
+use reef_guest::page::Class::{self, BestEffort, RealTime};
+use reef_guest::page::{BYTES, Mapping, PageFile};
+use reef_guest::registry::{Registry, Rules};
+use rustix::fs::{FallocateFlags, fallocate};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, listen, socket};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+const GPU: [u8; 16] = *b"first device....";
+const OTHER: [u8; 16] = *b"second device...";
+/// Longer than anything takes on a busy machine.
+const SOON: Duration = Duration::from_secs(60);
+
+fn registry() -> (Registry, PathBuf) {
+    registry_with(Rules::default())
+}
+
+fn registry_with(rules: Rules) -> (Registry, PathBuf) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("reef-guests-{}-{number}", std::process::id()));
+    let registry = Registry::open_with(&path, rules, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    (registry, path)
+}
+
+fn guest(path: &Path, class: Class, device: [u8; 16]) -> Joined {
+    join(path, &Wish { class, device }, SOON).unwrap()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+    begin.elapsed()
+}
+
+/// A launch of a real-time guest's, as the shim makes it.
+fn launch(rt: &Joined) {
+    if rt.page.activity.launch() {
+        rt.page.activity.hold();
+    }
+}
+
+/// Its end.
+fn finish(rt: &Joined) {
+    assert!(rt.page.activity.release(rt.page.activity.pulse()));
+}
+
+fn until_held(be: &Joined) {
+    until("held", || be.page.holders.is_closed());
+}
+
+fn until_open(be: &Joined) {
+    until("open", || !be.page.holders.is_closed());
+}
+
+#[test]
+fn launch_holds_best_effort_guests_of_its_device_alone() {
+    let (_registry, path) = registry();
+    let before = guest(&path, BestEffort, GPU);
+    let elsewhere = guest(&path, BestEffort, OTHER);
+    let rt = guest(&path, RealTime, GPU);
+    let after = guest(&path, BestEffort, GPU);
+    launch(&rt);
+    [&before, &after].into_iter().for_each(until_held);
+    assert!(!elsewhere.page.holders.is_closed() && !rt.page.holders.is_closed());
+    finish(&rt);
+    [&before, &after].into_iter().for_each(until_open);
+    assert!(!rt.link.is_over() && !before.link.is_over());
+}
+
+#[test]
+fn newcomer_beside_real_time_work_is_held_until_its_holder_dies() {
+    let (_registry, path) = registry();
+    let (rt, first) = (guest(&path, RealTime, GPU), guest(&path, BestEffort, GPU));
+    launch(&rt);
+    until_held(&first);
+    let be = guest(&path, BestEffort, GPU);
+    assert!(be.page.holders.has(rt.who.holder), "real-time work runs already");
+    let elsewhere = guest(&path, BestEffort, OTHER);
+    assert!(!elsewhere.page.holders.is_closed());
+    drop(rt);
+    until_open(&be);
+}
+
+/// Each holds again and again, in its own time; whoever is the last decides.
+#[test]
+fn random_holds_of_many_end_as_the_living_say() {
+    let (_registry, path) = registry();
+    let held: Vec<_> = (0..3).map(|_| guest(&path, BestEffort, GPU)).collect();
+    for round in 0..30_u64 {
+        let all: Vec<_> = (0..4).map(|_| guest(&path, RealTime, GPU)).collect();
+        std::thread::scope(|scope| {
+            for (at, rt) in all.iter().enumerate() {
+                scope.spawn(move || {
+                    for step in 0..20 + at as u64 {
+                        launch(rt);
+                        std::thread::sleep(Duration::from_micros((round * 7 + step * 13) % 90));
+                        finish(rt);
+                    }
+                });
+            }
+        });
+        held.iter().for_each(until_open);
+        let last = &all[round as usize % 4];
+        launch(last);
+        for be in &held {
+            until_held(be);
+            assert!(
+                all.iter().all(|rt| be.page.holders.has(rt.who.holder) == (rt.who == last.who))
+            );
+        }
+        drop(all);
+        held.iter().for_each(until_open);
+    }
+}
+
+#[test]
+fn the_daemon_holds_a_device_and_lists_its_guests() {
+    let (registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    registry.hold(GPU, true);
+    let newcomer = guest(&path, BestEffort, GPU);
+    assert!(be.page.holders.is_closed() && newcomer.page.holders.is_closed());
+    assert!(registry.guests().iter().all(|view| view.is_active && view.who.pid != 0));
+    registry.hold(GPU, false);
+    assert!(!be.page.holders.is_closed() && !newcomer.page.holders.is_closed());
+    drop((be, newcomer));
+    until("nobody", || registry.guests().is_empty());
+}
+
+#[test]
+fn a_policy_that_says_no_is_quoted_and_no_daemon_is_an_error() {
+    let (registry, path) = registry();
+    drop(registry);
+    let wish = Wish { class: RealTime, device: GPU };
+    assert!(matches!(join(&path, &wish, SOON), Err(Refusal::Unreachable(_))));
+    let policy = Box::new(|_: &_, _: &_| Err("class rt is not for you".to_owned()));
+    let _registry = Registry::open(&path, policy).unwrap();
+    let error = join(&path, &wish, SOON).unwrap_err().to_string();
+    assert_eq!(error, "the daemon refuses: class rt is not for you");
+}
+
+#[test]
+fn guest_keeps_its_page_and_its_hold_under_the_next_daemon() {
+    let (registry, path) = registry();
+    let (be, rt) = (guest(&path, BestEffort, GPU), guest(&path, RealTime, GPU));
+    launch(&rt);
+    until_held(&be);
+    drop(registry);
+    until_open(&be);
+    let _registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    let again =
+        |class, file| rejoin(&path, &Wish { class, device: GPU }, &Shown::default(), file, SOON);
+    let be_again = again(BestEffort, &be.file).unwrap();
+    assert!(be_again.file.is_same(&be.file) && !be.page.holders.is_held(), "the dead don't hold");
+    let rt_again = again(RealTime, &rt.file).unwrap();
+    assert!(rt_again.file.is_same(&rt.file));
+    until_held(&be);
+    finish(&rt);
+    until_open(&be);
+    let error = again(BestEffort, &be.file).unwrap_err().to_string();
+    assert_eq!(error, "the daemon refuses: the page that it offers is another guest's");
+}
+
+#[test]
+fn a_daemon_that_goes_is_noticed() {
+    let (registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    assert!(!be.link.is_over());
+    drop(registry);
+    until("noticed", || be.link.is_over());
+}
+
+#[test]
+fn more_real_time_guests_than_bits_are_refused() {
+    let (_registry, path) = registry();
+    let all: Vec<_> = (0..29).map(|_| guest(&path, RealTime, GPU)).collect();
+    let error = join(&path, &Wish { class: RealTime, device: GPU }, SOON).unwrap_err();
+    assert_eq!(error.to_string(), "the daemon refuses: 29 real-time guests on this device");
+    guest(&path, RealTime, OTHER);
+    drop(all);
+    until("a bit", || join(&path, &Wish { class: RealTime, device: GPU }, SOON).is_ok());
+}
+
+#[test]
+fn real_time_guests_whose_parts_of_the_time_do_not_fit_are_refused() {
+    let (_registry, path) = registry();
+    let asks = |class, device, percent: u32| {
+        let part = Shown::default().with_part(percent * 10_000);
+        join_as(&path, &Wish { class, device }, &part, SOON)
+    };
+    let first = asks(RealTime, GPU, 60).unwrap();
+    let error = asks(RealTime, GPU, 50).unwrap_err().to_string();
+    let want =
+        "class rt: 50 % of the device's time asked, 40 % are left beside other real-time limits";
+    assert_eq!(error, format!("the daemon refuses: {want}"));
+    let others =
+        [(RealTime, GPU, 40), (RealTime, OTHER, 70), (RealTime, GPU, 0), (BestEffort, GPU, 90)];
+    let others = others.map(|(class, device, percent)| asks(class, device, percent).unwrap());
+    drop(first);
+    until("room", || asks(RealTime, GPU, 60).is_ok());
+    drop(others);
+}
+
+/// Overwrites a whole page, as a program may do with memory of its own.
+fn scribble(page: &Mapping, seed: u64) {
+    let words = page.address().cast::<u64>();
+    for at in 0..BYTES / 8 {
+        let value = (seed + at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed << 40;
+        // SAFETY: within the page, which is atomics alone, and aligned as it is.
+        unsafe { AtomicU64::from_ptr(words.add(at)) }.store(value, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_guest_that_overwrites_its_page_harms_nobody_else() {
+    for seed in 0..20 {
+        let (registry, path) = registry();
+        let [honest, liar] = [guest(&path, BestEffort, GPU), guest(&path, BestEffort, GPU)];
+        let liar_rt = guest(&path, RealTime, GPU);
+        scribble(&liar.page, seed);
+        scribble(&liar_rt.page, seed + 7);
+        let rt = guest(&path, RealTime, GPU);
+        launch(&rt);
+        until("held", || honest.page.holders.has(rt.who.holder));
+        finish(&rt);
+        until("released", || !honest.page.holders.has(rt.who.holder));
+        registry.hold(GPU, true);
+        assert!(honest.page.holders.has(29));
+        registry.hold(GPU, false);
+        assert!(!honest.page.holders.has(29));
+        let views = registry.guests();
+        let of = |joined: &Joined| views.iter().find(|view| view.who == joined.who).unwrap();
+        assert_eq!((of(&honest).kernels, of(&liar).uid), (0, of(&honest).uid));
+        // A liar that says it is busy holds by its own bit alone, until it goes.
+        drop(liar_rt);
+        until_open(&honest);
+    }
+}
+
+#[test]
+fn changed_page_shows_and_revoked_guest_holds_nobody_again() {
+    let (registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    let liar = guest(&path, RealTime, GPU);
+    assert!(registry.guests().iter().all(|view| view.fault.is_none()));
+    scribble(&liar.page, 3);
+    launch(&liar);
+    until_held(&be);
+    let views = registry.guests();
+    let faults: Vec<_> = views.iter().filter(|view| view.fault.is_some()).collect();
+    assert_eq!(faults.iter().map(|view| view.who).collect::<Vec<_>>(), [liar.who]);
+    registry.revoke(liar.who.guest);
+    assert!(!be.page.holders.is_closed(), "released at once");
+    until("noticed", || liar.link.is_over());
+    registry.revoke(liar.who.guest); // twice is once
+    assert_eq!(registry.guests().len(), 1);
+    stays_open(&be, &liar.page);
+}
+
+/// Whatever this page says, by whichever way it is written, the guest isn't held.
+fn stays_open(be: &Joined, page: &Mapping) {
+    let begin = Instant::now();
+    for step in 0.. {
+        if page.activity.launch() {
+            page.activity.hold();
+        }
+        scribble(page, step);
+        page.holders.hold(3);
+        assert!(!be.page.holders.is_closed(), "held by one that is no guest");
+        if begin.elapsed() > Duration::from_millis(1200) {
+            return; // more than the time after which everything is looked at again
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// A child, or whoever was sent the file, has the page for longer than the guest lives.
+#[test]
+fn page_of_the_dead_in_the_hands_of_others_holds_nobody() {
+    let (_registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    let Joined { page, file, link, .. } = guest(&path, RealTime, GPU);
+    page.activity.hold();
+    until_held(&be);
+    let copy = PageFile::open(file.as_fd().try_clone_to_owned().unwrap()).unwrap().2;
+    drop((link, page, file));
+    until_open(&be);
+    stays_open(&be, &copy);
+}
+
+/// It was a guest's, so another may offer it; it is the other's then, and the first one's word
+/// counts through it alone.
+#[test]
+fn page_that_is_passed_on_counts_as_its_new_owners() {
+    let (registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    let Joined { page, file, link, .. } = guest(&path, RealTime, GPU);
+    drop(link);
+    until("it has left", || registry.guests().len() == 1);
+    let wish = Wish { class: BestEffort, device: GPU };
+    let heir = rejoin(&path, &wish, &Shown::default(), &file, SOON).unwrap();
+    stays_open(&be, &page);
+    assert_eq!(registry.guests().iter().filter(|view| view.fault.is_some()).count(), 1);
+    drop(heir);
+}
+
+/// The memory goes away from under everybody who has it mapped, and new memory comes into its
+/// place.
+#[test]
+fn page_with_a_hole_is_its_guests_own_loss() {
+    let (_registry, path) = registry();
+    let [be, holed] = [guest(&path, BestEffort, GPU), guest(&path, BestEffort, GPU)];
+    let rt = guest(&path, RealTime, GPU);
+    launch(&rt);
+    until_held(&be);
+    let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    for joined in [&rt, &holed] {
+        fallocate(&joined.file, punch, 0, BYTES as u64).unwrap();
+    }
+    until_open(&be); // zeros are an idle guest's
+    launch(&rt);
+    until_held(&be);
+    drop(rt);
+    until_open(&be);
+}
+
+/// The system stops it in the middle of its work.
+#[test]
+fn guest_that_stops_in_its_work_holds_nobody_for_long() {
+    let hold_timeout = Duration::from_millis(300);
+    let (registry, path) = registry_with(Rules { hold_timeout, ..Rules::default() });
+    let (be, rt) = (guest(&path, BestEffort, GPU), guest(&path, RealTime, GPU));
+    launch(&rt);
+    let begin = Instant::now();
+    until_held(&be);
+    until_open(&be);
+    let time = begin.elapsed();
+    assert!(time >= hold_timeout, "it was busy for {time:?}");
+    let stalls = || registry.guests().iter().map(|view| view.stalls).sum::<u64>();
+    assert_eq!(stalls(), 1);
+    // It goes on: each sign of work counts.
+    for _ in 0..3 {
+        rt.page
+            .activity
+            .show_progress(rt.page.activity.pulse() + begin.elapsed().as_nanos() as u64);
+        until_held(&be);
+        until_open(&be);
+    }
+    assert_eq!(stalls(), 4);
+    launch(&rt);
+    until_held(&be);
+    finish(&rt);
+    until_open(&be);
+    launch(&rt);
+    until_held(&be);
+    assert_eq!(stalls(), 4, "the next work has the whole time");
+}
+
+#[test]
+fn guest_at_work_holds_for_as_long_as_it_shows_that() {
+    let hold_timeout = Duration::from_millis(400);
+    let (_registry, path) = registry_with(Rules { hold_timeout, ..Rules::default() });
+    let (be, rt) = (guest(&path, BestEffort, GPU), guest(&path, RealTime, GPU));
+    launch(&rt);
+    until_held(&be);
+    let begin = Instant::now();
+    let mut last = begin;
+    while begin.elapsed() < 3 * hold_timeout {
+        rt.page.activity.show_progress(begin.elapsed().as_nanos() as u64);
+        let is_late = last.elapsed() > hold_timeout / 2; // this thread didn't run
+        last = Instant::now();
+        assert!(be.page.holders.is_closed() || is_late, "open after {:?}", begin.elapsed());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn user_with_too_many_guests_is_refused_and_told() {
+    let (_registry, path) = registry_with(Rules { per_user: 3, ..Rules::default() });
+    let all: Vec<_> = (0..3).map(|_| guest(&path, BestEffort, GPU)).collect();
+    let error = join(&path, &Wish { class: RealTime, device: GPU }, SOON).unwrap_err();
+    let uid = rustix::process::getuid().as_raw();
+    let want = format!("the daemon refuses: 3 guests of user {uid}: guests.per_user is 3");
+    assert_eq!(error.to_string(), want);
+    drop(all);
+    until("room", || join(&path, &Wish { class: RealTime, device: GPU }, SOON).is_ok());
+}
+
+#[test]
+fn processes_of_a_job_are_held_together_wherever_they_run() {
+    let (registry, path) = registry();
+    let shows = |job: &str, class, device| {
+        join_as(&path, &Wish { class, device }, &Shown::new(job, "").unwrap(), SOON).unwrap()
+    };
+    let [first, alone] = ["train", ""].map(|job| shows(job, BestEffort, OTHER));
+    let rt = shows("train", RealTime, GPU);
+    launch(&rt);
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!first.page.holders.is_closed(), "no guest of the job is on this device");
+    let second = shows("train", BestEffort, GPU);
+    assert!(first.page.holders.is_closed() && second.page.holders.is_closed());
+    assert!(!alone.page.holders.is_closed());
+    finish(&rt);
+    until_open(&first);
+    until_open(&second);
+    registry.hold(GPU, true);
+    let third = shows("train", BestEffort, OTHER);
+    assert!([&first, &second, &third].iter().all(|be| be.page.holders.is_closed()));
+    assert!(!alone.page.holders.is_closed());
+    registry.hold(OTHER, false);
+    assert!(first.page.holders.is_closed(), "another device's release is not this one's");
+    registry.hold(GPU, false);
+    until("open", || ![&first, &second, &third].iter().any(|be| be.page.holders.is_closed()));
+    // Those on the other device are held because of the one on this device, and no longer than that
+    // is there.
+    launch(&rt);
+    until_held(&first);
+    drop(second);
+    until_open(&first);
+    until_open(&third);
+}
+
+#[test]
+fn a_daemon_of_another_version_is_one_clear_line() {
+    let path = std::env::temp_dir().join(format!("reef-guests-old-{}", std::process::id()));
+    let _ = std::fs::remove_file(&path);
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&socket, 1).unwrap();
+    let old = std::thread::spawn(move || {
+        let guest = accept(&socket).unwrap();
+        let mut answer = [0; 128];
+        answer[..9].copy_from_slice(b"REEFGUES\x01");
+        rustix::io::write(&guest, &answer).unwrap();
+        guest
+    });
+    let error = join(&path, &Wish { class: BestEffort, device: GPU }, SOON).unwrap_err();
+    let want = "the daemon isn't of this version: it speaks version 1 of guests' messages, this 3";
+    assert_eq!(error.to_string(), want);
+    drop(old.join().unwrap());
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// `cargo test --release -p reef-guest --test integration -- --ignored --nocapture hold_of`
+#[test]
+#[ignore = "measures"]
+fn hold_of_eight_guests() {
+    let (registry, path) = registry();
+    let all: Vec<_> = (0..8).map(|_| guest(&path, BestEffort, GPU)).collect();
+    let gates = registry.gates(GPU);
+    let mut times: Vec<Duration> = (0..20_000)
+        .map(|_| {
+            let begin = Instant::now();
+            gates.hold(true);
+            let time = begin.elapsed();
+            assert!(all.iter().all(|be| be.page.holders.is_closed()));
+            gates.hold(false);
+            time
+        })
+        .collect();
+    times.sort();
+    let at = |part: usize| times[times.len() * part / 100];
+    println!("8 guests held within {:?} (median), {:?} (99 %)", at(50), at(99));
+}
+
+/// `cargo test --release -p reef-guest --test integration -- --ignored --nocapture launch_until`
+#[test]
+#[ignore = "measures"]
+fn launch_until_eight_guests_are_held() {
+    let (_registry, path) = registry();
+    let all: Vec<_> = (0..8).map(|_| guest(&path, BestEffort, GPU)).collect();
+    let rt = guest(&path, RealTime, GPU);
+    let mut times: Vec<Duration> = (0..2000)
+        .map(|_| {
+            let begin = Instant::now();
+            launch(&rt);
+            while !all.iter().all(|be| be.page.holders.is_closed()) {
+                std::hint::spin_loop();
+            }
+            let time = begin.elapsed();
+            finish(&rt);
+            until("open", || !all.iter().any(|be| be.page.holders.is_closed()));
+            std::thread::sleep(Duration::from_micros(500));
+            time
+        })
+        .collect();
+    times.sort();
+    let at = |part: usize| times[times.len() * part / 1000];
+    println!("8 guests held {:?} after a launch (50 %), {:?} (99 %)", at(500), at(990));
+}

@@ -1,0 +1,132 @@
+//! Weights that an ONNX file keeps in another file: read from the model's folder alone, and only
+//! what is there.
+
+#![cfg(feature = "onnx")]
+
+use crate::handmade::{bytes, file, node, number, value};
+use reef_models::onnx::{self, Imported, Options};
+use reef_models::reference;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// A folder with a folder `model` in it, removed in the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Self {
+        let path =
+            std::env::temp_dir().join(format!("reef-external-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("model/below")).unwrap();
+        Self(path)
+    }
+
+    /// Eighteen ones behind four other bytes.
+    fn write_weights(&self, name: &str) {
+        let ones = 1f32.to_le_bytes().repeat(18);
+        std::fs::write(self.0.join(name), [[9; 4].as_slice(), &ones].concat()).unwrap();
+    }
+
+    /// Reads a network whose weights are where these keys say.
+    fn load(&self, keys: &[(&str, &str)]) -> reef_models::Result<Imported> {
+        let entry =
+            |(key, value): &(&str, &str)| bytes(13, [bytes(1, key), bytes(2, value)].concat());
+        let external: Vec<u8> = keys.iter().flat_map(entry).collect();
+        let sizes: Vec<u8> = [1, 2, 3, 3].iter().flat_map(|&size| number(1, size)).collect();
+        let tensor = bytes(5, [sizes, number(2, 1), bytes(8, "w"), external].concat());
+        let nodes =
+            [node("Conv", &["x", "w"], "a", &[]), node("GlobalAveragePool", &["a"], "y", &[])];
+        let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])];
+        let path = self.0.join("model/m.onnx");
+        std::fs::write(&path, file(17, &[nodes.concat(), ends.concat(), tensor])).unwrap();
+        onnx::load(path, &Options::default())
+    }
+
+    /// The same from `location`, at the fourth byte.
+    fn load_from(&self, location: &str) -> reef_models::Result<Imported> {
+        self.load(&[("location", location), ("offset", "4"), ("length", "72")])
+    }
+
+    /// Why it can't be read, without the place in the model.
+    #[track_caller]
+    fn refuses(&self, keys: &[(&str, &str)]) -> String {
+        let error = self.load(keys).unwrap_err().to_string();
+        let at = ": node \"a\" (Conv): \"w\": ";
+        error.split_once(at).unwrap_or_else(|| panic!("{error}")).1.into()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[track_caller]
+fn sees_ones(imported: reef_models::Result<Imported>) {
+    let Imported { model, params } = imported.unwrap();
+    assert_eq!(reference::execute(&model, &params, &[1.0; 32]).unwrap(), [18.0]);
+}
+
+#[test]
+fn weights_are_read_from_the_folder_and_below() {
+    let folder = Folder::new("inside");
+    for place in ["m.data", "below/m.data"] {
+        folder.write_weights(&format!("model/{place}"));
+        sees_ones(folder.load_from(place));
+    }
+    symlink("below/m.data", folder.0.join("model/link.data")).unwrap();
+    sees_ones(folder.load_from("link.data"));
+    // Without a length, what the tensor takes; what lies behind it is another tensor's.
+    sees_ones(folder.load(&[("location", "m.data"), ("offset", "4")]));
+}
+
+#[test]
+fn nothing_outside_of_the_folder_is_read() {
+    let folder = Folder::new("outside");
+    folder.write_weights("m.data");
+    let absolute = folder.0.join("m.data");
+    symlink("../m.data", folder.0.join("model/link.data")).unwrap();
+    symlink(&folder.0, folder.0.join("model/up")).unwrap();
+    let (absolute, up) = (absolute.to_str().unwrap(), "below/../m.data");
+    // Nor is it said whether there is something.
+    let outside =
+        ["../m.data", "../lost", "./../m.data", up, "", absolute, "link.data", "up/m.data"];
+    for location in outside {
+        let said = folder.refuses(&[("location", location), ("offset", "4"), ("length", "72")]);
+        assert_eq!(said, format!("external data outside of the folder: {location:?}"));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_an_error_before_anything_is_read() {
+    let folder = Folder::new("short");
+    folder.write_weights("model/m.data");
+    let said = |keys: &[(&str, &str)]| folder.refuses(&[&[("location", "m.data")], keys].concat());
+    assert_eq!(said(&[("offset", "5")]), "m.data has 76 bytes, 72 at 5 are not inside");
+    let far = u64::MAX.to_string();
+    assert_eq!(
+        said(&[("offset", &far)]),
+        format!("m.data has 76 bytes, 72 at {far} are not inside")
+    );
+    assert_eq!(
+        said(&[("length", &far)]),
+        format!("m.data: {far} bytes for a tensor that takes 72")
+    );
+    assert_eq!(said(&[("length", "71")]), "m.data: 71 bytes for a tensor that takes 72");
+    for number in ["-1", "4 ", "", "0x4", "1e3"] {
+        assert_eq!(said(&[("offset", number)]), format!("external data: offset {number:?}"));
+    }
+    let lost = folder.refuses(&[("location", "lost.data")]);
+    assert!(lost.starts_with("lost.data: No such file"), "{lost}");
+    assert_eq!(folder.refuses(&[("location", "below")]), "below: no file");
+}
+
+/// It has no writer, so that opening it would wait for ever.
+#[test]
+fn a_pipe_is_no_file() {
+    let folder = Folder::new("pipe");
+    let pipe: &Path = &folder.0.join("model/pipe");
+    let made = std::process::Command::new("mkfifo").arg(pipe).status().unwrap();
+    assert!(made.success());
+    assert_eq!(folder.refuses(&[("location", "pipe")]), "pipe: no file");
+}

@@ -1,0 +1,236 @@
+//! Files that other programs read otherwise, or not at all, aren't read as something else.
+
+#![cfg(feature = "onnx")]
+
+use crate::handmade::{file, float, int, ints, node, ones, scalar, singles, texts, typed, value};
+use reef_core::tensor::Array;
+use reef_models::onnx::{self, Options, TensorOptions};
+use reef_models::{Budget, TensorModel};
+
+/// Reads `graph` with these shapes of inputs.
+fn read(graph: &[Vec<u8>], shapes: &[(&str, &[usize])]) -> Result<TensorModel, String> {
+    let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec())).collect();
+    let options = TensorOptions { shapes, ..TensorOptions::default() };
+    let read = onnx::tensors_from_bytes(&file(17, graph), "odd", &options, &Budget::default());
+    read.map_err(|error| error.to_string())
+}
+
+/// What reading these nodes between `x` of 2x3 and `y` says.
+fn say(nodes: &[Vec<u8>]) -> String {
+    let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
+    read(&[nodes, &ends].concat(), &[]).err().unwrap_or_else(|| "fine".into())
+}
+
+fn floats(array: &Array) -> Vec<f64> {
+    array.values().to_f64()
+}
+
+#[test]
+fn a_value_that_is_given_takes_the_place_of_the_files() {
+    let graph = [
+        node("Add", &["x", "w"], "y", &[]),
+        value(11, "x", &[3]),
+        value(11, "w", &[3]),
+        value(12, "y", &[]),
+        ones("w", &[3]),
+    ];
+    let x = Array::F32(vec![1.0, 2.0, 3.0]);
+    let usual = read(&graph, &[]).unwrap();
+    assert_eq!(floats(&usual.execute(std::slice::from_ref(&x)).unwrap()[0]), [2.0, 3.0, 4.0]);
+    let given = read(&graph, &[("w", &[3])]).unwrap();
+    let names: Vec<_> = given.inputs.iter().map(|port| port.name.as_str()).collect();
+    assert_eq!(names, ["x", "w"]);
+    let outputs = given.execute(&[x, Array::F32(vec![10.0, 20.0, 30.0])]).unwrap();
+    assert_eq!(floats(&outputs[0]), [11.0, 22.0, 33.0]);
+    let said = read(&graph, &[("w", &[4])]).unwrap_err();
+    assert!(said.ends_with("input \"w\": size 0 is fixed to 3, 4 asked"), "{said}");
+}
+
+#[test]
+fn a_value_that_is_given_decides_about_shapes_as_the_files_does() {
+    let numbers = |name, given: &[i64]| node("Constant", &[], name, &[ints("value_ints", given)]);
+    let shape = value(11, "count", &[]);
+    let graph = [
+        numbers("one", &[1]),
+        node("Expand", &["count", "one"], "first", &[]),
+        node("Cast", &["first"], "sizes", &[int("to", 7)]),
+        node("Expand", &["x", "sizes"], "y", &[]),
+        value(11, "x", &[1]),
+        shape,
+        value(12, "y", &[]),
+        scalar("count", 2.0),
+    ];
+    let usual = read(&graph, &[]).unwrap();
+    assert_eq!(usual.outputs[0].spec.dims, [2]);
+    let values = [("count".to_owned(), (vec![], Array::F32(vec![5.0])))].into();
+    let options = TensorOptions { values, ..TensorOptions::default() };
+    let bytes = file(17, &graph);
+    let given = onnx::tensors_from_bytes(&bytes, "odd", &options, &Budget::default()).unwrap();
+    assert_eq!(given.outputs[0].spec.dims, [5]);
+}
+
+#[test]
+fn operands_that_nobody_reads_are_named() {
+    assert_eq!(say(&[node("Relu", &["x"], "y", &[])]), "fine");
+    assert_eq!(
+        say(&[node("Relu", &["x", "x"], "y", &[])]),
+        "odd: node \"y\" (Relu): operand 1 is not supported"
+    );
+    assert_eq!(
+        say(&[node("MatMul", &["x", "w", "", "x"], "y", &[]), ones("w", &[3, 2])]),
+        "odd: node \"y\" (MatMul): operand 3 is not supported"
+    );
+    // What is left out is no operand, and a ratio of what is dropped means nothing when nothing is
+    // trained.
+    assert_eq!(say(&[node("Relu", &["x", ""], "y", &[])]), "fine");
+    assert_eq!(say(&[node("Dropout", &["x", "half"], "y", &[]), scalar("half", 0.5)]), "fine");
+}
+
+/// As [`say`], of a network for pictures.
+fn say_picture(nodes: &[Vec<u8>]) -> String {
+    let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[]), ones("w", &[3, 2, 3, 3])];
+    let last = node("GlobalAveragePool", &["a"], "y", &[]);
+    let graph = [nodes, &[last], &ends, &[ones("b", &[2])]].concat();
+    let read = onnx::from_bytes(&file(17, &graph), "odd", &Options::default());
+    read.err().map_or_else(|| "fine".into(), |error| error.to_string())
+}
+
+#[test]
+fn operands_that_nobody_reads_are_named_in_networks_for_pictures() {
+    assert_eq!(say_picture(&[node("Conv", &["x", "w"], "a", &[])]), "fine");
+    assert_eq!(
+        say_picture(&[node("Relu", &["x", "w"], "a", &[])]),
+        "odd: node \"a\" (Relu): operand 1 is not supported"
+    );
+    let half = scalar("half", 0.5);
+    assert_eq!(say_picture(&[node("Dropout", &["x", "half"], "a", &[]), half]), "fine");
+}
+
+/// The value that an operator has by default would make another network of it.
+#[test]
+fn attributes_of_another_type_are_named_in_networks_for_pictures() {
+    let norm = |epsilon| {
+        say_picture(&[node("BatchNormalization", &["x", "b", "b", "b", "b"], "a", &[epsilon])])
+    };
+    assert_eq!(norm(float("epsilon", 1.0)), "fine");
+    let at = "odd: node \"a\" (BatchNormalization): ";
+    assert_eq!(norm(int("epsilon", 1)), format!("{at}attribute epsilon is no float"));
+    let conv = |attribute| say_picture(&[node("Conv", &["x", "w"], "a", &[attribute])]);
+    assert_eq!(conv(ints("pads", &[1; 4])), "fine");
+    let at = "odd: node \"a\" (Conv): ";
+    assert_eq!(conv(int("pads", 1)), format!("{at}attribute pads is no list of integers"));
+    assert_eq!(conv(int("auto_pad", 1)), format!("{at}attribute auto_pad is no text"));
+    assert_eq!(conv(float("group", 1.0)), format!("{at}attribute group is no integer"));
+}
+
+#[test]
+fn a_range_that_has_no_length_is_named() {
+    let ranged = |start: f32, limit: f32, delta: f32| {
+        let ends = [("a", start), ("b", limit), ("c", delta)].map(|(name, v)| scalar(name, v));
+        say(&[node("Range", &["a", "b", "c"], "y", &[]), ends.concat()])
+    };
+    assert_eq!(ranged(0.0, 3.0, 1.0), "fine");
+    assert_eq!(ranged(0.0, -3.0, 1.0), "fine");
+    let at = "odd: node \"y\" (Range): ";
+    assert_eq!(ranged(0.0, f32::NAN, 1.0), format!("{at}from 0 to NaN by 1"));
+    assert_eq!(ranged(2.0, 2.0, 0.0), format!("{at}from 2 to 2 by 0"));
+}
+
+#[test]
+fn one_size_is_left_open_at_most() {
+    let reshaped = |sizes: &[i64]| {
+        let sizes = node("Constant", &[], "s", &[ints("value_ints", sizes)]);
+        say(&[sizes, node("Reshape", &["x", "s"], "y", &[])])
+    };
+    assert_eq!(reshaped(&[-1, 2]), "fine");
+    assert_eq!(
+        reshaped(&[-1, -1]),
+        "odd: node \"y\" (Reshape): sizes [-1, -1], of which one may be -1"
+    );
+}
+
+#[test]
+fn a_network_without_inputs_is_its_constants() {
+    let graph = [
+        node("Relu", &["w"], "y", &[]),
+        value(12, "y", &[]),
+        singles("w", &[2, 2], |k| k as f32 - 1.0),
+    ];
+    let model = read(&graph, &[]).unwrap();
+    assert_eq!(floats(&model.execute(&[]).unwrap()[0]), [0.0, 0.0, 1.0, 2.0]);
+}
+
+#[test]
+fn a_vector_of_zeros_has_no_direction() {
+    for p in [1, 2] {
+        let graph = [
+            node("LpNormalization", &["x"], "y", &[int("p", p)]),
+            value(11, "x", &[3, 2]),
+            value(12, "y", &[]),
+        ];
+        let x = Array::F32(vec![0.0, 0.0, 0.0, -4.0, 3.0, 0.0]);
+        let outputs = read(&graph, &[]).unwrap().execute(&[x]).unwrap();
+        assert_eq!(floats(&outputs[0]), [0.0, 0.0, 0.0, -1.0, 1.0, 0.0]);
+    }
+}
+
+#[test]
+fn the_largest_of_no_truths_is_false() {
+    let graph = [
+        node("Cast", &["x"], "truths", &[int("to", 9)]),
+        node("ReduceMax", &["truths"], "any", &[ints("axes", &[0]), int("keepdims", 0)]),
+        node("Cast", &["any"], "y", &[int("to", 1)]),
+        value(11, "x", &[0, 2]),
+        value(12, "y", &[]),
+    ];
+    let outputs = read(&graph, &[]).unwrap().execute(&[Array::F32(vec![])]).unwrap();
+    assert_eq!(floats(&outputs[0]), [0.0, 0.0]);
+}
+
+/// A tensor without elements may be long, but not longer than one that has some.
+#[test]
+fn sizes_of_empty_tensors_have_an_end() {
+    let turned = |dims: &[i64]| {
+        let ends = [value(11, "x", dims), value(12, "y", &[])];
+        let graph = [&[node("Transpose", &["x"], "y", &[])][..], &ends].concat();
+        read(&graph, &[]).err().unwrap_or_else(|| "fine".into())
+    };
+    assert_eq!(turned(&[0, 1 << 10]), "fine");
+    for dims in [[0, 1 << 60], [1 << 60, 0]] {
+        let said = turned(&dims);
+        assert!(said.ends_with(&format!("a tensor of {dims:?} is out of range")), "{said}");
+    }
+}
+
+#[test]
+fn weights_that_have_no_end_are_no_states() {
+    let graph = [
+        node("LSTM", &["x", "w", "r"], "y", &[]),
+        value(11, "x", &[2, 1, 1]),
+        value(11, "w", &[1, 0, 1]),
+        value(11, "r", &[1, 0, 1 << 62]),
+        value(12, "y", &[]),
+    ];
+    let said = read(&graph, &[]).unwrap_err();
+    assert!(said.contains("out of range"), "{said}");
+}
+
+#[test]
+fn an_empty_cache_stays_empty_wherever_tokens_go() {
+    let graph = [
+        node("TensorScatter", &["x", "new", "at"], "y", &[]),
+        value(11, "x", &[2, 4, 0]),
+        value(11, "new", &[2, 1, 0]),
+        typed(11, "at", 7, &[2]),
+        value(12, "y", &[]),
+    ];
+    assert_eq!(read(&graph, &[]).unwrap().outputs[0].spec.dims, [2, 4, 0]);
+}
+
+#[test]
+fn a_list_of_texts_is_no_list_of_numbers() {
+    let said = say(&[node("Transpose", &["x"], "y", &[texts("perm", &["1", "0"])])]);
+    assert_eq!(said, "odd: node \"y\" (Transpose): attribute perm is no list of integers");
+    let said = say_picture(&[node("Conv", &["x", "w"], "a", &[texts("pads", &["1"])])]);
+    assert_eq!(said, "odd: node \"a\" (Conv): attribute pads is no list of integers");
+}

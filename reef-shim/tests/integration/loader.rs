@@ -1,0 +1,200 @@
+//! Ways in which programs reach the driver: which of them lead to the shim. Each is a process of
+//! its own.
+
+mod costs;
+mod killed;
+mod limits;
+mod odd;
+mod processes;
+mod profile;
+
+use crate::common::{self, Driver, FAKE, SHIM, call, library};
+use std::ffi::{CStr, CString, c_void};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What the program below is to do.
+const WAY: &str = "REEF_TEST_WAY";
+
+/// Opens the driver in the way that it is told to, and says whose functions it got.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn program() {
+    let way = std::env::var(WAY).unwrap();
+    let (name, flags) = way.split_once(' ').unwrap();
+    let (name, flags) = (CString::new(name).unwrap(), flags.parse::<i32>().unwrap());
+    // SAFETY: a driver of ours, by its name; `-1` means a namespace of its own.
+    let handle = unsafe {
+        match flags {
+            -1 => libc::dlmopen(libc::LM_ID_NEWLM, name.as_ptr(), libc::RTLD_NOW),
+            flags => libc::dlopen(name.as_ptr(), flags),
+        }
+    };
+    if handle.is_null() {
+        println!("got: nothing");
+        return;
+    }
+    // SAFETY: an open library, whose `cuInit` has this type.
+    let (init, code) = unsafe {
+        let init = libc::dlsym(handle, c"cuInit".as_ptr());
+        let call: extern "C" fn(u32) -> u32 = std::mem::transmute(init);
+        (init, call(0))
+    };
+    println!("got: {} code {code}", file_of(init).file_name().unwrap().to_str().unwrap());
+}
+
+/// The file that this address was loaded from.
+fn file_of(address: *const c_void) -> PathBuf {
+    // SAFETY: the struct is filled in for addresses of libraries.
+    let name = unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        assert_ne!(libc::dladdr(address, &mut info), 0);
+        CStr::from_ptr(info.dli_fname)
+    };
+    PathBuf::from(name.to_str().unwrap())
+}
+
+/// What the program says, with these variables.
+fn got(way: &str, variables: &[(&str, &Path)]) -> String {
+    let this = std::env::current_exe().unwrap();
+    let mut command = Command::new(this);
+    command.args(["--exact", "loader::program", "--include-ignored", "--nocapture"]).env(WAY, way);
+    command.env("REEF_CUDA", library(FAKE)).envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let line =
+        said.lines().find_map(|line| line.split_once("got: ").map(|(_, got)| got.to_owned()));
+    line.unwrap_or_else(|| panic!("{way}: {said} {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+#[test]
+fn a_preloaded_shim_is_what_programs_get_by_the_drivers_name() {
+    let shim = library(SHIM);
+    let preloaded: &[(&str, &Path)] = &[("LD_PRELOAD", &shim)];
+    for flags in [
+        libc::RTLD_NOW,
+        libc::RTLD_LAZY | libc::RTLD_GLOBAL,
+        libc::RTLD_NOW | libc::RTLD_DEEPBIND,
+        libc::RTLD_NOW | libc::RTLD_NOLOAD,
+    ] {
+        let said = got(&format!("libcuda.so.1 {flags}"), preloaded);
+        assert_eq!(said, format!("{SHIM} code 0"), "flags {flags:#x}");
+    }
+}
+
+/// A folder of this test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("reef-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// As a bind mount leaves it: the driver's file under another name, the shim in its place.
+#[test]
+fn a_shim_in_the_place_of_the_drivers_file_is_found_by_an_absolute_path() {
+    let folder = folder("mounted");
+    let (place, real) = (folder.join("libcuda.so.1"), folder.join("libcuda.so.595.45"));
+    std::fs::copy(library(SHIM), &place).unwrap();
+    std::fs::copy(library(FAKE), &real).unwrap();
+    let variables: &[(&str, &Path)] = &[("REEF_CUDA", &real), ("LD_LIBRARY_PATH", &folder)];
+    for flags in [libc::RTLD_NOW, libc::RTLD_NOW | libc::RTLD_GLOBAL] {
+        for way in [place.to_str().unwrap(), "libcuda.so.1"] {
+            assert_eq!(got(&format!("{way} {flags}"), variables), "libcuda.so.1 code 0");
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// `dlmopen` by the driver's name, which a preloaded library doesn't take part in: in the search
+/// path it does.
+#[test]
+fn a_namespace_of_its_own_gets_a_shim_that_is_in_the_search_path() {
+    let folder = folder("namespace");
+    std::os::unix::fs::symlink(library(SHIM), folder.join("libcuda.so.1")).unwrap();
+    assert_eq!(got("libcuda.so.1 -1", &[("LD_LIBRARY_PATH", &folder)]), "libcuda.so.1 code 0");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_shim_that_is_not_loaded_is_not_found_without_loading() {
+    let nowhere: &[(&str, &Path)] = &[("LD_LIBRARY_PATH", Path::new("/nowhere"))];
+    let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD;
+    assert_eq!(got(&format!("libcuda.so.1 {flags}"), nowhere), "nothing");
+}
+
+#[test]
+fn a_shim_under_the_drivers_name_in_the_search_path_is_found_as_well() {
+    let folder = folder("loader");
+    let link = folder.join("libcuda.so.1");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(library(SHIM), &link).unwrap();
+    let said = got("libcuda.so.1 2", &[("LD_LIBRARY_PATH", &folder)]);
+    assert_eq!(said, "libcuda.so.1 code 0");
+    // Looking for the real driver there, the shim finds itself and goes on: here to nothing.
+    let said = got("libcuda.so.1 2", &[("LD_LIBRARY_PATH", &folder), ("REEF_CUDA", &link)]);
+    assert_eq!(said, "libcuda.so.1 code 100");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// The name that compilers link by: a library that is preloaded by its own name isn't meant by it,
+/// unless a file of that name in the search path is the same library.
+#[test]
+fn shim_under_the_linkers_name_is_found_in_the_search_path_alone() {
+    let (shim, folder, system) = (library(SHIM), folder("linker"), folder("system"));
+    let link = |target: &Path, place: PathBuf| std::os::unix::fs::symlink(target, place).unwrap();
+    link(&library(FAKE), system.join("libcuda.so"));
+    ["libcuda.so", "libcuda.so.1"].into_iter().for_each(|name| link(&shim, folder.join(name)));
+    let preloaded: &[(&str, &Path)] = &[("LD_PRELOAD", &shim), ("LD_LIBRARY_PATH", &system)];
+    assert_eq!(got("libcuda.so 2", preloaded), "libcuda.so code 0", "the driver's own");
+    let both: &[(&str, &Path)] = &[("LD_PRELOAD", &shim), ("LD_LIBRARY_PATH", &folder)];
+    assert_eq!(got("libcuda.so 2", both), format!("{SHIM} code 0"));
+    assert_eq!(got("libcuda.so 2", &both[1..]), "libcuda.so code 0");
+    [&folder, &system].into_iter().for_each(|folder| std::fs::remove_dir_all(folder).unwrap());
+}
+
+#[test]
+fn an_absolute_path_and_a_namespace_of_its_own_are_missed() {
+    let (shim, fake) = (library(SHIM), library(FAKE));
+    let preloaded: &[(&str, &Path)] = &[("LD_PRELOAD", &shim)];
+    assert_eq!(got(&format!("{} 2", fake.display()), preloaded), format!("{FAKE} code 0"));
+    let said = got(&format!("{} -1", fake.display()), preloaded);
+    assert_eq!(said, format!("{FAKE} code 0"));
+}
+
+#[test]
+fn without_a_driver_there_is_no_device() {
+    let shim = library(SHIM);
+    let nowhere = Path::new("/nowhere/libcuda.so.1");
+    let said = got("libcuda.so.1 2", &[("LD_PRELOAD", &shim), ("REEF_CUDA", nowhere)]);
+    assert_eq!(said, format!("{SHIM} code 100"));
+}
+
+#[test]
+fn a_program_without_cuda_runs_as_without_the_shim() {
+    let output = Command::new("sh")
+        .args(["-c", "echo out; exit 5"])
+        .env("LD_PRELOAD", library(SHIM))
+        .env("REEF_GUESTS", "/nowhere")
+        .env("REEF_EXPLAIN", "/dev/stderr")
+        .output()
+        .unwrap();
+    let said = (output.status.code(), &output.stdout[..], &output.stderr[..]);
+    assert_eq!(said, (Some(5), &b"out\n"[..], &b""[..]));
+}
+
+#[test]
+fn all_names_are_exported_and_those_that_the_driver_lacks_say_so() {
+    // SAFETY: no other test of this process reads it.
+    unsafe { std::env::set_var("REEF_CUDA", library(FAKE)) };
+    let driver = Driver::open(&library(SHIM));
+    let names = include_str!("../../names.txt").lines();
+    let names = names.filter_map(|line| line.split(' ').next());
+    let missing: Vec<_> = names.filter(|name| driver.symbol(name).is_none()).collect();
+    assert_eq!(missing, [""; 0]);
+    assert!(driver.symbol("cudaMalloc").is_none());
+    // The fake driver exports all, and doesn't play most: its answer comes through a jump.
+    assert_eq!(call!(driver, cuTexRefGetFormat(0, 0, 0)), 801);
+    let mut free = [0_usize; 2];
+    assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut free[0], &raw mut free[1])), 0);
+    assert_eq!(free, [1 << 30; 2]);
+}

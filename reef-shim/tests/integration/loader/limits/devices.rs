@@ -1,0 +1,149 @@
+//! Programs with pools on two devices: each device's books say what is taken of that device.
+
+use super::{Job, LIMIT, UUID, said};
+use crate::common::{self, Driver, SHIM, call, library};
+use reef_guest::limit::{BooksFile, Seat};
+
+/// What the driver takes for a pool at once.
+const PIECE: usize = 32 << 20;
+
+/// What the books say of this program's job, on its first and its second device.
+fn used() -> [u64; 2] {
+    let folder = std::path::PathBuf::from(std::env::var_os("REEF_BOOKS").unwrap());
+    [0, 1].map(|device| {
+        let mut uuid = UUID;
+        uuid[15] += device;
+        let file = BooksFile::open(&folder, &uuid).unwrap();
+        Seat::join(file, "REEF_JOB=random", Some(LIMIT), None).unwrap().account().used()
+    })
+}
+
+/// Leaves a piece in a pool of the current device that nobody uses.
+fn leave_spare(driver: Driver) {
+    let [mut at, mut pool, mut device] = [0_usize; 3];
+    assert_eq!(call!(driver, cuCtxGetDevice(&raw mut device)), 0);
+    assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut pool, device)), 0);
+    let keep = u64::MAX; // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+    assert_eq!(call!(driver, cuMemPoolSetAttribute(pool, 4, &raw const keep)), 0);
+    assert_eq!(call!(driver, cuMemAllocAsync(&raw mut at, PIECE, 0)), 0);
+    assert_eq!(call!(driver, cuMemFreeAsync(at, 0)), 0);
+    assert_eq!(call!(driver, cuCtxSynchronize()), 0);
+}
+
+#[test]
+#[ignore = "is a program that another test runs"]
+fn uses_two_devices() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    for context in [1, 2] {
+        assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
+        leave_spare(driver);
+    }
+    let [mut at, mut pool, mut taken, mut peak] = [0_usize; 4];
+    eprintln!("spare: {:?}", used());
+    // The second device is full but for what its pool doesn't use: that pool is trimmed, and the
+    // first one's isn't.
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, LIMIT as usize)), 0);
+    let taken_is = (&raw mut taken, &raw mut peak);
+    let fake = Driver::open(&library(common::FAKE));
+    assert_eq!(call!(fake, reef_fake_memory(taken_is.0, taken_is.1)), 0);
+    eprintln!("full: {:?}, taken {taken}", used());
+    assert_eq!(call!(driver, cuMemFree_v2(at)), 0);
+    // Of the first device's pool, in a context of the second.
+    assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut pool, 0)), 0);
+    assert_eq!(call!(driver, cuMemPoolTrimTo(pool, 0)), 0);
+    eprintln!("trimmed: {:?}", used());
+    assert_eq!(call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, pool, 0)), 0);
+    eprintln!("from the other: {:?}", used());
+    // One that was made for the first device.
+    let place = [1_u32, 0, 1, 0, 0, 0, 0, 0];
+    assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, &raw const place)), 0);
+    assert_eq!(call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, pool, 0)), 0);
+    eprintln!("from one of its own: {:?}", used());
+}
+
+#[test]
+fn pools_are_in_the_books_of_their_device_whichever_is_current() {
+    let job = Job::new("devices");
+    let program = "loader::limits::devices::uses_two_devices";
+    let (_, text) = said(job.command(program).env("REEF_FAKE_DEVICES", "2"), program);
+    let taken = PIECE as u64 + LIMIT;
+    for line in [
+        format!("spare: [{PIECE}, {PIECE}]"),
+        format!("full: [{PIECE}, {LIMIT}], taken {taken}"),
+        "trimmed: [0, 0]".into(),
+        format!("from the other: [{PIECE}, 0]"),
+        format!("from one of its own: [{}, 0]", 2 * PIECE),
+    ] {
+        assert!(text.lines().any(|said| said == line), "{line}: {text}");
+    }
+}
+
+#[test]
+#[ignore = "is a program that another test runs"]
+fn uses_a_limited_pool_from_a_free_device() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(2))), (0, 0));
+    let [mut at, mut limited, mut free] = [0_usize; 3];
+    assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut limited, 0)), 0);
+    assert_eq!(call!(driver, cuDeviceGetMemPool(&raw mut free, 1)), 0);
+    let mut from = |pool| call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, pool, 0));
+    let codes = [(); 4].map(|()| from(limited));
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    eprintln!(
+        "limited: {codes:?}, free: {}",
+        call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, free, 0))
+    );
+}
+
+/// With a limit of one device alone.
+#[test]
+fn a_pool_has_its_own_devices_limit_in_a_context_of_a_device_without_one() {
+    let (job, program) =
+        (Job::new("owner"), "loader::limits::devices::uses_a_limited_pool_from_a_free_device");
+    let mut command = job.command(program);
+    command.env_remove("REEF_MEMORY").env("CUDA_DEVICE_MEMORY_LIMIT_0", "96m");
+    let (_, text) = said(command.env("REEF_FAKE_DEVICES", "2"), program);
+    assert!(text.lines().any(|line| line == "limited: [0, 0, 0, 2], free: 0"), "{text}");
+}
+
+/// Says what is used after each step, with a stream of the second device and a context of the
+/// first.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn uses_a_stream_of_another_device() {
+    let driver = Driver::open(&library(SHIM));
+    let [mut stream, mut at, mut pool, mut total] = [0_usize; 4];
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(2))), (0, 0));
+    assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    assert_eq!(call!(driver, cuMemAllocAsync(&raw mut at, PIECE, stream)), 0);
+    eprintln!("in the stream: {:?}", used());
+    let host = [1_u32, 0, 2, 0, 0, 0, 0, 0];
+    assert_eq!(call!(driver, cuMemPoolCreate(&raw mut pool, &raw const host)), 0);
+    for _ in 0..8 {
+        assert_eq!(call!(driver, cuMemAllocFromPoolAsync(&raw mut at, PIECE, pool, stream)), 0);
+    }
+    eprintln!("of the host: {:?}", used());
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, PIECE)), 0);
+    eprintln!("of the first: {:?}", used());
+    assert_eq!(call!(driver, cuMemFreeAsync(at, stream)), 0);
+    assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+    assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut at, &raw mut total)), 0);
+    eprintln!("after its end: {:?}", used());
+}
+
+#[test]
+fn memory_of_a_stream_is_its_devices_and_the_hosts_is_none() {
+    let (job, program) =
+        (Job::new("streams"), "loader::limits::devices::uses_a_stream_of_another_device");
+    let (_, text) = said(job.command(program).env("REEF_FAKE_DEVICES", "2"), program);
+    for line in [
+        format!("in the stream: [0, {PIECE}]"),
+        format!("of the host: [0, {PIECE}]"),
+        format!("of the first: [{PIECE}, {PIECE}]"),
+        format!("after its end: [0, {PIECE}]"),
+    ] {
+        assert!(text.lines().any(|said| said == line), "{line}: {text}");
+    }
+}

@@ -1,0 +1,194 @@
+//! Limits of time, on a driver whose kernels take as long as they are told to.
+
+use super::super::processes::{piped, registry, wait};
+use super::{Job, UUID, ours, said};
+use crate::common::{self, Driver, SHIM, Work, call, library};
+use reef_guest::limit::{Audit, BooksFile, Seat};
+use reef_guest::page::Time;
+use reef_guest::registry::{GuestView, Registry};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// For how many milliseconds the program below launches; zero: so many kernels as it has to wait
+/// for.
+const LASTS: &str = "REEF_TEST_LASTS";
+const PROGRAM: &str = "loader::limits::time::launches";
+
+/// Launches kernels, waits for them now and then, and says how many of them it made in each
+/// millisecond.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn launches() {
+    let lasts = Duration::from_millis(std::env::var(LASTS).unwrap().parse().unwrap());
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));
+    let Work { stream, memory, mix } = driver.work(8);
+    let (begin, mut made) = (Instant::now(), 0);
+    while begin.elapsed() < lasts || made < 60 {
+        assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, made), 0);
+        made += 1;
+        if made % 30 == 0 {
+            assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+        }
+    }
+    println!("per second: {}", made as f64 / begin.elapsed().as_secs_f64());
+}
+
+fn start(job: &Job, set: &[(&str, &str)]) -> Child {
+    let mut command = job.command(PROGRAM);
+    command.env_remove("REEF_MEMORY").env("REEF_FAKE_KERNEL_NS", "1000000");
+    piped(command.envs(set.iter().copied()))
+}
+
+/// A part of the time is kept without a daemon: the program waits for it, and ends.
+#[test]
+fn a_program_waits_for_its_part_of_the_time_and_goes_on() {
+    let job = Job::new("time");
+    let set = [("REEF_COMPUTE", "20%"), (LASTS, "0"), ("REEF_EXPLAIN", "/dev/stderr")];
+    let output = wait(start(&job, &set), PROGRAM);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("daemon: none; its part of the time is limited without one"), "{said}");
+    let waits = said.split_once("waits for its part of the time ");
+    let waits = waits.and_then(|(_, rest)| rest.lines().next()?.parse::<u64>().ok());
+    assert!(waits.is_some_and(|waits| waits > 0), "{said}");
+}
+
+/// Waits until something is so.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < Duration::from_secs(30), "{what}: not within 30 s");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// It has a page before a daemon has answered, is held like others within its part, and goes on
+/// under the next daemon.
+#[test]
+fn a_program_with_a_part_of_the_time_is_held_like_others_and_outlives_its_daemon() {
+    let (job, (registry, socket)) = (Job::new("guest"), registry("limited-guest"));
+    let set =
+        [("REEF_COMPUTE", "60%"), (LASTS, "100000"), ("REEF_GUESTS", socket.to_str().unwrap())];
+    let mut child = start(&job, &set);
+    // A thread that waits for its stream launches nothing while it is held, and has a breather at
+    // last.
+    let counted = |guest: &GuestView| (guest.kernels, guest.gates, guest.delayed + guest.breathers);
+    let counts = |registry: &Registry| registry.guests().first().map_or((0, 0, 0), counted);
+    until("a guest with gates", || counts(&registry).1 > 0);
+    registry.hold(UUID, true);
+    until("that it is held", || counts(&registry).2 > 0);
+    registry.hold(UUID, false);
+    drop(registry);
+    let registry = Registry::open(&socket, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    until("the next daemon's guest", || counts(&registry).0 > 0);
+    let before = counts(&registry).0;
+    until("more kernels", || counts(&registry).0 > before + 50);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_part_that_cannot_be_read_is_refused() {
+    let job = Job::new("part");
+    let mut command = job.command("loader::limits::told::asks");
+    let (_, text) = said(command.env("REEF_COMPUTE", "half"), "half");
+    assert_eq!(
+        ours(&text),
+        ["reef: REEF_COMPUTE=half: not a share of 1% to 100%: the device is refused"]
+    );
+}
+
+/// Kernels a second, as the program said at its end.
+fn rate(child: Child) -> f64 {
+    let output = wait(child, PROGRAM);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let rate = text.lines().find_map(|line| line.split_once("per second: ")?.1.parse().ok());
+    rate.unwrap_or_else(|| panic!("{text} {}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// What each of some programs is told that run at once: all of them end.
+fn at_once(job: &Job, sets: &[&[(&str, &str)]]) -> Vec<f64> {
+    let children: Vec<_> = sets.iter().map(|set| start(job, set)).collect();
+    children.into_iter().map(rate).collect()
+}
+
+#[test]
+fn programs_that_take_turns_all_end() {
+    let job = Job::new("turns");
+    let set = |name, part| [("REEF_JOB", name), ("REEF_COMPUTE", part), (LASTS, "0")];
+    // Two of one job, and another one.
+    at_once(&job, &[&set("a", "30%"), &set("a", "30%"), &set("b", "70%")]);
+}
+
+/// Both want the device all the time, and one has work on it at a time: seen from outside, in the
+/// books.
+#[test]
+fn of_programs_that_take_turns_one_works_at_a_time() {
+    let job = Job::new("one");
+    let set = |name| [("REEF_JOB", name), ("REEF_COMPUTE", "50%"), (LASTS, "100000")];
+    let mut children = [start(&job, &set("a")), start(&job, &set("b"))];
+    let file = BooksFile::open(&job.books(), &UUID).unwrap();
+    let seat = Seat::join(file, "REEF_JOB=watches", None, None).unwrap();
+    let mut audit = Audit::new(job.books());
+    until("that both have worked", || {
+        let _ = audit.refresh();
+        audit.jobs().iter().filter(|job| job.ran > Duration::from_millis(50)).count() == 2
+    });
+    let mut seen = [0; 3];
+    while seen.iter().sum::<u32>() < 2_000 {
+        seen[seat.account().others(Time::now().0).min(2) as usize] += 1;
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    for child in &mut children {
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    // A keeper that the system doesn't run for long counts as gone, and its work is still there.
+    assert!(seen[1] > 500 && seen[2] < 200, "none, one, two at work: {seen:?}");
+}
+
+/// Without others it has the turn all the time, and it is stopped with it.
+#[test]
+fn a_stopped_program_keeps_nobody_from_its_turn() {
+    let job = Job::new("stopped");
+    let set = |name, lasts| [("REEF_JOB", name), ("REEF_COMPUTE", "100%"), (LASTS, lasts)];
+    let mut stopped = start(&job, &set("stopped", "100000"));
+    let mut audit = Audit::new(job.books());
+    until("that it works", || {
+        let _ = audit.refresh(); // there are no books yet
+        audit.jobs().iter().any(|job| job.ran > Duration::from_millis(20))
+    });
+    let signal = |signal| {
+        // SAFETY: a child that wasn't waited for.
+        assert_eq!(unsafe { libc::kill(stopped.id() as i32, signal) }, 0);
+    };
+    signal(libc::SIGSTOP);
+    at_once(&job, &[&set("other", "0")]);
+    signal(libc::SIGCONT);
+    at_once(&job, &[&set("third", "0")]);
+    stopped.kill().unwrap();
+    stopped.wait().unwrap();
+}
+
+/// Throughput of a program by its limit, and of two at once, over its throughput without one.
+///
+/// `cargo test -p reef-shim --test integration limits::time::parts -- --ignored --nocapture`
+#[test]
+#[ignore = "measures: a machine that does nothing else"]
+fn parts() {
+    let job = Job::new("parts");
+    let lasts = (LASTS, "5000");
+    let alone = rate(start(&job, &[lasts]));
+    println!("without a limit: {alone:.0} kernels of 1 ms a second");
+    for percent in ["10", "30", "50", "70"] {
+        let limited = rate(start(&job, &[lasts, ("REEF_COMPUTE", percent)]));
+        println!("{percent} %: {:.1} %", 100.0 * limited / alone);
+    }
+    let set = |name, part| [("REEF_JOB", name), ("REEF_COMPUTE", part), lasts];
+    let both = at_once(&job, &[&set("a", "30"), &set("b", "70")]);
+    println!(
+        "30 and 70 %: {:.1?} %",
+        both.iter().map(|rate| 100.0 * rate / alone).collect::<Vec<_>>()
+    );
+}

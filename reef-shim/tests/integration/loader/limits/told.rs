@@ -1,0 +1,114 @@
+//! What a program is told of its memory, and what its operator is told.
+
+use super::{Job, LIMIT, exists, ours, said};
+use crate::common::{self, Driver, SHIM, call, library};
+use std::ffi::CStr;
+
+/// Says what it is told, and what becomes of an allocation.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn asks() {
+    let driver = Driver::open(&library(SHIM));
+    let init = call!(driver, cuInit(0));
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    let [mut at, mut left, mut total, mut all] = [0_usize; 4];
+    let code = call!(driver, cuMemAlloc_v2(&raw mut at, 1 << 20));
+    assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut left, &raw mut total)), 0);
+    assert_eq!(call!(driver, cuMemGetInfo_v2(0, 0)), 0, "neither is wanted");
+    assert_eq!(call!(driver, cuDeviceTotalMem_v2(&raw mut all, 0)), 0);
+    eprintln!("told: init {init} alloc {code} left {left} total {total} all {all}");
+}
+
+/// Looks its functions up, as NVIDIA's runtime does, and asks for more than it may have.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn looks_up() {
+    let driver = Driver::open(&library(SHIM));
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
+    let look_up = |name: &CStr| {
+        let (mut at, mut status) = (0_usize, 7_u32);
+        let to = (&raw mut at, &raw mut status);
+        let name = name.as_ptr();
+        assert_eq!(call!(driver, cuGetProcAddress_v2(name, to.0, 12000, 0, to.1)), 0);
+        // SAFETY: both functions that are looked up take two words.
+        unsafe { std::mem::transmute::<usize, extern "C" fn(*mut usize, usize) -> u32>(at) }
+    };
+    let [mut at, mut left, mut total] = [0_usize; 3];
+    let code = look_up(c"cuMemAlloc")(&raw mut at, LIMIT as usize + 1);
+    let info = look_up(c"cuMemGetInfo")(&raw mut left, &raw mut total as usize);
+    eprintln!("told: alloc {code} info {info} left {left} total {total}");
+}
+
+fn told(text: &str) -> &str {
+    text.lines().find_map(|line| line.split_once("told: ")).unwrap_or_else(|| panic!("{text}")).1
+}
+
+#[test]
+fn a_limit_is_what_a_program_is_told_of_its_device() {
+    let job = Job::new("told");
+    let program = "loader::limits::told::asks";
+    let (_, text) = said(&mut job.command(program), program);
+    let left = LIMIT - (1 << 20);
+    assert_eq!(told(&text), format!("init 0 alloc 0 left {left} total {LIMIT} all {LIMIT}"));
+    assert_eq!(ours(&text), [""; 0]);
+    let (_, text) = said(job.command(program).env_remove("REEF_MEMORY"), "without a limit");
+    let (left, all) = ((1 << 30) - (1 << 20), 1 << 30);
+    assert_eq!(told(&text), format!("init 0 alloc 0 left {left} total {all} all {all}"));
+    let (_, text) = said(job.command(program).env("REEF_MEMORY", "2g"), "more than there is");
+    assert_eq!(told(&text), format!("init 0 alloc 0 left {left} total {all} all {all}"));
+}
+
+/// Without a daemon, where nothing but memory is looked at.
+#[test]
+fn a_limit_holds_for_functions_that_are_looked_up() {
+    let job = Job::new("look-up");
+    let (_, text) = said(&mut job.command("loader::limits::told::looks_up"), "a runtime's way");
+    assert_eq!(told(&text), format!("alloc 2 info 0 left {LIMIT} total {LIMIT}"));
+}
+
+#[test]
+fn limits_of_clusters_are_kept_by_their_names() {
+    let job = Job::new("clusters");
+    let run = |set: &[(&str, &str)]| {
+        let mut command = job.command("loader::limits::told::asks");
+        command.env_remove("REEF_MEMORY").env_remove("REEF_JOB");
+        let (_, text) = said(command.envs(set.iter().copied()), "a cluster's");
+        told(&text).to_owned()
+    };
+    let (two, left) = (2_u64 << 20, 1_u64 << 20);
+    let want = format!("init 0 alloc 0 left {left} total {two} all {two}");
+    assert_eq!(run(&[("CUDA_DEVICE_MEMORY_LIMIT", "2m")]), want);
+    assert_eq!(
+        run(&[("CUDA_DEVICE_MEMORY_LIMIT", "9g"), ("CUDA_DEVICE_MEMORY_LIMIT_0", "2m")]),
+        want
+    );
+    std::fs::write(job.folder.join("limits"), "vmem:2097152").unwrap();
+    let workspace = job.folder.to_str().unwrap();
+    assert_eq!(run(&[("ALNAIR_ID", "abcde"), ("ALNAIR_WORKSPACE_PATH", workspace)]), want);
+}
+
+#[test]
+fn a_limit_that_cannot_be_read_or_kept_is_said_in_one_line_and_never_no_limit() {
+    let job = Job::new("wrong");
+    let run = |name: &str, value: &str| {
+        let mut command = job.command("loader::limits::told::asks");
+        said(command.env(name, value), name).1
+    };
+    let text = run("REEF_MEMORY", "8GB");
+    assert_eq!(
+        ours(&text),
+        [
+            "reef: REEF_MEMORY=8GB: GB isn't one of the units k, m, g, t, KiB, MiB, GiB, TiB (of 1024): the device is refused"
+        ]
+    );
+    assert!(told(&text).starts_with("init 800 alloc 2 "), "{text}");
+    let text = run("REEF_MEMORY", "0");
+    assert!(text.contains("reef: REEF_MEMORY=0: no program runs in 0 bytes"), "{text}");
+    let text = run("REEF_BOOKS", "/proc/nowhere");
+    let [line] = ours(&text)[..] else { panic!("{text}") };
+    assert!(line.starts_with("reef: books in /proc/nowhere: "), "{line}");
+    assert!(line.ends_with(": all memory is refused"), "{line}");
+    assert!(told(&text).starts_with("init 0 alloc 2 "), "{text}");
+    assert!(!exists(&job.books()));
+}

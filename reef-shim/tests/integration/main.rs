@@ -1,0 +1,10 @@
+//! The library on the fake driver, each program in a process of its own, and its tables. The other
+//! test files are programs of their own, because they are guests themselves.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod ends;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod image;
+mod loader;
+mod treatments;
