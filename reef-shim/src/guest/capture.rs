@@ -99,9 +99,14 @@ pub(crate) enum Capture {
     Unclear,
 }
 
+/// Whether any capture is open: then a stream may be part of one.
+pub(crate) fn is_any_open() -> bool {
+    OPEN.load(Ordering::Relaxed) != 0
+}
+
 /// Asks the driver, if any capture is open.
 pub(crate) fn of(stream: Stream) -> Capture {
-    if OPEN.load(Ordering::Relaxed) == 0 {
+    if !is_any_open() {
         return Capture::None;
     }
     let (mut status, mut id) = (0, 0);

@@ -4,6 +4,7 @@
 //! CUDA 12).
 
 use super::attach;
+use super::capture;
 use super::device::joined;
 use super::tree::branch::Branch;
 use super::tree::context::{Named, State, within};
@@ -66,6 +67,9 @@ fn name(context: usize) -> u64 {
 /// on.
 #[inline]
 pub(crate) fn stream(stream: calls::Stream) -> Option<&'static Stream> {
+    if is_captured(stream) {
+        return in_capture(stream);
+    }
     let (key, round) = (key(stream), joined());
     FOUND.with(|cells| {
         let cell = &cells[key.0 as usize % cells.len()];
@@ -80,13 +84,44 @@ pub(crate) fn stream(stream: calls::Stream) -> Option<&'static Stream> {
     })
 }
 
+/// Whether a stream is part of a capture. The driver breaks a capture whose stream is asked for its
+/// number or its flags, in every mode (driver 580).
+fn is_captured(stream: calls::Stream) -> bool {
+    capture::is_any_open() && calls::is_capturing(stream)
+}
+
+/// A stream that is part of a capture, by its handle. Of several with this handle, which only
+/// threads' own streams have, any serves: they share the context and its gate, and nothing that is
+/// captured is counted as work.
+#[cold]
+fn in_capture(stream: calls::Stream) -> Option<&'static Stream> {
+    calls::relaxed(|| {
+        let context = calls::stream_context(stream);
+        let branch = find_or_take(context, || via(stream, context))?;
+        let known = by_handle(branch, stream);
+        known.or_else(|| take(branch, captured_key(stream), stream))
+    })
+}
+
+fn by_handle(branch: &'static Branch, stream: calls::Stream) -> Option<&'static Stream> {
+    branch.streams().find(|it| it.is_live() && it.handle() == stream.0)
+}
+
+/// The name of a stream that was seen in captures alone.
+fn captured_key(stream: calls::Stream) -> Key {
+    Key(stream.0 as u64, 3)
+}
+
 #[cold]
 fn search(stream: calls::Stream, key: Key) -> Option<&'static Stream> {
     if let Some(known) = find_key(key) {
         return Some(known);
     }
     let context = calls::stream_context(stream);
-    let branch = find_or_take(context, || via(stream, context))?;
+    take(find_or_take(context, || via(stream, context))?, key, stream)
+}
+
+fn take(branch: &'static Branch, key: Key, stream: calls::Stream) -> Option<&'static Stream> {
     let _lock = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = find_key(key) {
         return Some(known); // another thread was faster
@@ -110,7 +145,10 @@ fn via(stream: calls::Stream, context: usize) -> usize {
 
 /// A stream, if it is scheduled already.
 pub(crate) fn find(stream: calls::Stream) -> Option<&'static Stream> {
-    find_key(key(stream))
+    if is_captured(stream) {
+        return by_handle(find_context(calls::stream_context(stream))?, stream);
+    }
+    find_key(key(stream)).or_else(|| find_key(captured_key(stream)))
 }
 
 /// A context, if it is scheduled already.
@@ -175,7 +213,12 @@ pub(crate) fn find_primary(ordinal: i32) -> Option<&'static Branch> {
 /// Forgets a stream whose handle is about to mean nothing; nobody uses that from now on.
 pub(crate) fn forget(stream: &'static Stream) {
     stream.end();
-    write().streams.remove(&stream.key());
+    let mut known = write();
+    known.streams.remove(&stream.key());
+    // It may have another name, from a capture.
+    if let Some(same) = known.streams.remove(&Key(stream.handle() as u64, 3)) {
+        same.end();
+    }
 }
 
 /// Forgets a context and all its streams: their handles mean nothing any more.

@@ -71,15 +71,21 @@ unsafe fn id(is_twin: bool, handle: usize, id: *mut u64) -> u32 {
     if setting("REEF_FAKE_IDS", 1) == 0 {
         return NOT_SUPPORTED;
     }
-    let name = resolve(&mut world(), is_twin, handle);
-    name.map_or_else(
-        |code| code,
-        |name| {
-            // SAFETY: the caller's promise.
-            unsafe { give(id, name) };
-            SUCCESS
-        },
-    )
+    let mut world = world();
+    let name = match resolve(&mut world, is_twin, handle) {
+        Ok(name) => name,
+        Err(code) => return code,
+    };
+    // The driver breaks a capture whose stream is asked for its number, in every mode (driver 580).
+    let capture = world.streams.get(&name).and_then(|stream| stream.capture.as_ref());
+    if let Some((capture, _)) = capture {
+        let capture = *capture;
+        invalidate(&mut world, capture);
+        return CAPTURE_UNSUPPORTED;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(id, name) };
+    SUCCESS
 }
 
 unsafe fn context(is_twin: bool, handle: usize, context: *mut usize) -> u32 {

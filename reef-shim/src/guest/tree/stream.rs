@@ -79,7 +79,7 @@ impl Stream {
         unsafe { &*self.context.load(Relaxed) }
     }
 
-    fn handle(&self) -> usize {
+    pub(crate) fn handle(&self) -> usize {
         self.handle.load(Relaxed)
     }
 
