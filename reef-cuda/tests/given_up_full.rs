@@ -38,7 +38,8 @@ fn kernel_that_fills_the_device_is_given_up_at_level_all() {
     let lost = submitter.wait(endless).unwrap_err();
     println!("given up after {:?}: {lost}", start.elapsed());
     assert!(matches!(&lost, Error::DeviceLost { why, .. } if why.contains("given up")), "{lost}");
-    assert!((TIMEOUT..SOON).contains(&start.elapsed()), "{:?}", start.elapsed());
+    // The watchdog counts from when it last saw something end, which was before this clock began.
+    assert!((TIMEOUT / 2..SOON).contains(&start.elapsed()), "{:?}", start.elapsed());
     assert_eq!(submitter.wait(behind), Err(lost));
     let start = Instant::now();
     drop((queue, submitter, cells, device));

@@ -5,8 +5,9 @@ use crate::driver::calls;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::contexts::{Raised, begin, cost, raised};
-use crate::limit::device::{self, Standing};
+use crate::limit::device::{self, Limited, Standing};
 use crate::limit::refusal::OUT_OF_MEMORY;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Sets a limit of the current context. What it takes is in the books before.
 pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) -> u32 {
@@ -46,14 +47,62 @@ pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32)
         Standing::Free => real(),
         Standing::Broken => OUT_OF_MEMORY,
         Standing::Limited(device) => {
-            let bytes = if has_context(ordinal) { begin(device) } else { 0 };
-            reserved(device, bytes, real, || {
+            let is_further = has_context(ordinal);
+            let bytes = if is_further { begin(device).max(known_cost(ordinal)) } else { 0 };
+            let before = is_further.then(free_memory).flatten();
+            let mut made = 0;
+            let code = reserved(device, bytes, real, || {
                 // SAFETY: where the driver has just written.
-                let context = unsafe { to.as_ref() }.copied().unwrap_or_default();
-                charges::note(Kind::Context, context, Charge { device, bytes, context });
-            })
+                made = unsafe { to.as_ref() }.copied().unwrap_or_default();
+                charges::note(Kind::Context, made, Charge { device, bytes, context: made });
+            });
+            match before.zip(free_memory()) {
+                Some((before, after)) if code == 0 => {
+                    let took = before.saturating_sub(after).clamp(bytes, MAX_CONTEXT.max(bytes));
+                    correct(device, made, took)
+                }
+                _ => code,
+            }
         }
     })
+}
+
+/// Charges a context with what the device has less since it was made, or ends it.
+fn correct(device: &'static Limited, context: usize, took: u64) -> u32 {
+    let Some(charge) = charges::take(Kind::Context, context) else { return 0 };
+    let more = took.saturating_sub(charge.bytes);
+    if !room(device, more) {
+        let _ = calls::destroy_context(context); // the driver's own, of a moment ago
+        device.give_back(charge.bytes);
+        learn(device.ordinal, took);
+        return OUT_OF_MEMORY;
+    }
+    charges::note(Kind::Context, context, Charge { bytes: charge.bytes + more, ..charge });
+    learn(device.ordinal, took);
+    0
+}
+
+/// Bytes that no process has, as the current context's driver says.
+fn free_memory() -> Option<u64> {
+    let (mut free, mut total) = (0, 0);
+    (calls::memory_info(&mut free, &mut total) == Some(0)).then_some(free as u64)
+}
+
+/// The least that a further context was seen to take, by ordinal; 0: none was seen. Others allocate
+/// meanwhile, so one look may show too much.
+static COSTS: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
+/// Most that a context is charged with: what others took meanwhile isn't its.
+const MAX_CONTEXT: u64 = 1 << 30;
+
+fn known_cost(ordinal: i32) -> u64 {
+    let place = usize::try_from(ordinal).ok().and_then(|ordinal| COSTS.get(ordinal));
+    place.map_or(0, |cost| cost.load(Relaxed))
+}
+
+fn learn(ordinal: i32, took: u64) {
+    let place = usize::try_from(ordinal).ok().and_then(|ordinal| COSTS.get(ordinal));
+    let less = |before: u64| (before == 0 || took < before).then_some(took);
+    let _ = place.map(|cost| cost.fetch_update(Relaxed, Relaxed, less));
 }
 
 /// Whether this process has a context on a device.

@@ -86,6 +86,8 @@ calls! {
     trim_pool = cuMemPoolTrimTo(pool: usize, keep: usize);
     trim_graphs = cuDeviceGraphMemTrim(device: i32);
     context_of_stream = cuStreamGetCtx(stream: usize, context: &mut usize);
+    destroy_context = cuCtxDestroy_v2(context: usize);
+    memory_info = cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     context_limit = cuCtxGetLimit(value: &mut usize, limit: u32);
     loading_mode = cuModuleGetLoadingMode(mode: &mut u32);
     graph_memory = cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: &mut u64);

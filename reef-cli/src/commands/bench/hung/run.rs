@@ -9,8 +9,8 @@ use anyhow::Result;
 use reef::op::Operators;
 use std::time::Duration;
 
-/// How much longer than the measurement the kernel is there that doesn't end.
-const MARGIN: Duration = Duration::from_secs(1);
+/// Time beyond the measurement and the timeout for which the kernel is there that doesn't end.
+const MARGIN: Duration = Duration::from_secs(4);
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     args.check()?;
@@ -31,7 +31,7 @@ impl reef::Visit for Hung<'_> {
         let calibration = Calibration::new(&device)?;
         let rounds = |time| Ok::<_, anyhow::Error>(calibration.rounds(&device, time)?.0);
         let task = rounds(args.task)?;
-        let whole = (args.time + MARGIN).div_duration_f64(args.task);
+        let whole = (args.time + args.timeout + MARGIN).div_duration_f64(args.task);
         let hung = (task as f64 * whole) as u64;
         let bench = Bench { device: &device, args, rounds: [rounds(args.block)?, task, hung] };
         let mut rows: Vec<Row> = Vec::new();

@@ -67,9 +67,7 @@ fn policies<D: Device>(args: &Args, device: &D) -> Result<Vec<Policy>> {
     let own = match device.colocation() {
         Colocation::Padded => Some("padded".into()),
         Colocation::Capped(caps) if caps.is_adaptive() => Some("adaptive".into()),
-        Colocation::Capped(caps) => {
-            Some(args.name_of(Width { blocks: caps.long, units: None })?)
-        }
+        Colocation::Capped(caps) => Some(args.name_of(Width { blocks: caps.long, units: None })?),
         Colocation::Never => None,
     };
     let own = own.map(|name| named(name, true));

@@ -322,7 +322,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("rows", 2),
         ("levels", 2),
         ("odd", 4),
-        ("contexts", 15),
+        ("contexts", 5),
     ];
     let mut wrong = Vec::new();
     for (way, least) in ways {
