@@ -1,4 +1,4 @@
-//! Opens a device and runs a case on it at each of its levels, or counts a test that can't run here.
+//! Opens a device and runs a case on it at each of its levels. Counts tests that cannot run here.
 //!
 //! The harness knows no test that is skipped while it runs, and shows nothing that a passing test
 //! prints. So the count is printed when the program ends.

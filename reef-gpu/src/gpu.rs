@@ -114,8 +114,8 @@ impl<V: Vendor> Gpu<V> {
     }
 
     /// Blocks of a best-effort queue that run at a time next to real-time work: those of `beside`,
-    /// or by how long they are. Short ones run as they are: a ResNet-152 keeps 52 % next to a closed
-    /// loop at 1.08 times its p99, where 66 blocks keep 31 % at 1.10 (H200, docs/lab/nvidia.md).
+    /// or by their length. Short ones run as they are: a ResNet-152 keeps 52 % next to a closed
+    /// loop at 1.08 times its p99. With 66 blocks it keeps 31 % at 1.10 (H200, docs/lab/nvidia.md).
     pub(crate) fn caps(&self) -> Caps {
         let (options, every_second) = (self.options(), self.facts().be_units / 2);
         match (options.beside, options.beside_on) {

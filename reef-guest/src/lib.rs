@@ -4,8 +4,8 @@
 //! best-effort guest's device waits, and which real-time guests close by one atomic operation each
 //! ([`hold`]). [`pace`] says after how many launches a gate is due and how far a thread may run
 //! ahead; [`join`] is how a guest gets its page, and [`registry`] how a daemon gives it. [`limit`]
-//! is how much of a device a job may have, and [`library_path`] where the driver's libraries may be.
-//! [`profile`] counts and times a program's calls.
+//! is how much of a device a job may have, and [`library_path`] where the driver's libraries may
+//! be. [`profile`] counts and times a program's calls.
 //!
 //! Nothing here knows a driver or keeps global state, and nothing that a launch passes through
 //! allocates.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Places {
     /// Of the repository.
     pub(crate) root: PathBuf,
-    /// What is made and fetched.
+    /// Of files that are made or fetched.
     pub(crate) target: PathBuf,
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Seq(pub u64);
 
-/// How deep a preemption reaches. Each level includes the ones before it.
+/// Depth of a preemption. Each level includes the ones before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PreemptLevel {
     /// Commands not yet launched stay in the virtual queue. Every backend can do this.
@@ -32,7 +32,7 @@ impl fmt::Display for PreemptLevel {
     }
 }
 
-/// Which hardware queues are served first.
+/// Order in which hardware queues are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Priority {
     /// Served when no real-time block waits.
@@ -61,10 +61,10 @@ pub struct DeviceInfo {
     pub level: PreemptLevel,
     /// Bytes of memory of its own; `None` if it has none, or doesn't say.
     pub memory: Option<u64>,
-    /// What names the device in every process of this machine, as its driver does; `None` if
-    /// nothing does.
+    /// Identity of the device in every process of this machine, from its driver; `None` if the
+    /// driver has none.
     pub uuid: Option<[u8; 16]>,
-    /// What else is there or isn't, for people to read, such as `graphs` or `driver 13.0`.
+    /// Features that exist or are missing, for people to read: `graphs`, `driver 13.0`.
     pub features: Vec<String>,
 }
 
@@ -111,12 +111,12 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// The same cap for all queues.
+    /// One cap for all queues.
     pub fn all(blocks: u32) -> Self {
         Self { short: blocks, long: blocks }
     }
 
-    /// Whether the cap depends on the blocks.
+    /// True if the cap depends on the blocks.
     pub fn is_adaptive(self) -> bool {
         self.short != self.long
     }
@@ -127,25 +127,25 @@ impl Caps {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Span {
-    /// Which unit.
+    /// Number of the unit.
     pub unit: u32,
-    /// Which hardware queue, numbered in the order in which they were opened.
+    /// Number of the hardware queue, in the order in which they were opened.
     pub queue: u64,
     /// Of which class; padding is best-effort work on a real-time queue.
     pub priority: Priority,
-    /// Whether it ran as padding.
+    /// True if it ran as padding.
     pub padding: bool,
     /// Position of the command in its queue.
     pub seq: Seq,
     /// The kernel's name, `copy`, `fill` or `event`.
     pub name: Cow<'static, str>,
-    /// Which block of the kernel.
+    /// Number of the block in its kernel.
     pub block: u32,
     /// When it began.
     pub begin: Duration,
     /// When it ended.
     pub end: Duration,
-    /// Whether it was stopped before it took effect.
+    /// True if it was stopped before it took effect.
     pub stopped: bool,
 }
 

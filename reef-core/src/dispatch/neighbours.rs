@@ -168,7 +168,8 @@ mod tests {
         device.0.rt_hangs_at.store(1, Ordering::SeqCst);
         let mut rt = dispatcher.real_time().expect("a client");
         let ticket = rt.submit(&Task::new(vec![kernel()]).expect("launches")).expect("room");
-        assert_eq!(dispatcher.stats().preemptions, 1); // which may be over: queues run capped after 10 ms
+        // The preemption may be over: queues run capped after 10 ms.
+        assert_eq!(dispatcher.stats().preemptions, 1);
         let beside = || dispatcher.stats().padded_launches >= 1 && !dispatcher.is_preempted();
         eventually("real-time work lasts, so queues run capped", beside);
         others.are_real_time.store(true, Ordering::SeqCst);

@@ -312,7 +312,7 @@ fn capped_queues_run_in_full_once_real_time_work_has_paused() {
     ticket.wait().expect("it ends");
     let since = || script(&device).told.lock()[before..].to_vec();
     eventually("stopped once more, and restored", || since() == ["evict", "reset", "reactivate"]);
-    assert_eq!(dispatcher.stats().preemptions, 1, "to be widened is no preemption");
+    assert_eq!(dispatcher.stats().preemptions, 1, "widening does not count as a preemption");
 }
 
 /// The first client's kernel never ends; the other has work.
@@ -328,7 +328,7 @@ fn capped_queue_is_stopped_again_to_measure_its_blocks() {
     script(&device).rt_hangs_at.store(1, Ordering::SeqCst);
     let ticket = rt.submit(&one_kernel()).expect("room");
     eventually("capped, then capped again", || dispatcher.stats().padded_launches >= 3);
-    assert_eq!(dispatcher.stats().preemptions, 1, "to be measured is no preemption");
+    assert_eq!(dispatcher.stats().preemptions, 1, "measuring does not count as a preemption");
     script(&device).rt_hangs_at.store(0, Ordering::SeqCst);
     ticket.wait().expect("it ends");
 }

@@ -1,8 +1,8 @@
-//! Whether the blocks of a queue are long, as its stops show.
+//! Estimate of the length of a queue's blocks, from its stops.
 //!
-//! The host can't see how long a block runs. It sees how long the device takes to let go of a queue
-//! that it was told to stop: about as long as the blocks that it has begun. Blocks that are met near
-//! their end look short, so one long stop counts for the next [`REMEMBERED`] ones.
+//! The host cannot see how long a block runs. It sees how long the device takes to release a queue
+//! that it was told to stop: about as long as the blocks that have begun. Blocks that are stopped
+//! near their end look short, so one long stop counts for the next [`REMEMBERED`] ones.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};

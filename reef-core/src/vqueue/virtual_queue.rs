@@ -221,7 +221,8 @@ impl<D: Device> Group<D> {
         let shared = Arc::new(Shared::new(launcher, cursors, thread, listener));
         self.join(&shared);
         let stops = self.level() >= PreemptLevel::DeviceQueue;
-        let _ = start.send((shared.clone(), Pace { wakes, stops, config })); // the worker waits for it
+        // The worker waits for it.
+        let _ = start.send((shared.clone(), Pace { wakes, stops, config }));
         let submitter = Submitter { commands: producer, shared: shared.clone(), spin: config.spin };
         Ok((submitter, VirtualQueue { shared, group: self.clone(), worker: Some(worker) }))
     }
