@@ -2,7 +2,7 @@
 
 use crate::hardware::cpu::Cpu;
 use crate::kernel::Kernel;
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::Place;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
 use crate::kernels::tensor::bind::{Places, bind, has_joined, packed_input};

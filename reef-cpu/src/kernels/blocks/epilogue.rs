@@ -1,11 +1,11 @@
 //! The commit of a block: sums become outputs.
 
 use super::operand::Operand;
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::values::end::End;
 use crate::kernels::values::function::apply;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::values::lanes::{LANES, lanes, write};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::values::register_epilogue::End;
 use crate::kernels::values::scalar::relu;
 use crate::kernels::values::simd::widest;
 use reef_core::op::Function;

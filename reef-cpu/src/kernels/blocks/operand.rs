@@ -1,6 +1,6 @@
 //! A tensor in memory, as rows of channels: one row per pixel.
 
-use super::place::{Place, unsupported};
+use super::operand_layout::{Place, unsupported};
 use crate::memory::buffer::Buffer;
 use reef_core::op::{Layout, Tensor, Window};
 use reef_core::{Error, Result};

@@ -7,12 +7,13 @@ use super::convolution::gathered::block as gathered;
 use super::convolution::winograd::{block as winograd, filters};
 #[cfg(target_arch = "x86_64")]
 use super::convolution::{direct, strips::block as strips};
-use super::pack::{is_depthwise, packed_len};
-use super::{linear, pointwise, pool, scale_shift};
+use super::pack::{as_conv, is_depthwise, packed_len};
+use super::{pointwise, pool, scale_shift};
 use crate::kernel::Kernel;
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand::Operand;
+use crate::kernels::blocks::operand_layout::Place;
 use crate::memory::buffer::Buffer;
-use reef_core::op::{Op, Tensor};
+use reef_core::op::{Linear, Op, Tensor};
 use reef_core::{Error, Result};
 use std::ops::Range;
 
@@ -49,7 +50,7 @@ pub(crate) fn build(
             constants: &constants,
             units,
         }),
-        Op::Linear(op) => linear::build(op, &input, &output, constants, units),
+        Op::Linear(op) => linear(op, &input, &output, constants, units),
         Op::Pool2d(op) => pool::build(op, &input, &output, units),
         Op::ScaleShift(op) => scale_shift::build(op, &input, &output, constants, units),
         Op::Activate(op) => pointwise::activate(op, &input, &output, units),
@@ -72,6 +73,27 @@ fn convolution(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
         return Ok(kernel);
     }
     gathered::build(conv)
+}
+
+/// A fully connected layer: a convolution over one pixel, bound by the memory that holds the
+/// weights.
+fn linear(
+    op: &Linear,
+    input: &Place,
+    output: &Place,
+    constants: Buffer,
+    units: u32,
+) -> Result<(Kernel, u32)> {
+    for Tensor { height, width, .. } in [op.input, op.output] {
+        if [height, width] != [1, 1] {
+            return Err(Error::Invalid(format!(
+                "cpu: a linear layer over {height}x{width} pixels"
+            )));
+        }
+    }
+    Operand::new(input, op.input)?;
+    let (op, constants) = (&as_conv(op), &constants);
+    gathered::build(&BoundConv { op, input, residual: None, output, constants, units })
 }
 
 /// The packed constants, which are as long as [`pack`](super::pack::pack()) made them, or an empty

@@ -5,7 +5,7 @@
 
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::operand::Operand;
-use crate::kernels::blocks::place::{Place, grid};
+use crate::kernels::blocks::operand_layout::{Place, grid};
 use crate::kernels::blocks::plan::Plan;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::values::function::{apply, name};

@@ -3,10 +3,10 @@
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::{Epilogue, Sums};
 use crate::kernels::blocks::operand::{Operand, check_window};
-use crate::kernels::blocks::place::{Place, grid};
+use crate::kernels::blocks::operand_layout::{Place, grid};
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::stop_token::StopToken;
-use crate::kernels::blocks::taps::Taps;
+use crate::kernels::blocks::window_offsets::Taps;
 use crate::kernels::values::scalar::larger;
 use crate::kernels::values::simd::widest;
 use reef_core::op::{Pool2d, PoolKind};

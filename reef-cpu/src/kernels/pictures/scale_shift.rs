@@ -5,7 +5,7 @@
 
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::operand::{Constants, Operand};
-use crate::kernels::blocks::place::{Place, grid};
+use crate::kernels::blocks::operand_layout::{Place, grid};
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::values::scalar::relu;

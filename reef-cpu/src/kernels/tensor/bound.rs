@@ -10,7 +10,7 @@ use super::formulas::formula::Vectors;
 use super::moves::turned::Turned;
 use super::products::matrices::Matrices;
 use crate::kernel::{Block, Outcome};
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::Place;
 use crate::kernels::blocks::stop_token::StopToken;
 use reef_core::tensor::TensorOp;
 use reef_core::{Error, Result};

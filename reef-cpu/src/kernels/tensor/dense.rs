@@ -1,6 +1,6 @@
 //! Tensors as blocks read and write them.
 
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::Place;
 use crate::memory::buffer::Buffer;
 use reef_core::Result;
 use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth, Values};

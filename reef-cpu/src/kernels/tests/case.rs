@@ -3,7 +3,7 @@
 use super::reference::{Random, compute, indices};
 use crate::kernel::{Block, Kernel, Outcome, RUN};
 use crate::kernels::blocks::operand::is_planar;
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::Place;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
 use crate::memory::buffer::Buffer;

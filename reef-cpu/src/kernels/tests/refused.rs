@@ -3,7 +3,7 @@
 use super::ops::{activate, conv, multiply, native, pool, window};
 use super::reference::Random;
 use super::table::table;
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::Place;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
 use crate::memory::buffer::Buffer;

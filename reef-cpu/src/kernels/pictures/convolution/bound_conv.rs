@@ -2,7 +2,7 @@
 
 use crate::kernels::blocks::epilogue::Epilogue;
 use crate::kernels::blocks::operand::{Constants, Operand, check_window, is_planar};
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::Place;
 use crate::memory::buffer::Buffer;
 use reef_core::op::Conv2d;
 use reef_core::{Error, Result};

@@ -9,14 +9,14 @@ use super::bound_conv::BoundConv;
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::Epilogue;
 use crate::kernels::blocks::operand::{Constants, Operand};
-use crate::kernels::blocks::place::grid;
+use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Costs, Plan, Share};
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::product::avx512::ends::Ends;
 use crate::kernels::product::avx512::tiles::multiply_to_the_end;
 use crate::kernels::product::tile::{COLUMNS, Hints, ROWS, Tile};
-use crate::kernels::values::end::End;
+use crate::kernels::values::register_epilogue::End;
 use reef_core::Result;
 
 /// Most terms of a sum.

@@ -1,8 +1,8 @@
 //! What becomes of a tile's sums.
 
 use crate::kernels::product::tile::Tile;
-use crate::kernels::values::end::End;
 use crate::kernels::values::lanes::{LANES, lanes, write};
+use crate::kernels::values::register_epilogue::End;
 use std::arch::x86_64::*;
 
 /// What becomes of a tile's sums before they are written, where they are not kept for more terms.

@@ -1,8 +1,8 @@
 //! Formulas behind sums of products, while these are in scratch memory.
 
 use super::formula::Vectors;
-use crate::kernels::blocks::finish::Finish;
 use crate::kernels::blocks::plan::Share;
+use crate::kernels::blocks::scratch_epilogue::Finish;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::tensor::dense::Dense;
 use reef_core::tensor::{Contract, Domain, Element, Finished, Kind, TensorOp};

@@ -4,10 +4,9 @@
 //! at the stop word before.
 
 use super::chain::find::Chain;
-use super::chain::part::{Leaf, Part};
+use super::chain::steps::{Leaf, Part};
 use super::gelu::{Step, steps};
-use super::operand::Operand;
-use super::seen::Seen;
+use super::seen::{Operand, Seen};
 use super::terms::{cost, evaluate, gelu};
 use reef_core::tensor::{Domain, Element, Formula, Kind, Spec, TensorOp, Term};
 

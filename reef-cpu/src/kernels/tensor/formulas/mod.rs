@@ -11,7 +11,6 @@ pub(super) mod finish;
 pub(super) mod folds;
 pub(super) mod formula;
 mod gelu;
-mod operand;
 pub(super) mod row_map;
 mod seen;
 mod standard;

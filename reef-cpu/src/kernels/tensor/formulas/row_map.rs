@@ -5,11 +5,10 @@
 //! the stop word before.
 
 use super::chain::find::Chain;
-use super::chain::part::{Leaf, Part};
+use super::chain::steps::{Leaf, Part};
 use super::folds::fold;
 use super::formula::{BLOCK, FEW, TERMS};
-use super::operand::Operand;
-use super::seen::Seen;
+use super::seen::{Operand, Seen};
 use super::standard::{RowStep, steps};
 use super::terms::{cost, evaluate};
 #[cfg(target_arch = "x86_64")]

@@ -1,7 +1,15 @@
 //! How a formula reads an input for each of its outputs.
 
-use super::operand::Operand;
 use reef_core::tensor::{Element, Spec, View};
+
+/// What an earlier term has become.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Operand<'a> {
+    /// A value for each output.
+    Each(&'a [f32]),
+    /// One value for all of them.
+    All(f32),
+}
 
 /// An input of singles, broadcast to the outputs.
 #[derive(Debug)]

@@ -4,8 +4,8 @@
 //! 5 × 5 side by side read 11 vectors of a row and not 35. The shape of filters is known when this
 //! is compiled, so each column knows its windows and each window its tap.
 
-use crate::kernels::values::end::End;
 use crate::kernels::values::lanes::{LANES, write};
+use crate::kernels::values::register_epilogue::End;
 use std::arch::x86_64::*;
 use std::ops::Range;
 

@@ -3,10 +3,10 @@
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::{Epilogue, Sums};
 use crate::kernels::blocks::operand::{Constants, Operand};
-use crate::kernels::blocks::place::grid;
+use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::stop_token::StopToken;
-use crate::kernels::blocks::taps::Taps;
+use crate::kernels::blocks::window_offsets::Taps;
 use crate::kernels::pictures::convolution::bound_conv::BoundConv;
 use crate::kernels::values::simd::widest;
 use reef_core::Result;
@@ -15,8 +15,8 @@ use reef_core::op::{Conv2d, Tensor};
 #[cfg(target_arch = "x86_64")]
 use {
     super::avx512::{Line, Sum, of_shape},
-    crate::kernels::values::end::End,
     crate::kernels::values::lanes::{LANES, lanes},
+    crate::kernels::values::register_epilogue::End,
     std::ops::Range,
 };
 

@@ -14,7 +14,7 @@ use super::strip::Strip;
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::{self, Epilogue};
 use crate::kernels::blocks::operand::{Constants, Operand, is_planar};
-use crate::kernels::blocks::place::grid;
+use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;

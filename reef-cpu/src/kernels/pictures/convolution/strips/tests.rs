@@ -2,7 +2,7 @@
 
 use super::block;
 use crate::kernel::{Block, Kernel, Outcome, RUN};
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::Place;
 use crate::kernels::pictures::convolution::bound_conv::BoundConv;
 use crate::kernels::pictures::convolution::gathered;
 use crate::kernels::pictures::pack::pack;

@@ -16,7 +16,7 @@ use super::turn::{self, POINTS, SIDES};
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::Epilogue;
 use crate::kernels::blocks::operand::{Constants, Operand};
-use crate::kernels::blocks::place::grid;
+use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Costs, Plan, Share};
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;

@@ -1,11 +1,9 @@
 //! Chains in formulas, and what they make of values.
 
-use super::link::Link;
-use super::part::{Leaf, Part};
 #[cfg(target_arch = "x86_64")]
 use super::registers;
-use crate::kernels::tensor::formulas::operand::Operand;
-use crate::kernels::tensor::formulas::seen::Seen;
+use super::steps::{Leaf, Link, Part};
+use crate::kernels::tensor::formulas::seen::{Operand, Seen};
 use reef_core::tensor::Binary;
 
 /// Most steps.
