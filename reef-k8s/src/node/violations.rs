@@ -66,7 +66,7 @@ async fn metrics(folder: &Path) -> Result<String, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::MadeUp;
+    use crate::tests::node::MadeUp;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 

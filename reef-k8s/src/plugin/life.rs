@@ -1,13 +1,14 @@
 //! One resource, from one kubelet to the next.
 
+use super::proto::RegisterRequest;
 use super::proto::device_plugin_server::DevicePluginServer;
-use super::register::register;
-use super::service::Service;
+use super::proto::registration_client::RegistrationClient;
+use super::service::{Service, options};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::node::state::State;
 use crate::resource::Resource;
-use crate::socket::{Fate, Identity, Own, identity};
+use crate::socket::{Fate, Identity, Own, connect, identity};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +16,8 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Server;
 
+/// The version of the interface.
+const VERSION: &str = "v1beta1";
 /// How long calls that are open may take to end.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -125,6 +128,22 @@ impl Life {
             }
         }
     }
+}
+
+/// Registers a resource at the kubelet's socket.
+async fn register(socket: &Path, resource: &Resource) -> Result<()> {
+    let request = RegisterRequest {
+        version: VERSION.into(),
+        endpoint: resource.endpoint(),
+        resource_name: resource.name(),
+        options: Some(options()),
+    };
+    let mut kubelet = RegistrationClient::new(connect(socket).await?);
+    let answer = kubelet.register(request).await;
+    let refused = |status: tonic::Status| {
+        Error::Failed(format!("{}: {}", socket.display(), status.message()))
+    };
+    answer.map(drop).map_err(refused)
 }
 
 /// Until the sender is dropped.

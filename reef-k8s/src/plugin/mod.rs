@@ -7,7 +7,6 @@
 
 mod life;
 mod proto;
-mod register;
 pub(crate) mod run;
 mod service;
 #[cfg(test)]

@@ -2,11 +2,11 @@
 
 use super::life::Life;
 use crate::config::Config;
-use crate::ending::until_signal;
 use crate::error::{Error, Result};
 use crate::node::cdi;
 use crate::node::state::State;
 use crate::node::violations::Violations;
+use crate::shutdown::until_signal;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;

@@ -3,7 +3,7 @@
 use super::kubelet::LIMIT;
 use crate::dra::api::call::{Api, Call};
 use crate::dra::api::client::{Client, Server};
-use crate::made_up::MadeUp;
+use crate::tests::node::MadeUp;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;

@@ -2,7 +2,7 @@
 
 use crate::dra::api::call::{Api, Call, Reply};
 use crate::error::{Error, Result};
-use crate::made_up::MadeUp;
+use crate::tests::node::MadeUp;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

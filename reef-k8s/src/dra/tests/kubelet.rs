@@ -10,8 +10,8 @@ use crate::dra::proto::v1::{
 };
 use crate::dra::run::serve;
 use crate::error::Result;
-use crate::made_up::MadeUp;
 use crate::socket::connect;
+use crate::tests::node::MadeUp;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use super::cluster::{Cluster, device, object, path};
 use super::kubelet::{Kubelet, Plugin, config};
 use crate::dra::api::call::Call;
 use crate::dra::settings::Settings;
-use crate::made_up::{MadeUp, names};
+use crate::tests::node::{MadeUp, names};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -115,7 +115,7 @@ async fn what_the_scheduler_counted_is_the_limit_and_claims_of_others_are_left_a
 
 #[test]
 fn the_manifests_parameters_are_read_and_their_classes_are_the_charts() {
-    let claims = crate::manifests::documents("claims.yaml");
+    let claims = crate::tests::manifests::documents("claims.yaml");
     let templates = claims.iter().filter(|it| it["kind"].as_str() == Some("ResourceClaimTemplate"));
     let mut classes = Vec::new();
     for template in templates {

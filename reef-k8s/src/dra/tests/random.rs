@@ -7,7 +7,7 @@ use super::cluster::{Cluster, path};
 use super::kubelet::{Kubelet, Plugin, config, until};
 use crate::dra::config::ClaimsConfig;
 use crate::dra::proto::v1::Device;
-use crate::made_up::{MadeUp, asked, names};
+use crate::tests::node::{MadeUp, asked, names};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;

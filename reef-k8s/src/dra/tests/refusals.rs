@@ -3,7 +3,7 @@
 use super::cluster::{Cluster, NODE, object, path};
 use super::kubelet::{Kubelet, Plugin, config};
 use crate::dra::{checkpoint, claim};
-use crate::made_up::{MadeUp, asked, names};
+use crate::tests::node::{MadeUp, asked, names};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};

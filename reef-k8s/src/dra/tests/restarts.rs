@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::kubelet::{Kubelet, Plugin, config, until};
 use super::prepare::file;
-use crate::made_up::{MadeUp, names};
+use crate::tests::node::{MadeUp, names};
 use serde_json::json;
 use std::sync::Arc;
 

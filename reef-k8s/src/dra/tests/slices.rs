@@ -3,7 +3,7 @@
 use super::cluster::Cluster;
 use super::kubelet::{Plugin, config, until};
 use crate::dra::api::call::Call;
-use crate::made_up::MadeUp;
+use crate::tests::node::MadeUp;
 use serde_json::{Value, json};
 use std::sync::Arc;
 

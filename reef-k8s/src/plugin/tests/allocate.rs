@@ -4,8 +4,8 @@ use super::super::proto::{ContainerPreferredAllocationRequest, PreferredAllocati
 use super::kubelet::Kubelet;
 use super::restarts::start;
 use crate::config::Config;
-use crate::made_up::MadeUp;
 use crate::node::paths::Node;
+use crate::tests::node::MadeUp;
 use serde_json::Value;
 
 const RT: &str = "reef.dev-rt.sock";
@@ -119,7 +119,7 @@ async fn by_name_mounts_and_nodes_stand_in_a_file() {
     assert!(over.iter().any(|m| m["containerPath"] == driver.to_str().unwrap()
         && m["hostPath"] == config.node.shim.to_str().unwrap()));
     assert_eq!(
-        crate::made_up::names(&folder),
+        crate::tests::node::names(&folder),
         ["reef.dev-gpu.json"],
         "nothing half written is left"
     );

@@ -7,7 +7,7 @@ use super::kubelet::{Kubelet, Lists};
 use super::restarts::start;
 use crate::config::Config;
 use crate::error::Result;
-use crate::made_up::{MadeUp, asked};
+use crate::tests::node::{MadeUp, asked};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};

@@ -4,7 +4,7 @@ use super::super::run::serve;
 use super::kubelet::Kubelet;
 use crate::config::Config;
 use crate::error::Result;
-use crate::made_up::{MadeUp, names};
+use crate::tests::node::{MadeUp, names};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
