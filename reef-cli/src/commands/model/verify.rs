@@ -60,7 +60,7 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    tests: onnx_tests::args::Choice,
+    tests: onnx_tests::run::Choice,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Against::OnnxTests if args.json || args.size.is_some() => {
             Err(Usage("--json and --size go without --against onnx-tests".into()).into())
         }
-        Against::OnnxTests => onnx_tests::run::run(&onnx_tests::args::Args {
+        Against::OnnxTests => onnx_tests::run::run(&onnx_tests::run::Args {
             folders: args.model.iter().map(PathBuf::from).collect(),
             device: resolve(&args.device)?,
             preempt: args.preempt,

@@ -6,8 +6,6 @@
 //! network is asked for with the shapes of its data, and values of inputs are given beforehand only
 //! where shapes depend on them.
 
-pub(crate) mod args;
 mod case;
-mod compare;
 mod report;
 pub(crate) mod run;

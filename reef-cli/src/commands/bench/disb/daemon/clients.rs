@@ -1,17 +1,22 @@
 //! The parent's side: the clients of a workload, each a process.
 
 use super::message::{Assignment, News, Order, Play, clock};
-use super::metrics;
 use super::process::Processes;
 use crate::commands::bench::disb::config::{Task, Workload};
 use crate::commands::bench::disb::measure::{Options, REST, Run, Who};
 use crate::commands::bench::disb::requests::{Phases, Requests};
 use crate::commands::bench::disb::task_loop::GRACE;
-use anyhow::{Result, bail};
+use crate::remote::daemon::Daemon;
+use crate::remote::scrape::Scrape;
+use anyhow::{Context, Result, bail};
+use reef::Stats;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
+
+/// How long an answer may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A workload's clients, connected to a daemon.
 pub(crate) struct Clients<'a> {
@@ -32,7 +37,7 @@ impl<'a> Clients<'a> {
         file: &Path,
         begins: impl Fn(&str),
     ) -> Result<Self> {
-        metrics::stats(folder)?; // whether there is a daemon, before there are processes
+        stats(folder)?; // whether there is a daemon, before there are processes
         let processes = Processes::start(workload, file)?;
         let mut clients = Self { workload, options, folder: folder.into(), processes };
         for (k, task) in workload.tasks.iter().enumerate() {
@@ -66,7 +71,7 @@ impl<'a> Clients<'a> {
 
     /// Runs the tasks in question together; `alone` is what [`alone`](Self::alone) found.
     pub(crate) fn run(&mut self, name: &str, who: Who, alone: &[Phases]) -> Result<Run> {
-        let before = metrics::stats(&self.folder)?;
+        let before = stats(&self.folder)?;
         let begun = SystemTime::now() + self.options.lead;
         let begin = clock() + self.options.lead;
         let plays = plays(self.workload, self.options, who, alone, begin);
@@ -75,7 +80,7 @@ impl<'a> Clients<'a> {
             self.processes.order(k, &Order::Play(play))?;
         }
         let requests = self.listen(players)?;
-        let stats = metrics::stats(&self.folder)?.since(before);
+        let stats = stats(&self.folder)?.since(before);
         Ok(Run { policy: name.into(), begun, requests, stats })
     }
 
@@ -168,4 +173,21 @@ mod tests {
         assert_eq!(numbers(Who::RealTime), [0, 2, 3]);
         assert_eq!(numbers(Who::BestEffort), [1]);
     }
+}
+
+/// How often what happened, since the daemon began.
+fn stats(folder: &Path) -> Result<Stats> {
+    let text = Daemon::in_folder(Some(folder))?.get("/metrics", TIMEOUT)?;
+    let scrape = Scrape::parse(&String::from_utf8_lossy(&text));
+    let number = |name| {
+        let value = scrape.sum(name, |_| true);
+        value.map(|value| value as u64).with_context(|| format!("the daemon's metrics: no {name}"))
+    };
+    let mut stats = Stats::default();
+    stats.preemptions = number("reef_preemptions")?;
+    stats.rt_finished = number("reef_rt_finished")?;
+    stats.padded_launches = number("reef_padded_launches")?;
+    stats.padded_blocks = number("reef_padded_blocks")?;
+    stats.retries = number("reef_retries")?;
+    Ok(stats)
 }

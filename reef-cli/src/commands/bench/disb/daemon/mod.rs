@@ -12,5 +12,4 @@
 pub(crate) mod child;
 pub(crate) mod clients;
 pub(crate) mod message;
-pub(crate) mod metrics;
 pub(crate) mod process;
