@@ -18,7 +18,7 @@ fn launch(blocks: u32, kernel: Kernel) -> Launch<Cpu> {
 }
 
 /// A launch whose blocks say their numbers.
-fn told(blocks: u32) -> (Launch<Cpu>, Receiver<u32>) {
+fn reporting(blocks: u32) -> (Launch<Cpu>, Receiver<u32>) {
     let (sender, receiver) = mpsc::channel();
     let kernel = Kernel::new("told", move |block, _| {
         let _ = sender.send(block.index);
@@ -56,10 +56,10 @@ fn finish(queue: &mut impl Queue<Backend = Cpu>, commands: u64) {
 
 /// The test would wait for itself if `launch` waited for the lock.
 #[test]
-fn who_submits_does_not_wait_for_who_has_the_hardware() {
+fn submit_does_not_wait_for_the_lock() {
     let device = Cpu::open(0, "units=1").unwrap();
     let mut queue = device.queue(Priority::RealTime, None).unwrap();
-    let (launch, ran) = told(1);
+    let (launch, ran) = reporting(1);
     device.shared().change(|_| queue.launch(Seq(0), &launch, None).unwrap());
     ran.recv_timeout(LONG).unwrap();
 }
@@ -70,7 +70,7 @@ fn units_that_sleep_are_woken_for_each_kernel() {
     let options = Options { units: 3, spin: Duration::ZERO, ..Options::default() };
     let device = Cpu::open_with(0, options).unwrap();
     let mut queue = device.queue(Priority::RealTime, None).unwrap();
-    let (launch, ran) = told(1);
+    let (launch, ran) = reporting(1);
     for seq in 0..if cfg!(miri) { 10 } else { 2000 } {
         queue.launch(Seq(seq), &launch, None).unwrap();
         ran.recv_timeout(LONG).unwrap();
@@ -150,7 +150,7 @@ fn a_kernel_that_is_alone_stops_when_its_queue_does() {
 }
 
 #[test]
-fn a_queue_that_is_dropped_forgets_blocks_of_a_kernel_that_is_alone() {
+fn dropped_queue_forgets_blocks_of_a_lone_kernel() {
     let device = Cpu::open(0, "units=1").unwrap();
     let mut queue = device.queue(Priority::BestEffort, None).unwrap();
     let order = Arc::default();
@@ -225,7 +225,7 @@ fn a_device_whose_many_units_sleep_is_closed() {
         for _ in 0..5 {
             let device = Cpu::open(0, "units=7").unwrap();
             let mut queue = device.queue(Priority::BestEffort, None).unwrap();
-            let (launch, _ran) = told(7);
+            let (launch, _ran) = reporting(7);
             queue.launch(Seq(0), &launch, None).unwrap();
             finish(&mut queue, 1);
             std::thread::sleep(Duration::from_millis(10)); // units look for 0.3 ms, and sleep then

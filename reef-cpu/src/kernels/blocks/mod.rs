@@ -1,7 +1,7 @@
-//! What blocks of all kernels are made of.
+//! Parts that blocks of all kernels have in common.
 //!
-//! In: where operands lie ([`operand_layout`], [`operand`]) and how large a layer is ([`shape`]). Out: which
-//! block computes what ([`plan`]), when it should stop ([`stop_token`]), and what becomes of its
+//! In: memory of operands ([`operand_layout`], [`operand`]) and sizes of a layer ([`shape`]). Out:
+//! the part of each block ([`plan`]), its stop word ([`stop_token`]), and the formulas behind its
 //! sums ([`scratch_epilogue`], [`epilogue`]).
 //!
 //! What stays true: an [`Operand`](operand::Operand) was found inside of its buffer; shares of a

@@ -1,24 +1,24 @@
-//! Where operands lie, and what all kernels say when something doesn't fit.
+//! Memory of operands, and errors that all kernels have in common.
 
 use crate::memory::buffer::Buffer;
 use reef_core::{Error, Result};
 use std::ops::Range;
 
-/// Where a storage starts.
+/// Start of a storage.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
+pub(crate) struct OperandMemory {
     /// Holds the storage.
     pub buffer: Buffer,
     /// Its first byte, a multiple of 64.
     pub offset: usize,
 }
 
-impl Place {
-    /// Checks that it holds a storage of so many bytes, which nobody outside of the device changes.
+impl OperandMemory {
+    /// Checks that it holds a storage of `bytes` bytes, which only this device changes.
     pub(in crate::kernels) fn check(&self, bytes: usize) -> Result<()> {
         if !self.offset.is_multiple_of(64) {
             return Err(Error::Invalid(format!(
-                "cpu: offset {} is no multiple of 64",
+                "cpu: offset {} is not a multiple of 64",
                 self.offset
             )));
         }
@@ -28,7 +28,7 @@ impl Place {
         self.buffer.check_range(self.offset, bytes)
     }
 
-    /// The addresses of so many bytes of it.
+    /// The addresses of its first `bytes` bytes.
     pub(in crate::kernels) fn addresses(&self, bytes: usize) -> Range<usize> {
         let start = self.buffer.as_ptr().addr().saturating_add(self.offset);
         start..start.saturating_add(bytes)
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn operands_lie_aligned_inside_of_memory_of_the_device() {
-        let at = |offset| Place { buffer: Buffer::zeroed(256).expect("memory"), offset };
+        let at = |offset| OperandMemory { buffer: Buffer::zeroed(256).expect("memory"), offset };
         assert_eq!(at(64).check(192), Ok(()));
         assert!(matches!(at(32).check(4), Err(Error::Invalid(_))), "where no vector starts");
         assert!(at(64).check(193).is_err(), "beyond the end");
@@ -63,7 +63,7 @@ mod tests {
         let start = NonNull::new(theirs.as_ptr().cast()).expect("an address");
         // SAFETY: the atomic's eight bytes live as long as the last argument keeps them.
         let memory = unsafe { HostMemory::new(start, 8, theirs) };
-        let adopted = Place { buffer: Buffer::adopted(memory), offset: 0 };
+        let adopted = OperandMemory { buffer: Buffer::adopted(memory), offset: 0 };
         assert!(matches!(adopted.check(4), Err(Error::Unsupported { .. })), "others may change it");
     }
 }

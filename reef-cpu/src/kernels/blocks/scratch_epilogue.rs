@@ -1,4 +1,4 @@
-//! What becomes of sums while they are still in a unit's scratch memory.
+//! Formulas behind sums that are still in a unit's scratch memory.
 
 use super::plan::Share;
 use super::stop_token::StopToken;
@@ -7,7 +7,7 @@ use std::fmt::Debug;
 /// A formula behind sums.
 ///
 /// Sums of a share are rows of pixels, each with an output for each column.
-pub(in crate::kernels) trait Finish: Debug + Send + Sync {
+pub(in crate::kernels) trait ScratchEpilogue: Debug + Send + Sync {
     /// Floats of scratch memory that it wants for itself.
     fn scratch(&self) -> usize;
 

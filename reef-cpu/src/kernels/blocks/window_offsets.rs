@@ -1,10 +1,10 @@
-//! Which pixels a window sees.
+//! Pixels that a window sees.
 
 use reef_core::op::{Tensor, Window};
 
 /// A window over a picture.
 #[derive(Debug)]
-pub(in crate::kernels) struct Taps {
+pub(in crate::kernels) struct WindowOffsets {
     window: Window,
     /// Rows and columns of the picture.
     input: [usize; 2],
@@ -12,7 +12,7 @@ pub(in crate::kernels) struct Taps {
     output: [usize; 2],
 }
 
-impl Taps {
+impl WindowOffsets {
     pub(in crate::kernels) fn new(window: Window, input: &Tensor, output: &Tensor) -> Self {
         let size = |tensor: &Tensor| [tensor.height, tensor.width];
         Self { window, input: size(input), output: size(output) }
@@ -51,7 +51,7 @@ impl Taps {
         true
     }
 
-    /// Where position `at` of the window that is `output` steps from the edge lies in the picture.
+    /// Position in the picture of position `at` of the window that is `output` steps from the edge.
     #[inline(always)]
     fn inside(&self, axis: usize, output: usize, at: usize) -> Option<usize> {
         let moved = output * self.window.stride[axis] + at;

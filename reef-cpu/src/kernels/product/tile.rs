@@ -40,15 +40,15 @@ pub(in crate::kernels) struct Tile {
     pub columns: usize,
     /// Terms of each sum.
     pub depth: usize,
-    /// Whether to forget what was in `sums` rather than add to it.
+    /// Overwrite `sums` instead of adding to them.
     pub fresh: bool,
-    /// What will be needed later.
+    /// Memory that will be needed later.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no cache is told there"))]
     pub hints: Hints,
 }
 
-/// What a tile's product brings near meanwhile, a line now and then so that the misses overlap with
-/// its work. Nothing is read or written there.
+/// Memory that a tile's product prefetches meanwhile, a line now and then so that the misses
+/// overlap with its work. Nothing is read or written there.
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no cache is told there"))]
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels) struct Hints {

@@ -10,7 +10,7 @@ use super::formulas::formula::Vectors;
 use super::moves::turned::Turned;
 use super::products::matrices::Matrices;
 use crate::kernel::{Block, Outcome};
-use crate::kernels::blocks::operand_layout::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::blocks::stop_token::StopToken;
 use reef_core::tensor::TensorOp;
 use reef_core::{Error, Result};
@@ -25,7 +25,7 @@ const OUTPUTS: usize = 16 * 1024;
 /// Blocks that an operation is cut into if it is large enough for that many.
 const BLOCKS: usize = 8;
 /// Steps for which a block of its own pays.
-const LEAST_STEPS: usize = 16 * 1024;
+const MIN_STEPS: usize = 16 * 1024;
 /// Outputs that are finished between two looks at the stop word.
 const FINISHED: usize = 2048;
 
@@ -41,7 +41,11 @@ pub(super) struct Bound {
 
 impl Bound {
     /// Of operands that are as many as `op`, which was checked, has.
-    pub(super) fn new(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Result<Self> {
+    pub(super) fn new(
+        op: &Arc<TensorOp>,
+        inputs: &[OperandMemory],
+        output: &OperandMemory,
+    ) -> Result<Self> {
         let inputs = inputs.iter().zip(&op.inputs).map(|(place, spec)| Dense::new(place, spec));
         let bound = Self {
             inputs: inputs.collect::<Result<_>>()?,
@@ -57,7 +61,7 @@ impl Bound {
     ///
     /// # Safety
     ///
-    /// Nobody writes them while the slices live.
+    /// No other thread writes them while the slices live.
     unsafe fn singles(&self, first: usize) -> Vec<&[f32]> {
         // SAFETY: the caller's promise.
         self.inputs[first..].iter().map(|input| unsafe { input.singles() }).collect()
@@ -85,7 +89,7 @@ impl Bound {
             let others = unsafe { self.singles(2) };
             let done = matrices.each_run(index, scratch, |first, sums| {
                 formula.replace(sums, &others, first, own);
-                !stop.seen()
+                !stop.is_set()
             });
             if !done {
                 return Outcome::Stopped;
@@ -173,7 +177,7 @@ impl Bound {
             let others = unsafe { self.singles(N) };
             for (k, made) in made.chunks_mut(FINISHED).enumerate() {
                 formula.replace(made, &others, range.start + k * FINISHED, own);
-                if stop.seen() {
+                if stop.is_set() {
                     return Outcome::Stopped;
                 }
             }
@@ -194,8 +198,8 @@ impl Bound {
         // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is
         // read.
         let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.values() }).collect();
-        let outputs = self.op.compute_checked(&inputs, range.clone(), &|| stop.seen());
-        let Some(outputs) = outputs.filter(|_| !stop.seen()) else { return Outcome::Stopped };
+        let outputs = self.op.compute_checked(&inputs, range.clone(), &|| stop.is_set());
+        let Some(outputs) = outputs.filter(|_| !stop.is_set()) else { return Outcome::Stopped };
         // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
         unsafe { self.output.write(range.start, &outputs) };
         Outcome::Done
@@ -208,16 +212,16 @@ pub(super) fn check_apart(
     written: &Range<usize>,
 ) -> Result<()> {
     let meets = |read: Range<usize>| read.start.max(written.start) < read.end.min(written.end);
-    match read.into_iter().any(meets) {
-        true => Err(Error::Invalid("cpu: the output overlaps what is read".into())),
-        false => Ok(()),
+    if read.into_iter().any(meets) {
+        return Err(Error::Invalid("cpu: the output overlaps what is read".into()));
     }
+    Ok(())
 }
 
-/// How many outputs one block computes: whole groups.
+/// Number of outputs that one block computes: whole groups.
 fn outputs_of_a_block(op: &TensorOp) -> usize {
     let (elements, cost, grain) = (op.output.elements(), op.cost().max(1), op.grain().max(1));
     let most = (STEPS / cost).clamp(1, OUTPUTS);
-    let even = elements.div_ceil(BLOCKS).max(LEAST_STEPS / cost).max(1);
+    let even = elements.div_ceil(BLOCKS).max(MIN_STEPS / cost).max(1);
     most.min(even).next_multiple_of(grain)
 }

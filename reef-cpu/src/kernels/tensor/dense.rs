@@ -1,6 +1,6 @@
 //! Tensors as blocks read and write them.
 
-use crate::kernels::blocks::operand_layout::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::memory::buffer::Buffer;
 use reef_core::Result;
 use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth, Values};
@@ -17,7 +17,7 @@ pub(super) struct Dense {
 }
 
 impl Dense {
-    pub(super) fn new(place: &Place, spec: &Spec) -> Result<Self> {
+    pub(super) fn new(place: &OperandMemory, spec: &Spec) -> Result<Self> {
         place.check(spec.bytes())?;
         let (buffer, elements) = (place.buffer.clone(), spec.elements());
         Ok(Self { buffer, offset: place.offset, spec: spec.clone(), elements })
@@ -36,7 +36,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// Nobody writes them while the values live.
+    /// No other thread writes them while the values live.
     pub(super) unsafe fn values(&self) -> Values<'_> {
         let len = self.elements;
         macro_rules! slice {
@@ -82,7 +82,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes them while the slice lives.
+    /// No other thread reads or writes them while the slice lives.
     #[expect(
         clippy::mut_from_ref,
         reason = "the memory is the buffer's, and the caller answers for it"
@@ -115,7 +115,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes them meanwhile.
+    /// No other thread reads or writes them meanwhile.
     pub(super) unsafe fn write(&self, first: usize, array: &Array) {
         let size = self.spec.element.bytes();
         assert!(array.element() == self.spec.element && first + array.len() <= self.elements);

@@ -9,14 +9,14 @@ use super::sigmoid::{gated_sigmoid, sigmoid};
 use reef_core::op::Function;
 use std::arch::x86_64::*;
 
-/// What follows bias and residual.
+/// Operations after bias and residual.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::kernels) struct End {
+pub(in crate::kernels) struct RegisterEpilogue {
     pub relu: bool,
     pub function: Option<Function>,
 }
 
-impl End {
+impl RegisterEpilogue {
     /// As [`apply`](Self::apply), for a few vectors in a loop, which keeps what functions need in
     /// registers.
     #[inline]
@@ -132,7 +132,7 @@ mod tests {
                     // SAFETY: the machine has AVX-512, and the part is a vector.
                     unsafe {
                         let mut values = [[_mm512_loadu_ps(part.as_ptr())]];
-                        End { relu: with_relu, function }.apply(&mut values);
+                        RegisterEpilogue { relu: with_relu, function }.apply(&mut values);
                         _mm512_storeu_ps(part.as_mut_ptr(), values[0][0]);
                     }
                 }

@@ -16,7 +16,7 @@ use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::product::avx512::ends::Ends;
 use crate::kernels::product::avx512::tiles::multiply_to_the_end;
 use crate::kernels::product::tile::{COLUMNS, Hints, ROWS, Tile};
-use crate::kernels::values::register_epilogue::End;
+use crate::kernels::values::register_epilogue::RegisterEpilogue;
 use reef_core::Result;
 
 /// Most terms of a sum.
@@ -114,7 +114,7 @@ impl Direct {
             bias: bias.as_ptr(),
             residual: residual.map(|from| from.at(pixel, column).cast_const()),
             residual_pitch: residual.map_or(0, Operand::pitch),
-            end: End { relu: self.epilogue.relu, function: self.epilogue.function },
+            end: RegisterEpilogue { relu: self.epilogue.relu, function: self.epilogue.function },
         };
         // SAFETY: there is AVX-512, or this kernel wasn't built. The tile names pixels of the
         // operands, the panel and the bias were measured, shares are disjoint, and launches don't

@@ -1,8 +1,8 @@
-//! How a formula reads an input for each of its outputs.
+//! Access patterns: how a formula reads an input for each of its outputs.
 
 use reef_core::tensor::{Element, Spec, View};
 
-/// What an earlier term has become.
+/// Value of an earlier term.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operand<'a> {
     /// A value for each output.
@@ -13,18 +13,18 @@ pub(super) enum Operand<'a> {
 
 /// An input of singles, broadcast to the outputs.
 #[derive(Debug)]
-pub(super) enum Seen {
+pub(super) enum AccessPattern {
     /// As many as there are outputs.
     Whole,
-    /// Repeated after so many.
+    /// Repeated after this number of elements.
     Repeated(usize),
-    /// Each for so many outputs.
+    /// Each for this number of outputs.
     Stretched(usize),
     /// In any other way.
     View(View),
 }
 
-impl Seen {
+impl AccessPattern {
     /// `None` if `input` doesn't hold singles that can be broadcast to `output`.
     pub(super) fn of(input: &Spec, output: &Spec) -> Option<Self> {
         let view = View::broadcast(&input.dims, &output.dims)?.merged();
@@ -39,8 +39,8 @@ impl Seen {
         })
     }
 
-    /// What the outputs from `first` on read: the elements themselves if they lie in one piece or
-    /// are all the same one; and else copies of them, in `to`.
+    /// Elements that the outputs from `first` on read: the elements themselves if they lie in one
+    /// piece or are all the same one; else copies of them, in `to`.
     pub(super) fn load<'a>(
         &self,
         from: &'a [f32],

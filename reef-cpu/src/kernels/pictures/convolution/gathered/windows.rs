@@ -8,7 +8,7 @@ use crate::kernels::blocks::operand::{Operand, is_planar};
 use reef_core::op::{Conv2d, Window};
 use std::ops::Range;
 
-/// How to find the windows of a picture.
+/// Positions of the windows of a picture.
 #[derive(Debug)]
 pub(super) struct Gather {
     window: Window,
@@ -93,7 +93,7 @@ impl Gather {
         }
     }
 
-    /// Whether a window needs no clipping.
+    /// Returns whether a window needs no clipping.
     #[inline]
     fn is_inside(&self, corner: &Corner) -> bool {
         let last = self.height as isize - self.window.size[0] as isize;

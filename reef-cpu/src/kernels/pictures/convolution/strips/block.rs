@@ -78,11 +78,11 @@ impl Strips {
         let (strip, sums) = block.scratch(self.strip.len() + all).split_at_mut(self.strip.len());
         let lines = share.pixels.clone().step_by(width).zip(sums.chunks_exact_mut(line));
         for (first, sums) in lines {
-            if stop.seen() || !self.multiply(first, &share, strip, sums, stop) {
+            if stop.is_set() || !self.multiply(first, &share, strip, sums, stop) {
                 return Outcome::Stopped;
             }
         }
-        if stop.seen() {
+        if stop.is_set() {
             return Outcome::Stopped;
         }
         let lines = share.pixels.clone().step_by(width).zip(sums.chunks_exact(line));
@@ -120,7 +120,7 @@ impl Strips {
             let output_channel = share.outputs.start + column;
             let multiply = self.multiply[usize::from(share.outputs.len() - column > COLUMNS / 2)];
             for x in (0..self.padded).step_by(ROWS) {
-                if stop.seen() {
+                if stop.is_set() {
                     return false;
                 }
                 let windows = Windows {

@@ -91,7 +91,7 @@ impl Winograd {
                 return Outcome::Stopped;
             }
         }
-        if stop.seen() {
+        if stop.is_set() {
             return Outcome::Stopped;
         }
         self.commit(&share, scratch.sums);
@@ -119,11 +119,13 @@ impl Winograd {
         let plane = self.plan.block_pixels * pitch;
         let at_once = (TURNED / self.channels()).max(1);
         for (row, tile) in share.pixels.clone().enumerate() {
-            if row % at_once == 0 && stop.seen() {
+            if row % at_once == 0 && stop.is_set() {
                 return false;
             }
             // SAFETY: there is AVX-512, or filters weren't turned.
-            unsafe { turn::inputs(&self.seen(tile), &mut scratch.inputs[row * pitch..], plane) };
+            unsafe {
+                turn::inputs(&self.pixels_of(tile), &mut scratch.inputs[row * pitch..], plane)
+            };
         }
         true
     }
@@ -136,7 +138,7 @@ impl Winograd {
     }
 
     /// The pixels that a tile sees.
-    pub(super) fn seen(&self, tile: usize) -> [&[f32]; POINTS] {
+    pub(super) fn pixels_of(&self, tile: usize) -> [&[f32]; POINTS] {
         let [image, y, x] = self.corner(tile);
         let tensor = &self.input.tensor;
         std::array::from_fn(|i| {
@@ -168,7 +170,7 @@ impl Winograd {
                 let panel = self.panel(share, column, point, first);
                 assert!(panel.len() >= depth * COLUMNS);
                 for row in (0..share.pixels.len()).step_by(ROWS) {
-                    if stop.seen() {
+                    if stop.is_set() {
                         return false;
                     }
                     let inputs = &scratch.inputs[(point * tiles + row) * pitch + first..];

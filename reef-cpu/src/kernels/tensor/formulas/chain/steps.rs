@@ -5,7 +5,7 @@ use reef_core::tensor::{Binary, Scalar, Unary};
 /// A step of any formula, as chains see it.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels::tensor::formulas) enum Part {
-    /// Nobody reads it.
+    /// No later step reads it.
     Unused,
     /// The values that are given.
     Start,
@@ -17,7 +17,7 @@ pub(in crate::kernels::tensor::formulas) enum Part {
     Other,
 }
 
-/// What a step takes beside the one before.
+/// Second operand of a step, next to the step before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::kernels::tensor::formulas) enum Leaf {
     Input(usize),
@@ -33,7 +33,7 @@ impl Leaf {
     }
 }
 
-/// What becomes of a value.
+/// Operation on a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Link {
     Add,
