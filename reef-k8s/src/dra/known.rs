@@ -1,4 +1,4 @@
-//! How the kubelet gets to know the driver: it asks at the socket that it finds.
+//! Registration of the driver: the kubelet calls the socket that it finds.
 
 use super::config::DRIVER;
 use super::proto::registration::registration_server::Registration;
@@ -8,17 +8,17 @@ use super::proto::registration::{
 use std::path::PathBuf;
 use tonic::{Request, Response, Status};
 
-/// What the kubelet has to find among a plugin's versions.
+/// Service that the kubelet must find among a plugin's versions.
 const SERVICE: &str = "v1.DRAPlugin";
 
-/// What the kubelet asks at the socket that it finds.
+/// The kubelet's calls on the socket that it finds.
 #[derive(Clone, Debug)]
-pub(super) struct Known {
+pub(super) struct Registration {
     pub(super) endpoint: PathBuf,
 }
 
 #[tonic::async_trait]
-impl Registration for Known {
+impl Registration for Registration {
     async fn get_info(
         &self,
         _: Request<InfoRequest>,
@@ -36,9 +36,10 @@ impl Registration for Known {
         request: Request<RegistrationStatus>,
     ) -> std::result::Result<Response<RegistrationStatusResponse>, Status> {
         let status = request.into_inner();
-        match status.plugin_registered {
-            true => tracing::info!("driver {DRIVER} is registered"),
-            false => tracing::warn!("the kubelet refuses driver {DRIVER}: {}", status.error),
+        if status.plugin_registered {
+            tracing::info!("driver {DRIVER} is registered");
+        } else {
+            tracing::warn!("the kubelet refuses driver {DRIVER}: {}", status.error);
         }
         Ok(Response::new(RegistrationStatusResponse {}))
     }

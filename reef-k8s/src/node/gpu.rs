@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-/// Where the module lists them.
+/// Folder in which the kernel module lists GPUs.
 const LIST: &str = "proc/driver/nvidia/gpus";
 
 /// One GPU.
@@ -15,9 +15,9 @@ pub(crate) struct Gpu {
     pub(crate) uuid: String,
     /// The number of its device node.
     pub(crate) minor: u32,
-    /// What its vendor calls it; empty if the module doesn't say.
+    /// The vendor's name of the model; empty if the module doesn't say.
     pub(crate) model: String,
-    /// Whether it is listed, and its node is there.
+    /// It is listed, and its device node exists.
     pub(crate) is_there: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn gpus(root: &Path) -> Vec<Gpu> {
     gpus
 }
 
-/// What is there now, and what was `known` before and has gone.
+/// Lists the GPUs that are there now, and those of `known` that have gone.
 pub(crate) fn look(root: &Path, known: &[Gpu]) -> Vec<Gpu> {
     let mut found = gpus(root);
     let gone = known.iter().filter(|old| !found.iter().any(|new| new.uuid == old.uuid));

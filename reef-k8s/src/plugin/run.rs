@@ -51,7 +51,7 @@ fn broken(error: tokio::task::JoinError) -> Result<()> {
     Err(Error::Failed(format!("a resource's task has ended: {error}")))
 }
 
-/// Looks at GPUs and daemon for ever, and tells who wants to know.
+/// Polls GPUs and daemon for ever, and sends changes to all receivers.
 async fn look(config: &Config, state: &watch::Sender<State>) {
     tracing::info!("{}", state.borrow().line());
     let mut violations = Violations::default();

@@ -16,11 +16,11 @@ pub(crate) fn documents(file: &str) -> Vec<Yaml> {
 }
 
 fn list<'a>(yaml: &'a Yaml, key: &str) -> impl Iterator<Item = &'a Yaml> {
-    yaml[key].as_vec().unwrap_or_else(|| panic!("{key}: a list is wanted")).iter()
+    yaml[key].as_vec().unwrap_or_else(|| panic!("{key}: must be a list")).iter()
 }
 
 fn text<'a>(yaml: &'a Yaml, key: &str) -> &'a str {
-    yaml[key].as_str().unwrap_or_else(|| panic!("{key}: a text is wanted"))
+    yaml[key].as_str().unwrap_or_else(|| panic!("{key}: must be a text"))
 }
 
 /// Of a container: where which volume is mounted.
@@ -109,7 +109,7 @@ fn is_in(yaml: &Yaml, path: &str) -> bool {
 }
 
 #[test]
-fn each_value_of_the_chart_is_in_its_schema_and_each_that_templates_use_is_a_value() {
+fn chart_values_match_schema_and_templates() {
     let values = &YamlLoader::load_from_str(&chart("values.yaml")).unwrap()[0];
     let schema: Value = serde_json::from_str(&chart("values.schema.json")).unwrap();
     let mut known = BTreeSet::new();

@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 
 /// A node that is removed with its folder.
 #[derive(Debug)]
-pub(crate) struct MadeUp {
+pub(crate) struct FakeNode {
     pub(crate) folder: PathBuf,
     _daemon: Option<UnixListener>,
 }
 
-impl MadeUp {
+impl FakeNode {
     /// Two GPUs and a daemon.
     pub(crate) fn new() -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -79,7 +79,7 @@ impl MadeUp {
         self._daemon = None;
     }
 
-    /// What there is, for containers.
+    /// Paths of this node, for containers.
     pub(crate) fn node(&self) -> Node {
         let at = |name: &str| self.folder.join(name);
         Node {
@@ -118,14 +118,14 @@ impl MadeUp {
     }
 }
 
-impl Drop for MadeUp {
+impl Drop for FakeNode {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
 /// With which seed a random test begins, and how many steps it has.
-pub(crate) fn asked(steps: u64) -> (u64, u64) {
+pub(crate) fn seed_and_steps(steps: u64) -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     let now = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_nanos() as u64);
     (number("REEF_TEST_SEED").unwrap_or_else(now), number("REEF_TEST_STEPS").unwrap_or(steps))
