@@ -12,12 +12,12 @@ use reef::models::{Network, Seeded, Weights, build};
 use reef::scheduler::Reef;
 use reef::{Device, Dispatcher, Task};
 
-/// What `infer.c` draws.
+/// Picture that `infer.c` draws.
 fn picture(count: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 37) % 201) as f32 / 100.0 - 1.0).collect()
 }
 
-/// The same request by the Rust library.
+/// Output of the same request by the Rust library.
 fn by_rust() -> Vec<f32> {
     let device = Cpu::open(0, "units=2").unwrap();
     let model = build("resnet18", Some(32), 1).unwrap();

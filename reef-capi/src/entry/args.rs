@@ -29,7 +29,7 @@ pub(crate) unsafe fn optional_text<'a>(what: &str, text: *const c_char) -> Resul
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
     let is_utf8 = text.to_str().map(Some);
-    is_utf8.map_err(|error| Fault::invalid(format!("{what} is no UTF-8: {error}")))
+    is_utf8.map_err(|error| Fault::invalid(format!("{what} is not valid UTF-8: {error}")))
 }
 
 /// Gives C a handle of `object` at `to`.
@@ -46,10 +46,10 @@ pub(crate) unsafe fn give<T: Kind, H>(object: T, to: *mut *mut H) -> Result<()> 
 
 /// Refuses a null pointer to a place that is called `what`.
 pub(crate) fn place<T>(what: &str, place: *const T) -> Result<()> {
-    match place.is_null() {
-        true => Err(Fault::invalid(format!("{what} is null"))),
-        false => Ok(()),
+    if place.is_null() {
+        return Err(Fault::invalid(format!("{what} is null")));
     }
+    Ok(())
 }
 
 /// The bytes of `count` values of an array, of which there are to be `want`.

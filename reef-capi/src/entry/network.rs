@@ -75,9 +75,11 @@ pub unsafe extern "C" fn reef_network_new_instance(
 /// Frees the handle; NULL does nothing. A request that is on its way goes on. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn reef_network_free(network: *mut reef_network) -> reef_status {
-    answer(|| match network.is_null() {
-        true => Ok(()),
-        false => handles::close::<Network>(network.addr()).map(drop),
+    answer(|| {
+        if network.is_null() {
+            return Ok(());
+        }
+        handles::close::<Network>(network.addr()).map(drop)
     })
 }
 

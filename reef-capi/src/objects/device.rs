@@ -4,7 +4,7 @@ use crate::fault::{Fault, Result};
 use crate::handles::Kind;
 use crate::objects::device_id::DeviceId;
 use crate::objects::dispatcher::{Dispatcher, Running};
-use crate::objects::network::{Loaded, Network};
+use crate::objects::network::{LoadedNetwork, Network};
 use crate::status::REEF_NOT_FOUND;
 use reef::models::{Opened, Weights};
 use reef::op::Operators;
@@ -19,7 +19,7 @@ trait AnyDevice: Send + Sync {
     fn dispatcher(&self, id: DeviceId, scheduler: Box<dyn Scheduler>) -> Result<Dispatcher>;
 }
 
-/// What the handle of a device stands for.
+/// Object behind the handle of a device.
 pub(crate) struct Device {
     id: DeviceId,
     inner: Box<dyn AnyDevice>,
@@ -73,7 +73,7 @@ impl<D: Operators> AnyDevice for Typed<D> {
     fn load(&self, id: DeviceId, opened: Opened) -> Result<Network> {
         let (model, tensors) = opened.model.into_picture()?;
         let weights = Weights::pack(&self.0, &model, &tensors)?;
-        let loaded = Loaded::new(&self.0, Arc::new(model), weights)?;
+        let loaded = LoadedNetwork::new(&self.0, Arc::new(model), weights)?;
         Ok(Network::new(id, Box::new(loaded)))
     }
 

@@ -33,11 +33,11 @@ pub(crate) trait AnyNetwork: Any + Send + Sync {
     fn as_any(&self) -> &dyn Any;
 }
 
-/// What the handle of a network stands for.
+/// Object behind the handle of a network.
 pub(crate) struct Network {
     pub(crate) device: DeviceId,
     inner: Box<dyn AnyNetwork>,
-    /// The newest request. Locked by whoever works on the network's memory.
+    /// The newest request. Locked during work on the network's memory.
     request: Mutex<Option<Request>>,
 }
 
@@ -82,15 +82,15 @@ impl Network {
     /// Its memory, which no request is using.
     fn at_rest(&self) -> Result<MutexGuard<'_, Option<Request>>> {
         let newest = self.request.lock();
-        match newest.as_ref().is_none_or(|request| request.look().is_some()) {
-            true => Ok(newest),
-            false => Err(Fault::busy("a request of the network has not ended")),
+        if newest.as_ref().is_none_or(|request| request.look().is_some()) {
+            return Ok(newest);
         }
+        Err(Fault::busy("a request of the network has not ended"))
     }
 }
 
 /// A network of devices `D`, ready for either class.
-pub(crate) struct Loaded<D: Operators> {
+pub(crate) struct LoadedNetwork<D: Operators> {
     device: D,
     model: Arc<Model>,
     weights: Arc<Weights<D>>,
@@ -99,7 +99,7 @@ pub(crate) struct Loaded<D: Operators> {
     pub(crate) best_effort: Arc<[Command<D>]>,
 }
 
-impl<D: Operators> Loaded<D> {
+impl<D: Operators> LoadedNetwork<D> {
     pub(crate) fn new(device: &D, model: Arc<Model>, weights: Arc<Weights<D>>) -> Result<Self> {
         let network = models::Network::new(device, &model, &weights)?;
         let task = Task::new(network.graphs(usize::MAX)?)?;
@@ -108,7 +108,7 @@ impl<D: Operators> Loaded<D> {
     }
 }
 
-impl<D: Operators> AnyNetwork for Loaded<D> {
+impl<D: Operators> AnyNetwork for LoadedNetwork<D> {
     fn write(&self, input: &[u8]) -> Result<()> {
         Ok(self.network.stage_bytes(0, input)?)
     }
@@ -131,7 +131,7 @@ impl<D: Operators> AnyNetwork for Loaded<D> {
 }
 
 /// The network as one of devices `D`.
-pub(crate) fn of<D: Operators>(network: &dyn AnyNetwork) -> Result<&Loaded<D>> {
+pub(crate) fn of<D: Operators>(network: &dyn AnyNetwork) -> Result<&LoadedNetwork<D>> {
     let network = network.as_any().downcast_ref();
     network.ok_or_else(|| Fault::invalid(format!("the network is on no {}", D::NAME)))
 }

@@ -15,9 +15,9 @@ pub(crate) struct Times {
     pub(crate) total: Duration,
 }
 
-/// What a class of clients makes of a request.
+/// A request of either class of clients.
 pub(crate) trait AnyRequest: Send + Sync {
-    /// How it ended, or `None` if it hasn't. Doesn't block.
+    /// Result of the request, or `None` if it hasn't ended. Doesn't block.
     fn look(&self) -> Option<Result<Times>>;
 
     /// As [`look`](Self::look), after waiting for as long as `limit`, or without one.
@@ -27,7 +27,7 @@ pub(crate) trait AnyRequest: Send + Sync {
     fn cancel(&self) -> Result<bool>;
 }
 
-/// What the handle of a request stands for.
+/// Object behind the handle of a request.
 pub(crate) type Request = std::sync::Arc<dyn AnyRequest>;
 
 impl Kind for Request {

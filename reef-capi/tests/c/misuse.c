@@ -1,4 +1,4 @@
-// What a program must not do, and what it is told: each line is one mistake.
+// Misuses of the library and their errors: each line is one mistake.
 
 #include <pthread.h>
 #include <reef.h>
