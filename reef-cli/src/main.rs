@@ -1,4 +1,4 @@
-//! `reef`: real-time beside best-effort inference on one accelerator.
+//! `reef`: real-time next to best-effort inference on one accelerator.
 //!
 //! Exit codes: 0 done, 1 the work failed, 2 the input or the command line is wrong.
 

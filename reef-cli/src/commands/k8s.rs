@@ -5,7 +5,7 @@ use anyhow::Result;
 use reef_k8s::{ClaimsConfig, Class, Config, Error, Node, Pace, Resource, Server};
 use std::path::PathBuf;
 
-/// What a node does for Kubernetes.
+/// Services of a node for Kubernetes.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Offer the resources reef.dev/rt and reef.dev/be to the kubelet of this node, until SIGTERM.
@@ -42,7 +42,7 @@ pub(crate) struct OnNode {
     log: log::Format,
 }
 
-/// What is offered to the kubelet, and where.
+/// Resources to offer to the kubelet, and paths of the node.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     be_compute: Option<String>,
 }
 
-/// What claims are prepared with.
+/// Options of prepared claims.
 #[derive(clap::Args)]
 pub(crate) struct DraArgs {
     #[command(flatten)]
@@ -139,7 +139,7 @@ fn claims(args: &DraArgs) -> Result<ClaimsConfig> {
 fn server(args: &DraArgs) -> Result<Server> {
     let (host, port) = match &args.api {
         Some(api) => {
-            let wrong = || refused(format!("--api {api:?}: HOST:PORT is wanted"));
+            let wrong = || refused(format!("--api must be HOST:PORT, got {api:?}"));
             let (host, port) = api.rsplit_once(':').ok_or_else(wrong)?;
             (host.to_owned(), port.to_owned())
         }

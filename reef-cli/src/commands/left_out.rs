@@ -13,13 +13,13 @@ pub(crate) struct Args {
     _all: Vec<OsString>,
 }
 
-/// How to get the command.
+/// Refuses the command and says how to build it.
 fn refuse(feature: &str) -> Result<()> {
     let built = format!("cargo run --release -p reef-cli --features {feature} --");
     Err(Usage(format!("this build leaves the command out; `{built}` has it")).into())
 }
 
-/// What stands in the place of a command's modules.
+/// Stands in the place of a command's modules.
 macro_rules! left_out {
     ($feature:literal) => {
         pub(crate) use crate::commands::left_out::Args;

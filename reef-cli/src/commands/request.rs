@@ -150,7 +150,7 @@ fn report(
     print(format_args!("client {} inference latency: {:.3} ms", client.id(), millis(latency)))
 }
 
-/// Prints who measured it, and what.
+/// Prints a measurement with the client, its model and its class.
 fn print_of(args: &Args, client: &Client, measured: Value) -> Result<()> {
     let mut line = json!({
         "client": client.id(),
@@ -175,7 +175,7 @@ fn reconnect(client: &mut Client, why: &str) {
 fn empty(args: &Args, client: &mut Client, count: u64) -> Result<()> {
     let mut times = Histogram::<u64>::new(3)?;
     for _ in 0..count.div_ceil(10) {
-        client.ping()?; // until both sides look for news
+        client.ping()?; // until both sides poll
     }
     for _ in 0..count {
         let begin = Instant::now();

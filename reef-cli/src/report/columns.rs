@@ -3,7 +3,7 @@
 use crate::report::table::{Table, table};
 use serde_json::{Map, Value};
 
-/// What rows of type `R` show in one column.
+/// One column of rows of type `R`.
 pub(crate) struct Column<R> {
     /// In CSV and JSON, with its unit.
     pub(crate) name: &'static str,
@@ -17,7 +17,7 @@ pub(crate) struct Column<R> {
 
 impl<R> Column<R> {
     /// One that stands in tables and files.
-    pub(crate) const fn shown(
+    pub(crate) const fn new(
         name: &'static str,
         title: &'static str,
         decimals: usize,

@@ -37,7 +37,7 @@ impl Common {
     }
 }
 
-/// Where a bench ran.
+/// Device or daemon that a bench ran on.
 pub(crate) struct Place {
     /// For people.
     pub(crate) title: String,
@@ -56,11 +56,11 @@ impl Place {
     }
 }
 
-/// What a bench found.
+/// Results of a bench.
 pub(crate) struct Results<'a, R> {
     /// Names the files.
     pub(crate) bench: &'static str,
-    /// What is not in rows.
+    /// Facts that are not in rows.
     pub(crate) facts: Value,
     pub(crate) columns: &'a [Column<R>],
     pub(crate) rows: &'a [R],
@@ -74,7 +74,8 @@ impl<R> Results<'_, R> {
         self.save_at(args, &Place::of(args, device))
     }
 
-    /// The same of a bench that ran elsewhere than on a device here.
+    /// Like [`save`](Self::save), for a bench that ran elsewhere than on one device of this
+    /// process.
     pub(crate) fn save_at(&self, args: &Common, place: &Place) -> Result<Option<PathBuf>> {
         let Some(out) = &args.out else { return Ok(None) };
         let file = |ending: &str| out.join(format!("{}.{ending}", self.bench));
@@ -91,7 +92,8 @@ impl<R> Results<'_, R> {
         self.json_at(args, &Place::of(args, device))
     }
 
-    /// The same of a bench that ran elsewhere than on a device here.
+    /// Like [`json`](Self::json), for a bench that ran elsewhere than on one device of this
+    /// process.
     pub(crate) fn json_at(&self, args: &Common, place: &Place) -> Value {
         json!({
             "bench": self.bench,

@@ -19,7 +19,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
-/// Budget of so many bytes; 0 is no limit.
+/// Budget of this many bytes; 0 means no limit.
 pub(crate) fn budget(bytes: u64) -> Budget {
     Budget::new(if bytes == 0 { u64::MAX } else { bytes })
 }

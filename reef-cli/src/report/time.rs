@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_time_is_outside_of_the_range_that_is_said() {
+    fn refused_time_is_outside_of_the_printed_range() {
         let max = Duration::from_secs(600);
         for wrong in [Duration::ZERO, max + Duration::from_nanos(1)] {
             let said = check("--time", wrong, max).unwrap_err().to_string();

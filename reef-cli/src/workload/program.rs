@@ -5,7 +5,7 @@ use reef::op::Operators;
 use reef::program::Program;
 use std::sync::Arc;
 
-/// Whether a network is such a folder, and not one that is built under this name.
+/// Returns whether a network is such a folder, and not one that is built under this name.
 pub(crate) fn is_program(network: &str) -> bool {
     !models::NAMES.contains(&network)
         && !models::TENSOR_NAMES.contains(&network)
@@ -23,8 +23,8 @@ pub(crate) fn load<D: Operators>(
     model: &ProgramModel,
     seed: Seeded,
 ) -> models::Result<Arc<ProgramWeights<D>>> {
-    // SAFETY: whoever names a folder with kernels on the command line wants this code to run, as
-    // who names a program does, and answers for it: docs/models.md says so.
+    // SAFETY: the caller named a folder with kernels on the command line, which is consent to run
+    // this code, like the name of a program: docs/models.md says so.
     let program = unsafe { Program::trusted(model.text()) };
     ProgramWeights::load(device, model, program, seed)
 }

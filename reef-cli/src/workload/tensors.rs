@@ -22,7 +22,7 @@ pub(crate) fn instance<D: Operators>(
     Ok(network)
 }
 
-/// What it gave.
+/// Outputs of the last inference.
 pub(crate) fn outputs<D: Operators>(
     network: &Network<D>,
     model: &TensorModel,

@@ -21,7 +21,7 @@ const PREEMPT: [&str; 12] = [
     "2",
 ];
 
-/// The same of `reef bench colocate`.
+/// Columns of `reef bench colocate`.
 const PAIR: [&str; 12] = [
     "bench",
     "colocate",
@@ -192,7 +192,7 @@ fn commands_that_do_nothing_are_measured_each_way() {
 }
 
 #[test]
-fn what_runs_beside_real_time_work_is_measured() {
+fn saturate_measures_work_next_to_real_time() {
     let folder = Folder::new("pad");
     let out = folder.path("out");
     let small =
@@ -252,7 +252,7 @@ fn a_profile_is_what_models_read() {
 }
 
 #[test]
-fn bad_benches_are_refused_in_one_line() {
+fn bad_bench_arguments_are_refused() {
     let folder = Folder::new("bad-bench");
     let file = folder.file("file", "");
     let preempt: [(&[&str], &str); 13] = [
@@ -291,7 +291,7 @@ fn bad_benches_are_refused_in_one_line() {
         (&["saturate", "--rt-model", "lenet"], "no network \"lenet\" (have: "),
         (&["saturate", "--window", "0"], "--window must be in 1..=1024, got 0"),
         (&["saturate", "--out", &file], "--out "),
-        (&["cluster"], "--device: several are wanted, such as cuda:* or cpu:0?units=1,cpu:1"),
+        (&["cluster"], "--device must name several devices, such as cuda:* or cpu:0?units=1,cpu:1"),
         (&["cluster", "--device", "cpu,cuda:0"], "devices \"cpu,cuda:0\" are of two backends"),
         (&["cluster", "--runs", "0"], "--runs must be in 1..=1000, got 0"),
         (&["cluster", "--rate", "inf"], "--rate must be greater than 0 and at most 10000, got inf"),
@@ -314,7 +314,7 @@ fn bad_benches_are_refused_in_one_line() {
 }
 
 #[test]
-fn a_bad_profile_is_refused_in_one_line() {
+fn bad_profile_arguments_are_refused() {
     let folder = Folder::new("bad-profile");
     let lost = folder.path("no/such/file.json");
     let here = folder.path("");
@@ -416,8 +416,7 @@ fn the_way_to_a_daemon_is_measured_beside_the_library() {
     assert!(refuses(&other).contains("no-such-network"));
 }
 
-/// What runs beside a kernel that doesn't end goes on as if it weren't there, and its client gets
-/// an error.
+/// Clients next to a kernel that doesn't end go on as without it, and its own client gets an error.
 #[test]
 fn hung_kernel_costs_its_own_client_alone() {
     let folder = Folder::new("hung");

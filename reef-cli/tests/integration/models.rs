@@ -37,7 +37,7 @@ fn a_network_of_tensors_is_imported_shown_verified_and_measured() {
 }
 
 #[test]
-fn an_imported_network_runs_from_its_folder_as_the_reference_does() {
+fn imported_network_runs_like_the_reference() {
     let folder = Folder::new("import");
     let out = folder.path("mobilenet");
     let said = prints(&["model", "import", &onnx("mobilenet-13"), "--out", &out]);
@@ -74,7 +74,7 @@ fn preemptions_change_no_bit_of_networks_of_either_kind() {
 }
 
 #[test]
-fn what_differs_fails() {
+fn verify_fails_on_a_difference() {
     let output = reef(&["model", "verify", &onnx("resnet-13"), "--tolerance=-1"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
@@ -114,8 +114,8 @@ fn inputs_that_no_device_has_room_for_are_refused() {
     );
 }
 
-/// Data in the form of ONNX's own: the network's reason goes before that of data that can't be
-/// read.
+/// Data in the form of ONNX's own. The network's reason takes precedence over that of data that
+/// can't be read.
 #[test]
 fn a_case_is_refused_for_what_its_network_has() {
     use crate::handmade::{bytes, file, node, number, value};
@@ -143,7 +143,7 @@ fn a_case_is_refused_for_what_its_network_has() {
 }
 
 #[test]
-fn bad_files_are_refused_in_one_line() {
+fn bad_files_are_refused() {
     let folder = Folder::new("bad-models");
     let out = folder.path("out");
     let import = |more: &[&str]| refuses(&[&["model", "import", "--out", &out], more].concat());

@@ -50,7 +50,7 @@ fn each_picture_gets_its_best_classes_and_their_labels() {
     assert!(lines[1].contains('%') && lines[1].ends_with(&format!("kind {class}")), "{said}");
 }
 
-/// What stands behind the normalisation reaches the network.
+/// The numbers of a normalisation reach the network.
 #[test]
 fn another_normalisation_gives_other_logits() {
     let logit = |more: &[&str]| {
@@ -72,7 +72,7 @@ fn weights_that_are_made_up_are_said_to_be() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_in_one_line() {
+fn run_refuses_invalid_arguments() {
     let folder = Folder::new("bad-run");
     let good = picture("wide.png");
     let words = folder.file("words.jpg", "these are words\n");
@@ -246,7 +246,7 @@ fn a_network_without_inputs_runs() {
 }
 
 #[test]
-fn a_network_that_brings_its_kernels_is_shown_and_runs_on_gpus_alone() {
+fn network_with_own_kernels_is_shown_and_runs_on_gpus_only() {
     let model = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
     let model = model.to_str().expect("UTF-8");
     let said = prints(&["model", "show", model]);

@@ -51,7 +51,7 @@ fn a_client_prints_the_latency_of_each_inference() {
 }
 
 #[test]
-fn a_wrong_configuration_is_refused_in_one_line() {
+fn wrong_configuration_is_refused() {
     let folder = Folder::new("config");
     let typo = folder.file("typo.toml", "[limits]\nqeue = 1\n");
     let said = refuses(&["serve", "--config", &typo]);
@@ -102,7 +102,7 @@ fn lines(log: &str, text: &str, least: usize) -> usize {
     }
 }
 
-/// Whether its files don't parse or it can't be made of them.
+/// Files that don't parse, and files that parse but don't make a model.
 #[test]
 fn a_model_that_is_refused_is_one_line_of_the_log() {
     let folder = Folder::new("refused");

@@ -1,4 +1,4 @@
-//! `reef bench`: numbers to compare, each beside its baselines in one run.
+//! `reef bench`: measurements, each next to its baselines in one run.
 //!
 //! Each bench is a folder: `args`, what is asked for; `measure`, which gives rows; `report`, which
 //! shows them; `run`, which calls the three.

@@ -56,16 +56,16 @@ struct Row {
 }
 
 static COLUMNS: [Column<Row>; 10] = [
-    Column::shown("network", "network", 0, |row| row.name.clone().into()),
-    Column::shown("launches", "launches", 0, |row| row.launches.into()),
-    Column::shown("device_p50_ms", "device p50 ms", 3, |row| millis(&row.device, 0.5).into()),
-    Column::shown("device_p99_ms", "p99", 3, |row| millis(&row.device, 0.99).into()),
-    Column::shown("total_p50_ms", "total p50 ms", 3, |row| millis(&row.total, 0.5).into()),
-    Column::shown("total_p99_ms", "p99", 3, |row| millis(&row.total, 0.99).into()),
-    Column::shown("best_effort_ms", "best effort ms", 3, |row| row.plain.into()),
-    Column::shown("stoppable_ms", "stoppable ms", 3, |row| row.stoppable.into()),
-    Column::shown("stoppable_ratio", "÷", 3, |row| (row.stoppable / row.plain).into()),
-    Column::shown("inferences", "inferences", 0, |row| row.total.len().into()),
+    Column::new("network", "network", 0, |row| row.name.clone().into()),
+    Column::new("launches", "launches", 0, |row| row.launches.into()),
+    Column::new("device_p50_ms", "device p50 ms", 3, |row| millis(&row.device, 0.5).into()),
+    Column::new("device_p99_ms", "p99", 3, |row| millis(&row.device, 0.99).into()),
+    Column::new("total_p50_ms", "total p50 ms", 3, |row| millis(&row.total, 0.5).into()),
+    Column::new("total_p99_ms", "p99", 3, |row| millis(&row.total, 0.99).into()),
+    Column::new("best_effort_ms", "best effort ms", 3, |row| row.plain.into()),
+    Column::new("stoppable_ms", "stoppable ms", 3, |row| row.stoppable.into()),
+    Column::new("stoppable_ratio", "÷", 3, |row| (row.stoppable / row.plain).into()),
+    Column::new("inferences", "inferences", 0, |row| row.total.len().into()),
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -112,8 +112,8 @@ impl reef::Visit for Networks<'_> {
 /// Turns in which best-effort loops at the two levels are measured.
 const TURNS: u32 = 5;
 
-/// What being stoppable costs: milliseconds of an inference without and with it, the median of a
-/// few turns, so that the device's clock is the same for both.
+/// Cost of being stoppable: milliseconds of an inference without and with it. Each is the median of
+/// a few turns, so that the device's clock is the same for both.
 fn cost<D: Operators>(device: &D, network: &Network<D>, time: Duration) -> Result<[f64; 2]> {
     let commands = network.graphs(BE_GRAPH)?;
     let is_launched = |c: &&Command<D>| matches!(c, Command::Launch(_) | Command::Graph(_));

@@ -1,4 +1,4 @@
-//! What is compared: schedulers, with the length of the best-effort hardware queues.
+//! Policies to compare: schedulers, with the length of the best-effort hardware queues.
 
 use crate::report::usage::Usage;
 use crate::workload::clients::BE_GRAPH;
@@ -11,7 +11,7 @@ pub(crate) struct Policy {
     pub(crate) scheduler: Box<dyn Scheduler>,
     /// Commands that the hardware has at once, if that is what makes it a policy.
     pub(crate) window: Option<u64>,
-    /// Whether best-effort work runs beside real-time work.
+    /// Best-effort blocks run next to real-time kernels.
     pub(crate) pads: bool,
     /// The level of preemption that it is named after.
     pub(crate) level: Option<PreemptLevel>,
@@ -25,7 +25,7 @@ impl Policy {
     }
 
     /// One of [`BOTH`](crate::workload::baselines::BOTH), REEF as deep as the device goes.
-    pub(crate) fn both(name: &str, deepest: PreemptLevel) -> Self {
+    pub(crate) fn baseline(name: &str, deepest: PreemptLevel) -> Self {
         match name {
             "reef" => Self::reef(deepest, true),
             "reset" => Self::reef(deepest, false),
@@ -51,7 +51,7 @@ impl Policy {
         Self { name, window: Some(window), ..Self::at(PreemptLevel::HostQueue) }
     }
 
-    /// How a best-effort client is set up; `window` is for policies that leave it open.
+    /// Configuration of a best-effort client; `window` is for policies that leave it open.
     pub(crate) fn client(&self, window: u64) -> ClientConfig {
         let window = self.window.unwrap_or(window);
         let queue = Config::default().window(window).level(self.scheduler.level());
@@ -59,7 +59,7 @@ impl Policy {
     }
 }
 
-/// How much of a best-effort network the hardware has at once.
+/// Lengths of hardware queues and graphs of best-effort networks.
 #[derive(clap::Args)]
 pub(crate) struct Lengths {
     /// Hardware queue length of a best-effort network at other levels.
@@ -83,7 +83,7 @@ impl Lengths {
     }
 }
 
-/// Which policies are compared, and how long queues are.
+/// Policies to compare, and lengths of queues.
 #[derive(clap::Args)]
 pub(crate) struct Choice {
     /// Hardware queue lengths at level HostQueue.
@@ -103,8 +103,8 @@ impl Choice {
         self.lengths.check()
     }
 
-    /// Those of `policies`, and HostQueue with each length, that were asked for and that the device
-    /// is deep enough for.
+    /// The chosen ones of `policies` and of HostQueue with each length, as far as the device
+    /// supports them.
     pub(crate) fn of(
         &self,
         policies: impl IntoIterator<Item = Policy>,

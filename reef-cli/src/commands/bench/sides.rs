@@ -1,4 +1,4 @@
-//! The two networks of a bench: a real-time one, and one that runs beside it.
+//! The two networks of a bench: a real-time one and a best-effort one.
 
 use crate::report::checks::check_time;
 use crate::report::time;

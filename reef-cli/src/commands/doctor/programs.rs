@@ -5,8 +5,8 @@ use crate::commands::exec::library::{self, SHIM};
 use reef_guest::limit::{self, BooksFile, Limits};
 use std::path::Path;
 
-/// Whether `reef exec` finds its library. Without a driver it is of no use, so nothing is wrong
-/// then.
+/// Checks whether `reef exec` finds its library. Without a driver it is of no use, so nothing is
+/// wrong then.
 pub(super) fn library(shim: Option<&Path>, has_driver: bool) -> Finding {
     let is_named = shim.is_some() || std::env::var_os("REEF_SHIM").is_some();
     let remedy = "cargo build --release -p reef-shim, and name it with REEF_SHIM=FILE or put it next to `reef`";
@@ -19,7 +19,7 @@ pub(super) fn library(shim: Option<&Path>, has_driver: bool) -> Finding {
     }
 }
 
-/// Whether limits can be kept, and those that this environment sets can be read.
+/// Checks whether limits can be kept, and whether those that this environment sets can be read.
 pub(super) fn limits() -> Finding {
     let environment =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());

@@ -45,9 +45,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn findings(args: &Args) -> Result<Vec<Finding>> {
     let driver = Found::look();
     let [of_driver, of_gpu] = driver.findings();
-    let mps = match driver.is_there() {
-        true => mps::finding(),
-        false => Finding::absent(Check::Mps, "of no use without a GPU", "needs a GPU first"),
+    let mps = if driver.is_there() {
+        mps::finding()
+    } else {
+        Finding::absent(Check::Mps, "of no use without a GPU", "needs a GPU first")
     };
     let [of_daemon, rights] = daemon::findings(args.folder.as_deref())?;
     let library = programs::library(args.shim.as_deref(), driver.is_there());

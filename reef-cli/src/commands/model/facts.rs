@@ -1,11 +1,11 @@
-//! What is in a network, in numbers.
+//! Figures of a network.
 
 use crate::report::output::print;
 use anyhow::Result;
 use reef::models::Model;
 use std::fmt::Display;
 
-/// What is in a network, for programs.
+/// Figures of a network, as JSON.
 #[derive(serde::Serialize)]
 pub(crate) struct Facts {
     pub(crate) name: String,

@@ -91,8 +91,10 @@ pub(crate) fn import(args: &Import) -> Result<()> {
 /// A network for pictures becomes a schedule and its weights; one of tensors stays the file that it
 /// is.
 fn import_onnx(args: &Import) -> Result<()> {
-    let file =
-        args.file.to_str().ok_or_else(|| Usage("a name of a file that is no UTF-8".into()))?;
+    let file = args
+        .file
+        .to_str()
+        .ok_or_else(|| Usage(format!("file name is not valid UTF-8: {}", args.file.display())))?;
     let opened = open_within(file, args.size, args.batch, Seeded(0), &args.budget())?;
     let model = match opened.model {
         AnyModel::Picture { model, tensors } => {
@@ -108,11 +110,14 @@ fn import_onnx(args: &Import) -> Result<()> {
     }
     let out = &args.folder.out;
     onnx::copy(&args.file, out)?;
-    let copy = out.to_str().ok_or_else(|| Usage("a name of a folder that is no UTF-8".into()))?;
+    let copy = out
+        .to_str()
+        .ok_or_else(|| Usage(format!("--out is not valid UTF-8: {}", out.display())))?;
     open_within(copy, None, None, Seeded(0), &args.budget())?; // nothing was left behind
-    match args.folder.json {
-        true => print(json!({ "folder": out, "network": facts(file, &model) })),
-        false => describe_tensors(&out.display().to_string(), &model),
+    if args.folder.json {
+        print(json!({ "folder": out, "network": facts(file, &model) }))
+    } else {
+        describe_tensors(&out.display().to_string(), &model)
     }
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn describe(what: &str, model: &TensorModel) -> Result<()> {
     ))
 }
 
-/// How many operations of each kind there are.
+/// Number of operations of each kind.
 fn kinds_of(model: &TensorModel) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
     model.steps().iter().for_each(|step| *kinds.entry(step.op.name()).or_default() += 1);

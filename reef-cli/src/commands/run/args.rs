@@ -1,4 +1,4 @@
-//! What `reef run` shows to which network.
+//! Arguments of `reef run`.
 
 use crate::report::usage::Usage;
 use crate::report::{device, size};
@@ -99,12 +99,12 @@ impl Args {
         Ok(())
     }
 
-    /// Whether arrays go in and out, and no pictures.
+    /// Returns whether arrays go in and out instead of pictures.
     pub(crate) fn is_about_arrays(&self) -> bool {
         !self.input.is_empty() || self.out.is_some()
     }
 
-    /// Whether what the network sees means nothing.
+    /// Returns whether weights are made up, so that the output means nothing.
     pub(crate) fn is_made_up(&self) -> bool {
         self.weights.is_none() && models::NAMES.contains(&self.model.as_str())
     }

@@ -1,7 +1,7 @@
 //! The best classes of each picture.
 
 use super::args::Args;
-use super::infer::Seen;
+use super::infer::Prediction;
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -53,7 +53,7 @@ fn best(logits: &[f32], most: usize) -> Vec<Class> {
 }
 
 /// Prints what was seen.
-pub(crate) fn show(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Result<()> {
+pub(crate) fn show(args: &Args, seen: &[Prediction], labels: Option<&Labels>) -> Result<()> {
     if args.json {
         return print(serde_json::to_string_pretty(&json(args, seen, labels))?);
     }
@@ -73,7 +73,7 @@ pub(crate) fn show(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Resul
     Ok(())
 }
 
-fn json(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Value {
+fn json(args: &Args, seen: &[Prediction], labels: Option<&Labels>) -> Value {
     let class = |class: Class| {
         json!({
             "class": class.index,
@@ -82,7 +82,7 @@ fn json(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Value {
             "logit": class.logit,
         })
     };
-    let picture = |(image, seen): (&std::path::PathBuf, &Seen)| {
+    let picture = |(image, seen): (&std::path::PathBuf, &Prediction)| {
         let top: Vec<_> = best(&seen.logits, args.top).into_iter().map(class).collect();
         json!({ "file": image, "ms": seen.time.as_secs_f64() * 1e3, "top": top })
     };

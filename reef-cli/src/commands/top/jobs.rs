@@ -13,7 +13,7 @@ pub(crate) struct Job {
     /// `None`: no limit.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) memory_used_bytes: u64,
-    /// What contexts take of that, as far as NVML says so.
+    /// Part of that for contexts, as far as NVML reports it.
     pub(crate) memory_overhead_bytes: u64,
     /// Its part of the device's time; `None`: no limit.
     pub(crate) compute: Option<f64>,

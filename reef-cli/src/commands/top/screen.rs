@@ -1,4 +1,4 @@
-//! What `reef top` draws.
+//! The screen of `reef top`.
 
 use super::tables::{guests_height, guests_table, jobs_height, jobs_table};
 use super::view::{Model, Share, View};
@@ -92,7 +92,7 @@ impl Screen {
         }
     }
 
-    /// Whether there is a daemon, and what keys do.
+    /// State of the daemon, and the meaning of keys.
     fn foot(&self) -> Line<'_> {
         let keys = format!("every {:?}, q quits", self.interval);
         match (&self.lost, &self.view) {
@@ -193,7 +193,7 @@ fn row(model: &Model) -> Row<'_> {
     Row::new(names.into_iter().chain(numbers)).style(style)
 }
 
-/// Who takes what of the device, and what was granted.
+/// Shares of the device by client, and granted budgets.
 fn share_table(shares: &[Share]) -> Table<'_> {
     let mut shares: Vec<_> = shares.iter().collect();
     shares.sort_by(|a, b| b.percent.total_cmp(&a.percent));
@@ -213,7 +213,7 @@ fn share_table(shares: &[Share]) -> Table<'_> {
     Table::new(shares.into_iter().take(MAX_SHARES).map(row), widths).header(header)
 }
 
-/// At the right end of so many columns.
+/// Pads a text on the left to `width` columns.
 fn right(text: &str, width: u16) -> String {
     format!("{text:>width$}", width = usize::from(width))
 }

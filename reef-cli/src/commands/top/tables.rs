@@ -12,7 +12,7 @@ const MAX_GUESTS: usize = 20;
 /// Most jobs that are shown.
 const MAX_JOBS: usize = 12;
 
-/// How many lines the table takes: none if there are no guests.
+/// Number of lines of the table: 0 without guests.
 pub(super) fn guests_height(guests: &[Guest]) -> u16 {
     if guests.is_empty() { 0 } else { guests.len().min(MAX_GUESTS) as u16 + 1 }
 }
@@ -42,7 +42,7 @@ fn guest_row(guest: &Guest) -> Row<'_> {
     Row::new([pid, number, class, launches, delayed, held, busy, state.into(), job]).style(style)
 }
 
-/// How many lines the table takes: none if there are no jobs with limits.
+/// Number of lines of the table: 0 without jobs that have limits.
 pub(super) fn jobs_height(jobs: &[Job]) -> u16 {
     if jobs.is_empty() { 0 } else { jobs.len().min(MAX_JOBS) as u16 + 1 }
 }

@@ -1,4 +1,4 @@
-//! What `reef bench churn` measures.
+//! Arguments of `reef bench churn`.
 
 use crate::commands::bench::policy::Lengths;
 use crate::commands::bench::sides::Sides;
@@ -9,7 +9,7 @@ use anyhow::Result;
 /// Most clients and requests per second: more would be a typing error.
 const MAX_RATE: f64 = 10_000.0;
 
-/// How far a client gets before it leaves.
+/// Last step that a client takes before it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Stay {
     /// Get a queue.

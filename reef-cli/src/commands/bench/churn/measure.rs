@@ -14,11 +14,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What happened in one measurement.
+/// Result of one measurement.
 pub(crate) struct Row {
-    /// Which of the rounds it belongs to, from 1.
+    /// Number of the round, from 1.
     pub(crate) round: u32,
-    /// What clients did; `None`: there were none.
+    /// Last step of the clients; `None` without clients.
     pub(crate) stay: Option<Stay>,
     /// From a request's arrival until its end, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
@@ -85,7 +85,7 @@ struct Visitor<'a, D: Operators> {
 }
 
 impl<D: Operators> Visitor<'_, D> {
-    /// Lets so many clients come per second until told to stop: how many did.
+    /// Starts `clients` clients per second until told to stop. Returns how many came.
     fn come_and_go(
         &self,
         dispatcher: &Dispatcher<D>,

@@ -11,25 +11,25 @@ use clap::ValueEnum;
 use reef::Device;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 RT       a request's arrival until its end; requests arrive whatever became of those before
 ÷ calm   p99 ÷ that of the same round without clients
 late     submitted more than 1 ms after the arrival: this process found no core";
 
 static COLUMNS: [Column<Row>; 12] = [
-    Column::shown("round", "round", 0, |row| row.round.into()),
-    Column::shown("clients_do", "clients", 0, |row| stay(row.stay).into()),
-    Column::shown("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
-    Column::shown("rt_p90_ms", "p90", 3, |row| latency(row, 0.9)),
-    Column::shown("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
-    Column::shown("rt_p999_ms", "p99.9", 3, |row| p999_millis(&row.latency).into()),
+    Column::new("round", "round", 0, |row| row.round.into()),
+    Column::new("clients_do", "clients", 0, |row| stay(row.stay).into()),
+    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
+    Column::new("rt_p90_ms", "p90", 3, |row| latency(row, 0.9)),
+    Column::new("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
+    Column::new("rt_p999_ms", "p99.9", 3, |row| p999_millis(&row.latency).into()),
     Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
-    Column::shown("rt_p99_over_calm", "÷ calm", 3, |row| row.over_calm().into()),
-    Column::shown("clients", "came", 0, |row| row.clients.into()),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
-    Column::shown("late", "late", 0, |row| row.late.into()),
-    Column::shown("dropped", "dropped", 0, |row| row.dropped.into()),
+    Column::new("rt_p99_over_calm", "÷ calm", 3, |row| row.over_calm().into()),
+    Column::new("clients", "came", 0, |row| row.clients.into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("late", "late", 0, |row| row.late.into()),
+    Column::new("dropped", "dropped", 0, |row| row.dropped.into()),
 ];
 
 fn stay(stay: Option<Stay>) -> String {

@@ -1,4 +1,4 @@
-//! What `reef bench cluster` measures.
+//! Arguments of `reef bench cluster`.
 
 use crate::commands::bench::policy::Lengths;
 use crate::report::checks::{check_rate, check_time};

@@ -9,31 +9,29 @@ use crate::report::table::millis;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
-BE alone, BE   best-effort inferences per second on all devices, without real-time work and beside it
+BE alone, BE   best-effort inferences per second on all devices, without real-time work and next to it
 RT             a request's arrival until its end, of all clients; one on each device
 ÷ one          ÷ what the first device does by itself, in the same round";
 
 static COLUMNS: [Column<Row>; 12] = [
-    Column::shown("round", "round", 0, |row| row.round.into()),
-    Column::shown("devices", "devices", 0, |row| row.devices.into()),
-    Column::shown("be_alone_per_second", "BE alone /s", 1, |row| row.be_alone.into()),
-    Column::shown("be_alone_over_one", "÷ one", 2, |row| {
+    Column::new("round", "round", 0, |row| row.round.into()),
+    Column::new("devices", "devices", 0, |row| row.devices.into()),
+    Column::new("be_alone_per_second", "BE alone /s", 1, |row| row.be_alone.into()),
+    Column::new("be_alone_over_one", "÷ one", 2, |row| {
         row.one.map(|one| row.be_alone / one.0).into()
     }),
-    Column::shown("be_per_second", "BE /s", 1, |row| row.be_beside.into()),
-    Column::shown("be_over_one", "÷ one", 2, |row| {
-        row.one.map(|one| row.be_beside / one.1).into()
-    }),
-    Column::shown("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
-    Column::shown("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
-    Column::shown("rt_p99_over_one", "÷ one", 2, |row| {
+    Column::new("be_per_second", "BE /s", 1, |row| row.be_beside.into()),
+    Column::new("be_over_one", "÷ one", 2, |row| row.one.map(|one| row.be_beside / one.1).into()),
+    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
+    Column::new("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
+    Column::new("rt_p99_over_one", "÷ one", 2, |row| {
         row.one.map(|one| row.p99() as f64 / one.2 as f64).into()
     }),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
-    Column::shown("late", "late", 0, |row| row.late.into()),
-    Column::shown("dropped", "dropped", 0, |row| row.dropped.into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("late", "late", 0, |row| row.late.into()),
+    Column::new("dropped", "dropped", 0, |row| row.dropped.into()),
 ];
 
 fn latency(row: &Row, quantile: f64) -> Value {

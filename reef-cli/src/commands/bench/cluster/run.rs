@@ -26,8 +26,8 @@ impl reef::VisitAll for Devices<'_> {
         let args = self.0;
         if devices.len() < 2 {
             let text =
-                "--device: several are wanted, such as cuda:* or cpu:0?units=1,cpu:1?units=1";
-            return Err(Usage(format!("{text}; {:?} is one", args.common.device)).into());
+                "--device must name several devices, such as cuda:* or cpu:0?units=1,cpu:1?units=1";
+            return Err(Usage(format!("{text}, got {:?}", args.common.device)).into());
         }
         args.common.make_folder()?;
         let place = Place::of(&args.common, &devices[0]);

@@ -1,4 +1,4 @@
-//! What `reef bench colocate` measures.
+//! Arguments of `reef bench colocate`.
 
 use crate::commands::bench::policy::Choice;
 use crate::commands::bench::sides::Sides;

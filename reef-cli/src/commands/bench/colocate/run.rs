@@ -8,7 +8,7 @@ use crate::commands::bench::policy::Policy;
 use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use crate::workload::baselines;
-use crate::workload::networks::{Named, Networks, networks};
+use crate::workload::networks::{NamedNetwork, Networks, networks};
 use anyhow::Result;
 use reef::PreemptLevel;
 use reef::op::Operators;
@@ -37,7 +37,7 @@ impl reef::Visit for Pair<'_> {
             networks(&device, &sides.rt, sides.best_effort(), sides.picture(), &progress)?;
         progress.begin("measuring kernels");
         let Networks { rt, be } = networks.profiled(&device)?;
-        let be: Named<D> = be.into_iter().next().expect("one was asked for");
+        let be: NamedNetwork<D> = be.into_iter().next().expect("one was asked for");
         let time = sides.time;
         let bench = Bench { device: &device, rt, be, time, lengths: &args.choice.lengths };
         let rows = self.rows(&bench, &arrivals, &progress)?;
@@ -54,7 +54,7 @@ impl Pair<'_> {
     }
 
     fn policies(&self, deepest: PreemptLevel) -> Result<Vec<Policy>, Usage> {
-        self.0.choice.of(baselines::BOTH.map(|name| Policy::both(name, deepest)), deepest)
+        self.0.choice.of(baselines::BOTH.map(|name| Policy::baseline(name, deepest)), deepest)
     }
 
     /// Each side alone, then both together under each policy, for all arrivals.
@@ -67,19 +67,19 @@ impl Pair<'_> {
         progress.begin(BE_ALONE);
         let be_alone = bench.be_alone()?;
         let kept = be_alone.be_rate;
-        let mut rows = vec![be_alone.beside(None, kept)];
+        let mut rows = vec![be_alone.with_alone(None, kept)];
         for arrivals in arrivals {
             progress.begin(&format!("{arrivals}, {RT_ALONE}"));
             let alone = bench.rt_alone(arrivals)?;
             let times = Some(alone.quantiles());
-            rows.push(alone.beside(times, kept));
+            rows.push(alone.with_alone(times, kept));
             if let (Arrivals::Closed, Some(bytes)) = (arrivals, self.0.cold) {
                 progress.begin(RT_COLD);
-                rows.push(bench.rt_cold(bytes as usize)?.beside(times, kept));
+                rows.push(bench.rt_cold(bytes as usize)?.with_alone(times, kept));
             }
             for policy in self.policies(bench.device.info().level)? {
                 progress.begin(&format!("{arrivals}, {}", policy.name));
-                rows.push(bench.both(arrivals, policy)?.beside(times, kept));
+                rows.push(bench.run_both(arrivals, policy)?.with_alone(times, kept));
                 report::results(self.0, &rows).save(&self.0.common, bench.device)?;
             }
         }

@@ -12,9 +12,9 @@ use reef::{BeClient, ClientConfig, Command, Device, Dispatcher, RtClient, Task};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a client submits.
+/// Commands that a client submits.
 pub(crate) struct Work<D: Operators> {
-    pub(crate) network: Named<D>,
+    pub(crate) network: NamedNetwork<D>,
     pub(crate) picture: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! Which networks stand for those that workloads name.
+//! Networks in place of those that workloads name.
 
 use super::config::Workload;
 use crate::report::usage::Usage;

@@ -1,4 +1,4 @@
-//! What `reef bench hung` measures.
+//! Arguments of `reef bench hung`.
 
 use crate::report::checks::check_time;
 use crate::report::results;

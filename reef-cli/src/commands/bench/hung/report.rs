@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use reef::Device;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 tasks/s    best-effort tasks of all clients but the one whose kernel doesn't end
 ÷ alone    the same ÷ that of the same round without such a kernel
@@ -21,23 +21,23 @@ RT         a real-time task's submission until its end
 error ms   when the client whose kernel doesn't end got its error";
 
 static COLUMNS: [Column<Row>; 12] = [
-    Column::shown("round", "round", 0, |row| row.round.into()),
-    Column::shown("beside", "beside", 0, |row| beside(row).into()),
-    Column::shown("be_tasks_per_s", "tasks/s", 0, |row| row.tasks.into()),
-    Column::shown("be_over_alone", "÷ alone", 3, |row| over_alone(row).into()),
-    Column::shown("resume_p50_us", "resume p50 µs", 0, |row| quantile(&row.resume, 0.5)),
-    Column::shown("resume_p99_us", "p99", 0, |row| quantile(&row.resume, 0.99)),
-    Column::shown("resume_max_us", "max", 0, |row| quantile(&row.resume, 1.0)),
-    Column::shown("rt_p50_us", "RT p50 µs", 0, |row| quantile(&row.latency, 0.5)),
-    Column::shown("rt_p99_us", "p99", 0, |row| quantile(&row.latency, 0.99)),
-    Column::shown("rt_max_us", "max", 0, |row| quantile(&row.latency, 1.0)),
-    Column::shown("error_after_ms", "error ms", 0, |row| {
+    Column::new("round", "round", 0, |row| row.round.into()),
+    Column::new("beside", "beside", 0, |row| neighbour(row).into()),
+    Column::new("be_tasks_per_s", "tasks/s", 0, |row| row.tasks.into()),
+    Column::new("be_over_alone", "÷ alone", 3, |row| over_alone(row).into()),
+    Column::new("resume_p50_us", "resume p50 µs", 0, |row| quantile(&row.resume, 0.5)),
+    Column::new("resume_p99_us", "p99", 0, |row| quantile(&row.resume, 0.99)),
+    Column::new("resume_max_us", "max", 0, |row| quantile(&row.resume, 1.0)),
+    Column::new("rt_p50_us", "RT p50 µs", 0, |row| quantile(&row.latency, 0.5)),
+    Column::new("rt_p99_us", "p99", 0, |row| quantile(&row.latency, 0.99)),
+    Column::new("rt_max_us", "max", 0, |row| quantile(&row.latency, 1.0)),
+    Column::new("error_after_ms", "error ms", 0, |row| {
         row.error_after.map(|time| time.as_secs_f64() * 1e3).into()
     }),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
 ];
 
-fn beside(row: &Row) -> &'static str {
+fn neighbour(row: &Row) -> &'static str {
     if row.is_hung { "hung" } else { "nothing" }
 }
 

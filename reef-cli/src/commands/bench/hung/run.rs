@@ -9,7 +9,7 @@ use anyhow::Result;
 use reef::op::Operators;
 use std::time::Duration;
 
-/// Time beyond the measurement and the timeout for which the kernel is there that doesn't end.
+/// Time that the kernel that doesn't end runs on after the measurement and the timeout.
 const MARGIN: Duration = Duration::from_secs(4);
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -40,7 +40,7 @@ impl reef::Visit for Hung<'_> {
             let alone = bench.measure(round, false)?;
             let tasks = alone.tasks;
             rows.push(alone);
-            progress.begin(&format!("round {round}, beside a kernel that doesn't end"));
+            progress.begin(&format!("round {round}, next to a kernel that doesn't end"));
             rows.push(Row { alone: Some(tasks), ..bench.measure(round, true)? });
             report::results(args, &rows).save(&args.common, &device)?;
         }

@@ -1,4 +1,4 @@
-//! What `reef bench launch` measures.
+//! Arguments of `reef bench launch`.
 
 use crate::commands::bench::policy::check_windows;
 use crate::report::checks::check_time;

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 call     the call that hands a command over, its share of a burst
 each     a command's share of a burst, from the first call until the client sees the last done
@@ -19,18 +19,18 @@ alone    one command on an idle queue, from the call until the client sees it do
 guarded ÷ plain   p50 of each ÷ the same way without a preemptor, or at level HostQueue";
 
 static COLUMNS: [Column<Row>; 13] = [
-    Column::shown("queue", "queue", 0, |row| queue(row.way).into()),
-    Column::shown("level", "level", 0, |row| level(row.way)),
-    Column::shown("window", "window", 0, |row| window(row.way)),
-    Column::shown("call_p50_us", "call p50 µs", 3, |row| micros(&row.call, 0.5).into()),
-    Column::shown("call_p99_us", "p99", 3, |row| micros(&row.call, 0.99).into()),
-    Column::shown("each_p50_us", "each p50 µs", 3, |row| micros(&row.each, 0.5).into()),
-    Column::shown("each_p99_us", "p99", 3, |row| micros(&row.each, 0.99).into()),
-    Column::shown("alone_p50_us", "alone p50 µs", 2, |row| micros(&row.trip, 0.5).into()),
-    Column::shown("alone_p99_us", "p99", 2, |row| micros(&row.trip, 0.99).into()),
+    Column::new("queue", "queue", 0, |row| queue(row.way).into()),
+    Column::new("level", "level", 0, |row| level(row.way)),
+    Column::new("window", "window", 0, |row| window(row.way)),
+    Column::new("call_p50_us", "call p50 µs", 3, |row| micros(&row.call, 0.5).into()),
+    Column::new("call_p99_us", "p99", 3, |row| micros(&row.call, 0.99).into()),
+    Column::new("each_p50_us", "each p50 µs", 3, |row| micros(&row.each, 0.5).into()),
+    Column::new("each_p99_us", "p99", 3, |row| micros(&row.each, 0.99).into()),
+    Column::new("alone_p50_us", "alone p50 µs", 2, |row| micros(&row.trip, 0.5).into()),
+    Column::new("alone_p99_us", "p99", 2, |row| micros(&row.trip, 0.99).into()),
     Column::hidden("alone_max_us", |row| micros(&row.trip, 1.0).into()),
-    Column::shown("guarded_over_plain", "guarded ÷ plain", 3, |row| over_plain(row).into()),
-    Column::shown("samples", "samples", 0, |row| row.trip.len().into()),
+    Column::new("guarded_over_plain", "guarded ÷ plain", 3, |row| over_plain(row).into()),
+    Column::new("samples", "samples", 0, |row| row.trip.len().into()),
     Column::hidden("way", |row| row.way.to_string().into()),
 ];
 

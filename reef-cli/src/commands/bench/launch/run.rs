@@ -41,7 +41,7 @@ impl reef::Visit for Launch<'_> {
 }
 
 impl Launch<'_> {
-    /// Those without guards first: others are compared with them.
+    /// All paths, those without guards first: others are compared with them.
     fn ways(&self, deepest: PreemptLevel) -> Vec<Way> {
         let levels = [PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All];
         let levels = levels.into_iter().filter(|&level| level <= deepest);

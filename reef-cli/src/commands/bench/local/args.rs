@@ -1,4 +1,4 @@
-//! What `reef bench local` measures.
+//! Arguments of `reef bench local`.
 
 use crate::report::results;
 use crate::report::time;

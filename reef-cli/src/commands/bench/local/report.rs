@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use reef::Device;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 +       above the same in process, in ms
 in µs, p50 of each part by itself:
@@ -24,20 +24,20 @@ way out  from the answer until the client's thread saw it
 rest     what is left: checks and notes, the output's copy";
 
 static COLUMNS: [Column<Row>; 14] = [
-    Column::shown("way", "way", 0, |row| row.way.name().into()),
-    Column::shown("p50_ms", "p50 ms", 3, |row| millis(&row.latency, P50).into()),
-    Column::shown("p99_ms", "p99", 3, |row| millis(&row.latency, P99).into()),
-    Column::shown("p50_more_ms", "+ p50", 3, |row| row.more.map(|[p50, _]| p50).into()),
-    Column::shown("p99_more_ms", "+ p99", 3, |row| row.more.map(|[_, p99]| p99).into()),
-    Column::shown("copy_in_p50_us", "copy in", 1, |row| micros(&row.copy_in, P50).into()),
-    Column::shown("way_in_p50_us", "way in", 1, |row| by_daemon(row, &row.way_in, P50)),
+    Column::new("way", "way", 0, |row| row.way.name().into()),
+    Column::new("p50_ms", "p50 ms", 3, |row| millis(&row.latency, P50).into()),
+    Column::new("p99_ms", "p99", 3, |row| millis(&row.latency, P99).into()),
+    Column::new("p50_more_ms", "+ p50", 3, |row| row.more.map(|[p50, _]| p50).into()),
+    Column::new("p99_more_ms", "+ p99", 3, |row| row.more.map(|[_, p99]| p99).into()),
+    Column::new("copy_in_p50_us", "copy in", 1, |row| micros(&row.copy_in, P50).into()),
+    Column::new("way_in_p50_us", "way in", 1, |row| by_daemon(row, &row.way_in, P50)),
     Column::hidden("way_in_p99_us", |row| by_daemon(row, &row.way_in, P99)),
-    Column::shown("infer_p50_us", "infer", 1, |row| micros(&row.infer, P50).into()),
-    Column::shown("start_p50_us", "start", 1, |row| micros(&row.delay, P50).into()),
-    Column::shown("way_out_p50_us", "way out", 1, |row| by_daemon(row, &row.way_out, P50)),
+    Column::new("infer_p50_us", "infer", 1, |row| micros(&row.infer, P50).into()),
+    Column::new("start_p50_us", "start", 1, |row| micros(&row.delay, P50).into()),
+    Column::new("way_out_p50_us", "way out", 1, |row| by_daemon(row, &row.way_out, P50)),
     Column::hidden("way_out_p99_us", |row| by_daemon(row, &row.way_out, P99)),
-    Column::shown("rest_p50_us", "rest", 1, |row| micros(&row.rest, P50).into()),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("rest_p50_us", "rest", 1, |row| micros(&row.rest, P50).into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
 ];
 
 const P50: f64 = 0.5;

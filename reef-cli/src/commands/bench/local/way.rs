@@ -1,6 +1,6 @@
 //! The ways to ask for an inference that are compared.
 
-/// Where the network runs, and what a request has to do before.
+/// Place of the network, and the work of a request before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) side: Side,
@@ -8,14 +8,14 @@ pub(super) struct Way {
     pub(super) is_staged: bool,
 }
 
-/// Who has the network.
+/// Process that has the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// This process.
     Library,
     /// A daemon, with defaults on both sides.
     Daemon,
-    /// A daemon; both sides look for news for longer than a request takes.
+    /// A daemon. Both sides poll for longer than a request takes.
     Spinning,
 }
 

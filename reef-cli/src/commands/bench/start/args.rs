@@ -1,4 +1,4 @@
-//! What `reef bench start` measures.
+//! Arguments of `reef bench start`.
 
 use crate::commands::bench::policy::{Choice, check_windows};
 use crate::report::checks::check_time;

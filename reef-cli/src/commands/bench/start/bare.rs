@@ -15,7 +15,7 @@ pub(super) struct Bare<D: Device> {
     queue: D::Queue,
     cells: Cells<D>,
     runs: u64,
-    /// What the cell holds after the next one.
+    /// Content of the cell after the next launch.
     next: u64,
 }
 

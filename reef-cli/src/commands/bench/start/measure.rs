@@ -1,4 +1,4 @@
-//! One row: a real-time client beside a best-effort one.
+//! One row: a real-time client next to a best-effort one.
 
 use super::bare::Bare;
 use super::load::{Feeder, Load};
@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 /// Requests that come first and don't count.
 const WARM_UP: usize = 3;
 
-/// How often the best-effort client checks whether it should stop.
+/// Time between two checks of the best-effort client whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One row that is to be measured.
 pub(crate) struct Case {
-    /// Which of the loads.
+    /// Index of the load.
     pub(crate) load: usize,
     /// Tasks that the client keeps submitted.
     pub(crate) queued: u64,
@@ -32,7 +32,7 @@ pub(crate) struct Case {
     pub(crate) policy: Policy,
 }
 
-/// What was measured under one policy, in nanoseconds.
+/// Times measured under one policy, in nanoseconds.
 pub(crate) struct Row {
     pub(crate) load: String,
     pub(crate) policy: String,
@@ -53,7 +53,7 @@ pub(crate) struct Row {
     pub(crate) preempt_restore: Option<PreemptRestore>,
     /// Best-effort tasks that were done.
     pub(crate) tasks: u64,
-    /// Whether each was done once; `None` on an idle device.
+    /// Each task was done once; `None` on an idle device.
     pub(crate) right: Option<bool>,
 }
 
@@ -95,7 +95,7 @@ impl Row {
         Ok(())
     }
 
-    /// Whether nothing ran beside it.
+    /// Returns whether it was measured on an idle device.
     pub(crate) fn is_idle(&self) -> bool {
         self.queued.is_none()
     }
@@ -128,7 +128,7 @@ pub(crate) fn idle<D: Operators>(
     Ok([bare, idle])
 }
 
-/// Requests beside `load`; then, for a level, how long preempt and restore take.
+/// Requests next to `load`; then, for a level, the time of preempt and restore.
 pub(crate) fn row<D: Operators>(
     device: &D,
     load: &Load<D>,

@@ -1,4 +1,4 @@
-//! How long preempt and restore take, without real-time work in between.
+//! Time of preempt and restore, without real-time work in between.
 
 use super::load::{Feeder, Load};
 use super::pace::Limits;
@@ -20,7 +20,7 @@ pub(crate) struct PreemptRestore {
     /// From the call that restores until the client sees the first command completed: what was left
     /// of it had to run meanwhile.
     pub(crate) resumed: Histogram<u64>,
-    /// Whether each task was done once.
+    /// Each task was done once.
     pub(crate) right: bool,
 }
 

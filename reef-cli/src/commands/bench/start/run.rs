@@ -170,7 +170,7 @@ fn compare(rows: &mut [Row]) {
     }
 }
 
-/// What is compared, HostQueue aside.
+/// Policies to compare, without HostQueue.
 fn policies() -> impl Iterator<Item = Policy> {
     let levels = [PreemptLevel::All, PreemptLevel::DeviceQueue].map(Policy::at);
     levels.into_iter().chain(["streams", "stream-priority", "wait-based"].map(Policy::named))

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// How far floats may be off, as ONNX's own tests allow.
+/// Allowed error of floats, as in ONNX's own tests.
 const RELATIVE: f64 = 1e-3;
 const ABSOLUTE: f64 = 1e-7;
 
@@ -19,8 +19,8 @@ pub(crate) struct Case {
     data: PathBuf,
 }
 
-/// A network that was read, what goes into it and what is wanted of it.
-pub(crate) struct Loaded {
+/// A network that was read, its inputs and its expected outputs.
+pub(crate) struct LoadedCase {
     pub(crate) model: TensorModel,
     /// For each input that the network still has.
     pub(crate) inputs: Vec<Array>,
@@ -50,7 +50,7 @@ impl Case {
     }
 
     /// Reads the network for its data.
-    pub(crate) fn load(&self) -> Result<Loaded, Error> {
+    pub(crate) fn load(&self) -> Result<LoadedCase, Error> {
         let data = self.tensors("output").and_then(|wanted| Ok((wanted, self.tensors("input")?)));
         let (mut wanted, tensors) = data.map_err(|why| self.refused().unwrap_or(why))?;
         let names = input_names(&self.file)?;
@@ -67,7 +67,7 @@ impl Case {
         let inputs =
             model.inputs.iter().map(|port| given.get(&port.name).map(|(_, array)| array.clone()));
         let inputs = inputs.collect::<Option<_>>().ok_or_else(why)?;
-        Ok(Loaded { model, inputs, wanted })
+        Ok(LoadedCase { model, inputs, wanted })
     }
 
     /// Why the network is refused, whatever its data are: sequences aren't read as data either.
@@ -90,7 +90,8 @@ impl Case {
 }
 
 /// A tensor as the network has it: numpy knows no bfloat16, so that data hold its bits.
-fn retyped((spec, array): &(Spec, Array), element: Option<Element>) -> (Spec, Array) {
+fn retyped(tensor: &(Spec, Array), element: Option<Element>) -> (Spec, Array) {
+    let (spec, array) = tensor;
     match (array, element) {
         (Array::U16(bits), Some(element @ Element::BF16)) => {
             let array = Array::BF16(bits.iter().map(|&bits| Brain(bits)).collect());
@@ -100,7 +101,7 @@ fn retyped((spec, array): &(Spec, Array), element: Option<Element>) -> (Spec, Ar
     }
 }
 
-/// What is wrong with an output, in a few words.
+/// Describes the first difference of an output in a few words.
 pub(crate) fn fault(index: usize, have: (&Spec, &Array), want: &(Spec, Array)) -> Option<String> {
     let (spec, wanted) = (&want.0, want.1.values().to_f64());
     if have.0 != spec {

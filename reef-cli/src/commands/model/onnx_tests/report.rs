@@ -1,9 +1,9 @@
-//! What came of it, as a table.
+//! Outcomes of all cases, as a table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What came of one case.
+/// Outcome of one case.
 pub(crate) enum Outcome {
     Passed,
     /// It ran, and gave something else.

@@ -1,6 +1,6 @@
 //! Runs cases one after the other and reports.
 
-use super::case::{Case, Loaded, cases, fault};
+use super::case::{Case, LoadedCase, cases, fault};
 use super::report::{Outcome, Report};
 use crate::report::output::print;
 use crate::report::progress::Progress;
@@ -13,7 +13,7 @@ use reef::tensor::Array;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What `reef model verify --against onnx-tests` is told.
+/// Arguments of `reef model verify --against onnx-tests`.
 pub(crate) struct Args<'a> {
     /// Folders of test data, or folders of such folders.
     pub(crate) folders: Vec<PathBuf>,
@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args<'_>) -> Result<()> {
     }
     print(report.summary())?;
     if report.passed() < args.choice.least {
-        bail!("{} passed, {} are wanted", report.passed(), args.choice.least);
+        bail!("{} passed, at least {} must", report.passed(), args.choice.least);
     }
     Ok(())
 }
@@ -100,11 +100,11 @@ impl reef::Visit for Nodes<'_> {
 
 fn outcome<D: Operators>(
     device: &D,
-    case: &Loaded,
+    case: &LoadedCase,
     random: Option<&mut Random>,
     preemptions: &mut u64,
 ) -> Outcome {
-    let (weights, have) = match once(device, case) {
+    let (weights, have) = match run_plain(device, case) {
         Ok(made) => made,
         Err(error) => {
             return match error.downcast_ref::<Error>() {
@@ -122,20 +122,24 @@ fn outcome<D: Operators>(
         return Outcome::Failed(why);
     }
     let Some(random) = random else { return Outcome::Passed };
-    match again(device, case, &weights, random) {
+    match run_preempted(device, case, &weights, random) {
         Err(error) => Outcome::Failed(format!("preempted: {error}")),
         Ok((count, again)) => {
             *preemptions += count;
-            match same_bits(&again, &have) {
-                true => Outcome::Passed,
-                false => Outcome::Failed("preempted, it gives something else".into()),
+            if same_bits(&again, &have) {
+                Outcome::Passed
+            } else {
+                Outcome::Failed("preempted, it gives something else".into())
             }
         }
     }
 }
 
 /// The network's constants on a device, and what it gave.
-fn once<D: Operators>(device: &D, case: &Loaded) -> Result<(Arc<TensorWeights<D>>, Vec<Array>)> {
+fn run_plain<D: Operators>(
+    device: &D,
+    case: &LoadedCase,
+) -> Result<(Arc<TensorWeights<D>>, Vec<Array>)> {
     let weights = TensorWeights::upload(device, &case.model)?;
     let network = instance(device, &case.model, &weights, &case.inputs)?;
     run_once(device, &network.inference())?;
@@ -143,10 +147,10 @@ fn once<D: Operators>(device: &D, case: &Loaded) -> Result<(Arc<TensorWeights<D>
     Ok((weights, made))
 }
 
-/// How often the network was preempted, and what it gave.
-fn again<D: Operators>(
+/// Number of preemptions, and the outputs of the preempted network.
+fn run_preempted<D: Operators>(
     device: &D,
-    case: &Loaded,
+    case: &LoadedCase,
     weights: &Arc<TensorWeights<D>>,
     random: &mut Random,
 ) -> Result<(u64, Vec<Array>)> {
