@@ -22,7 +22,7 @@ pub(crate) struct OnNode {
     #[arg(long, default_value = "/")]
     root: PathBuf,
     /// Folder of the daemon's sockets.
-    #[arg(long, default_value = "/run/reef")]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR", default_value = "/run/reef")]
     folder: PathBuf,
     /// Library that takes the driver's place.
     #[arg(long, default_value = "/var/lib/reef/libreef_cuda_shim.so")]
@@ -54,8 +54,8 @@ pub(crate) struct Args {
     #[arg(long)]
     cdi: Option<PathBuf>,
     /// Number of real-time containers on each GPU.
-    #[arg(long, default_value_t = 1)]
-    rt: u32,
+    #[arg(long, alias = "rt", value_name = "COUNT", default_value_t = 1)]
+    rt_replicas: u32,
     /// Limit of device memory of each real-time container, such as 8GiB.
     #[arg(long, value_name = "SIZE")]
     rt_memory: Option<String>,
@@ -63,8 +63,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE")]
     rt_compute: Option<String>,
     /// Number of best-effort containers on each GPU.
-    #[arg(long, default_value_t = 4)]
-    be: u32,
+    #[arg(long, alias = "be", value_name = "COUNT", default_value_t = 4)]
+    be_replicas: u32,
     /// Limit of device memory of each best-effort container, such as 8GiB.
     #[arg(long, value_name = "SIZE")]
     be_memory: Option<String>,
@@ -190,8 +190,8 @@ fn config(args: &Args) -> Config {
         kubelet: args.kubelet.clone(),
         cdi: args.cdi.clone(),
         resources: vec![
-            resource(rt, args.rt, &args.rt_memory, &args.rt_compute),
-            resource(be, args.be, &args.be_memory, &args.be_compute),
+            resource(rt, args.rt_replicas, &args.rt_memory, &args.rt_compute),
+            resource(be, args.be_replicas, &args.be_memory, &args.be_compute),
         ],
         pace: Pace::default(),
     }

@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         timeout: args.timeout,
     };
     if !args.json {
-        print(format_args!("loading '{}'", args.model))?;
+        print(format_args!("loading {}", args.model))?;
     }
     let mut client = Client::connect(&args.model, &options)?;
     if let Some(rate) = options.rate.filter(|_| !client.has_budget()) {
@@ -99,10 +99,6 @@ fn rate(args: &Args) -> Result<Option<Rate>> {
 fn inferences(args: &Args, client: &mut Client) -> Result<()> {
     let input = input(args, client)?;
     let mut output = vec![0.0; client.output_len()];
-    if !args.json {
-        let many = if args.continuous || args.requests > 1 { "s" } else { "" };
-        print(format_args!("submit inference request{many}"))?;
-    }
     let mut done = 0;
     while args.continuous || done < args.requests {
         let begin = Instant::now();
@@ -147,7 +143,7 @@ fn report(
             }),
         );
     }
-    print(format_args!("client {} inference latency: {:.3} ms", client.id(), millis(latency)))
+    print(format_args!("client {}: {:.3} ms", client.id(), millis(latency)))
 }
 
 /// Prints a measurement with the client, its model and its class.

@@ -25,7 +25,7 @@ const SHOWN: usize = 300;
 #[derive(clap::Args)]
 pub(crate) struct Place {
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
-    #[arg(long)]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Daemon's Unix socket for HTTP, instead of http.sock in the folder.
     #[arg(long, conflicts_with = "folder")]

@@ -139,7 +139,7 @@ fn a_pair_is_measured_under_each_scheduler_and_arrival() {
 /// The requests are the same for all, however long the device takes for them.
 #[test]
 fn requests_arrive_whatever_became_of_those_before() {
-    let args = with(&PAIR, &["--rates", "2000", "--only", "streams,reef", "--time", "0.05s"]);
+    let args = with(&PAIR, &["--rates", "2000", "--schedulers", "streams,reef", "--time", "0.05s"]);
     let report = json(&prints(&[&args[..], &["--json"]].concat()));
     let asked: Vec<_> = rows(&report)[1..].iter().map(|row| &row["requests"]).collect();
     assert!(asked[0].as_u64().unwrap() > 50, "{asked:?}");
@@ -227,7 +227,7 @@ fn saturate_measures_work_next_to_real_time() {
 
 #[test]
 fn people_get_a_table_and_a_line_for_each_step() {
-    let output = reef(&with(&PREEMPT, &["--only", "All"]));
+    let output = reef(&with(&PREEMPT, &["--schedulers", "all"]));
     let (said, steps) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{steps}");
     assert!(said.contains("20 µs blocks: ") && said.contains("guarded ÷ plain"), "{said}");
@@ -270,7 +270,7 @@ fn bad_bench_arguments_are_refused() {
         (&["--blocks", "none"], "nothing to measure: --be-model none and --blocks none"),
         (&["--queued", "0"], "--queued must be in 1..=1024, got 0"),
         (&["--windows", "1,4096"], "--windows must be in 1..=1024, got 4096"),
-        (&["--only", "all"], "no scheduler \"all\" (have: All, DeviceQueue, "),
+        (&["--schedulers", "deep"], "no scheduler \"deep\" (have: All, DeviceQueue, "),
         (&["--out", &file], "--out "),
     ];
     for (options, want) in preempt {
@@ -293,7 +293,7 @@ fn bad_bench_arguments_are_refused() {
         (&["saturate", "--out", &file], "--out "),
         (&["cluster"], "--device must name several devices, such as cuda:* or cpu:0?units=1,cpu:1"),
         (&["cluster", "--device", "cpu,cuda:0"], "devices \"cpu,cuda:0\" are of two backends"),
-        (&["cluster", "--runs", "0"], "--runs must be in 1..=1000, got 0"),
+        (&["cluster", "--repeat", "0"], "--repeat must be in 1..=1000, got 0"),
         (&["cluster", "--rate", "inf"], "--rate must be greater than 0 and at most 10000, got inf"),
     ] {
         let said = refuses(&[&["bench"], args].concat());
@@ -305,7 +305,7 @@ fn bad_bench_arguments_are_refused() {
         (&["--time", "11min"], "--time must be "),
         (&["--rt-model", "lenet"], "no network \"lenet\" (have: "),
         (&["--window", "0"], "--window must be in 1..=1024, got 0"),
-        (&["--only", "reef,fifo"], "no scheduler \"fifo\" (have: sequential, "),
+        (&["--schedulers", "reef,fifo"], "no scheduler \"fifo\" (have: sequential, "),
     ];
     for (options, want) in pair {
         let said = refuses(&with(&PAIR, options));
@@ -337,7 +337,7 @@ fn clients_come_and_go_beside_real_time_requests() {
     let out = folder.path("out");
     let mut args =
         vec!["bench", "churn", "--rt-model", "resnet18", "--be-model", "resnet18", "--size", "64"];
-    args.extend(["--time", "0.5s", "--runs", "2", "--stay", "register,load,run"]);
+    args.extend(["--time", "0.5s", "--repeat", "2", "--stay", "register,load,run"]);
     args.extend(["--rate", "20", "--clients", "20", "--out", &out, "--json"]);
     let report = json(&prints(&args));
     check_tables(&out, "churn", &report);
@@ -371,7 +371,7 @@ fn several_devices_each_have_a_client_of_each_class() {
         "--size",
         "32",
     ];
-    args.extend(["--device", "cpu:0?units=1,cpu:1?units=1", "--time", "0.3s", "--runs", "1"]);
+    args.extend(["--device", "cpu:0?units=1,cpu:1?units=1", "--time", "0.3s", "--repeat", "1"]);
     args.extend(["--rate", "20", "--out", &out, "--json"]);
     let report = json(&prints(&args));
     check_tables(&out, "cluster", &report);
@@ -392,7 +392,7 @@ fn the_way_to_a_daemon_is_measured_beside_the_library() {
     let out = folder.path("out");
     let network =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../reef-models/tests/onnx/mobilenet-13.onnx");
-    let least = ["--requests", "3", "--rounds", "2", "--period", "1ms", "--spin", "1ms"];
+    let least = ["--requests", "3", "--repeat", "2", "--period", "1ms", "--spin", "1ms"];
     let device = ["--device", "cpu:0?units=1", "--out", &out, "--json"];
     let args = [&["bench", "local", network], &least[..], &device[..]].concat();
     let report = json(&prints(&args));
@@ -423,7 +423,7 @@ fn hung_kernel_costs_its_own_client_alone() {
     let out = folder.path("out");
     let mut args =
         vec!["bench", "hung", "--device", "cpu:0?units=3&pin=0", "--out", &out, "--json"];
-    args.extend(["--time", "1500ms", "--timeout", "500ms", "--runs", "1", "--pause", "10ms"]);
+    args.extend(["--time", "1500ms", "--timeout", "500ms", "--repeat", "1", "--pause", "10ms"]);
     let report = json(&prints(&args));
     check_tables(&out, "hung", &report);
     let rows = rows(&report);

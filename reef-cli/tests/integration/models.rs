@@ -153,11 +153,11 @@ fn bad_files_are_refused() {
     let cut = folder.file("cut.onnx", &cut[..cut.len() / 2]);
     assert!(import(&[&cut]).starts_with(&format!("{cut}: no ONNX file: ")));
     let tensors = folder.file("x.safetensors", [0; 4]);
-    assert_eq!(import(&[&tensors]), "--network says whose weights these are");
+    assert_eq!(import(&[&tensors]), "--model must name the model whose weights these are");
     let error = import(&[&tensors, "--network", "resnet18"]);
     assert_eq!(error, format!("{tensors}: ends inside the header's length"));
     assert_eq!(import(&["x.txt"]), "a file is .onnx or .safetensors");
-    let error = import(&["resnet50.pth", "--network", "resnet50"]);
+    let error = import(&["resnet50.pth", "--model", "resnet50"]);
     assert!(error.starts_with("resnet50.pth: a file of PyTorch, "), "{error}");
     assert!(
         error.ends_with("export it as .onnx or .safetensors, docs/models.md says how"),

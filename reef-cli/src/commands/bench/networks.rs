@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// Time of each, such as 500ms or 2s.
     #[arg(long, value_parser = time::parse, default_value = "2s")]
     time: Duration,
-    /// Rows and columns of all pictures, instead of the networks' own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
 }

@@ -51,6 +51,12 @@ impl Policy {
         Self { name, window: Some(window), ..Self::at(PreemptLevel::HostQueue) }
     }
 
+    /// Returns whether a name on the command line is its name. `DeviceQueue` is also `device-queue`.
+    fn is_called(&self, typed: &str) -> bool {
+        let plain = |text: &str| text.replace('-', "").to_lowercase();
+        plain(&self.name) == plain(typed)
+    }
+
     /// Configuration of a best-effort client; `window` is for policies that leave it open.
     pub(crate) fn client(&self, window: u64) -> ClientConfig {
         let window = self.window.unwrap_or(window);
@@ -91,9 +97,10 @@ pub(crate) struct Choice {
     windows: Vec<u64>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
-    /// Measure only these schedulers, such as All,streams.
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
+    /// Schedulers to measure, such as all,device-queue,streams; levels of REEF by their names
+    /// [default: all that the device supports].
+    #[arg(long, alias = "only", value_name = "NAME", value_delimiter = ',')]
+    schedulers: Vec<String>,
 }
 
 impl Choice {
@@ -113,17 +120,19 @@ impl Choice {
         let windows = self.windows.iter().map(|&window| Policy::host_queue(window));
         let all: Vec<_> = policies.into_iter().chain(windows).collect();
         self.check_names(&all)?;
-        let wanted = |policy: &Policy| self.only.is_empty() || self.only.contains(&policy.name);
+        let is_named = |policy: &Policy| self.schedulers.iter().any(|name| policy.is_called(name));
+        let wanted = |policy: &Policy| self.schedulers.is_empty() || is_named(policy);
         let fits = |policy: &Policy| policy.scheduler.level() <= deepest;
         Ok(all.into_iter().filter(|policy| wanted(policy) && fits(policy)).collect())
     }
 
     fn check_names(&self, policies: &[Policy]) -> Result<(), Usage> {
+        let is_known = |name: &&String| policies.iter().any(|policy| policy.is_called(name));
+        let Some(name) = self.schedulers.iter().find(|name| !is_known(name)) else {
+            return Ok(());
+        };
         let names: Vec<_> = policies.iter().map(|policy| policy.name.as_str()).collect();
-        match self.only.iter().find(|name| !names.contains(&name.as_str())) {
-            None => Ok(()),
-            Some(name) => Err(Usage(format!("no scheduler {name:?} (have: {})", names.join(", ")))),
-        }
+        Err(Usage(format!("no scheduler {name:?} (have: {})", names.join(", "))))
     }
 }
 

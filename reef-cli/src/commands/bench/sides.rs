@@ -18,7 +18,7 @@ pub(crate) struct Sides {
     /// Time of each measurement, such as 500ms or 5s.
     #[arg(long, value_parser = time::parse, default_value = "5s")]
     pub(crate) time: Duration,
-    /// Rows and columns of all pictures, instead of the networks' own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
 }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     class: Option<ClassName>,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
-    #[arg(long)]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Run the program without REEF if the daemon or the library is missing.
     #[arg(long)]
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     shim: Option<PathBuf>,
     /// Print the time of the program's driver calls at exit; with =FILE.json, also write each call
     /// there for Perfetto.
-    #[arg(long, alias = "profile", value_name = "FILE.json", num_args = 0..=1)]
+    #[arg(long, alias = "profile", value_name = "FILE.json", num_args = 0..=1, require_equals = true)]
     call_profile: Option<Option<PathBuf>>,
     #[command(flatten)]
     limits: limits::Limited,
@@ -143,7 +143,7 @@ fn profile(args: &Args) -> Result<Vec<(&'static str, OsString)>> {
         let shown = file.display();
         if file.extension().is_none_or(|of| of != "json") {
             let why = format!(
-                "--call-profile {shown}: not a file that ends in .json; write -- before the program"
+                "--call-profile must name a file that ends in .json, got {shown}"
             );
             bail!(Usage(why));
         }

@@ -18,7 +18,7 @@ pub(crate) struct Args {
     model: String,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
-    /// Rows and columns of the picture, instead of the network's own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// File to write, instead of MODEL.profile.json.

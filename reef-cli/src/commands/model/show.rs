@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Kernel latencies of a schedule graph to check, MODEL.profile.json.
     #[arg(long, value_name = "FILE")]
     latencies: Option<PathBuf>,
-    /// Rows and columns of the picture, where the model leaves them open.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Print JSON.

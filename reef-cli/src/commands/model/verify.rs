@@ -44,7 +44,7 @@ pub(crate) struct Args {
     against: Reference,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
-    /// Rows and columns of the picture, where the model leaves them open.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Largest difference, as a part of the largest output.
@@ -86,7 +86,7 @@ fn compare(args: &Args) -> Result<()> {
         return Err(Usage("several models: give one, or --against onnx-tests".into()).into());
     };
     if args.tests.is_given() {
-        let why = "--only, --list, --report and --least belong to --against onnx-tests";
+        let why = "--filter, --list, --report and --min-passed belong to --against onnx-tests";
         return Err(Usage(why.into()).into());
     }
     let device = &resolve(&args.device)?;

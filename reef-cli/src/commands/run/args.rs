@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Number of classes to print.
     #[arg(long, default_value_t = 5)]
     pub(crate) top: usize,
-    /// Rows and columns of the picture, instead of the network's own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     /// Shorter side after resizing, before the middle is cut out [default: 8/7 of the size].

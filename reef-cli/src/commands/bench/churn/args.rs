@@ -40,8 +40,8 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "run")]
     pub(crate) stay: Vec<Stay>,
     /// Number of measurements of everything.
-    #[arg(long, default_value_t = 3)]
-    pub(crate) runs: u32,
+    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
+    pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
 }

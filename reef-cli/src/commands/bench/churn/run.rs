@@ -23,7 +23,7 @@ impl reef::Visit for Churn<'_> {
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
         args.common.make_folder()?;
-        let rounds = args.runs as usize * (1 + args.stay.len());
+        let rounds = args.repeat as usize * (1 + args.stay.len());
         let progress = Progress::new(1 + rounds, args.common.json);
         let rt = networks(&device, &args.sides.rt, &[], args.sides.picture(), &progress)?.rt;
         let task = Task::new(rt.network.graphs(usize::MAX)?)?;
@@ -38,7 +38,7 @@ impl Churn<'_> {
     /// Each round without clients first, then with each kind.
     fn rows<D: Operators>(&self, bench: &Bench<'_, D>, progress: &Progress) -> Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
-        for round in 1..=self.0.runs {
+        for round in 1..=self.0.repeat {
             progress.begin(&format!("round {round}, calm"));
             let calm = bench.measure(round, None)?;
             let p99 = calm.p99();

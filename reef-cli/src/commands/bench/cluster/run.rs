@@ -31,12 +31,12 @@ impl reef::VisitAll for Devices<'_> {
         }
         args.common.make_folder()?;
         let place = Place::of(&args.common, &devices[0]);
-        let progress = Progress::new(1 + 2 * args.runs as usize, args.common.json);
+        let progress = Progress::new(1 + 2 * args.repeat as usize, args.common.json);
         progress.begin("loading");
         let mut one = Bench::new(args, &devices[..1])?;
         let mut all = Bench::new(args, &devices)?;
         let mut rows: Vec<Row> = Vec::new();
-        for round in 1..=args.runs {
+        for round in 1..=args.repeat {
             progress.begin(&format!("round {round}, one device"));
             let row = one.measure(round)?;
             let figures = row.figures();

@@ -36,7 +36,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
     /// Schedulers to run under; with several, best-effort tasks alone come first.
-    #[arg(long, value_delimiter = ',', default_value = "reef", conflicts_with = "baseline")]
+    #[arg(
+        long = "schedulers",
+        alias = "scheduler",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "reef",
+        conflicts_with = "baseline"
+    )]
     pub(crate) scheduler: Vec<String>,
     /// Run under REEF and all of its baselines, each class alone first. On a daemon: each class
     /// alone, then all, under its scheduler.
@@ -67,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "window"])]
     pub(crate) daemon: bool,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
-    #[arg(long, requires = "daemon")]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR", requires = "daemon")]
     pub(crate) folder: Option<PathBuf>,
     /// Plays this client for a parent that says on stdin what to do.
     #[arg(long, hide = true, requires = "daemon", value_name = "ID")]

@@ -35,8 +35,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = time::parse, default_value = "6s")]
     pub(crate) time: Duration,
     /// Number of measurements of everything.
-    #[arg(long, default_value_t = 3)]
-    pub(crate) runs: u32,
+    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
+    pub(crate) repeat: u32,
 }
 
 impl Args {

@@ -26,7 +26,7 @@ impl reef::Visit for Hung<'_> {
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
         args.common.make_folder()?;
-        let progress = Progress::new(1 + 2 * args.runs as usize, args.common.json);
+        let progress = Progress::new(1 + 2 * args.repeat as usize, args.common.json);
         progress.begin("calibrating blocks");
         let calibration = Calibration::new(&device)?;
         let rounds = |time| Ok::<_, anyhow::Error>(calibration.rounds(&device, time)?.0);
@@ -35,7 +35,7 @@ impl reef::Visit for Hung<'_> {
         let hung = (task as f64 * whole) as u64;
         let bench = Bench { device: &device, args, rounds: [rounds(args.block)?, task, hung] };
         let mut rows: Vec<Row> = Vec::new();
-        for round in 1..=args.runs {
+        for round in 1..=args.repeat {
             progress.begin(&format!("round {round}, alone"));
             let alone = bench.measure(round, false)?;
             let tasks = alone.tasks;

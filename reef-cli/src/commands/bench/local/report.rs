@@ -65,7 +65,7 @@ fn compare(rows: &mut [Row]) {
 pub(super) fn show<D: Device>(args: &Args, device: &D, mut rows: Vec<Row>) -> Result<()> {
     compare(&mut rows);
     let facts = json!({
-        "network": args.network, "period_ms": args.period.as_secs_f64() * 1e3, "rounds": args.rounds,
+        "network": args.network, "period_ms": args.period.as_secs_f64() * 1e3, "rounds": args.repeat,
         "spin_us": args.spin.as_micros() as u64,
     });
     let results = Results { bench: "local", facts, columns: &COLUMNS, rows: &rows };
@@ -76,7 +76,7 @@ pub(super) fn show<D: Device>(args: &Args, device: &D, mut rows: Vec<Row>) -> Re
     print(format_args!("{} ({})", args.common.device, device.info().name))?;
     print(format_args!(
         "{} every {:?}, {} turns of {} requests",
-        args.network, args.period, args.rounds, args.requests
+        args.network, args.period, args.repeat, args.requests
     ))?;
     print(as_table(&COLUMNS, &rows))?;
     print(LEGEND)?;

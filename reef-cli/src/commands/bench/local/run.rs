@@ -22,11 +22,11 @@ impl reef::Visit for Local<'_> {
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
         args.common.make_folder()?;
-        let progress = Progress::new(1 + args.rounds as usize, args.common.json);
+        let progress = Progress::new(1 + args.repeat as usize, args.common.json);
         progress.begin(&format!("loading {}, and starting daemons", args.network));
         let mut bench = Bench::new(args, &device)?;
         let mut rows = Way::EACH.map(Row::new).into_iter().collect::<Vec<_>>();
-        for round in 1..=args.rounds {
+        for round in 1..=args.repeat {
             progress.begin(&format!("round {round}"));
             rows.iter_mut().try_for_each(|row| bench.turn(row))?;
         }

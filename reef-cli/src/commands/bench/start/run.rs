@@ -45,7 +45,7 @@ impl reef::Visit for Preempt<'_> {
         let cases = self.cases(&device.info())?.len();
         args.common.make_folder()?;
         let loads = usize::from(args.network().is_some()) + self.blocks.len();
-        let steps = loads + (cases + 2) * args.rounds;
+        let steps = loads + (cases + 2) * args.repeat;
         let progress = Progress::new(steps, args.common.json);
         let loads = self.loads(&device, &progress)?;
         let rows = self.rows(&device, &loads, &progress)?;
@@ -115,7 +115,7 @@ impl Preempt<'_> {
         progress: &Progress,
     ) -> Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
-        for _ in 0..self.args.rounds {
+        for _ in 0..self.args.repeat {
             let mut at = 0;
             self.round(device, loads, progress, |row| {
                 match rows.get_mut(at) {
