@@ -55,8 +55,7 @@ fn row(device: String, name: String) -> [String; 6] {
     match with_device(&device, Info) {
         Ok(info) => {
             let memory = info.memory.map_or_else(none, gibibytes);
-            let features =
-                if info.features.is_empty() { none() } else { info.features.join(", ") };
+            let features = if info.features.is_empty() { none() } else { info.features.join(", ") };
             [device, info.units.to_string(), memory, info.level.to_string(), features, name]
         }
         Err(error) => [device, none(), none(), none(), format!("not usable: {error}"), name],

@@ -1,7 +1,7 @@
 //! Results of benches: where, when and how they were measured, and the files they go to.
 
 use crate::report::checks::make_folder;
-use crate::report::columns::{Column, as_csv, as_json};
+use crate::report::columns::{Column, as_csv, as_json, as_table};
 use crate::report::date::date;
 use crate::report::device;
 use crate::report::output::print;
@@ -85,6 +85,26 @@ impl<R> Results<'_, R> {
         write("json", serde_json::to_string_pretty(&self.json_at(args, place))? + "\n")?;
         write("csv", as_csv(self.columns, self.rows))?;
         Ok(Some(file("svg")))
+    }
+
+    /// Prints JSON if that was asked for. Else prints the place, what was `measured`, the table, its
+    /// legend and the names of the files.
+    pub(crate) fn show(
+        &self,
+        args: &Common,
+        place: &Place,
+        measured: &str,
+        legend: &str,
+        plot: Option<&Path>,
+    ) -> Result<()> {
+        if args.json {
+            return print(serde_json::to_string_pretty(&self.json_at(args, place))?);
+        }
+        print(&place.title)?;
+        print(measured)?;
+        print(as_table(self.columns, self.rows))?;
+        print(legend)?;
+        print_files(plot)
     }
 
     /// Everything, and where it was measured.

@@ -1,5 +1,6 @@
 //! `reef bench networks`: how long whole inferences take on a device that has nothing else to do.
 
+use super::device_bench::DeviceBench;
 use crate::report::checks::check_time;
 use crate::report::columns::{Column, as_table};
 use crate::report::output::print;
@@ -68,32 +69,30 @@ static COLUMNS: [Column<Row>; 10] = [
     Column::new("inferences", "inferences", 0, |row| row.total.len().into()),
 ];
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    check_time(args.time)?;
-    check_all(&args.networks, args.size)?;
-    reef::with_device(&args.common.device, Networks(args))?
-}
+impl DeviceBench for Args {
+    fn common(&self) -> &results::Common {
+        &self.common
+    }
 
-struct Networks<'a>(&'a Args);
+    fn check(&self) -> Result<()> {
+        check_time(self.time)?;
+        check_all(&self.networks, self.size)
+    }
 
-impl reef::Visit for Networks<'_> {
-    type Output = Result<()>;
-
-    fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.0;
-        args.common.make_folder()?;
+    fn measure<D: Operators>(&self, device: &D) -> Result<()> {
+        let args = self;
         let progress = Progress::new(args.networks.len(), args.common.json);
         let mut rows = Vec::new();
         for name in &args.networks {
             progress.begin(name);
-            rows.push(measure(&device, args, name)?);
+            rows.push(measure(device, args, name)?);
         }
         progress.finish();
         let facts = json!({ "seconds": args.time.as_secs_f64(), "batch": 1 });
         let results = Results { bench: "networks", facts, columns: &COLUMNS, rows: &rows };
-        results.save(&args.common, &device)?;
+        results.save(&args.common, device)?;
         if args.common.json {
-            let json = results.json(&args.common, &device);
+            let json = results.json(&args.common, device);
             return print(serde_json::to_string_pretty(&json)?);
         }
         print(format_args!("{} ({}), batch 1", args.common.device, device.info().name))?;

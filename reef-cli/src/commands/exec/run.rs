@@ -142,9 +142,7 @@ fn profile(args: &Args) -> Result<Vec<(&'static str, OsString)>> {
     if let Some(file) = file {
         let shown = file.display();
         if file.extension().is_none_or(|of| of != "json") {
-            let why = format!(
-                "--call-profile must name a file that ends in .json, got {shown}"
-            );
+            let why = format!("--call-profile must name a file that ends in .json, got {shown}");
             bail!(Usage(why));
         }
         let file = std::path::absolute(file).with_context(|| shown.to_string())?;

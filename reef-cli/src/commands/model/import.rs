@@ -80,7 +80,9 @@ pub(crate) fn import(args: &Import) -> Result<()> {
             (model.keep_of(params)?, model)
         }
         (Some("onnx"), Some(_)) => return usage("--model is for .safetensors files"),
-        (Some("safetensors"), None) => return usage("--model must name the model whose weights these are"),
+        (Some("safetensors"), None) => {
+            return usage("--model must name the model whose weights these are");
+        }
         _ => {
             let known = unread(&args.file).map(Into::into);
             return known.map_or_else(|| usage("a file is .onnx or .safetensors"), Err);

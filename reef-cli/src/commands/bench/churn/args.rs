@@ -48,7 +48,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Refuses what can't be measured.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.sides.check()?;
         for (name, rate) in [("--rate", self.rate), ("--clients", self.clients)] {
             check_rate(name, rate, MAX_RATE)?;

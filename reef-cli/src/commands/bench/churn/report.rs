@@ -2,9 +2,8 @@
 
 use super::args::{Args, Stay};
 use super::measure::Row;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::{millis, p999_millis};
 use anyhow::Result;
 use clap::ValueEnum;
@@ -66,16 +65,16 @@ fn means(args: &Args, rows: &[Row]) -> Value {
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!(
+    let legend = format!("p99 ÷ calm, mean: {}\n{LEGEND}", means(args, rows));
+    let measured = format!(
         "RT {} at {}/s, {} clients/s of {}",
         args.sides.rt, args.rate, args.clients, args.sides.be
-    ))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(format_args!("p99 ÷ calm, mean: {}", means(args, rows)))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    );
+    results.show(
+        &args.common,
+        &Place::of(&args.common, device),
+        &measured,
+        &legend,
+        plot.as_deref(),
+    )
 }

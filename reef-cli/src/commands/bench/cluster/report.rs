@@ -2,9 +2,8 @@
 
 use super::args::Args;
 use super::measure::Row;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Place, Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::millis;
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -51,13 +50,7 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 pub(crate) fn show(args: &Args, place: &Place, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save_at(&args.common, place)?;
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json_at(&args.common, place))?);
-    }
-    print(&place.title)?;
-    let (rt, be, rate) = (&args.rt, &args.be, args.rate);
-    print(format_args!("RT {rt} at {rate}/s and BE {be}, one of each on each device"))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    let measured =
+        format!("RT {} at {}/s and BE {}, one of each on each device", args.rt, args.rate, args.be);
+    results.show(&args.common, place, &measured, LEGEND, plot.as_deref())
 }

@@ -35,7 +35,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Refuses what can't be measured.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.sides.check()?;
         self.choice.check()?;
         if let Some(cold) = self.cold.filter(|cold| !(1 << 20..=MAX_COLD).contains(cold)) {

@@ -3,9 +3,8 @@
 use super::args::Args;
 use super::measure::{RT_ALONE, RT_COLD, Row};
 use crate::report::chart;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::{millis, p999_millis};
 use anyhow::{Context, Result};
 use reef::Device;
@@ -68,14 +67,8 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
     if let Some(plot) = &plot {
         draw(plot, args, rows).with_context(|| plot.display().to_string())?;
     }
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!("RT {}, BE {} in a closed loop", args.sides.rt, args.sides.be))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    let measured = format!("RT {}, BE {} in a closed loop", args.sides.rt, args.sides.be);
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
 }
 
 /// A point for each row with both sides; the best are low and to the right.

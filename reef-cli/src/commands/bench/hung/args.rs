@@ -41,7 +41,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Refuses what can't be measured.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         check_time(self.time)?;
         for (option, time) in
             [("--block", self.block), ("--task", self.task), ("--pause", self.pause)]

@@ -2,9 +2,8 @@
 
 use super::args::Args;
 use super::measure::Row;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::micros;
 use crate::report::time;
 use anyhow::Result;
@@ -63,18 +62,12 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!(
+    let measured = format!(
         "{} best-effort clients with blocks of {}, a real-time task of {} every {}",
         args.clients,
         time::show(args.block),
         time::show(args.task),
         time::show(args.pause)
-    ))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    );
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
 }

@@ -3,9 +3,8 @@
 use super::args::Args;
 use super::measure::{Row, Way};
 use crate::report::chart;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::micros;
 use anyhow::{Context, Result};
 use reef::Device;
@@ -75,12 +74,6 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
         chart::shares(plot, "One command that does nothing", ("µs", 1e3), series)
             .with_context(|| plot.display().to_string())?;
     }
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    let name = device.info().name;
-    print(format_args!("{} ({name}), bursts of {}", args.common.device, args.burst))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    let measured = format!("bursts of {} commands", args.burst);
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
 }

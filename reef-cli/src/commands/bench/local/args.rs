@@ -33,7 +33,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Refuses what can't be measured.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         for (name, count) in [("--requests", self.requests), ("--repeat", self.repeat)] {
             if !(1..=MAX_REQUESTS).contains(&count) {
                 let text = format!("{name} must be in 1..={MAX_REQUESTS}, got {count}");

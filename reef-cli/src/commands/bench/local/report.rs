@@ -3,10 +3,10 @@
 use super::args::Args;
 use super::measure::Row;
 use super::way::Side;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::{micros, millis};
+use crate::report::time;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::Device;
@@ -70,15 +70,12 @@ pub(super) fn show<D: Device>(args: &Args, device: &D, mut rows: Vec<Row>) -> Re
     });
     let results = Results { bench: "local", facts, columns: &COLUMNS, rows: &rows };
     results.save(&args.common, device)?;
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!(
-        "{} every {:?}, {} turns of {} requests",
-        args.network, args.period, args.repeat, args.requests
-    ))?;
-    print(as_table(&COLUMNS, &rows))?;
-    print(LEGEND)?;
-    print_files(None)
+    let measured = format!(
+        "{} every {}, {} turns of {} requests",
+        args.network,
+        time::show(args.period),
+        args.repeat,
+        args.requests
+    );
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, None)
 }

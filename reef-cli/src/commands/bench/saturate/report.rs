@@ -3,9 +3,8 @@
 use super::args::Args;
 use crate::commands::bench::colocate::measure::{RT_ALONE, Row};
 use crate::report::chart;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::millis;
 use anyhow::{Context, Result};
 use reef::Device;
@@ -73,12 +72,6 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
         chart::points(plot, &caption, ["BE kept, %", "RT p99 ÷ alone"], &groups)
             .with_context(|| plot.display().to_string())?;
     }
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!("RT {} and BE {}, each in a closed loop", args.sides.rt, args.sides.be))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    let measured = format!("RT {} and BE {}, each in a closed loop", args.sides.rt, args.sides.be);
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
 }

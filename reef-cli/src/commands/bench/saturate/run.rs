@@ -4,23 +4,49 @@ use super::args::{Args, Width};
 use super::report;
 use crate::commands::bench::colocate::arrivals::Arrivals;
 use crate::commands::bench::colocate::measure::{BE_ALONE, Bench, RT_ALONE, Row};
+use crate::commands::bench::device_bench::DeviceBench;
 use crate::commands::bench::policy::Policy;
 use crate::commands::bench::sides::Sides;
 use crate::report::class::ClassName;
 use crate::report::progress::Progress;
+use crate::report::results::Common;
 use crate::workload::networks::{NamedNetwork, Networks, networks};
 use anyhow::Result;
 use reef::op::Operators;
 use reef::{Colocation, Device};
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    args.sides.check()?;
-    args.lengths.check()?;
-    for &width in &args.beside {
-        // Fails if the device does not have these options.
-        reef::with_device(&args.narrow(width)?, Open)?;
+impl DeviceBench for Args {
+    fn common(&self) -> &Common {
+        &self.common
     }
-    reef::with_device(&args.common.device, Pad(args))?
+
+    fn check(&self) -> Result<()> {
+        self.sides.check()?;
+        self.lengths.check()?;
+        // Fails if the device does not have these options.
+        self.beside.iter().try_for_each(|&width| Ok(reef::with_device(&self.narrow(width)?, Open)?))
+    }
+
+    fn measure<D: Operators>(&self, device: &D) -> Result<()> {
+        let args = self;
+        let policies = policies(args, device)?;
+        if let Some(side) = args.side {
+            return measure_alone(args, device, side);
+        }
+        let steps = 3 + 2 + policies.len() + 4 * args.beside.len();
+        let progress = Progress::new(steps, args.common.json);
+        let mut rows = alone_and_both(args, device, policies, &progress)?;
+        report::results(args, &rows).save(&args.common, device)?;
+        for &width in &args.beside {
+            let alone = (rows[1].alone, rows[0].alone_rate);
+            let narrow = Narrow { args, width, progress: &progress };
+            let row = reef::with_device(&args.narrow(width)?, narrow)??;
+            rows.push(row.with_alone(alone.0, alone.1));
+            report::results(args, &rows).save(&args.common, device)?;
+        }
+        progress.finish();
+        report::show(args, device, &rows)
+    }
 }
 
 /// Opens a device and closes it.
@@ -30,35 +56,6 @@ impl reef::Visit for Open {
     type Output = ();
 
     fn visit<D: Operators>(self, _: D) {}
-}
-
-/// The bench, on whichever device was named.
-struct Pad<'a>(&'a Args);
-
-impl reef::Visit for Pad<'_> {
-    type Output = Result<()>;
-
-    fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.0;
-        args.common.make_folder()?;
-        let policies = policies(args, &device)?;
-        if let Some(side) = args.side {
-            return measure_alone(args, &device, side);
-        }
-        let steps = 3 + 2 + policies.len() + 4 * args.beside.len();
-        let progress = Progress::new(steps, args.common.json);
-        let mut rows = alone_and_both(args, &device, policies, &progress)?;
-        report::results(args, &rows).save(&args.common, &device)?;
-        for &width in &args.beside {
-            let alone = (rows[1].alone, rows[0].alone_rate);
-            let narrow = Narrow { args, width, progress: &progress };
-            let row = reef::with_device(&args.narrow(width)?, narrow)??;
-            rows.push(row.with_alone(alone.0, alone.1));
-            report::results(args, &rows).save(&args.common, &device)?;
-        }
-        progress.finish();
-        report::show(args, &device, &rows)
-    }
 }
 
 /// Policies to compare: ways to run best-effort blocks next to real-time kernels.
