@@ -107,7 +107,7 @@ typedef struct {
     uint32_t input_size;
     // 0.
     uint32_t reserved;
-    // Of made-up weights, where the network is one that is built by name and has no others.
+    // Seed of made-up weights, where the network is one that is built by name and has no others.
     uint64_t seed;
     // A .safetensors or .param file with weights for a network that is built by name, or NULL.
     const char *weights;
@@ -139,13 +139,13 @@ typedef struct {
     uint32_t struct_size;
     // 0.
     uint32_t reserved;
-    // From submission until its first command could start: the preemption, if there was one.
+    // Time from submission until its first command could start: the preemption, if there was one.
     // `REEF_UNKNOWN` for best-effort requests.
     uint64_t delay_ns;
-    // From then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
+    // Time from then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
     uint64_t device_ns;
-    // From submission until the dispatcher noted its end; of a best-effort request, until this
-    // call.
+    // Time from submission until the dispatcher noted its end; of a best-effort request, until
+    // this call.
     uint64_t total_ns;
 } reef_timing;
 

@@ -24,15 +24,15 @@ pub struct Config {
 /// Intervals at which a plugin polls for changes that nothing notifies it of.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// At the sockets: whether the kubelet was restarted.
+    /// Interval of polls of the sockets, which tell whether the kubelet was restarted.
     pub sockets: Duration,
-    /// At GPUs and daemon.
+    /// Interval of polls of GPUs and daemon.
     pub health: Duration,
     /// Longest time that a kubelet may leave a resource unwatched before it is registered again.
     pub unwatched: Duration,
     /// The most time between two tries to register.
     pub retry: Duration,
-    /// At a ResourceSlice that should be as it was left.
+    /// Interval of polls of a ResourceSlice that should be as it was left.
     pub slices: Duration,
 }
 

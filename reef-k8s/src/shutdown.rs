@@ -12,7 +12,7 @@ type Signal = Pin<Box<dyn Future<Output = ()>>>;
 ///
 /// # Errors
 ///
-/// Those of `serve`; `Failed`, if the system has no thread or no signals for it.
+/// Errors of `serve`; `Failed`, if the system has no thread or no signals for it.
 pub(crate) fn until_signal(serve: impl AsyncFnOnce(Signal) -> Result<()>) -> Result<()> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     let failed = |error: io::Error| Error::Failed(format!("a thread for the plugin: {error}"));

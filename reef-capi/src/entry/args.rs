@@ -17,11 +17,11 @@ pub(crate) unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<&'a str
     text.ok_or_else(|| Fault::invalid(format!("{what} is null")))
 }
 
-/// As [`text`]; `None` if it is null.
+/// Like [`text`]; `None` if it is null.
 ///
 /// # Safety
 ///
-/// As [`text`].
+/// Like [`text`].
 pub(crate) unsafe fn optional_text<'a>(what: &str, text: *const c_char) -> Result<Option<&'a str>> {
     if text.is_null() {
         return Ok(None);

@@ -161,7 +161,7 @@ pub unsafe extern "C" fn reef_network_read_output(
 
 /// # Safety
 ///
-/// As [`reef_network_write_input`].
+/// Like [`reef_network_write_input`].
 pub(crate) unsafe fn write_input(
     network: &Network,
     values: *const f32,
@@ -174,7 +174,7 @@ pub(crate) unsafe fn write_input(
 
 /// # Safety
 ///
-/// As [`reef_network_read_output`].
+/// Like [`reef_network_read_output`].
 pub(crate) unsafe fn read_output(network: &Network, values: *mut f32, count: usize) -> Result<()> {
     let bytes = array_bytes("output", values, count, network.shapes()[1].elements())?;
     let mut read = vec![0; bytes]; // so that C's place is left alone if it fails

@@ -78,7 +78,7 @@ pub struct reef_network_options {
     pub input_size: u32,
     /// 0.
     pub reserved: u32,
-    /// Of made-up weights, where the network is one that is built by name and has no others.
+    /// Seed of made-up weights, where the network is one that is built by name and has no others.
     pub seed: u64,
     /// A .safetensors or .param file with weights for a network that is built by name, or NULL.
     pub weights: *const c_char,
@@ -154,13 +154,13 @@ pub struct reef_timing {
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
-    /// From submission until its first command could start: the preemption, if there was one.
+    /// Time from submission until its first command could start: the preemption, if there was one.
     /// `REEF_UNKNOWN` for best-effort requests.
     pub delay_ns: u64,
-    /// From then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
+    /// Time from then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
     pub device_ns: u64,
-    /// From submission until the dispatcher noted its end; of a best-effort request, until this
-    /// call.
+    /// Time from submission until the dispatcher noted its end; of a best-effort request, until
+    /// this call.
     pub total_ns: u64,
 }
 

@@ -29,7 +29,7 @@ pub(crate) trait AnyNetwork: Any + Send + Sync {
     /// Another one with the same weights and memory of its own.
     fn instance(&self) -> Result<Box<dyn AnyNetwork>>;
 
-    /// For the client, which knows its device's type.
+    /// Type-erased network for the client, which knows its device's type.
     fn as_any(&self) -> &dyn Any;
 }
 

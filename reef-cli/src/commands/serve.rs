@@ -115,7 +115,7 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Says where it listens: one line for each place, for people and for scripts.
+/// Prints the device and each address: one line each, for people and for scripts.
 fn announce(places: &Places) -> Result<()> {
     print(format_args!("device {}", places.device))?;
     print(format_args!("folder {}", places.folder.display()))?;

@@ -68,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     show(&fleet, args, &rows)
 }
 
-/// All that can be wrong is what was typed, or a file.
+/// Errors come from the command line or a file alone.
 fn usage(error: reef_simulate::Error) -> Usage {
     Usage(error.to_string())
 }

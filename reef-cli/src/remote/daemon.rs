@@ -146,7 +146,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// Like [`get`](Self::get).
     pub(crate) fn post(&self, path: &str, time: Duration) -> Result<Bytes, Error> {
         self.request(Method::POST, path, time)
     }

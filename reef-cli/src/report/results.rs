@@ -39,9 +39,9 @@ impl Common {
 
 /// Device or daemon that a bench ran on.
 pub(crate) struct Place {
-    /// For people.
+    /// Text for people.
     pub(crate) title: String,
-    /// For programs.
+    /// Facts for programs.
     pub(crate) facts: Value,
 }
 
@@ -87,8 +87,8 @@ impl<R> Results<'_, R> {
         Ok(Some(file("svg")))
     }
 
-    /// Prints JSON if that was asked for. Else prints the place, what was `measured`, the table, its
-    /// legend and the names of the files.
+    /// Prints JSON if that was asked for. Else prints the place, what was `measured`, the table,
+    /// its legend and the names of the files.
     pub(crate) fn show(
         &self,
         args: &Common,
@@ -127,7 +127,7 @@ impl<R> Results<'_, R> {
     }
 }
 
-/// Says where the files are.
+/// Prints the names of the files.
 pub(crate) fn print_files(plot: Option<&Path>) -> Result<()> {
     let Some(plot) = plot else { return Ok(()) };
     let others = if plot.exists() { ", .csv and .svg" } else { " and .csv" };

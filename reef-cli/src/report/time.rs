@@ -25,7 +25,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// In the largest unit in which it is whole.
+/// Text of a time, in the largest unit in which it is whole.
 pub(crate) fn show(time: Duration) -> String {
     match time.as_nanos() {
         s if s >= 1_000_000_000 && s % 1_000_000_000 == 0 => format!("{} s", s / 1_000_000_000),

@@ -149,7 +149,7 @@ pub(crate) struct Loader<'a, D: Operators> {
 }
 
 impl<'a, D: Operators> Loader<'a, D> {
-    /// With pictures of `size`, or else of each network's own.
+    /// Loader for pictures of `size`, or else of each network's own size.
     pub(crate) fn new(device: &'a D, size: Option<usize>) -> Self {
         Self { device, size, loaded: BTreeMap::new() }
     }

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 /// Longest time of a preempted network.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// After such a time it runs twice as long between preemptions: a device that is a program is slow
+/// Time after which it runs twice as long between preemptions: a device that is a program is slow
 /// to begin again.
 const DOUBLING_INTERVAL: Duration = Duration::from_secs(5);
 /// Number of times that the timeout doubles at most.
@@ -42,7 +42,7 @@ pub(crate) fn also_preempted<D: Operators>(
     Ok((have, time, preemptions))
 }
 
-/// Says that they changed nothing, if any were asked for.
+/// Prints that preemptions changed nothing, if any were asked for.
 pub(crate) fn say(preemptions: Option<u64>) -> Result<()> {
     let said = preemptions.map(|count| format!("{count} preemptions changed no bit"));
     said.map_or(Ok(()), print)

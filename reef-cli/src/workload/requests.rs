@@ -15,10 +15,10 @@ const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// Results of real-time requests.
 pub(crate) struct Requests {
-    /// From arrival until the dispatcher noted the end, in nanoseconds. A request that never ended
-    /// is in it with the time that it waited.
+    /// Time from arrival until the dispatcher noted the end, in nanoseconds. A request that never
+    /// ended is in it with the time that it waited.
     pub(crate) latency: Histogram<u64>,
-    /// From submission until the first command could start, in nanoseconds.
+    /// Time from submission until the first command could start, in nanoseconds.
     pub(crate) start: Histogram<u64>,
     /// Requests that were submitted later than [`LATE`].
     pub(crate) late: u64,

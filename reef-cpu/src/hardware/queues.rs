@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering;
 #[derive(Debug, Default)]
 pub(crate) struct Hardware {
     real_time: Vec<HwQueue>,
-    /// In the order in which their next blocks are taken.
+    /// Queues in the order in which their next blocks are taken.
     best_effort: VecDeque<HwQueue>,
     next_id: u64,
     buried: Buried,
@@ -273,7 +273,7 @@ mod tests {
         (hardware, stop.word, tasks)
     }
 
-    /// Tells the hardware that `task` is over.
+    /// Reports to the hardware that `task` is over.
     fn end(hardware: &mut Hardware, task: Task, ended: TaskEnd) {
         hardware.take(Message::Ended(task, ended));
     }

@@ -19,11 +19,11 @@ use std::time::{Duration, Instant};
 /// Time between two polls of an idle unit for the return of memory that a block waits for.
 const BUSY_POLL: Duration = Duration::from_micros(100);
 
-/// Looks at a lock that another has, spinning twice as long each time, before a unit yields its
+/// Tries of a taken lock, spinning twice as long each time, before a unit yields its
 /// core.
 const SPINS: u32 = 5;
 
-/// Looks at a lock that another has before a unit waits for it.
+/// Tries of a taken lock before a unit waits for it.
 const MAX_TRIES: u32 = 64;
 
 /// State that units share.
@@ -65,13 +65,13 @@ impl Shared {
         self.inside(self.hardware.lock(), f)
     }
 
-    /// Tells the hardware something. If another has it, that one takes the message in.
+    /// Sends the hardware a message. If another thread has it, that one takes the message in.
     pub(crate) fn post(&self, message: Message) {
         self.hardware.post(message);
         self.try_change(|_| ());
     }
 
-    /// As [`change`](Self::change), or `None` if another has it.
+    /// Like [`change`](Self::change), or `None` if another has it.
     fn try_change<R>(&self, f: impl FnOnce(&mut Hardware) -> R) -> Option<R> {
         self.hardware.try_lock().map(|hardware| self.inside(hardware, f))
     }

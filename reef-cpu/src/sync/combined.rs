@@ -43,7 +43,7 @@ impl<T: Takes> Combined<T> {
         self.take_in(self.state.lock())
     }
 
-    /// As [`lock`](Self::lock), or `None` if another has it, which then takes in what was posted
+    /// Like [`lock`](Self::lock), or `None` if another has it, which then takes in what was posted
     /// before this call.
     pub(crate) fn try_lock(&self) -> Option<TryMutexGuard<'_, T>> {
         fence(Ordering::SeqCst); // between 1 and 2

@@ -17,7 +17,7 @@ impl Quantity {
         u64::try_from(self.0 / 1_000).unwrap_or(u64::MAX)
     }
 
-    /// Of per cents: parts per million.
+    /// Value in parts per million, of an amount in per cent.
     pub(super) fn parts_per_million(self) -> u32 {
         u32::try_from(self.0.saturating_mul(10)).unwrap_or(u32::MAX)
     }

@@ -58,7 +58,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Looks at GPUs and daemon for ever, and keeps the slice.
+/// Polls GPUs and daemon for ever, and keeps the slice up to date.
 async fn look(config: &ClaimsConfig, state: &watch::Sender<State>, slices: &mut Slices) {
     let mut violations = Violations::default();
     loop {
@@ -117,7 +117,7 @@ impl<T> Drop for AbortOnDrop<T> {
     }
 }
 
-/// Until one of the sockets isn't our own any more.
+/// Waits until one of the sockets isn't our own any more.
 async fn tend(sockets: [&OwnSocket; 2], pace: std::time::Duration) -> Fate {
     loop {
         if let Some(fate) = sockets.iter().map(|own| own.fate()).find(|fate| *fate != Fate::Kept) {

@@ -21,7 +21,7 @@ pub(crate) struct Gpu {
     pub(crate) is_there: bool,
 }
 
-/// All that are listed below `root`, by UUID. Without the module there are none, and one that the
+/// GPUs that are listed below `root`, by UUID. Without the module there are none, and one that the
 /// driver hasn't looked at yet has no UUID and isn't among them.
 pub(crate) fn gpus(root: &Path) -> Vec<Gpu> {
     let entries = std::fs::read_dir(root.join(LIST)).into_iter().flatten().flatten();

@@ -27,7 +27,7 @@ impl State {
         Self { gpus: look(&node.root, &before.gpus), has_daemon }
     }
 
-    /// In a line, for the log.
+    /// The state in a line, for the log.
     pub(crate) fn line(&self) -> String {
         let there = self.gpus.iter().filter(|gpu| gpu.is_there).count();
         let gone = self.gpus.len() - there;

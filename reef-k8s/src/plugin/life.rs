@@ -147,7 +147,7 @@ async fn register(socket: &Path, resource: &Resource) -> Result<()> {
     answer.map(drop).map_err(refused)
 }
 
-/// Until the sender is dropped.
+/// Waits until the sender is dropped.
 async fn ended(mut end: watch::Receiver<()>) {
     while end.changed().await.is_ok() {}
 }

@@ -26,7 +26,7 @@ pub fn run(config: &Config) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As of [`run`].
+/// Like [`run`].
 pub async fn serve(config: &Config, end: impl Future<Output = ()>) -> Result<()> {
     config.check()?;
     let first = State::look(&config.node, &State::default()).await;

@@ -23,7 +23,7 @@ fn text<'a>(yaml: &'a Yaml, key: &str) -> &'a str {
     yaml[key].as_str().unwrap_or_else(|| panic!("{key}: must be a text"))
 }
 
-/// Of a container: where which volume is mounted.
+/// Volumes of a container by their mount paths.
 fn mounts(container: &Yaml) -> BTreeMap<&str, &str> {
     list(container, "volumeMounts").map(|m| (text(m, "mountPath"), text(m, "name"))).collect()
 }

@@ -124,7 +124,7 @@ impl Drop for FakeNode {
     }
 }
 
-/// With which seed a random test begins, and how many steps it has.
+/// Seed and number of steps of a random test.
 pub(crate) fn seed_and_steps(steps: u64) -> (u64, u64) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap());
     let now = || SystemTime::UNIX_EPOCH.elapsed().map_or(0, |it| it.as_nanos() as u64);

@@ -28,7 +28,7 @@ pub(crate) trait DeviceBench {
 ///
 /// # Errors
 ///
-/// Those of the bench; the device cannot be opened, or the folder cannot be made.
+/// Errors of the bench; the device cannot be opened, or the folder cannot be made.
 pub(crate) fn run(bench: &impl DeviceBench) -> Result<()> {
     bench.check()?;
     reef::with_device(&bench.common().device, OnDevice(bench))?

@@ -18,7 +18,7 @@ pub(crate) struct Policy {
 }
 
 impl Policy {
-    /// One that [`scheduler::by_name`] knows.
+    /// Policy of a scheduler that [`scheduler::by_name`] knows.
     pub(crate) fn named(name: &str) -> Self {
         let scheduler = scheduler::by_name(name).expect("a name from a list of ours");
         Self { name: name.into(), scheduler, window: None, pads: false, level: None }
@@ -51,7 +51,8 @@ impl Policy {
         Self { name, window: Some(window), ..Self::at(PreemptLevel::HostQueue) }
     }
 
-    /// Returns whether a name on the command line is its name. `DeviceQueue` is also `device-queue`.
+    /// Returns whether a name on the command line is its name. `DeviceQueue` is also
+    /// `device-queue`.
     fn is_called(&self, typed: &str) -> bool {
         let plain = |text: &str| text.replace('-', "").to_lowercase();
         plain(&self.name) == plain(typed)

@@ -30,7 +30,7 @@ impl Sides {
         networks::check(&self.rt, self.best_effort(), self.picture())
     }
 
-    /// As a list, which workloads with several networks have.
+    /// The best-effort network as a list, for workloads with several.
     pub(crate) fn best_effort(&self) -> &[String] {
         std::slice::from_ref(&self.be)
     }

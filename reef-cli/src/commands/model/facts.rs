@@ -28,7 +28,7 @@ impl Facts {
     }
 }
 
-/// Says what is in a network.
+/// Prints the figures of a network.
 pub(crate) fn describe(place: impl Display, model: &Model) -> Result<()> {
     let Facts { name, steps, parameters, input, output: [batch, classes, ..] } =
         Facts::of(place, model);

@@ -42,7 +42,7 @@ pub(super) fn show(files: &Files<'_>, as_json: bool) -> Result<()> {
     }
 }
 
-/// Of how many kernels a file has latencies.
+/// Number of kernels whose latencies a file has.
 fn profiled(path: &Path, graph: &ScheduleGraph, model: Option<&Model>) -> models::Result<usize> {
     let latencies = Latencies::load(path)?;
     Ok(match model {

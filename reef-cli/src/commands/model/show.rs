@@ -96,7 +96,7 @@ fn step(name: &str, layer: &Layer) -> Value {
     })
 }
 
-/// In words: `convolution 3x3/2, residual, relu`.
+/// Description of an operation: `convolution 3x3/2, residual, relu`.
 fn operation(op: &Op) -> String {
     let with = |what: String, parts: &[(bool, &str)]| {
         let parts = parts.iter().filter(|(is, _)| *is).map(|(_, name)| *name);

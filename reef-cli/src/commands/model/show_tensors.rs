@@ -28,7 +28,7 @@ pub(crate) fn show(what: &str, model: &TensorModel, as_json: bool) -> Result<()>
     print(kinds)
 }
 
-/// Says in a line what is in it.
+/// Prints its figures in a line.
 pub(crate) fn describe(what: &str, model: &TensorModel) -> Result<()> {
     print(format_args!(
         "{what}: {} operations, {:.2} M constants, activations take {:.1} MB",
@@ -45,7 +45,7 @@ fn kinds_of(model: &TensorModel) -> BTreeMap<&'static str, usize> {
     kinds
 }
 
-/// As `reef model list` has it.
+/// Figures for `reef model list`.
 pub(crate) fn listed(name: &str, model: &TensorModel) -> Value {
     let ports = |ports: &[Port]| ports.iter().map(port).collect::<Vec<_>>();
     json!({

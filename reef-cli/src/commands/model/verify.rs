@@ -143,7 +143,7 @@ fn off(have: &[f32], want: &[f32]) -> f64 {
     if worst == 0.0 { 0.0 } else { worst / all }
 }
 
-/// Of the absolute values; not a number is larger than all.
+/// Largest absolute value; NaN is larger than all.
 fn largest(values: impl Iterator<Item = f64>) -> f64 {
     values.map(f64::abs).max_by(f64::total_cmp).unwrap_or_default()
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Output of the network for one picture.
 pub(crate) struct Prediction {
     pub(crate) logits: Vec<f32>,
-    /// From the submission of the first command until the last has finished.
+    /// Time from the submission of the first command until the last has finished.
     pub(crate) time: Duration,
 }
 

@@ -25,7 +25,7 @@ pub(crate) struct Job {
     pub(crate) waited: Option<f64>,
 }
 
-/// All that have processes now.
+/// Jobs that have processes now.
 pub(super) fn jobs(rates: Rates<'_>) -> Vec<Job> {
     let all = rates.after.all("reef_limit_memory_used_bytes").iter();
     let mut all: Vec<Job> = all.map(|(of, _)| job(rates, of)).collect();

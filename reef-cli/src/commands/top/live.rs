@@ -65,7 +65,7 @@ impl Signals {
     }
 }
 
-/// Looks once each interval until `stopped` hangs up.
+/// Polls the daemon once each interval until `stopped` hangs up.
 fn look(mut watch: Watch, interval: Duration, updates: &Sender<Update>, stopped: &Receiver<()>) {
     let mut next = Instant::now();
     while updates.send(watch.look()).is_ok() {

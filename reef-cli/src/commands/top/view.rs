@@ -28,12 +28,12 @@ pub(crate) struct View {
     pub(crate) queued: u64,
     pub(crate) preemptions_per_second: f64,
     pub(crate) padded_per_second: f64,
-    /// From the submission of real-time work until it could start: what a preemption takes.
+    /// Time from the submission of real-time work until it could start: the preemption.
     pub(crate) rt_start_p50_us: Option<f64>,
     pub(crate) rt_start_p99_us: Option<f64>,
     pub(crate) models: Vec<Model>,
     pub(crate) guests: Vec<Guest>,
-    /// With limits.
+    /// Jobs with limits.
     pub(crate) jobs: Vec<Job>,
     pub(crate) shares: Vec<Share>,
 }
@@ -155,7 +155,7 @@ impl Interval<'_> {
             .collect()
     }
 
-    /// Of all clients that have had something of the device.
+    /// Shares of all clients that have used the device.
     fn shares(&self) -> Vec<Share> {
         let had = self.after.all(DEVICE).iter().filter(|(_, seconds)| *seconds > 0.0);
         had.filter_map(|(of, _)| self.share(of.get("client")?, of.get("class")?)).collect()

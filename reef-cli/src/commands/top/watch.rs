@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Longest time of an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks at a daemon now and then.
+/// Scrapes of a daemon, one after the other.
 pub(crate) struct Watch {
     pub(crate) daemon: Daemon,
     last: Option<(Instant, Scrape)>,

@@ -77,7 +77,7 @@ impl Epilogue {
 
     /// # Safety
     ///
-    /// As [`commit`](Self::commit).
+    /// Like [`commit`](Self::commit).
     #[inline(always)]
     unsafe fn commit_row(&self, pixel: usize, channel: usize, sums: &[f32], bias: &[f32]) {
         // SAFETY: no other block has these channels of this pixel.
@@ -99,11 +99,11 @@ impl Epilogue {
         }
     }
 
-    /// As [`commit`](Self::commit), by one or two vectors at a time: for short rows.
+    /// Like [`commit`](Self::commit), by one or two vectors at a time: for short rows.
     ///
     /// # Safety
     ///
-    /// As [`commit`](Self::commit).
+    /// Like [`commit`](Self::commit).
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f")]
     unsafe fn commit_vectors(&self, sums: &Sums<'_>) {

@@ -23,7 +23,7 @@ impl Operand {
         Ok(Self { buffer: place.buffer.clone(), offset: place.offset, tensor })
     }
 
-    /// As [`new`](Self::new), for what is only read or written as rows of channels.
+    /// Like [`new`](Self::new), for what is only read or written as rows of channels.
     pub(in crate::kernels) fn native(
         place: &OperandMemory,
         tensor: Tensor,

@@ -40,7 +40,7 @@ pub(in crate::kernels) fn grid(blocks: usize) -> Result<u32> {
     u32::try_from(blocks).map_err(|_| Error::Invalid(format!("cpu: {blocks} blocks in one launch")))
 }
 
-/// Says that `what` has no kernel.
+/// Error for an operation without a kernel.
 pub(in crate::kernels) fn unsupported(what: impl Into<String>) -> Error {
     Error::Unsupported { backend: "cpu", what: what.into() }
 }

@@ -5,7 +5,7 @@ use crate::kernel::{Block, RESET};
 pub(in crate::kernels) use probe::stop_at_look;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Tells whether to give up. Copied out of a block, because scratch memory borrows the block.
+/// Stop word of a block. Copied out of a block, because scratch memory borrows the block.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct StopToken<'a>(&'a AtomicU8);
 
@@ -31,7 +31,8 @@ mod probe {
     use std::cell::Cell;
 
     thread_local! {
-        /// Looks until this thread's blocks see a RESET that was not written; 0 for never.
+        /// Number of looks until this thread's blocks see a RESET that was not written; 0 for
+        /// never.
         static REMAINING: Cell<u32> = const { Cell::new(0) };
     }
 

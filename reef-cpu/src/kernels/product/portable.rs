@@ -36,7 +36,7 @@ pub(in crate::kernels) use product_of_rows;
 
 /// # Safety
 ///
-/// As [`multiply`](super::multiply::multiply).
+/// Like [`multiply`](super::multiply::multiply).
 pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
     for rows in parts(tile.rows) {
         for column in (0..tile.columns).step_by(GROUPS * LANES) {
@@ -47,7 +47,7 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 
 /// # Safety
 ///
-/// As [`multiply`]; `R` rows from `row` and two groups from `column` lie in the tile.
+/// Like [`multiply`]; `R` rows from `row` and two groups from `column` lie in the tile.
 #[inline]
 unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
     let mut sums = [[[0.0; LANES]; GROUPS]; R];

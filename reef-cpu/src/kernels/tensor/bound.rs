@@ -35,12 +35,12 @@ pub(super) struct Bound {
     op: Arc<TensorOp>,
     inputs: Vec<Dense>,
     output: Dense,
-    /// Of one block.
+    /// Outputs of one block.
     pub(super) outputs: usize,
 }
 
 impl Bound {
-    /// Of operands that are as many as `op`, which was checked, has.
+    /// An operation with as many operands as `op`, which was checked, has.
     pub(super) fn new(
         op: &Arc<TensorOp>,
         inputs: &[OperandMemory],
@@ -67,7 +67,7 @@ impl Bound {
         self.inputs[first..].iter().map(|input| unsafe { input.singles() }).collect()
     }
 
-    /// As [`run`](Self::run), of products of matrices with a formula behind them.
+    /// Like [`run`](Self::run), of products of matrices with a formula behind them.
     pub(super) fn multiply(
         &self,
         matrices: &Matrices,
@@ -104,7 +104,7 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of attention.
+    /// Like [`run`](Self::run), of attention.
     pub(super) fn attend(&self, heads: &Heads, block: &mut Block<'_>) -> Outcome {
         let (stop, index) = (StopToken::of(block), block.index as usize);
         // SAFETY: as in `run`.
@@ -118,7 +118,7 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of formulas of singles, `outputs` of them in a block: `make` fills
+    /// Like [`run`](Self::run), of formulas of singles, `outputs` of them in a block: `make` fills
     /// memory with the outputs from the first one on, with so much scratch memory.
     pub(super) fn run_formula(
         &self,
@@ -139,7 +139,7 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of matrices that are turned.
+    /// Like [`run`](Self::run), of matrices that are turned.
     pub(super) fn turn(&self, turned: &Turned, block: &mut Block<'_>) -> Outcome {
         if StopToken::of(block).seen() {
             return Outcome::Stopped;
@@ -154,9 +154,9 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of the first `N` inputs, which are singles: `make` fills memory with
-    /// the sums of outputs from the first one on, unless it was stopped; `formula` is what becomes
-    /// of them.
+    /// Like [`run`](Self::run), of the first `N` inputs, which are singles: `make` fills memory
+    /// with the sums of outputs from the first one on, unless it was stopped; `formula` is what
+    /// becomes of them.
     pub(super) fn run_singles<const N: usize>(
         &self,
         outputs: usize,

@@ -12,7 +12,7 @@ pub(super) struct Dense {
     buffer: Buffer,
     offset: usize,
     pub(super) spec: Spec,
-    /// As `spec` says; blocks ask often.
+    /// Number of elements, kept because blocks read it often.
     elements: usize,
 }
 
@@ -70,7 +70,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// As [`values`](Self::values).
+    /// Like [`values`](Self::values).
     pub(super) unsafe fn singles(&self) -> &[f32] {
         assert_eq!(self.spec.element, Element::F32, "singles");
         // SAFETY: `new` found as many elements inside the buffer, aligned; the caller answers for
@@ -102,7 +102,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// As [`write`](Self::write).
+    /// Like [`write`](Self::write).
     pub(super) unsafe fn write_singles(&self, first: usize, singles: &[f32]) {
         let inside = first + singles.len() <= self.elements;
         assert!(inside && self.spec.element == Element::F32, "{first} and on of {}", self.spec);

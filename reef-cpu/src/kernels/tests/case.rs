@@ -55,7 +55,7 @@ impl Case {
         Self::of(op, random, |_, _| ())
     }
 
-    /// With `change` applied to what is read.
+    /// A case with `change` applied to its inputs.
     pub(super) fn of(
         op: Op,
         random: &mut Random,

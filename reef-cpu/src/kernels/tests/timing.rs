@@ -86,7 +86,7 @@ impl Run<'_> {
     }
 }
 
-/// For each layer, its time and its longest time without a look.
+/// Time of each layer, and its longest time without a look.
 fn round(layers: &[Layer], scratch: &mut [Vec<f32>], probe: bool) -> Vec<(Duration, Duration)> {
     let next = layers.iter().map(|_| AtomicU32::new(0)).collect();
     let units = scratch.len();

@@ -17,7 +17,7 @@ pub(in crate::kernels) struct RegisterEpilogue {
 }
 
 impl RegisterEpilogue {
-    /// As [`apply`](Self::apply), for a few vectors in a loop, which keeps what functions need in
+    /// Like [`apply`](Self::apply), for a few vectors in a loop, which keeps what functions need in
     /// registers.
     #[inline]
     #[target_feature(enable = "avx512f")]

@@ -3,7 +3,7 @@
 use super::lanes::{LANES, lanes};
 use std::arch::x86_64::*;
 
-/// From here on down the sigmoid is zero.
+/// Input at and below which the sigmoid is zero.
 const MIN_INPUT: f32 = -87.0;
 
 /// `x * sigmoid(x)` for each of `values`, or `sigmoid(x)` unless they are `gated`; to 1e-6 of the

@@ -23,7 +23,7 @@ struct Objects {
 pub(super) struct Cluster(Mutex<Objects>);
 
 impl Cluster {
-    /// One with the node.
+    /// A cluster with the node.
     pub(super) fn new() -> Self {
         let cluster = Self::default();
         cluster.put(&format!("/api/v1/nodes/{NODE}"), json!({ "metadata": { "uid": "node-uid" } }));

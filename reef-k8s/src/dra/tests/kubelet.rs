@@ -82,7 +82,7 @@ pub(super) struct Kubelet {
 }
 
 impl Kubelet {
-    /// Looks into the registry until there is a plugin that answers, and registers it.
+    /// Polls the registry until there is a plugin that answers, and registers it.
     pub(super) async fn find(config: &ClaimsConfig) -> Self {
         let socket = config.registry.join("reef.dev-reg.sock");
         let wait = async {

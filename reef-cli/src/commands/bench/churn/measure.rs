@@ -20,7 +20,7 @@ pub(crate) struct Row {
     pub(crate) round: u32,
     /// Last step of the clients; `None` without clients.
     pub(crate) stay: Option<Stay>,
-    /// From a request's arrival until its end, in nanoseconds.
+    /// Time from a request's arrival until its end, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
     pub(crate) late: u64,
     pub(crate) dropped: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Bench<'a, D: Operators> {
 }
 
 impl<D: Operators> Bench<'_, D> {
-    /// One measurement with clients that stay so long, or without.
+    /// Measures with clients that stay for `stay`, or without clients.
     pub(crate) fn measure(&self, round: u32, stay: Option<Stay>) -> Result<Row> {
         let policy = Policy::reef(self.device.info().level, false);
         let config = policy.client(self.args.lengths.window);

@@ -40,7 +40,7 @@ fn latency(row: &Row, quantile: f64) -> Value {
     if row.latency.is_empty() { Value::Null } else { millis(&row.latency, quantile).into() }
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.sides.rt, "be": args.sides.be, "rate": args.rate, "clients": args.clients,

@@ -27,7 +27,7 @@ pub(crate) struct Row {
     /// Best-effort inferences per second of all clients, without real-time work and next to it.
     pub(crate) be_alone: f64,
     pub(crate) be_beside: f64,
-    /// From a request's arrival until its end, in nanoseconds, of all real-time clients.
+    /// Time from a request's arrival until its end, in nanoseconds, of all real-time clients.
     pub(crate) latency: Histogram<u64>,
     pub(crate) late: u64,
     pub(crate) dropped: u64,

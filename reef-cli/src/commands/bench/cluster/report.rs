@@ -37,7 +37,7 @@ fn latency(row: &Row, quantile: f64) -> Value {
     if row.latency.is_empty() { Value::Null } else { millis(&row.latency, quantile).into() }
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.rt, "be": args.be, "rate": args.rate, "seconds": args.time.as_secs_f64(),

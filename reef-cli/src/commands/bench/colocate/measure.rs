@@ -62,7 +62,7 @@ impl Row {
         Self { arrivals, policy, latency, late, dropped, be_rate, stats, alone, alone_rate }
     }
 
-    /// To be compared with each side alone.
+    /// Adds the results of each side alone, to compare with.
     #[must_use]
     pub(crate) fn with_alone(self, alone: Option<[u64; 2]>, alone_rate: f64) -> Self {
         Self { alone, alone_rate, ..self }

@@ -50,7 +50,7 @@ fn kept_percent(row: &Row) -> Option<f64> {
         .then(|| 100.0 * row.be_rate / row.alone_rate)
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.time.as_secs_f64(), "seed": args.common.seed,

@@ -27,7 +27,7 @@ pub(crate) struct Workload {
     /// Name of the file.
     pub(crate) name: String,
     pub(crate) time: Duration,
-    /// In the order of their ids.
+    /// Tasks in the order of their ids.
     pub(crate) tasks: Vec<Task>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Workload {
 pub(crate) struct Task {
     pub(crate) id: String,
     pub(crate) real_time: bool,
-    /// As the file calls it.
+    /// Name in the file.
     pub(crate) model: String,
     pub(crate) load: Load,
 }

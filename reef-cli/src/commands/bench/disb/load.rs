@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Reason for a task to launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Load {
-    /// As soon as the request before has finished.
+    /// Launches as soon as the request before has finished.
     Continuous,
     /// `frequency` times per second. Tasks of one frequency and no positive priority are spread
     /// out.
@@ -63,7 +63,7 @@ enum Kind {
 }
 
 impl Pace {
-    /// For a benchmark that lasts until `end`. `delay` is for periodic loads, `seed` for random
+    /// Load of a benchmark that lasts until `end`. `delay` is for periodic loads, `seed` for random
     /// ones. A dependent load has no moments of its own: see [`Inbox`].
     pub(crate) fn new(load: &Load, delay: Duration, end: Duration, seed: u64) -> Self {
         let kind = match load {
@@ -156,7 +156,7 @@ pub(crate) fn delays<'a>(tasks: impl Iterator<Item = (&'a Load, Duration)>) -> V
 pub(crate) struct Inbox {
     /// Number of tasks that it depends on.
     wanted: usize,
-    /// For each number, which of them have a result.
+    /// Tasks that have a result, for each number.
     results: BTreeMap<u64, BTreeSet<usize>>,
 }
 

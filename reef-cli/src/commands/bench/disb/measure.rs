@@ -20,7 +20,7 @@ pub(crate) const REST: Duration = Duration::from_millis(100);
 pub(crate) struct Bench<'a, D: Operators> {
     pub(crate) device: &'a D,
     pub(crate) workload: &'a Workload,
-    /// For each task.
+    /// Work of each task.
     pub(crate) works: Vec<Work<D>>,
     pub(crate) options: Options,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Bench<'a, D: Operators> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     pub(crate) time: Duration,
-    /// From the moment at which threads start until the first request.
+    /// Time from the start of threads until the first request.
     pub(crate) lead: Duration,
     pub(crate) warm_ups: u32,
     pub(crate) alone: u32,
@@ -56,23 +56,23 @@ impl TaskSet {
     }
 }
 
-/// All that happened under one scheduler.
+/// Results under one scheduler.
 pub(crate) struct Run {
     /// Name of the scheduler, or of what it stands for.
     pub(crate) policy: String,
     pub(crate) begun: SystemTime,
-    /// For each task; `None` if it didn't run.
+    /// Requests of each task; `None` if it didn't run.
     pub(crate) requests: Vec<Option<Requests>>,
     pub(crate) stats: Stats,
 }
 
-/// All together.
+/// All tasks, run together.
 struct Stage<'a, D: Operators> {
     bench: &'a Bench<'a, D>,
     /// When the first requests are due, on the device's clock.
     begin: Duration,
     delays: &'a [Duration],
-    /// For each task that depends on others.
+    /// Mailbox of each task that depends on others.
     mail: BTreeMap<usize, Mailbox>,
 }
 
@@ -149,7 +149,8 @@ impl<D: Operators> Bench<'_, D> {
 struct Assignments<'a, D: Operators> {
     bench: &'a Bench<'a, D>,
     dispatcher: Dispatcher<D>,
-    /// Of best-effort clients, unless the length of their queues is chosen by their commands.
+    /// Configuration of best-effort clients, unless the length of their queues is chosen by their
+    /// commands.
     config: ClientConfig,
     /// Commands of a real-time task that are handed over at once, and of a best-effort one.
     graphs: [usize; 2],

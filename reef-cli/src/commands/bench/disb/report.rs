@@ -219,7 +219,7 @@ fn windows(asked: Option<u64>) -> [u64; 2] {
     asked.map_or([Config::default().window, Config::GRAPHS], |window| [window; 2])
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, facts: Value, rows: &'a [Row]) -> Results<'a, Row> {
     let mut all = json!({
         "file": args.file.display().to_string(),

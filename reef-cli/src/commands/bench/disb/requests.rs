@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) struct Phases {
     /// The picture becomes what the network reads.
     pub(crate) preprocess: Duration,
-    /// From submission to the end, copies included.
+    /// Time from submission to the end, copies included.
     pub(crate) infer: Duration,
     /// The output is read.
     pub(crate) postprocess: Duration,
@@ -45,7 +45,7 @@ impl Phases {
 #[derive(Debug, Clone)]
 pub(crate) struct Requests {
     pub(crate) sum: Phases,
-    /// Of whole requests, from their launch on, in nanoseconds.
+    /// Latency of whole requests, from their launch on, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
     /// Latency from the moment at which a request was due, which may be before its launch.
     pub(crate) from_due: Histogram<u64>,
@@ -70,7 +70,7 @@ impl Requests {
         note(&mut self.from_due, late + phases.total());
     }
 
-    /// With those of another task.
+    /// Adds the requests of another task.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.sum.add(&other.sum);
         self.latency.add(&other.latency).expect("histograms of one kind");

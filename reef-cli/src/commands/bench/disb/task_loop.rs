@@ -79,7 +79,7 @@ impl TaskLoop<'_> {
 }
 
 impl Mailbox {
-    /// For a task that depends on as many as `wanted`.
+    /// Mailbox of a task that depends on `wanted` others.
     pub(crate) fn new(wanted: usize) -> Self {
         Self { inbox: Mutex::new(Inbox::new(wanted)), arrival: Condvar::new() }
     }

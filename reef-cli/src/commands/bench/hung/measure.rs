@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Tasks of a client that have not finished.
 const QUEUED: usize = 4;
-/// Until all clients are at work.
+/// Time until all clients are at work.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// A client that finishes nothing for so long looks whether the measurement is over.
+/// Time without a finished task after which a client checks whether the measurement is over.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Result of one measurement.
@@ -34,11 +34,12 @@ pub(crate) struct Row {
     pub(crate) tasks: f64,
     /// Tasks per second without that kernel, in the same round.
     pub(crate) alone: Option<f64>,
-    /// From the end of a real-time task until each client has finished something, in nanoseconds.
+    /// Time from the end of a real-time task until each client has finished something, in
+    /// nanoseconds.
     pub(crate) resume: Histogram<u64>,
-    /// From a real-time task's submission until its end, in nanoseconds.
+    /// Time from a real-time task's submission until its end, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
-    /// From the submission of the kernel that doesn't end until its client gets an error.
+    /// Time from the submission of the kernel that doesn't end until its client gets an error.
     pub(crate) error_after: Option<Duration>,
 }
 
@@ -167,8 +168,8 @@ impl<D: Device> Bench<'_, D> {
 }
 
 impl ThreadTimes {
-    /// From each end of a real-time task until each client has finished something. The last ends
-    /// are left out, behind which the measurement may have ended first.
+    /// Time from each end of a real-time task until each client has finished something. The last
+    /// ends are left out, behind which the measurement may have ended first.
     fn resumed(&self) -> Histogram<u64> {
         let mut resume = histogram();
         for &end in &self.ends {

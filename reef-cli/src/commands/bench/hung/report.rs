@@ -48,7 +48,7 @@ fn quantile(histogram: &Histogram<u64>, quantile: f64) -> Value {
     if histogram.is_empty() { Value::Null } else { micros(histogram, quantile).into() }
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "clients": args.clients, "block_us": args.block.as_micros() as u64,

@@ -133,7 +133,7 @@ fn timed(line: &mut impl Line, count: u64) -> Result<[Duration; 2]> {
 trait Line {
     fn hand_over(&mut self) -> Result<()>;
 
-    /// Until all that was handed over is done, awake.
+    /// Spins until all commands are done.
     fn wait(&mut self) -> Result<()>;
 }
 

@@ -58,7 +58,7 @@ fn over_plain(row: &Row) -> Option<f64> {
     row.plain.map(|plain| row.each_p50() as f64 / plain as f64)
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({ "burst": args.burst, "seconds": args.time.as_secs_f64() });
     Results { bench: "launch", facts, columns: &COLUMNS, rows }

@@ -20,7 +20,7 @@ pub(super) enum Side {
 }
 
 impl Way {
-    /// In the order of the table: what others are compared with first.
+    /// All ways in the order of the table: those that others are compared with come first.
     pub(super) const EACH: [Self; 6] = [
         Self { side: Side::Library, is_staged: false },
         Self { side: Side::Daemon, is_staged: false },
@@ -30,7 +30,7 @@ impl Way {
         Self { side: Side::Spinning, is_staged: true },
     ];
 
-    /// For people and files.
+    /// Name for people and files.
     pub(super) fn name(self) -> String {
         let side = match self.side {
             Side::Library => "in process",

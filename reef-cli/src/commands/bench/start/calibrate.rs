@@ -20,7 +20,7 @@ const REPEATS: usize = 3;
 
 /// Time of one round.
 pub(crate) struct Calibration {
-    /// Of a block, in nanoseconds.
+    /// Time of a block's round, in nanoseconds.
     round: f64,
     /// Blocks of each unit that run one after the other.
     waves: u32,

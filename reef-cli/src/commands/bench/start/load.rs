@@ -26,7 +26,7 @@ const REPEATS: usize = 5;
 /// Work that a client submits again and again.
 pub(crate) struct Load<D: Operators> {
     pub(crate) name: String,
-    /// In turn.
+    /// Commands of a task, in turn.
     tasks: Vec<Arc<[Command<D>]>>,
     effect: Effect<D>,
     /// Time of a block, if blocks are calibrated.

@@ -27,7 +27,7 @@ pub(crate) struct Case {
     pub(crate) load: usize,
     /// Tasks that the client keeps submitted.
     pub(crate) queued: u64,
-    /// For policies that leave it open.
+    /// Window for policies that leave it open.
     pub(crate) window: u64,
     pub(crate) policy: Policy,
 }
@@ -38,11 +38,12 @@ pub(crate) struct Row {
     pub(crate) policy: String,
     pub(crate) queued: Option<u64>,
     pub(crate) window: Option<u64>,
-    /// From submission until the device could start the kernel.
+    /// Time from submission until the device could start the kernel.
     pub(crate) start: Histogram<u64>,
-    /// From submission until its only block has run.
+    /// Time from submission until its only block has run.
     pub(crate) ran: Histogram<u64>,
-    /// From submission until the dispatcher has seen that; of a bare launch, until the host has.
+    /// Time from submission until the dispatcher has seen that; of a bare launch, until the host
+    /// has.
     pub(crate) seen: Histogram<u64>,
     /// [`ran`](Self::ran) on the idle device: p50 and p99.
     pub(crate) idle: [u64; 2],

@@ -15,10 +15,11 @@ const MAX_SAMPLES: usize = 300;
 
 /// Times in nanoseconds.
 pub(crate) struct PreemptRestore {
-    /// From the call that preempts until the device has confirmed that nothing of the queue runs.
+    /// Time from the call that preempts until the device has confirmed that nothing of the queue
+    /// runs.
     pub(crate) quiesced: Histogram<u64>,
-    /// From the call that restores until the client sees the first command completed: what was left
-    /// of it had to run meanwhile.
+    /// Time from the call that restores until the client sees the first command completed: what was
+    /// left of it had to run meanwhile.
     pub(crate) resumed: Histogram<u64>,
     /// Each task was done once.
     pub(crate) right: bool,

@@ -88,7 +88,7 @@ fn resumed(row: &Row, quantile: f64) -> Value {
     row.preempt_restore.as_ref().map_or(Value::Null, |times| at(&times.resumed, quantile))
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a, D: Operators>(loads: &[Load<D>], rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({ "loads": loads.iter().map(load_json).collect::<Vec<_>>() });
     Results { bench: "preempt", facts, columns: &COLUMNS, rows }

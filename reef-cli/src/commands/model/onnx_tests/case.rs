@@ -22,7 +22,7 @@ pub(crate) struct Case {
 /// A network that was read, its inputs and its expected outputs.
 pub(crate) struct LoadedCase {
     pub(crate) model: TensorModel,
-    /// For each input that the network still has.
+    /// Values of each input that the network still has.
     pub(crate) inputs: Vec<Array>,
     pub(crate) wanted: Vec<(Spec, Array)>,
 }

@@ -12,7 +12,7 @@ pub(crate) enum Outcome {
     Refused(String),
 }
 
-/// All cases with what came of them.
+/// All cases with their outcomes.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) cases: Vec<(String, Outcome)>,
@@ -38,7 +38,7 @@ impl Report {
         })
     }
 
-    /// One line.
+    /// Summary in one line.
     pub(crate) fn summary(&self) -> String {
         let (all, passed, failed) = (self.cases.len(), self.passed(), self.failed().count());
         let refused = all - passed - failed;

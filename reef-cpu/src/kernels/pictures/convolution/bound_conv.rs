@@ -16,7 +16,7 @@ pub(in crate::kernels) struct BoundConv<'a> {
     pub output: &'a OperandMemory,
     /// Packed, and as long as [`packed_len`](crate::kernels::pictures::pack::packed_len).
     pub constants: &'a Buffer,
-    /// Of the device.
+    /// Units of the device.
     pub units: u32,
 }
 

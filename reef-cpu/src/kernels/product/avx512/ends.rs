@@ -51,7 +51,7 @@ pub(super) unsafe fn finish<const R: usize, const V: usize, const END: bool>(
 ///
 /// # Safety
 ///
-/// As [`finish`].
+/// Like [`finish`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store_plain<const R: usize, const V: usize>(
@@ -78,7 +78,7 @@ unsafe fn store_plain<const R: usize, const V: usize>(
 ///
 /// # Safety
 ///
-/// As [`finish`].
+/// Like [`finish`].
 #[inline(never)]
 #[target_feature(enable = "avx512f")]
 unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &Ends) {
@@ -109,7 +109,7 @@ unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &E
 ///
 /// # Safety
 ///
-/// As [`finish`].
+/// Like [`finish`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store<const R: usize, const V: usize>(sums: &[[__m512; V]; R], tile: &Tile) {

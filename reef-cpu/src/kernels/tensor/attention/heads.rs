@@ -29,7 +29,7 @@ struct Work<'a> {
     queries: &'a mut [f32],
     /// A row of [`KEYS`] for each of the block's.
     scores: &'a mut [f32],
-    /// Of keys or values.
+    /// Panel of keys or values.
     panel: &'a mut [f32],
     /// Products of weights with values.
     sums: &'a mut [f32],

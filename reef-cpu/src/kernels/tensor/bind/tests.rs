@@ -279,7 +279,7 @@ fn agrees(op: TensorOp, units: f32) {
     agrees_by(op, units, plain);
 }
 
-/// As [`agrees`], of the kernel that `bind` gives.
+/// Like [`agrees`], of the kernel that `bind` gives.
 fn agrees_by(
     op: TensorOp,
     units: f32,

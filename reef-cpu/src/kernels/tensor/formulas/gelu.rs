@@ -10,7 +10,7 @@ const NEAR: f64 = 1e-6;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     Term(Term),
-    /// Of an earlier step.
+    /// GELU of an earlier step.
     Gelu(usize),
     /// No later term reads it.
     Unused,
@@ -44,7 +44,7 @@ pub(super) fn steps(terms: &[Term]) -> Vec<Step> {
 struct Terms<'a>(&'a [Term]);
 
 impl Terms<'_> {
-    /// Of what term `k` is the GELU.
+    /// The term that term `k` is the GELU of.
     fn gelu(&self, k: usize) -> Option<usize> {
         // Three factors in any order: x, a half, and 1 + erf(x / √2).
         let [a, b] = self.product(k)?;
@@ -59,7 +59,7 @@ impl Terms<'_> {
         })
     }
 
-    /// Of what `1 + erf(x / √2)` is.
+    /// The term `x` of `1 + erf(x / √2)`.
     fn one_and_error(&self, k: usize) -> Option<usize> {
         let Term::Binary(Binary::Add, a, b) = self.0[k] else { return None };
         let (_, error) = [(a, b), (b, a)].into_iter().find(|(one, _)| self.is(*one, 1.0))?;

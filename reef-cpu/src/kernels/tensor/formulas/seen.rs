@@ -14,13 +14,13 @@ pub(super) enum Operand<'a> {
 /// An input of singles, broadcast to the outputs.
 #[derive(Debug)]
 pub(super) enum AccessPattern {
-    /// As many as there are outputs.
+    /// One element for each output.
     Whole,
     /// Repeated after this number of elements.
     Repeated(usize),
     /// Each for this number of outputs.
     Stretched(usize),
-    /// In any other way.
+    /// Any other access.
     View(View),
 }
 

@@ -43,7 +43,7 @@ impl Run {
 /// A move of singles whose rows are made of runs.
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Moves {
-    /// For each axis of the output but the last one.
+    /// Offsets in the input for each axis of the output but the last one.
     tables: Vec<Vec<usize>>,
     runs: Vec<Run>,
     fill: f32,

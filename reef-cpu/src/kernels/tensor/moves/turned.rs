@@ -16,10 +16,10 @@ const MATRICES: usize = 1 << 20;
 pub(in crate::kernels::tensor) struct Turned {
     /// Start of each matrix in the input.
     matrices: Vec<usize>,
-    /// Of a matrix of the output.
+    /// Rows of a matrix of the output.
     rows: usize,
     columns: usize,
-    /// From a column to the next in the input, where a row's follow each other.
+    /// Distance from a column to the next in the input, where a row's follow each other.
     step: usize,
 }
 

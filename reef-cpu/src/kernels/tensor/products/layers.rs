@@ -22,7 +22,7 @@ pub(in crate::kernels::tensor) struct Layer {
     pub(in crate::kernels::tensor) rows: usize,
     /// The matrix as it was before.
     pub(in crate::kernels::tensor) packed: PackedInput,
-    /// As a convolution.
+    /// The layer as a convolution.
     pub(in crate::kernels::tensor) conv: Conv2d,
     /// Formula behind the sums.
     pub(in crate::kernels::tensor) formula: Option<Vectors>,

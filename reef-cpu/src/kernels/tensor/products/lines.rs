@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Operands of lines of outputs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'a> {
-    /// Of all terms, for all of the lines.
+    /// Largest place of all terms, for all of the lines.
     pub(super) factors: &'a [f32],
     pub(super) values: &'a [f32],
     /// Place of each term's factor, and of its value for the first output of a line that begins at
@@ -96,7 +96,7 @@ fn put<const L: usize, const V: usize>(
     store(sums, masks, at, to);
 }
 
-/// As [`put`], of lines whose windows lie one line of values below each other.
+/// Like [`put`], of lines whose windows lie one line of values below each other.
 #[target_feature(enable = "avx512f")]
 fn windows(line: &Line<'_>, window: Window, starts: &[usize], at: usize, to: &mut [f32]) {
     let wide = to.len() / starts.len() - at > LANES;

@@ -39,11 +39,11 @@ pub(in crate::kernels::tensor) struct Matrices {
     pub(in crate::kernels::tensor) left: usize,
     /// First elements of each matrix: in the left input, the right one, the output.
     batch: Vec<[usize; 3]>,
-    /// In the left input and the output.
+    /// Places of rows in the left input and the output.
     rows: Places,
-    /// In the right input and the output.
+    /// Places of columns in the right input and the output.
     columns: Places,
-    /// In the left and the right input.
+    /// Places of terms in the left and the right input.
     terms: Places,
     /// Elements from row to row of the left input, if its rows need no packing.
     pitch: Option<usize>,
@@ -206,7 +206,7 @@ fn places(axes: &[Axis]) -> Vec<[usize; 3]> {
     })
 }
 
-/// From row to row, if terms adjoin and rows are equally far apart.
+/// Distance from row to row, if terms adjoin and rows are equally far apart.
 fn pitch(rows: &Places, terms: &Places) -> Option<usize> {
     let pitch = rows.get(1).map_or(0, |row| row[0]);
     let even = rows.iter().enumerate().all(|(k, row)| row[0] == k * pitch);

@@ -45,7 +45,7 @@ pub(super) fn pack_panel(
     }
 }
 
-/// As [`pack_panel`], of columns that lie side by side. Terms lie too far apart for the processor
+/// Like [`pack_panel`], of columns that lie side by side. Terms lie too far apart for the processor
 /// to guess where the next one is, so it is told.
 fn pack_whole(from: &[f32], terms: &[[usize; 2]], panel: &mut [[f32; COLUMNS]]) {
     widest(

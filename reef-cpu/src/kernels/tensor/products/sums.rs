@@ -126,7 +126,7 @@ impl Sums {
         !stop.is_set()
     }
 
-    /// Of `most` outputs of a block, those of whole lines, if it has one.
+    /// Number of outputs of a block: at most `most`, and whole lines if there is room for one.
     pub(in crate::kernels::tensor) fn outputs(&self, most: usize) -> usize {
         if most < self.line { most } else { most / self.line * self.line }
     }
@@ -195,7 +195,7 @@ impl Sums {
         );
     }
 
-    /// As [`values`](Self::values), of one line whose values are `step` elements apart.
+    /// Like [`values`](Self::values), of one line whose values are `step` elements apart.
     fn apart(&self, [factors, values]: [&[f32]; 2], base: [usize; 2], step: usize, to: &mut [f32]) {
         let (factors, values) = (&factors[base[0]..], &values[base[1]..]);
         to.fill(0.0);

@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) struct Clients<'a> {
     workload: &'a Workload,
     options: Options,
-    /// Of the daemon's sockets.
+    /// Folder of the daemon's sockets.
     folder: PathBuf,
     processes: Processes,
 }
@@ -111,7 +111,7 @@ impl<'a> Clients<'a> {
         Ok(requests)
     }
 
-    /// Says something to client `k` and waits until it has done that.
+    /// Sends an order to client `k` and waits until it is done.
     fn ready(&mut self, k: usize, order: &Order) -> Result<()> {
         match self.processes.ask(k, order)? {
             Reply::Ready => Ok(()),

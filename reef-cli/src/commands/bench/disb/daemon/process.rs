@@ -45,7 +45,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Says something to client `k` and waits for what it says.
+    /// Sends an order to client `k` and waits for its reply.
     pub(crate) fn ask(&mut self, k: usize, order: &Order) -> Result<Reply> {
         self.order(k, order)?;
         Ok(self.hear(None)?.1)

@@ -60,7 +60,7 @@ pub(super) fn of_shape(columns: usize, stride: usize) -> Option<[Sum; 2]> {
 
 /// # Safety
 ///
-/// As [`Sum`] says.
+/// See [`Sum`].
 #[target_feature(enable = "avx512f")]
 unsafe fn line<const K: usize, const STRIDE: usize, const V: usize>(
     line: &Line,
@@ -84,7 +84,7 @@ unsafe fn line<const K: usize, const STRIDE: usize, const V: usize>(
 ///
 /// # Safety
 ///
-/// As [`Sum`] says.
+/// See [`Sum`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usize>(

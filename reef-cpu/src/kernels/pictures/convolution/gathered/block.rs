@@ -35,7 +35,7 @@ pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
     build_finished("conv2d", conv, None)
 }
 
-/// As [`build`], with a formula behind the sums if there is one.
+/// Like [`build`], with a formula behind the sums if there is one.
 pub(in crate::kernels) fn build_finished(
     name: &'static str,
     conv: &BoundConv<'_>,

@@ -104,7 +104,7 @@ impl Gather {
 
     /// # Safety
     ///
-    /// As [`rows`](Self::rows), for one row whose window is inside of the picture.
+    /// Like [`rows`](Self::rows), for one row whose window is inside of the picture.
     #[inline]
     unsafe fn whole_row(&self, corner: &Corner, runs: &[Run], mut to: *mut f32) {
         let first = corner.image.wrapping_offset(corner.y * self.line as isize + corner.x);
@@ -125,7 +125,7 @@ impl Gather {
 
     /// # Safety
     ///
-    /// As [`rows`](Self::rows), for one row.
+    /// Like [`rows`](Self::rows), for one row.
     #[cold]
     unsafe fn row(&self, corner: &Corner, runs: &[Run], mut to: *mut f32) {
         for run in runs {
@@ -145,9 +145,9 @@ impl Gather {
 /// The upper left corner of a window, which may be outside of the picture.
 struct Corner {
     image: *const f32,
-    /// In lines.
+    /// Distance in lines.
     y: isize,
-    /// In floats of the line.
+    /// Distance in floats of the line.
     x: isize,
 }
 

@@ -33,7 +33,7 @@ struct Strips {
     epilogue: Epilogue,
     shape: GroupShape,
     strip: Strip,
-    /// Of half a panel, and of a whole one.
+    /// Products of half a panel, and of a whole one.
     multiply: [Multiply; 2],
     /// Columns of the window, and floats between windows.
     columns: usize,
@@ -47,7 +47,7 @@ struct Strips {
 ///
 /// # Errors
 ///
-/// As [`gathered`](crate::kernels::pictures::convolution::gathered::block::build).
+/// Like [`gathered`](crate::kernels::pictures::convolution::gathered::block::build).
 pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, u32)>> {
     conv.check()?;
     let (op, shape) = (conv.op, GroupShape::of(conv.op));

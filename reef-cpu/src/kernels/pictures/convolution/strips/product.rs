@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 /// Windows in a strip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Windows<'a> {
-    /// From the first window's first float on.
+    /// Floats from the first window's first float on.
     pub(super) strip: &'a [f32],
     /// Lines of the strip, and floats from one to the next.
     pub(super) lines: usize,
@@ -44,7 +44,7 @@ pub(super) fn of_step(step: usize) -> Option<[Multiply; 2]> {
     }
 }
 
-/// As [`Multiply`] says, of the first `V` vectors of each row of the panel. That windows are `STEP`
+/// See [`Multiply`], of the first `V` vectors of each row of the panel. That windows are `STEP`
 /// floats apart is known when this is compiled, so that the address of each is that of the first
 /// one and a constant.
 ///
@@ -99,7 +99,7 @@ unsafe fn multiply<const STEP: usize, const V: usize>(
     }
 }
 
-/// Tells the processor that a panel's floats at `output` will be written, and those at `residual`
+/// Prefetches a panel's floats: those at `output` will be written, and those at `residual`
 /// read.
 #[inline]
 #[target_feature(enable = "avx512f")]

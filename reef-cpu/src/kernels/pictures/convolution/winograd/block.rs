@@ -60,7 +60,7 @@ pub(super) struct Winograd {
     pub(super) epilogue: Epilogue,
     shape: GroupShape,
     padding: [usize; 2],
-    /// Of tiles and outputs.
+    /// Plan of tiles and outputs.
     pub(super) plan: Plan,
     /// A pixel outside of the picture.
     outside: Vec<f32>,
@@ -68,9 +68,9 @@ pub(super) struct Winograd {
 
 /// A share's memory.
 pub(super) struct Scratch<'a> {
-    /// For each point a row of channels per tile, [`GAP`] floats apart.
+    /// Of each point a row of channels per tile, [`GAP`] floats apart.
     inputs: &'a mut [f32],
-    /// For each point a row of [`COLUMNS`] sums per tile.
+    /// Of each point a row of [`COLUMNS`] sums per tile.
     pub(super) points: &'a mut [f32],
     /// For both lines of tiles a row of outputs per pixel.
     pub(super) sums: &'a mut [f32],

@@ -95,7 +95,8 @@ mod tests {
     use super::*;
     use reef_core::op::{Layout, Tensor};
 
-    /// Of pictures with this batch, rows and columns, and this many channels in and out.
+    /// A convolution of pictures with this batch, rows and columns, and this many channels in and
+    /// out.
     fn op([batch, height, width]: [usize; 3], [inputs, outputs]: [usize; 2]) -> Conv2d {
         let tensor = |channels| Tensor::new(Layout::Native, [batch, channels, height, width]);
         let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };

@@ -49,7 +49,7 @@ impl Winograd {
         true
     }
 
-    /// Tells the processor what the commit will touch of a tile.
+    /// Prefetches the operands of a tile's commit.
     fn bring_near(&self, tile: usize, channel: usize) {
         let [image, y, x] = self.corner(tile);
         let tensor = &self.epilogue.output.tensor;
