@@ -1,6 +1,6 @@
-//! Queues whose blocks don't stop when they are told to.
+//! Queues whose blocks don't stop when they are reporting to.
 
-use super::{LONG, finish, launch, told};
+use super::{LONG, finish, launch, reporting};
 use crate::{Cpu, Kernel, Outcome, Queue};
 use reef_core::{
     Checkpoint as _, Device, Launch, PreemptLevel, Preemptor, Priority, Queue as _, Seq,
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A kernel whose blocks stop for nothing, and end when they are told to.
+/// A kernel whose blocks stop for nothing, and end when they are reporting to.
 #[derive(Clone, Default)]
 struct Deaf {
     begun: Arc<AtomicU32>,
@@ -79,7 +79,7 @@ fn queue_that_lags_starts_nothing_until_it_is_drained() {
         assert!(late.try_drain().unwrap().is_none(), "a block runs");
         assert!(other.try_drain().unwrap().is_some());
         preemptor.reactivate().unwrap();
-        other.launch(Seq(round), &told(9).0, None).unwrap();
+        other.launch(Seq(round), &reporting(9).0, None).unwrap();
         finish(&mut other, round + 1);
         std::thread::sleep(Duration::from_millis(5)); // units have nothing to do
         assert_eq!(deaf.begun(), 3, "what was evicted stays so");
@@ -113,7 +113,7 @@ fn queue_that_is_abandoned_ends_with_its_last_block() {
     assert!(other.try_drain().unwrap().is_some());
     preemptor.reactivate().unwrap();
     let mut runs = |round| {
-        other.launch(Seq(round), &told(9).0, None).unwrap();
+        other.launch(Seq(round), &reporting(9).0, None).unwrap();
         finish(&mut other, round + 1);
         deaf.begun()
     };

@@ -105,7 +105,7 @@ impl Pointwise {
         block: &mut Block<'_>,
         row: &impl Fn(usize, usize, &mut [f32], &[f32]),
     ) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         let share = self.plan.share(block.index as usize);

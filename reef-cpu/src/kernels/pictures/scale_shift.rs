@@ -51,7 +51,7 @@ struct Map {
 
 impl Map {
     fn run(&self, block: &mut Block<'_>) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         let share = self.plan.share(block.index as usize);

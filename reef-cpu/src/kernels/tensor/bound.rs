@@ -127,7 +127,7 @@ impl Bound {
         block: &mut Block<'_>,
         make: impl FnOnce(&[&[f32]], usize, &mut [f32], &mut [f32]),
     ) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         let range = self.range(block, outputs);
@@ -141,7 +141,7 @@ impl Bound {
 
     /// Like [`run`](Self::run), of matrices that are turned.
     pub(super) fn turn(&self, turned: &Turned, block: &mut Block<'_>) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         // SAFETY: as in `run`.

@@ -68,7 +68,7 @@ pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, 
 
 impl Direct {
     fn run(&self, block: &mut Block<'_>) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         let share = self.plan.share(block.index as usize);

@@ -139,9 +139,9 @@ impl Heads {
         for key in (0..keys.len()).step_by(COLUMNS) {
             let columns = COLUMNS.min(keys.len() - key);
             let from = &from[(keys.start + key) * steps[0]..];
-            let columns = Axis { len: columns, stride: steps[0] };
+            let packed = Axis { len: columns, stride: steps[0] };
             let terms = Axis { len: self.depth, stride: steps[1] };
-            pack_columns(from, columns, terms, work.panel);
+            pack_columns(from, packed, terms, work.panel);
             for row in (0..rows).step_by(ROWS) {
                 if stop.is_set() {
                     return false;
@@ -209,9 +209,9 @@ impl Heads {
         for column in (0..self.width).step_by(COLUMNS) {
             let columns = COLUMNS.min(self.width - column);
             let from = &from[keys.start * steps[0] + column * steps[1]..];
-            let columns = Axis { len: columns, stride: steps[1] };
+            let packed = Axis { len: columns, stride: steps[1] };
             let terms = Axis { len: keys.len(), stride: steps[0] };
-            pack_columns(from, columns, terms, work.panel);
+            pack_columns(from, packed, terms, work.panel);
             for row in (0..rows).step_by(ROWS) {
                 if stop.is_set() {
                     return false;
