@@ -1,4 +1,4 @@
-//! Queues whose blocks don't stop when they are reporting to.
+//! Queues whose blocks don't stop when they are told to.
 
 use super::{LONG, finish, launch, reporting};
 use crate::{Cpu, Kernel, Outcome, Queue};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// A kernel whose blocks stop for nothing, and end when they are reporting to.
+/// A kernel whose blocks stop for nothing, and end when they are told to.
 #[derive(Clone, Default)]
 struct Deaf {
     begun: Arc<AtomicU32>,
