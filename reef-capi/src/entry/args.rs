@@ -60,7 +60,7 @@ pub(crate) fn array_bytes(
     want: usize,
 ) -> Result<usize> {
     if count != want {
-        return Err(Fault::invalid(format!("{what}: {count} values given, {want} wanted")));
+        return Err(Fault::invalid(format!("{what} must have {want} values, got {count}")));
     }
     place(what, array)?;
     Ok(count * size_of::<f32>())

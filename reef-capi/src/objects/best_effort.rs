@@ -67,7 +67,7 @@ fn has_room<D: Operators>(client: &mut BeClient<D>, commands: u64, capacity: u64
     let waiting = queue.submitted().0 - queue.completed().0;
     if waiting + commands > capacity {
         let text = format!(
-            "the queue is full: {waiting} of {capacity} commands wait, {commands} more wanted"
+            "the queue is full: {waiting} of {capacity} commands wait, {commands} more do not fit"
         );
         return Err(Fault::busy(text));
     }

@@ -84,7 +84,7 @@ static void sizes(void) {
     WANT(REEF_OK, reef_network_get_info(network, &info));
     float few[3] = {0};
     WANT(REEF_INVALID, reef_network_write_input(network, few, 3));
-    SAYS("3 values given");
+    SAYS("values, got 3");
     WANT(REEF_INVALID, reef_network_write_input(network, NULL, info.inputs));
     WANT(REEF_INVALID, reef_network_read_output(network, few, SIZE_MAX));
 

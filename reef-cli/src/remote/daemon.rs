@@ -52,7 +52,7 @@ impl Place {
 
 /// Host and port of `http://host:port`.
 fn tcp(url: &str) -> Result<String, Usage> {
-    let wrong = || Usage(format!("--url: want http://HOST:PORT, got {url:?}"));
+    let wrong = || Usage(format!("--url must be http://HOST:PORT, got {url:?}"));
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     let authority = uri.authority().filter(|authority| authority.port().is_some());
     match (uri.scheme_str(), uri.path(), uri.query(), authority) {
@@ -241,7 +241,7 @@ mod tests {
         for wrong in ["127.0.0.1:8000", "https://a:1", "http://a", "http://a:1/x", "http://a:b", ""]
         {
             let said = tcp(wrong).unwrap_err().to_string();
-            assert!(said.contains("want http://HOST:PORT, got "), "{wrong}: {said}");
+            assert!(said.contains("must be http://HOST:PORT, got "), "{wrong}: {said}");
         }
     }
 

@@ -9,7 +9,8 @@ const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
-    let wrong = || format!("want a number with KiB, MiB, GiB or TiB, such as 2GiB; got {text:?}");
+    let wrong =
+        || format!("must be a number with KiB, MiB, GiB or TiB, such as 2GiB, got {text:?}");
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     if unit.is_empty() && number == 0 {
         return Ok(0);

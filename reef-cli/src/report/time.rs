@@ -11,7 +11,7 @@ const UNITS: [(&str, f64); 6] =
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
-    let wrong = || format!("want a number with us, ms, s, min or h, such as 20us; got {text:?}");
+    let wrong = || format!("must be a number with us, ms, s, min or h, such as 20us, got {text:?}");
     let number: f64 = digits.parse().map_err(|_| wrong())?;
     if unit.is_empty() && number == 0.0 {
         return Ok(Duration::ZERO);

@@ -1,7 +1,7 @@
 //! Inferences that are preempted at random times, which must change no bit of what they give.
 
 use super::tensors::run_once;
-use crate::report::output::print;
+use crate::report::output::{count, print};
 use anyhow::{Result, ensure};
 use reef::models::Network;
 use reef::op::Operators;
@@ -44,7 +44,8 @@ pub(crate) fn also_preempted<D: Operators>(
 
 /// Prints that preemptions changed nothing, if any were asked for.
 pub(crate) fn say(preemptions: Option<u64>) -> Result<()> {
-    let said = preemptions.map(|count| format!("{count} preemptions changed no bit"));
+    let said = preemptions
+        .map(|number| format!("{} changed no bit", count(number as usize, "preemption")));
     said.map_or(Ok(()), print)
 }
 

@@ -263,9 +263,9 @@ fn bad_bench_arguments_are_refused() {
         (&["--be-model", "resnet18", "--size", "5"], "resnet18: input size 5, possible are "),
         (
             &["--blocks", "20"],
-            "--blocks: want a number with us, ms, s, min or h, such as 20us; got \"20\"",
+            "--blocks: must be a number with us, ms, s, min or h, such as 20us, got \"20\"",
         ),
-        (&["--blocks", "1us,2d"], "--blocks: want a number "),
+        (&["--blocks", "1us,2d"], "--blocks: must be a number "),
         (&["--blocks", "2s"], "--blocks must be at most 1 s, got 2s"),
         (&["--blocks", "none"], "nothing to measure: --be-model none and --blocks none"),
         (&["--queued", "0"], "--queued must be in 1..=1024, got 0"),

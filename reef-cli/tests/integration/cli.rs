@@ -128,7 +128,7 @@ fn usage_errors_name_what_is_possible() {
         (&["demo", "--level", "deepest"][..], "possible values: host-queue, device-queue, all"),
         (
             &["demo", "--time", "soon"],
-            "want a number with us, ms, s, min or h, such as 20us; got \"soon\"",
+            "must be a number with us, ms, s, min or h, such as 20us, got \"soon\"",
         ),
         (&["demo", "--time", "nan"], "--time"),
         (&["demo", "--time", "4"], "got \"4\""),

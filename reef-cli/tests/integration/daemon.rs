@@ -106,7 +106,10 @@ fn a_token_is_shown_over_tcp() {
 #[test]
 fn bad_addresses_and_times_are_refused() {
     for (args, want) in [
-        (&["top", "--url", "localhost:1"][..], "--url: want http://HOST:PORT, got \"localhost:1\""),
+        (
+            &["top", "--url", "localhost:1"][..],
+            "--url must be http://HOST:PORT, got \"localhost:1\"",
+        ),
         (&["top", "--interval", "0"], "--interval must be from 10 ms to 3600 s, got 0 µs"),
         (&["top", "--interval", "2h"], "--interval must be from 10 ms to 3600 s, got 7200 s"),
         (

@@ -68,14 +68,14 @@ fn colours(text: &str) -> Result<[f32; 3], String> {
     let numbers: Result<Vec<f32>, _> = text.split(',').map(str::parse).collect();
     let three = numbers.ok().and_then(|numbers| <[f32; 3]>::try_from(numbers).ok());
     let three = three.filter(|three| three.iter().all(|number| number.is_finite()));
-    three.ok_or_else(|| format!("want three numbers, such as 0.5,0.5,0.5; got {text:?}"))
+    three.ok_or_else(|| format!("must be three numbers, such as 0.5,0.5,0.5, got {text:?}"))
 }
 
 /// Reads `x=1,3,224,224`.
 fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
     let sizes = |list: &str| list.split(',').map(|size| size.parse().ok()).collect::<Option<_>>();
     let read = text.split_once('=').and_then(|(name, list)| Some((name.to_owned(), sizes(list)?)));
-    read.ok_or_else(|| format!("want NAME=1,3,224,224; got {text:?}"))
+    read.ok_or_else(|| format!("must be NAME=1,3,224,224, got {text:?}"))
 }
 
 impl Args {

@@ -41,8 +41,12 @@ pub(crate) fn bind(op: &Arc<TensorOp>, places: &Places<'_>, units: u32) -> Resul
     op.check()?;
     let Places { inputs, output, packed } = *places;
     if inputs.len() != op.inputs.len() {
-        let text =
-            format!("cpu: {} inputs for {}, {} wanted", inputs.len(), op.name(), op.inputs.len());
+        let text = format!(
+            "cpu: {} must have {} inputs, got {}",
+            op.name(),
+            op.inputs.len(),
+            inputs.len()
+        );
         return Err(Error::Invalid(text));
     }
     if packed {

@@ -3,6 +3,7 @@
 use super::args::Args;
 use super::measure::Row;
 use crate::report::columns::Column;
+use crate::report::output::count;
 use crate::report::results::{Place, Results};
 use crate::report::table::micros;
 use crate::report::time;
@@ -63,8 +64,8 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
     let measured = format!(
-        "{} best-effort clients with blocks of {}, a real-time task of {} every {}",
-        args.clients,
+        "{} with blocks of {}, a real-time task of {} every {}",
+        count(args.clients, "best-effort client"),
         time::show(args.block),
         time::show(args.task),
         time::show(args.pause)

@@ -4,6 +4,7 @@ use super::args::Args;
 use super::measure::Row;
 use super::way::Side;
 use crate::report::columns::Column;
+use crate::report::output::count;
 use crate::report::results::{Place, Results};
 use crate::report::table::{micros, millis};
 use crate::report::time;
@@ -71,11 +72,11 @@ pub(super) fn show<D: Device>(args: &Args, device: &D, mut rows: Vec<Row>) -> Re
     let results = Results { bench: "local", facts, columns: &COLUMNS, rows: &rows };
     results.save(&args.common, device)?;
     let measured = format!(
-        "{} every {}, {} turns of {} requests",
+        "{} every {}, {} of {}",
         args.network,
         time::show(args.period),
-        args.repeat,
-        args.requests
+        count(args.repeat as usize, "turn"),
+        count(args.requests as usize, "request")
     );
     results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, None)
 }
