@@ -3,10 +3,10 @@
 //! A block is short enough (some ten microseconds) to write its outputs as it makes them, and looks
 //! at the stop word before.
 
+use super::access_pattern::{AccessPattern, Operand};
 use super::chain::find::Chain;
 use super::chain::steps::{Leaf, Part};
 use super::gelu::{Step, steps};
-use super::seen::{AccessPattern, Operand};
 use super::terms::{cost, evaluate, gelu};
 use reef_core::tensor::{Domain, Element, Formula, Kind, Spec, TensorOp, Term};
 

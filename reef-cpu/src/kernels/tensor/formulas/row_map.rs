@@ -4,11 +4,11 @@
 //! As with formulas, a block is short enough to write its outputs as it makes them, and looks at
 //! the stop word before.
 
+use super::access_pattern::{AccessPattern, Operand};
 use super::chain::find::Chain;
 use super::chain::steps::{Leaf, Part};
 use super::folds::fold;
 use super::formula::{BLOCK, FEW, TERMS};
-use super::seen::{AccessPattern, Operand};
 use super::standard::{RowStep, steps};
 use super::terms::{cost, evaluate};
 #[cfg(target_arch = "x86_64")]

@@ -1,6 +1,6 @@
 //! Terms with AVX-512: sixteen outputs at a time, the last ones by a mask.
 
-use super::seen::Operand;
+use super::access_pattern::Operand;
 use crate::kernels::values::functions::{ERF_FAR, ERF_NEAR};
 use crate::kernels::values::lanes::{LANES, lanes};
 use crate::kernels::values::sigmoid::exp;

@@ -3,7 +3,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::registers;
 use super::steps::{Leaf, Link, Part};
-use crate::kernels::tensor::formulas::seen::{AccessPattern, Operand};
+use crate::kernels::tensor::formulas::access_pattern::{AccessPattern, Operand};
 use reef_core::tensor::Binary;
 
 /// Most steps.
