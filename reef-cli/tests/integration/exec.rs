@@ -388,7 +388,7 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
         (output.status.code(), text(&output.stderr).to_owned())
     };
     let file = folder.path("out.json");
-    let (code, said) = run(&["--call-profile", &file], &program);
+    let (code, said) = run(&[&format!("--call-profile={file}")], &program);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains(": the program runs with a profile, and without a class\n"), "{said}");
     let row = |name: &str| {
@@ -408,8 +408,7 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
     assert_eq!(events.iter().filter(|event| event["name"] == "add").count(), 10, "{trace}");
     let (_, said) = run(&["--profile"], &["sh", "-c", "exit 0"]);
     assert!(!said.contains("cuLaunchKernel"), "{said}");
-    let (code, said) = run(&["--profile", "python"], &["true"]);
-    let line =
-        "reef: --call-profile python: not a file that ends in .json; write -- before the program\n";
+    let (code, said) = run(&["--profile=python"], &["true"]);
+    let line = "reef: --call-profile must name a file that ends in .json, got python\n";
     assert_eq!((code, &*said), (Some(2), line));
 }

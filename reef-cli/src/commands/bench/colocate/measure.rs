@@ -5,7 +5,7 @@ use crate::commands::bench::policy::{Lengths, Policy};
 use crate::workload::baselines;
 use crate::workload::clients::closed_loop;
 use crate::workload::clock::{note, wait_until};
-use crate::workload::networks::Named;
+use crate::workload::networks::NamedNetwork;
 use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;

@@ -5,7 +5,7 @@
 
 use super::requests::Phases;
 use super::task_loop::Launch;
-use crate::workload::networks::Named;
+use crate::workload::networks::NamedNetwork;
 use anyhow::Result;
 use reef::op::Operators;
 use reef::{BeClient, ClientConfig, Command, Device, Dispatcher, RtClient, Task};

@@ -12,7 +12,7 @@ use crate::commands::bench::policy::Policy;
 use crate::report::progress::Progress;
 use crate::report::results::Place;
 use crate::workload::baselines;
-use crate::workload::networks::{Loader, Named, check_all};
+use crate::workload::networks::{Loader, NamedNetwork, check_all};
 use anyhow::Result;
 use reef::models::{measured, profile::Profiles};
 use reef::op::Operators;

@@ -3,7 +3,7 @@
 use super::calibrate::{Calibration, cells};
 use super::inferences::{Inferences, PICTURES};
 use crate::report::time;
-use crate::workload::networks::Named;
+use crate::workload::networks::NamedNetwork;
 use anyhow::Result;
 use reef::op::Operators;
 use reef::scheduler::Streams;
