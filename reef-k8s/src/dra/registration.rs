@@ -13,12 +13,12 @@ const SERVICE: &str = "v1.DRAPlugin";
 
 /// The kubelet's calls on the socket that it finds.
 #[derive(Clone, Debug)]
-pub(super) struct Registration {
+pub(super) struct DriverRegistration {
     pub(super) endpoint: PathBuf,
 }
 
 #[tonic::async_trait]
-impl Registration for Registration {
+impl Registration for DriverRegistration {
     async fn get_info(
         &self,
         _: Request<InfoRequest>,

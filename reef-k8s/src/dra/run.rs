@@ -6,7 +6,7 @@ use super::config::{ClaimsConfig, DRIVER};
 use super::driver::Driver;
 use super::proto::registration::registration_server::RegistrationServer;
 use super::proto::v1::dra_plugin_server::DraPluginServer;
-use super::registration::Registration;
+use super::registration::DriverRegistration;
 use super::slices::Slices;
 use crate::error::{Error, Result};
 use crate::node::state::State;
@@ -96,7 +96,7 @@ async fn offer_once(driver: &Driver, socket: &Path, registry: &Path) -> Result<F
     let (until, end) = oneshot::channel::<()>();
     let server = transport::Server::builder()
         .add_service(DraPluginServer::new(driver.clone()))
-        .add_service(RegistrationServer::new(Registration { endpoint: socket.to_owned() }))
+        .add_service(RegistrationServer::new(DriverRegistration { endpoint: socket.to_owned() }))
         .serve_with_incoming_shutdown(called.merge(asked), async { drop(end.await) });
     let mut server = AbortOnDrop(tokio::spawn(server));
     let fate = tokio::select! {

@@ -134,7 +134,7 @@ async fn gpu_takes_no_more_claims_than_daemon_and_accounts_admit() {
 /// Neither the API server's answers nor a file on disk are believed to be what they should.
 #[test]
 fn bytes_that_are_changed_at_random_are_read_or_refused() {
-    let (seed, steps) = asked(3_000);
+    let (seed, steps) = seed_and_steps(3_000);
     println!("REEF_TEST_SEED={seed} REEF_TEST_STEPS={steps}");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let claim = object("c", 0, "be", json!({ "memory": "8GiB", "compute": "33.4%" }));

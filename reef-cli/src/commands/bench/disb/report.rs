@@ -271,7 +271,7 @@ fn draw(path: &Path, args: &Args, rows: &[Row]) -> Result<()> {
     let class = |real_time| rows.iter().filter(move |row| row.all && row.real_time == real_time);
     let point = |rt: &Row| {
         let be = class(false).find(|be| be.policy == rt.policy);
-        let kept = be.map_or(Some(0.0), Row::kept)?;
+        let kept = be.map_or(Some(0.0), Row::kept_percent)?;
         Some((kept, rt.over_alone()?, rt.policy.clone()))
     };
     let group = |row: &Row| {
