@@ -138,6 +138,23 @@ fn plays(
     players.map(play).collect()
 }
 
+/// Counters of the daemon, since its start.
+fn stats(folder: &Path) -> Result<Stats> {
+    let text = Daemon::in_folder(Some(folder))?.get("/metrics", TIMEOUT)?;
+    let scrape = Scrape::parse(&String::from_utf8_lossy(&text));
+    let number = |name| {
+        let value = scrape.sum(name, |_| true);
+        value.map(|value| value as u64).with_context(|| format!("the daemon's metrics: no {name}"))
+    };
+    let mut stats = Stats::default();
+    stats.preemptions = number("reef_preemptions")?;
+    stats.rt_finished = number("reef_rt_finished")?;
+    stats.padded_launches = number("reef_padded_launches")?;
+    stats.padded_blocks = number("reef_padded_blocks")?;
+    stats.retries = number("reef_retries")?;
+    Ok(stats)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,21 +196,4 @@ mod tests {
         assert_eq!(numbers(TaskSet::RealTime), [0, 2, 3]);
         assert_eq!(numbers(TaskSet::BestEffort), [1]);
     }
-}
-
-/// Counters of the daemon, since its start.
-fn stats(folder: &Path) -> Result<Stats> {
-    let text = Daemon::in_folder(Some(folder))?.get("/metrics", TIMEOUT)?;
-    let scrape = Scrape::parse(&String::from_utf8_lossy(&text));
-    let number = |name| {
-        let value = scrape.sum(name, |_| true);
-        value.map(|value| value as u64).with_context(|| format!("the daemon's metrics: no {name}"))
-    };
-    let mut stats = Stats::default();
-    stats.preemptions = number("reef_preemptions")?;
-    stats.rt_finished = number("reef_rt_finished")?;
-    stats.padded_launches = number("reef_padded_launches")?;
-    stats.padded_blocks = number("reef_padded_blocks")?;
-    stats.retries = number("reef_retries")?;
-    Ok(stats)
 }
