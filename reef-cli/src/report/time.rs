@@ -28,6 +28,7 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
 /// Text of a time, in the largest unit in which it is whole.
 pub(crate) fn show(time: Duration) -> String {
     match time.as_nanos() {
+        0 => "0".into(),
         s if s >= 1_000_000_000 && s % 1_000_000_000 == 0 => format!("{} s", s / 1_000_000_000),
         ms if ms >= 1_000_000 && ms % 1_000_000 == 0 => format!("{} ms", ms / 1_000_000),
         us if us % 1_000 == 0 => format!("{} µs", us / 1_000),

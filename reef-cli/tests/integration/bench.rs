@@ -258,7 +258,7 @@ fn bad_bench_arguments_are_refused() {
     let preempt: [(&[&str], &str); 13] = [
         (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (&["--samples", "0"], "--samples must be in 1..=1000000, got 0"),
-        (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0 µs"),
+        (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0"),
         (&["--be-model", "resnet19"], "no network \"resnet19\" (have: "),
         (&["--be-model", "resnet18", "--size", "5"], "resnet18: input size 5, possible are "),
         (

@@ -102,7 +102,7 @@ fn bad_demo_arguments_are_refused() {
         (&["--be-model", "resnet18,lenet"], "no network \"lenet\" (have: resnet18, "),
         (&["--image", &words], &words),
         (&["--image", &missing], &missing),
-        (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0 µs"),
+        (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0"),
         (&["--time", "601s"], "--time must be greater than 0 and at most 600 s, got 601 s"),
         (&["--size", "5"], "resnet18: input size 5, possible are "),
         (

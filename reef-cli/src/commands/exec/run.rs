@@ -99,12 +99,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             eprintln!("reef: {why:#}: the program runs without REEF");
             become_program(args, &[])
         }
-        (Err(why), _) | (_, Err(why)) => {
-            let remedy =
-                "start `reef serve --guests`, or give --allow-unprotected; `reef doctor` says more";
-            Err(anyhow::anyhow!("not run: {why:#}; {remedy}"))
-        }
+        (Err(why), _) => Err(not_run(&why, "name the library with --shim or REEF_SHIM")),
+        (_, Err(why)) => Err(not_run(&why, "start `reef serve --guests`")),
     }
+}
+
+fn not_run(why: &anyhow::Error, remedy: &str) -> anyhow::Error {
+    let others = "or give --allow-unprotected; `reef doctor` says more";
+    anyhow::anyhow!("not run: {why:#}; {remedy}, {others}")
 }
 
 /// Asks the daemon whether it would admit the program, without naming a device.
