@@ -61,7 +61,7 @@ mod tests {
             ("2min", "120 s"),
             ("1h", "3600 s"),
             ("0.0005ms", "0.500 µs"),
-            ("0", "0 µs"),
+            ("0", "0"),
         ] {
             assert_eq!(show(parse(text).unwrap()), shown, "{text}");
         }

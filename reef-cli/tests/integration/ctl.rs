@@ -62,7 +62,7 @@ fn drained_device_leaves_its_models_to_the_other_one() {
     let said = ctl(&folder, &["drain", &name]).unwrap();
     assert!(said.contains("out: "), "{said}");
     assert!(devices()[1]["lost"].is_string() && devices()[0]["lost"].is_null(), "{}", devices());
-    assert!(prints(&["request", "tiny", "--folder", &folder.path("")]).contains("latency"));
+    assert!(prints(&["request", "tiny", "--folder", &folder.path("")]).contains(" ms\n"));
 }
 
 #[test]
