@@ -78,7 +78,7 @@ static void handles(void) {
 static void sizes(void) {
     reef_network_info info = {0};
     WANT(REEF_INVALID, reef_network_get_info(network, &info));
-    SAYS("struct_size is 0");
+    SAYS("struct_size must be");
     WANT(REEF_INVALID, reef_network_get_info(network, NULL));
     info.struct_size = sizeof info;
     WANT(REEF_OK, reef_network_get_info(network, &info));
