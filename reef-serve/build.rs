@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     builder()
         .build_client(false)
-        .extern_path(UNDECODED, "crate::kserve::grpc::undecoded::Undecoded")
+        .extern_path(UNDECODED, "crate::kserve::grpc::raw_message::Undecoded")
         .compile_fds(messages)?;
     Ok(())
 }

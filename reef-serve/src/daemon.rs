@@ -5,21 +5,21 @@
 //! service manager is told of each step.
 
 use crate::config::settings::Config;
+use crate::endpoints::{WaysIn, configured};
 use crate::error::{Error, Result};
 use crate::guests::service::Guests;
-use crate::heap::give_back_in_pieces;
 use crate::kserve::grpc::serve as grpc;
 use crate::kserve::http::serve as http;
+use crate::malloc::give_back_in_pieces;
 use crate::models::config::upload::remove_abandoned;
 use crate::net::identity::auth::Tokens;
 use crate::net::listener::Listener;
-use crate::net::room::admission::Admission;
-use crate::net::room::descriptors::raise_limit;
+use crate::net::quota::admission::Admission;
+use crate::net::quota::descriptors::raise_limit;
 use crate::reload::{Files, Source, hangups, outlive_hangup, reload_at};
 use crate::server::Server;
+use crate::systemd::activation::Passed;
 use crate::systemd::notify;
-use crate::systemd::passed::Passed;
-use crate::ways_in::{WaysIn, configured};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

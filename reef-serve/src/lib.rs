@@ -16,7 +16,7 @@
 //! | folder | what it holds |
 //! |---|---|
 //! | `daemon`, `reload`, `preflight` | signals, the drain at the end; SIGHUP; `--check` |
-//! | `ways_in` | everything that listens |
+//! | `endpoints` | everything that listens |
 //! | `systemd` | sockets from a service manager, and what it is told |
 //! | `kserve` | the standard protocol: one request type, HTTP and gRPC on top of it |
 //! | `guests` | unmodified programs: who may register, and what they did |
@@ -29,36 +29,36 @@
 //! | `net` | sockets, peers, tokens, TLS, admission |
 //! | `engine` | the devices |
 //! | `config` | what the daemon can be told |
-//! | `log_level`, `heap` | how the log's level changes; how memory is given back |
+//! | `log_level`, `malloc` | how the log's level changes; how memory is given back |
 
 #![deny(unsafe_code)]
 
 mod class;
 pub mod config;
 mod daemon;
+mod endpoints;
 mod engine;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guests;
-mod heap;
 mod kserve;
 mod local;
 mod log_level;
+mod malloc;
 mod models;
 mod name;
-mod nearest;
 mod net;
 mod observe;
 mod preflight;
 mod reload;
 mod requests;
 mod server;
+mod suggest;
 mod systemd;
 mod tenants;
 mod tensor;
-mod ways_in;
 
 pub use class::{Class, Rate};
 pub use config::settings::Config;

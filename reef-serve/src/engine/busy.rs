@@ -1,6 +1,7 @@
-//! How busy a device is.
+//! How busy a device is, and how many requests are on it.
 
 use parking_lot::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long at least one inference was on the device: it runs there, waits its turn, or is
@@ -42,6 +43,30 @@ impl Drop for Working<'_> {
             let time = work.since.take().map(|since| since.elapsed()).unwrap_or_default();
             work.before += time;
         }
+    }
+}
+
+/// A count of requests that run. Out of date when it is read.
+#[derive(Debug, Default)]
+pub(super) struct Running(AtomicUsize);
+
+impl Running {
+    /// Counts one until what this returns is dropped.
+    pub(super) fn begin(&self) -> impl Drop + use<'_> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        One(self)
+    }
+
+    pub(super) fn is_any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
+    }
+}
+
+struct One<'a>(&'a Running);
+
+impl Drop for One<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

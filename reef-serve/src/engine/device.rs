@@ -1,9 +1,9 @@
 //! An [`Engine`] for each of several devices of the facade.
 
 use super::api::{DeviceModel, DeviceTrace, Engine, Instance, ReadModel, Sizes};
+use super::busy::Running;
 use super::constants::Constants;
 use super::instance::{BestEffortInstance, RealTimeInstance};
-use super::running::Running;
 use super::shared::{SharedMemory, SharedOnDevice};
 use crate::class::Class;
 use crate::error::{Error, Result};

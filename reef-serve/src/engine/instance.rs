@@ -1,7 +1,7 @@
 //! Instances of both classes.
 
 use super::api::{Instance, Ran, Run};
-use super::running::Running;
+use super::busy::Running;
 use super::shared::Between;
 use crate::error::{Error, Result};
 use reef::models::Network;

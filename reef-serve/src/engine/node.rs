@@ -3,7 +3,7 @@
 use super::api::Engine;
 use super::busy::Busy;
 use super::device;
-use super::lanes::{Counted, Lanes};
+use super::instance_count::{Counted, Lanes};
 use super::names::names;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;

@@ -1,7 +1,7 @@
 //! What guests did, as metrics that are read when somebody asks.
 
 use super::violations::find::KINDS;
-use super::violations::look::Violations;
+use super::violations::scan::Violations;
 use prometheus_client::collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;

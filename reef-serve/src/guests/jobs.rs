@@ -1,7 +1,7 @@
 //! Jobs with limits, as metrics that are read from their books when somebody asks.
 
-use super::books::Books;
 use super::collector::hex;
+use super::limit_audit::Books;
 use prometheus_client::collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;

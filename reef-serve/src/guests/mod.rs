@@ -7,11 +7,11 @@
 //! - **Invariant**: a program is real-time only if the configuration grants it; without
 //!   `guests.listen` there is no socket.
 
-mod beside;
-mod books;
 mod collector;
 mod containers;
+mod coordination;
 mod jobs;
+mod limit_audit;
 mod mps;
 mod policy;
 mod registrar;

@@ -1,15 +1,15 @@
 //! The registry of guests, for as long as the daemon runs.
 
-use super::beside::Shared;
-use super::books::{Books, Watch, nvml};
 use super::collector::{Collector, Shown};
 use super::containers::Containers;
+use super::coordination::Shared;
 use super::jobs::Jobs;
+use super::limit_audit::{Books, Watch, nvml};
 use super::mps;
 use super::policy::grant;
 use super::registrar::Registrar;
-use super::violations::look::Violations;
 use super::violations::revoked::Revoked;
+use super::violations::scan::Violations;
 use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::identity::auth::Tokens;

@@ -5,8 +5,8 @@
 //! charged for until they are sent.
 
 use crate::error::Error;
-use crate::net::room::charge::Charge;
-use crate::net::room::places::{Arriving, InUse};
+use crate::net::quota::charge::Charge;
+use crate::net::quota::connection_pool::{Arriving, InUse};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;

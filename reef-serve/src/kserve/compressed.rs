@@ -1,7 +1,7 @@
 //! Bodies by gzip and deflate.
 
 use crate::error::{Error, Result};
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::AsHeaderName;

@@ -7,16 +7,16 @@
 //!   the same check, so what one refuses the other refuses with the same words.
 
 pub(crate) mod answer;
+mod browser_guard;
 mod charged_body;
 mod compressed;
-mod extensions;
+mod discard_body;
 pub(crate) mod failure;
 pub(crate) mod grpc;
 pub(crate) mod http;
 pub(crate) mod infer;
-mod intake;
+mod middleware;
 pub(crate) mod parameter;
+mod server_metadata;
 mod settings;
 mod sharing;
-mod unwanted;
-mod web;

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::net::identity::peer::Peer;
 use crate::requests::device_memory::DeviceMemory;
 use crate::server::{Server, aside};
-use crate::tenants::prefixes::check_prefix;
+use crate::tenants::grant::check_prefix;
 use bytes::Bytes;
 use std::sync::Arc;
 

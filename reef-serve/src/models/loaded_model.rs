@@ -9,13 +9,13 @@
 //! given back when the last instance is gone.
 
 use crate::class::Class;
-use crate::engine::lanes::Counted;
+use crate::engine::instance_count::Counted;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::Budget;
 use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::model_spec::ModelSpec;
-use crate::models::shaped::maker::Maker;
+use crate::models::shaped::factory::Maker;
 use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
 use crate::net::identity::client_id::ClientId;

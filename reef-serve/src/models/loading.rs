@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::loaded_model::{LoadedModel, Parts};
 use crate::models::model_spec::ModelSpec;
-use crate::models::shaped::maker::{InTheWay, Maker, Order};
+use crate::models::shaped::factory::{InTheWay, Maker, Order};
 use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
 use crate::observe::stats::Stats;

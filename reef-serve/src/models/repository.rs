@@ -23,7 +23,7 @@ use crate::models::description::Description;
 use crate::models::model_spec::ModelSpec;
 use crate::models::source::MODEL;
 use crate::name::{self, ModelName};
-use crate::nearest::did_you_mean;
+use crate::suggest::did_you_mean;
 use reef::models::{self, unread};
 use std::path::{Path, PathBuf};
 

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::net::identity::peer::{Connected, Peer};
-use crate::net::room::admission::Permit;
-use crate::net::room::places::{Lost, Place};
+use crate::net::quota::admission::Permit;
+use crate::net::quota::connection_pool::{Lost, Place};
 use crate::net::tls::{self, Tls};
 use std::io;
 use std::pin::Pin;

@@ -11,7 +11,7 @@ use crate::net::connection::Connection;
 use crate::net::identity::client_id::{ClientId, Protocol};
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
-use crate::net::room::clients::Clients;
+use crate::net::quota::clients::Clients;
 use crate::net::tls::Tls;
 use std::io;
 use std::net::SocketAddr;

@@ -7,12 +7,12 @@
 //!   touched by the device alone.
 
 pub(crate) mod batch;
+pub(crate) mod buffer_pool;
 pub(crate) mod device_memory;
 pub(crate) mod job;
-pub(crate) mod parsers;
-pub(crate) mod pieces;
 pub(crate) mod queue;
 pub(crate) mod region_memory;
 pub(crate) mod regions;
 mod registrars;
 pub(crate) mod shared_memory;
+pub(crate) mod worker_pool;

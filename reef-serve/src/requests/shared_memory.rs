@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
-use crate::tenants::prefixes::plain;
+use crate::tenants::grant::plain;
 use crate::tensor::short;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;

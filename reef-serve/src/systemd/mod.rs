@@ -6,5 +6,5 @@
 //! - **Invariant**: a socket that is passed is served as one of our own: with the same checks of
 //!   who may come in. Without a service manager nothing here does anything.
 
+pub(crate) mod activation;
 pub(crate) mod notify;
-pub(crate) mod passed;

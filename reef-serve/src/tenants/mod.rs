@@ -7,6 +7,5 @@
 
 pub(crate) mod claims;
 pub(crate) mod grant;
-pub(crate) mod known;
-pub(crate) mod prefixes;
+pub(crate) mod registry;
 pub(crate) mod tenant;

@@ -6,7 +6,7 @@
 //! what may be so for a moment isn't one until it has lasted; a best-effort guest is never let go.
 
 pub(super) mod find;
-pub(super) mod look;
 pub(super) mod revoked;
+pub(super) mod scan;
 #[cfg(test)]
 mod tests;

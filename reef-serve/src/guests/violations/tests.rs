@@ -1,8 +1,8 @@
 //! Guests and processes that do what they may not.
 
 use super::find::{Kind, violation};
-use super::look::Violations;
 use super::revoked::Revoked;
+use super::scan::Violations;
 use crate::guests::collector::{Shown, hex};
 use reef_guest::join::{Joined, Wish, join};
 use reef_guest::page::Class;

@@ -3,7 +3,7 @@
 use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::*;
 use crate::error::Result;
-use crate::kserve::extensions::{NAME, extensions};
+use crate::kserve::server_metadata::{NAME, extensions};
 use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
 use crate::models::registry::state::Registry;

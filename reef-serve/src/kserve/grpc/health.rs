@@ -5,7 +5,7 @@ use super::proto::health::health_server::Health;
 use super::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::error::Error;
 use crate::kserve::failure::status;
-use crate::kserve::intake::Probe;
+use crate::kserve::middleware::Probe;
 use crate::server::Server;
 use std::sync::Arc;
 use tokio_stream::Empty;

@@ -4,7 +4,7 @@ use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::proto::model_infer_response::InferOutputTensor;
 use super::proto::*;
-use super::undecoded::Undecoded;
+use super::raw_message::Undecoded;
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
 use crate::kserve::infer::request::{
@@ -13,7 +13,7 @@ use crate::kserve::infer::request::{
 use crate::kserve::infer::response::{AnsweredOutput, InferResponse};
 use crate::kserve::parameter::{Parameter, classes, place};
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use crate::server::Server;
 use crate::tensor::{TensorInfo, element, short};
 use bytes::Bytes;

@@ -3,14 +3,14 @@
 use super::proto::model_repository_parameter::ParameterChoice;
 use super::proto::repository_index_response::ModelIndex;
 use super::proto::*;
-use super::undecoded::Undecoded;
+use super::raw_message::Undecoded;
 use crate::error::Result;
 use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::registry::lookups::Indexed;
 use crate::models::registry::state::Registry;
 use crate::name::ModelName;
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use crate::server::Server;
 use std::sync::Arc;
 

@@ -1,18 +1,18 @@
 //! gRPC connections.
 
+use super::decompress::unpack;
 use super::health::HealthService;
 use super::proto::DESCRIPTORS;
 use super::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use super::proto::health::health_server::HealthServer;
 use super::service::Service;
-use super::unpacked::unpack;
 use crate::config::limits::Limits;
 use crate::error::{Error, Result};
-use crate::kserve::intake::Intake;
+use crate::kserve::middleware::Intake;
 use crate::net::identity::auth::Tokens;
 use crate::net::identity::client_id::Protocol;
+use crate::net::keep_alive::{ConnectionInfo, ServedConnection};
 use crate::net::listener::Listener;
-use crate::net::served::{ConnectionInfo, ServedConnection};
 use crate::server::Server;
 use axum::middleware::from_fn_with_state;
 use std::sync::Arc;

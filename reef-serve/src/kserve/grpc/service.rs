@@ -3,7 +3,7 @@
 use super::infer::Caller;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
-use super::undecoded::Undecoded;
+use super::raw_message::Undecoded;
 use super::{describe, infer, memory, repository, settings};
 use crate::error::Result;
 use crate::kserve::failure::status;

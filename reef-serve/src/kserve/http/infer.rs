@@ -17,8 +17,8 @@ use crate::kserve::infer::request::{
 use crate::kserve::infer::response::{AnsweredOutput, InferResponse};
 use crate::kserve::parameter::{classes, place};
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
-use crate::requests::pieces::Pieces;
+use crate::net::quota::charge::Charge;
+use crate::requests::buffer_pool::Pieces;
 #[cfg(feature = "fuzzing")]
 use crate::server::Server;
 use crate::tensor::{TensorInfo, element, short};

@@ -8,7 +8,7 @@ use crate::models::config::load::{LoadParameters, LoadValue};
 use crate::models::registry::lookups::Indexed;
 use crate::name::{ModelName, shown};
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use crate::server::Server;
 use axum::body::Bytes;
 use axum::extract::{Path, State};

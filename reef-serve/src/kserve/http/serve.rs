@@ -3,16 +3,16 @@
 use super::reply::App;
 use super::{describe, devices, infer, memory, repository, trace};
 use crate::error::Error;
+use crate::kserve::discard_body;
 use crate::kserve::failure::Failure;
-use crate::kserve::intake::Intake;
-use crate::kserve::unwanted;
+use crate::kserve::middleware::Intake;
 use crate::net::identity::auth::Tokens;
 use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
+use crate::net::keep_alive::ServedConnection;
 use crate::net::listener::Listener;
-use crate::net::served::ServedConnection;
 use crate::observe::exposition::Exposition;
-use crate::requests::pieces::Pieces;
+use crate::requests::buffer_pool::Pieces;
 use crate::server::Server;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -127,7 +127,7 @@ async fn whole(State(server): App, request: Request, next: Next) -> Response {
     let max = server.config.get().limits.message_mib << 20;
     let (head, body) = request.into_parts();
     if body.size_hint().lower() > max as u64 {
-        unwanted::discard(&head.headers, body, max).await;
+        discard_body::discard(&head.headers, body, max).await;
         return Failure(too_large(max)).into_response();
     }
     match read(body, max, &server.pieces).await {

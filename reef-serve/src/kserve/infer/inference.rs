@@ -8,7 +8,7 @@ use crate::kserve::parameter::Place;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use crate::requests::job::{Given, Input, Output, Wanted};
 use crate::requests::region_memory::Located;
 use crate::server::{Inference, Server};

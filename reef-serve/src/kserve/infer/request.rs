@@ -3,7 +3,7 @@
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::kserve::parameter::{Parameter, Place};
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use bytes::Bytes;
 
 /// The header with which a client says the class of its requests that name no priority.

@@ -1,7 +1,7 @@
 //! A client that has come in: its requests and their answers.
 
 use super::options::{Options, Timing};
-use super::places::{Open, Places};
+use super::tensor_buffers::{Open, Places};
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::local::clock;

@@ -7,4 +7,4 @@
 
 pub(crate) mod connection;
 pub(crate) mod options;
-mod places;
+mod tensor_buffers;

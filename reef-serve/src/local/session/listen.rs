@@ -1,13 +1,13 @@
 //! Clients that come in, and their threads.
 
-use super::entry::come_in;
+use super::admission::come_in;
 use crate::error::{Error, Result};
 use crate::local::fd_passing::{POLL_INTERVAL, is_ready, send};
 use crate::local::handshake::ServerHello;
 use crate::net::access::Access;
 use crate::net::identity::client_id::{ClientId, Protocol};
 use crate::net::identity::principal::Principal;
-use crate::net::room::clients::Permits;
+use crate::net::quota::clients::Permits;
 use crate::server::Server;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;

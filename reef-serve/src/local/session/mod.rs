@@ -6,10 +6,10 @@
 //! - **Invariant**: a client has its place, claim, memory and instances from its greeting on, and
 //!   all of them go with its thread.
 
-mod entry;
-mod expected;
+mod admission;
 mod instance;
 pub(crate) mod listen;
+mod predict;
 mod serve;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A client that has come in: its requests, one after the other.
 
-use super::expected::Expected;
 use super::instance::Shared;
+use super::predict::Expected;
 use crate::class::{Class, Priority};
 use crate::engine::api::{Run, Soon};
 use crate::engine::node::Entered;
@@ -16,7 +16,7 @@ use crate::models::budget::Reservation;
 use crate::models::loaded_model::{LoadedModel, is_sound};
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Connected;
-use crate::net::room::admission::Permit;
+use crate::net::quota::admission::Permit;
 use crate::observe::tracer::InstanceId;
 use crate::requests::job::{Phases, chunks};
 use crate::server::Server;

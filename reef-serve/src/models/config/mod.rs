@@ -10,5 +10,4 @@
 pub(crate) mod load;
 pub(crate) mod model_config;
 mod text;
-mod unread;
 pub(crate) mod upload;

@@ -1,11 +1,11 @@
 //! What of a model's configuration in Triton's form the daemon does.
 
 use super::text;
-use super::unread::Unread;
 use crate::error::{Error, Result};
 use crate::models::description::{All, Description, Versions};
 use crate::name::ModelName;
 use serde_json::{Map, Value};
+use std::fmt;
 use std::path::Path;
 
 /// Longest file, in bytes.
@@ -253,6 +253,40 @@ fn entries(map: &Value) -> Vec<(&str, &Value)> {
 
 fn wrong(why: &dyn std::fmt::Display) -> Error {
     Error::Invalid(format!("configuration: {why}"))
+}
+
+/// Most names that are kept, and most signs of one.
+const MAX_NAMES: usize = 32;
+const MAX_SIGNS: usize = 64;
+
+/// The first names, in short, and how many more there are: a client may send any number of them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct Unread {
+    names: Vec<String>,
+    more: usize,
+}
+
+impl Unread {
+    fn add(&mut self, name: &str) {
+        match self.names.len() {
+            0..MAX_NAMES => self.names.push(name.chars().take(MAX_SIGNS).collect()),
+            _ => self.more += 1,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+impl fmt::Display for Unread {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.names.join(", "))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(to, ", and {more} more"),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! - **Invariant**: a device has at most one replica of a version, and no lost device gets one. A
 //!   model with one replica costs a request nothing: nothing is compared.
 
-mod aside;
-pub(crate) mod away;
 mod choice;
+mod load_thread;
 pub(crate) mod placer;
 pub(crate) mod replicas;
+pub(crate) mod unavailable;

@@ -1,12 +1,12 @@
 //! Makes replicas of a model on the devices that it is to be on.
 
-use super::aside::aside;
 use super::choice::{Candidate, best, wanted};
+use super::load_thread::aside;
 use crate::config::limits::Limits;
 use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
-use crate::models::shaped::maker::Maker;
+use crate::models::shaped::factory::Maker;
 use crate::models::shaped::variants::Variants;
 use crate::observe::stats::Stats;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::placement::replicas::Replicas;
 use crate::name::{self, ModelName};
-use crate::nearest::did_you_mean;
+use crate::suggest::did_you_mean;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -11,6 +11,6 @@
 //!   many variants; what one principal asks for never takes one that another has used since. Those
 //!   that `model.toml` names stay.
 
-pub(crate) mod maker;
+pub(crate) mod factory;
 pub(crate) mod variant;
 pub(crate) mod variants;

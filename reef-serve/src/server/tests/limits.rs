@@ -3,7 +3,7 @@
 use super::*;
 use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use crate::net::identity::principal::Principal;
-use crate::net::room::charge::Memory;
+use crate::net::quota::charge::Memory;
 
 impl Fixture {
     /// An inference of `tiny` as the standard protocol asks for it.

@@ -5,7 +5,6 @@
 //! come in by Unix sockets. Each attack is measured beside a calm time just before it, of the same
 //! daemon.
 
-mod addresses;
 mod attacks;
 mod bystanders;
 mod cores;
@@ -20,6 +19,7 @@ use attacks::{ATTACKS, Attack};
 use bystanders::{Bystanders, Seen};
 use cores::Cores;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -143,4 +143,24 @@ fn measure(attack: &Attack, command: Command, time: Duration, cores: &Cores) -> 
     let seen = bystanders.watch(time);
     assert_eq!(hostile.0.try_wait().unwrap(), None, "{}: it is still at work", attack.name);
     (calm, seen)
+}
+
+/// Clients with an address each.
+const CLIENTS: u32 = 1200;
+
+#[test]
+fn metrics_do_not_grow_with_addresses() {
+    let daemon = Daemon::start("addresses", &["rights.others={}"]);
+    let request = b"POST /v2/repository/models/tiny/load HTTP/1.1\r\nhost: localhost\r\n\
+        connection: close\r\ncontent-length: 0\r\n\r\n";
+    for number in 1..=CLIENTS {
+        let mut stream = from_address(number, &daemon.http);
+        stream.write_all(request).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert!(said.starts_with("HTTP/1.1 403"), "{said}");
+    }
+    let text = daemon.get("/metrics");
+    assert!(text.contains("reef_client_unfit_total{client=\"other\"} 0\n"), "{text}");
+    assert!(text.len() < 40 << 10, "{} bytes", text.len());
 }

@@ -7,10 +7,10 @@
 use crate::error::{Error, Result};
 use crate::kserve::compressed::{Encoding, inflate};
 use crate::kserve::failure::{of_body, refuse};
-use crate::kserve::intake::longest;
+use crate::kserve::middleware::longest;
 use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use crate::server::Server;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};

@@ -9,7 +9,7 @@
 pub(crate) mod admission;
 pub(crate) mod charge;
 pub(crate) mod clients;
+pub(crate) mod connection_pool;
 pub(crate) mod descriptors;
-pub(super) mod pace;
-pub(crate) mod places;
+pub(super) mod rate_limit;
 pub(crate) mod shares;

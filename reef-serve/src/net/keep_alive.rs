@@ -14,7 +14,7 @@
 use crate::config::limits::Times;
 use crate::net::connection::Connection;
 use crate::net::identity::peer::Peer;
-use crate::net::room::places::{Lost, Place};
+use crate::net::quota::connection_pool::{Lost, Place};
 use std::io::{self, ErrorKind};
 use std::pin::Pin;
 use std::sync::Arc;

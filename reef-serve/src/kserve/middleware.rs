@@ -6,16 +6,16 @@
 
 use crate::error::{Error, Result};
 use crate::kserve::answer::count;
+use crate::kserve::browser_guard;
 use crate::kserve::charged_body::{ChargedBody, HeldBody};
+use crate::kserve::discard_body;
 use crate::kserve::failure::{of_body, refuse};
-use crate::kserve::unwanted;
-use crate::kserve::web;
 use crate::net::identity::auth::{self, Tokens};
 use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
-use crate::net::room::places::InUse;
-use crate::net::served::ConnectionInfo;
+use crate::net::keep_alive::ConnectionInfo;
+use crate::net::quota::connection_pool::InUse;
 use crate::server::Server;
 use axum::Router;
 use axum::body::Body;
@@ -79,7 +79,7 @@ impl Intake {
         let principal = auth::identify(&self.tokens, &peer, given)?;
         let peer = Peer { principal, ..peer };
         if self.protocol == Protocol::Http {
-            web::check(&peer, request.headers())?; // browsers speak no gRPC
+            browser_guard::check(&peer, request.headers())?; // browsers speak no gRPC
         }
         Ok(peer)
     }
@@ -128,7 +128,7 @@ fn begin(info: Option<&ConnectionInfo>, principal: &Principal) -> Result<Option<
 }
 
 /// Ends the connection with this answer, so that a refusal keeps no place. HTTP/2 has no word for
-/// that in an answer: such a connection is closed by [`crate::net::served`].
+/// that in an answer: such a connection is closed by [`crate::net::keep_alive`].
 fn close(protocol: Protocol, mut response: Response) -> Response {
     if protocol == Protocol::Http {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -140,7 +140,7 @@ fn close(protocol: Protocol, mut response: Response) -> Response {
 async fn refuse_load(protocol: Protocol, request: Request, max: usize, error: Error) -> Response {
     if protocol == Protocol::Http {
         let (head, body) = request.into_parts();
-        unwanted::discard(&head.headers, body, max).await;
+        discard_body::discard(&head.headers, body, max).await;
     } // a stream of HTTP/2 has an answer while its request goes on
     close(protocol, refuse(protocol, error))
 }

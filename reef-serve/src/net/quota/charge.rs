@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::{ANONYMOUS, Principal};
-use crate::net::room::shares::{Share, Shares};
+use crate::net::quota::shares::{Share, Shares};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use std::sync::Arc;

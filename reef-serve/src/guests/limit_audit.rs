@@ -4,7 +4,7 @@
 //! Limits hold without a daemon. What a daemon adds is what a program can't know of itself: how
 //! much of the device its context and its code have, which the driver's management library says.
 
-use super::violations::look::Violations;
+use super::violations::scan::Violations;
 use parking_lot::{Mutex, RwLock};
 use reef_guest::limit::{Audit, JobView};
 use reef_nvml::{Busy, Error, Monitor, Nvml, Process, Uuid, VARIABLE};

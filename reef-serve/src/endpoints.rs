@@ -11,7 +11,7 @@ use crate::net::identity::client_id::Protocol;
 use crate::net::listener::{Listener, bind};
 use crate::net::tls::Tls;
 use crate::server::Server;
-use crate::systemd::passed::Passed;
+use crate::systemd::activation::Passed;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;

@@ -1,7 +1,7 @@
 //! How a client comes in: what it asks for, whether it may have that, and its memory.
 
-use super::expected::Expected;
 use super::instance::Shared;
+use super::predict::Expected;
 use super::serve::Session;
 use crate::class::{Class, Priority};
 use crate::config::rights::Over;
@@ -17,7 +17,7 @@ use crate::net::identity::client_id::ClientId;
 use crate::net::identity::peer::Connected;
 use crate::net::identity::principal::Principal;
 use crate::server::Server;
-use crate::tenants::known::check_rated;
+use crate::tenants::registry::check_rated;
 use crate::tenants::tenant::{MemoryTaken, Tenant};
 use reef::Account;
 use std::os::unix::net::UnixStream;
