@@ -1,5 +1,4 @@
-//! Where clients come in: the daemon's own sockets, those that the service manager has passed, and
-//! TCP.
+//! Endpoints: the daemon's own sockets, sockets passed by the service manager, and TCP addresses.
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
@@ -11,41 +10,46 @@ use crate::net::identity::client_id::Protocol;
 use crate::net::listener::{Listener, bind};
 use crate::net::tls::Tls;
 use crate::server::Server;
-use crate::systemd::activation::Passed;
+use crate::systemd::activation::PassedSockets;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Everything that listens.
+/// All listeners of the daemon.
 #[derive(Debug)]
-pub(crate) struct WaysIn {
+pub(crate) struct Listeners {
     pub(crate) grpc: Vec<Listener>,
     pub(crate) http: Vec<Listener>,
     pub(crate) local: Local,
-    /// Of our sockets.
+    /// Folder of the daemon's own sockets.
     pub(crate) folder: PathBuf,
-    /// Of TCP, which may be read anew.
+    /// Certificates of the TCP listeners, which a reload may replace.
     pub(crate) certificates: Vec<(Tls, Protocol)>,
     /// Dropped when no listener is left.
     pub(crate) sockets: Sockets,
 }
 
-/// The configuration with what was passed in place of what it names: so that it is checked alike.
-pub(crate) fn configured(mut config: Config, passed: &Passed) -> Config {
+/// Replaces addresses of the configuration by those of passed sockets, so that both are checked
+/// alike.
+pub(crate) fn with_passed(mut config: Config, passed: &PassedSockets) -> Config {
     let listen = &mut config.listen;
     listen.grpc = passed.address(Protocol::Grpc).or(listen.grpc);
     listen.http = passed.address(Protocol::Http).or(listen.http);
     config
 }
 
-impl WaysIn {
-    /// Listens wherever `server` is told to, on what was passed where there is something.
+impl Listeners {
+    /// Opens each endpoint that `server` is configured for, on a passed socket if there is one.
     ///
     /// # Errors
     ///
-    /// What keeps one of them from listening.
-    pub(crate) fn open(server: &Arc<Server>, tokens: &Tokens, mut passed: Passed) -> Result<Self> {
+    /// The error of the first endpoint that cannot listen.
+    pub(crate) fn open(
+        server: &Arc<Server>,
+        tokens: &Tokens,
+        mut passed: PassedSockets,
+    ) -> Result<Self> {
         let config = server.config.get();
         let Config { listen, tls, guests, .. } = &*config;
         let folder = passed.folder().unwrap_or_else(|| folder(listen.folder.as_deref()));
@@ -56,7 +60,7 @@ impl WaysIn {
         }
         let mut sockets = Sockets { folder: folder.clone(), access, ours: Vec::new() };
         let unix = |protocol| match passed.unix(protocol) {
-            Some(socket) => checked(socket, access),
+            Some(socket) => check_access(socket, access),
             None => sockets.bind(protocol),
         };
         let [local, grpc, http] = Protocol::EACH.map(unix);
@@ -79,13 +83,13 @@ impl WaysIn {
     }
 }
 
-/// A socket that was passed, if nobody comes in by it who may not.
-fn checked(socket: UnixListener, access: Access) -> Result<UnixListener> {
+/// Returns a passed socket if it admits only the users that `access` names.
+fn check_access(socket: UnixListener, access: Access) -> Result<UnixListener> {
     let address = socket.local_addr().map_err(|e| Error::system("a passed socket", e))?;
     match address.as_pathname() {
         Some(path) => access.check_socket(path)?,
         None if matches!(access, Access::Group(_)) => {
-            let why = "a passed socket has no file: it can't be for a group (listen.users)";
+            let why = "a passed socket has no file: it cannot be for a group (listen.users)";
             return Err(Error::Denied(why.into()));
         }
         None => {}
@@ -97,7 +101,7 @@ fn tcp(address: SocketAddr) -> Result<std::net::TcpListener> {
     std::net::TcpListener::bind(address).map_err(|e| Error::system(&address.to_string(), e))
 }
 
-/// Our own sockets, removed in the end. Those that were passed are whose they are.
+/// The daemon's own sockets, removed on drop. Passed sockets are left to the service manager.
 #[derive(Debug)]
 pub(crate) struct Sockets {
     folder: PathBuf,

@@ -1,27 +1,27 @@
-//! How the process's heap gives memory back to the system.
+//! Settings of the allocator, for memory to return to the system in small steps.
 //!
-//! By its own rules glibc keeps tensors of up to 32 MiB in one heap, and shrinks that in one call
-//! when a network has been dropped: 0.15 s for a GiB (2 cores, 2026-11-22), in which whoever else
-//! allocates waits for the heap's lock.
+//! By default glibc keeps tensors of up to 32 MiB in one heap. It shrinks that heap in one call
+//! when a network has been dropped: 0.15 s for a GiB (2 cores, 2026-11-22). Every other thread that
+//! allocates meanwhile waits for the heap's lock.
 
 #![allow(unsafe_code)] // two numbers for the allocator
 
-/// Allocations from this size on are mapped each by itself, and unmapped.
+/// Allocations of at least this size are mapped and unmapped separately.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const MAPPED: std::ffi::c_int = 1 << 20;
-/// The heap shrinks when so much is free at its end.
+const MMAP_BYTES: std::ffi::c_int = 1 << 20;
+/// The heap shrinks once this much is free at its end.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-const FREE_AT_END: std::ffi::c_int = 64 << 20;
+const TRIM_BYTES: std::ffi::c_int = 64 << 20;
 
-/// From now on large pieces of memory are given back one by one, and no other thread waits long for
-/// one of them. Where the allocator isn't glibc's, nothing is changed.
-pub(crate) fn give_back_in_pieces() {
+/// Lets large allocations return to the system one by one, so that no other thread waits long for
+/// the heap's lock. Does nothing if the allocator is not glibc's.
+pub(crate) fn limit_heap_growth() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: both are parameters of mallopt(3) with values in their ranges. It takes the heap's
-    // lock; who allocates beside it finds the old value of a number or the new one, and works with
-    // either.
+    // lock; a thread that allocates meanwhile uses the old value or the new one, and either is
+    // valid.
     unsafe {
-        libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, FREE_AT_END);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, MMAP_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, TRIM_BYTES);
     }
 }

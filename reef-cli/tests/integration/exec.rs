@@ -213,7 +213,7 @@ fn class_not_granted_is_refused_under_strict_else_reported() {
     let output = run(&["--class", "rt", "--strict"]);
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("the daemon refuses: class rt: rights.\"user "), "{said}");
+    assert!(said.contains("the daemon refuses: class rt requires rights.\"user "), "{said}");
     let output = run(&["--class", "rt"]);
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");

@@ -1,4 +1,4 @@
-//! A model's constants on a device, whatever kind of model it is.
+//! Constants of a model on a device, for every kind of model.
 
 #![allow(unsafe_code)] // kernels that come as source are trusted here
 
@@ -10,10 +10,10 @@ use reef::op::Operators;
 use reef::program::Program;
 use std::sync::Arc;
 
-/// Seed of weights that no file has.
+/// Seed of weights that are in no file.
 const SEED: Seeded = Seeded(2022);
 
-/// Constants that any number of instances share.
+/// Constants shared by any number of instances.
 #[derive(Debug)]
 pub(super) enum Constants<D: Operators> {
     Network(Loaded<D>),
@@ -21,20 +21,20 @@ pub(super) enum Constants<D: Operators> {
 }
 
 impl<D: Operators> Constants<D> {
-    /// Brings them onto the device, and compiles what comes as source. Latencies come along, if the
-    /// files have some.
+    /// Copies them to the device, and compiles kernels that come as source. Returns latencies as
+    /// well, if the files have some.
     ///
     /// # Errors
     ///
-    /// What is wrong with the weights; the device's, among them that it compiles nothing.
-    pub(super) fn bring(device: &D, model: ReadModel) -> Result<(Self, Option<Latencies>)> {
+    /// Errors of the weights and of the device, for example that it cannot compile.
+    pub(super) fn load(device: &D, model: ReadModel) -> Result<(Self, Option<Latencies>)> {
         match model {
             ReadModel::Network(opened) => {
                 Ok((Self::Network(opened.model.load(device)?), opened.latencies))
             }
             ReadModel::Program(model) => {
                 // SAFETY: the operator of the daemon answers for these kernels: without
-                // models.kernels such a folder isn't read, and nobody else's files come into the
+                // models.kernels such a folder is not read, and only the operator's files enter the
                 // repository.
                 let program = unsafe { Program::trusted(model.text()) };
                 let weights = ProgramWeights::load(device, &model, program, SEED)?;
@@ -43,13 +43,13 @@ impl<D: Operators> Constants<D> {
         }
     }
 
-    /// As [`bring`](Self::bring), for the same model at other sizes: what is the same is shared.
-    /// Bytes that aren't come along.
+    /// Loads the same model at other sizes; equal constants are shared. Returns the bytes of the
+    /// others as well.
     ///
     /// # Errors
     ///
-    /// As [`bring`](Self::bring).
-    pub(super) fn bring_beside(&self, device: &D, model: ReadModel) -> Result<(Self, u64)> {
+    /// Errors of [`load`](Self::load).
+    pub(super) fn load_shared(&self, device: &D, model: ReadModel) -> Result<(Self, u64)> {
         match (self, model) {
             (Self::Network(base), ReadModel::Network(opened)) => {
                 let loaded = opened.model.load_beside(base)?;
@@ -57,14 +57,14 @@ impl<D: Operators> Constants<D> {
                 Ok((Self::Network(loaded), own))
             }
             (_, model) => {
-                let loaded = Self::bring(device, model)?.0;
+                let loaded = Self::load(device, model)?.0;
                 let own = loaded.own_bytes();
                 Ok((loaded, own))
             }
         }
     }
 
-    /// Bytes of all.
+    /// Returns the bytes of all constants.
     pub(super) fn own_bytes(&self) -> u64 {
         match self {
             Self::Network(loaded) => loaded.own_constant_bytes(None) as u64,
@@ -72,7 +72,7 @@ impl<D: Operators> Constants<D> {
         }
     }
 
-    /// An instance with memory of its own.
+    /// Creates an instance with memory of its own.
     pub(super) fn network(&self) -> Result<Network<D>> {
         Ok(match self {
             Self::Network(loaded) => loaded.network()?,

@@ -1,7 +1,7 @@
-//! An [`Engine`] for each of several devices of the facade.
+//! Implementation of [`Engine`] for a device of the facade.
 
 use super::api::{DeviceModel, DeviceTrace, Engine, Instance, ReadModel, Sizes};
-use super::busy::Running;
+use super::busy::RunningCount;
 use super::constants::Constants;
 use super::instance::{BestEffortInstance, RealTimeInstance};
 use super::shared::{SharedMemory, SharedOnDevice};
@@ -17,13 +17,12 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Opens the devices of these names, each with a scheduler of that name, of which best-effort work
-/// keeps `reserve`.
+/// Opens the devices of these names, each with a scheduler of that name. Best-effort work keeps
+/// `reserve` of each.
 ///
 /// # Errors
 ///
-/// The devices'; `Invalid` for a scheduler that there is not, and for one device that is named
-/// twice.
+/// Errors of the devices; `Invalid` for an unknown scheduler, and for a device that is named twice.
 pub(crate) fn start(devices: &str, scheduler: &str, reserve: f64) -> Result<Vec<Arc<dyn Engine>>> {
     if scheduler::by_name(scheduler).is_none() {
         return Err(Error::Invalid(format!("scheduler: no {scheduler:?}")));
@@ -32,7 +31,7 @@ pub(crate) fn start(devices: &str, scheduler: &str, reserve: f64) -> Result<Vec<
 }
 
 struct Start<'a> {
-    /// There is one of this name.
+    /// Name of a known scheduler.
     scheduler: &'a str,
     reserve: f64,
 }
@@ -42,7 +41,7 @@ impl reef::VisitAll for Start<'_> {
 
     fn visit_all<D: Operators>(self, devices: Vec<D>) -> Self::Output {
         let scheduler = || -> Box<dyn Scheduler> {
-            let scheduler = scheduler::by_name(self.scheduler).expect("looked for before");
+            let scheduler = scheduler::by_name(self.scheduler).expect("checked above");
             Box::new(RtShare::new(scheduler, self.reserve))
         };
         let cluster = Cluster::start(devices, scheduler)?;
@@ -53,12 +52,11 @@ impl reef::VisitAll for Start<'_> {
     }
 }
 
-/// A device that is a node of a cluster of its own kind: this is what stands between it and the
-/// rest of the daemon.
+/// A device as a node of a cluster of its own kind, below the type-erased interface.
 #[derive(Debug)]
 struct OnDevice<D: Operators> {
     node: Arc<Node<D>>,
-    best_effort: Arc<Running>,
+    best_effort: Arc<RunningCount>,
 }
 
 impl<D: Operators> Engine for OnDevice<D> {
@@ -78,7 +76,7 @@ impl<D: Operators> Engine for OnDevice<D> {
 
     fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>> {
         let device = self.node.device();
-        let (loaded, latencies) = Constants::bring(device, model)?;
+        let (loaded, latencies) = Constants::load(device, model)?;
         let profiles = match latencies {
             Some(latencies) => latencies.profiles(),
             None if measure => models::measured(device, &loaded.network()?)?,
@@ -94,9 +92,10 @@ impl<D: Operators> Engine for OnDevice<D> {
         model: ReadModel,
         base: &dyn DeviceModel,
     ) -> Result<Arc<dyn DeviceModel>> {
-        let foreign = || Error::Failed("a model of another device".into());
+        let foreign =
+            || Error::Failed("cannot share constants with a model of another device".into());
         let base: &ModelOnDevice<D> = base.as_any().downcast_ref().ok_or_else(foreign)?;
-        let (loaded, own_bytes) = base.loaded.bring_beside(self.node.device(), model)?;
+        let (loaded, own_bytes) = base.loaded.load_shared(self.node.device(), model)?;
         let (node, best_effort) = (self.node.clone(), self.best_effort.clone());
         let profiles = Profiles::default();
         Ok(Arc::new(ModelOnDevice { node, best_effort, loaded, profiles, own_bytes }))
@@ -109,7 +108,7 @@ impl<D: Operators> Engine for OnDevice<D> {
     #[cfg(test)]
     fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>> {
         let device = self.node.device();
-        Ok(Arc::new(SharedOnDevice::new(device, (device.alloc(bytes)?, bytes))))
+        Ok(Arc::new(SharedOnDevice::new(device, device.alloc(bytes)?, bytes)))
     }
 
     fn stats(&self) -> Stats {
@@ -137,8 +136,8 @@ impl<D: Operators> Engine for OnDevice<D> {
         self.node.device().info().uuid
     }
 
-    fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>) {
-        self.node.dispatcher().set_neighbours(who);
+    fn set_neighbours(&self, neighbours: Option<Arc<dyn Neighbours>>) {
+        self.node.dispatcher().set_neighbours(neighbours);
     }
 
     fn look(&self) {
@@ -169,7 +168,7 @@ impl<D: Operators> Engine for OnDevice<D> {
 #[derive(Debug)]
 struct ModelOnDevice<D: Operators> {
     node: Arc<Node<D>>,
-    best_effort: Arc<Running>,
+    best_effort: Arc<RunningCount>,
     loaded: Constants<D>,
     profiles: Profiles,
     own_bytes: u64,
@@ -190,8 +189,10 @@ impl<D: Operators> DeviceModel for ModelOnDevice<D> {
         Ok(match class {
             Class::RealTime => Box::new(RealTimeInstance::new(device, dispatcher, network)?),
             Class::BestEffort => {
-                let (running, to) = (self.best_effort.clone(), (device, dispatcher));
-                Box::new(BestEffortInstance::new(to, config, network, running)?)
+                let running = self.best_effort.clone();
+                let instance =
+                    BestEffortInstance::new(device, dispatcher, config, network, running)?;
+                Box::new(instance)
             }
         })
     }

@@ -1,9 +1,9 @@
-//! The daemon's own work beside guests of the same device: each side's real-time work stops the
-//! other's best-effort work.
+//! Coordination of the daemon's own work with guests on the same device: the real-time work of each
+//! side stops the other's best-effort work.
 //!
-//! The daemon is a best-effort guest of itself, so real-time guests hold it by its page as they
-//! hold all others; a thread looks at the page, because they wake nobody. The other way its
-//! dispatcher closes the guests' gates before it launches.
+//! The daemon is a best-effort guest of itself, so real-time guests pause it through its page like
+//! all others. A thread polls the page, because they wake no thread. In the other direction, the
+//! daemon's dispatcher closes the guests' gates before it launches.
 
 use crate::engine::api::Engine;
 use crate::error::{Error, Result};
@@ -18,68 +18,68 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long the registry may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often the page is looked at while there are real-time guests and best-effort requests of
-/// ours.
-const LOOK: Duration = Duration::from_micros(50);
-/// The same without requests.
-const IDLE_LOOK: Duration = Duration::from_millis(1);
-/// How often the thread looks whether it should end.
-const TICK: Duration = Duration::from_millis(100);
-/// How long best-effort requests may be held: what holds them may wait for one.
-const MOST_HELD: Duration = Duration::from_millis(900);
-/// How long they run then, all the same.
-const BREATHER: Duration = Duration::from_millis(4);
+/// Time that the registry has to answer.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval at which the page is polled while there are real-time guests and best-effort requests
+/// of the daemon.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// Interval without best-effort requests.
+const IDLE_POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Interval at which the thread checks whether it must end.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+/// Maximum time for which best-effort requests are paused: a guest may wait for one of them.
+const MAX_PAUSE: Duration = Duration::from_millis(900);
+/// Time for which they run after that.
+const BREAK_TIME: Duration = Duration::from_millis(4);
 
-/// The guests of the daemon's device, as its dispatcher sees them.
+/// Guests of the daemon's device, as neighbours of its dispatcher.
 #[derive(Debug)]
-struct Beside {
+struct DeviceGuests {
     gates: Arc<Gates>,
     page: Mapping,
-    is_breathing: AtomicBool,
-    /// What the dispatcher was told last.
+    is_on_break: AtomicBool,
+    /// Last answer to the dispatcher.
     told: AtomicBool,
 }
 
-impl Beside {
+impl DeviceGuests {
     fn is_held(&self) -> bool {
         self.page.holders.is_held_beside(Holders::DAEMON)
     }
 
-    fn is_wanted(&self) -> bool {
-        self.is_held() && !self.is_breathing.load(Ordering::SeqCst)
+    fn must_pause(&self) -> bool {
+        self.is_held() && !self.is_on_break.load(Ordering::SeqCst)
     }
 }
 
-impl Neighbours for Beside {
+impl Neighbours for DeviceGuests {
     fn hold(&self, is_held: bool) {
         self.gates.hold(is_held);
     }
 
     fn have_real_time(&self) -> bool {
-        let is_wanted = self.is_wanted();
-        self.told.store(is_wanted, Ordering::SeqCst);
-        is_wanted
+        let must_pause = self.must_pause();
+        self.told.store(must_pause, Ordering::SeqCst);
+        must_pause
     }
 }
 
-/// While it lives, the daemon's device is shared with its guests.
+/// Shares the daemon's device with its guests until it is dropped.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedDevice {
     engine: Arc<dyn Engine>,
     is_over: Arc<AtomicBool>,
-    /// The daemon's number as its own guest.
+    /// Guest number of the daemon.
     pub(super) guest: u32,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Shared {
+impl SharedDevice {
     /// Joins the registry at `socket` and starts the thread.
     ///
     /// # Errors
     ///
-    /// `Failed`: the registry doesn't answer; no thread.
+    /// `Failed` if the registry does not answer, or the thread cannot be started.
     pub(super) fn start(
         engine: &Arc<dyn Engine>,
         registry: &Registry,
@@ -87,26 +87,28 @@ impl Shared {
         device: Uuid,
     ) -> Result<Self> {
         let wish = Wish { class: Class::BestEffort, device };
-        let refused = |why: &dyn std::fmt::Display| Error::Failed(format!("guests: {why}"));
+        let failed = |why: &dyn std::fmt::Display| Error::Failed(format!("guests: {why}"));
         let Joined { who, page, link, .. } =
-            join(socket, &wish, PATIENCE).map_err(|e| refused(&e))?;
-        let (is_breathing, told) = (AtomicBool::new(false), AtomicBool::new(false));
+            join(socket, &wish, JOIN_TIMEOUT).map_err(|e| failed(&e))?;
+        let (is_on_break, told) = (AtomicBool::new(false), AtomicBool::new(false));
         let gates = registry.gates(device);
-        let beside = Arc::new(Beside { gates, page, is_breathing, told });
-        engine.set_neighbours(Some(beside.clone()));
+        let guests = Arc::new(DeviceGuests { gates, page, is_on_break, told });
+        engine.set_neighbours(Some(guests.clone()));
         let is_over = Arc::<AtomicBool>::default();
-        let watch = Watch { beside, engine: engine.clone(), is_over: is_over.clone(), held: None };
-        let thread = std::thread::Builder::new().name("reef-beside".into());
+        let poller =
+            PagePoller { guests, engine: engine.clone(), is_over: is_over.clone(), held: None };
+        let thread = std::thread::Builder::new().name("reef-guests".into());
         let thread = thread.spawn(move || {
             let _link = link; // its end is the end of the guest
-            watch.run();
+            poller.run();
         });
-        let thread = Some(thread.map_err(|e| Error::system("a thread for guests", e))?);
+        let thread =
+            Some(thread.map_err(|e| Error::system("cannot start the thread for guests", e))?);
         Ok(Self { engine: engine.clone(), is_over, guest: who.guest, thread })
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedDevice {
     fn drop(&mut self) {
         self.engine.set_neighbours(None);
         self.is_over.store(true, Ordering::SeqCst);
@@ -114,44 +116,44 @@ impl Drop for Shared {
     }
 }
 
-/// The thread that looks at the page.
-struct Watch {
-    beside: Arc<Beside>,
+/// Thread that polls the page.
+struct PagePoller {
+    guests: Arc<DeviceGuests>,
     engine: Arc<dyn Engine>,
     is_over: Arc<AtomicBool>,
-    /// Since when real-time guests have held without a break.
+    /// Time since which real-time guests have paused the daemon without a break.
     held: Option<Instant>,
 }
 
-impl Watch {
+impl PagePoller {
     fn run(mut self) {
         while !self.is_over.load(Ordering::SeqCst) {
-            let is_there = self.beside.gates.wait_for_real_time(TICK);
-            self.tell();
+            let is_there = self.guests.gates.wait_for_real_time(STOP_INTERVAL);
+            self.notify();
             if is_there {
-                self.breathe();
+                self.take_break();
                 let has_work = self.engine.has_best_effort();
-                std::thread::sleep(if has_work { LOOK } else { IDLE_LOOK });
+                std::thread::sleep(if has_work { POLL_INTERVAL } else { IDLE_POLL_INTERVAL });
             }
         }
     }
 
-    /// Has the dispatcher look if it was told something else.
-    fn tell(&self) {
-        if self.beside.is_wanted() != self.beside.told.load(Ordering::SeqCst) {
+    /// Notifies the dispatcher if the last answer is out of date.
+    fn notify(&self) {
+        if self.guests.must_pause() != self.guests.told.load(Ordering::SeqCst) {
             self.engine.look();
         }
     }
 
-    /// Lets best-effort requests run for a moment if they have been held for too long.
-    fn breathe(&mut self) {
-        if !self.beside.is_held() {
+    /// Lets best-effort requests run for a moment after [`MAX_PAUSE`].
+    fn take_break(&mut self) {
+        if !self.guests.is_held() {
             self.held = None;
-        } else if self.held.get_or_insert_with(Instant::now).elapsed() >= MOST_HELD {
-            self.beside.is_breathing.store(true, Ordering::SeqCst);
+        } else if self.held.get_or_insert_with(Instant::now).elapsed() >= MAX_PAUSE {
+            self.guests.is_on_break.store(true, Ordering::SeqCst);
             self.engine.look();
-            std::thread::sleep(BREATHER);
-            self.beside.is_breathing.store(false, Ordering::SeqCst);
+            std::thread::sleep(BREAK_TIME);
+            self.guests.is_on_break.store(false, Ordering::SeqCst);
             self.engine.look();
             self.held = None;
         }

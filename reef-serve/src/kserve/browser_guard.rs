@@ -1,24 +1,24 @@
-//! Requests that a web page has a browser send, which comes from an address that was never proved.
+//! Guard against requests that a web page makes a browser send, from an unauthenticated address.
 //!
-//! A browser on the machine reaches a daemon on loopback. It says which page asked (`Origin`), for
-//! forms with types of their own, and a page whose name was made to lead to loopback gives that
-//! name as `Host`.
+//! A browser on the machine reaches a daemon on loopback. It names the page (`Origin`), forms have
+//! content types of their own, and a page whose name resolves to loopback sends that name as
+//! `Host`.
 
 use crate::error::{Error, Result};
-use crate::name::shown;
+use crate::name::excerpt;
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
 use axum::http::{HeaderMap, header};
 use std::net::IpAddr;
 
-/// Types of what any page may have sent without being asked whether it may.
+/// Content types that any page may send without a preflight request.
 const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
 
-/// Why a form is refused, and what a program does about it.
+/// Reason for refusing a form, with the remedy for a program.
 const FORM: &str = "any web page may send this type: set Content-Type: application/json \
                     (curl: -H 'Content-Type: application/json')";
 
-/// Refuses what a web page sent, where nothing else says who sends it.
+/// Refuses a request of a web page, unless its sender is authenticated.
 ///
 /// # Errors
 ///
@@ -28,12 +28,12 @@ pub(super) fn check(peer: &Peer, headers: &HeaderMap) -> Result<()> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
     let host = text(header::HOST).unwrap_or_default();
     if address.is_loopback() && !host.is_empty() && !is_local(host) {
-        return Err(denied("Host", host, "localhost or an address is wanted on loopback"));
+        return Err(denied("Host", host, "must be localhost or an address on loopback"));
     }
     if let Some(origin) = text(header::ORIGIN)
         && origin.split_once("://").is_none_or(|(_, from)| from != host)
     {
-        return Err(denied("Origin", origin, "web pages may not ask"));
+        return Err(denied("Origin", origin, "web pages must not send requests"));
     }
     let kind = text(header::CONTENT_TYPE).unwrap_or_default();
     let plain = kind.split(';').next().unwrap_or_default().trim();
@@ -44,11 +44,12 @@ pub(super) fn check(peer: &Peer, headers: &HeaderMap) -> Result<()> {
 }
 
 fn denied(header: &str, value: &str, why: &str) -> Error {
-    let shown = shown(value);
+    let shown = excerpt(value);
     Error::Denied(format!("{header}: {shown:?}: {why}"))
 }
 
-/// `localhost` or an address, perhaps with a port: a name that no one can have lead elsewhere.
+/// True if the host is `localhost` or an address, with or without a port. No one else can make such
+/// a name resolve elsewhere.
 fn is_local(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -70,19 +71,19 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_to_loopback_are_refused() {
+    fn host_name_on_loopback_is_refused() {
         for host in ["localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "LocalHost"] {
             assert_eq!(says("127.0.0.1", &[("host", host)]), Ok(()), "{host}");
         }
         for host in ["evil.example", "localhost.evil.example:8000", "127.0.0.1.evil.example", "[x]"]
         {
             assert!(says("127.0.0.1", &[("host", host)]).is_err(), "{host}");
-            assert!(says("10.0.0.1", &[("host", host)]).is_ok(), "who opened it said so: {host}");
+            assert!(says("10.0.0.1", &[("host", host)]).is_ok(), "the operator opened it: {host}");
         }
     }
 
     #[test]
-    fn pages_and_forms_are_refused_and_programs_are_not() {
+    fn requests_of_pages_and_forms_are_refused() {
         let said = |pair| says("127.0.0.1", &[("host", "localhost:8000"), pair]);
         assert!(said(("origin", "http://localhost:8000")).is_ok());
         for origin in ["http://evil.example", "http://localhost:3000", "null"] {
@@ -96,6 +97,6 @@ mod tests {
         }
         let user = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
         let headers = [(header::ORIGIN, "http://x".parse().unwrap())].into_iter().collect();
-        assert_eq!(check(&user, &headers), Ok(()), "the kernel says who it is");
+        assert_eq!(check(&user, &headers), Ok(()), "the kernel states the peer");
     }
 }

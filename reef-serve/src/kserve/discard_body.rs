@@ -1,19 +1,19 @@
-//! Bodies that come with requests that are refused.
+//! Bodies of refused requests.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use std::time::Duration;
 
-/// How long a client that sends what isn't wanted is listened to, so that it can hear why it is
-/// refused.
-const LINGER: Duration = Duration::from_millis(500);
+/// Time for which a refused client may go on sending, so that it reads the reason.
+const DISCARD_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Takes up to `max` bytes from a client that would otherwise be cut off while it sends, without
-/// its answer. One that asked before it sends hears at once.
+/// Reads and discards up to `max` bytes of a client that would otherwise be cut off while it sends,
+/// before it reads its answer. A client that waits for `100 Continue` gets the answer at once.
 pub(super) async fn discard(headers: &HeaderMap, body: Body, max: usize) {
     if !headers.contains_key(header::EXPECT) {
-        let _ = tokio::time::timeout(LINGER, read(body, max)).await; // it may say nothing
+        // The client may send nothing.
+        let _ = tokio::time::timeout(DISCARD_TIMEOUT, read(body, max)).await;
     }
 }
 

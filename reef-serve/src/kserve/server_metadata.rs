@@ -1,11 +1,11 @@
-//! What the server calls itself, and what of the protocol it has.
+//! Name and extensions of the server, for metadata.
 
 use crate::server::Server;
 
-/// What the server calls itself.
+/// Name of the server.
 pub(crate) const NAME: &str = "reef";
 
-/// Extensions of the protocol that are there.
+/// Supported extensions of the protocol on every device.
 const EXTENSIONS: [&str; 9] = [
     "binary_tensor_data",
     "classification",
@@ -18,7 +18,7 @@ const EXTENSIONS: [&str; 9] = [
     "trace",
 ];
 
-/// Extensions of the protocol that are there, on the devices that the daemon has.
+/// Returns the extensions supported on the daemon's devices.
 pub(crate) fn extensions(server: &Server) -> Vec<&'static str> {
     let cuda = server.has_cuda().then_some("cuda_shared_memory");
     let mut all: Vec<_> = EXTENSIONS.into_iter().chain(cuda).collect();

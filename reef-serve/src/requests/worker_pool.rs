@@ -1,10 +1,9 @@
-//! Threads for what would keep a thread of I/O busy: long messages are read and written there, and
-//! long lists made.
+//! Worker threads for long messages and long lists, which would block an I/O thread.
 //!
-//! There are few, and a principal has one at a time, so that another's message never waits for all
-//! of somebody's. They yield to everything else, for what they read is work that the daemon has not
-//! accepted yet; so they do nothing else, as a thread that has once stood back may not come forward
-//! again without a right.
+//! There are few, and a principal uses at most one at a time, so another's message never waits for
+//! all messages of one principal. They run at a low priority, because they read requests that the
+//! daemon has not accepted yet. They do nothing else, because a thread cannot raise its priority
+//! again without a privilege.
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
@@ -16,112 +15,118 @@ use std::sync::{Arc, Weak};
 use std::thread;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// Messages up to this length are read where they arrive, within microseconds.
-const SHORT: usize = 64 << 10;
+/// Messages up to this length are read on the I/O thread, within microseconds.
+const MAX_INLINE_BYTES: usize = 64 << 10;
 
 /// Messages that are read at a time.
 const THREADS: usize = 2;
 
-/// How far these threads stand back; the software device's units have 5 (nice(2)).
+/// Nice value of these threads; the software device's units have 5 (nice(2)).
 const NICE: i32 = 15;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// The threads, which end when this is dropped.
+/// A pool of threads, which end when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Parsers {
+pub(crate) struct WorkerPool {
     work: Sender<Work>,
-    /// One for each thread, so that work waits for its turn and not for a thread.
+    /// One permit for each thread, so that work waits for its turn and not for a thread.
     threads: Arc<Semaphore>,
-    /// Of those that have something read or wait for it.
+    /// Turns of principals whose messages are read or wait.
     turns: Mutex<HashMap<Principal, Weak<Semaphore>>>,
 }
 
-impl Parsers {
+impl WorkerPool {
+    /// Starts the threads.
+    ///
     /// # Errors
     ///
-    /// `Failed`: there are no threads.
+    /// `Failed` if no thread can be created.
     pub(crate) fn start() -> Result<Self> {
-        let (work, given) = channel();
-        let given = Arc::new(Mutex::new(given));
+        let (work, receiver) = channel();
+        let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..THREADS {
-            let given = given.clone();
+            let receiver = receiver.clone();
             let thread = thread::Builder::new().name("reef-parser".into());
-            let thread = thread.spawn(move || parse(&given));
-            thread.map_err(|e| Error::system("no thread for messages", e))?;
+            let thread = thread.spawn(move || work_loop(&receiver));
+            thread.map_err(|e| Error::system("cannot start a worker thread", e))?;
         }
         let threads = Arc::new(Semaphore::new(THREADS));
         Ok(Self { work, threads, turns: Mutex::default() })
     }
 
-    /// Does `work` on a message of `bytes` bytes of `who`: here if it is short, or on one of the
-    /// threads. `held`, such as what its bytes are charged to, is kept until it is done and what it
-    /// made is gone or with whoever waits, who may have left meanwhile.
+    /// Runs `work` on a message of `bytes` bytes of `principal`: here if it is short, else on one
+    /// of the threads. `held`, such as the charge for its bytes, is kept until the work is done and
+    /// its result is dropped or returned; the caller may have gone meanwhile.
     ///
     /// # Errors
     ///
-    /// What `work` gives; `Failed` if it panics.
+    /// Errors of `work`; `Failed` if it panics.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        who: &Principal,
+        principal: &Principal,
         held: impl Send + 'static,
         bytes: usize,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        if bytes <= SHORT { work() } else { self.aside(who, held, work).await }
+        if bytes <= MAX_INLINE_BYTES {
+            work()
+        } else {
+            self.run_blocking(principal, held, work).await
+        }
     }
 
-    /// Does `work` for `who` on one of the threads, whatever it is about, and keeps `held`
-    /// likewise.
+    /// Runs `work` for `principal` on one of the threads, whatever its length. `held` is kept as in
+    /// [`run`](Self::run).
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run).
-    pub(crate) async fn aside<T: Send + 'static>(
+    /// Errors of [`run`](Self::run).
+    pub(crate) async fn run_blocking<T: Send + 'static>(
         &self,
-        who: &Principal,
+        principal: &Principal,
         held: impl Send + 'static,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let turn = self.turn(who);
+        let turn = self.turn(principal);
         let permits = (acquire(turn).await?, acquire(self.threads.clone()).await?);
         let (reply, done) = oneshot::channel();
         let work: Work = Box::new(move || {
             let _held = held; // dropped last, also if the work panics
-            let permits = permits; // also of work whose client has gone meanwhile, or that panics
+            let permits = permits; // kept if the client has gone, or the work panics
             let done = work();
-            drop(permits); // before anybody knows
+            drop(permits); // before the caller is told
             let _ = reply.send(done); // its client may be gone
         });
-        let gone = || Error::Failed("a thread that reads messages panicked".into());
+        let gone = || Error::Failed("a worker thread panicked".into());
         self.work.send(work).map_err(|_| gone())?;
         done.await.map_err(|_| gone())?
     }
 
-    fn turn(&self, who: &Principal) -> Arc<Semaphore> {
+    fn turn(&self, principal: &Principal) -> Arc<Semaphore> {
         let mut turns = self.turns.lock();
-        if let Some(turn) = turns.get(who).and_then(Weak::upgrade) {
+        if let Some(turn) = turns.get(principal).and_then(Weak::upgrade) {
             return turn;
         }
         turns.retain(|_, turn| turn.strong_count() > 0);
         let turn = Arc::new(Semaphore::new(THREADS / 2));
-        turns.insert(who.clone(), Arc::downgrade(&turn));
+        turns.insert(principal.clone(), Arc::downgrade(&turn));
         turn
     }
 }
 
-/// One of the threads. A panic ends the message that it is about.
-fn parse(given: &Mutex<Receiver<Work>>) {
+/// Loop of one thread. A panic ends only the work that caused it.
+fn work_loop(receiver: &Mutex<Receiver<Work>>) {
     let _ = rustix::process::setpriority_process(None, NICE); // of this thread, if it may
     loop {
-        let next = given.lock().recv(); // whoever has the lock waits, the others for the lock
+        let next = receiver.lock().recv(); // one thread waits for work, the others for the lock
         let Ok(work) = next else { return };
         let _ = catch_unwind(AssertUnwindSafe(work)); // which has been printed
     }
 }
 
 async fn acquire(semaphore: Arc<Semaphore>) -> Result<OwnedSemaphorePermit> {
-    semaphore.acquire_owned().await.map_err(|e| Error::system("a thread of the daemon", e))
+    semaphore.acquire_owned().await.map_err(|e| Error::system("worker threads", e))
 }
 
 #[cfg(test)]
@@ -130,22 +135,22 @@ mod tests {
     use rustix::process::getpriority_process;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn nobody_waits_for_all_of_somebodys_messages() {
-        let parsers = Arc::new(Parsers::start().unwrap());
+    async fn message_does_not_wait_for_all_of_another_principal() {
+        let pool = Arc::new(WorkerPool::start().unwrap());
         let (release, held) = channel::<()>();
         let held = Arc::new(Mutex::new(held));
-        let start = |who: u32| {
-            let (parsers, held) = (parsers.clone(), held.clone());
+        let start = |principal: u32| {
+            let (pool, held) = (pool.clone(), held.clone());
             tokio::spawn(async move {
                 let work = move || Ok(held.lock().recv().is_ok());
-                parsers.run(&Principal::User(who), (), SHORT + 1, work).await
+                pool.run(&Principal::User(principal), (), MAX_INLINE_BYTES + 1, work).await
             })
         };
         let many: Vec<_> = (0..4).map(|_| start(1)).collect();
-        let other = parsers.run(&Principal::User(2), (), SHORT + 1, || Ok(true));
+        let other = pool.run(&Principal::User(2), (), MAX_INLINE_BYTES + 1, || Ok(true));
         assert_eq!(other.await, Ok(true), "while the first has not ended");
         assert_eq!(
-            parsers.run(&Principal::User(1), (), SHORT, || Ok(1)).await,
+            pool.run(&Principal::User(1), (), MAX_INLINE_BYTES, || Ok(1)).await,
             Ok(1),
             "a short one"
         );
@@ -153,15 +158,15 @@ mod tests {
         for one in many {
             one.await.unwrap().unwrap();
         }
-        parsers.turn(&Principal::User(3));
-        parsers.turn(&Principal::User(4));
-        assert_eq!(parsers.turns.lock().len(), 1, "no principal is remembered");
+        pool.turn(&Principal::User(3));
+        pool.turn(&Principal::User(4));
+        assert_eq!(pool.turns.lock().len(), 1, "past turns are forgotten");
     }
 
-    /// What a message's bytes are charged to goes after them, not with the client.
+    /// The charge for a message's bytes is returned after them, not with the client.
     #[tokio::test]
-    async fn what_is_held_for_a_message_stays_until_its_bytes_are_gone() {
-        let parsers = Parsers::start().unwrap();
+    async fn charge_of_a_message_outlives_its_bytes() {
+        let pool = WorkerPool::start().unwrap();
         let (charge, bytes) = (Arc::new(()), Arc::new(()));
         let (begun, has_begun) = oneshot::channel();
         let (release, wait) = channel::<()>();
@@ -171,8 +176,8 @@ mod tests {
             let _ = wait.recv();
             Ok(message) // as what it is decoded to
         };
-        let who = Principal::User(1);
-        let mut asked = Box::pin(parsers.aside(&who, charge.clone(), work));
+        let principal = Principal::User(1);
+        let mut asked = Box::pin(pool.run_blocking(&principal, charge.clone(), work));
         tokio::select! {
             _ = &mut asked => panic!("it waits"),
             begun = has_begun => begun.unwrap(),
@@ -183,28 +188,29 @@ mod tests {
         while Arc::strong_count(&charge) > 1 {
             tokio::task::yield_now().await;
         }
-        assert_eq!(Arc::strong_count(&bytes), 1, "they went before");
+        assert_eq!(Arc::strong_count(&bytes), 1, "they were dropped before");
     }
 
-    /// The runtime's own threads for what blocks stay as they are, as they get other work next.
+    /// The runtime's own blocking threads keep their priority, because they get other work next.
     #[tokio::test]
-    async fn parsing_stands_back_and_nothing_else_does() {
+    async fn only_worker_threads_have_low_priority() {
         let nice = || getpriority_process(None).unwrap();
         let ours = nice();
-        let parsers = Parsers::start().unwrap();
-        let long = parsers.run(&Principal::User(1), (), SHORT + 1, move || Ok(nice()));
+        let pool = WorkerPool::start().unwrap();
+        let long = pool.run(&Principal::User(1), (), MAX_INLINE_BYTES + 1, move || Ok(nice()));
         assert_eq!(long.await, Ok(NICE.max(ours)));
         assert_eq!(tokio::task::spawn_blocking(nice).await.unwrap(), ours);
     }
 
     #[tokio::test]
-    async fn a_panic_is_that_messages_alone() {
-        let parsers = Parsers::start().unwrap();
-        let who = Principal::User(1);
+    async fn panic_fails_only_its_own_message() {
+        let pool = WorkerPool::start().unwrap();
+        let principal = Principal::User(1);
         for _ in 0..2 * THREADS {
-            let said = parsers.aside(&who, (), || -> Result<()> { panic!("in a test") }).await;
+            let said =
+                pool.run_blocking(&principal, (), || -> Result<()> { panic!("in a test") }).await;
             assert!(matches!(said, Err(Error::Failed(_))), "{said:?}");
         }
-        assert_eq!(parsers.aside(&who, (), || Ok(7)).await, Ok(7));
+        assert_eq!(pool.run_blocking(&principal, (), || Ok(7)).await, Ok(7));
     }
 }

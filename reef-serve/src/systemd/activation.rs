@@ -1,8 +1,8 @@
-//! Sockets that the service manager has opened: it keeps them over restarts of the daemon, so
+//! Sockets that the service manager has opened. It keeps them over restarts of the daemon, so
 //! clients wait instead of being refused.
 //!
-//! Their names (`FileDescriptorName=`) say what is served on them: `local`, `grpc` or `http`, each
-//! at most once as a Unix socket and, but for `local`, once over TCP.
+//! Their names (`FileDescriptorName=`) select the protocol: `local`, `grpc` or `http`, each at most
+//! once as a Unix socket and, except `local`, once over TCP.
 
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::Protocol;
@@ -15,23 +15,23 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether they have been taken: a file descriptor has one owner.
+/// True if they have been taken: a file descriptor has one owner.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// What was passed to this process, by what is served on it.
+/// Passed sockets by protocol.
 #[derive(Debug, Default)]
-pub(crate) struct Passed {
+pub(crate) struct PassedSockets {
     unix: BTreeMap<Protocol, UnixListener>,
     tcp: BTreeMap<Protocol, TcpListener>,
 }
 
-impl Passed {
-    /// Takes all that were passed to this process, by `LISTEN_PID`, `LISTEN_FDS` and
-    /// `LISTEN_FDNAMES`. There is nothing left for whoever asks a second time.
+impl PassedSockets {
+    /// Takes all sockets that were passed to this process, by `LISTEN_PID`, `LISTEN_FDS` and
+    /// `LISTEN_FDNAMES`. A second call gets none.
     ///
     /// # Errors
     ///
-    /// `Invalid` with the socket's name if it can't be served.
+    /// `Invalid` with the socket's name if it cannot be served.
     pub(crate) fn take() -> Result<Self> {
         let mut passed = Self::default();
         let wrong = |e| Error::system("sockets of the service manager", e);
@@ -39,9 +39,9 @@ impl Passed {
             return Ok(passed);
         }
         for (number, name) in sd_notify::listen_fds_with_names().map_err(wrong)? {
-            // SAFETY: whoever set LISTEN_PID to our number gave these open files to this process
-            // for this purpose, nothing else of it knows their numbers, and `TAKEN` lets this
-            // happen once.
+            // SAFETY: the process that set LISTEN_PID to our number gave these open files to this
+            // process for this purpose, nothing else here knows their numbers, and `TAKEN` lets
+            // this happen once.
             #[allow(unsafe_code)]
             let socket = unsafe { OwnedFd::from_raw_fd(number) };
             passed.add(&name, socket)?;
@@ -52,42 +52,42 @@ impl Passed {
     fn add(&mut self, name: &str, socket: OwnedFd) -> Result<()> {
         let wrong = |why: &str| Error::Invalid(format!("passed socket {name:?}: {why}"));
         let known = Protocol::EACH.into_iter().find(|protocol| protocol.name() == name);
-        let protocol = known.ok_or_else(|| wrong("no such name (have: local, grpc, http)"))?;
+        let protocol = known.ok_or_else(|| wrong("unknown name (have: local, grpc, http)"))?;
         let listens = socket_type(&socket) == Ok(SocketType::STREAM)
             && socket_acceptconn(&socket) == Ok(true);
         if !listens {
-            return Err(wrong("it is no stream socket that listens"));
+            return Err(wrong("must be a stream socket that listens"));
         }
         let is_second = match (socket_domain(&socket), protocol) {
             (Ok(AddressFamily::UNIX), _) => self.unix.insert(protocol, socket.into()).is_some(),
-            (_, Protocol::Local) => return Err(wrong("it is no Unix socket")),
+            (_, Protocol::Local) => return Err(wrong("must be a Unix socket")),
             (Ok(AddressFamily::INET | AddressFamily::INET6), _) => {
                 self.tcp.insert(protocol, socket.into()).is_some()
             }
-            _ => return Err(wrong("it is neither a Unix socket nor TCP")),
+            _ => return Err(wrong("must be a Unix or TCP socket")),
         };
         if is_second {
-            return Err(wrong("there are two"));
+            return Err(wrong("must be passed once, got two"));
         }
         Ok(())
     }
 
-    /// The Unix socket of a way in, which is the caller's then.
+    /// Takes the Unix socket of a protocol, which then belongs to the caller.
     pub(crate) fn unix(&mut self, protocol: Protocol) -> Option<UnixListener> {
         self.unix.remove(&protocol)
     }
 
-    /// The socket over TCP, likewise.
+    /// Takes the TCP socket of a protocol, which then belongs to the caller.
     pub(crate) fn tcp(&mut self, protocol: Protocol) -> Option<TcpListener> {
         self.tcp.remove(&protocol)
     }
 
-    /// The address of a socket over TCP.
+    /// Returns the address of a TCP socket.
     pub(crate) fn address(&self, protocol: Protocol) -> Option<SocketAddr> {
         self.tcp.get(&protocol)?.local_addr().ok()
     }
 
-    /// Where the Unix sockets are, if all of them were passed: none has to be made.
+    /// Returns the folder of the Unix sockets if all of them were passed: then none is created.
     pub(crate) fn folder(&self) -> Option<PathBuf> {
         let all = Protocol::EACH.iter().all(|protocol| self.unix.contains_key(protocol));
         let local = self.unix.get(&Protocol::Local).filter(|_| all)?.local_addr().ok()?;
@@ -106,8 +106,8 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_served_is_named() {
-        let mut passed = Passed::default();
+    fn unusable_socket_is_refused_by_name() {
+        let mut passed = PassedSockets::default();
         passed.add("http", tcp()).unwrap();
         assert!(passed.address(Protocol::Http).is_some() && passed.folder().is_none());
         let mut said =
@@ -117,13 +117,13 @@ mod tests {
         for (said, want) in [
             (
                 said("https", tcp()),
-                "passed socket \"https\": no such name (have: local, grpc, http)",
+                "passed socket \"https\": unknown name (have: local, grpc, http)",
             ),
-            (said("local", tcp()), "passed socket \"local\": it is no Unix socket"),
-            (said("http", tcp()), "passed socket \"http\": there are two"),
-            (said("grpc", datagrams().into()), "\"grpc\": it is no stream socket that listens"),
-            (said("grpc", connected.into()), "\"grpc\": it is no stream socket that listens"),
-            (said("grpc", std::fs::File::open("/").unwrap().into()), "no stream socket"),
+            (said("local", tcp()), "passed socket \"local\": must be a Unix socket"),
+            (said("http", tcp()), "passed socket \"http\": must be passed once, got two"),
+            (said("grpc", datagrams().into()), "\"grpc\": must be a stream socket that listens"),
+            (said("grpc", connected.into()), "\"grpc\": must be a stream socket that listens"),
+            (said("grpc", std::fs::File::open("/").unwrap().into()), "must be a stream socket"),
         ] {
             assert!(said.contains(want), "{said}");
         }

@@ -1,7 +1,7 @@
 //! Tenants by principal.
 
 use crate::class::{Class, Priority};
-use crate::config::rights::{Over, Rights};
+use crate::config::rights::{OverBudget, Rights};
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
 use crate::net::identity::peer::Life;
@@ -16,25 +16,24 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Principals that are remembered. Addresses beyond that are one, as long as none of the others is
-/// forgotten.
+/// Maximum number of principals. Further addresses share one tenant until another one is forgotten.
 const MAX_TENANTS: usize = 1024;
 
 /// Tenants by principal.
 #[derive(Debug)]
 pub(crate) struct Tenants {
     rules: RwLock<Rules>,
-    /// By device.
+    /// One for each device.
     claims: Box<[Claims]>,
     known: Mutex<BTreeMap<Principal, Arc<Tenant>>>,
 }
 
-/// What of the configuration says who may do what.
+/// Rules of the configuration for rights.
 #[derive(Debug)]
 struct Rules {
     rights: Rights,
-    over: Over,
-    unfit: Over,
+    over: OverBudget,
+    unfit: OverBudget,
 }
 
 impl Rules {
@@ -44,28 +43,29 @@ impl Rules {
 }
 
 impl Tenants {
-    /// Of a daemon with so many devices.
+    /// Creates the tenants of a daemon with `devices` devices.
     pub(crate) fn new(config: &Config, devices: usize) -> Self {
         let rules = RwLock::new(Rules::of(config));
         let claims = (0..devices).map(|_| Claims::new(config)).collect();
         Self { rules, claims, known: Mutex::default() }
     }
 
-    /// What a request, or all requests of a connection, get that state a rate: their place, and
-    /// what they are charged to if that is not the tenant's account, on this device; `now` on its
-    /// clock.
+    /// Admits the rate that a request, or a connection for all of its requests, states. Returns
+    /// their priority, and the account for them on this device if it is not the tenant's; `now` is
+    /// the time of the device's clock.
     ///
     /// # Errors
     ///
-    /// `Invalid` if they are best-effort; `Exhausted` if the rate doesn't fit and the configuration
-    /// refuses those.
+    /// `Invalid` if they are best-effort; `Exhausted` if the rate does not fit and the
+    /// configuration refuses that.
     pub(crate) fn claim(
         &self,
         tenant: &Arc<Tenant>,
         life: &Life,
         priority: Priority,
         rate: Rate,
-        (device, now): (usize, Duration),
+        device: usize,
+        now: Duration,
     ) -> Result<(Priority, Option<Account>)> {
         check_rated(priority, rate)?;
         match self.claims[device].admit(tenant, life, rate, now) {
@@ -73,75 +73,75 @@ impl Tenants {
             Err(error) => {
                 tenant.note_unfit();
                 match self.rules.read().unfit {
-                    Over::Refused => Err(error),
-                    Over::Late => Ok((priority, Some(tenant.spare(device)))),
-                    Over::BestEffort => Ok((Priority::BEST_EFFORT, None)),
+                    OverBudget::Refused => Err(error),
+                    OverBudget::Late => Ok((priority, Some(tenant.spare(device)))),
+                    OverBudget::BestEffort => Ok((Priority::BEST_EFFORT, None)),
                 }
             }
         }
     }
 
-    /// The tenant of a principal, who may be new.
-    pub(crate) fn of(&self, who: &Principal) -> Arc<Tenant> {
+    /// Returns the tenant of a principal, which may be new.
+    pub(crate) fn of(&self, principal: &Principal) -> Arc<Tenant> {
         let mut known = self.known.lock();
-        if let Some(tenant) = known.get(who) {
+        if let Some(tenant) = known.get(principal) {
             return tenant.clone();
         }
-        let mut who = who.clone();
-        if known.len() >= MAX_TENANTS && matches!(who, Principal::Address(_)) {
-            known.retain(|who, tenant| {
-                !matches!(who, Principal::Address(_)) || Arc::strong_count(tenant) > 1
+        let mut principal = principal.clone();
+        if known.len() >= MAX_TENANTS && matches!(principal, Principal::Address(_)) {
+            known.retain(|principal, tenant| {
+                !matches!(principal, Principal::Address(_)) || Arc::strong_count(tenant) > 1
             });
             if known.len() >= MAX_TENANTS {
-                who = Principal::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+                principal = Principal::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
             }
         }
-        known.entry(who.clone()).or_insert_with(|| Arc::new(self.make(who))).clone()
+        known.entry(principal.clone()).or_insert_with(|| Arc::new(self.make(principal))).clone()
     }
 
-    fn make(&self, who: Principal) -> Tenant {
-        let (grant, over) = self.granted(&who);
-        Tenant::new(who, grant, over, self.claims.len())
+    fn make(&self, principal: Principal) -> Tenant {
+        let (grant, over) = self.rules_for(&principal);
+        Tenant::new(principal, grant, over, self.claims.len())
     }
 
-    fn granted(&self, who: &Principal) -> (Grant, Over) {
+    fn rules_for(&self, principal: &Principal) -> (Grant, OverBudget) {
         let own = rustix::process::getuid().as_raw();
         let rules = self.rules.read();
-        (Grant::of(&rules.rights, who, own), rules.over)
+        (Grant::of(&rules.rights, principal, own), rules.over)
     }
 
-    /// Grants other rights to all who are known and to come.
+    /// Sets other rights for all current and future tenants.
     pub(crate) fn regrant(&self, config: &Config) {
         *self.rules.write() = Rules::of(config);
-        self.claims.iter().for_each(|claims| claims.set_room(config));
-        for tenant in self.known() {
-            let (grant, over) = self.granted(&tenant.who);
+        self.claims.iter().for_each(|claims| claims.set_limits(config));
+        for tenant in self.tenants() {
+            let (grant, over) = self.rules_for(&tenant.principal);
             tenant.regrant(grant, over);
         }
     }
 
-    /// All who are known, by name, with what their claims have had until now, which each device's
-    /// clock says.
+    /// Returns all tenants by name, with the usage of their claims until `now`, the time of each
+    /// device's clock.
     pub(crate) fn all(&self, now: impl Iterator<Item = Duration>) -> Vec<Arc<Tenant>> {
-        self.claims.iter().zip(now).for_each(|(claims, now)| claims.book(now));
-        self.known()
+        self.claims.iter().zip(now).for_each(|(claims, now)| claims.report(now));
+        self.tenants()
     }
 
-    fn known(&self) -> Vec<Arc<Tenant>> {
+    fn tenants(&self) -> Vec<Arc<Tenant>> {
         self.known.lock().values().cloned().collect()
     }
 }
 
-/// Budgets are for real-time requests.
+/// Refuses budgets for best-effort requests.
 ///
 /// # Errors
 ///
-/// `Invalid` if these are best-effort.
+/// `Invalid` if the priority is best-effort.
 pub(crate) fn check_rated(priority: Priority, rate: Rate) -> Result<()> {
     match priority.class() {
         Class::RealTime => Ok(()),
-        Class::BestEffort => {
-            Err(Error::Invalid(format!("a budget of {rate} for best-effort requests")))
-        }
+        Class::BestEffort => Err(Error::Invalid(format!(
+            "a budget of {rate} must be for real-time requests, got best-effort"
+        ))),
     }
 }

@@ -1,7 +1,7 @@
-//! Looks for violations, says each once, and takes classes away.
+//! Scan for violations: logs each once, and revokes classes.
 
-use super::find::{Found, Kind, Violation, find};
-use super::revoked::Revoked;
+use super::find::{Kind, ScanResult, Violation, find};
+use super::revoked::RevokedProcesses;
 use reef_guest::limit::JobView;
 use reef_guest::page::Class;
 use reef_guest::registry::{GuestView, Registry};
@@ -10,51 +10,51 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// For how long something has to be so that may be so for a moment: a process joins after it has
-/// opened its device, and limits are charged with contexts once these are there.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Time for which a state must last that may be transient: a process joins after it has opened its
+/// device, and limits are charged with contexts once these exist.
+const MIN_DURATION: Duration = Duration::from_secs(10);
 
-/// What was found, and what becomes of it.
+/// Violations found so far, and their handling.
 #[derive(Debug)]
 pub(in crate::guests) struct Violations {
     registry: Weak<Registry>,
-    revoked: Arc<Revoked>,
+    revoked: Arc<RevokedProcesses>,
     state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Since when each has been so, and whether that was long enough to say it.
+    /// Begin of each one, and whether it has lasted long enough to be reported.
     since: BTreeMap<Violation, (Instant, bool)>,
-    counted: BTreeMap<Kind, u64>,
+    counts: BTreeMap<Kind, u64>,
 }
 
 impl Violations {
-    pub(in crate::guests) fn new(registry: &Arc<Registry>, revoked: Arc<Revoked>) -> Self {
+    pub(in crate::guests) fn new(registry: &Arc<Registry>, revoked: Arc<RevokedProcesses>) -> Self {
         Self { registry: Arc::downgrade(registry), revoked, state: Mutex::default() }
     }
 
-    /// Those that are so now and were long enough.
+    /// Returns the current ones that have lasted long enough.
     pub(in crate::guests) fn now(&self) -> Vec<Violation> {
         let state = self.state();
-        let said = state.since.iter().filter(|(_, (_, is_said))| *is_said);
-        said.map(|(violation, _)| violation.clone()).collect()
+        let reported = state.since.iter().filter(|(_, (_, is_reported))| *is_reported);
+        reported.map(|(violation, _)| violation.clone()).collect()
     }
 
-    /// How many of a kind there were since the daemon started.
-    pub(in crate::guests) fn counted(&self, kind: Kind) -> u64 {
-        self.state().counted.get(&kind).copied().unwrap_or(0)
+    /// Number of violations of a kind since the daemon started.
+    pub(in crate::guests) fn count(&self, kind: Kind) -> u64 {
+        self.state().counts.get(&kind).copied().unwrap_or(0)
     }
 
-    /// Looks at everything once. `processes` says who is on a device; `None`: nobody knows.
-    pub(in crate::guests) fn look(
+    /// Runs one scan. `processes` lists the processes on a device; `None` if they are unknown.
+    pub(in crate::guests) fn scan(
         &self,
         jobs: &[JobView],
         processes: impl Fn(&Uuid) -> Option<Vec<Process>>,
         now: Instant,
     ) {
         let Some(registry) = self.registry.upgrade() else { return };
-        self.revoked.forget_the_dead();
+        self.revoked.forget_ended();
         let guests = registry.guests();
         let found = find(&guests, jobs, processes);
         self.note(&found, now).iter().for_each(|line| tracing::warn!("violation: {line}"));
@@ -68,25 +68,26 @@ impl Violations {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is to be said now: new ones that have lasted. They are counted.
-    fn note<'a>(&self, found: &'a Found, now: Instant) -> Vec<&'a str> {
+    /// Returns the lines of new violations that have lasted long enough, and counts them.
+    fn note<'a>(&self, found: &'a ScanResult, now: Instant) -> Vec<&'a str> {
         let mut state = self.state();
-        let State { since, counted } = &mut *state;
+        let State { since, counts } = &mut *state;
         since.retain(|violation, _| found.contains_key(violation));
-        let mut news = Vec::new();
+        let mut new = Vec::new();
         for (violation, line) in found {
-            let (begun, is_said) = since.entry(violation.clone()).or_insert((now, false));
-            let has_lasted = violation.kind == Kind::Page || now - *begun >= PATIENCE;
-            if has_lasted && !*is_said {
-                *is_said = true;
-                *counted.entry(violation.kind).or_default() += 1;
-                news.push(line.as_str());
+            let (begun, is_reported) = since.entry(violation.clone()).or_insert((now, false));
+            let has_lasted = violation.kind == Kind::Page || now - *begun >= MIN_DURATION;
+            if has_lasted && !*is_reported {
+                *is_reported = true;
+                *counts.entry(violation.kind).or_default() += 1;
+                new.push(line.as_str());
             }
         }
-        news
+        new
     }
 
-    /// A best-effort guest stays: to let it go would open its gates.
+    /// Revokes a real-time class. A best-effort guest stays, because its release would open its
+    /// gates.
     fn revoke(&self, registry: &Registry, guest: &GuestView) {
         if guest.who.class == Class::RealTime {
             self.revoked.add(guest.who.pid);

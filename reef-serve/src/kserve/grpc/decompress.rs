@@ -1,13 +1,13 @@
-//! Compressed messages of gRPC, unpacked before the library reads them: it would not know what they
-//! may become.
+//! Decompression of gRPC messages before the library reads them, because the library does not bound
+//! the decompressed size.
 //!
-//! One message at a time is read and unpacked, when the call asks for it, so that no more is held
-//! than is charged for.
+//! Messages are read and decompressed one at a time, when the call asks for the next one, so that
+//! no uncharged bytes are held.
 
 use crate::error::{Error, Result};
 use crate::kserve::compressed::{Encoding, inflate};
-use crate::kserve::failure::{of_body, refuse};
-use crate::kserve::middleware::longest;
+use crate::kserve::failure::{body_error, refuse};
+use crate::kserve::middleware::max_body;
 use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
 use crate::net::quota::charge::Charge;
@@ -24,19 +24,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio_stream::Stream;
 
-/// How a call's messages are compressed, and what may be.
+/// Headers of the compression of a call's messages, and of the supported ones.
 const ENCODING: &str = "grpc-encoding";
 const ACCEPTED: &str = "grpc-accept-encoding";
 
-/// Length of a message's prefix: whether it is compressed, and its length.
-const PREFIX: usize = 5;
+/// Length of a message's prefix: the compression flag and the length.
+const PREFIX_BYTES: usize = 5;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Item = Result<Bytes, BoxError>;
-type Step = Pin<Box<dyn Future<Output = Option<(Item, Unpacker)>> + Send>>;
+type Step = Pin<Box<dyn Future<Output = Option<(Item, Decoder)>> + Send>>;
 
-/// Lets a call have its messages as they were before they were compressed.
-pub(super) async fn unpack(
+/// Replaces the body of a call by its decompressed messages.
+pub(super) async fn decompress(
     State(server): State<Arc<Server>>,
     mut request: Request,
     next: Next,
@@ -44,64 +44,64 @@ pub(super) async fn unpack(
     let encoding = match Encoding::of(request.headers(), ENCODING) {
         Ok(None) => return next.run(request).await,
         Ok(Some(encoding)) => encoding,
-        Err(error) => return have(refuse(Protocol::Grpc, error)),
+        Err(error) => return with_encodings(refuse(Protocol::Grpc, error)),
     };
     request.headers_mut().remove(ENCODING);
     let extensions = request.extensions();
     let peer = extensions.get().cloned().unwrap_or(Peer::UNKNOWN);
     let charge = extensions.get().cloned().unwrap_or_else(|| server.memory.charge(&peer));
     let message = server.config.get().limits.message_mib << 20;
-    let max = longest(message, request.uri().path()).0.min(message);
+    let max = max_body(message, request.uri().path()).0.min(message);
     let request = request.map(|body| {
         let (arrived, content) = (BytesMut::new(), None);
-        let unpacker = Unpacker { body, arrived, content, encoding, max, peer, charge, server };
-        Body::from_stream(Unpacked { step: Some(Box::pin(unpacker.next())) })
+        let decoder = Decoder { body, arrived, content, encoding, max, peer, charge, server };
+        Body::from_stream(DecompressedBody { step: Some(Box::pin(decoder.next())) })
     });
     next.run(request).await
 }
 
-/// A refusal that says what is there.
-fn have(mut refusal: Response) -> Response {
+/// Adds the supported encodings to a refusal.
+fn with_encodings(mut refusal: Response) -> Response {
     let all = HeaderValue::from_static("identity,deflate,gzip");
     refusal.headers_mut().insert(ACCEPTED, all);
     refusal
 }
 
-/// Bytes of a call with no message compressed.
-struct Unpacked {
-    /// What gives the next; `None` once all is there.
+/// Body of a call without compressed messages.
+struct DecompressedBody {
+    /// Future of the next bytes; `None` at the end.
     step: Option<Step>,
 }
 
-impl Stream for Unpacked {
+impl Stream for DecompressedBody {
     type Item = Item;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Item>> {
         let Some(step) = &mut self.step else { return Poll::Ready(None) };
-        let Poll::Ready(come) = step.as_mut().poll(cx) else { return Poll::Pending };
-        let (item, rest) = come.map_or((None, None), |(item, rest)| (Some(item), Some(rest)));
-        let goes_on = item.as_ref().is_some_and(Result::is_ok);
-        self.step = rest.filter(|_| goes_on).map(|rest| -> Step { Box::pin(rest.next()) });
+        let Poll::Ready(next) = step.as_mut().poll(cx) else { return Poll::Pending };
+        let (item, rest) = next.map_or((None, None), |(item, rest)| (Some(item), Some(rest)));
+        let continues = item.as_ref().is_some_and(Result::is_ok);
+        self.step = rest.filter(|_| continues).map(|rest| -> Step { Box::pin(rest.next()) });
         Poll::Ready(item)
     }
 }
 
-struct Unpacker {
+struct Decoder {
     body: Body,
-    /// What has come of the next message.
+    /// Received bytes of the next message.
     arrived: BytesMut,
-    /// What follows the prefix that was passed on last.
+    /// Content after the last returned prefix.
     content: Option<Bytes>,
     encoding: Encoding,
-    /// Most bytes of a message.
+    /// Maximum number of bytes of a message.
     max: usize,
     peer: Peer,
     charge: Charge,
     server: Arc<Server>,
 }
 
-impl Unpacker {
-    /// The next bytes, and what gives those after them.
+impl Decoder {
+    /// Returns the next bytes, and the decoder for those after them.
     async fn next(mut self) -> Option<(Item, Self)> {
         let item = self.step().await.transpose()?;
         Some((item, self))
@@ -111,14 +111,15 @@ impl Unpacker {
         if let Some(content) = self.content.take() {
             return Ok(Some(content));
         }
-        let say = of_body(Protocol::Grpc);
+        let convert = body_error(Protocol::Grpc);
         loop {
-            if let Some((is_packed, message)) = self.message().map_err(say)? {
-                let content = if is_packed { self.inflated(message).await } else { Ok(message) };
-                let content = content.map_err(say)?;
-                let mut prefix = BytesMut::with_capacity(PREFIX);
+            if let Some((is_compressed, message)) = self.message().map_err(convert)? {
+                let content = if is_compressed { self.inflate(message).await } else { Ok(message) };
+                let content = content.map_err(convert)?;
+                let mut prefix = BytesMut::with_capacity(PREFIX_BYTES);
                 prefix.put_u8(0);
-                prefix.put_u32(u32::try_from(content.len()).unwrap_or(u32::MAX)); // tonic's limit is less
+                // Tonic's limit is lower.
+                prefix.put_u32(u32::try_from(content.len()).unwrap_or(u32::MAX));
                 self.content = Some(content).filter(|content| !content.is_empty());
                 return Ok(Some(prefix.freeze()));
             }
@@ -127,44 +128,45 @@ impl Unpacker {
                     frame?.data_ref().into_iter().for_each(|data| self.arrived.put(&**data))
                 }
                 None if self.arrived.is_empty() => return Ok(None),
-                None => return Ok(Some(self.arrived.split().freeze())), // cut off, as the call will say
+                // Truncated: the call reports it.
+                None => return Ok(Some(self.arrived.split().freeze())),
             }
         }
     }
 
-    /// A message that has arrived whole, and whether it is compressed.
+    /// Returns a message that has arrived completely, and whether it is compressed.
     fn message(&mut self) -> Result<Option<(bool, Bytes)>> {
-        let Some((mut prefix, rest)) = self.arrived.split_at_checked(PREFIX) else {
+        let Some((mut prefix, rest)) = self.arrived.split_at_checked(PREFIX_BYTES) else {
             return Ok(None);
         };
-        let is_packed = match prefix.get_u8() {
+        let is_compressed = match prefix.get_u8() {
             0 => false,
             1 => true,
             other => {
-                let text = format!("message: its first byte must be 0 or 1, got {other}");
+                let text = format!("message: the first byte must be 0 or 1, got {other}");
                 return Err(Error::Invalid(text));
             }
         };
         let (length, max) = (prefix.get_u32() as usize, self.max);
         if length > max {
-            let text = format!("message of {length} bytes, at most {max} are read");
+            let text = format!("message must have at most {max} bytes, got {length}");
             return Err(Error::TooLarge(text));
         }
         if rest.len() < length {
             return Ok(None);
         }
-        self.arrived.advance(PREFIX);
-        Ok(Some((is_packed, self.arrived.split_to(length).freeze())))
+        self.arrived.advance(PREFIX_BYTES);
+        Ok(Some((is_compressed, self.arrived.split_to(length).freeze())))
     }
 
-    /// Unpacks it on a thread for that. What it becomes is charged for before it is there.
-    fn inflated(&self, message: Bytes) -> impl Future<Output = Result<Bytes>> + Send + use<> {
+    /// Decompresses a message on a worker thread. The result is charged before it is allocated.
+    fn inflate(&self, message: Bytes) -> impl Future<Output = Result<Bytes>> + Send + use<> {
         let Self { encoding, max, ref charge, ref peer, ref server, .. } = *self;
-        let (charge, who, server) = (charge.clone(), peer.principal.clone(), server.clone());
+        let (charge, principal, server) = (charge.clone(), peer.principal.clone(), server.clone());
         async move {
-            let paying = charge.clone();
-            let work = move || inflate(&message, encoding, max, &paying);
-            server.parsers.aside(&who, charge, work).await
+            let work_charge = charge.clone();
+            let work = move || inflate(&message, encoding, max, &work_charge);
+            server.workers.run_blocking(&principal, charge, work).await
         }
     }
 }

@@ -1,23 +1,23 @@
-//! A message that has arrived and is not decoded yet.
+//! Messages that have arrived and are not decoded yet.
 //!
-//! Decoding makes structures that may be a hundred times as large as the message: two bytes are an
-//! empty tensor. So messages of inferences are taken as they are, on the thread that reads the
-//! connection; what they would become is added up, charged for or refused, and then they are
-//! decoded, long ones elsewhere.
+//! Decoding can create structures a hundred times as large as the message: two bytes are an empty
+//! tensor. So the thread that reads the connection keeps the messages of inferences as bytes. Their
+//! decoded size is computed, and charged or refused, before they are decoded, long ones on a worker
+//! thread.
 
 use crate::error::{Error, Result};
 use bytes::{Buf, BufMut, Bytes};
 use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
 use prost::{DecodeError, Message};
 
-/// Most tensors, parameters, dimensions and contents that a message may have in all.
+/// Maximum number of tensors, parameters, dimensions and contents in a message.
 const MAX_ENTRIES: usize = 4096;
 
-/// A message's bytes.
+/// Bytes of a message.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Undecoded(pub(crate) Bytes);
+pub(crate) struct RawMessage(pub(crate) Bytes);
 
-impl Message for Undecoded {
+impl Message for RawMessage {
     fn decode(mut buf: impl Buf) -> Result<Self, DecodeError> {
         Ok(Self(buf.copy_to_bytes(buf.remaining())))
     }
@@ -33,7 +33,7 @@ impl Message for Undecoded {
         buf: &mut impl Buf,
         context: DecodeContext,
     ) -> Result<(), DecodeError> {
-        skip_field(kind, tag, buf, context) // fields of fields: never asked for
+        skip_field(kind, tag, buf, context) // never called: it decodes no fields
     }
 
     fn encoded_len(&self) -> usize {
@@ -45,36 +45,37 @@ impl Message for Undecoded {
     }
 }
 
-impl Undecoded {
-    /// Bytes that a decoded `ModelInferRequest` takes beside the message, which it shares.
+impl RawMessage {
+    /// Returns the bytes that a decoded `ModelInferRequest` takes in addition to the message, which
+    /// it shares.
     ///
     /// # Errors
     ///
-    /// `Invalid` if it is none, or has more entries than a request needs.
+    /// `Invalid` if it is not one, or has more entries than a request needs.
     pub(crate) fn decoded_bytes(&self) -> Result<u64> {
         let (mut entries, mut bytes) = (0, 0);
         fields(&self.0, &mut |tag, field| {
-            counted(&mut entries)?;
+            count_entry(&mut entries)?;
             match tag {
                 5 => input(field, &mut entries, &mut bytes),
-                4 | 6 => fields(field, &mut |_, _| counted(&mut entries)),
+                4 | 6 => fields(field, &mut |_, _| count_entry(&mut entries)),
                 _ => Ok(()),
             }
         })?;
         Ok(bytes)
     }
 
-    /// Refuses a message with more fields than any needs.
+    /// Refuses a message with too many fields.
     ///
     /// # Errors
     ///
     /// `Invalid`.
     pub(crate) fn check_entries(&self) -> Result<()> {
         let mut entries = 0;
-        fields(&self.0, &mut |_, _| counted(&mut entries))
+        fields(&self.0, &mut |_, _| count_entry(&mut entries))
     }
 
-    /// Decodes it.
+    /// Decodes it as a message type.
     ///
     /// # Errors
     ///
@@ -84,23 +85,24 @@ impl Undecoded {
     }
 }
 
-/// An `InferInputTensor`: its shape (3), parameters (4) and contents (5).
+/// Counts an `InferInputTensor`: its shape (3), parameters (4) and contents (5).
 fn input(message: &[u8], entries: &mut usize, bytes: &mut u64) -> Result<()> {
     fields(message, &mut |tag, field| {
-        counted(entries)?;
+        count_entry(entries)?;
         match tag {
             3 => {
-                *entries += field.len(); // a dimension has a byte at least
-                counted(entries)
+                *entries += field.len(); // a dimension takes at least a byte
+                count_entry(entries)
             }
-            4 => fields(field, &mut |_, _| counted(entries)),
+            4 => fields(field, &mut |_, _| count_entry(entries)),
             5 => fields(field, &mut |tag, field| contents(tag, field, entries, bytes)),
             _ => Ok(()),
         }
     })
 }
 
-/// A field of `InferTensorContents`: most are numbers of a byte or more each, field 8 is texts.
+/// Counts a field of `InferTensorContents`: numbers of at least a byte each, except field 8 with
+/// texts.
 fn contents(tag: u32, field: &[u8], entries: &mut usize, bytes: &mut u64) -> Result<()> {
     *bytes += field.len() as u64
         * match tag {
@@ -108,19 +110,19 @@ fn contents(tag: u32, field: &[u8], entries: &mut usize, bytes: &mut u64) -> Res
             3 | 5 => 8,
             _ => 1,
         };
-    if tag == 8 { counted(entries) } else { Ok(()) }
+    if tag == 8 { count_entry(entries) } else { Ok(()) }
 }
 
-fn counted(entries: &mut usize) -> Result<()> {
+fn count_entry(entries: &mut usize) -> Result<()> {
     *entries += 1;
     if *entries <= MAX_ENTRIES {
         return Ok(());
     }
-    let text = "tensors, parameters, dimensions and texts of a request: more than";
+    let text = "tensors, parameters, dimensions and texts of a request must be at most";
     Err(Error::Invalid(format!("{text} {MAX_ENTRIES}")))
 }
 
-/// Shows each field of a message: its tag and, without its length, its bytes.
+/// Calls `see` for each field of a message, with its tag and its bytes without the length.
 fn fields(mut rest: &[u8], see: &mut dyn FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
     while !rest.is_empty() {
         let (tag, kind) = decode_key(&mut rest).map_err(|e| wrong(&e))?;
@@ -128,9 +130,10 @@ fn fields(mut rest: &[u8], see: &mut dyn FnMut(u32, &[u8]) -> Result<()>) -> Res
             WireType::LengthDelimited => {
                 let length = decode_varint(&mut rest).map_err(|e| wrong(&e))?;
                 let length = usize::try_from(length).unwrap_or(usize::MAX);
-                let (field, behind) =
-                    rest.split_at_checked(length).ok_or_else(|| wrong(&"it ends too early"))?;
-                rest = behind;
+                let (field, after) = rest
+                    .split_at_checked(length)
+                    .ok_or_else(|| wrong(&"it must not be truncated"))?;
+                rest = after;
                 field
             }
             kind => {
@@ -156,8 +159,8 @@ mod tests {
     use crate::kserve::grpc::proto::{InferTensorContents, ModelInferRequest};
     use proptest::prelude::*;
 
-    fn undecoded(request: &ModelInferRequest) -> Undecoded {
-        Undecoded(request.encode_to_vec().into())
+    fn undecoded(request: &ModelInferRequest) -> RawMessage {
+        RawMessage(request.encode_to_vec().into())
     }
 
     fn with(contents: InferTensorContents) -> ModelInferRequest {
@@ -166,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_decoding_makes_is_known_before() {
+    fn decoded_size_is_known_before_decoding() {
         let floats = InferTensorContents { fp32_contents: vec![0.5; 1000], ..Default::default() };
         assert_eq!(undecoded(&with(floats)).decoded_bytes(), Ok(4000));
         let numbers = InferTensorContents { int64_contents: vec![1; 1000], ..Default::default() };
@@ -180,13 +183,13 @@ mod tests {
     }
 
     #[test]
-    fn many_small_entries_are_refused() {
+    fn message_with_many_small_entries_is_refused() {
         let empty = InferInputTensor::default();
         let shape = InferInputTensor { shape: vec![1; 5000], ..empty.clone() };
         for inputs in [vec![empty; 5000], vec![shape]] {
             let request = ModelInferRequest { inputs, ..ModelInferRequest::default() };
             let said = undecoded(&request).decoded_bytes().unwrap_err().to_string();
-            assert!(said.ends_with("more than 4096"), "{said}");
+            assert!(said.ends_with("must be at most 4096"), "{said}");
         }
         let raw_input_contents = vec![Bytes::new(); 5000];
         let request = ModelInferRequest { raw_input_contents, ..ModelInferRequest::default() };
@@ -197,10 +200,10 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever prost decodes has been looked at as prost does.
+        /// Any message that prost decodes is accepted by the count.
         #[test]
-        fn no_message_is_fatal(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let undecoded = Undecoded(bytes.into());
+        fn random_message_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let undecoded = RawMessage(bytes.into());
             if undecoded.clone().decode_as::<ModelInferRequest>().is_ok() {
                 prop_assert!(undecoded.decoded_bytes().is_ok());
             }

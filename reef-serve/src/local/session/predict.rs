@@ -1,45 +1,46 @@
-//! When the next inference of a client will have ended, going by those before.
+//! Prediction of the end of a client's next inference, from the earlier ones.
 //!
-//! A client that sleeps takes some 50 µs to wake up. So it is woken that long before the answer,
-//! and looks for it then ([`ROUSED`] at most). What that costs is what answers come later than
-//! expected: the estimate is therefore a low one, and where they come later by much, in the mean,
-//! no client is woken before its answer.
+//! A sleeping client takes some 50 µs to wake up. So it is woken that long before the answer, and
+//! polls for it then (at most for [`EARLY_WAKE_POLL_TIMEOUT`]). The cost is polling for late
+//! answers. Therefore the estimate is a low one, and no client is woken early if answers are much
+//! later in the mean.
 
-use crate::local::channel::ROUSED;
+use crate::local::channel::EARLY_WAKE_POLL_TIMEOUT;
 use std::time::Duration;
 
-/// How long before the answer a client is woken: about as long as that takes.
-const AHEAD: Duration = Duration::from_micros(60);
+/// Time by which a client is woken before the answer: about the time of a wake.
+const WAKE_TIME: Duration = Duration::from_micros(60);
 
-/// Inferences that take longer gain nothing to speak of.
-const LONGEST: Duration = Duration::from_millis(20);
+/// Maximum duration of inferences for early wakes; longer ones gain nothing noticeable.
+const MAX_INFERENCE: Duration = Duration::from_millis(20);
 
-/// What to expect.
+/// Prediction for the next inference.
 #[derive(Debug, Default)]
-pub(super) struct Expected {
-    /// What the faster inferences take; 0: there has been none.
+pub(super) struct EndPrediction {
+    /// Duration of the faster inferences; 0 before the first one.
     time: Duration,
-    /// How much longer all take, in the mean of the last few.
+    /// Mean of the delay beyond that, over the last few.
     late: Duration,
 }
 
-impl Expected {
-    /// Notes how long one took.
-    pub(super) fn note(&mut self, took: Duration) {
+impl EndPrediction {
+    /// Records the duration of an inference.
+    pub(super) fn note(&mut self, duration: Duration) {
         if self.time.is_zero() {
-            self.time = took;
+            self.time = duration;
         }
-        let late = took.saturating_sub(self.time);
+        let late = duration.saturating_sub(self.time);
         self.late = (self.late * 7 + late) / 8;
-        self.time = if took < self.time { (self.time + took) / 2 } else { self.time + late / 16 };
+        self.time =
+            if duration < self.time { (self.time + duration) / 2 } else { self.time + late / 16 };
     }
 
-    /// After how long on the device the client is to be woken; `None`: not before the answer.
-    pub(super) fn rouse_after(&self) -> Option<Duration> {
-        if self.time > LONGEST || self.late > ROUSED {
+    /// Returns the time on the device after which to wake the client; `None` for no early wake.
+    pub(super) fn wake_after(&self) -> Option<Duration> {
+        if self.time > MAX_INFERENCE || self.late > EARLY_WAKE_POLL_TIMEOUT {
             return None;
         }
-        self.time.checked_sub(AHEAD).filter(|after| !after.is_zero())
+        self.time.checked_sub(WAKE_TIME).filter(|after| !after.is_zero())
     }
 }
 
@@ -49,30 +50,30 @@ mod tests {
 
     const US: fn(u64) -> Duration = Duration::from_micros;
 
-    fn after(times: impl IntoIterator<Item = u64>) -> Option<Duration> {
-        let mut expected = Expected::default();
-        times.into_iter().for_each(|time| expected.note(US(time)));
-        expected.rouse_after()
+    fn wake_time(times: impl IntoIterator<Item = u64>) -> Option<Duration> {
+        let mut prediction = EndPrediction::default();
+        times.into_iter().for_each(|time| prediction.note(US(time)));
+        prediction.wake_after()
     }
 
     #[test]
-    fn a_client_is_woken_before_the_end_of_what_always_takes_as_long() {
-        assert_eq!(after([]), None);
-        assert_eq!(after([460; 50]), Some(US(400)));
-        assert_eq!(after([50; 50]), None, "it still looks");
-        assert_eq!(after([25_000; 50]), None);
+    fn client_is_woken_early_for_steady_inferences() {
+        assert_eq!(wake_time([]), None);
+        assert_eq!(wake_time([460; 50]), Some(US(400)));
+        assert_eq!(wake_time([50; 50]), None, "it still polls");
+        assert_eq!(wake_time([25_000; 50]), None);
     }
 
     #[test]
-    fn what_is_expected_is_what_the_faster_ones_take() {
-        let mixed = after((0..400).map(|n| 460 + n * 37 % 80)).unwrap();
+    fn prediction_follows_the_faster_inferences() {
+        let mixed = wake_time((0..400).map(|n| 460 + n * 37 % 80)).unwrap();
         assert!((US(390)..US(440)).contains(&mixed), "{mixed:?}");
     }
 
     #[test]
-    fn no_client_is_woken_where_the_end_cannot_be_told() {
-        assert_eq!(after((0..400).map(|n| 460 + n % 2 * 3_000)), None);
-        let again = after((0..400).map(|n| 460 + n % 2 * 3_000).chain([460; 100]));
-        assert_eq!(again, Some(US(400)), "it can be again");
+    fn client_is_not_woken_early_for_varying_inferences() {
+        assert_eq!(wake_time((0..400).map(|n| 460 + n % 2 * 3_000)), None);
+        let again = wake_time((0..400).map(|n| 460 + n % 2 * 3_000).chain([460; 100]));
+        assert_eq!(again, Some(US(400)), "the prediction recovers");
     }
 }

@@ -1,4 +1,4 @@
-//! Makes networks for shapes, within the daemon's memory.
+//! Creation of networks for shapes, within the daemon's memory.
 
 use super::variant::{Parts, Variant};
 use crate::engine::api::{ReadModel, Sizes};
@@ -8,96 +8,97 @@ use crate::models::budget::{Budget, Reservation, within};
 use crate::models::declaration::{Declaration, Shapes};
 use crate::models::model_spec::ModelSpec;
 use crate::observe::observer::Observer;
-use crate::tenants::tenant::{MemoryTaken, Tenant};
+use crate::tenants::tenant::{MemoryReservation, Tenant};
 use crate::tensor::TensorInfos;
 use reef::models;
 use std::sync::Arc;
 
-/// What makes variants of all models on one device.
+/// Creates variants of all models on one device.
 #[derive(Debug)]
-pub(crate) struct Maker {
+pub(crate) struct VariantFactory {
     pub(crate) node: Arc<Node>,
-    /// What the device has of the daemon's memory.
+    /// Part of the daemon's budget for the device.
     pub(crate) budget: Arc<Budget>,
-    /// All of it, which memory of the host is taken from: files that are read, copies on their way
-    /// to the device.
+    /// The daemon's whole budget, from which host memory is reserved: files that are read, copies
+    /// on their way to the device.
     pub(crate) host: Arc<Budget>,
-    /// Most bytes of a model; 0 is no limit.
+    /// Maximum number of bytes of a model; 0 means no limit.
     pub(crate) model_bytes: u64,
     pub(crate) observer: Arc<Observer>,
 }
 
-/// What a variant is made from, and beside what.
-pub(crate) struct Order<'a> {
+/// Parameters of a new variant.
+pub(crate) struct VariantOrder<'a> {
     pub(crate) spec: &'a ModelSpec,
     pub(crate) declaration: Option<&'a Declaration>,
-    /// In the model's order; the usual ones if there are none.
+    /// In the model's order; `None` for the default shapes.
     pub(crate) shapes: Option<&'a Shapes>,
-    /// Whose constants it shares.
+    /// Variant whose constants it shares.
     pub(crate) base: Option<&'a Variant>,
-    /// Bytes that the model has already, and those of them that it keeps.
+    /// Bytes that the model has reserved already, and the part of them that cannot be evicted.
     pub(crate) taken: u64,
     pub(crate) kept: u64,
-    /// Whom its memory is charged to, and how much that may have.
+    /// Tenant that its memory is charged to, and the limit of that tenant.
     pub(crate) payer: Option<(&'a Arc<Tenant>, u64)>,
 }
 
-/// Whose variants have to go before a network fits.
+/// Variants that can be evicted to make a network fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum InTheWay {
-    /// Nobody's: it fails whatever goes.
-    Nothing,
-    /// Those of who asks for it.
+pub(crate) enum Eviction {
+    /// None: it fails in any case.
+    None,
+    /// Variants of the same principal.
     Own,
-    /// Those of anybody.
+    /// Variants of any principal.
     Any,
 }
 
-/// Why there is no network.
+/// Error of a new variant, with the eviction that may help.
 #[derive(Debug)]
-pub(crate) struct Refused {
+pub(crate) struct RefusedVariant {
     pub(crate) error: Error,
-    pub(crate) in_the_way: InTheWay,
+    pub(crate) eviction: Eviction,
 }
 
-impl From<Error> for Refused {
+impl From<Error> for RefusedVariant {
     fn from(error: Error) -> Self {
-        Self { error, in_the_way: InTheWay::Nothing }
+        Self { error, eviction: Eviction::None }
     }
 }
 
-impl From<Refused> for Error {
-    fn from(refused: Refused) -> Self {
+impl From<RefusedVariant> for Error {
+    fn from(refused: RefusedVariant) -> Self {
         refused.error
     }
 }
 
-/// The error, if it is one of memory, with what is in the way.
-fn blocked(in_the_way: InTheWay) -> impl Fn(Error) -> Refused {
+/// Adds the possible eviction to an error of memory.
+fn with_eviction(eviction: Eviction) -> impl Fn(Error) -> RefusedVariant {
     move |error| match error {
-        Error::Exhausted(_) => Refused { error, in_the_way },
+        Error::Exhausted(_) => RefusedVariant { error, eviction },
         error => error.into(),
     }
 }
 
-type Made<T> = std::result::Result<T, Refused>;
+type VariantResult<T> = std::result::Result<T, RefusedVariant>;
 
-impl Maker {
-    /// Reads the files and makes a network for these shapes. Blocks.
+impl VariantFactory {
+    /// Reads the files and creates a network for these shapes. Blocks.
     ///
     /// # Errors
     ///
-    /// What is wrong with the files or the shapes; `Exhausted`; the device's.
-    pub(crate) fn make(&self, order: &Order<'_>) -> Made<Arc<Variant>> {
+    /// Errors of the files or the shapes; `Exhausted`; errors of the device.
+    pub(crate) fn make(&self, order: &VariantOrder<'_>) -> VariantResult<Arc<Variant>> {
         let spec = order.spec;
-        let reading = self.reading(spec);
-        let read = order.read(&reading).map_err(blocked(InTheWay::Own))?;
+        let reading = self.read_budget(spec);
+        let read = order.read(&reading).map_err(with_eviction(Eviction::Own))?;
         let (inputs, outputs) = read.ports();
         let mut infos = (TensorInfos::of(&inputs), TensorInfos::of(&outputs));
         order.declaration.inspect(|declaration| declaration.name_variant(&mut infos, order.shapes));
         let (bytes, sizes) = self.bytes(order, &read)?;
-        let own = if order.base.is_some() { bytes - sizes.weights } else { bytes }; // few differ
-        let mut taken = order.take(own)?;
+        // Few constants differ from those of the base.
+        let own = if order.base.is_some() { bytes - sizes.weights } else { bytes };
+        let mut taken = order.charge(own)?;
         let (mut memory, staged) = self.reserve(order, bytes, read.staged_bytes())?;
         let loaded = match order.base {
             Some(base) => self.node.engine.load_beside(read, &*base.loaded)?,
@@ -106,63 +107,64 @@ impl Maker {
         drop((reading, staged)); // the weights are on the device
         let shared = sizes.weights.saturating_sub(loaded.own_bytes());
         memory.shrink(bytes.saturating_sub(if order.base.is_some() { shared } else { 0 }));
-        order.retake(&mut taken, memory.bytes())?;
+        order.resize_charge(&mut taken, memory.bytes())?;
         let (inputs, outputs) = infos;
         let node = self.node.clone();
         let parts = Parts { inputs, outputs, sizes, loaded, node, memory, taken };
         Ok(Variant::new(parts, [spec.instances.rt, spec.instances.be])?)
     }
 
-    /// What reading a model's files may take, until it is dropped.
-    pub(crate) fn reading(&self, spec: &ModelSpec) -> models::Budget {
-        self.host.part(self.most_of(spec))
+    /// Returns a budget for reading a model's files.
+    pub(crate) fn read_budget(&self, spec: &ModelSpec) -> models::Budget {
+        self.host.part(self.max_bytes_of(spec))
     }
 
-    /// Most bytes of a model beside the files that came with it, which may lie in memory too; 0 is
-    /// no limit.
-    fn most_of(&self, spec: &ModelSpec) -> u64 {
+    /// Maximum number of bytes of a model in addition to its uploaded files, which may be in memory
+    /// too; 0 means no limit.
+    fn max_bytes_of(&self, spec: &ModelSpec) -> u64 {
         let files = spec.upload.as_ref().map_or(0, |upload| upload.bytes());
         match self.model_bytes {
             0 => 0,
-            most => most.saturating_sub(files).max(1),
+            max => max.saturating_sub(files).max(1),
         }
     }
 
-    /// What it takes at most, which has to be within what a model may have.
-    fn bytes(&self, order: &Order<'_>, read: &ReadModel) -> Made<(u64, Sizes)> {
+    /// Returns its maximum size, which must be within a model's limit.
+    fn bytes(&self, order: &VariantOrder<'_>, read: &ReadModel) -> VariantResult<(u64, Sizes)> {
         let sizes = self.node.engine.sizes(read);
         let instances = (order.spec.instances.rt + order.spec.instances.be) as u64;
         let instances = instances.saturating_mul(sizes.instance);
-        let own = if order.base.is_some() { 0 } else { sizes.weights }; // few differ
+        let own = if order.base.is_some() { 0 } else { sizes.weights }; // few constants differ
         let own = instances.saturating_add(own);
-        let most = self.most_of(order.spec);
-        within(&order.what(), own.saturating_add(order.kept), most)?;
-        within(&order.what(), own.saturating_add(order.taken), most)
-            .map_err(blocked(InTheWay::Any))?;
+        let max = self.max_bytes_of(order.spec);
+        within(&order.title(), own.saturating_add(order.kept), max)?;
+        within(&order.title(), own.saturating_add(order.taken), max)
+            .map_err(with_eviction(Eviction::Any))?;
         Ok((sizes.weights.saturating_add(instances), sizes))
     }
 
-    /// `bytes` of the device, and while it is loaded `staged` bytes of the host.
+    /// Reserves `bytes` of the device and, while it is loaded, `staged` bytes of the host.
     fn reserve(
         &self,
-        order: &Order<'_>,
+        order: &VariantOrder<'_>,
         bytes: u64,
         staged: u64,
-    ) -> Made<(Reservation, Reservation)> {
-        let loading = format!("{}, while it is loaded,", order.what());
+    ) -> VariantResult<(Reservation, Reservation)> {
+        let loading = format!("{}, while it is loaded,", order.title());
         let freed = order.taken.saturating_sub(order.kept);
         let fits = self.budget.fits_without(freed, bytes)
             && self.host.fits_without(freed, bytes.saturating_add(staged));
-        let in_the_way = if fits { InTheWay::Any } else { InTheWay::Nothing };
-        let of =
-            |budget: &Budget, bytes| budget.reserve(&loading, bytes).map_err(blocked(in_the_way));
+        let eviction = if fits { Eviction::Any } else { Eviction::None };
+        let of = |budget: &Budget, bytes| {
+            budget.reserve(&loading, bytes).map_err(with_eviction(eviction))
+        };
         Ok((of(&self.budget, bytes)?, of(&self.host, staged)?))
     }
 }
 
-impl Order<'_> {
-    /// What it is, for errors.
-    fn what(&self) -> String {
+impl VariantOrder<'_> {
+    /// Returns its name for errors.
+    fn title(&self) -> String {
         let model = format!("model {}/{}", self.spec.name, self.spec.version);
         match (self.declaration.filter(|declared| declared.is_open()), self.shapes) {
             (Some(declared), Some(shapes)) => format!("{model} for {}", declared.show(shapes)),
@@ -177,15 +179,19 @@ impl Order<'_> {
         }
     }
 
-    /// Of what its principal may have, before anything of others goes for it.
-    fn take(&self, bytes: u64) -> Made<Option<MemoryTaken>> {
-        let Some((tenant, most)) = self.payer else { return Ok(None) };
-        within(&self.what(), bytes, most.max(1))?; // 0 would be no limit
-        tenant.take_memory(bytes, most).map(Some).map_err(blocked(InTheWay::Own))
+    /// Charges its principal, before anything of others is evicted for it.
+    fn charge(&self, bytes: u64) -> VariantResult<Option<MemoryReservation>> {
+        let Some((tenant, max)) = self.payer else { return Ok(None) };
+        within(&self.title(), bytes, max.max(1))?; // 0 would be no limit
+        tenant.take_memory(bytes, max).map(Some).map_err(with_eviction(Eviction::Own))
     }
 
-    fn retake(&self, taken: &mut Option<MemoryTaken>, bytes: u64) -> Made<()> {
-        let Some((taken, (_, most))) = taken.as_mut().zip(self.payer) else { return Ok(()) };
-        taken.resize(bytes, most).map_err(blocked(InTheWay::Own))
+    fn resize_charge(
+        &self,
+        taken: &mut Option<MemoryReservation>,
+        bytes: u64,
+    ) -> VariantResult<()> {
+        let Some((taken, (_, max))) = taken.as_mut().zip(self.payer) else { return Ok(()) };
+        taken.resize(bytes, max).map_err(with_eviction(Eviction::Own))
     }
 }

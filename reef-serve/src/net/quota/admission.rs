@@ -1,11 +1,10 @@
-//! Permits for connections and open requests: as many as are allowed, and none after the end has
-//! begun.
+//! Permits for connections and open requests: a bounded number, and none once it is closed.
 
 use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Counts the permits in use.
+/// Counter of permits in use.
 #[derive(Debug)]
 pub(crate) struct Admission {
     what: &'static str,
@@ -20,11 +19,11 @@ impl Admission {
         Arc::new(Self { what, max, in_use, closed })
     }
 
-    /// Admits one until its permit is dropped.
+    /// Takes a permit, which is returned when it is dropped.
     ///
     /// # Errors
     ///
-    /// `Exhausted` if all permits are taken; `Unavailable` after [`close`](Self::close).
+    /// `Exhausted` if all permits are in use; `Unavailable` after [`close`](Self::close).
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Result<Permit> {
         let before = self.in_use.fetch_add(1, Ordering::SeqCst);
         let permit = Permit(self.clone()); // counts back if it is dropped below
@@ -32,13 +31,13 @@ impl Admission {
             return Err(Error::Unavailable("the daemon is shutting down".into()));
         }
         if before >= self.max {
-            let text = format!("{} {} are open already", self.max, self.what);
+            let text = format!("open {} must be at most {}", self.what, self.max);
             return Err(Error::Exhausted(text));
         }
         Ok(permit)
     }
 
-    /// Refuses all that come from now on.
+    /// Refuses all permits from now on.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
@@ -47,13 +46,13 @@ impl Admission {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// Permits in use.
+    /// Number of permits in use.
     pub(crate) fn in_use(&self) -> usize {
         self.in_use.load(Ordering::SeqCst)
     }
 }
 
-/// One that was admitted, until it is dropped.
+/// A permit, returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<Admission>);
 
@@ -68,11 +67,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_counted_and_given_back() {
+    fn permit_is_returned_on_drop_and_refused_after_close() {
         let admission = Admission::new("requests", 2);
         let (a, _b) = (admission.try_acquire().unwrap(), admission.try_acquire().unwrap());
         let said = admission.try_acquire().unwrap_err();
-        assert_eq!(said, Error::Exhausted("2 requests are open already".into()));
+        assert_eq!(said, Error::Exhausted("open requests must be at most 2".into()));
         assert_eq!(admission.in_use(), 2);
         drop(a);
         let _c = admission.try_acquire().unwrap();

@@ -1,5 +1,5 @@
-//! The memory that a request takes: charged as its bytes arrive, until the last byte of its answer
-//! has gone.
+//! Memory of a request: charged as its bytes arrive, until the last byte of its answer has been
+//! sent.
 
 use crate::error::Result;
 use crate::net::identity::client_id::ClientId;
@@ -20,9 +20,9 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// `max` bytes in all, `anonymous` of all who have shown nothing, `principal` of one principal,
-    /// `connection` of one connection.
-    pub(crate) fn new((max, anonymous): (u64, u64), principal: u64, connection: u64) -> Self {
+    /// Limits: `max` bytes in all, `anonymous` for all clients without authentication, `principal`
+    /// for one principal, `connection` for one connection.
+    pub(crate) fn new(max: u64, anonymous: u64, principal: u64, connection: u64) -> Self {
         let what = "bytes of requests";
         Self {
             anonymous: Shares::new(what, u64::MAX, anonymous),
@@ -31,46 +31,51 @@ impl Memory {
         }
     }
 
-    /// Nothing yet, for a request of `peer`.
+    /// Returns an empty charge for a request of `peer`.
     pub(crate) fn charge(&self, peer: &Peer) -> Charge {
         let shares = (
-            self.principals.take(peer.principal.clone(), 0).expect("nothing is always there"),
-            self.connections.take(peer.id, 0).expect("nothing is always there"),
+            self.principals.take(peer.principal.clone(), 0).expect("0 bytes are always available"),
+            self.connections.take(peer.id, 0).expect("0 bytes are always available"),
         );
         let is_anonymous = peer.principal.is_anonymous();
-        let among = is_anonymous.then(|| self.anonymous.take(ANONYMOUS, 0));
-        let among = among.map(|share| share.expect("nothing is always there"));
-        Charge(Arc::new(Mutex::new(Charged { since: None, of: shares.0, by: shares.1, among })))
+        let anonymous = is_anonymous.then(|| self.anonymous.take(ANONYMOUS, 0));
+        let anonymous = anonymous.map(|share| share.expect("0 bytes are always available"));
+        Charge(Arc::new(Mutex::new(ChargeState {
+            since: None,
+            of: shares.0,
+            by: shares.1,
+            anonymous,
+        })))
     }
 
-    /// Bytes that are held.
+    /// Number of bytes that are held.
     pub(crate) fn taken(&self) -> u64 {
         self.principals.taken()
     }
 }
 
-/// What one request is charged for. Clones are of the same request; the last one gives everything
-/// back.
+/// Bytes charged for one request. Clones belong to the same request; the last one returns
+/// everything.
 #[derive(Debug, Clone)]
-pub(crate) struct Charge(Arc<Mutex<Charged>>);
+pub(crate) struct Charge(Arc<Mutex<ChargeState>>);
 
 #[derive(Debug)]
-struct Charged {
-    /// When the first byte was charged.
+struct ChargeState {
+    /// Time at which the first byte was charged.
     since: Option<Instant>,
     of: Share<Principal>,
     by: Share<ClientId>,
-    /// Of a client that has shown nothing.
-    among: Option<Share<&'static str>>,
+    /// Share of all unauthenticated clients, if the client is one.
+    anonymous: Option<Share<&'static str>>,
 }
 
-impl Charged {
-    /// Takes more of each, or of none.
+impl ChargeState {
+    /// Takes more from each quota, or from none.
     fn grow(&mut self, bytes: u64) -> Result<()> {
         self.by.grow(bytes)?;
         self.of.grow(bytes).inspect_err(|_| self.by.shrink(bytes))?;
-        let among = self.among.as_mut().map_or(Ok(()), |among| among.grow(bytes));
-        among.inspect_err(|_| {
+        let anonymous = self.anonymous.as_mut().map_or(Ok(()), |anonymous| anonymous.grow(bytes));
+        anonymous.inspect_err(|_| {
             self.by.shrink(bytes);
             self.of.shrink(bytes);
         })
@@ -78,44 +83,44 @@ impl Charged {
 }
 
 impl Charge {
-    /// Charges for `bytes` more.
+    /// Charges `bytes` more.
     ///
     /// # Errors
     ///
-    /// `Exhausted`: they may not be held.
+    /// `Exhausted` if a quota does not allow them.
     pub(crate) fn add(&self, bytes: u64) -> Result<()> {
         let mut charged = self.0.lock();
         charged.since.get_or_insert_with(Instant::now);
         charged.grow(bytes)
     }
 
-    /// Forgets a message of a stream, which has been dealt with. What has arrived of the next one,
-    /// at most a frame, goes uncharged.
+    /// Clears the charge of a stream's message that has been processed. Bytes of the next message
+    /// that have arrived already, at most one frame, are not charged.
     pub(crate) fn clear(&self) {
         let mut charged = self.0.lock();
         charged.since = None;
         charged.by.clear();
         charged.of.clear();
-        charged.among.iter_mut().for_each(Share::clear);
+        charged.anonymous.iter_mut().for_each(Share::clear);
     }
 
-    /// When the message began that is charged for.
+    /// Time at which the first byte of the current message was charged.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.0.lock().since
     }
 
-    /// The same bytes, which are charged for until the last clone of them is dropped.
+    /// Returns the same bytes; they stay charged until their last clone is dropped.
     pub(crate) fn hold(&self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Held { bytes, _charge: self.clone() })
+        Bytes::from_owner(ChargedBytes { bytes, _charge: self.clone() })
     }
 }
 
-struct Held {
+struct ChargedBytes {
     bytes: Bytes,
     _charge: Charge,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -126,12 +131,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_held_until_the_last_clone_is_gone() {
-        let memory = Memory::new((100, 100), 80, 60);
+    fn bytes_are_charged_until_the_last_clone_is_dropped() {
+        let memory = Memory::new(100, 100, 80, 60);
         let charge = memory.charge(&Peer::UNKNOWN);
         charge.add(50).unwrap();
         let said = charge.add(11).unwrap_err().to_string();
-        assert_eq!(said, "http 0 has 50 bytes of requests, 11 more are asked for and 60 allowed");
+        assert_eq!(said, "bytes of requests of http 0 must be at most 60, got 50 + 11");
         let bytes = charge.hold(Bytes::from_static(b"answer"));
         drop(charge);
         let part = bytes.slice(1..2);
@@ -142,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn connections_of_one_principal_share_what_it_has() {
-        let memory = Memory::new((100, 100), 80, 60);
+    fn connections_of_one_principal_share_its_quota() {
+        let memory = Memory::new(100, 100, 80, 60);
         let (one, mut other) = (Peer::UNKNOWN, Peer::UNKNOWN);
         other.id.number = 7;
         let (a, b) = (memory.charge(&one), memory.charge(&other));
@@ -157,8 +162,8 @@ mod tests {
     }
 
     #[test]
-    fn anonymous_clients_together_leave_room_for_others() {
-        let memory = Memory::new((100, 70), 60, 60);
+    fn anonymous_clients_share_one_quota() {
+        let memory = Memory::new(100, 70, 60, 60);
         let at = |last| Peer {
             principal: Principal::at([127, 0, 0, last].into()),
             id: ClientId { number: last.into(), ..Peer::UNKNOWN.id },
@@ -167,7 +172,8 @@ mod tests {
         let (a, b) = (memory.charge(&at(1)), memory.charge(&at(2)));
         a.add(50).unwrap();
         let said = b.add(21).unwrap_err().to_string();
-        assert!(said.starts_with("the group without token or certificate has 50 bytes"), "{said}");
+        let want = "bytes of requests of the group without token or certificate must be at most 70";
+        assert!(said.starts_with(want), "{said}");
         b.add(20).unwrap();
         let user = memory.charge(&Peer { principal: Principal::User(1), ..at(3) });
         user.add(30).unwrap();

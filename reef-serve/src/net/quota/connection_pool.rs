@@ -1,10 +1,10 @@
-//! Places for connections of gRPC and HTTP: a pool for each way in, of which a principal has a
-//! part.
+//! Pool of slots for connections of gRPC and HTTP, one for each kind of endpoint, with a quota for
+//! each principal.
 //!
-//! A full pool takes its place from a connection that does nothing with it, before it refuses one:
-//! the oldest that has not shown who it is; the oldest whose request doesn't arrive; or else the
-//! one without a request for the longest time, of the principal that has the most. So a place is
-//! not kept by being there, nor by half a request, and no request that has arrived is cut off.
+//! Before a full pool refuses a connection, it evicts one that makes no use of its slot. The order
+//! is: the oldest unauthenticated one; the oldest whose request does not arrive; the one that has
+//! been idle for the longest time, of the principal with the most slots. So neither an open
+//! connection nor half a request keeps a slot, and a request that has arrived is never cut off.
 //!
 //! ```text
 //! of one principal ≤ each,    of all ≤ max
@@ -19,19 +19,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// A connection that had no request for less than this is in use.
-const IDLE: Duration = Duration::from_millis(500);
+/// A connection is in use for this long after its last request.
+const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a connection has at least to show who it is.
-const YOUNG: Duration = Duration::from_millis(50);
+/// Time that a connection has at least to authenticate itself.
+const PROOF_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// How long a request may take to arrive where places are wanted, of a connection that had none
-/// before and of others.
-const ARRIVAL: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
+/// Time that a request has to arrive while slots are needed: the first one of a connection, and any
+/// later one.
+const ARRIVAL_TIMEOUTS: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(5)];
 
-/// The pool of one way in.
+/// Pool of one kind of endpoint.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionPool {
     max: usize,
     each: usize,
     table: Mutex<Table>,
@@ -48,38 +48,39 @@ struct Table {
 struct Entry {
     principal: Principal,
     is_proven: bool,
-    /// Requests that are not answered, and those of them that have not arrived whole.
+    /// Requests without a complete answer, and those of them that have not arrived completely.
     open: usize,
     arriving: usize,
-    /// Whether a request of it has ended.
+    /// True if one of its requests has ended.
     is_served: bool,
-    /// When the last request ended, or the first of those that are open began.
+    /// Time at which the last request ended, or the first open one began.
     since: Instant,
-    /// Dropped when the place is taken away.
+    /// Dropped when the slot is taken away.
     _keep: oneshot::Sender<Infallible>,
 }
 
-/// Completes when a connection has lost its place.
-pub(crate) type Lost = oneshot::Receiver<Infallible>;
+/// Completes when a connection has lost its slot.
+pub(crate) type SlotLoss = oneshot::Receiver<Infallible>;
 
-impl Places {
+impl ConnectionPool {
     pub(crate) fn new(max: usize, each: usize) -> Arc<Self> {
         Arc::new(Self { max, each, table: Mutex::default() })
     }
 
-    /// A place for a connection of `principal`, which has proven who it is or may do so later.
+    /// Returns a slot for a connection of `principal`, which is authenticated or may become so
+    /// later.
     ///
     /// # Errors
     ///
-    /// `Exhausted` if all places that it might have are in use.
+    /// `Exhausted` if all slots that it may have are in use.
     pub(crate) fn enter(
         self: &Arc<Self>,
         principal: Principal,
         is_proven: bool,
-    ) -> Result<(Place, Lost)> {
+    ) -> Result<(ConnectionSlot, SlotLoss)> {
         let mut table = self.table.lock();
         if !is_proven && table.count(|entry| !entry.is_proven) >= (self.max / 4).max(1) {
-            table.take_away(Entry::is_unproven); // or all of them have only just come
+            table.take_away(Entry::is_unproven); // none if all of them have only just come
         }
         self.make_room_of(&mut table, &principal)?;
         self.make_room(&mut table, &principal)?;
@@ -89,10 +90,10 @@ impl Places {
         table.next += 1;
         let entry = Entry { principal, is_proven, open, arriving, is_served, since, _keep: keep };
         table.taken.insert(id, entry);
-        Ok((Place { places: self.clone(), id }, lost))
+        Ok((ConnectionSlot { pool: self.clone(), id }, lost))
     }
 
-    /// Sees to it that `principal` may have one more.
+    /// Makes room for one more connection of `principal`.
     fn make_room_of(&self, table: &mut Table, principal: &Principal) -> Result<()> {
         let each = self.each;
         if table.of(principal) < each
@@ -101,10 +102,12 @@ impl Places {
         {
             return Ok(());
         }
-        Err(Error::Exhausted(format!("{principal} has {each} connections, all in use: no more")))
+        Err(Error::Exhausted(format!(
+            "connections of {principal} must be at most {each}: all are in use"
+        )))
     }
 
-    /// Sees to it that there is one more.
+    /// Makes room for one more connection.
     fn make_room(&self, table: &mut Table, principal: &Principal) -> Result<()> {
         let max = self.max;
         if table.taken.len() < max
@@ -118,7 +121,7 @@ impl Places {
         if greatest.is_some_and(|(most, _)| table.take_away(|entry| entry.is_idle_of(&most))) {
             return Ok(());
         }
-        Err(Error::Exhausted(format!("{max} connections are open already")))
+        Err(Error::Exhausted(format!("open connections must be at most {max}: all are in use")))
     }
 }
 
@@ -131,58 +134,59 @@ impl Table {
         self.count(|entry| entry.principal == *principal)
     }
 
-    /// Who has the most places, and how many.
+    /// Returns the principal with the most slots, and their number.
     fn greatest(&self) -> Option<(Principal, usize)> {
         let each = self.taken.values().map(|entry| &entry.principal);
         let most = each.max_by_key(|principal| self.of(principal))?;
         Some((most.clone(), self.of(most)))
     }
 
-    /// Takes the place of the one among those that `is` means which has been so for the longest.
+    /// Takes the slot of the connection that has met `is` for the longest time.
     fn take_away(&mut self, is: impl Fn(&Entry) -> bool) -> bool {
-        let those = self.taken.iter().filter(|(_, entry)| is(entry));
-        let oldest = those.min_by_key(|(_, entry)| entry.since).map(|(id, _)| *id);
+        let matching = self.taken.iter().filter(|(_, entry)| is(entry));
+        let oldest = matching.min_by_key(|(_, entry)| entry.since).map(|(id, _)| *id);
         oldest.and_then(|id| self.taken.remove(&id)).is_some()
     }
 }
 
 impl Entry {
-    /// Whether it has had time to show who it is.
+    /// True if it has had time to authenticate itself, and has not.
     fn is_unproven(&self) -> bool {
-        self.open == 0 && !self.is_proven && self.since.elapsed() >= YOUNG
+        self.open == 0 && !self.is_proven && self.since.elapsed() >= PROOF_TIMEOUT
     }
 
-    /// Whether all that it asks for has had time to arrive, and hasn't.
+    /// True if its requests have had time to arrive, and none has.
     fn is_unfinished(&self) -> bool {
-        let time = ARRIVAL[usize::from(self.is_served)];
+        let time = ARRIVAL_TIMEOUTS[usize::from(self.is_served)];
         self.open > 0 && self.arriving == self.open && self.since.elapsed() >= time
     }
 
     fn is_idle_of(&self, principal: &Principal) -> bool {
-        let is_idle = self.open == 0 && self.is_proven && self.since.elapsed() >= IDLE;
+        let is_idle = self.open == 0 && self.is_proven && self.since.elapsed() >= IDLE_TIMEOUT;
         self.principal == *principal && (is_idle || self.is_unproven())
     }
 }
 
-/// A connection's place, until this is dropped.
+/// Slot of a connection, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
-    places: Arc<Places>,
+pub(crate) struct ConnectionSlot {
+    pool: Arc<ConnectionPool>,
     id: u64,
 }
 
-impl Place {
-    /// A request of `principal` has come, which is now known: the connection is its from now on.
+impl ConnectionSlot {
+    /// Notes that a request of `principal` has begun; the connection belongs to that principal from
+    /// now on.
     ///
     /// # Errors
     ///
-    /// `Exhausted` if the place was taken away, or that principal has as many in use as it may
-    /// have.
-    pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> Result<InUse> {
-        let mut table = self.places.table.lock();
-        let lost = || Error::Exhausted("this connection's place was needed for another".into());
+    /// `Exhausted` if the slot was taken away, or all slots of that principal are in use.
+    pub(crate) fn begin(self: &Arc<Self>, principal: &Principal) -> Result<OpenRequest> {
+        let mut table = self.pool.table.lock();
+        let lost =
+            || Error::Exhausted("connection closed: another connection needed its slot".into());
         if table.taken.get(&self.id).ok_or_else(lost)?.principal != *principal {
-            self.places.make_room_of(&mut table, principal)?;
+            self.pool.make_room_of(&mut table, principal)?;
         }
         let entry = table.taken.get_mut(&self.id).ok_or_else(lost)?;
         if entry.open == 0 {
@@ -191,38 +195,38 @@ impl Place {
         entry.open += 1;
         entry.is_proven = true;
         entry.principal = principal.clone();
-        Ok(InUse(self.clone()))
+        Ok(OpenRequest(self.clone()))
     }
 }
 
-impl Place {
-    /// Changes what is known of the connection, if it still has its place.
+impl ConnectionSlot {
+    /// Changes the connection's entry, if it still has its slot.
     fn change(&self, change: impl FnOnce(&mut Entry)) {
-        if let Some(entry) = self.places.table.lock().taken.get_mut(&self.id) {
+        if let Some(entry) = self.pool.table.lock().taken.get_mut(&self.id) {
             change(entry);
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.places.table.lock().taken.remove(&self.id);
+        self.pool.table.lock().taken.remove(&self.id);
     }
 }
 
-/// A request that is not answered yet.
+/// A request without a complete answer.
 #[derive(Debug)]
-pub(crate) struct InUse(Arc<Place>);
+pub(crate) struct OpenRequest(Arc<ConnectionSlot>);
 
-impl InUse {
-    /// Notes that the request has not arrived whole, until this is dropped.
-    pub(crate) fn arriving(&self) -> Arriving {
+impl OpenRequest {
+    /// Notes that the request has not arrived completely, until the guard is dropped.
+    pub(crate) fn arriving(&self) -> ArrivingRequest {
         self.0.change(|entry| entry.arriving += 1);
-        Arriving(self.0.clone())
+        ArrivingRequest(self.0.clone())
     }
 }
 
-impl Drop for InUse {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.0.change(|entry| {
             entry.open -= 1;
@@ -232,11 +236,11 @@ impl Drop for InUse {
     }
 }
 
-/// A request that has not arrived whole.
+/// A request that has not arrived completely.
 #[derive(Debug)]
-pub(crate) struct Arriving(Arc<Place>);
+pub(crate) struct ArrivingRequest(Arc<ConnectionSlot>);
 
-impl Drop for Arriving {
+impl Drop for ArrivingRequest {
     fn drop(&mut self) {
         self.0.change(|entry| entry.arriving -= 1);
     }

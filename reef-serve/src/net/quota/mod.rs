@@ -1,10 +1,10 @@
-//! How much of everything there is, and how much of it one principal may have.
+//! Quotas: bounds on connections, requests and bytes, in all and for one principal.
 //!
 //! - **In**: connections, requests and their bytes, each with its principal.
-//! - **Out**: a permit, place, share or charge for each, which gives back what it stands for when
-//!   it is dropped; or `Exhausted`.
-//! - **Invariant**: what is given out is never more than there is, and one principal's part leaves
-//!   room for others.
+//! - **Out**: a permit, slot, share or charge for each, returned when it is dropped; or
+//!   `Exhausted`.
+//! - **Invariant**: the sum of all shares is never above the maximum, and one principal's quota
+//!   leaves room for others.
 
 pub(crate) mod admission;
 pub(crate) mod charge;

@@ -1,114 +1,115 @@
 use super::*;
 
-/// Longer than a test: connections are young until they are made old.
-const YOUTH: Duration = Duration::from_secs(3600);
+/// Longer than a test: connections stay young until a test ages them.
+const MAX_TEST_TIME: Duration = Duration::from_secs(3600);
 
 fn user(uid: u32) -> Principal {
     Principal::User(uid)
 }
 
-/// Those that have just come, or ended a request, stay young, however long the machine takes for
-/// the test.
-fn keep_young(places: &Places) {
-    let (mut table, now) = (places.table.lock(), Instant::now());
-    let is_fresh = |entry: &&mut Entry| entry.since <= now && now - entry.since < IDLE;
-    table.taken.values_mut().filter(is_fresh).for_each(|entry| entry.since += YOUTH);
+/// Keeps connections young that have just come or ended a request, however long the machine takes
+/// for the test.
+fn keep_young(pool: &ConnectionPool) {
+    let (mut table, now) = (pool.table.lock(), Instant::now());
+    let is_fresh = |entry: &&mut Entry| entry.since <= now && now - entry.since < IDLE_TIMEOUT;
+    table.taken.values_mut().filter(is_fresh).for_each(|entry| entry.since += MAX_TEST_TIME);
 }
 
-/// Lets time pass for all that are there.
-fn age(places: &Places) {
-    keep_young(places);
-    for entry in places.table.lock().taken.values_mut() {
-        entry.since -= if entry.since > Instant::now() { YOUTH + IDLE } else { IDLE };
+/// Lets time pass for all connections.
+fn age(pool: &ConnectionPool) {
+    keep_young(pool);
+    for entry in pool.table.lock().taken.values_mut() {
+        entry.since -=
+            if entry.since > Instant::now() { MAX_TEST_TIME + IDLE_TIMEOUT } else { IDLE_TIMEOUT };
     }
 }
 
-fn is_lost(lost: &mut Lost) -> bool {
+fn is_lost(lost: &mut SlotLoss) -> bool {
     lost.try_recv() == Err(oneshot::error::TryRecvError::Closed)
 }
 
-fn proven(places: &Arc<Places>, who: u32) -> (Arc<Place>, Lost) {
-    let (place, lost) = places.enter(user(who), true).unwrap();
-    keep_young(places);
-    (Arc::new(place), lost)
+fn proven(pool: &Arc<ConnectionPool>, principal: u32) -> (Arc<ConnectionSlot>, SlotLoss) {
+    let (slot, lost) = pool.enter(user(principal), true).unwrap();
+    keep_young(pool);
+    (Arc::new(slot), lost)
 }
 
 #[test]
-fn who_shows_nothing_makes_room_for_others() {
-    let places = Places::new(8, 8);
-    let mut silent: Vec<_> = (0..2).map(|_| places.enter(user(1), false).unwrap()).collect();
-    keep_young(&places);
-    let young = places.enter(user(1), false).unwrap();
+fn unproven_connection_is_evicted_for_others() {
+    let pool = ConnectionPool::new(8, 8);
+    let mut silent: Vec<_> = (0..2).map(|_| pool.enter(user(1), false).unwrap()).collect();
+    keep_young(&pool);
+    let young = pool.enter(user(1), false).unwrap();
     assert!(silent.iter_mut().all(|(_, lost)| !is_lost(lost)), "they have only just come");
-    age(&places);
-    let _third = places.enter(user(2), false).unwrap();
+    age(&pool);
+    let _third = pool.enter(user(2), false).unwrap();
     assert!(is_lost(&mut silent[0].1) && !is_lost(&mut silent[1].1), "the oldest");
     drop((silent, young));
-    assert_eq!(places.table.lock().taken.len(), 1);
+    assert_eq!(pool.table.lock().taken.len(), 1);
 }
 
 #[test]
-fn a_principal_takes_places_of_its_own_alone() {
-    let places = Places::new(4, 2);
-    let (first, mut first_lost) = proven(&places, 1);
-    let (_second, mut second_lost) = proven(&places, 1);
-    let said = places.enter(user(1), true).unwrap_err().to_string();
-    assert_eq!(said, "user 1 has 2 connections, all in use: no more");
-    age(&places);
+fn full_principal_evicts_its_own_idle_connections_only() {
+    let pool = ConnectionPool::new(4, 2);
+    let (first, mut first_lost) = proven(&pool, 1);
+    let (_second, mut second_lost) = proven(&pool, 1);
+    let said = pool.enter(user(1), true).unwrap_err().to_string();
+    assert_eq!(said, "connections of user 1 must be at most 2: all are in use");
+    age(&pool);
     let using = first.begin(&user(1)).unwrap();
-    let _third = proven(&places, 1);
+    let _third = proven(&pool, 1);
     assert!(!is_lost(&mut first_lost) && is_lost(&mut second_lost), "the idle one");
-    let (_a, _b) = (proven(&places, 2), proven(&places, 3));
-    age(&places);
+    let (_a, _b) = (proven(&pool, 2), proven(&pool, 3));
+    age(&pool);
     drop(using);
-    keep_young(&places);
-    let _c = proven(&places, 4);
+    keep_young(&pool);
+    let _c = proven(&pool, 4);
     assert!(!is_lost(&mut first_lost), "it had a request just now");
 }
 
 #[test]
-fn a_connection_is_of_whom_its_last_request_spoke_for() {
-    let places = Places::new(4, 1);
-    let (place, mut lost) = places.enter(user(1), false).unwrap();
-    let place = Arc::new(place);
-    drop(place.begin(&user(2)).unwrap());
-    keep_young(&places);
-    let other = Arc::new(places.enter(user(1), false).unwrap().0);
+fn connection_belongs_to_principal_of_its_last_request() {
+    let pool = ConnectionPool::new(4, 1);
+    let (slot, mut lost) = pool.enter(user(1), false).unwrap();
+    let slot = Arc::new(slot);
+    drop(slot.begin(&user(2)).unwrap());
+    keep_young(&pool);
+    let other = Arc::new(pool.enter(user(1), false).unwrap().0);
     let said = other.begin(&user(2)).unwrap_err();
     assert!(matches!(said, Error::Exhausted(_)), "{said}");
-    age(&places);
+    age(&pool);
     let _using = other.begin(&user(2)).unwrap();
-    assert!(is_lost(&mut lost) && place.begin(&user(2)).is_err());
+    assert!(is_lost(&mut lost) && slot.begin(&user(2)).is_err());
 }
 
-/// As the body of a request that doesn't end, by whoever has not been served or has.
+/// Stands for a request body that never ends, of a connection with and without an earlier request.
 #[test]
-fn requests_that_do_not_arrive_make_room_for_others() {
-    let places = Places::new(3, 3);
-    let come = |who| {
-        let (place, lost) = places.enter(user(who), true).unwrap();
-        let place = Arc::new(place);
-        let using = place.begin(&user(who)).unwrap();
-        (using.arriving(), using, place, lost)
+fn request_that_does_not_arrive_is_evicted_for_others() {
+    let pool = ConnectionPool::new(3, 3);
+    let come = |principal| {
+        let (slot, lost) = pool.enter(user(principal), true).unwrap();
+        let slot = Arc::new(slot);
+        let using = slot.begin(&user(principal)).unwrap();
+        (using.arriving(), using, slot, lost)
     };
     let pass = |time| {
-        let mut table = places.table.lock();
+        let mut table = pool.table.lock();
         table.taken.values_mut().for_each(|entry| entry.since -= time);
     };
     let (served, whole) = (come(1), come(2));
-    let (arrived, using, place, mut served_lost) = served;
+    let (arrived, using, slot, mut served_lost) = served;
     drop((arrived, using));
-    let using = place.begin(&user(1)).unwrap();
+    let using = slot.begin(&user(1)).unwrap();
     let _arriving = using.arriving(); // its second
     let (arrived, _running, _place, mut whole_lost) = whole;
     drop(arrived);
     let mut half = come(3);
-    assert!(places.enter(user(4), true).is_err(), "they have only just begun");
-    pass(ARRIVAL[0]);
+    assert!(pool.enter(user(4), true).is_err(), "they have only just begun");
+    pass(ARRIVAL_TIMEOUTS[0]);
     let fourth = come(4);
     let lost = [&mut half.3, &mut served_lost, &mut whole_lost].map(is_lost);
-    assert_eq!(lost, [true, false, false], "who was not served goes first");
-    pass(ARRIVAL[1]);
+    assert_eq!(lost, [true, false, false], "the one that was never served goes first");
+    pass(ARRIVAL_TIMEOUTS[1]);
     drop(fourth);
     let _fifth = come(5);
     assert!(!is_lost(&mut served_lost), "there was room");
