@@ -4,17 +4,18 @@ use super::circles::{Circle, circles};
 use super::resolve::arrows;
 use super::source::{Files, read};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A circle that stays: opening it would cost more than it gives.
-struct Left {
+struct Exception {
     folder: &'static str,
     entries: &'static [&'static str],
 }
 
-const LEFT_ON_PURPOSE: &[Left] = &[
+const LEFT_ON_PURPOSE: &[Exception] = &[
     // The table of opcodes points to the functions that run them: together they are the
     // interpreter.
-    Left {
+    Exception {
         folder: "reef-gfx906/src/isa",
         entries: &[
             "code.rs",
@@ -29,7 +30,7 @@ const LEFT_ON_PURPOSE: &[Left] = &[
         ],
     },
     // The device holds its units, they its queues, and those launches of the device: types alone.
-    Left {
+    Exception {
         folder: "reef-cpu/src/hardware",
         entries: &[
             "cpu.rs",
@@ -62,25 +63,39 @@ pub(crate) fn run(only: Option<&str>) -> Result<bool, String> {
     Ok(is_well)
 }
 
-/// Names and root files of the workspace's crates, those that borrow another's sources left out.
+/// Names and root files of all crates, nested ones and other workspaces' included. The name is the
+/// folder's.
 fn roots() -> Result<Vec<(String, PathBuf)>, String> {
-    let folders = std::fs::read_dir(".").map_err(|error| error.to_string())?;
-    let names = folders.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut roots: Vec<_> = names
-        .filter(|name| Path::new(name).join("Cargo.toml").is_file())
-        .filter_map(|name| root_of(Path::new(&name)).map(|root| (name, root)))
-        .collect();
-    roots.extend(root_of(Path::new("")).map(|root| ("reef".to_owned(), root)));
+    let mut git = Command::new("git");
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "*Cargo.toml"]);
+    let output = git.output().map_err(|error| format!("git: {error}"))?;
+    let manifests = String::from_utf8_lossy(&output.stdout);
+    let mut roots = Vec::new();
+    for manifest in manifests.lines() {
+        let folder = manifest.trim_end_matches("Cargo.toml").trim_end_matches('/');
+        let name = if folder.is_empty() { "reef" } else { folder };
+        let text = std::fs::read_to_string(manifest).map_err(|e| format!("{manifest}: {e}"))?;
+        let targets = targets(&text).map_err(|error| format!("{manifest}: {error}"))?;
+        let files = targets.iter().map(|target| Path::new(folder).join(target));
+        roots.extend(files.filter(|file| file.is_file()).map(|file| (name.to_owned(), file)));
+    }
     roots.sort();
     Ok(roots)
 }
 
-fn root_of(folder: &Path) -> Option<PathBuf> {
-    let files = ["src/lib.rs", "src/main.rs"].map(|file| folder.join(file));
-    files.into_iter().find(|file| file.is_file())
+/// Files that may be the roots of a manifest's library and programs.
+fn targets(manifest: &str) -> Result<Vec<String>, toml::de::Error> {
+    let manifest: toml::Table = manifest.parse()?;
+    let bins = manifest.get("bin").and_then(toml::Value::as_array).into_iter().flatten();
+    let given = bins.filter_map(|bin| bin.get("path")?.as_str().map(str::to_owned));
+    let mut all: Vec<_> = ["src/lib.rs", "src/main.rs"].map(str::to_owned).into_iter().collect();
+    all.extend(given);
+    all.sort();
+    all.dedup();
+    Ok(all)
 }
 
-/// What is wrong in the crate of this root file, a line each.
+/// Faults of the crate of this root file, a line each.
 fn faults(root: &Path, files: Files<'_>) -> Result<Vec<String>, String> {
     let src = root.parent().unwrap_or(root);
     let modules = read(root, files)?;
@@ -108,7 +123,7 @@ fn faults(root: &Path, files: Files<'_>) -> Result<Vec<String>, String> {
     Ok(faults)
 }
 
-/// Whether all of the circle belongs to one that stays.
+/// True if all of the circle belongs to one that stays.
 fn is_left(src: &Path, circle: &Circle<'_>) -> bool {
     let folder = src.join(&circle.folder);
     LEFT_ON_PURPOSE.iter().any(|left| {
@@ -161,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn two_folders_that_need_each_other_are_a_circle_though_their_files_are_none() {
+    fn folders_that_need_each_other_are_a_circle() {
         let files = [
             ("lib.rs", "mod x; mod y;"),
             ("x/mod.rs", "pub(crate) mod a; pub(crate) mod b;"),
@@ -182,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_taken_through_a_face_is_a_fault_and_its_circle_is_seen() {
+    fn name_taken_through_a_face_is_a_fault() {
         let files = [
             ("lib.rs", "mod a; mod b; pub use a::A; pub use other::*;"),
             ("a.rs", "use crate::b::B; pub struct A(B);"),

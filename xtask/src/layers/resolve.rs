@@ -1,6 +1,6 @@
 //! From a path in a file to the file that defines its name.
 
-use super::source::{Module, Modules, Named};
+use super::source::{Module, Modules, NamedPath};
 use std::path::Path;
 
 /// A file needs a name that another one defines.
@@ -17,7 +17,7 @@ pub(super) struct Arrow<'a> {
 /// Re-exports of re-exports are followed so far.
 const MAX_DEPTH: usize = 16;
 
-/// What the files of a crate need of each other.
+/// Names that files of a crate need of each other.
 pub(super) fn arrows(modules: &Modules) -> Vec<Arrow<'_>> {
     let mut all = Vec::new();
     for (at, module) in modules {
@@ -33,7 +33,7 @@ fn arrow<'a>(
     modules: &'a Modules,
     at: &[String],
     module: &'a Module,
-    named: &Named,
+    named: &NamedPath,
 ) -> Option<Arrow<'a>> {
     let search = Search { modules, from: &module.file };
     if search.is_brought(at, module, &named.path) {
@@ -50,7 +50,7 @@ fn arrow<'a>(
     (arrow.from != arrow.to).then_some(arrow)
 }
 
-/// Where a path ends.
+/// End of a path.
 struct Found<'a> {
     file: &'a Path,
     through: Option<&'a Path>,
@@ -62,7 +62,7 @@ struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Whether the path begins with a name whose `use` line has an arrow of its own.
+    /// True if the path begins with a name whose `use` line has an arrow of its own.
     fn is_brought(&self, at: &[String], module: &Module, path: &[String]) -> bool {
         let import = module.imports.get(&path[0]).filter(|import| *import != path);
         import.is_some_and(|import| self.absolute(at, import, MAX_DEPTH).is_some())

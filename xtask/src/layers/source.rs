@@ -1,4 +1,4 @@
-//! What a crate's files declare, import and name.
+//! Declarations, imports and paths of a crate's files.
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,12 +18,12 @@ pub(super) struct Module {
     pub(super) imports: BTreeMap<String, Vec<String>>,
     /// Paths before a `*`.
     pub(super) globs: Vec<Vec<String>>,
-    pub(super) paths: Vec<Named>,
+    pub(super) paths: Vec<NamedPath>,
 }
 
 /// A path in a file.
 #[derive(Debug, Clone)]
-pub(super) struct Named {
+pub(super) struct NamedPath {
     pub(super) path: Vec<String>,
     pub(super) line: usize,
     /// It is re-exported and not used.
@@ -95,7 +95,7 @@ impl Reader<'_> {
                     let length = path.len();
                     if length > 1 {
                         let line = word.span().start().line;
-                        self.own(module).paths.push(Named { path, line, is_export: false });
+                        self.own(module).paths.push(NamedPath { path, line, is_export: false });
                     }
                     3 * length - 2
                 }
@@ -125,7 +125,7 @@ impl Reader<'_> {
                     let line = star.span().start().line;
                     self.own(module).globs.push(path.clone());
                     path.push("*".into());
-                    self.own(module).paths.push(Named { path, line, is_export: export });
+                    self.own(module).paths.push(NamedPath { path, line, is_export: export });
                     return;
                 }
                 TokenTree::Ident(word) if word == "as" => {
@@ -154,7 +154,7 @@ impl Reader<'_> {
         let name = alias.map(ToString::to_string).or_else(|| path.last().cloned());
         let own = self.own(module);
         own.imports.insert(name.unwrap_or_default(), path.clone());
-        own.paths.push(Named { path, line: last.span().start().line, is_export });
+        own.paths.push(NamedPath { path, line: last.span().start().line, is_export });
     }
 
     /// Reads the module that a `mod` declares; how many tokens that took.
@@ -264,7 +264,7 @@ fn is_test(tokens: &[TokenTree]) -> bool {
         && !words().any(|word| word == "not")
 }
 
-/// How many tokens the item that begins here takes, its attributes included.
+/// Number of tokens of the item that begins here, its attributes included.
 fn after_item(tokens: &[TokenTree]) -> usize {
     let end = tokens.iter().position(|token| match token {
         TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
@@ -295,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_bodies_and_macros_are_seen_and_words_in_strings_and_remarks_are_not() {
+    fn paths_in_bodies_are_seen_and_words_in_strings_are_not() {
         let text = "fn f() { x!(crate::a::B); /* crate::c::D */ let s = \"crate::e::F\"; Vec::<self::G>::new() }";
         assert_eq!(paths(text), ["crate::a::B", "self::G"]);
     }
 
     #[test]
-    fn what_is_left_to_unit_tests_is_not_read() {
+    fn unit_tests_are_not_read() {
         let text = "#[cfg(test)] mod tests { use crate::a::A; } #[cfg(not(test))] use crate::b::B;";
         assert_eq!(paths(text), ["crate::b::B"]);
         assert_eq!(paths("#[cfg(test)] mod fake; use crate::b::B;"), ["crate::b::B"]);
