@@ -66,10 +66,10 @@ fn source(package: &Value) -> Result<(), String> {
 fn license(package: &Value, allowed: &BTreeSet<String>) -> Result<(), String> {
     let text = package["license"].as_str().ok_or("it names no licence")?;
     let expression = Expression::parse_mode(text, ParseMode::LAX).map_err(|e| e.to_string())?;
-    match expression.evaluate(|license| allowed.contains(&license.to_string())) {
-        true => Ok(()),
-        false => Err(format!("{text} is not among those that deny.toml allows")),
+    if expression.evaluate(|license| allowed.contains(&license.to_string())) {
+        return Ok(());
     }
+    Err(format!("{text} is not among those that deny.toml allows"))
 }
 
 #[cfg(test)]
@@ -78,7 +78,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_not_allowed_is_named() {
+    fn license_that_is_not_allowed_is_a_fault() {
         let rules = "[licenses]\nallow = [\"MIT\", \"Apache-2.0 WITH LLVM-exception\"]";
         let allowed = allowed(rules).unwrap();
         let package = |name: &str, license: Value, source: Value| json!({ "name": name, "version": "1.0.0", "license": license, "source": source });

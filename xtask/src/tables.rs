@@ -84,7 +84,7 @@ fn cell(value: &Value, digits: usize) -> String {
 /// Key in the JSON, title, digits behind the point.
 type Column = (&'static str, &'static str, usize);
 
-/// What is shown of a bench.
+/// Columns of a bench.
 fn columns(bench: &str) -> Option<&'static [Column]> {
     Some(match bench {
         "preempt" => &[
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_result_is_refused() {
+    fn file_without_results_is_refused() {
         assert!(section("a", "b", &json!({ "bench": "pad" })).is_none());
         assert!(section("a", "b", &json!({ "bench": "none", "rows": [] })).is_none());
     }

@@ -23,9 +23,10 @@ pub(super) fn copy(target: &Path, list: &str) -> io::Result<PathBuf> {
     for file in files(list)? {
         let copy = source.join(&file);
         copy.parent().map_or(Ok(()), fs::create_dir_all)?;
-        match file.extension().is_some_and(|of| of == "md") {
-            true => fs::write(copy, of_the_book(&fs::read_to_string(&file)?))?,
-            false => fs::copy(&file, copy).map(drop)?,
+        if file.extension().is_some_and(|of| of == "md") {
+            fs::write(copy, of_the_book(&fs::read_to_string(&file)?))?;
+        } else {
+            fs::copy(&file, copy)?;
         }
     }
     Ok(book)

@@ -38,9 +38,10 @@ pub(super) fn in_source(path: &str, text: &str) -> Vec<String> {
         let name = name(&text[at..]);
         let before = text[..at].chars().next_back();
         let after = text[at + name.len()..].chars().next();
-        let is_used = match is_rust {
-            true => before == Some('"') && after == Some('"'),
-            false => matches!(before, Some('$' | '{' | '"' | '\'')) || after == Some('='),
+        let is_used = if is_rust {
+            before == Some('"') && after == Some('"')
+        } else {
+            matches!(before, Some('$' | '{' | '"' | '\'')) || after == Some('=')
         };
         let is_part = before.is_some_and(is_of_a_name);
         (is_used && !is_part).then(|| name.to_owned())
