@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 pub(super) type Counts = BTreeMap<(String, u32), usize>;
 
 const HEAD: &str = "\
-# Hits of STYLE.md's rules that are still allowed: path, rule, number. The numbers only fall.
+# Hits of the rules of docs/internals/words.md that are still allowed: path, rule, number. The numbers only fall.
 # Written by `cargo xtask words --update`, also after a merge conflict in this file.
 ";
 

@@ -3,7 +3,7 @@
 use super::baseline::{self, Counts};
 use super::lexer::tokens;
 use super::rules::{Hit, RULES};
-use super::{names, prose};
+use super::{documents, glossary, names, prose};
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -17,7 +17,7 @@ cargo xtask words                check against xtask/words.baseline
 cargo xtask words --list [PATH]  print all hits, or those of a file or folder
 cargo xtask words --update       write the baseline anew; refused if a folder has more hits
 
-The rules, by their numbers in STYLE.md:";
+The rules, by their numbers in docs/internals/words.md:";
 
 /// Hits of each file, by its path.
 type Hits = BTreeMap<String, Vec<Hit>>;
@@ -41,7 +41,9 @@ fn check() -> Result<bool, String> {
     let hits = all_hits()?;
     let allowed = read_baseline()?;
     let now = count(&hits);
-    let mut is_well = true;
+    let faults = glossary::faults(&read(glossary::FILE)?, &tracked(&[])?);
+    faults.iter().for_each(|fault| println!("{fault}"));
+    let mut is_well = faults.is_empty();
     for ((path, rule), found) in &now {
         let allowed = allowed.get(&(path.clone(), *rule)).copied().unwrap_or(0);
         if *found > allowed {
@@ -95,8 +97,11 @@ fn print_hit(path: &str, hit: &Hit) {
 }
 
 fn read_baseline() -> Result<Counts, String> {
-    let text = std::fs::read_to_string(BASELINE).map_err(|e| format!("{BASELINE}: {e}"))?;
-    baseline::parse(&text).map_err(|e| format!("{BASELINE}: {e}"))
+    baseline::parse(&read(BASELINE)?).map_err(|e| format!("{BASELINE}: {e}"))
+}
+
+fn read(path: &str) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))
 }
 
 fn count(hits: &Hits) -> Counts {
@@ -111,10 +116,12 @@ fn count(hits: &Hits) -> Counts {
 
 fn all_hits() -> Result<Hits, String> {
     let mut all = Hits::new();
-    for path in tracked()? {
-        // A file that is deleted and not yet committed.
-        let Ok(source) = std::fs::read_to_string(&path) else { continue };
-        let hits = hits_of(&source);
+    for path in tracked(&["*.rs", "*.md"])? {
+        let is_ours = !LEFT_OUT.iter().any(|folder| path.starts_with(folder));
+        // A file may be deleted and not yet committed.
+        let text = std::fs::read_to_string(&path).ok().filter(|_| is_ours);
+        let Some(text) = text else { continue };
+        let hits = if path.ends_with(".md") { documents::hits(&text) } else { hits_of(&text) };
         all.insert(path, hits);
     }
     Ok(all)
@@ -129,14 +136,14 @@ pub(super) fn hits_of(source: &str) -> Vec<Hit> {
     hits
 }
 
-fn tracked() -> Result<Vec<String>, String> {
+/// Files that git tracks, or would: new ones are seen before they are committed.
+fn tracked(patterns: &[&str]) -> Result<Vec<String>, String> {
     let mut git = Command::new("git");
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"]);
+    git.args(["ls-files", "--cached", "--others", "--exclude-standard", "--"]).args(patterns);
     let output = git.output().map_err(|error| format!("git: {error}"))?;
     let text = String::from_utf8(output.stdout).map_err(|error| format!("git: {error}"))?;
     if !output.status.success() {
         return Err(format!("git: {}", String::from_utf8_lossy(&output.stderr)));
     }
-    let is_ours = |path: &&str| !LEFT_OUT.iter().any(|folder| path.starts_with(folder));
-    Ok(text.lines().filter(is_ours).map(str::to_owned).collect())
+    Ok(text.lines().map(str::to_owned).collect())
 }

@@ -2,6 +2,7 @@
 
 use super::baseline::{parse, raised, write};
 use super::check::hits_of;
+use super::{documents, glossary};
 
 /// Lines, rules and texts of the hits.
 fn found(source: &str) -> Vec<String> {
@@ -145,5 +146,42 @@ fn a_baseline_falls_and_files_may_move() {
     assert_eq!(
         raised(&before, &parse("a/b.rs 2 5\nc/d.rs 7 1\n").unwrap()),
         ["a: rule 2: 4 before, 5 now", "c: rule 7: 0 before, 1 now"]
+    );
+}
+
+#[test]
+fn long_sentences_of_documents_are_found() {
+    let long = "word ".repeat(41);
+    let text = format!(
+        "# Head\n\nShort. A `b c`\n{long}end. Short.\n\n    {long}\n\n```\n{long}\n```\n| {long} |\n"
+    );
+    let hits = documents::hits(&text);
+    assert_eq!(hits.len(), 1);
+    assert_eq!((hits[0].line, hits[0].rule), (3, 1));
+    assert!(hits[0].text.starts_with("44 words: A x word"), "{hits:?}");
+}
+
+#[test]
+fn sentences_end_with_points_items_and_paragraphs() {
+    let text = "One [link to](a.md) it, e.g. this. Two\nlines (of it.) Three\n- item `a. b` more\n- next\n  line\n\nLast";
+    let words: Vec<usize> = documents::sentences(text).iter().map(|s| s.words.len()).collect();
+    assert_eq!(words, [6, 4, 1, 3, 2, 1]);
+}
+
+#[test]
+fn terms_of_the_glossary_have_one_meaning() {
+    let files = ["a/src/b.rs".to_owned(), "a/src/c.rs".to_owned()];
+    let head = "| term | meaning | lives in |\n|---|---|---|\n";
+    let fine =
+        "| view (of b), `plan` | one; two | `src/{b,c}.rs`, `a/src/` |\n| x | y | `A::b` |\n";
+    assert_eq!(glossary::faults(&format!("{head}{fine}"), &files), [""; 0]);
+    let wrong = "| Plan | three | `src/d.rs` |\n| z | of b: one; two | |\n";
+    assert_eq!(
+        glossary::faults(&format!("{head}{fine}{wrong}"), &files),
+        [
+            "docs/glossary.md:5: \"plan\" has another meaning in line 3",
+            "docs/glossary.md:5: there is no file src/d.rs",
+            "docs/glossary.md:6: z: must have one meaning a term, between `; `, got 2"
+        ]
     );
 }
