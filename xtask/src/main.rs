@@ -6,6 +6,7 @@ mod cargo;
 mod layers;
 mod licenses;
 mod quick;
+mod snapshots;
 mod tables;
 mod words;
 
@@ -34,8 +35,14 @@ const CHECKS: &[Check] = &[
     Check {
         name: "words",
         in_ci: true,
-        what: "words and names follow STYLE.md; `words --help` says how, `--list`, `--update`",
+        what: "words and names follow docs/internals/words.md; `words --list`, `--update`",
         commands: words,
+    },
+    Check {
+        name: "snapshots",
+        in_ci: true,
+        what: "public items, errors, JSON keys and versions are those of tests/snapshots; `--update`",
+        commands: snapshots,
     },
     Check {
         name: "test",
@@ -133,15 +140,20 @@ fn main() -> ExitCode {
     }
     let asked: Vec<String> = std::env::args().skip(1).collect();
     match asked.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["quick"] => return run_quick(None),
-        ["quick", "--since", since] => return run_quick(Some(since)),
-        ["licenses"] => return check_licenses(),
-        ["layers"] => return check_layers(None),
-        ["layers", "--crate", name] => return check_layers(Some(name)),
-        ["words", ref args @ ..] => return check_words(args),
-        ["book"] => return make_book(book::check::Mode::Build),
-        ["book", "draw"] => return make_book(book::check::Mode::Draw),
-        ["book", "serve"] => return make_book(book::check::Mode::Serve),
+        ["quick"] => return ended("quick", quick::run(None)),
+        ["quick", "--since", since] => return ended("quick", quick::run(Some(since))),
+        ["licenses"] => return ended("licenses", licenses::run()),
+        ["layers"] => return ended("layers", layers::check::run(None)),
+        ["layers", "--crate", name] => return ended("layers", layers::check::run(Some(name))),
+        ["words", ref args @ ..] => return ended("words", words::check::run(args)),
+        ["snapshots", ref args @ ..] => return ended("snapshots", snapshots::check::run(args)),
+        ["book"] => return ended("book", book::check::run(book::check::Mode::Build, &target())),
+        ["book", "draw"] => {
+            return ended("book", book::check::run(book::check::Mode::Draw, &target()));
+        }
+        ["book", "serve"] => {
+            return ended("book", book::check::run(book::check::Mode::Serve, &target()));
+        }
         ["tables"] => return tables(false),
         ["tables", "--check"] => return tables(true),
         _ => {}
@@ -181,17 +193,6 @@ impl Check {
     }
 }
 
-fn run_quick(since: Option<&str>) -> ExitCode {
-    match quick::run(since) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("xtask: quick: {error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
 fn tables(is_check: bool) -> ExitCode {
     match tables::run(is_check) {
         Ok(()) => ExitCode::SUCCESS,
@@ -202,45 +203,13 @@ fn tables(is_check: bool) -> ExitCode {
     }
 }
 
-fn make_book(mode: book::check::Mode) -> ExitCode {
-    match book::check::run(mode, &target()) {
+/// Tells of a check that could not run; a check tells itself of what it finds.
+fn ended(name: &str, result: Result<bool, String>) -> ExitCode {
+    match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("xtask: book: {error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn check_licenses() -> ExitCode {
-    match licenses::run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("xtask: licenses: {error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn check_layers(only: Option<&str>) -> ExitCode {
-    match layers::check::run(only) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("xtask: {error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn check_words(args: &[&str]) -> ExitCode {
-    match words::check::run(args) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("xtask: words: {error}");
+            eprintln!("xtask: {name}: {error}");
             ExitCode::from(2)
         }
     }
@@ -256,6 +225,10 @@ fn clippy() -> Vec<Command> {
 
 fn layers() -> Vec<Command> {
     vec![cargo("xtask layers")]
+}
+
+fn snapshots() -> Vec<Command> {
+    vec![cargo("xtask snapshots")]
 }
 
 fn words() -> Vec<Command> {

@@ -91,6 +91,7 @@ fn steps(
     if changed.is_empty() {
         return steps;
     }
+    steps.push(step("snapshots", "xtask snapshots"));
     // With all packages in view, as in the gate: cargo skips those that have not changed.
     steps.push(step("clippy", CLIPPY));
     for (whose, names) in [("changed crates", changed), ("dependents", dependents)] {
