@@ -15,7 +15,7 @@
 //! * [`Preemptor`] stops work that the hardware already holds.
 //! * [`VirtualQueue`] keeps the hardware queue short, so that stopping is quick.
 //! * [`Group`] preempts several virtual queues with one flag.
-//! * [`scheduler`] decides who runs; the [`Dispatcher`] applies it for many clients.
+//! * [`scheduler`] decides which queues run; the [`Dispatcher`] applies it for many clients.
 //! * [`dkp`] sizes best-effort blocks to fill the units that a real-time kernel leaves idle.
 //! * [`op`] describes what the launches of a neural network for pictures compute, [`tensor`] what
 //!   those of any other network do; [`program`] is a network that brings its kernels as source.
@@ -33,7 +33,7 @@ pub mod tensor;
 mod testing;
 mod vqueue;
 
-pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Kept, Launch};
+pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch, MemoryHandle};
 pub use backend::device::Device;
 pub use backend::error::{Error, Result};
 pub use backend::host_memory::HostMemory;

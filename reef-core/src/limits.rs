@@ -1,8 +1,8 @@
-//! What a client may have of a device: the words that clients, daemons, metrics and tools share.
+//! Limits of clients: the words that clients, daemons, metrics and tools share.
 //!
 //! A client is real-time, perhaps with a [`Rate`], or best-effort, with a weight
-//! ([`ClientConfig`]). Whoever hands out clients grants these; the dispatcher and its scheduler
-//! hold to them.
+//! ([`ClientConfig`]). The code that makes clients grants these; the dispatcher and its scheduler
+//! apply them.
 
 use crate::backend::error::{Error, Result};
 use crate::vqueue::config::Config;
@@ -10,7 +10,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// How work is scheduled.
+/// Class of scheduled work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Starts at once, before any best-effort work.
@@ -47,7 +47,7 @@ impl FromStr for Class {
     }
 }
 
-/// How much of the device is a real-time client's own: a budget of device time in each period.
+/// Share of the device that is a real-time client's own: a budget of device time in each period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
     period: Duration,
@@ -72,17 +72,17 @@ impl Rate {
         Ok(Self { period, budget })
     }
 
-    /// After how long the budget comes again.
+    /// Returns the time after which the budget is restored.
     pub fn period(&self) -> Duration {
         self.period
     }
 
-    /// Device time in each period.
+    /// Returns the device time in each period.
     pub fn budget(&self) -> Duration {
         self.budget
     }
 
-    /// The part of the device, more than 0 and at most 1.
+    /// Returns the share of the device, more than 0 and at most 1.
     pub fn share(&self) -> f64 {
         self.budget.as_secs_f64() / self.period.as_secs_f64()
     }
@@ -94,18 +94,18 @@ impl fmt::Display for Rate {
     }
 }
 
-/// What a client wants, or is granted.
+/// Configuration that a client wants, or is granted.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ClientConfig {
-    /// Sizes of a best-effort client's queue. The level is the scheduler's and is not looked at.
+    /// Sizes of a best-effort client's queue. Its level is ignored: the scheduler sets it.
     pub queue: Config,
     /// A best-effort client's share of device time under a fair scheduler, at least 1.
     pub weight: u32,
     /// Larger goes first under a priority scheduler.
     pub priority: i32,
-    /// What of the device is a real-time client's own; `None`: nothing, it shares what is left.
-    /// Looked at by [`RtShare`](crate::scheduler::RtShare).
+    /// Share of the device that is a real-time client's own; `None`: nothing, it shares what is
+    /// left. Used by [`RtShare`](crate::scheduler::RtShare).
     pub rate: Option<Rate>,
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_fits_its_period() {
+    fn budget_must_fit_its_period() {
         let ms = Duration::from_millis;
         let rate = Rate::new(ms(10), ms(2)).unwrap();
         assert_eq!((rate.share(), rate.to_string()), (0.2, "2ms in 10ms".into()));

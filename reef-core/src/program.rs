@@ -1,11 +1,12 @@
-//! Networks whose kernels come as source: what a device compiles, and the launches of one
+//! Networks whose kernels come as source: a device compiles these and makes the launches of one
 //! inference.
 //!
-//! In: sources, and calls of their kernels with how many bytes each argument points to. Out:
-//! launches.
+//! In: sources, and calls of their kernels with the number of bytes that each argument points to.
+//! Out: launches.
 //!
-//! Invariant: a launch gets memory of its own device, as many bytes behind each pointer as its call
-//! says. That the kernels use no more of it is what [`Program::trusted`] takes on trust, once.
+//! Invariant: a launch gets memory of its own device, with the number of bytes behind each pointer
+//! that its call states. [`Program::trusted`] takes on trust, once, that the kernels use no more of
+//! it.
 
 use crate::backend::command::{Args, Launch};
 use crate::backend::error::{Error, Result};
@@ -37,7 +38,7 @@ pub struct Region<D: Operators> {
 pub struct Part<'a, D: Operators> {
     /// The region.
     pub region: &'a Region<D>,
-    /// Where it starts, in bytes.
+    /// Start of the part, in bytes.
     pub offset: usize,
 }
 
@@ -99,9 +100,9 @@ impl<D: Operators> LoadedProgram<D> {
         let word =
             |part: &Part<'_, D>| self.device.address(&part.region.buffer) + part.offset as u64;
         let words: Vec<u64> = parts.iter().map(word).collect();
-        // SAFETY: whoever trusted the program said that its kernels use no more than `check` has
-        // found there, and that blocks don't need each other. The launch keeps the memory, which
-        // only a GPU sees.
+        // SAFETY: the caller that trusted the program said that its kernels use no more than
+        // `check` has found there, and that blocks don't need each other. The launch keeps the
+        // memory, which only a GPU sees.
         let launch =
             unsafe { Launch::new(kernel.clone(), call.grid, call.block, Args::new(&words)) };
         Ok(launch.keep(parts.iter().map(|part| part.region.buffer.clone()).collect()))

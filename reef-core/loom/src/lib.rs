@@ -1,5 +1,5 @@
-//! The protocols of reef-core, compiled against loom. The models of one file stand beside its code;
-//! that of a preemption, which is a protocol of several, stands here.
+//! The protocols of reef-core, compiled against loom. The models of one file stand next to its
+//! code; that of a preemption, which is a protocol of several, stands here.
 //!
 //! `cargo test -p reef-loom --release`
 

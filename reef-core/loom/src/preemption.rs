@@ -14,30 +14,30 @@ use crate::sync::primitives::{AtomicBool, AtomicU64, Ordering, fence, thread};
 use device::Device;
 use loom::sync::{Condvar, Mutex, MutexGuard};
 
-/// What a thread must do, and one of the models doesn't.
+/// Rule that a thread must follow, and that one of the models breaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rule {
-    /// All is as it is in the code.
-    Kept,
+    /// None is broken: all is as it is in the code.
+    None,
     /// A worker that is late to take back waits for the device.
     LateWorkersLookAgain,
-    /// Whoever pads the last command away doesn't wake the worker.
+    /// The thread that pads the last command away doesn't wake the worker.
     PaddingWakes,
-    /// A queue that is empty is held when the launcher has been let go.
+    /// A queue that is empty is held when the launcher has been unlocked.
     EmptyQueuesAreHeldUnderTheLock,
     /// The thread that tells the device to stop doesn't wake a worker that asked before.
     AskersAreWoken,
-    /// A worker launches as soon as the group lets go.
+    /// A worker launches as soon as the group releases.
     LaggardsLaunchNothing,
-    /// The thread that takes back leaves a hold that was let go as it is.
+    /// The thread that takes back doesn't end a hold that is being released.
     TakingBackSettles,
-    /// The group leaves a hold that it lets go as it is.
-    LettingGoSettles,
+    /// The group doesn't end a hold that it releases.
+    ReleasingSettles,
     /// A queue of which the device has nothing when it is stopped has to be drained to go on.
     IdleQueuesStartAfresh,
 }
 
-/// What a worker waits for.
+/// Event that a worker waits for.
 #[derive(Debug, PartialEq, Eq)]
 enum Waits {
     Device,
@@ -53,7 +53,7 @@ struct Launcher {
     launched: u64,
 }
 
-/// How the worker's thread is parked. Loom's own forgets that a thread was unparked when that waits
+/// Parking of the worker's thread. Loom's own forgets that a thread was unparked when that waits
 /// for a lock next.
 #[derive(Default)]
 struct Worker {
@@ -95,13 +95,13 @@ struct Queue {
 }
 
 impl Queue {
-    /// With so many commands submitted, of which the device finishes those from `long` on as they
+    /// A queue with `submitted` commands, of which the device finishes those from `long` on as they
     /// are launched.
     fn new(broken: Rule, window: u64, submitted: u64, long: u64) -> Self {
         Self::on(Device::new(broken, long), broken, window, submitted)
     }
 
-    /// With so many commands submitted, on this device.
+    /// A queue with `submitted` commands, on this device.
     fn on(device: Device, broken: Rule, window: u64, submitted: u64) -> Self {
         Self {
             broken,
@@ -135,9 +135,9 @@ impl Queue {
         self.quiesced.is_noted(&self.hold)
     }
 
-    /// Whether nothing may be launched.
+    /// Returns whether nothing may be launched.
     fn is_held(&self) -> bool {
-        let goes_on = self.broken == Rule::LaggardsLaunchNothing && self.hold.is_let_go();
+        let goes_on = self.broken == Rule::LaggardsLaunchNothing && self.hold.is_releasing();
         self.hold.is_held() && !goes_on
     }
 
@@ -154,14 +154,14 @@ impl Queue {
     fn reclaim(&self, worker: &Worker, launcher: &mut Launcher) -> Reclaim {
         self.asked.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        let how = self.quiesced.reclaim(&self.hold, || self.drain(launcher)).unwrap();
-        if how == Reclaim::Done {
+        let reclaimed = self.quiesced.reclaim(&self.hold, || self.drain(launcher)).unwrap();
+        if reclaimed == Reclaim::Done {
             self.waiters.notify();
             if self.broken != Rule::TakingBackSettles && self.hold.settle(&self.quiesced) {
                 self.go_on(worker);
             }
         }
-        how
+        reclaimed
     }
 
     /// `Shared::go_on`.
@@ -250,12 +250,12 @@ impl Queue {
 /// The group and the submitter.
 impl Queue {
     fn stop(&self, worker: &Worker) {
-        self.stop_beside(false, worker);
+        self.stop_in_group(false, worker);
     }
 
     /// `Group::hold`; real-time work goes to the device; `Group::stop`. `busy`: another queue of
-    /// the group, which is looked at before this one, has work on the device.
-    fn stop_beside(&self, busy: bool, worker: &Worker) {
+    /// the group, which comes before this one, has work on the device.
+    fn stop_in_group(&self, busy: bool, worker: &Worker) {
         let is_empty = !busy && self.hold_if_empty();
         self.begin_hold();
         self.device.take();
@@ -304,14 +304,15 @@ impl Queue {
     /// `Group::restore`, which waits for nothing.
     fn restore(&self, worker: &Worker) {
         self.device.reactivate();
-        self.hold.let_go();
-        match self.broken != Rule::LettingGoSettles && self.hold.settle(&self.quiesced) {
-            true => self.go_on(worker),
-            false => worker.unpark(),
+        self.hold.release_when_drained();
+        if self.broken != Rule::ReleasingSettles && self.hold.settle(&self.quiesced) {
+            self.go_on(worker);
+        } else {
+            worker.unpark();
         }
     }
 
-    /// Runs all that is left beside real-time work.
+    /// Runs all that is left as padding.
     fn pad_all(&self, worker: &Worker) {
         let mut launcher = self.launcher();
         launcher.launched = self.submitted();
@@ -323,7 +324,7 @@ impl Queue {
         }
     }
 
-    /// Waits until so many commands have completed, and ends the worker.
+    /// Waits until `all` commands have completed, and ends the worker.
     fn close(&self, all: u64, worker: &Worker) {
         self.waiters.wait_until(|| self.completed() == all);
         self.end(worker);

@@ -1,4 +1,4 @@
-//! What travels through a virtual queue.
+//! Commands: the entries of a virtual queue.
 
 use crate::backend::resources::Profile;
 use crate::backend::types::Backend;
@@ -16,7 +16,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Most words that fit in place.
+    /// Upper bound of words that fit in place.
     pub const MAX: usize = 8;
 
     /// Copies `words`.
@@ -49,9 +49,9 @@ pub struct Launch<B: Backend> {
     profile: Option<Arc<Profile>>,
 }
 
-/// Keeps the memory of a [`Launch`], and gives no access to it. Cloning is cheap.
+/// Handle that keeps the memory of a [`Launch`], and gives no access to it. Cloning is cheap.
 #[derive(Debug, Clone)]
-pub struct Kept<B: Backend>(#[allow(dead_code)] Option<Arc<Vec<B::Buffer>>>);
+pub struct MemoryHandle<B: Backend>(#[allow(dead_code)] Option<Arc<Vec<B::Buffer>>>);
 
 impl<B: Backend> Launch<B> {
     /// Binds a kernel to its arguments.
@@ -91,10 +91,9 @@ impl<B: Backend> Launch<B> {
         self
     }
 
-    /// What keeps the memory of [`keep`](Self::keep), for queues, which hold it while the launch
-    /// runs.
-    pub fn kept(&self) -> Kept<B> {
-        Kept(self.keep.clone())
+    /// Handle that keeps the memory of [`keep`](Self::keep). Queues hold it while the launch runs.
+    pub fn memory(&self) -> MemoryHandle<B> {
+        MemoryHandle(self.keep.clone())
     }
 
     /// Attaches a measured profile, with which padding can plan.
@@ -146,7 +145,7 @@ pub struct Copy<B: Backend> {
     pub to: B::Buffer,
     /// First byte in the destination.
     pub to_offset: usize,
-    /// How many bytes.
+    /// Length in bytes.
     pub bytes: usize,
     /// The destination is read by the host, so the copy can't be undone.
     pub to_host: bool,
@@ -159,7 +158,7 @@ pub struct Fill<B: Backend> {
     pub buffer: B::Buffer,
     /// First byte.
     pub offset: usize,
-    /// How many bytes, a multiple of 4.
+    /// Length in bytes, a multiple of 4.
     pub bytes: usize,
     /// The value of each word.
     pub word: u32,
@@ -188,8 +187,8 @@ pub enum Command<B: Backend> {
 }
 
 impl<B: Backend> Command<B> {
-    /// Whether it can't be undone: it starts after all earlier commands have finished, and later
-    /// ones start after it has.
+    /// Returns whether it can't be undone: it starts after all earlier commands have finished, and
+    /// later ones start after it has.
     pub(crate) fn is_barrier(&self) -> bool {
         match self {
             Self::Launch(_) | Self::Graph(_) | Self::Fill(_) => false,

@@ -1,4 +1,4 @@
-//! What opens an accelerator and makes what runs on it.
+//! The `Device` trait: opens an accelerator and makes what runs on it.
 //!
 //! Dispatch is static: a device names its types, and everything above it is generic over the
 //! device.
@@ -23,7 +23,7 @@ pub trait Device: Backend {
     /// Stops work on a set of queues.
     type Preemptor: Preemptor;
 
-    /// What can be chosen when it is opened; `()` if nothing can.
+    /// Options that can be chosen when it is opened; `()` if there are none.
     type Options: Default + Clone + Debug + Send;
 
     /// Reads options from text: `key=value` joined by `&`.
@@ -33,7 +33,8 @@ pub trait Device: Backend {
     /// `Invalid` names the option, what it may be and what was given.
     fn parse_options(text: &str) -> Result<Self::Options>;
 
-    /// How many devices there are, numbered from 0. Of devices that are made as they are opened, 1.
+    /// Returns the number of devices, which are numbered from 0; 1 if devices are made as they are
+    /// opened.
     ///
     /// # Errors
     ///
@@ -117,9 +118,10 @@ pub trait Device: Backend {
 
     /// Writes `data` into `buffer` from byte `offset` on. Blocks; unordered with queues.
     ///
-    /// May be called at any time. Beside other writes, reads, copies and fills of the same bytes it
-    /// leaves some of each; memory of launches is their makers' to guard ([`Launch::new`]).
-    /// Implementations touch memory of the host by [`words`](crate::words) alone.
+    /// May be called at any time. If other writes, reads, copies and fills touch the same bytes
+    /// meanwhile, the bytes are a mix. Guarding the memory of launches is their maker's obligation
+    /// ([`Launch::new`]). Implementations touch memory of the host by [`words`](crate::words)
+    /// alone.
     ///
     /// # Errors
     ///
@@ -149,12 +151,13 @@ pub trait Device: Backend {
     /// The address of `buffer` as kernels see it.
     fn address(&self, buffer: &Self::Buffer) -> u64;
 
-    /// What one block of `launch` takes of a unit, as far as the device knows.
+    /// Resources that one block of `launch` takes of a unit, as far as the device knows them.
     fn resources(&self, launch: &Launch<Self>) -> Resources {
         Resources { threads: launch.block().iter().product(), ..Resources::default() }
     }
 
-    /// How it runs best-effort blocks beside real-time work. A device that says nothing doesn't.
+    /// Returns the way in which it runs best-effort blocks next to real-time work. The default is
+    /// none.
     fn colocation(&self) -> Colocation {
         Colocation::Never
     }

@@ -5,14 +5,15 @@ use crate::backend::info::PreemptLevel;
 /// Shorthand used by every fallible function of the workspace.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong. Cheap to clone, because every waiter of a failed queue gets a copy.
+/// Error of a device, a queue or a scheduler. Cheap to clone, because every waiter of a failed
+/// queue gets a copy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The device or host is out of memory.
     #[error("{backend}: out of memory: {asked} bytes asked")]
     OutOfMemory {
-        /// Which backend.
+        /// Name of the backend.
         backend: &'static str,
         /// Bytes that were asked for.
         asked: usize,
@@ -20,7 +21,7 @@ pub enum Error {
     /// The device stopped answering, or a kernel failed in a way that ends its queue.
     #[error("{backend}: device lost: {why}")]
     DeviceLost {
-        /// Which backend.
+        /// Name of the backend.
         backend: &'static str,
         /// The vendor's call and code, or the kernel's panic message.
         why: String,
@@ -28,11 +29,12 @@ pub enum Error {
     /// A preemption level deeper than something has.
     #[error("{backend}: level {asked:?} asked, the {what} supports {have:?}")]
     Level {
-        /// Which backend.
+        /// Name of the backend.
         backend: &'static str,
-        /// What doesn't go as deep: `"device"`, `"preemptor"`, `"kernel without a guard"`.
+        /// The part that doesn't reach as deep: `"device"`, `"preemptor"`, `"kernel without a
+        /// guard"`.
         what: &'static str,
-        /// What was asked.
+        /// The request.
         asked: PreemptLevel,
         /// The deepest that is there.
         have: PreemptLevel,
@@ -40,9 +42,9 @@ pub enum Error {
     /// The backend can't do this on this device.
     #[error("{backend}: unsupported: {what}")]
     Unsupported {
-        /// Which backend.
+        /// Name of the backend.
         backend: &'static str,
-        /// What was asked.
+        /// The request.
         what: String,
     },
     /// No backend, device, library or kernel has this name.
@@ -54,9 +56,9 @@ pub enum Error {
     /// The operating system refused something, such as a thread.
     #[error("{what}: {why}")]
     Host {
-        /// What was asked.
+        /// The request.
         what: String,
-        /// What the system said.
+        /// The system's message.
         why: String,
     },
     /// No device of several takes a client; the text says why not, for each.
@@ -79,7 +81,7 @@ pub enum Error {
     /// The vendor's library refused a call.
     #[error("{backend}: {call}: {name} (code {code})")]
     Driver {
-        /// Which backend.
+        /// Name of the backend.
         backend: &'static str,
         /// The call, as in the vendor's manual.
         call: &'static str,

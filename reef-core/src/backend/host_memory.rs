@@ -31,9 +31,9 @@ impl HostMemory {
     /// # Safety
     ///
     /// * `bytes` bytes from `start` on can be read and written for as long as `keep` lives.
-    /// * Until then, whoever touches them in this process without waiting for the others does so by
-    ///   atomics of 32 bits, as [`words`](crate::words) does; no Rust reference to plain values in
-    ///   them lives.
+    /// * Until then, any thread of this process that touches them without waiting for the others
+    ///   does so by atomics of 32 bits, as [`words`](crate::words) does; no Rust reference to plain
+    ///   values in them lives.
     ///
     /// # Panics
     ///

@@ -45,13 +45,13 @@ pub enum Priority {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceInfo {
-    /// What to call it when talking to people.
+    /// Name for people.
     pub name: String,
     /// Streaming multiprocessors, compute units, or CPU threads.
     pub units: u32,
-    /// Most blocks resident on one unit.
+    /// Upper bound of blocks resident on one unit.
     pub blocks_per_unit: u32,
-    /// Most threads resident on one unit.
+    /// Upper bound of threads resident on one unit.
     pub threads_per_unit: u32,
     /// Registers of one unit, in 32-bit words.
     pub registers_per_unit: u32,
@@ -69,7 +69,8 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// A device of so many units, each with one of everything and no features, until more is said.
+    /// A device of `units` units, each with one of everything and no features. Set other fields
+    /// afterwards.
     pub fn new(name: impl Into<String>, units: u32, level: PreemptLevel) -> Self {
         Self {
             name: name.into(),
@@ -86,7 +87,7 @@ impl DeviceInfo {
     }
 }
 
-/// How best-effort blocks come to run beside real-time work on a device.
+/// Way in which a device runs best-effort blocks next to real-time work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colocation {
     /// Each real-time kernel is padded by itself ([`launch_padded`](crate::Queue::launch_padded)).
@@ -131,7 +132,7 @@ pub struct Span {
     pub unit: u32,
     /// Number of the hardware queue, in the order in which they were opened.
     pub queue: u64,
-    /// Of which class; padding is best-effort work on a real-time queue.
+    /// Class of the queue; padding is best-effort work on a real-time queue.
     pub priority: Priority,
     /// True if it ran as padding.
     pub padding: bool,
@@ -141,9 +142,9 @@ pub struct Span {
     pub name: Cow<'static, str>,
     /// Number of the block in its kernel.
     pub block: u32,
-    /// When it began.
+    /// Time of its beginning.
     pub begin: Duration,
-    /// When it ended.
+    /// Time of its end.
     pub end: Duration,
     /// True if it was stopped before it took effect.
     pub stopped: bool,

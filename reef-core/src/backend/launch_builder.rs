@@ -27,7 +27,7 @@ impl<D: Device> Launch<D> {
     /// let cells = device.alloc(64 * 8)?;
     /// let append = Launch::builder(device, device.kernel("append")?);
     /// let append = append.grid([64, 1, 1]).block([32, 1, 1]).arg(&cells).arg(7u64).arg(0u64);
-    /// // SAFETY: `append` takes the address of a cell for each block, a value and a number of rounds.
+    /// // SAFETY: `append` takes the address of a cell for each block, a value and a round count.
     /// let launch = unsafe { append.build() };
     /// # let _ = launch; Ok(()) }
     /// ```
@@ -83,9 +83,9 @@ impl<D: Device> LaunchBuilder<'_, D> {
     }
 }
 
-/// What a kernel can take as an argument: a number, or a buffer of device `D`.
+/// Argument of a kernel: a number, or a buffer of device `D`.
 pub trait Arg<D: Device> {
-    /// The word that the kernel gets. Numbers of 32 bits stand in its lower half.
+    /// The word that the kernel gets. A number of 32 bits is its lower half.
     fn word(&self, device: &D) -> u64;
 
     /// The memory that the word points to.
@@ -142,7 +142,7 @@ mod tests {
         let want = [0, 3, ones, u64::MAX, 0x3f80_0000, 0.5f64.to_bits(), 7];
         assert_eq!(launch.args().words(), want);
         assert_eq!((launch.blocks(), launch.block()), (6, [32, 1, 1]));
-        assert_eq!(format!("{:?}", launch.kept()), "Kept(Some([()]))", "the one buffer");
+        assert_eq!(format!("{:?}", launch.memory()), "MemoryHandle(Some([()]))", "the one buffer");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! What a backend implements, and what it is told.
+//! Traits that a backend implements, and the commands that it is given.
 //!
 //! *In*: [commands](command), which only name a backend's types. *Out*: positions that have
 //! finished, and after a preemption what is left. *Invariant*: a queue runs its commands in order,
-//! and each block takes effect once, whoever launches it with the same checkpoint.
+//! and each block takes effect once, on whichever queue it is launched with the same checkpoint.
 
 pub(crate) mod command;
 pub(crate) mod device;

@@ -1,4 +1,4 @@
-//! What stops queues.
+//! The `Preemptor` trait: evict, reset, reactivate.
 
 use crate::backend::error::Result;
 use crate::backend::info::PreemptLevel;
@@ -12,9 +12,9 @@ use std::fmt::Debug;
 /// The caller's order, which `reef-core/loom` models:
 ///
 /// 1. Queues are held: nothing is launched, but for a launch that a thread was in the middle of.
-/// 2. Real-time work goes to the device. It does so behind step 3 if that [needs
+/// 2. Real-time work goes to the device. It does so after step 3 if that [needs
 ///    room](Self::needs_room), if launching it takes more than one call, or one that was not made
-///    before. Where step 3 [calls no driver](Self::calls_driver), it does so behind step 3 unless
+///    before. Where step 3 [calls no driver](Self::calls_driver), it does so after step 3 unless
 ///    its launch was not made before.
 /// 3. [`evict`](Self::evict), then [`reset`](Self::reset), unless the device has nothing of any
 ///    queue. Either may be called again, and is after an error.
@@ -28,16 +28,16 @@ pub trait Preemptor: Debug + Send + Sync + 'static {
     /// The deepest level it was created for.
     fn level(&self) -> PreemptLevel;
 
-    /// Whether a stop needs a place on the device, so that it has to go there before real-time work
-    /// that may fill it. One that says nothing does.
+    /// Returns whether a stop needs a place on the device. It then has to go there before real-time
+    /// work that may fill the device. The default is `true`.
     fn needs_room(&self) -> bool {
         true
     }
 
-    /// Whether a stop takes calls of the driver, which are as long as a launch on a thread that has
-    /// slept. A stop that takes none, as by words of the host that the device reads, goes before
-    /// real-time work, unless that runs for the first time: launching it then may wait for what is
-    /// stopped.
+    /// Returns whether a stop takes calls of the driver, which are as long as a launch on a thread
+    /// that has slept. A stop that takes none, as by words of the host that the device reads, comes
+    /// first. Real-time work that runs for the first time still precedes it: launching that may
+    /// wait for what is stopped.
     fn calls_driver(&self) -> bool {
         true
     }

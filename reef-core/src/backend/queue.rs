@@ -8,12 +8,12 @@ use crate::backend::types::Backend;
 use std::fmt::Debug;
 use std::thread::Thread;
 
-/// What became of the work that a stopped queue had on the device.
+/// State of the work that a stopped queue had on the device.
 #[derive(Debug)]
 pub struct Drained<B: Backend> {
     /// Every command before this one has finished; no later one has started.
     pub resume_at: Seq,
-    /// What is left of `resume_at`, if some of it has run. Launch it again with this.
+    /// The part of `resume_at` that is left, if some of it has run. Launch it again with this.
     pub partial: Option<B::Checkpoint>,
     /// `resume_at` and what was launched after it stay with the device, which holds them back: they
     /// go on by themselves when the queue may run again. Otherwise they are to be launched again.
@@ -22,9 +22,9 @@ pub struct Drained<B: Backend> {
 
 /// One hardware queue: commands run in the order given, one after the other.
 ///
-/// Methods take `&mut self`, so whoever holds the queue is the only one launching on it. None of
-/// them waits for the device. `seq` only grows, but not by one each time. Dropping a queue waits
-/// for what runs; what has not started may be stopped.
+/// Methods take `&mut self`, so only the owner of the queue launches on it. None of them waits for
+/// the device. `seq` only grows, but not by one each time. Dropping a queue waits for what runs;
+/// what has not started may be stopped.
 ///
 /// Callers may drop what they launched at once. A queue keeps what each command needs on the device
 /// (the kernel, what [`Launch::keep`] names, the buffers of copies and fills, graphs, events,
@@ -32,7 +32,7 @@ pub struct Drained<B: Backend> {
 /// [`try_drain`](Self::try_drain) takes it back, or the queue is dropped. That is what makes these
 /// methods safe.
 pub trait Queue: Debug + Send + 'static {
-    /// Whose commands it runs.
+    /// Backend whose commands it runs.
     type Backend: Backend;
 
     /// Hands a kernel to the hardware. With `resume`, only the blocks that remain run.
@@ -47,7 +47,7 @@ pub trait Queue: Debug + Send + 'static {
         resume: Option<&<Self::Backend as Backend>::Checkpoint>,
     ) -> Result<()>;
 
-    /// Launches `rt` with blocks of `be` beside it, as [`Padding`] says.
+    /// Launches `rt` with blocks of `be` next to it, as [`Padding`] says.
     ///
     /// `be` runs only on units that `rt` leaves free and never delays its completion: blocks that
     /// are late are stopped. Which of its blocks have run stands in `record`. Only called where
@@ -104,10 +104,10 @@ pub trait Queue: Debug + Send + 'static {
     /// As [`launch`](Self::launch).
     fn record(&mut self, seq: Seq, event: &<Self::Backend as Backend>::Event) -> Result<()>;
 
-    /// Hands a command to the hardware with an event in front of it, reached when it begins, and
-    /// one behind, as two [`record`](Self::record)s and the command's own call would, in fewer
-    /// launches. `false`: this device can't, or not now; then nothing has been launched. An event
-    /// is used again when [`completed`](Self::completed) has passed this one.
+    /// Hands a command to the hardware between two events: the first is reached when it begins, the
+    /// second when it ends. Two [`record`](Self::record)s and the command's own call do the same in
+    /// more launches. `false`: this device can't, or not now; then nothing has been launched. An
+    /// event is used again when [`completed`](Self::completed) has passed this one.
     ///
     /// # Errors
     ///
@@ -142,18 +142,17 @@ pub trait Queue: Debug + Send + 'static {
     /// As [`completed`](Self::completed).
     fn try_drain(&mut self) -> Result<Option<Drained<Self::Backend>>>;
 
-    /// What the evicted queue keeps on the device ([`Drained::held`]) goes on at once, beside
-    /// real-time work: it will not be restored.
+    /// Releases what the evicted queue keeps on the device ([`Drained::held`]): it goes on at once,
+    /// next to real-time work, and the queue will not be restored.
     fn release_held(&mut self) {}
 
-    /// The device has not let go of what it has of this queue, and is no longer waited for: the
-    /// caller asks the queue nothing more, and dropping it returns soon. What its commands need on
-    /// the device is kept until they have ended, or for ever. Without this method, dropping it may
-    /// take for ever.
+    /// Gives up the work of this queue that the device has not returned: the caller asks the queue
+    /// nothing more, and dropping it returns soon. What its commands need on the device is kept
+    /// until they have ended, or for ever. Without this method, dropping it may take for ever.
     fn abandon(&mut self) {}
 
     /// From now on at most `blocks` blocks of this queue run at a time, so that real-time kernels
-    /// find room beside them; `None`: as many as there are. Only where
+    /// find room next to them; `None`: as many as there are. Only where
     /// [`Device::colocation`](crate::Device::colocation) says so.
     fn cap_blocks(&mut self, _blocks: Option<u32>) {}
 

@@ -1,8 +1,8 @@
-//! What kernels take of a device, and how much of it padding gives away.
+//! Resources that kernels take of a device, and the part of them that padding gives away.
 
 use crate::backend::info::DeviceInfo;
 
-/// What one block of a kernel takes of a unit.
+/// Resources that one block of a kernel takes of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Resources {
     /// Threads.
@@ -34,12 +34,12 @@ impl Resources {
     }
 }
 
-/// What is known of a launch, measured once on the device that it runs on.
+/// Profile of a launch, measured once on the device that it runs on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Profile {
     /// Blocks in the grid.
     pub blocks: u32,
-    /// What one block takes.
+    /// Resources of one block.
     pub resources: Resources,
     /// Duration of the whole kernel alone, in microseconds.
     pub micros: u32,

@@ -53,21 +53,21 @@ impl<D: Device> Stopwatch<D> {
         Ok(reached[1].saturating_sub(reached[0]))
     }
 
-    /// The least of `repeats` times, as the others were disturbed.
+    /// Returns the shortest of `repeats` times, as the others were disturbed.
     ///
     /// # Errors
     ///
     /// As [`time`](Self::time).
-    pub fn least<'a>(
+    pub fn min_time<'a>(
         &mut self,
         repeats: usize,
         launches: impl IntoIterator<Item = &'a Launch<D>> + Clone,
     ) -> Result<Duration> {
-        let mut least = Duration::MAX;
+        let mut shortest = Duration::MAX;
         for _ in 0..repeats {
-            least = least.min(self.time(launches.clone())?);
+            shortest = shortest.min(self.time(launches.clone())?);
         }
-        Ok(least)
+        Ok(shortest)
     }
 
     fn take_seq(&mut self) -> Seq {

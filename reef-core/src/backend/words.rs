@@ -1,7 +1,7 @@
 //! Bytes of host memory that several threads, a device or another process touch at the same time.
 //!
 //! Such memory is a slice of 32-bit atomics, and every access of ours is one of them, relaxed. So
-//! those who race get bytes that are torn, some old and some new, and nothing worse; who needs a
+//! racing accesses give torn bytes, some old and some new, and nothing worse. A thread that needs a
 //! whole tensor waits for an event first. All accesses have the same size because those of
 //! different sizes may not race.
 //!
@@ -34,7 +34,7 @@ pub fn read(from: &[AtomicU32], offset: usize, to: &mut [u8]) {
     read_part(from, whole.end * WORD, last);
 }
 
-/// Copies `from` to byte `offset` and those behind it.
+/// Copies `from` to byte `offset` and the bytes after it.
 pub fn write(to: &[AtomicU32], offset: usize, from: &[u8]) {
     let (head, whole) = split(offset, from.len());
     let (first, rest) = from.split_at(head);
@@ -46,11 +46,13 @@ pub fn write(to: &[AtomicU32], offset: usize, from: &[u8]) {
     write_part(to, whole.end * WORD, last);
 }
 
-/// Copies `bytes` bytes, as if they were all read before the first is written: the ranges may
-/// overlap.
+/// Copies `bytes` bytes from byte `from_offset` of `from` to byte `to_offset` of `to`, as if they
+/// were all read before the first is written: the ranges may overlap.
 pub fn copy(
-    (from, from_offset): (&[AtomicU32], usize),
-    (to, to_offset): (&[AtomicU32], usize),
+    from: &[AtomicU32],
+    from_offset: usize,
+    to: &[AtomicU32],
+    to_offset: usize,
     bytes: usize,
 ) {
     // Upwards in memory from the last piece on, so that nothing is overwritten that is still to be
@@ -82,7 +84,7 @@ pub fn fill(to: &[AtomicU32], offset: usize, bytes: usize, word: u32) {
     }
 }
 
-/// Bytes in front of the first whole word, and the whole words of a range.
+/// Bytes before the first whole word, and the whole words of a range.
 fn split(offset: usize, bytes: usize) -> (usize, Range<usize>) {
     let head = (offset.next_multiple_of(WORD) - offset).min(bytes);
     let first = offset.div_ceil(WORD);
@@ -149,12 +151,12 @@ mod tests {
             read(&words, from, &mut part);
             prop_assert_eq!(&part, &bytes[from..from + len]);
 
-            copy((&words, from), (&words, to), len);
+            copy(&words, from, &words, to, len);
             bytes.copy_within(from..from + len, to);
             prop_assert_eq!(all(&words, bytes.len()), &bytes[..], "overlapping");
 
             let other = shared(&vec![0xa5; bytes.len()]);
-            copy((&words, from), (&other, to), len);
+            copy(&words, from, &other, to, len);
             let mut want = vec![0xa5; bytes.len()];
             want[to..to + len].copy_from_slice(&bytes[from..from + len]);
             prop_assert_eq!(all(&other, bytes.len()), &want[..]);

@@ -1,10 +1,10 @@
-//! What best-effort clients hold.
+//! Best-effort clients.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::Seq;
-use crate::dispatch::pass::Core;
+use crate::dispatch::pass::Dispatch;
 use crate::dispatch::queues::be_queue::{BeQueue, Tasks};
 use crate::limits::ClientConfig;
 use crate::scheduler::policy::TaskView;
@@ -14,12 +14,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// How often a client that is dropped looks whether its blocks still run beside a real-time kernel.
-const DONATION_POLL: Duration = Duration::from_micros(50);
+/// Interval at which a client that is dropped polls whether its blocks still run next to a
+/// real-time kernel.
+const DONATION_POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A client with a queue of its own for best-effort work.
 ///
-/// Dropping it cancels what has not been launched and waits for what has, also beside real-time
+/// Dropping it cancels what has not been launched and waits for what has, also next to real-time
 /// kernels.
 ///
 /// ```
@@ -39,21 +40,22 @@ const DONATION_POLL: Duration = Duration::from_micros(50);
 /// ```
 #[derive(Debug)]
 pub struct BeClient<D: Device> {
-    core: Arc<Core<D>>,
+    dispatch: Arc<Dispatch<D>>,
     id: u64,
     tasks: Producer<TaskView>,
     submitter: Submitter<D>,
 }
 
 impl<D: Device> BeClient<D> {
-    pub(crate) fn new(core: Arc<Core<D>>, config: ClientConfig) -> Result<Self> {
-        if let Some(error) = core.with(|state| state.loss.why().cloned()) {
+    pub(crate) fn new(dispatch: Arc<Dispatch<D>>, config: ClientConfig) -> Result<Self> {
+        if let Some(error) = dispatch.with(|state| state.loss.why().cloned()) {
             return Err(error);
         }
-        let (submitter, queue) = core.group.enable_watched(config.queue, core.service().clone())?;
-        let id = core.new_id();
+        let (submitter, queue) =
+            dispatch.group.enable_watched(config.queue, dispatch.service().clone())?;
+        let id = dispatch.new_id();
         let (producer, tasks) = Tasks::new(config.queue.capacity);
-        let kept = BeQueue {
+        let be_queue = BeQueue {
             id,
             queue,
             tasks,
@@ -61,15 +63,15 @@ impl<D: Device> BeClient<D> {
             priority: config.priority,
             served: Duration::ZERO,
         };
-        core.with(|state| state.queues.push(kept));
-        core.pass();
-        Ok(Self { core, id, tasks: producer, submitter })
+        dispatch.with(|state| state.queues.push(be_queue));
+        dispatch.pass();
+        Ok(Self { dispatch, id, tasks: producer, submitter })
     }
 
-    /// Device time that it has had, as far as the dispatcher can tell: what ran at once shares it
-    /// in equal parts.
+    /// Device time that it has used, as far as the dispatcher can tell: queues that run at once
+    /// share it in equal parts.
     pub fn served(&self) -> Duration {
-        self.core.with(|state| {
+        self.dispatch.with(|state| {
             let queue = state.queues.iter().find(|queue| queue.id == self.id);
             queue.map(|queue| queue.served).unwrap_or_default()
         })
@@ -104,7 +106,7 @@ impl<D: Device> BeClient<D> {
             return Err(Error::invalid("a task without commands"));
         };
         let end = Seq(self.submitter.submitted().0 + commands.len() as u64);
-        let since = self.core.now();
+        let since = self.dispatch.now();
         let deadline = deadline.map(|time| since.saturating_add(time));
         self.announce(TaskView { since, deadline, end })?;
         for command in first {
@@ -117,7 +119,7 @@ impl<D: Device> BeClient<D> {
     fn announce(&mut self, task: TaskView) -> Result<()> {
         while self.tasks.push(task).is_err() {
             self.submitter.check()?;
-            self.core.pass(); // which takes all that have come
+            self.dispatch.pass(); // which takes all that have come
             thread::yield_now();
         }
         Ok(())
@@ -154,14 +156,14 @@ impl<D: Device> BeClient<D> {
 
 impl<D: Device> Drop for BeClient<D> {
     fn drop(&mut self) {
-        let kept = self.core.with(|state| {
+        let be_queue = self.dispatch.with(|state| {
             let index = state.queues.iter().position(|queue| queue.id == self.id)?;
             Some(state.queues.remove(index))
         });
-        drop(kept); // on this thread, which alone waits for what runs
-        while self.core.with(|state| state.rt.runs_blocks_of(self.id)) {
-            self.core.pass();
-            thread::sleep(DONATION_POLL);
+        drop(be_queue); // on this thread, which alone waits for what runs
+        while self.dispatch.with(|state| state.rt.runs_blocks_of(self.id)) {
+            self.dispatch.pass();
+            thread::sleep(DONATION_POLL_INTERVAL);
         }
     }
 }

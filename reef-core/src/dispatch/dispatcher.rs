@@ -5,7 +5,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::dispatch::be_client::BeClient;
 use crate::dispatch::neighbours::Neighbours;
-use crate::dispatch::pass::Core;
+use crate::dispatch::pass::Dispatch;
 use crate::dispatch::queues::rt_queue::RtQueue;
 use crate::dispatch::rt_client::RtClient;
 use crate::dispatch::state::{PassState, Stats};
@@ -38,7 +38,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct Dispatcher<D: Device> {
-    pub(super) core: Arc<Core<D>>,
+    pub(super) dispatch: Arc<Dispatch<D>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -51,20 +51,20 @@ impl<D: Device> Dispatcher<D> {
     pub fn start(device: &D, scheduler: Box<dyn Scheduler>) -> Result<Self> {
         let group = Group::open(device, scheduler.level())?;
         let rt = RtQueue::open(device, scheduler.rt_priority())?;
-        let core = Arc::new(Core::new(device, group, PassState::new(scheduler, rt)));
-        let thread = spawn(core.clone())?;
-        core.with(|state| state.rt.served_by(thread.thread().clone()));
-        Ok(Self { core, thread: Some(thread) })
+        let dispatch = Arc::new(Dispatch::new(device, group, PassState::new(scheduler, rt)));
+        let thread = spawn(dispatch.clone())?;
+        dispatch.with(|state| state.rt.served_by(thread.thread().clone()));
+        Ok(Self { dispatch, thread: Some(thread) })
     }
 
-    /// A client whose tasks are real-time. When they start, and in which order, is the scheduler's
-    /// matter.
+    /// Returns a client whose tasks are real-time. The scheduler decides when they start, and in
+    /// which order.
     ///
     /// # Errors
     ///
     /// The driver's.
     pub fn real_time(&self) -> Result<RtClient<D>> {
-        RtClient::new(self.core.clone())
+        RtClient::new(self.dispatch.clone())
     }
 
     /// A client with a queue of its own for best-effort work.
@@ -73,87 +73,87 @@ impl<D: Device> Dispatcher<D> {
     ///
     /// Those of [`VirtualQueue::enable`](crate::VirtualQueue::enable).
     pub fn best_effort(&self, config: ClientConfig) -> Result<BeClient<D>> {
-        BeClient::new(self.core.clone(), config)
+        BeClient::new(self.dispatch.clone(), config)
     }
 
-    /// What happened so far.
+    /// Returns the counts so far.
     pub fn stats(&self) -> Stats {
-        self.core.with(|state| state.stats)
+        self.dispatch.with(|state| state.stats)
     }
 
-    /// Starts to note when best-effort work is preempted, or stops.
+    /// Starts to record the times at which best-effort work is preempted, or stops.
     pub fn set_trace(&self, on: bool) {
-        self.core.with(|state| state.preempted = on.then(Vec::new));
+        self.dispatch.with(|state| state.preempted = on.then(Vec::new));
     }
 
-    /// Takes what has been noted so far: times on the [device's clock](Device::clock).
+    /// Takes the times recorded so far, on the [device's clock](Device::clock).
     pub fn take_trace(&self) -> Vec<Duration> {
-        self.core.with(|state| state.preempted.as_mut().map(std::mem::take).unwrap_or_default())
+        self.dispatch.with(|state| state.preempted.as_mut().map(std::mem::take).unwrap_or_default())
     }
 
-    /// Names others who work on the same device: this dispatcher's real-time work holds their
+    /// Sets the other users of the same device: this dispatcher's real-time work holds their
     /// best-effort work, and theirs preempts its queues.
-    pub fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>) {
-        self.core.with(|state| state.neighbours.set(who));
+    pub fn set_neighbours(&self, neighbours: Option<Arc<dyn Neighbours>>) {
+        self.dispatch.with(|state| state.neighbours.set(neighbours));
         self.look();
     }
 
     /// Makes a pass: something has changed that the dispatcher isn't told otherwise.
     pub fn look(&self) {
-        self.core.pass();
+        self.dispatch.pass();
     }
 
-    /// Gives the device up: what waits, on the device or for it, ends with `error`, and so does
-    /// what comes later. What real-time queues have on the device ends as the device says.
+    /// Gives the device up: all work that waits, on the device or for it, ends with `error`, and so
+    /// does all later work. Work of real-time queues on the device ends as the device reports it.
     ///
     /// A device that refuses to restore best-effort work for half a second is given up without
     /// being told.
     pub fn give_up(&self, error: &Error) {
-        self.core.with(|state| state.give_up(error));
+        self.dispatch.with(|state| state.give_up(error));
         self.look();
     }
 
-    /// Why the device is given up, if it is. Waits for nothing.
+    /// Returns the reason for which the device is given up, if it is. Doesn't block.
     pub fn lost(&self) -> Option<Error> {
-        self.core.lost.get().cloned()
+        self.dispatch.lost.get().cloned()
     }
 
-    /// Whether best-effort work is preempted, or on the way to be.
+    /// Returns whether best-effort work is preempted, or about to be.
     pub fn is_preempted(&self) -> bool {
-        self.core.group.is_preempted()
+        self.dispatch.group.is_preempted()
     }
 }
 
-fn spawn<D: Device>(core: Arc<Core<D>>) -> Result<JoinHandle<()>> {
+fn spawn<D: Device>(dispatch: Arc<Dispatch<D>>) -> Result<JoinHandle<()>> {
     let (ready, go) = std::sync::mpsc::channel::<()>();
     let thread = thread::Builder::new().name(format!("reef-{}-dispatch", D::NAME)).spawn({
-        let core = core.clone();
+        let dispatch = dispatch.clone();
         move || {
             let _ = go.recv(); // until `service` is set
-            core.serve();
+            dispatch.serve();
         }
     });
     let thread = thread.map_err(|e| Error::host("no thread for a dispatcher", &e))?;
-    core.served_by(thread.thread().clone());
+    dispatch.served_by(thread.thread().clone());
     drop(ready);
     Ok(thread)
 }
 
 impl<D: Device> Drop for Dispatcher<D> {
     fn drop(&mut self) {
-        self.core.closing.store(true, Ordering::SeqCst);
+        self.dispatch.closing.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             let _ = thread.join(); // a panic has already been printed
         }
-        self.core.with(|state| state.close(Error::Cancelled));
-        self.core.pass(); // cancels requests that came in meanwhile
-        while !self.core.with(|state| state.rt.is_idle()) {
+        self.dispatch.with(|state| state.close(Error::Cancelled));
+        self.dispatch.pass(); // cancels requests that came in meanwhile
+        while !self.dispatch.with(|state| state.rt.is_idle()) {
             thread::yield_now(); // without the lock: clients look whether their time is over
         }
-        self.core.with(|state| state.neighbours.set(None));
-        let queues = self.core.with(|state| std::mem::take(&mut state.queues));
-        self.core.pass(); // what a client left to the service thread
+        self.dispatch.with(|state| state.neighbours.set(None));
+        let queues = self.dispatch.with(|state| std::mem::take(&mut state.queues));
+        self.dispatch.pass(); // what a client left to the service thread
         drop(queues); // cancels what waits, and waits for what runs
     }
 }

@@ -1,33 +1,33 @@
-//! What becomes of all work when the device is lost.
+//! Loss of the device: all work ends with an error.
 //!
-//! Real-time work finds out by itself: its queue fails, and no other can be had. Best-effort work
-//! that is held doesn't ask the device for anything, and would wait for ever to be restored.
+//! Real-time work finds out by itself: its queue fails, and no other can be opened. Best-effort
+//! work that is held doesn't ask the device for anything, and would wait for ever to be restored.
 
 use crate::backend::error::Error;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a device may refuse to restore best-effort work, each time it is asked, before it is
-/// given up.
-const GIVE_UP_AFTER: Duration = Duration::from_millis(500);
+/// Time for which a device may refuse to restore best-effort work, each time it is asked, before it
+/// is given up.
+const REFUSAL_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Whether the device is lost.
+/// State of a device that may be lost.
 #[derive(Debug, Default)]
 pub(crate) struct Loss {
-    /// When it first refused to restore, unless it has answered since.
+    /// Time at which it first refused to restore, unless it has answered since.
     refusing_since: Option<Duration>,
-    /// Why it is given up. Read without the state's lock, which a pass that hangs in the driver
-    /// keeps.
+    /// Reason for which it is given up. Read without the state's lock, which a pass that hangs in
+    /// the driver keeps.
     why: Arc<OnceLock<Error>>,
 }
 
 impl Loss {
-    /// Why the device is given up, if it is.
+    /// Returns the reason for which the device is given up, if it is.
     pub(crate) fn why(&self) -> Option<&Error> {
         self.why.get()
     }
 
-    /// The reason as it will be once there is one.
+    /// Returns a handle of the reason, which is set later.
     pub(super) fn reason(&self) -> Arc<OnceLock<Error>> {
         self.why.clone()
     }
@@ -37,10 +37,10 @@ impl Loss {
         self.refusing_since = None;
     }
 
-    /// Whether the device, which refuses at `now`, has done so for long.
+    /// Notes that the device refuses at `now`; returns whether it has refused for too long.
     pub(super) fn note_refusal(&mut self, now: Duration) -> bool {
         let since = *self.refusing_since.get_or_insert(now);
-        now.saturating_sub(since) >= GIVE_UP_AFTER
+        now.saturating_sub(since) >= REFUSAL_TIMEOUT
     }
 
     /// The device is given up; the first reason stays.
@@ -51,7 +51,7 @@ impl Loss {
 
 #[cfg(test)]
 mod tests {
-    use super::GIVE_UP_AFTER;
+    use super::REFUSAL_TIMEOUT;
     use crate::backend::error::Error;
     use crate::backend::info::Seq;
     use crate::dispatch::dispatcher::Dispatcher;
@@ -63,14 +63,14 @@ mod tests {
     use std::thread;
     use std::time::{Duration, Instant};
 
-    const LONG: Duration = Duration::from_secs(60);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
     fn lost() -> Error {
         Error::DeviceLost { backend: "fake", why: "reactivate".into() }
     }
 
     #[test]
-    fn best_effort_work_that_a_device_never_restores_ends() {
+    fn best_effort_work_of_a_device_never_restored_ends() {
         let device = Fake::default();
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
         let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
@@ -84,17 +84,18 @@ mod tests {
         // Else the kernel ends before it is taken back.
         eventually("taken back", || device.0.drains.load(Ordering::SeqCst) > 0);
         device.0.be_hangs.store(false, Ordering::SeqCst);
-        assert_eq!(be.wait_for(Seq(0), LONG), Err(lost()));
+        assert_eq!(be.wait_for(Seq(0), TEST_TIMEOUT), Err(lost()));
         eventually("given up", || dispatcher.best_effort(ClientConfig::default()).is_err());
-        assert_eq!(rt.run(&task), Err(lost()), "so are those who come later");
+        assert_eq!(rt.run(&task), Err(lost()), "so are later tasks");
         let retries = dispatcher.stats().retries;
         thread::sleep(Duration::from_millis(20));
         assert_eq!(dispatcher.stats().retries, retries, "it is not asked any more");
     }
 
-    /// Passes of real-time work don't ask the device to restore; that they go well is no answer.
+    /// Passes of real-time work don't ask the device to restore; that they succeed is not an answer
+    /// of the device.
     #[test]
-    fn device_that_never_restores_is_lost_between_real_time_tasks() {
+    fn device_never_restoring_is_lost_between_real_time_tasks() {
         let device = Fake::default();
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
         let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
@@ -109,14 +110,14 @@ mod tests {
         device.0.be_hangs.store(false, Ordering::SeqCst);
         let begin = Instant::now();
         while rt.run(&task).is_ok() {
-            assert!(begin.elapsed() < 20 * GIVE_UP_AFTER, "each task is taken for an answer");
-            thread::sleep(GIVE_UP_AFTER / 20);
+            assert!(begin.elapsed() < 20 * REFUSAL_TIMEOUT, "each task is taken for an answer");
+            thread::sleep(REFUSAL_TIMEOUT / 20);
         }
-        assert_eq!(be.wait_for(Seq(0), LONG), Err(lost()));
+        assert_eq!(be.wait_for(Seq(0), TEST_TIMEOUT), Err(lost()));
     }
 
     #[test]
-    fn who_is_given_up_ends_with_the_reason() {
+    fn client_of_a_given_up_device_gets_the_reason() {
         let device = Fake::default();
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("it starts");
         device.0.be_hangs.store(true, Ordering::SeqCst);
@@ -124,7 +125,7 @@ mod tests {
         let _at_last = AtLast(device.clone());
         be.submit(&[kernel(), kernel()]).expect("room");
         dispatcher.give_up(&lost());
-        assert_eq!(be.wait_for(Seq(1), LONG), Err(lost()), "it would wait for ever");
+        assert_eq!(be.wait_for(Seq(1), TEST_TIMEOUT), Err(lost()), "it would wait for ever");
         assert_eq!(be.submit(&[kernel()]), Err(lost()));
         device.0.be_hangs.store(false, Ordering::SeqCst); // dropping waits for what the device has
     }

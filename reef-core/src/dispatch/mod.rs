@@ -1,9 +1,9 @@
 //! Many clients on one device: a scheduler's decisions, applied.
 //!
-//! *In*: real-time tasks and best-effort commands of any number of clients, and news of the device.
-//! *Out*: real-time work on its hardware queue at once, best-effort queues held or restored around
-//! it. *Invariant*: one thread at a time makes a pass, news that come meanwhile lead to another,
-//! and every ticket completes.
+//! *In*: real-time tasks and best-effort commands of any number of clients, and reports of the
+//! device. *Out*: real-time work on its hardware queue at once, best-effort queues held or restored
+//! around it. *Invariant*: one thread at a time makes a pass, work that comes meanwhile leads to
+//! another, and every ticket completes.
 
 pub(crate) mod be_client;
 pub(crate) mod dispatcher;

@@ -4,11 +4,11 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long real-time work has been over before neighbours are released: the next request may be on
+/// Time between the end of real-time work and the release of neighbours: the next request may be on
 /// its way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
 
-/// Others that work on the dispatcher's device, such as programs in processes of their own.
+/// TestNeighbours that work on the dispatcher's device, such as programs in processes of their own.
 ///
 /// Passes call both, one at a time and on the threads of real-time clients, so neither may block or
 /// wait for a lock that best-effort work holds.
@@ -17,33 +17,34 @@ pub trait Neighbours: Debug + Send + Sync {
     /// there has been none for 200 µs.
     fn hold(&self, is_held: bool);
 
-    /// Whether real-time work of theirs wants the device: best-effort queues are preempted
-    /// meanwhile. Whoever changes it calls [`Dispatcher::look`](crate::Dispatcher::look) then.
+    /// Returns whether real-time work of theirs wants the device: best-effort queues are preempted
+    /// meanwhile. After a change, the neighbour calls
+    /// [`Dispatcher::look`](crate::Dispatcher::look).
     fn have_real_time(&self) -> bool;
 }
 
 /// The neighbours of a dispatcher, and whether it holds them.
 #[derive(Debug, Default)]
 pub(super) struct Neighbourhood {
-    who: Option<Arc<dyn Neighbours>>,
+    neighbours: Option<Arc<dyn Neighbours>>,
     is_held: bool,
     /// Since when there has been no real-time work while they are held.
     idle: Option<Duration>,
 }
 
 impl Neighbourhood {
-    /// Others are the neighbours from now on; those before them are released.
-    pub(super) fn set(&mut self, who: Option<Arc<dyn Neighbours>>) {
+    /// Replaces the neighbours; those before are released.
+    pub(super) fn set(&mut self, neighbours: Option<Arc<dyn Neighbours>>) {
         self.apply(false);
-        *self = Self { who, ..Self::default() };
+        *self = Self { neighbours, ..Self::default() };
     }
 
     pub(super) fn have_real_time(&self) -> bool {
-        self.who.as_ref().is_some_and(|who| who.have_real_time())
+        self.neighbours.as_ref().is_some_and(|neighbours| neighbours.have_real_time())
     }
 
-    /// Holds them while there is real-time work, and for a little longer: when to ask again, if
-    /// that is now.
+    /// Holds them while there is real-time work, and for a little longer. Returns the time at which
+    /// to ask again, if they are held only for that.
     pub(super) fn note(&mut self, has_work: bool, now: Duration) -> Option<Duration> {
         if has_work {
             self.idle = None;
@@ -62,8 +63,9 @@ impl Neighbourhood {
     }
 
     fn apply(&mut self, is_held: bool) {
-        if let Some(who) = self.who.as_ref().filter(|_| self.is_held != is_held) {
-            who.hold(is_held);
+        let neighbours = self.neighbours.as_ref();
+        if let Some(neighbours) = neighbours.filter(|_| self.is_held != is_held) {
+            neighbours.hold(is_held);
             self.is_held = is_held;
         }
     }
@@ -80,13 +82,13 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     #[derive(Debug, Default)]
-    struct Others {
+    struct TestNeighbours {
         is_held: AtomicBool,
         holds: AtomicU32,
         are_real_time: AtomicBool,
     }
 
-    impl Neighbours for Others {
+    impl Neighbours for TestNeighbours {
         fn hold(&self, is_held: bool) {
             self.is_held.store(is_held, Ordering::SeqCst);
             self.holds.fetch_add(u32::from(is_held), Ordering::SeqCst);
@@ -97,15 +99,15 @@ mod tests {
         }
     }
 
-    fn begin() -> (Fake, Dispatcher<Fake>, Arc<Others>) {
-        let (device, others) = (Fake::default(), Arc::new(Others::default()));
+    fn begin() -> (Fake, Dispatcher<Fake>, Arc<TestNeighbours>) {
+        let (device, others) = (Fake::default(), Arc::new(TestNeighbours::default()));
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("started");
         dispatcher.set_neighbours(Some(others.clone()));
         (device, dispatcher, others)
     }
 
     #[test]
-    fn neighbours_are_held_before_a_task_is_launched_and_released_after_the_last() {
+    fn neighbours_are_held_from_the_first_task_to_after_the_last() {
         let (device, dispatcher, others) = begin();
         let _at_last = AtLast(device.clone());
         device.0.rt_hangs_at.store(1, Ordering::SeqCst);
@@ -122,12 +124,12 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_follow_each_other_hold_once() {
+    fn consecutive_requests_hold_once() {
         let mut all = Neighbourhood::default();
-        let others = Arc::new(Others::default());
+        let others = Arc::new(TestNeighbours::default());
         all.set(Some(others.clone()));
         let at = |micros| Duration::from_micros(micros);
-        assert_eq!(all.note(false, at(0)), None, "nobody is held");
+        assert_eq!(all.note(false, at(0)), None, "nothing is held");
         for begin in [0, 150, 300] {
             assert_eq!(all.note(true, at(begin)), None);
             assert_eq!(all.note(false, at(begin + 10)), Some(at(begin + 210)));
@@ -140,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn real_time_work_of_neighbours_preempts_best_effort_work_and_no_longer() {
+    fn neighbour_real_time_work_preempts_only_while_it_lasts() {
         let (device, dispatcher, others) = begin();
         device.0.be_hangs.store(true, Ordering::SeqCst);
         let mut be = dispatcher.best_effort(ClientConfig::default()).expect("a client");
@@ -159,9 +161,10 @@ mod tests {
         eventually("restored", || !dispatcher.is_preempted());
     }
 
-    /// Capped queues run beside real-time work of this dispatcher, and beside nobody else's.
+    /// Capped queues run next to real-time work of this dispatcher, and not next to that of its
+    /// neighbours.
     #[test]
-    fn real_time_work_of_neighbours_stops_capped_queues_too() {
+    fn neighbour_real_time_work_stops_capped_queues_too() {
         let (device, dispatcher, others) = begin();
         let _at_last = AtLast(device.clone());
         device.0.capped.store(2, Ordering::SeqCst);
@@ -170,8 +173,8 @@ mod tests {
         let ticket = rt.submit(&Task::new(vec![kernel()]).expect("launches")).expect("room");
         // The preemption may be over: queues run capped after 10 ms.
         assert_eq!(dispatcher.stats().preemptions, 1);
-        let beside = || dispatcher.stats().padded_launches >= 1 && !dispatcher.is_preempted();
-        eventually("real-time work lasts, so queues run capped", beside);
+        let runs_capped = || dispatcher.stats().padded_launches >= 1 && !dispatcher.is_preempted();
+        eventually("real-time work lasts, so queues run capped", runs_capped);
         others.are_real_time.store(true, Ordering::SeqCst);
         eventually("stopped", || {
             dispatcher.look();
@@ -184,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dispatcher_that_ends_holds_nobody() {
+    fn dropped_dispatcher_releases_neighbours() {
         let (_device, dispatcher, others) = begin();
         let mut rt = dispatcher.real_time().expect("a client");
         rt.run(&Task::new(vec![kernel()]).expect("launches")).expect("it runs");

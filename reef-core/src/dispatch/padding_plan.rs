@@ -1,4 +1,4 @@
-//! Dynamic kernel padding: how many best-effort blocks fit beside a real-time kernel.
+//! Dynamic kernel padding: the number of best-effort blocks that fit next to a real-time kernel.
 //!
 //! Pure arithmetic over device facts and profiles, so that it is tested without a device. It
 //! follows the selection of REEF (OSDI'22, section 5): the padded kernel must not lower the
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn fills_the_idle_units_for_as_long_as_the_rt_kernel_runs() {
+    fn plan_fills_idle_units_while_the_rt_kernel_runs() {
         let rt = kernel(40, 256, 30, &[]);
         let be = kernel(1000, 256, 0, &[10, 12, 40]);
         // 20 idle units x 2 rounds (30 / 12) x 2 blocks per unit.
@@ -70,9 +70,9 @@ mod tests {
         assert_eq!(plan(&rt, &be, 1000, &mi50()), Some(want));
     }
 
-    /// ResNet-50 at 64x64 beside ResNet-152 at 64x64, with the MI50 profiles published with REEF.
+    /// ResNet-50 at 64x64 next to ResNet-152 at 64x64, with the MI50 profiles published with REEF.
     #[test]
-    fn agrees_with_reef_on_its_published_profiles() {
+    fn plan_agrees_with_reef_on_its_published_profiles() {
         let rt4 = kernel(64, 64, 88, &[]);
         let be1 = kernel(32, 64, 0, &[36, 48, 58, 72, 86]);
         let be7 = kernel(256, 64, 0, &[12, 12, 14, 14, 14, 16, 16, 16]);
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_a_kernel_that_would_crowd_out_the_rt_kernel() {
+    fn plan_refuses_a_kernel_lowering_rt_occupancy() {
         let rt = kernel(100, 1024, 30, &[]); // 2 layers on 50 units
         let small = kernel(9, 256, 0, &[1]);
         assert!(plan(&rt, &small, 9, &mi50()).is_some());
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_device_or_an_empty_queue_gives_no_padding() {
+    fn full_device_or_empty_queue_gives_no_padding() {
         let be = kernel(9, 64, 0, &[1]);
         assert_eq!(plan(&kernel(60, 64, 30, &[]), &be, 9, &mi50()), None, "no unit is free");
         assert_eq!(plan(&kernel(1, 64, 30, &[]), &be, 0, &mi50()), None, "nothing remains");

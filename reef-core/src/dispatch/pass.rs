@@ -1,19 +1,19 @@
-//! A pass: what came in, what the scheduler says to it, and the doing.
+//! A pass: takes what came in, lets the scheduler decide, and applies its plan.
 //!
-//! # Who does what
+//! # Threads
 //!
-//! Whoever brings news makes the pass: a client that submits a real-time task preempts and launches
-//! on its own thread, so no thread has to wake up first. The service thread makes the passes for
-//! news that come from the device and for times that have come. The [`Combiner`] has one thread at
-//! a time do it.
+//! The thread that causes a change makes the pass: a client that submits a real-time task preempts
+//! and launches on its own thread, so no thread has to wake up first. The service thread makes the
+//! passes for reports of the device and for times that have come. The [`Combiner`] has one thread
+//! at a time do it.
 //!
 //! A pass: note what finished → view → decide → apply. Applying, in this order: hold best-effort
 //! queues (no driver is called), launch real-time work, stop what the device has of the queues (a
 //! flag, no waiting), take it back if that is needed now, or restore; then set the launch limits.
 //! Real-time work that takes more than one call of the driver, or one that it hasn't made before,
-//! is launched behind the stop: such a call may wait for what is to be stopped. A stop that calls
-//! no driver comes first, but for work that hasn't run before: what it holds back may be what that
-//! waits for.
+//! is launched after the stop: such a call may wait for what is to be stopped. A stop that calls no
+//! driver comes first, unless the work hasn't run before: what the stop holds back may be what the
+//! first launch waits for.
 //!
 //! Nothing in a pass may take long. What the driver prepares is prepared before, by the client, and
 //! clients that wait are woken when the pass is over.
@@ -23,7 +23,7 @@ use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::Colocation;
 use crate::backend::info::Priority;
-use crate::dispatch::queues::task::{Ended, Request, TaskState};
+use crate::dispatch::queues::task::{Request, TaskState, WakeQueue};
 use crate::dispatch::state::{Donors, PassState};
 use crate::sync::combiner::{Combiner, MAX_PASSES};
 use crate::vqueue::group::Group;
@@ -34,43 +34,43 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// Real-time requests that can wait to be seen by a pass.
-const INBOX: usize = 1024;
+/// Number of real-time requests that can wait for a pass.
+const INBOX_CAPACITY: usize = 1024;
 
-/// What the dispatcher, its thread and its clients share.
+/// State that the dispatcher, its thread and its clients share.
 #[derive(Debug)]
-pub(crate) struct Core<D: Device> {
+pub(crate) struct Dispatch<D: Device> {
     pub(crate) device: D,
     pub(crate) group: Arc<Group<D>>,
     combiner: Combiner<PassState<D>>,
-    /// Why the device is given up; written in a pass, read at any time.
+    /// Reason for which the device is given up; written in a pass, read at any time.
     pub(super) lost: Arc<OnceLock<Error>>,
     pub(super) inbox: ArrayQueue<Request<D>>,
     service: OnceLock<Thread>,
     pub(super) closing: AtomicBool,
-    /// The device doesn't wake us and has real-time work: look again at once.
+    /// The device doesn't wake this thread and has real-time work: poll it at once.
     poll: AtomicBool,
     /// The service thread makes one pass after the other.
     polling: AtomicBool,
-    /// When to look again, in nanoseconds on the device's clock; `u64::MAX` is never.
+    /// Time of the next pass, in nanoseconds on the device's clock; `u64::MAX` is never.
     alarm: AtomicU64,
     next_id: AtomicU64,
     /// The class of the real-time queue.
     priority: Priority,
-    /// Who waits for real-time tasks that have ended.
-    pub(crate) ended: Arc<Ended>,
+    /// Waiters of real-time tasks that have ended.
+    pub(crate) to_wake: Arc<WakeQueue>,
 }
 
-impl<D: Device> Core<D> {
+impl<D: Device> Dispatch<D> {
     pub(super) fn new(device: &D, group: Arc<Group<D>>, state: PassState<D>) -> Self {
         Self {
             priority: state.scheduler.rt_priority(),
-            ended: Arc::default(),
+            to_wake: Arc::default(),
             device: device.clone(),
             group,
             lost: state.loss.reason(),
             combiner: Combiner::new(state),
-            inbox: ArrayQueue::new(INBOX),
+            inbox: ArrayQueue::new(INBOX_CAPACITY),
             service: OnceLock::new(),
             closing: AtomicBool::new(false),
             poll: AtomicBool::new(false),
@@ -120,15 +120,15 @@ impl<D: Device> Core<D> {
         self.combine(MAX_PASSES);
     }
 
-    fn combine(&self, most: usize) {
+    fn combine(&self, max_passes: usize) {
         let pass = |state: &mut PassState<D>| {
             catch_unwind(AssertUnwindSafe(|| self.pass_inside(state))).unwrap_or_else(|_| {
                 state.close(Error::State("the scheduler panicked"));
                 false
             })
         };
-        self.combiner.combine(most, pass, || self.wake_service());
-        self.ended.wake(); // behind the pass, in which new work has been launched
+        self.combiner.combine(max_passes, pass, || self.wake_service());
+        self.to_wake.wake(); // after the pass, in which new work has been launched
     }
 
     /// Has the service thread make the passes that are left. `false`: it has ended.
@@ -143,25 +143,25 @@ impl<D: Device> Core<D> {
     /// Changes the state between passes.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut PassState<D>) -> R) -> R {
         let result = self.combiner.lock(f);
-        self.ended.wake();
+        self.to_wake.wake();
         result
     }
 
-    /// Whether a waiting client can leave the passes to the service thread for now.
+    /// Returns whether a waiting client can leave the passes to the service thread for now.
     pub(crate) fn is_polled(&self) -> bool {
         self.polling.load(Ordering::Acquire)
     }
 
     /// The thread that makes passes when no client does.
     pub(crate) fn service(&self) -> &Thread {
-        self.service.get().expect("set before the core is handed out")
+        self.service.get().expect("set before the state is shared")
     }
 
     pub(crate) fn new_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Takes back what has not been launched of a task; whether there was something.
+    /// Takes back what has not been launched of a task; returns whether there was something.
     pub(crate) fn cancel(&self, task: &Arc<TaskState>) -> bool {
         let is_cancelled = self.with(|state| {
             self.take_requests(state);
@@ -216,7 +216,7 @@ impl<D: Device> Core<D> {
         // Taking back costs time on the cores that real-time work wants: only if it is needed.
         let mut again = fed.again;
         let rt_held = state.rt.waiting() > 0 && state.rt.running() == 0;
-        let wanted = fed.held_back || rt_held || !state.plan.preempt || state.beside.is_some();
+        let wanted = fed.held_back || rt_held || !state.plan.preempt || state.caps.is_some();
         if wanted && self.group.is_preempted() {
             let before = self.group.is_quiesced();
             again |= self.group.try_quiesce() && !before; // schedulers wait for this
@@ -230,22 +230,23 @@ impl<D: Device> Core<D> {
         again
     }
 
-    /// Whether the device is told to stop before real-time work is launched: see
+    /// Returns whether the device is told to stop before real-time work is launched: see
     /// [`Preemptor`](crate::Preemptor).
     fn stops_first(&self, state: &PassState<D>) -> bool {
         let start = &state.plan.start;
-        match self.group.calls_driver() {
-            true => self.group.needs_room() || !state.rt.starts_shortly(start),
-            false => !state.rt.starts_anew(start),
+        if self.group.calls_driver() {
+            self.group.needs_room() || !state.rt.starts_shortly(start)
+        } else {
+            !state.rt.starts_anew(start)
         }
     }
 
-    /// Holds best-effort work that runs as it shouldn't: as wide as it can, or capped, which is
-    /// stopped to be widened.
+    /// Holds best-effort work that doesn't run at the planned width. Capped work is stopped before
+    /// it is widened.
     fn hold(&self, state: &mut PassState<D>) {
         let (held, capped) = (self.group.is_preempted(), self.group.is_capped());
         let runs_as_planned = if state.plan.preempt {
-            capped && state.beside.is_some() && !state.are_caps_old(self.now())
+            capped && state.caps.is_some() && !state.are_caps_old(self.now())
         } else {
             !capped
         };
@@ -253,7 +254,7 @@ impl<D: Device> Core<D> {
             return;
         }
         self.group.hold();
-        let is_measured = capped && state.beside.is_some();
+        let is_measured = capped && state.caps.is_some();
         if state.plan.preempt && !is_measured {
             state.note_preemption();
         }
@@ -267,14 +268,14 @@ impl<D: Device> Core<D> {
         }
     }
 
-    /// Lets a held group go on, if the plan says so and one of its queues can; if it is too early,
-    /// a worker that quiesces causes a pass. Queues that can't yet go on by themselves. Returns
-    /// whether it goes on: nothing else is an answer of the device.
+    /// Restores a held group, if the plan says so and one of its queues can go on; if it is too
+    /// early, a worker that quiesces causes a pass. Queues that can't go on yet do so later by
+    /// themselves. Returns whether the group goes on: nothing else is an answer of the device.
     fn restore(&self, state: &mut PassState<D>) -> Result<bool> {
         if !self.group.is_preempted() {
             return Ok(true);
         }
-        let width = if state.plan.preempt { state.beside } else { None };
+        let width = if state.plan.preempt { state.caps } else { None };
         let stays = state.plan.preempt && width.is_none();
         if stays || state.loss.why().is_some() {
             return Ok(false);

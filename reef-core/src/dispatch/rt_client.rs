@@ -1,9 +1,9 @@
-//! What real-time clients hold.
+//! Real-time clients.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::Result;
-use crate::dispatch::pass::Core;
+use crate::dispatch::pass::Dispatch;
 use crate::dispatch::queues::account::Account;
 use crate::dispatch::queues::task::{Request, Task, TaskState, Timing};
 use crate::dispatch::ticket::Ticket;
@@ -32,7 +32,7 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 pub struct RtClient<D: Device> {
-    core: Arc<Core<D>>,
+    dispatch: Arc<Dispatch<D>>,
     priority: i32,
     account: Account,
     last: Option<Last<D>>,
@@ -56,20 +56,20 @@ struct LastTask<D: Device> {
 /// first one.
 impl<D: Device> Clone for RtClient<D> {
     fn clone(&self) -> Self {
-        let (core, account) = (self.core.clone(), self.account.clone());
-        Self { core, priority: self.priority, account, last: None }
+        let (dispatch, account) = (self.dispatch.clone(), self.account.clone());
+        Self { dispatch, priority: self.priority, account, last: None }
     }
 }
 
 impl<D: Device> RtClient<D> {
-    pub(crate) fn new(core: Arc<Core<D>>) -> Result<Self> {
-        let events = new_events(&core.device)?;
+    pub(crate) fn new(dispatch: Arc<Dispatch<D>>) -> Result<Self> {
+        let events = new_events(&dispatch.device)?;
         let account = Account::new(None);
-        Ok(Self { core, priority: 0, account, last: Some(Last { events, task: None }) })
+        Ok(Self { dispatch, priority: 0, account, last: Some(Last { events, task: None }) })
     }
 
-    /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority); 0 if this isn't
-    /// called.
+    /// Sets the priority: larger goes first under
+    /// [`FixedPriority`](crate::scheduler::FixedPriority); 0 if this isn't called.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
@@ -82,7 +82,7 @@ impl<D: Device> RtClient<D> {
         self.account = account.clone();
     }
 
-    /// Whom its tasks are charged to.
+    /// Returns the account that its tasks are charged to.
     pub fn account(&self) -> &Account {
         &self.account
     }
@@ -94,7 +94,7 @@ impl<D: Device> RtClient<D> {
     ///
     /// The driver's.
     pub fn prepare(&self, task: &Task<D>) -> Result<()> {
-        self.core.prepare(&task.commands)
+        self.dispatch.prepare(&task.commands)
     }
 
     /// Submits a task: best-effort work is preempted and the task launched before this returns,
@@ -119,19 +119,19 @@ impl<D: Device> RtClient<D> {
         task: &Task<D>,
         deadline: Option<Duration>,
     ) -> Result<Ticket<D>> {
-        let ticket = Arc::new(TaskState::new(&self.core.ended));
+        let ticket = Arc::new(TaskState::new(&self.dispatch.to_wake));
         let has_run = self.has_run(task);
         if !has_run {
             self.prepare(task)?;
         }
         let events = self.events(task, &ticket)?;
-        let since = self.core.now();
+        let since = self.dispatch.now();
         let deadline = deadline.map(|time| since.saturating_add(time));
         let view = RtTaskView { deadline, priority: self.priority, ..RtTaskView::new(since) };
         let (commands, account) = (task.commands.clone(), self.account.clone());
         let request = Request { commands, events, ticket: ticket.clone(), account, view, has_run };
-        self.core.request(request)?;
-        Ok(Ticket::new(ticket, self.core.clone()))
+        self.dispatch.request(request)?;
+        Ok(Ticket::new(ticket, self.dispatch.clone()))
     }
 
     /// Runs a task and waits for it.
@@ -143,21 +143,21 @@ impl<D: Device> RtClient<D> {
         self.submit(task)?.wait()
     }
 
-    /// Whether the last task was this one, and came to a good end.
+    /// Returns whether the last task was this one, and succeeded.
     fn has_run(&self, task: &Task<D>) -> bool {
         self.last.as_ref().and_then(|last| last.task.as_ref()).is_some_and(|last| {
             std::ptr::eq(last.commands.as_ptr(), Arc::as_ptr(&task.commands))
-                && matches!(last.state.how(), Some(Ok(_)))
+                && matches!(last.state.outcome(), Some(Ok(_)))
         })
     }
 
     /// Events for a task: those of the last one if it is over, else new ones.
     fn events(&mut self, task: &Task<D>, state: &Arc<TaskState>) -> Result<[D::Event; 2]> {
         let is_over =
-            |last: &Last<D>| last.task.as_ref().is_none_or(|task| task.state.how().is_some());
+            |last: &Last<D>| last.task.as_ref().is_none_or(|task| task.state.outcome().is_some());
         let events = match self.last.take().filter(is_over) {
             Some(last) => last.events,
-            None => new_events(&self.core.device)?,
+            None => new_events(&self.dispatch.device)?,
         };
         let task = LastTask { commands: Arc::downgrade(&task.commands), state: state.clone() };
         self.last = Some(Last { events: events.clone(), task: Some(task) });

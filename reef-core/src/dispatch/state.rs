@@ -1,4 +1,4 @@
-//! What a pass works on: the scheduler and its plan, the real-time queue, the best-effort queues.
+//! State of a pass: the scheduler and its plan, the real-time queue, the best-effort queues.
 
 use crate::backend::command::Launch;
 use crate::backend::device::Device;
@@ -14,17 +14,18 @@ use crate::scheduler::steady::Steady;
 use crate::vqueue::group::Group;
 use std::time::Duration;
 
-/// How long a device that refused to stop or to restore best-effort work is left alone.
-const RETRY_AFTER: Duration = Duration::from_millis(1);
+/// Interval after which a device that refused to stop or to restore best-effort work is asked
+/// again.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
 
-/// How long queues run capped before their blocks are looked at again. A stop costs best-effort
-/// work about 60 µs (H200), so this costs 0.06 %.
+/// Interval at which the blocks of capped queues are measured again. A stop costs best-effort work
+/// about 60 µs (H200), so this costs 0.06 %.
 const RECAP_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Preemptions that are noted before they are taken; later ones are not.
-const MAX_NOTED: usize = 1 << 16;
+/// Upper bound of the preemptions that are recorded before they are taken; later ones are dropped.
+const MAX_RECORDED: usize = 1 << 16;
 
-/// How often what happened.
+/// Counts of a dispatcher's events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -32,18 +33,20 @@ pub struct Stats {
     pub preemptions: u64,
     /// Real-time tasks that finished.
     pub rt_finished: u64,
-    /// Real-time kernels that were launched with best-effort blocks beside them; on a device that
-    /// narrows queues, how often that was done.
+    /// Real-time kernels that were launched with best-effort blocks next to them; on a device that
+    /// narrows queues, the number of times that it did.
     pub padded_launches: u64,
-    /// Best-effort blocks that were launched beside real-time kernels; some came too late to run
+    /// Best-effort blocks that were launched next to real-time kernels; some came too late to run
     /// there. 0 on a device that narrows queues.
     pub padded_blocks: u64,
-    /// How often the device refused to stop or to restore best-effort work, and was asked again.
+    /// Number of times that the device refused to stop or to restore best-effort work, and was
+    /// asked again.
     pub retries: u64,
 }
 
 impl Stats {
-    /// How often since `before`; 0 where `before` says more, which is of another dispatcher.
+    /// Returns the counts since `before`; 0 where `before` is larger, which is of another
+    /// dispatcher.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self {
@@ -56,28 +59,28 @@ impl Stats {
     }
 }
 
-/// What a pass works on.
+/// State of a pass.
 #[derive(Debug)]
 pub(crate) struct PassState<D: Device> {
     pub(super) scheduler: Box<dyn Scheduler>,
     pub(crate) rt: RtQueue<D>,
     pub(crate) queues: Vec<BeQueue<D>>,
     pub(super) views: Vec<QueueView>,
-    /// What the scheduler sees of real-time tasks that wait.
+    /// The scheduler's views of real-time tasks that wait.
     rt_views: Vec<RtTaskView>,
     pub(super) plan: Plan,
     pub(super) last_pass: Duration,
     pub(crate) stats: Stats,
-    /// When best-effort work was preempted, while a caller traces it.
+    /// Times at which best-effort work was preempted, while a caller traces it.
     pub(super) preempted: Option<Vec<Duration>>,
-    /// Why no real-time work runs any more.
+    /// The error for which no real-time work runs any more.
     pub(super) closed: Option<Error>,
     pub(crate) loss: Loss,
     pub(super) neighbours: Neighbourhood,
     steady: Steady,
-    /// Blocks of each best-effort queue that run at a time beside real-time work that lasts.
-    pub(super) beside: Option<Caps>,
-    /// When queues were capped last.
+    /// Caps of best-effort queues next to real-time work that lasts.
+    pub(super) caps: Option<Caps>,
+    /// Time at which queues were capped last.
     pub(super) capped_at: Duration,
 }
 
@@ -97,7 +100,7 @@ impl<D: Device> PassState<D> {
             loss: Loss::default(),
             neighbours: Neighbourhood::default(),
             steady: Steady::default(),
-            beside: None,
+            caps: None,
             capped_at: Duration::ZERO,
         }
     }
@@ -112,7 +115,7 @@ impl<D: Device> PassState<D> {
     #[cold]
     pub(super) fn retry_soon(&mut self) {
         self.stats.retries += 1;
-        self.wake_by(self.last_pass.saturating_add(RETRY_AFTER));
+        self.wake_by(self.last_pass.saturating_add(RETRY_INTERVAL));
     }
 
     /// The device refused to restore best-effort work: have another pass try again, or end all of
@@ -126,11 +129,11 @@ impl<D: Device> PassState<D> {
         }
     }
 
-    /// Ends all work of both classes: whoever waits, or comes later, gets `error`.
+    /// Ends all work of both classes: every waiter and every later task gets `error`.
     #[cold]
     pub(super) fn give_up(&mut self, error: &Error) {
         self.close(error.clone());
-        self.queues.iter().for_each(|kept| kept.queue.give_up(error));
+        self.queues.iter().for_each(|be_queue| be_queue.queue.give_up(error));
         self.loss.note(error);
     }
 
@@ -149,7 +152,7 @@ impl<D: Device> PassState<D> {
 
     pub(super) fn note_preemption(&mut self) {
         self.stats.preemptions += 1;
-        if let Some(times) = self.preempted.as_mut().filter(|times| times.len() < MAX_NOTED) {
+        if let Some(times) = self.preempted.as_mut().filter(|times| times.len() < MAX_RECORDED) {
             times.push(self.last_pass);
         }
     }
@@ -175,32 +178,32 @@ impl<D: Device> PassState<D> {
         if self.neighbours.have_real_time() {
             (self.plan.preempt, self.plan.pad) = (true, false);
         }
-        self.run_beside(view.rt() > 0, now, group);
+        self.plan_cap(view.rt() > 0, now, group);
         self.last_pass = now;
     }
 
-    /// Has best-effort queues run capped, so that they needn't be stopped, beside real-time work
+    /// Has best-effort queues run capped, so that they needn't be stopped, next to real-time work
     /// that lasts; also in its short pauses, so that the next request finds them so.
-    fn run_beside(&mut self, has_work: bool, now: Duration, group: &Group<D>) {
+    fn plan_cap(&mut self, has_work: bool, now: Duration, group: &Group<D>) {
         self.steady.note(has_work, now);
         let is_long = self.plan.pad && self.steady.is_long(now);
-        self.beside = is_long.then(|| group.caps()).flatten();
-        if self.beside.is_none() {
+        self.caps = is_long.then(|| group.caps()).flatten();
+        if self.caps.is_none() {
             return;
         }
         self.plan.preempt = true;
-        if self.beside.is_some_and(Caps::is_adaptive) && group.is_capped() {
+        if self.caps.is_some_and(Caps::is_adaptive) && group.is_capped() {
             self.wake_by(self.capped_at.saturating_add(RECAP_INTERVAL));
         }
         if !has_work {
-            self.wake_by(self.steady.ends()); // the end of the pause is no news of the device
+            self.wake_by(self.steady.ends()); // the device does not report the end of the pause
         }
     }
 
-    /// Whether capped queues have run for so long that their blocks may be others by now. They are
-    /// stopped then, which shows how long their blocks are.
+    /// Returns whether capped queues have run for so long that their blocks may have changed. They
+    /// are stopped then, which shows the length of their blocks.
     pub(super) fn are_caps_old(&self, now: Duration) -> bool {
-        let is_adaptive = self.beside.is_some_and(Caps::is_adaptive);
+        let is_adaptive = self.caps.is_some_and(Caps::is_adaptive);
         is_adaptive && now.saturating_sub(self.capped_at) >= RECAP_INTERVAL
     }
 
@@ -221,8 +224,8 @@ impl<D: Device> PassState<D> {
     }
 
     pub(super) fn set_limits(&self) {
-        for (kept, limit) in self.queues.iter().zip(&self.plan.limits) {
-            kept.queue.shared().set_limit(match limit {
+        for (be_queue, limit) in self.queues.iter().zip(&self.plan.limits) {
+            be_queue.queue.shared().set_limit(match limit {
                 LaunchLimit::Closed => 0,
                 LaunchLimit::Until(Seq(end)) => *end,
                 LaunchLimit::Open => u64::MAX,
@@ -249,7 +252,8 @@ impl<D: Device> PaddingSource<D> for Donors<'_, D> {
         if !self.group.is_preempted() {
             return Ok(None);
         }
-        for queue in self.queues.iter_mut().filter(|kept| kept.queue.shared().is_quiesced()) {
+        for queue in self.queues.iter_mut().filter(|be_queue| be_queue.queue.shared().is_quiesced())
+        {
             if let Some(padded) = queue.padding(self.device, rt, info)? {
                 return Ok(Some(padded));
             }
@@ -263,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_happened_since_counts() {
+    fn stats_since_subtracts_earlier_counts() {
         let stats = |n: u64| Stats {
             preemptions: n,
             rt_finished: 2 * n,
@@ -272,6 +276,6 @@ mod tests {
             retries: 5 * n,
         };
         assert_eq!(stats(7).since(stats(5)), stats(2));
-        assert_eq!(stats(1).since(stats(5)), stats(0), "that is another dispatcher");
+        assert_eq!(stats(1).since(stats(5)), stats(0), "`before` is of another dispatcher");
     }
 }

@@ -1,8 +1,8 @@
-//! How a client learns how its task ended: by waiting, by looking, or as a future.
+//! Tickets: a client learns the outcome of its task by waiting, by polling, or as a future.
 
 use crate::backend::device::Device;
 use crate::backend::error::Result;
-use crate::dispatch::pass::Core;
+use crate::dispatch::pass::Dispatch;
 use crate::dispatch::queues::task::{TaskState, Timing, Waiter};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Looks at a ticket, one after the other, before who waits does something else.
+/// Number of polls of a ticket before the waiting thread does something else.
 const POLLS: u32 = 64;
 
 /// A submitted real-time task.
@@ -21,17 +21,17 @@ const POLLS: u32 = 64;
 #[must_use = "a ticket says whether the task finished"]
 pub struct Ticket<D: Device> {
     state: Arc<TaskState>,
-    core: Arc<Core<D>>,
+    dispatch: Arc<Dispatch<D>>,
 }
 
 impl<D: Device> Ticket<D> {
-    pub(crate) fn new(state: Arc<TaskState>, core: Arc<Core<D>>) -> Self {
-        Self { state, core }
+    pub(crate) fn new(state: Arc<TaskState>, dispatch: Arc<Dispatch<D>>) -> Self {
+        Self { state, dispatch }
     }
 
-    /// How the task ended, or `None` if it hasn't. Doesn't block.
+    /// Returns the outcome of the task, or `None` if it hasn't ended. Doesn't block.
     pub fn try_wait(&self) -> Option<Result<Timing>> {
-        self.state.how().cloned()
+        self.state.outcome().cloned()
     }
 
     /// Blocks until the task has ended.
@@ -43,21 +43,21 @@ impl<D: Device> Ticket<D> {
     ///
     /// # Errors
     ///
-    /// What kept it from finishing: `Cancelled`, or the error of the device.
+    /// The error that kept it from finishing: `Cancelled`, or the error of the device.
     pub fn wait(self) -> Result<Timing> {
         loop {
-            if let Some(how) = self.wait_until(None) {
-                return how; // always, as there is no limit
+            if let Some(outcome) = self.wait_until(None) {
+                return outcome; // in the first round, as there is no limit
             }
         }
     }
 
-    /// As [`wait`](Self::wait), for no longer than `time`: how the task ended, or `None` if it
-    /// hasn't.
+    /// As [`wait`](Self::wait), for no longer than `time`: returns the outcome, or `None` if the
+    /// task hasn't ended.
     ///
     /// The task goes on after that; see [`cancel`](Self::cancel).
     pub fn wait_timeout(&self, time: Duration) -> Option<Result<Timing>> {
-        // A time beyond what the clock can say is no limit.
+        // A time beyond the clock's range is not a limit.
         self.wait_until(Instant::now().checked_add(time))
     }
 
@@ -66,40 +66,40 @@ impl<D: Device> Ticket<D> {
     ///
     /// `false`: the device has all of it, or it has ended. It ends as it would have.
     pub fn cancel(&self) -> bool {
-        self.core.cancel(&self.state)
+        self.dispatch.cancel(&self.state)
     }
 
     fn wait_until(&self, limit: Option<Instant>) -> Option<Result<Timing>> {
         self.state.wake_at_end(Waiter::Thread(thread::current()));
-        let how = self.wait_here(limit);
-        if how.is_none() {
+        let outcome = self.wait_here(limit);
+        if outcome.is_none() {
             self.state.leave(&thread::current());
         }
-        how
+        outcome
     }
 
     fn wait_here(&self, limit: Option<Instant>) -> Option<Result<Timing>> {
-        if !self.core.with(|state| state.rt.wake(thread::current())) {
+        if !self.dispatch.with(|state| state.rt.wake(thread::current())) {
             return self.spin(limit);
         }
-        let how = loop {
-            self.core.pass();
-            let how = self.try_wait();
-            if how.is_some() || !park(limit) {
-                break how;
+        let outcome = loop {
+            self.dispatch.pass();
+            let outcome = self.try_wait();
+            if outcome.is_some() || !park(limit) {
+                break outcome;
             }
         };
-        self.core.with(|state| state.rt.wake(self.core.service().clone()));
-        self.core.pass(); // news between the last pass and the line above
-        how
+        self.dispatch.with(|state| state.rt.wake(self.dispatch.service().clone()));
+        self.dispatch.pass(); // changes between the last pass and the line above
+        outcome
     }
 
     /// Waits where the device wakes no thread.
     fn spin(&self, limit: Option<Instant>) -> Option<Result<Timing>> {
         loop {
             for _ in 0..POLLS {
-                if let Some(how) = self.try_wait() {
-                    return Some(how);
+                if let Some(outcome) = self.try_wait() {
+                    return Some(outcome);
                 }
                 std::hint::spin_loop();
             }
@@ -107,7 +107,7 @@ impl<D: Device> Ticket<D> {
                 return None;
             }
             // The service thread may want this core.
-            if self.core.is_polled() { thread::yield_now() } else { self.core.pass() }
+            if self.dispatch.is_polled() { thread::yield_now() } else { self.dispatch.pass() }
         }
     }
 }
@@ -129,8 +129,8 @@ impl<D: Device> Future for Ticket<D> {
     type Output = Result<Timing>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(how) = self.try_wait() {
-            return Poll::Ready(how);
+        if let Some(outcome) = self.try_wait() {
+            return Poll::Ready(outcome);
         }
         self.state.wake_at_end(Waiter::Waker(context.waker().clone()));
         // It may have ended before the waker was there.

@@ -11,10 +11,10 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Those of ReLU6: 0 and 6.
+    /// The bounds of ReLU6: 0 and 6.
     pub const RELU6: Self = Self { low: 0f32.to_bits(), high: 6f32.to_bits() };
 
-    /// These two; `None` unless `low <= high`.
+    /// Makes bounds of these two; `None` unless `low <= high`.
     pub fn new(low: f32, high: f32) -> Option<Self> {
         let bits = |bound: f32| (bound + 0.0).to_bits(); // one zero instead of two
         (low <= high).then(|| Self { low: bits(low), high: bits(high) })
@@ -37,7 +37,7 @@ impl fmt::Debug for Bounds {
     }
 }
 
-/// What becomes of each value. What is not a number stays none.
+/// Function of each value. It keeps NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Function {
     /// `min(high, max(low, x))`, exactly.
@@ -53,7 +53,7 @@ pub enum Function {
 }
 
 impl Function {
-    /// What becomes of `x`.
+    /// Returns the function of `x`.
     #[inline]
     pub fn of(self, x: f64) -> f64 {
         match self {
@@ -65,7 +65,7 @@ impl Function {
         }
     }
 
-    /// What `x * function(x)` is, if there is a name for it.
+    /// Returns the function `x * function(x)`, if there is a name for it.
     pub fn gating(self) -> Option<Self> {
         match self {
             Self::HardSigmoid => Some(Self::HardSwish),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn functions_keep_what_is_not_a_number() {
+    fn functions_keep_nan() {
         use Function::{Clamp, HardSigmoid, HardSwish, Sigmoid, Swish};
         for function in [Clamp(Bounds::RELU6), HardSigmoid, HardSwish, Sigmoid, Swish] {
             assert!(function.of(f64::NAN).is_nan(), "{function:?}");
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gated_value_has_the_name_of_what_it_is() {
+    fn gating_function_is_the_product() {
         for gate in [Function::HardSigmoid, Function::Sigmoid] {
             let gated = gate.gating().unwrap();
             for x in [-8.0, -1.5, 0.0, 0.25, 7.0] {

@@ -1,4 +1,4 @@
-//! The vocabulary of neural networks: what one launch computes, in logical shapes.
+//! The vocabulary of neural networks: the operation of one launch, in logical shapes.
 //!
 //! reef-models describes networks with these types and a backend turns each into launches of its
 //! own kernels, so neither needs to see the other. Everything here is plain data.
@@ -8,11 +8,11 @@
 //! dense row-major `f32` ([`Layout::Nchw`]). A native tensor takes as many elements as its shape
 //! has.
 //!
-//! Sizes come from files. [`Op::check`] is where they are bounded: after it, no sum or product that
-//! a backend makes of them wraps. What is computed before saturates.
+//! Sizes come from files. [`Op::check`] bounds them: after it, no sum or product that a backend
+//! makes of them wraps. Values computed before saturate.
 //!
-//! In: shapes, from whoever reads networks. Out: an [`Op`] for each launch, and what a device needs
-//! to compute it ([`Operators`]).
+//! In: shapes, from readers of networks. Out: an [`Op`] for each launch, and what a device needs to
+//! compute it ([`Operators`]).
 
 mod function;
 pub(crate) mod operands;

@@ -8,22 +8,23 @@ use crate::op::rounding::Rounded;
 pub struct Storage<'a, D: Device> {
     /// The buffer.
     pub buffer: &'a D::Buffer,
-    /// Where the storage starts in it, in bytes; a multiple of 64.
+    /// Start of the storage in it, in bytes; a multiple of 64.
     pub offset: usize,
 }
 
-/// Memory that a device wants beside an [`Op`](super::ops::Op)'s operands; what it holds doesn't
-/// outlive the op.
+/// Memory that a device needs in addition to an [`Op`](super::ops::Op)'s operands; its contents
+/// don't outlive the op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Scratch {
-    /// How many bytes at the start are zero before its first launch; launches leave them zero.
+    /// Number of bytes at the start that are zero before its first launch; launches leave them
+    /// zero.
     pub zeroed: usize,
     /// All bytes, those included.
     pub bytes: usize,
 }
 
 impl Scratch {
-    /// What serves both, one after the other.
+    /// Returns the scratch memory that serves both, one after the other.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
         Self { zeroed: self.zeroed.max(other.zeroed), bytes: self.bytes.max(other.bytes) }
@@ -40,29 +41,29 @@ pub struct Operands<'a, D: Device> {
     pub residual: Option<Storage<'a, D>>,
     /// Holds [`Op::output`](super::ops::Op::output). Doesn't overlap the others.
     pub output: Storage<'a, D>,
-    /// What [`Operators::pack`](super::operators::Operators::pack) made; `None` if
+    /// Result of [`Operators::pack`](super::operators::Operators::pack); `None` if
     /// [`Op::constants`](super::ops::Op::constants) are empty.
     pub constants: Option<&'a D::Buffer>,
     /// At least [`Operators::scratch`](super::operators::Operators::scratch), overlapping nothing;
     /// ops that run one after the other share it.
     pub scratch: Option<Storage<'a, D>>,
-    /// What is rounded, as [`Operators::rounding`](super::operators::Operators::rounding) allows;
-    /// what it doesn't allow is ignored.
+    /// Numbers that are rounded, as [`Operators::rounding`](super::operators::Operators::rounding)
+    /// allows; what it doesn't allow is ignored.
     pub rounded: Rounded,
 }
 
 /// A matrix of singles among the inputs of a [`TensorOp`](crate::tensor::TensorOp), all of whose
-/// outputs are sums of products with it. What is packed is the same for all operations of which
-/// this says the same, whatever their other sizes are.
+/// outputs are sums of products with it. Operations with an equal `PackedInput` share the packed
+/// form, whatever their other sizes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PackedInput {
-    /// Which input it is.
+    /// Index of the input.
     pub input: usize,
-    /// How many values it has before it is packed.
+    /// Number of its values before it is packed.
     pub elements: usize,
-    /// For how many outputs it has factors, and how many values apart these are.
+    /// Number of outputs that it has factors for, and their distance in values.
     pub outputs: [usize; 2],
-    /// How many factors for each of them, and how many values apart these are.
+    /// Number of factors for each of them, and their distance in values.
     pub terms: [usize; 2],
     /// Bytes that it takes once it is packed.
     pub bytes: usize,
@@ -71,12 +72,12 @@ pub struct PackedInput {
 /// The memory that one [`TensorOp`](crate::tensor::TensorOp) works on.
 #[derive(Debug)]
 pub struct TensorOperands<'a, D: Device> {
-    /// What is read, in the operation's order.
+    /// Inputs, in the operation's order.
     pub inputs: Vec<Storage<'a, D>>,
-    /// What is written. Doesn't overlap the others.
+    /// Output. Doesn't overlap the others.
     pub output: Storage<'a, D>,
-    /// Whether the [packed input](super::operators::Operators::packed_input) is what
-    /// [`Operators::pack_input`](super::operators::Operators::pack_input) made.
+    /// The [packed input](super::operators::Operators::packed_input) was made by
+    /// [`Operators::pack_input`](super::operators::Operators::pack_input).
     pub packed: bool,
     /// At least [`Operators::tensor_scratch`](super::operators::Operators::tensor_scratch),
     /// overlapping nothing; operations that run one after the other share it.

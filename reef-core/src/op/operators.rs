@@ -1,4 +1,4 @@
-//! What a device does that has kernels for networks.
+//! The `Operators` trait: a device with kernels for networks.
 
 use super::operands::{Operands, PackedInput, Scratch, TensorOperands};
 use super::ops::Op;
@@ -22,14 +22,13 @@ pub trait Operators: Device {
     /// `Invalid` if the lengths are not [`Op::constants`]; `OutOfMemory`.
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Self::Buffer>;
 
-    /// The memory that [`operator`](Self::operator) wants for `op` beside operands of which these
-    /// are `rounded`.
+    /// Returns the memory that [`operator`](Self::operator) needs for `op` in addition to operands
+    /// of which these are `rounded`.
     fn scratch(&self, _op: &Op, _rounded: Rounded) -> Scratch {
         Scratch::default()
     }
 
-    /// What this device's kernels for `op` do about rounding. A device that says nothing doesn't
-    /// round.
+    /// Returns the rounding of this device's kernels for `op`. The default is none.
     fn rounding(&self, _op: &Op) -> Rounding {
         Rounding::default()
     }
@@ -46,16 +45,16 @@ pub trait Operators: Device {
     /// what is read; `Unsupported` names an op that the device has no kernel for.
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
 
-    /// The memory that [`tensor_operator`](Self::tensor_operator) wants for `op` beside its
-    /// operands.
+    /// Returns the memory that [`tensor_operator`](Self::tensor_operator) needs for `op` in
+    /// addition to its operands.
     fn tensor_scratch(&self, _op: &TensorOp) -> Scratch {
         Scratch::default()
     }
 
     /// The launches, in order, that compute an operation on tensors of any rank and type.
     ///
-    /// What holds for those of [`operator`](Self::operator) holds for these. A device that says
-    /// nothing has none.
+    /// The rules of [`operator`](Self::operator)'s launches hold for these. The default is an
+    /// error: the device has none.
     ///
     /// # Errors
     ///
@@ -70,9 +69,9 @@ pub trait Operators: Device {
         Err(Error::Unsupported { backend: "device", what })
     }
 
-    /// How many of `ops`, from the first on, are best run as one by
-    /// [`tensor_group`](Self::tensor_group). None of them reads what another writes. A device that
-    /// says nothing runs each by itself.
+    /// Returns the number of `ops`, from the first on, that are best run as one by
+    /// [`tensor_group`](Self::tensor_group). None of them reads what another writes. The default is
+    /// 1: each by itself.
     fn grouped(&self, _ops: &[&TensorOp]) -> usize {
         1
     }
@@ -91,14 +90,13 @@ pub trait Operators: Device {
         Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
-    /// The input of `op` that this device's kernels want in a form of their own, if its values
-    /// never change. A device that says nothing takes all inputs as they are.
+    /// Returns the input of `op` that this device's kernels want in a form of their own, if its
+    /// values never change. The default is none: all inputs are taken unchanged.
     fn packed_input(&self, _op: &TensorOp) -> Option<PackedInput> {
         None
     }
 
-    /// Brings the values of an input onto the device in the form that kernels want which gave
-    /// `packed`.
+    /// Brings the values of an input onto the device in the form of the kernels that gave `packed`.
     ///
     /// # Errors
     ///
@@ -107,28 +105,28 @@ pub trait Operators: Device {
         Err(Error::invalid(format!("{} packs no {packed:?}", self.info().name)))
     }
 
-    /// Whether [`tensor_operator`](Self::tensor_operator) has this operation, which is made of
-    /// several that the device has in any case: attention, a sum with the formula behind it, a
-    /// formula of rows. A device that says nothing gets those instead.
+    /// Returns whether [`tensor_operator`](Self::tensor_operator) has this operation, which is made
+    /// of several that the device has in any case: attention, a sum with its formula, a formula of
+    /// rows. With the default, `false`, the device gets those instead.
     fn has_joined(&self, _op: &TensorOp) -> bool {
         false
     }
 
-    /// Whether this device's kernel for `op` rounds the values of an input to halves before
-    /// anything else, with its [packed input](Self::packed_input) packed: stored as halves that
+    /// Returns whether this device's kernel for `op` rounds the values of an input to halves before
+    /// anything else, with its [packed input](Self::packed_input) packed. Stored as halves that
     /// input gives the same outputs, bit by bit.
     fn rounds_to_halves(&self, _op: &TensorOp, _input: usize) -> bool {
         false
     }
 
-    /// Whether it has a kernel made for `op`, some of whose inputs or whose output are halves where
-    /// they were singles, with its packed input packed. A device that says nothing has none.
+    /// Returns whether it has a kernel made for `op`, some of whose inputs or whose output are
+    /// halves where they were singles, with its packed input packed. The default is `false`.
     fn takes_halves(&self, _op: &TensorOp) -> bool {
         false
     }
 
-    /// The kernel of each call of a program, compiled for this device and loaded: a kernel that
-    /// several calls have is loaded once. A device that says nothing runs none.
+    /// Returns the kernel of each call of a program, compiled for this device and loaded: a kernel
+    /// that several calls have is loaded once. The default is an error: the device runs none.
     ///
     /// Must give, for each call, the kernel that it names, from the file that it names.
     ///

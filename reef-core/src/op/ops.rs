@@ -1,4 +1,4 @@
-//! What steps of a network compute.
+//! Operations of networks for pictures.
 
 use super::function::Function;
 use super::tensor::{MAX_ELEMENTS, Tensor, Window, product};
@@ -10,9 +10,9 @@ use crate::backend::error::{Error, Result};
 /// output channel; batch normalisation is folded into both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Conv2d {
-    /// What is read.
+    /// Input tensor.
     pub input: Tensor,
-    /// What is written.
+    /// Output tensor.
     pub output: Tensor,
     /// The window.
     pub window: Window,
@@ -22,7 +22,7 @@ pub struct Conv2d {
     pub residual: bool,
     /// Negative values become zero.
     pub relu: bool,
-    /// What becomes of each value in the end.
+    /// Function of each value in the end.
     pub function: Option<Function>,
 }
 
@@ -38,7 +38,7 @@ impl Conv2d {
     }
 }
 
-/// What a pooling window gives.
+/// Result of a pooling window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PoolKind {
     /// The largest value.
@@ -52,9 +52,9 @@ pub enum PoolKind {
 pub struct Pool2d {
     /// Maximum or mean.
     pub kind: PoolKind,
-    /// What is read.
+    /// Input tensor.
     pub input: Tensor,
-    /// What is written.
+    /// Output tensor.
     pub output: Tensor,
     /// The window; the whole picture for a global pool.
     pub window: Window,
@@ -64,9 +64,9 @@ pub struct Pool2d {
 /// folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ScaleShift {
-    /// What is read.
+    /// Input tensor.
     pub input: Tensor,
-    /// What is written.
+    /// Output tensor.
     pub output: Tensor,
     /// Negative values become zero.
     pub relu: bool,
@@ -75,41 +75,41 @@ pub struct ScaleShift {
 /// `output = function?(relu?(input · weightsᵀ + bias))`; weights are `[outputs][inputs]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Linear {
-    /// What is read: `channels` inputs, one row and column.
+    /// Input tensor: `channels` inputs, one row and column.
     pub input: Tensor,
-    /// What is written: `channels` outputs, one row and column.
+    /// Output tensor: `channels` outputs, one row and column.
     pub output: Tensor,
     /// Negative values become zero.
     pub relu: bool,
-    /// What becomes of each value in the end.
+    /// Function of each value in the end.
     pub function: Option<Function>,
 }
 
 /// `output = function(input)`, value by value: an activation that no other op takes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Activate {
-    /// What is read.
+    /// Input tensor.
     pub input: Tensor,
-    /// What is written.
+    /// Output tensor.
     pub output: Tensor,
-    /// What becomes of each value.
+    /// Function of each value.
     pub function: Function,
 }
 
 /// `output = input * factor`, value by value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Multiply {
-    /// What is read.
+    /// Input tensor.
     pub input: Tensor,
     /// As large as the input, or one value for each channel of each image (one row and column). Its
     /// storage is where a residual would be, in
     /// [`Operands::residual`](super::operands::Operands::residual).
     pub factor: Tensor,
-    /// What is written.
+    /// Output tensor.
     pub output: Tensor,
 }
 
-/// What one step of a network computes.
+/// Operation of one step of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A convolution.
@@ -127,7 +127,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// What is read, residual and factor aside.
+    /// Returns the input tensor; a residual or factor is not included.
     pub fn input(&self) -> &Tensor {
         match self {
             Self::Conv2d(op) => &op.input,
@@ -139,7 +139,7 @@ impl Op {
         }
     }
 
-    /// What is written.
+    /// Output tensor.
     pub fn output(&self) -> &Tensor {
         match self {
             Self::Conv2d(op) => &op.output,
@@ -151,7 +151,7 @@ impl Op {
         }
     }
 
-    /// What is read beside the input, if anything: a residual or a factor.
+    /// Returns the second input, if there is one: a residual or a factor.
     pub fn second(&self) -> Option<&Tensor> {
         match self {
             Self::Conv2d(op) => op.residual.then_some(&op.output),
@@ -160,7 +160,7 @@ impl Op {
         }
     }
 
-    /// Whether it takes weights and a bias, whatever its shapes are.
+    /// Returns whether it takes weights and a bias, whatever its shapes are.
     pub fn has_constants(&self) -> bool {
         matches!(self, Self::Conv2d(_) | Self::ScaleShift(_) | Self::Linear(_))
     }
@@ -174,13 +174,13 @@ impl Op {
         }
     }
 
-    /// Checks its sizes, each by itself, and that groups divide channels. Backends do so first;
-    /// whether the shapes fit each other, and their storages, they check themselves, in numbers
-    /// that can't wrap any more.
+    /// Checks each of its sizes, and that groups divide channels. Backends do so first; they check
+    /// themselves whether the shapes fit each other and their storages, in numbers that can't wrap
+    /// any more.
     ///
     /// # Errors
     ///
-    /// `Invalid` says what is wrong.
+    /// `Invalid` names the fault.
     pub fn check(&self) -> Result<()> {
         let tensors = [Some(self.input()), Some(self.output()), self.second()];
         tensors.into_iter().flatten().try_for_each(Tensor::check)?;
@@ -267,7 +267,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(4000) })]
 
         #[test]
-        fn what_is_checked_does_not_wrap(t in tensor(), w in window(), groups in size()) {
+        fn checked_sizes_do_not_wrap(t in tensor(), w in window(), groups in size()) {
             let Tensor { batch, channels, height, width, first, of, .. } = t;
             let elements = exact([batch, of, height, width]);
             let saturated = elements.and_then(|n| usize::try_from(n).ok()).unwrap_or(usize::MAX);

@@ -1,11 +1,10 @@
 //! Numbers that are rounded once, where they are written, and not wherever they are read.
 //!
 //! A device whose products take singles with fewer bits rounds each number as often as it is
-//! multiplied. If nobody else reads it, whoever writes it can do that, and not one bit of what
-//! comes out is another.
+//! multiplied. If all readers of a number round it, its writer can do that instead, and the results
+//! are equal bit by bit.
 
-/// What a device's kernels for an [`Op`](crate::op::Op) do about rounding; all `false` if they
-/// don't round.
+/// Rounding by a device's kernels for an [`Op`](crate::op::Op); all `false` if they don't round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rounding {
     /// They round what they read as their input before anything else: rounded there, it gives the
@@ -17,17 +16,17 @@ pub struct Rounding {
     pub keeps: bool,
 }
 
-/// Which of an op's numbers are rounded.
+/// Numbers of an op that are rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rounded {
-    /// Those of the input are.
+    /// The input's numbers are rounded.
     pub input: bool,
-    /// Those of the output are to be.
+    /// The output's numbers are to be rounded.
     pub output: bool,
 }
 
 impl Rounded {
-    /// Without what kernels that do this about rounding don't round.
+    /// Returns these without the numbers that kernels with this rounding don't round.
     #[must_use]
     pub fn within(self, allowed: Rounding) -> Self {
         Self { input: self.input && allowed.input, output: self.output && allowed.output }

@@ -1,15 +1,15 @@
-//! Kernels that come as source, and the launches of one inference: plain data that somebody trusts.
+//! Kernels that come as source, and the launches of one inference: plain data that a caller trusts.
 
 use crate::backend::command::Dim3;
 
 /// One source file, which becomes one module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceFile {
-    /// What to call it in errors.
+    /// Name of it in errors.
     pub name: String,
     /// HIP or CUDA C++, as the device's run-time compiler takes it.
     pub text: String,
-    /// Whether its kernels follow the contract of kernels/README.md, so that they can be stopped.
+    /// Its kernels follow the contract of kernels/README.md, so that they can be stopped.
     pub guarded: bool,
 }
 
@@ -31,13 +31,13 @@ pub struct Call {
 /// Kernels as source, and their launches in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ProgramText {
-    /// What has the kernels.
+    /// Sources of the kernels.
     pub files: Vec<SourceFile>,
     /// The launches of one inference.
     pub calls: Vec<Call>,
 }
 
-/// A [`ProgramText`] that somebody trusts.
+/// A [`ProgramText`] that a caller trusts.
 #[derive(Debug)]
 pub struct Program(ProgramText);
 
@@ -56,7 +56,7 @@ impl Program {
         Self(text)
     }
 
-    /// What was trusted.
+    /// Returns the text that was trusted.
     pub fn text(&self) -> &ProgramText {
         &self.0
     }

@@ -2,10 +2,10 @@
 
 use crate::backend::error::{Error, Result};
 
-/// Most of each size of a tensor or a window.
+/// Upper bound of each size of a tensor or a window.
 pub const MAX_SIZE: usize = 1 << 28;
-/// Most elements of a storage, and most weights of an op. In bytes, and padded by a backend, it
-/// doesn't wrap.
+/// Upper bound of the elements of a storage, and of the weights of an op. In bytes, and padded by a
+/// backend, it doesn't wrap.
 pub const MAX_ELEMENTS: usize = 1 << 40;
 
 /// A product that stops at the largest number.
@@ -13,7 +13,7 @@ pub(super) fn product(sizes: impl IntoIterator<Item = usize>) -> usize {
     sizes.into_iter().fold(1, usize::saturating_mul)
 }
 
-/// How a tensor lies in memory.
+/// Layout of a tensor in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layout {
     /// Dense, row-major: batch, channel, row, column.
@@ -33,7 +33,7 @@ pub struct Tensor {
     pub height: usize,
     /// Columns.
     pub width: usize,
-    /// How it lies in memory.
+    /// Layout in memory.
     pub layout: Layout,
     /// Its first channel within the storage; not 0 only where networks concatenate.
     pub first: usize,
@@ -47,7 +47,7 @@ impl Tensor {
         Self { batch, channels, height, width, layout, first: 0, of: channels }
     }
 
-    /// The same rows and columns, `channels` of `of` channels from `first` on.
+    /// Returns `channels` of `of` channels from `first` on, with its rows and columns.
     #[must_use]
     pub fn channels(self, first: usize, channels: usize, of: usize) -> Self {
         Self { first, channels, of, ..self }
@@ -68,7 +68,7 @@ impl Tensor {
         product([self.batch, self.of, self.height, self.width])
     }
 
-    /// Checks that it has elements, lies inside its storage, and is no larger than anything can be.
+    /// Checks that it has elements, lies inside its storage, and is within the size limits.
     ///
     /// # Errors
     ///
@@ -102,8 +102,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Rows and columns of windows that fit over `[height, width]`; one if it is smaller than the
-    /// window, none if windows don't move.
+    /// Returns the rows and columns of windows that fit over `[height, width]`; one if it is
+    /// smaller than the window, none if windows don't move.
     pub fn over(&self, [height, width]: [usize; 2]) -> [usize; 2] {
         let fit = |n: usize, i: usize| {
             let padded = n.saturating_add(self.padding[i].saturating_mul(2));
@@ -113,7 +113,7 @@ impl Window {
         [fit(height, 0), fit(width, 1)]
     }
 
-    /// Checks that it has an area, moves, and is no larger than anything can be.
+    /// Checks that it has an area, moves, and is within the size limits.
     ///
     /// # Errors
     ///
@@ -133,16 +133,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sensible_shapes_pass_and_others_say_why() {
+    fn valid_shapes_pass_and_errors_name_the_fault() {
         let good = Tensor::new(Layout::Native, [2, 8, 6, 6]);
         assert_eq!(good.check(), Ok(()));
         assert_eq!(good.channels(4, 4, 8).check(), Ok(()));
-        let said = |tensor: Tensor| tensor.check().unwrap_err().to_string();
-        assert_eq!(said(good.channels(4, 8, 9)), "8 channels from 4 on, of 9");
-        assert_eq!(said(good.channels(0, 0, 8)), "an empty tensor [2, 0, 6, 6]");
+        let error = |tensor: Tensor| tensor.check().unwrap_err().to_string();
+        assert_eq!(error(good.channels(4, 8, 9)), "8 channels from 4 on, of 9");
+        assert_eq!(error(good.channels(0, 0, 8)), "an empty tensor [2, 0, 6, 6]");
         let wraps = Tensor { of: 1 << 62, ..good };
         assert_eq!(
-            said(wraps),
+            error(wraps),
             format!("a tensor [2, 8, 6, 6] in {} channels: too large", wraps.of)
         );
     }

@@ -141,13 +141,13 @@ mod tests {
     }
 
     #[test]
-    fn rt_only_runs_nothing_else() {
+    fn rt_only_runs_no_best_effort_work() {
         let queues = [queue(0, 0, 9)];
         assert_eq!(decide(&mut RtOnly, ms(0), &view(0, 0, &queues)).limits, [LaunchLimit::Closed]);
     }
 
     #[test]
-    fn streams_stops_nothing() {
+    fn streams_preempt_nothing() {
         let queues = [queue(0, 0, 9)];
         for (mut streams, priority) in both_streams() {
             let plan = decide(&mut *streams, ms(0), &view(3, 1, &queues));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn wait_based_starts_when_the_device_has_confirmed() {
+    fn wait_based_starts_after_confirmation() {
         let queues = [queue(0, 0, 9)];
         let mut wait = WaitBased::default();
         for (preempted, quiesced, start) in
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn sequential_forgets_a_client_that_left() {
+    fn sequential_forgets_a_dropped_client() {
         let mut seq = Sequential::default();
         decide(&mut seq, ms(0), &view(0, 0, &[task(queue(7, 0, 20), 0, 10)]));
         let plan = decide(&mut seq, ms(1), &view(0, 0, &[task(queue(9, 0, 5), 1, 5)]));

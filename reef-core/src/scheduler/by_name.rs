@@ -45,14 +45,14 @@ mod tests {
     use crate::scheduler::policy::{LaunchLimit, View};
 
     #[test]
-    fn every_name_is_known_and_its_own() {
+    fn every_name_is_found_and_unique() {
         for name in NAMES {
             assert_eq!(by_name(name).expect(name).name(), name);
         }
         assert!(by_name("reaf").is_none());
     }
 
-    /// Whatever the scheduler: with one ready queue and no real-time work, that queue runs.
+    /// For every scheduler: with one ready queue and no real-time work, that queue runs.
     #[test]
     fn work_is_conserved() {
         for name in NAMES.into_iter().filter(|&name| name != "rt-only") {
@@ -63,7 +63,7 @@ mod tests {
         }
     }
 
-    /// Whatever the scheduler: a real-time task on an otherwise idle device starts.
+    /// For every scheduler: a real-time task on an otherwise idle device starts.
     #[test]
     fn real_time_work_starts_on_an_idle_device() {
         for name in NAMES {

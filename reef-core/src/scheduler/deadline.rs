@@ -33,7 +33,7 @@ impl EarliestDeadline {
     }
 }
 
-/// When the most urgent real-time task is due, and which one that is; the older one of equals.
+/// Returns the deadline and the index of the most urgent real-time task; the older one of equals.
 fn rt_first(waiting: &[RtTaskView]) -> Option<(Duration, usize)> {
     let due = |task: &RtTaskView| task.deadline.unwrap_or(task.since);
     waiting.iter().enumerate().map(|(index, task)| (due(task), index)).min()
@@ -53,7 +53,7 @@ impl Scheduler for EarliestDeadline {
         plan.start.clear();
         plan.start.extend(rt_first.map(|(_, index)| index).filter(|_| view.rt_running == 0));
         if let Some((_, index)) = first {
-            // Behind its first task comes another deadline.
+            // After its first task comes another deadline.
             let end = view.queues[index].task.map(|task| task.end);
             plan.limits.fill(LaunchLimit::Closed);
             plan.limits[index] = end.map_or(LaunchLimit::Open, LaunchLimit::Until);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_deadline_runs() {
+    fn earliest_deadline_runs() {
         let mut edf = EarliestDeadline::default_deadline(ms(50));
         let queues = [due(0, 0, Some(90)), due(1, 0, Some(30)), due(2, 0, None)];
         let plan = decide(&mut edf, ms(0), &view(0, 0, &queues));
@@ -92,7 +92,7 @@ mod tests {
 
     /// Newcomers with short deadlines every 10 ms; the old task without one still runs.
     #[test]
-    fn a_task_without_a_deadline_does_not_wait_for_ever() {
+    fn task_without_a_deadline_does_not_wait_for_ever() {
         let mut edf = EarliestDeadline::default_deadline(ms(200));
         let runs = (0..200).map(|i| i * 10).find(|&now| {
             let queues = [due(0, 0, None), due(1 + now, now, Some(now + 20))];
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn of_all_real_time_tasks_that_wait_the_most_urgent_one_starts() {
+    fn most_urgent_waiting_real_time_task_starts() {
         let (second, soon, now) = (rt(0, Some(1000)), rt(1, Some(2)), rt(1, None));
         let table: [(&[RtTaskView], usize, &[usize]); 7] = [
             (&[], 0, &[]),
@@ -131,12 +131,12 @@ mod tests {
         for (waiting, running, start) in table {
             let view = View::new(waiting, running, &[]);
             let plan = decide(&mut EarliestDeadline::default(), ms(1), &view);
-            assert_eq!(plan.start, start, "{waiting:?} behind {running}");
+            assert_eq!(plan.start, start, "{waiting:?} after {running}");
         }
     }
 
     #[test]
-    fn an_urgent_real_time_task_starts_though_an_older_one_is_due_after_best_effort_work() {
+    fn urgent_real_time_task_overtakes_an_older_one() {
         let queues = [due(0, 0, Some(30))];
         let waiting = [rt(0, Some(1000)), rt(1, Some(2))];
         let mut edf = EarliestDeadline::default();

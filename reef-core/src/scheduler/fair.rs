@@ -8,7 +8,7 @@ use std::time::Duration;
 /// quantum.
 ///
 /// Each queue has a virtual time that grows by device time / weight. One that comes, or comes back
-/// from being idle, starts at the least virtual time of the ready ones: it neither makes up for
+/// from being idle, starts at the least virtual time of the ready ones. It neither makes up for
 /// time in which it wanted nothing nor waits for the others to catch up. Real-time work preempts
 /// all.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl FairShare {
             }
         }
         let least = self.accounts.values().filter(|a| a.ready).map(|a| a.virtual_time).min();
-        let least = least.unwrap_or_else(|| self.most());
+        let least = least.unwrap_or_else(|| self.max_virtual_time());
         for q in view.queues {
             let fresh = Account { virtual_time: least, served: q.served, ready: false };
             let account = self.accounts.entry(q.id).or_insert(fresh);
@@ -61,7 +61,7 @@ impl FairShare {
     }
 
     /// When no queue is ready, newcomers start level with the one that has had most.
-    fn most(&self) -> Duration {
+    fn max_virtual_time(&self) -> Duration {
         self.accounts.values().map(|a| a.virtual_time).max().unwrap_or_default()
     }
 
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_and_an_old_queue_share_from_then_on() {
+    fn newcomer_shares_equally_with_an_old_queue() {
         let ran = simulate(&[1, 1], &[0, 1000], 1200);
         let late = |i: usize| ran[i].iter().filter(|&&at| at >= 1000).count();
         assert!((99..=101).contains(&late(0)) && (99..=101).contains(&late(1)), "{}", late(0));

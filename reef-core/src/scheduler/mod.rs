@@ -1,4 +1,5 @@
-//! Who may run: a [`Scheduler`] decides, the [`Dispatcher`](crate::Dispatcher) applies.
+//! Schedulers: a [`Scheduler`] decides which work runs, the [`Dispatcher`](crate::Dispatcher)
+//! applies.
 //!
 //! A scheduler sees numbers and gives numbers: no callbacks, no clock of its own, no I/O. So each
 //! is tested with tables, simulated, and replaced without touching what moves the work.

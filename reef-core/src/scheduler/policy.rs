@@ -1,4 +1,4 @@
-//! What a scheduler sees and what it says.
+//! The `Scheduler` trait, its input (the view) and its output (the plan).
 
 use crate::backend::info::{PreemptLevel, Priority, Seq};
 use std::fmt::Debug;
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 /// Decides which queues run and whether real-time work may start.
 pub trait Scheduler: Debug + Send {
-    /// What to call it in tables.
+    /// Name of it in tables and commands.
     fn name(&self) -> &'static str;
 
-    /// How deep best-effort queues are preempted when [`Plan::preempt`] is set.
+    /// Returns the depth to which best-effort queues are preempted when [`Plan::preempt`] is set.
     fn level(&self) -> PreemptLevel {
         PreemptLevel::All
     }
@@ -23,7 +23,7 @@ pub trait Scheduler: Debug + Send {
     fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan);
 }
 
-/// What a scheduler sees. Times are on the device's clock.
+/// Input of a scheduler. Times are on the device's clock.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct View<'a> {
@@ -37,7 +37,7 @@ pub struct View<'a> {
     pub preempted: bool,
     /// They are, and the device has confirmed that nothing of them runs.
     pub quiesced: bool,
-    /// They run capped beside real-time work, which counts as preempted.
+    /// They run capped next to real-time work, which counts as preempted.
     pub capped: bool,
     /// Best-effort queues in the order in which their clients came.
     pub queues: &'a [QueueView],
@@ -55,7 +55,7 @@ impl<'a> View<'a> {
         self.rt_waiting.len() + self.rt_running
     }
 
-    /// When the oldest real-time task that waits was submitted.
+    /// Returns the time at which the oldest real-time task that waits was submitted.
     pub fn rt_oldest(&self) -> Option<Duration> {
         self.rt_waiting.first().map(|task| task.since)
     }
@@ -65,22 +65,22 @@ impl<'a> View<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RtTaskView {
-    /// When it was submitted.
+    /// Time of submission.
     pub since: Duration,
-    /// When it should be finished.
+    /// Deadline, if there is one.
     pub deadline: Option<Duration>,
-    /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority).
+    /// Larger takes precedence under [`FixedPriority`](crate::scheduler::FixedPriority).
     pub priority: i32,
-    /// Names the [`Account`](crate::Account) that it is charged to.
+    /// Name of the [`Account`](crate::Account) that it is charged to.
     pub account: u64,
-    /// That has a budget, of which some is left.
+    /// Its account has a budget, of which some is left.
     pub in_budget: bool,
-    /// Device time that tasks of that account have had.
+    /// Device time that tasks of that account have used.
     pub served: Duration,
 }
 
 impl RtTaskView {
-    /// A task of priority 0 without a deadline, of account 0, which has had nothing and has no
+    /// A task of priority 0 without a deadline, of account 0, which has used nothing and has no
     /// budget.
     pub const fn new(since: Duration) -> Self {
         let served = Duration::ZERO;
@@ -92,11 +92,11 @@ impl RtTaskView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TaskView {
-    /// When it was submitted.
+    /// Time of submission.
     pub since: Duration,
-    /// When it should be finished.
+    /// Deadline, if there is one.
     pub deadline: Option<Duration>,
-    /// Position behind its last command.
+    /// End position of its last command.
     pub end: Seq,
 }
 
@@ -111,7 +111,7 @@ impl TaskView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueView {
-    /// Names the client; never used again.
+    /// Name of the client; never used again.
     pub id: u64,
     /// All commands before this have finished.
     pub completed: Seq,
@@ -121,9 +121,9 @@ pub struct QueueView {
     pub task: Option<TaskView>,
     /// Share under [`FairShare`](crate::scheduler::FairShare).
     pub weight: u32,
-    /// Larger goes first under [`FixedPriority`](crate::scheduler::FixedPriority).
+    /// Larger takes precedence under [`FixedPriority`](crate::scheduler::FixedPriority).
     pub priority: i32,
-    /// Device time that it has had, as far as the dispatcher can tell.
+    /// Device time that it has used, as far as the dispatcher can tell.
     pub served: Duration,
     /// It has had no work for its [`Config::idle_timeout`](crate::Config::idle_timeout).
     pub idle: bool,
@@ -144,13 +144,13 @@ impl QueueView {
         }
     }
 
-    /// Whether it has commands that have not finished.
+    /// Returns whether it has commands that have not finished.
     pub fn is_ready(&self) -> bool {
         self.completed < self.submitted
     }
 }
 
-/// How far a best-effort queue may launch.
+/// Upper bound of the positions that a best-effort queue may launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaunchLimit {
     /// Nothing.
@@ -161,7 +161,7 @@ pub enum LaunchLimit {
     Open,
 }
 
-/// What a scheduler wants.
+/// Output of a scheduler.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Plan {
@@ -169,8 +169,8 @@ pub struct Plan {
     pub preempt: bool,
     /// The real-time tasks that start now, in this order: positions in [`View::rt_waiting`].
     ///
-    /// All of them, oldest first, unless the scheduler changes it. A task that isn't named waits;
-    /// positions that are out of range or come twice are skipped.
+    /// All of them, oldest first, unless the scheduler changes it. A task that isn't in the list
+    /// waits; positions that are out of range or come twice are skipped.
     pub start: Vec<usize>,
     /// Real-time kernels are padded with best-effort blocks.
     pub pad: bool,
@@ -212,7 +212,7 @@ pub(crate) mod tests {
         QueueView::new(id, Seq(completed), Seq(submitted))
     }
 
-    /// So many tasks that were submitted at 0.
+    /// A view of `rt_waiting` tasks that were submitted at 0.
     pub(crate) fn view(rt_waiting: usize, rt_running: usize, queues: &[QueueView]) -> View<'_> {
         const TASKS: [RtTaskView; 8] = [RtTaskView::new(Duration::ZERO); 8];
         View::new(&TASKS[..rt_waiting], rt_running, queues)

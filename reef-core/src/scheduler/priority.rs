@@ -41,13 +41,13 @@ impl FixedPriority {
         i64::from(priority) + (waited.as_micros() / self.ageing.as_micros()) as i64
     }
 
-    /// Names the real-time tasks that start: the highest first, the older one of equals.
+    /// Orders the real-time tasks that start: the highest first, the older one of equals.
     fn start(&self, now: Duration, view: &View<'_>, start: &mut Vec<usize>) {
-        let of = |&index: &usize| {
+        let key = |&index: &usize| {
             let task = &view.rt_waiting[index];
             Reverse(self.aged(task.priority, now, task.since))
         };
-        start.sort_by_key(of); // is stable
+        start.sort_by_key(key); // is stable
         start.truncate(RT_AHEAD.saturating_sub(view.rt_running));
     }
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_ready_priority_runs_and_equals_run_together() {
+    fn highest_ready_priority_runs_and_equals_run_together() {
         use LaunchLimit::{Closed, Open};
         let table = [
             (vec![waiting(0, 1, 0), waiting(1, 2, 0)], vec![Closed, Open]),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn real_time_tasks_start_by_priority_and_no_more_than_two_are_ahead() {
+    fn real_time_tasks_start_by_priority_with_two_on_the_device() {
         let (low, high, old) = (rt(99, 0), rt(100, 2), rt(0, 0));
         let table: [(&[RtTaskView], usize, &[usize]); 8] = [
             (&[], 0, &[]),
@@ -117,13 +117,13 @@ mod tests {
         for (waiting, running, start) in table {
             let mut scheduler = FixedPriority::ageing(ms(50));
             let plan = decide(&mut scheduler, ms(100), &View::new(waiting, running, &[]));
-            assert_eq!(plan.start, start, "{waiting:?} behind {running}");
+            assert_eq!(plan.start, start, "{waiting:?} after {running}");
         }
     }
 
     /// A newcomer of high priority every 10 ms; the old real-time task still starts.
     #[test]
-    fn a_low_real_time_task_rises_until_it_starts() {
+    fn low_real_time_task_rises_until_it_starts() {
         let mut scheduler = FixedPriority::ageing(ms(100));
         let starts = (0..200).map(|i| i * 10).find(|&now| {
             let waiting = [rt(0, 0), rt(now, 5)];
@@ -134,7 +134,7 @@ mod tests {
 
     /// A newcomer of high priority every 10 ms; the old task still runs.
     #[test]
-    fn a_low_task_rises_until_it_runs() {
+    fn low_task_rises_until_it_runs() {
         let mut scheduler = FixedPriority::ageing(ms(100));
         let runs = (0..200).map(|i| i * 10).find(|&now| {
             let queues = [waiting(0, 0, 0), waiting(1 + now, 5, now)];

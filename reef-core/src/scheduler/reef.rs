@@ -1,4 +1,4 @@
-//! REEF: real-time work at once, best-effort work out of its way but not idle.
+//! REEF: real-time work starts at once, and best-effort work fills what it leaves.
 
 use crate::backend::info::PreemptLevel;
 use crate::scheduler::policy::{Plan, Scheduler, View};
@@ -14,7 +14,7 @@ pub struct Reef {
     level: PreemptLevel,
     pad: bool,
     hysteresis: Duration,
-    /// When real-time work was last seen.
+    /// Time at which real-time work was last seen.
     last_rt: Option<Duration>,
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use crate::scheduler::policy::tests::{decide, ms, queue, view};
 
     #[test]
-    fn preempts_while_there_is_real_time_work() {
+    fn reef_preempts_while_there_is_real_time_work() {
         let queues = [queue(0, 0, 9)];
         let mut reef = Reef::default();
         for (rt_waiting, rt_running, preempt) in
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn resumes_after_the_hysteresis() {
+    fn reef_resumes_after_the_hysteresis() {
         let queues = [queue(0, 0, 9)];
         let mut reef = Reef::default().hysteresis(ms(2));
         decide(&mut reef, ms(10), &view(1, 0, &queues));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_never_saw_real_time_work_is_not_held() {
+    fn device_without_real_time_work_is_not_held() {
         let queues = [queue(0, 0, 9)];
         assert!(
             !decide(&mut Reef::default().hysteresis(ms(2)), ms(0), &view(0, 0, &queues)).preempt

@@ -5,44 +5,46 @@ use crate::scheduler::policy::{Plan, RtTaskView, Scheduler, View};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// In which time best-effort work gets its reserve, where real-time work would take all.
+/// Time in which best-effort work gets its reserve, where real-time work would take all.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// A best-effort queue that has just run dry may be about to get more: so long it counts as one
-/// that has work.
+/// Time for which an empty best-effort queue still counts as one that has work: it may be about to
+/// get more.
 const GRACE: Duration = Duration::from_millis(1);
 
-/// Accounts that are remembered before those that owe nothing are forgotten.
+/// Number of accounts above which those that owe nothing are forgotten.
 const MAX_ACCOUNTS: usize = 256;
 
 /// Guards the shares of a device's clients, around another scheduler.
 ///
 /// Nothing takes a real-time task back from the device, so only one is there at a time, and the
-/// next is chosen when it has ended: a task waits for one other, however many clients keep asking.
+/// next is chosen when it has ended. A task waits for one other, however many clients keep asking.
+///
 /// Tasks of accounts [in their budget](RtTaskView::in_budget) go first. Among equals the account
-/// goes first that has had the least device time (start-time fair queueing, Goyal et al. 1996: who
-/// comes back from being idle starts level with the one that was served last); differences of less
-/// than a task count as none, and then the one goes first that has waited longest for a turn. So a
-/// client that asks for less than its part waits for one task, and not for one of each.
+/// goes first that has used the least device time (start-time fair queueing, Goyal et al. 1996). An
+/// account that comes back from being idle starts level with the one that was served last.
+/// Differences of less than a task count as none, and then the account goes first that has waited
+/// longest for a turn. So a client that asks for less than its part waits for one task, and not for
+/// one of each.
 ///
 /// Best-effort work that real-time work keeps off the device is owed the `reserve` of that time;
-/// while it runs capped beside real-time work, nothing. When that has come to the reserve of 100
+/// while it runs capped next to real-time work, nothing. When that has come to the reserve of 100
 /// ms, tasks that no budget covers wait until it has been paid back. Those in their budget never
-/// do: whoever grants budgets keeps their sum below what the reserve leaves.
+/// do: the code that grants budgets keeps their sum below what the reserve leaves.
 #[derive(Debug)]
 pub struct RtShare {
     inner: Box<dyn Scheduler>,
     reserve: f64,
     turns: Turns,
     debt: Debt,
-    /// Positions of the tasks that may start, in their order, and what the inner scheduler sees of
+    /// Positions of the tasks that may start, in their order, and the inner scheduler's views of
     /// them.
     chosen: Vec<usize>,
-    shown: Vec<RtTaskView>,
+    views: Vec<RtTaskView>,
 }
 
 impl RtShare {
-    /// Around `inner`, with `reserve` of the device for best-effort work: from 0, which is none, to
+    /// Wraps `inner`, with `reserve` of the device for best-effort work: from 0, which is none, to
     /// less than 1.
     ///
     /// # Panics
@@ -51,23 +53,23 @@ impl RtShare {
     pub fn new(inner: Box<dyn Scheduler>, reserve: f64) -> Self {
         assert!((0.0..1.0).contains(&reserve), "a reserve of {reserve}: 0 to less than 1");
         let (turns, debt) = (Turns::default(), Debt::default());
-        Self { inner, reserve, turns, debt, chosen: Vec::new(), shown: Vec::new() }
+        Self { inner, reserve, turns, debt, chosen: Vec::new(), views: Vec::new() }
     }
 
-    /// Notes which tasks may start: those in their budget if there are some, else the others unless
-    /// best-effort work is paid back.
+    /// Chooses the tasks that may start: those in their budget if there are some, else the others
+    /// unless best-effort work is paid back.
     fn choose(&mut self, view: &View<'_>, held: bool) {
         let tasks = view.rt_waiting;
         let covered = tasks.iter().any(|task| task.in_budget);
         self.chosen.clear();
         if view.rt_running == 0 && (covered || !held) {
-            let may = |&at: &usize| tasks[at].in_budget == covered;
-            self.chosen.extend((0..tasks.len()).filter(may));
+            let may_start = |&at: &usize| tasks[at].in_budget == covered;
+            self.chosen.extend((0..tasks.len()).filter(may_start));
         }
         let grain = self.turns.grain();
-        self.chosen.sort_by_key(|&at| (self.turns.place(&tasks[at], grain), at));
-        self.shown.clear();
-        self.shown.extend(self.chosen.iter().map(|&at| tasks[at]));
+        self.chosen.sort_by_key(|&at| (self.turns.rank(&tasks[at], grain), at));
+        self.views.clear();
+        self.views.extend(self.chosen.iter().map(|&at| tasks[at]));
     }
 }
 
@@ -88,13 +90,13 @@ impl Scheduler for RtShare {
         self.turns.book(view.rt_waiting);
         let held = self.debt.book(now, view, self.reserve);
         self.choose(view, held);
-        let shown = View { rt_waiting: &self.shown, ..*view };
-        plan.open(&shown);
-        self.inner.decide(now, &shown, plan);
-        plan.start.truncate(1); // of what is shown
+        let inner_view = View { rt_waiting: &self.views, ..*view };
+        plan.open(&inner_view);
+        self.inner.decide(now, &inner_view, plan);
+        plan.start.truncate(1); // of the tasks in the inner view
         plan.start.retain_mut(|at| {
-            self.chosen.get(*at).is_some_and(|&place| {
-                *at = place;
+            self.chosen.get(*at).is_some_and(|&position| {
+                *at = position;
                 true
             })
         });
@@ -109,7 +111,7 @@ impl Scheduler for RtShare {
     }
 }
 
-/// Whose turn it is.
+/// Turns of the accounts.
 #[derive(Debug, Default)]
 struct Turns {
     accounts: BTreeMap<u64, Turn>,
@@ -119,18 +121,18 @@ struct Turns {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Turn {
-    /// Finish tag of its last task: its start tag and the device time that it had.
+    /// Finish tag of its last task: its start tag and the device time that it used.
     finish: Duration,
     /// [`RtTaskView::served`] up to which `finish` counts.
     served: Duration,
     /// Device time of its last task.
     length: Duration,
-    /// When it was last started.
+    /// Time at which it was last started.
     last: Duration,
 }
 
 impl Turns {
-    /// Books the device time that accounts with tasks have had.
+    /// Books the device time that accounts with tasks have used.
     fn book(&mut self, tasks: &[RtTaskView]) {
         for task in tasks {
             if !self.accounts.contains_key(&task.account) {
@@ -164,9 +166,9 @@ impl Turns {
         turn.map_or(self.virtual_time, |turn| turn.finish.max(self.virtual_time))
     }
 
-    /// Smaller goes first: the start tag in units of `grain`, then who has waited longer for a
-    /// turn.
-    fn place(&self, task: &RtTaskView, grain: Duration) -> (u128, Duration) {
+    /// Returns its rank; the smallest goes first. Made of the start tag in units of `grain`, then
+    /// the time since the account's last turn.
+    fn rank(&self, task: &RtTaskView, grain: Duration) -> (u128, Duration) {
         let ahead = self.start_tag(task) - self.virtual_time;
         let last = self.accounts.get(&task.account).map(|turn| turn.last).unwrap_or_default();
         (ahead.as_nanos() / grain.as_nanos(), last)
@@ -181,15 +183,15 @@ impl Turns {
     }
 }
 
-/// What best-effort work is owed.
+/// Device time that best-effort work is owed.
 #[derive(Debug, Default)]
 struct Debt {
     owed: Duration,
     /// It is being paid back.
     paying: bool,
-    /// When this was last booked.
+    /// Time at which this was last booked.
     booked: Duration,
-    /// When best-effort work was last there, if it ever was.
+    /// Time at which best-effort work was last there, if it ever was.
     seen: Option<Duration>,
     /// The last plan preempted it.
     kept_off: bool,
@@ -202,10 +204,13 @@ impl Debt {
         let wanted = self.is_wanted(self.booked);
         self.booked = now;
         let is_kept_off = self.kept_off || view.preempted;
-        match wanted && !view.capped {
-            false => {} // capped, it has a part, whatever that is
-            true if is_kept_off => self.owed += time.mul_f64(reserve),
-            true => self.owed = self.owed.saturating_sub(time.mul_f64(1.0 - reserve)),
+        // Capped, it has a part, whatever that is.
+        if wanted && !view.capped {
+            if is_kept_off {
+                self.owed += time.mul_f64(reserve);
+            } else {
+                self.owed = self.owed.saturating_sub(time.mul_f64(1.0 - reserve));
+            }
         }
         if view.queues.iter().any(|queue| queue.is_ready()) {
             self.seen = Some(now);
@@ -221,7 +226,7 @@ impl Debt {
         self.seen.is_some_and(|seen| now.saturating_sub(seen) < GRACE)
     }
 
-    /// When to look again: it is paid back, or no client wanted it.
+    /// Returns the time of the next decision: it is paid back, or no client wanted it.
     fn until(&self, now: Duration, reserve: f64) -> Duration {
         let paid = now.saturating_add(self.owed.div_f64(1.0 - reserve));
         match self.seen {

@@ -1,28 +1,27 @@
-//! Whether real-time work has been there for so long that best-effort work had better run beside
-//! it.
+//! Detection of real-time work that lasts, so that best-effort work should run next to it.
 
 use std::time::Duration;
 
-/// How long real-time work lasts before best-effort work runs capped beside it.
+/// Time after which real-time work counts as lasting, and best-effort work runs capped next to it.
 ///
-/// Best-effort work is stopped once more for that, and slows the rest of a burst: on an H200,
-/// beside five real-time clients whose requests come together, 1 ms made these 1.5 times as slow
-/// and gave best-effort work nothing (docs/lab/nvidia.md). It is for real-time work that doesn't
-/// end.
-const LONG: Duration = Duration::from_millis(10);
+/// Best-effort work is stopped once more for that, and slows the rest of a burst. On an H200, next
+/// to five real-time clients whose requests come together, 1 ms made these 1.5 times as slow and
+/// gave best-effort work nothing (docs/lab/nvidia.md). Running capped is for real-time work that
+/// doesn't end.
+const MIN_STEADY: Duration = Duration::from_millis(10);
 
-/// Pauses that don't interrupt it: a client that asks again as soon as it has its answer makes one
-/// of some 10 µs after each.
-const PAUSE: Duration = Duration::from_micros(300);
+/// Length of a pause that interrupts it. A client that asks again as soon as it has its answer
+/// pauses for some 10 µs after each request.
+const MIN_PAUSE: Duration = Duration::from_micros(300);
 
-/// How long real-time work has been there, pauses of less than 300 µs counted in.
+/// Length of a stretch of real-time work, with pauses of less than 300 µs counted in.
 ///
-/// The dispatcher has best-effort queues run capped beside real-time work that lasts; simulators of
-/// it ask the same.
+/// The dispatcher runs best-effort queues capped next to real-time work that lasts; simulators of
+/// it do the same.
 #[derive(Debug, Default)]
 pub struct Steady {
     since: Option<Duration>,
-    /// When there last was some.
+    /// Time at which there last was some.
     last: Duration,
     /// There was some at the last note, and so until the next one.
     has_work: bool,
@@ -43,14 +42,14 @@ impl Steady {
         self.has_work = has_work;
     }
 
-    /// Whether it has lasted for 10 ms, as of the last note.
+    /// Returns whether it has lasted for 10 ms, as of the last note.
     pub fn is_long(&self, now: Duration) -> bool {
-        self.since.is_some_and(|since| now.saturating_sub(since) >= LONG)
+        self.since.is_some_and(|since| now.saturating_sub(since) >= MIN_STEADY)
     }
 
-    /// When a pause will have been one, unless there is work before.
+    /// Returns the time at which a pause interrupts it, unless there is work before.
     pub fn ends(&self) -> Duration {
-        self.last.saturating_add(PAUSE)
+        self.last.saturating_add(MIN_PAUSE)
     }
 }
 
@@ -62,8 +61,8 @@ mod tests {
         Duration::from_micros(micros)
     }
 
-    /// Requests of 400 µs with these pauses between them; how many there were when that had become
-    /// long.
+    /// Requests of 400 µs with these pauses between them; returns the number of requests after
+    /// which the work counted as lasting.
     fn requests(pauses: impl IntoIterator<Item = u64>) -> Option<usize> {
         let (mut steady, mut now) = (Steady::default(), 1_000_000);
         pauses.into_iter().position(|pause| {
@@ -75,19 +74,19 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_is_long_after_ten_milliseconds() {
+    fn closed_loop_lasts_after_ten_milliseconds() {
         assert_eq!(requests([10; 100]), Some(24));
         assert_eq!(requests([299; 100]), Some(14));
     }
 
     #[test]
-    fn requests_with_pauses_never_are() {
+    fn requests_with_pauses_never_last() {
         assert_eq!(requests([300; 1000]), None);
         assert_eq!(requests((1..1000).map(|n| if n % 20 == 0 { 1000 } else { 10 })), None);
     }
 
     #[test]
-    fn one_long_task_is_long() {
+    fn single_long_task_lasts() {
         let mut steady = Steady::default();
         steady.note(true, at(5));
         steady.note(true, at(10_005));
@@ -95,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_when_a_pause_has_lasted() {
+    fn pause_interrupts_lasting_work() {
         let mut steady = Steady::default();
         steady.note(true, at(30_000));
         steady.note(false, at(50_000));

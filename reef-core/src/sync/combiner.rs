@@ -1,35 +1,35 @@
-//! Lets whichever thread brings news do the work that the news asks for, one thread at a time.
+//! Lets the thread that causes work do it, one thread at a time.
 //!
 //! A real-time request would lose tens of microseconds if it had to wake a scheduler thread. So the
 //! thread that submits it makes the decision itself, unless another is deciding already; then that
 //! one makes another pass before it leaves. (*Flat combining*: Hendler, Incze, Shavit and Tzafrir,
 //! SPAA 2010.)
 //!
-//! News that keep coming must not keep a thread inside: after [`MAX_PASSES`] it leaves the *baton*,
-//! which the next visitor takes, or the thread that is woken for it. No thread waits for the
-//! combiner.
+//! Work that keeps coming must not keep a thread inside: after [`MAX_PASSES`] it leaves the
+//! *baton*, which the next visitor takes, or the thread that is woken for it. No thread waits for
+//! the combiner.
 //!
 //! | `visits` | `baton` | |
 //! |---|---|---|
 //! | 0 | down | no thread is inside |
 //! | > 0 | down | one is; it makes another pass if visits came since its last began |
-//! | > 0 | up | none is, and who lowers it is |
+//! | > 0 | up | none is; the thread that lowers the baton is next |
 
 use crate::sync::primitives::{AtomicBool, AtomicUsize, Mutex, Ordering, fence};
 
-/// Passes that a visit makes before others have to, its own among them.
+/// Upper bound of the passes of one visit, its own among them; other threads make the rest.
 ///
-/// More than one, because who takes over may have to wake up first, and what waits is real-time
-/// work.
+/// More than one, because the thread that takes over may have to wake up first, and real-time work
+/// waits.
 pub(crate) const MAX_PASSES: usize = 4;
 
 /// Guards `T`, which only the thread that makes a pass may touch.
 #[derive(Debug, Default)]
 pub(crate) struct Combiner<T> {
-    /// Visits that no pass has answered. Who raises it from 0 combines; the others are answered by
-    /// that thread.
+    /// Visits that no pass has answered. The thread that raises it from 0 combines, and answers the
+    /// others.
     visits: AtomicUsize,
-    /// Raised by the thread that leaves with visits unanswered, lowered by who goes on.
+    /// Raised by the thread that leaves with visits unanswered, lowered by the thread that goes on.
     baton: AtomicBool,
     /// Never contended but by [`Combiner::lock`].
     state: Mutex<T>,
@@ -45,14 +45,14 @@ impl<T> Combiner<T> {
     }
 
     /// Runs `pass` at least once after this call began: here, on the thread that is inside, or on
-    /// one that takes the baton. Here it runs `most` times at most.
+    /// one that takes the baton. Here it runs at most `max_passes` times.
     ///
-    /// What was stored before the call is visible to that pass. A pass that returns `true` has
-    /// found news of its own, which another has to look at. `hand_over` wakes a thread that will
-    /// combine; `false` means that there is none, and then this thread goes on.
+    /// That pass sees what was stored before the call. A pass that returns `true` has caused more
+    /// work itself, which another pass has to do. `hand_over` wakes a thread that will combine;
+    /// `false` means that there is none, and then this thread goes on.
     pub(crate) fn combine(
         &self,
-        most: usize,
+        max_passes: usize,
         mut pass: impl FnMut(&mut T) -> bool,
         hand_over: impl Fn() -> bool,
     ) {
@@ -62,7 +62,7 @@ impl<T> Combiner<T> {
             return; // the one inside sees the count before it leaves
         }
         loop {
-            for _ in 0..most {
+            for _ in 0..max_passes {
                 // Stores before these visits are visible from here on.
                 let seen = self.visits.load(Ordering::Acquire);
                 let more = pass(&mut self.state.lock());
@@ -81,8 +81,8 @@ impl<T> Combiner<T> {
     #[cold]
     fn leave(&self, hand_over: impl Fn() -> bool) -> bool {
         self.baton.store(true, Ordering::Release);
-        // Whoever ends the thread that takes over visits after that: either `hand_over` knows, or
-        // that visit finds the baton.
+        // A thread that ends the one that takes over visits after that: either `hand_over` knows,
+        // or that visit finds the baton.
         fence(Ordering::SeqCst);
         hand_over() || !self.take_baton()
     }
@@ -102,9 +102,9 @@ impl<T> Combiner<T> {
 mod tests {
     use super::*;
 
-    /// News that each pass itself brings, as a service thread in a tight loop does.
+    /// Work that each pass itself causes, as a service thread in a tight loop does.
     #[test]
-    fn news_that_keep_coming_do_not_keep_a_visit() {
+    fn visit_ends_while_work_keeps_coming() {
         let combiner = Combiner::new(0);
         let visit_again = || combiner.combine(1, |_| unreachable!("one is inside"), || true);
         let pass = |passes: &mut i32| {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_finds_more_is_followed_by_another() {
+    fn pass_returning_true_is_followed_by_another() {
         let combiner = Combiner::new(0);
         let pass = |passes: &mut i32| {
             *passes += 1;
@@ -135,7 +135,7 @@ mod tests {
 
     /// Without a thread to take over, it stays until all is answered.
     #[test]
-    fn with_no_thread_to_take_over_a_visit_answers_all() {
+    fn visit_answers_all_without_another_thread() {
         let combiner = Combiner::new(0);
         let pass = |passes: &mut i32| {
             *passes += 1;
@@ -167,7 +167,7 @@ mod models {
 
     impl Scene {
         /// Each pass takes what is in the inbox. Returns how many passes this visit made.
-        fn visit(&self, most: usize) -> usize {
+        fn visit(&self, max_passes: usize) -> usize {
             let mut passes = 0;
             let pass = |taken: &mut [usize; SENDERS]| {
                 passes += 1;
@@ -176,7 +176,7 @@ mod models {
                 }
                 false
             };
-            self.combiner.combine(most, pass, || {
+            self.combiner.combine(max_passes, pass, || {
                 if self.closing.load(Ordering::Relaxed) {
                     return false;
                 }
@@ -186,9 +186,9 @@ mod models {
             passes
         }
 
-        fn send(&self, who: usize, message: usize, most: usize) -> usize {
-            self.inbox[who].store(message, Ordering::Relaxed);
-            self.visit(most)
+        fn send(&self, sender: usize, message: usize, max_passes: usize) -> usize {
+            self.inbox[sender].store(message, Ordering::Relaxed);
+            self.visit(max_passes)
         }
 
         fn taken(&self) -> [usize; SENDERS] {
@@ -197,9 +197,9 @@ mod models {
     }
 
     /// A client visits once; another thread visits in a loop, as the service thread does while it
-    /// polls. However they interleave, the client makes `most` passes or fewer and all messages are
-    /// taken.
-    fn a_client_beside_a_polling_thread(most: usize) {
+    /// polls. However they interleave, the client makes at most `max_passes` passes and all
+    /// messages are taken.
+    fn visit_during_polling(max_passes: usize) {
         loom::model(move || {
             let scene = Arc::new(Scene::default());
             let polling = thread::spawn({
@@ -210,7 +210,7 @@ mod models {
                     })
                 }
             });
-            let passes = scene.send(0, 1, most);
+            let passes = scene.send(0, 1, max_passes);
             polling.join().unwrap();
             assert!(passes <= 1, "{passes} passes in one visit");
             if scene.handed_over.load(Ordering::Acquire) > 0 {
@@ -221,30 +221,30 @@ mod models {
     }
 
     #[test]
-    fn a_visit_is_bounded_and_none_is_lost() {
-        a_client_beside_a_polling_thread(1);
+    fn visit_is_bounded_and_none_is_lost() {
+        visit_during_polling(1);
     }
 
     /// Without the bound the polling thread keeps the client inside: the model is able to fail.
     #[test]
     #[should_panic = "passes in one visit"]
-    fn without_a_bound_news_keep_a_visit() {
-        a_client_beside_a_polling_thread(usize::MAX);
+    fn unbounded_visit_lasts_while_work_keeps_coming() {
+        visit_during_polling(usize::MAX);
     }
 
     /// The thread that takes over ends, as a dispatcher does that is dropped: it says so, then
     /// visits once more. No message is left.
     #[test]
-    fn the_last_visit_of_the_one_that_takes_over_leaves_none() {
+    fn last_visit_of_the_service_thread_leaves_none() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3); // three threads: all interleavings take minutes
         model.check(|| {
             let scene = Arc::new(Scene::default());
             let clients: Vec<_> = (0..SENDERS)
-                .map(|who| {
+                .map(|sender| {
                     let scene = scene.clone();
                     thread::spawn(move || {
-                        scene.send(who, 1, 1);
+                        scene.send(sender, 1, 1);
                     })
                 })
                 .collect();

@@ -1,4 +1,4 @@
-//! How a thread sleeps until another has something for it, and how several wait for progress.
+//! Sleep of one thread until another wakes it, and waits of several threads for progress.
 //!
 //! Both rest on the same four steps. Sleeper: (1) say that you sleep, (2) look once more. Waker:
 //! (3) make what the sleeper looks for, (4) look whether it sleeps. A `SeqCst` fence stands between
@@ -10,7 +10,7 @@ use crate::sync::primitives::{
 };
 use std::time::Instant;
 
-/// Says whether one thread sleeps.
+/// Flag that says whether one thread sleeps.
 #[derive(Debug, Default)]
 pub(crate) struct Parker {
     /// Written by the sleeping thread, read by wakers.
@@ -119,10 +119,10 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_wait_with_an_end_says_whether_what_it_waits_for_holds() {
+    fn timed_wait_returns_whether_the_condition_holds() {
         let count = EventCount::default();
         let soon = Instant::now() + Duration::from_millis(2);
         assert!(!count.wait_until_or(soon, || false), "it ended before");
@@ -138,7 +138,7 @@ mod tests {
             looks.set(looks.get() + 1);
             looks.get() == 100
         };
-        assert!(spin_until(LONG, at_the_hundredth), "{} looks", looks.get());
+        assert!(spin_until(TEST_TIMEOUT, at_the_hundredth), "{} looks", looks.get());
     }
 }
 
@@ -183,7 +183,7 @@ mod models {
         });
     }
 
-    /// The four steps: does the sleeper see the news, or the waker the sleeper?
+    /// The four steps: does the sleeper see the store, or the waker the sleeper?
     fn one_sees_the_other(with_fences: bool) {
         loom::model(move || {
             let shared = Arc::new((AtomicBool::new(false), AtomicBool::new(false)));

@@ -90,12 +90,12 @@ impl<T> Producer<T> {
         Ok(at)
     }
 
-    /// How far entries have been pushed.
+    /// Number of entries that have been pushed.
     pub(crate) fn submitted(&self) -> u64 {
         self.submitted
     }
 
-    /// How far entries have completed.
+    /// Number of entries that have completed.
     #[inline]
     pub(crate) fn completed(&self) -> u64 {
         self.ring.completed.0.load(Ordering::Acquire)
@@ -107,7 +107,7 @@ impl<T> Producer<T> {
 pub(crate) struct Cursors<T>(Arc<Ring<T>>);
 
 impl<T> Cursors<T> {
-    /// How far entries have completed and been submitted. Both may have grown since.
+    /// Numbers of entries that have completed and been submitted. Both may have grown since.
     #[inline]
     pub(crate) fn read(&self) -> (u64, u64) {
         let completed = self.0.completed.0.load(Ordering::Acquire);
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn drops_what_is_left() {
+    fn ring_drops_its_remaining_entries() {
         let value = Arc::new(());
         let (mut p, c) = ring(4);
         p.push(value.clone()).unwrap();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn two_threads() {
+    fn entries_pass_between_threads_in_order() {
         const COUNT: u64 = if cfg!(miri) { 200 } else { 200_000 };
         let (mut p, mut c) = ring(8);
         std::thread::scope(|s| {

@@ -1,4 +1,4 @@
-//! Values of a tensor: an array of its own, or a look at memory of others.
+//! Values of a tensor: an array of its own, or a view of memory of others.
 
 use super::element::Element;
 use super::stored::{Brain, Half, Stored, Truth};
@@ -85,8 +85,8 @@ macro_rules! with_type {
     };
 }
 
-/// A type that tensors store, and lists of it.
-pub trait Listed: Stored {
+/// Element type of tensors, and lists of it.
+pub trait ElementType: Stored {
     /// An array of these.
     fn wrap(values: Vec<Self>) -> Array;
     /// The values, if they are of this type.
@@ -105,7 +105,7 @@ macro_rules! declare {
         #[expect(missing_docs, reason = "variants are those of Element")]
         pub enum Values<'a> { $($variant(&'a [$kind])),* }
 
-        $(impl Listed for $kind {
+        $(impl ElementType for $kind {
             fn wrap(values: Vec<Self>) -> Array {
                 Array::$variant(values)
             }
@@ -116,7 +116,7 @@ macro_rules! declare {
         })*
 
         impl Array {
-            /// The same values, to be read.
+            /// Returns the values for reading.
             pub fn values(&self) -> Values<'_> {
                 match self { $(Self::$variant(values) => Values::$variant(values)),* }
             }
@@ -133,17 +133,17 @@ declare!(F32 f32, F16 Half, BF16 Brain, F64 f64, I64 i64, I32 i32, I16 i16, I8 i
     U8 u8, Bool Truth);
 
 impl Array {
-    /// How many.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         self.values().len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// None yet, with room for `room`.
+    /// Makes an empty array with room for `room` values.
     pub fn with_capacity(element: Element, room: usize) -> Self {
         with_type!(element, S => S::wrap(Vec::with_capacity(room)))
     }
@@ -158,8 +158,8 @@ impl Array {
         with_type!(element, S => S::wrap(values.into_iter().map(S::from_i64).collect()))
     }
 
-    /// `bytes` as they lie in memory, the lowest byte of each number first. What is left over at
-    /// the end is dropped.
+    /// Makes an array of `bytes` as they lie in memory, the lowest byte of each number first. Bytes
+    /// left over at the end are dropped.
     pub fn from_le_bytes(element: Element, bytes: &[u8]) -> Self {
         macro_rules! numbers {
             ($variant:ident, $kind:ty, $wrap:expr) => {{
@@ -212,12 +212,12 @@ impl Array {
 }
 
 impl Values<'_> {
-    /// How many.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         with_values!(Values, self, values => values.len())
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a tensor is made of, as it lies in memory.
+/// Element type of a tensor in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Element {
     /// IEEE single precision.
@@ -33,8 +33,8 @@ pub enum Element {
     Bool,
 }
 
-/// The numbers that an operation computes with. Elements become these when they are read, and
-/// elements again when they are written.
+/// Type of the numbers that an operation computes with. Elements are converted to it when they are
+/// read, and back when they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Domain {
     /// Single precision, for all floats up to it.
@@ -58,7 +58,7 @@ impl Element {
         }
     }
 
-    /// Whether it has a fraction.
+    /// Returns whether it has a fraction.
     pub fn is_float(self) -> bool {
         matches!(self, Self::F32 | Self::F16 | Self::BF16 | Self::F64)
     }
@@ -73,7 +73,7 @@ impl Element {
         }
     }
 
-    /// As numpy calls it.
+    /// Returns numpy's name of it.
     pub fn name(self) -> &'static str {
         match self {
             Self::F32 => "float32",

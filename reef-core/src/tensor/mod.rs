@@ -1,8 +1,8 @@
-//! Operations on tensors of any rank and element type, and what each of them means.
+//! Operations on tensors of any rank and element type, and their definitions.
 //!
-//! In: [`TensorOp`], plain data made by whoever reads networks. Out: its values, by plain loops
-//! over any range of the outputs ([`TensorOp::compute`]). A device runs these loops as its blocks
-//! or brings kernels of its own; readers evaluate constants with them, and tests compare with them.
+//! In: [`TensorOp`], plain data made by readers of networks. Out: its values, by plain loops over
+//! any range of the outputs ([`TensorOp::compute`]). A device runs these loops as its blocks or
+//! brings kernels of its own; readers evaluate constants with them, and tests compare with them.
 //!
 //! There are few kinds, and everything else is made of them:
 //!
@@ -13,7 +13,7 @@
 //! | [`Concat`] | tensors one after the other | Concat |
 //! | [`Fold`] | many elements as one | Reduce*, pools, ArgMax |
 //! | [`Contract`] | sums of products | MatMul, Gemm, convolutions, Einsum, Resize |
-//! | [`Finished`] | a contraction with the formula behind it | a layer with bias and activation |
+//! | [`Finished`] | a contraction with a formula of its sums | a layer with bias and activation |
 //! | [`Depthwise`] | a convolution of each channel by itself, with padding and bias | what Pad, a contraction and Add are together |
 //! | [`RowMap`] | a formula of elements and of folds of their row | softmax and normalisations as one |
 //! | [`Gather`], [`Scatter`] | what indices say | Gather, GatherND, ScatterElements, OneHot |
@@ -34,7 +34,7 @@ mod spec;
 mod stored;
 mod view;
 
-pub use array::{Array, Listed, Values};
+pub use array::{Array, ElementType, Values};
 pub use element::{Domain, Element};
 pub use kinds::attention::{Attention, ScoreStep};
 pub use kinds::contract::Contract;

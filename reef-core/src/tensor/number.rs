@@ -1,14 +1,14 @@
-//! What operations compute with: singles, doubles, signed and unsigned integers.
+//! Numbers that operations compute with: singles, doubles, signed and unsigned integers.
 
-use super::array::{Array, Listed, Values, with_values};
+use super::array::{Array, ElementType, Values, with_values};
 use super::stored::Stored;
 
 /// One of the four types of [`Domain`](super::Domain).
 pub(crate) trait Number:
     Copy + PartialOrd + Default + Send + Sync + std::fmt::Debug + 'static
 {
-    const LEAST: Self;
-    const LARGEST: Self;
+    const MIN_VALUE: Self;
+    const MAX_VALUE: Self;
 
     fn take<S: Stored>(stored: S) -> Self;
     fn give<S: Stored>(self) -> S;
@@ -21,14 +21,14 @@ pub(crate) trait Number:
     fn mul(self, other: Self) -> Self;
     /// Integers divided by 0 are 0.
     fn div(self, other: Self) -> Self;
-    /// What a division leaves, with the sign of the dividend, as C's `%` and `fmod`; 0 for integers
-    /// modulo 0.
+    /// Remainder of a division, with the sign of the dividend, as C's `%` and `fmod`; 0 for
+    /// integers modulo 0.
     fn rem(self, other: Self) -> Self;
     fn pow(self, other: Self) -> Self;
     fn bits(self) -> u64;
     fn of_bits(bits: u64) -> Self;
 
-    /// The values, if they are stored as what is computed with.
+    /// Returns the values, if they are stored as the type that is computed with.
     fn direct<'a>(values: &Values<'a>) -> Option<&'a [Self]>;
 
     /// Reads `to.len()` values from `start` on, each `stride` after the one before.
@@ -56,8 +56,8 @@ fn append<T: Number, S: Stored>(numbers: &[T], to: &mut Vec<S>) {
 macro_rules! float {
     ($kind:ident, $to:ident, $from:ident) => {
         impl Number for $kind {
-            const LEAST: Self = Self::NEG_INFINITY;
-            const LARGEST: Self = Self::INFINITY;
+            const MIN_VALUE: Self = Self::NEG_INFINITY;
+            const MAX_VALUE: Self = Self::INFINITY;
 
             fn take<S: Stored>(stored: S) -> Self {
                 stored.$to()
@@ -102,7 +102,7 @@ macro_rules! float {
                 (bits as i64) as Self
             }
             fn direct<'a>(values: &Values<'a>) -> Option<&'a [Self]> {
-                <Self as Listed>::of(values)
+                <Self as ElementType>::of(values)
             }
         }
     };
@@ -114,8 +114,8 @@ float!(f64, to_f64, from_f64);
 macro_rules! integer {
     ($kind:ident, $to:ident, $from:ident) => {
         impl Number for $kind {
-            const LEAST: Self = Self::MIN;
-            const LARGEST: Self = Self::MAX;
+            const MIN_VALUE: Self = Self::MIN;
+            const MAX_VALUE: Self = Self::MAX;
 
             fn take<S: Stored>(stored: S) -> Self {
                 stored.$to()
@@ -163,7 +163,7 @@ macro_rules! integer {
                 bits as Self
             }
             fn direct<'a>(values: &Values<'a>) -> Option<&'a [Self]> {
-                <Self as Listed>::of(values)
+                <Self as ElementType>::of(values)
             }
         }
     };

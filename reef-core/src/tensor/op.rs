@@ -1,4 +1,4 @@
-//! One operation: its kind, what it reads and what it makes.
+//! One operation: its kind, its inputs and its output.
 
 use super::array::{Array, Values};
 use super::kinds::attention::Attention;
@@ -17,7 +17,7 @@ use super::view::MAX_ELEMENTS;
 use crate::backend::error::{Error, Result};
 use std::ops::Range;
 
-/// What an operation computes.
+/// Kind of an operation.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "each is described at its type")]
 pub enum Kind {
@@ -39,11 +39,11 @@ pub enum Kind {
 /// An operation on tensors: `output = kind(inputs)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorOp {
-    /// What it computes.
+    /// Kind of the operation.
     pub kind: Kind,
-    /// What it reads.
+    /// Inputs.
     pub inputs: Vec<Spec>,
-    /// What it makes.
+    /// Output.
     pub output: Spec,
 }
 
@@ -68,11 +68,11 @@ impl TensorOp {
     }
 
     /// Checks that shapes fit each other, and that nothing outside of the inputs is read. Sizes
-    /// come from files, so whoever runs an operation calls it first.
+    /// come from files, so a caller checks an operation before it runs it.
     ///
     /// # Errors
     ///
-    /// `Invalid` says what is wrong.
+    /// `Invalid` names the fault.
     pub fn check(&self) -> Result<()> {
         let Self { kind, inputs, output } = self;
         for spec in inputs.iter().chain([output]) {
@@ -132,8 +132,8 @@ impl TensorOp {
     ///
     /// # Errors
     ///
-    /// `Invalid` if the operation is not sound ([`check`](Self::check)), the inputs are not as it
-    /// says, or the range is none of whole groups inside of the output.
+    /// `Invalid` if the operation is not sound ([`check`](Self::check)), the inputs don't match its
+    /// description, or the range is not one of whole groups inside of the output.
     pub fn compute(
         &self,
         inputs: &[Values<'_>],
@@ -141,14 +141,14 @@ impl TensorOp {
         stop: &dyn Fn() -> bool,
     ) -> Result<Option<Array>> {
         self.check()?;
-        let as_said = inputs.len() == self.inputs.len()
+        let is_described = inputs.len() == self.inputs.len()
             && inputs
                 .iter()
                 .zip(&self.inputs)
                 .all(|(values, spec)| values.len() == spec.elements());
         let whole =
             range.start.is_multiple_of(self.grain()) && range.len().is_multiple_of(self.grain());
-        if !as_said || !whole || range.end > self.output.elements() {
+        if !is_described || !whole || range.end > self.output.elements() {
             return Err(Error::invalid(format!("{range:?} of {} to {}", self.name(), self.output)));
         }
         Ok(self.compute_checked(inputs, range, stop))

@@ -1,4 +1,4 @@
-//! What a tensor is.
+//! Description of a tensor.
 
 use super::element::Element;
 use super::view::product;
@@ -7,14 +7,14 @@ use std::fmt;
 /// Element type and sizes of a dense, row-major tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
-    /// What it is made of.
+    /// Element type.
     pub element: Element,
     /// Sizes, outermost first.
     pub dims: Vec<usize>,
 }
 
 impl Spec {
-    /// How many elements; the largest number if there are more.
+    /// Returns the number of elements; the largest number if there are more.
     pub fn elements(&self) -> usize {
         product(&self.dims)
     }

@@ -1,4 +1,4 @@
-//! Elements as they are stored, and what they become when they are computed with.
+//! Elements as they are stored, and their conversion to the numbers that are computed with.
 //!
 //! Floats round to the nearest and ties to even. Floats become integers by dropping the fraction;
 //! integers too large for their new type wrap.
@@ -177,9 +177,10 @@ fn half_of_single(number: f32) -> u16 {
 
 fn brain_of_single(number: f32) -> u16 {
     let bits = number.to_bits();
-    match number.is_nan() {
-        true => (bits >> 16) as u16 | 0x40,
-        false => ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16,
+    if number.is_nan() {
+        (bits >> 16) as u16 | 0x40
+    } else {
+        ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
     }
 }
 
@@ -188,12 +189,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_half_comes_back() {
+    fn each_half_is_restored_from_its_single() {
         for bits in 0..=u16::MAX {
             let single = single_of_half(bits);
-            match single.is_nan() {
-                true => assert!(single_of_half(half_of_single(single)).is_nan()),
-                false => assert_eq!(half_of_single(single), bits, "{single}"),
+            if single.is_nan() {
+                assert!(single_of_half(half_of_single(single)).is_nan());
+            } else {
+                assert_eq!(half_of_single(single), bits, "{single}");
             }
         }
     }

@@ -1,10 +1,10 @@
-//! Tensors as others see them: sizes, and how far apart neighbours lie.
+//! Views of tensors: sizes, and distances of neighbouring elements.
 
 use super::array::Values;
 use super::number::Number;
 use crate::backend::error::{Error, Result};
 
-/// Most elements of a tensor. In bytes it doesn't wrap.
+/// Upper bound of the elements of a tensor. In bytes it doesn't wrap.
 pub(crate) const MAX_ELEMENTS: usize = 1 << 40;
 
 /// A product that stops at the largest number.
@@ -12,7 +12,7 @@ pub(crate) fn product(sizes: &[usize]) -> usize {
     sizes.iter().copied().fold(1, usize::saturating_mul)
 }
 
-/// Whether [`View::broadcast`] has an answer.
+/// Returns whether [`View::broadcast`] has an answer.
 pub(crate) fn can_broadcast(dims: &[usize], to: &[usize]) -> bool {
     let last = to.len().checked_sub(dims.len()).map(|missing| &to[missing..]);
     last.is_some_and(|to| dims.iter().zip(to).all(|(&size, &to)| size == to || size == 1))
@@ -70,12 +70,12 @@ impl View {
         }
     }
 
-    /// How many elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         product(&self.dims)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.dims.contains(&0)
     }
@@ -90,7 +90,7 @@ impl View {
             reach.saturating_add(size.saturating_sub(1).saturating_mul(stride))
         });
         let along = |(size, stride): (&usize, &usize)| size.checked_mul(*stride).is_some();
-        // Also where there are none: whoever merges axes or divides by their sizes multiplies all
+        // Also where there are none: code that merges axes or divides by their sizes multiplies all
         // of them.
         let sizes = self.dims.iter().fold(1usize, |all, &size| all.saturating_mul(size.max(1)));
         let fits = self.dims.len() == self.strides.len()
@@ -102,7 +102,8 @@ impl View {
         Err(Error::invalid(format!("{self:?} of a tensor with {elements} elements")))
     }
 
-    /// The same with axes merged that lie one in the other, and none of one element.
+    /// Returns a view of the elements in their order, with axes merged that lie one in the other,
+    /// and no axis of one element.
     #[must_use]
     pub fn merged(&self) -> Self {
         let mut merged = Self::default();
@@ -121,7 +122,7 @@ impl View {
         merged
     }
 
-    /// Where element `index` lies, counted in the view's own order.
+    /// Returns the position of element `index`, counted in the view's own order.
     pub fn offset(&self, mut index: usize) -> usize {
         let mut offset = 0;
         for (&size, stride) in self.dims.iter().zip(&self.strides).rev() {
@@ -131,7 +132,8 @@ impl View {
         offset
     }
 
-    /// Runs from element `first` on: where each starts, and how long it is; `len` elements in all.
+    /// Returns the runs from element `first` on, `len` elements in all: the start and length of
+    /// each.
     pub fn runs(&self, first: usize, len: usize) -> impl Iterator<Item = (usize, usize)> {
         let last = self.dims.last().copied().unwrap_or(1);
         let (mut at, end) = (first, first + len);
@@ -145,7 +147,7 @@ impl View {
         })
     }
 
-    /// Elements from the last axis's one to the next.
+    /// Returns the distance of elements along the last axis.
     pub fn step(&self) -> usize {
         self.strides.last().copied().unwrap_or(0)
     }
@@ -169,9 +171,9 @@ impl View {
 /// A view that begins at some element.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Placed {
-    /// Where its first element lies.
+    /// Position of its first element.
     pub first: usize,
-    /// Where all lie, from that one on.
+    /// Positions of all elements, from that one on.
     pub view: View,
 }
 
@@ -185,7 +187,7 @@ impl Placed {
         self.view.check(elements.saturating_sub(self.first))
     }
 
-    /// Where element `index` lies, counted in the view's own order.
+    /// Returns the position of element `index`, counted in the view's own order.
     pub fn at(&self, index: usize) -> usize {
         self.first + self.view.offset(index)
     }
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn axes_that_lie_in_each_other_are_one() {
+    fn nested_axes_are_merged() {
         let dense = View::dense(&[2, 1, 3, 4]);
         assert_eq!(dense.merged(), View { dims: vec![24], strides: vec![1] });
         let turned = dense.axes(&[3, 0, 1, 2]);

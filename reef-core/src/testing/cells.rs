@@ -8,7 +8,7 @@ use crate::backend::error::Result;
 
 /// An array of cells on a device, one for each block of the launches that write them.
 ///
-/// Launches on the same cells must not run beside each other: order is what the cells show.
+/// Launches on the same cells must not run at the same time: order is what the cells show.
 #[derive(Debug, Clone)]
 pub struct Cells<D: Device> {
     device: D,
@@ -75,7 +75,7 @@ impl<D: Device> Cells<D> {
         Command::Launch(self.launch(value, rounds))
     }
 
-    /// What the cells hold. Blocks; unordered with queues.
+    /// Returns the values of the cells. Blocks; unordered with queues.
     ///
     /// # Errors
     ///
@@ -97,7 +97,7 @@ impl<D: Device> Cells<D> {
     }
 }
 
-/// What a cell holds after `values` were appended to it, one after the other.
+/// Returns the value of a cell after `values` were appended to it, one after the other.
 ///
 /// A value that is lost, doubled or out of order gives another result.
 pub fn appended(values: impl IntoIterator<Item = u64>) -> u64 {

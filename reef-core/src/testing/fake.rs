@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Fake(pub(crate) Arc<Script>);
 
-/// What the device does next. Counters count down to 0 as they are used up.
+/// Script of the device's next actions. Counters count down to 0 as they are used up.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
-    /// Real-time queues finish nothing from this position on; 0 is no limit.
+    /// Real-time queues finish nothing from this position on; 0 is without a limit.
     pub(crate) rt_hangs_at: AtomicU64,
     /// Best-effort queues finish nothing by themselves while it is up.
     pub(crate) be_hangs: AtomicBool,
@@ -41,16 +41,17 @@ pub(crate) struct Script {
     /// It claims to unpark threads, and never does: nothing of what it has ends while they are
     /// parked.
     pub(crate) claims_to_wake: AtomicBool,
-    /// So many blocks of a queue may run beside real-time work; 0: it pads kernel by kernel.
+    /// Number of blocks of a queue that may run next to real-time work; 0: it pads kernel by
+    /// kernel.
     pub(crate) capped: AtomicU32,
-    /// The cap of queues whose blocks are long; 0: the same.
+    /// The cap of queues whose blocks are long; 0: as for short ones.
     pub(crate) capped_long: AtomicU32,
-    /// So many launches on real-time queues panic.
+    /// Number of launches on real-time queues that panic.
     pub(crate) rt_launch_panics: AtomicU32,
     pub(crate) evict_fails: AtomicU32,
     pub(crate) reset_fails: AtomicU32,
     pub(crate) reactivate_fails: AtomicU32,
-    /// What preemptors were told, without what failed.
+    /// Calls of preemptors, without those that failed.
     pub(crate) told: Mutex<Vec<&'static str>>,
     /// A stop needs a place on the device.
     pub(crate) needs_room: AtomicBool,
@@ -58,12 +59,11 @@ pub(crate) struct Script {
     pub(crate) stops_by_words: AtomicBool,
     /// Commands that it was to prepare.
     pub(crate) prepared: AtomicU32,
-    /// How many times preemptors had been told something when each command of real-time queues was
-    /// launched.
+    /// For each command of real-time queues, the number of calls of preemptors before its launch.
     pub(crate) rt_launched_after: Mutex<Vec<usize>>,
     /// Padded launches.
     pub(crate) padded: AtomicU32,
-    /// How often queues were asked to drain.
+    /// Number of drains that queues were asked for.
     pub(crate) drains: AtomicU32,
 }
 
@@ -75,14 +75,14 @@ fn use_up(counter: &AtomicU32) -> bool {
 /// A queue that notes what it was given.
 #[derive(Debug, Default)]
 pub(crate) struct FakeQueue {
-    /// What was launched, with the blocks that remained if it resumed.
+    /// Launches, with the blocks that remained if one resumed.
     pub(crate) launched: Vec<(u64, Option<u32>)>,
     /// All commands before this have finished. Set by the test.
     pub(crate) done: u64,
-    /// What the next `try_drain` gives. Set by the test.
+    /// Result of the next `try_drain`. Set by the test.
     pub(crate) drain: Option<(u64, Option<u32>)>,
     pub(crate) wake_at: Option<u64>,
-    /// Whom it was told to wake.
+    /// The thread to wake.
     pub(crate) wakes: Option<Thread>,
     /// Caps that it was told.
     pub(crate) caps: Vec<Option<u32>>,
@@ -94,17 +94,17 @@ pub(crate) struct FakeQueue {
 
 /// Blocks that remain.
 #[derive(Debug, Clone)]
-pub(crate) struct Left(pub(crate) u32);
+pub(crate) struct BlocksLeft(pub(crate) u32);
 
 /// Reached when the test says so.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FakeEvent(pub(crate) Arc<AtomicBool>);
 
-/// Says what it was told, unless it is to fail.
+/// Records its calls, unless it is to fail.
 #[derive(Debug)]
 pub(crate) struct FakePreemptor(Fake, PreemptLevel);
 
-impl Checkpoint for Left {
+impl Checkpoint for BlocksLeft {
     fn remaining(&self) -> u32 {
         self.0
     }
@@ -193,7 +193,7 @@ impl FakeQueue {
 impl Queue for FakeQueue {
     type Backend = Fake;
 
-    fn launch(&mut self, seq: Seq, _: &Launch<Fake>, resume: Option<&Left>) -> Result<()> {
+    fn launch(&mut self, seq: Seq, _: &Launch<Fake>, resume: Option<&BlocksLeft>) -> Result<()> {
         self.note(seq, resume.map(|left| left.0))
     }
 
@@ -203,7 +203,7 @@ impl Queue for FakeQueue {
         _: &Launch<Fake>,
         _: &Padding,
         _: &Launch<Fake>,
-        _: &Left,
+        _: &BlocksLeft,
     ) -> Result<()> {
         if let Some((Fake(script), _)) = &self.of {
             script.padded.fetch_add(1, Ordering::SeqCst);
@@ -239,7 +239,7 @@ impl Queue for FakeQueue {
         }
         let stopped = |(next, left): (u64, Option<u32>)| Drained {
             resume_at: Seq(next),
-            partial: left.map(Left),
+            partial: left.map(BlocksLeft),
             held: false,
         };
         Ok(self.drain.take().map(stopped))
@@ -273,7 +273,7 @@ impl Backend for Fake {
     type Buffer = ();
     type Kernel = ();
     type Event = FakeEvent;
-    type Checkpoint = Left;
+    type Checkpoint = BlocksLeft;
     type Graph = NoGraph;
 }
 
@@ -349,8 +349,8 @@ impl Device for Fake {
         Ok(FakeEvent::default())
     }
 
-    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Left> {
-        Ok(Left(launch.blocks()))
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<BlocksLeft> {
+        Ok(BlocksLeft(launch.blocks()))
     }
 
     fn prepare(&self, _: &Command<Self>, _: Priority) -> Result<()> {

@@ -23,11 +23,11 @@ pub struct Config {
     /// The queue counts as idle when it had no work for this long (`taskTimeout`; `None` is the
     /// port's negative value): see [`VirtualQueue::is_idle`](crate::VirtualQueue::is_idle).
     pub idle_timeout: Option<Duration>,
-    /// How deep [`VirtualQueue::preempt`](crate::VirtualQueue::preempt) reaches (`preemptLevel`).
+    /// Depth of [`VirtualQueue::preempt`](crate::VirtualQueue::preempt) (`preemptLevel`).
     pub level: PreemptLevel,
-    /// How long an idle worker and a waiting client look for news before they sleep.
+    /// Time for which an idle worker and a waiting client poll before they sleep.
     pub spin: Duration,
-    /// How long the device may take to let go of what it has of the queue, once it was told to stop
+    /// Time that the device may take to return what it has of the queue, once it was told to stop
     /// it deeper than [`HostQueue`](PreemptLevel::HostQueue), or the queue is to end. Then the
     /// queue ends with [`DeviceLost`](Error::DeviceLost), and nothing waits for what is left of it.
     /// `None` is for ever.
@@ -49,8 +49,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Graphs that keep a device busy: each is many launches, and more would have to come to
-    /// nothing.
+    /// Window of graphs that keeps a device busy. Each graph is many launches, and a preemption
+    /// would undo more of them in a wider window.
     pub const GRAPHS: u64 = 2;
 
     /// With this [`capacity`](field@Self::capacity).
@@ -66,7 +66,7 @@ impl Config {
     }
 
     /// With a [`window`](field@Self::window) of [`GRAPHS`](Self::GRAPHS) if there are any among
-    /// `commands`, else as it is.
+    /// `commands`, else unchanged.
     #[must_use]
     pub fn window_for<D: Device>(self, commands: &[Command<D>]) -> Self {
         let has_graphs = commands.iter().any(|command| matches!(command, Command::Graph(_)));

@@ -14,22 +14,22 @@ use std::sync::Arc;
 /// The steps of a preemption, in this order:
 ///
 /// 1. The queues are held: workers launch nothing more. One may be in the middle of a launch.
-/// 2. Real-time work that is launched in a moment may go to the device: nothing above waits for it,
-///    or calls the driver.
+/// 2. Real-time work that is launched in a moment may go to the device: it waits for none of these
+///    steps, and they call no driver.
 /// 3. `evict`: the device's flag is raised; what was launched and has not started is a no-op, and
 ///    so is a launch that a worker was in the middle of.
 /// 4. `reset`: running blocks stop at their next look.
 /// 5. What the device has stopped is taken back. When all of it is, the group is *quiesced*.
 ///
-/// To raise the flag takes a thread that has slept as long as launching a kernel: so real-time work
-/// goes first, and if the device has nothing of any queue steps 3 and 4 are left out.
+/// On a thread that has slept, raising the flag takes as long as launching a kernel. So real-time
+/// work goes first, and if the device has nothing of any queue steps 3 and 4 are left out.
 ///
-/// Restoring lowers the flag, which brings back nothing that was stopped, and lets go of all
-/// queues. Each launches again from its own step 5 on. A queue that is late to come there *lags*:
-/// it is held alone, and may be while the group is preempted again and restored again. After
+/// Restoring lowers the flag, which brings back nothing that was stopped, and releases all queues.
+/// Each launches again from its own step 5 on. A queue whose step 5 is not over *lags*: it is held
+/// alone, and may be while the group is preempted and restored again. After
 /// [`Config::drain_timeout`](crate::Config::drain_timeout) it ends with an error.
 ///
-/// A group may be restored *narrow*, to run beside real-time work, and is stopped again before it
+/// A group may be restored *narrow*, to run next to real-time work, and is stopped again before it
 /// runs as wide as it can.
 #[derive(Debug)]
 pub struct Group<D: Device> {
@@ -41,9 +41,9 @@ pub struct Group<D: Device> {
 #[derive(Debug)]
 struct Members<D: Device> {
     held: bool,
-    /// What the device has yet to be told.
+    /// Next step that the device has to be told.
     due: Due,
-    /// Blocks that run at a time, beside real-time work.
+    /// Upper bound of blocks that run at a time, next to real-time work.
     capped: Option<Caps>,
     queues: Vec<Arc<Shared<D>>>,
 }
@@ -69,12 +69,12 @@ impl<D: Device> Group<D> {
         Ok(Arc::new(Self { device: device.clone(), preemptor, members }))
     }
 
-    /// How deep a preemption of this group reaches.
+    /// Returns the depth of a preemption of this group.
     pub fn level(&self) -> PreemptLevel {
         self.preemptor.level()
     }
 
-    /// Queues in the group.
+    /// Returns the number of queues in the group.
     #[allow(clippy::len_without_is_empty)] // it has no other
     pub fn len(&self) -> usize {
         self.members.lock().queues.len()
@@ -103,7 +103,7 @@ impl<D: Device> Group<D> {
 
     /// Step 1: nothing of the group is launched any more. Calls no driver and wakes no thread.
     ///
-    /// Whether it was preempted already, which changes nothing.
+    /// Returns whether it was preempted already, which changes nothing.
     pub(crate) fn hold(&self) -> bool {
         let mut members = self.members.lock();
         if members.held {
@@ -117,8 +117,8 @@ impl<D: Device> Group<D> {
     }
 
     /// Steps 3 and 4, as far as they are due: afterwards nothing of a held group starts, and
-    /// running blocks are told to stop. Doesn't wait for anything. Wakes workers that were quick to
-    /// ask for what the device has, and no others.
+    /// running blocks are told to stop. Doesn't block. Wakes workers that asked for their work
+    /// before the device was told, and no others.
     ///
     /// # Errors
     ///
@@ -141,18 +141,18 @@ impl<D: Device> Group<D> {
         Ok(())
     }
 
-    /// Whether steps 3 and 4 need a place on the device: see [`Preemptor::needs_room`].
+    /// Returns whether steps 3 and 4 need a place on the device: see [`Preemptor::needs_room`].
     pub(crate) fn needs_room(&self) -> bool {
         self.preemptor.needs_room()
     }
 
-    /// Whether steps 3 and 4 take calls of the driver: see [`Preemptor::calls_driver`].
+    /// Returns whether steps 3 and 4 take calls of the driver: see [`Preemptor::calls_driver`].
     pub(crate) fn calls_driver(&self) -> bool {
         self.preemptor.calls_driver()
     }
 
-    /// Whether the device has yet to be told: [`stop`](Self::stop) was not called since the group
-    /// is held, or failed.
+    /// Returns whether the device has yet to be told: [`stop`](Self::stop) was not called since the
+    /// group is held, or failed.
     pub(crate) fn is_half_stopped(&self) -> bool {
         self.members.lock().due != Due::Nothing
     }
@@ -162,7 +162,7 @@ impl<D: Device> Group<D> {
         self.members.lock().queues.iter().for_each(|queue| queue.wake_worker());
     }
 
-    /// Step 5 on this thread, without waking workers; they do the rest when the device lets go.
+    /// Step 5 on this thread, without waking workers; they do the rest when the device has stopped.
     /// Returns whether the group is quiesced.
     pub(crate) fn try_quiesce(&self) -> bool {
         let members = self.members.lock();
@@ -172,13 +172,13 @@ impl<D: Device> Group<D> {
         members.held && members.queues.iter().all(|queue| queue.is_quiesced())
     }
 
-    /// Whether the group is preempted, or on the way to be.
+    /// Returns whether the group is preempted, or about to be.
     pub fn is_preempted(&self) -> bool {
         self.members.lock().held
     }
 
-    /// How many blocks of each queue may run at a time beside real-time work, if the group can be
-    /// stopped while it does.
+    /// Returns the caps of the queues next to real-time work, if the group can be stopped while it
+    /// runs there.
     pub(crate) fn caps(&self) -> Option<Caps> {
         match self.device.colocation() {
             Colocation::Capped(caps) if self.level() >= PreemptLevel::DeviceQueue => Some(caps),
@@ -186,12 +186,12 @@ impl<D: Device> Group<D> {
         }
     }
 
-    /// Whether the group runs beside real-time work, or did when it was stopped.
+    /// Returns whether the group runs next to real-time work, or did when it was stopped.
     pub(crate) fn is_capped(&self) -> bool {
         self.members.lock().capped.is_some()
     }
 
-    /// Whether the device has confirmed that nothing of the group runs.
+    /// Returns whether the device has confirmed that nothing of the group runs.
     pub fn is_quiesced(&self) -> bool {
         let members = self.members.lock();
         members.held && members.queues.iter().all(|queue| queue.is_quiesced())
@@ -199,7 +199,8 @@ impl<D: Device> Group<D> {
 
     /// Stops all queues; later commands wait until [`restore`](Self::restore).
     ///
-    /// With `sync` it returns when the device confirms that nothing of them runs, without at once.
+    /// With `sync` it returns when the device confirms that nothing of them runs, without it at
+    /// once.
     ///
     /// # Errors
     ///
@@ -221,8 +222,8 @@ impl<D: Device> Group<D> {
         queues.iter().for_each(|queue| queue.wait_quiesced());
     }
 
-    /// Lets all queues go on where they were stopped: each when the device has let go of what it
-    /// has of it. Doesn't block.
+    /// Lets all queues go on where they were stopped: each when its work on the device has been
+    /// taken back. Doesn't block.
     ///
     /// # Errors
     ///
@@ -253,15 +254,15 @@ impl<D: Device> Group<D> {
         }
         let is_stopped = self.level() >= PreemptLevel::DeviceQueue;
         if is_stopped {
-            self.preemptor.reactivate()?; // before queues are let go, or launches would be no-ops
+            self.preemptor.reactivate()?; // before queues are released, or launches would be no-ops
         }
         if members.capped != width {
             members.capped = width;
             members.queues.iter().for_each(|queue| queue.set_caps(width));
         }
         (members.held, members.due) = (false, Due::Nothing);
-        let go = if is_stopped { Shared::let_go } else { Shared::release };
-        members.queues.iter().for_each(|queue| go(queue));
+        let release = if is_stopped { Shared::release_when_drained } else { Shared::release };
+        members.queues.iter().for_each(|queue| release(queue));
         Ok(())
     }
 }

@@ -8,16 +8,16 @@ use crate::backend::queue::{Queue, issue};
 use crate::backend::types::{Checkpoint, Event};
 use crate::sync::ring::Consumer;
 
-/// What launching needs. Held by the worker, and by the dispatcher while the queue is preempted.
+/// State of launching. Held by the worker, and by the dispatcher while the queue is preempted.
 #[derive(Debug)]
 pub(crate) struct Launcher<D: Device> {
     queue: D::Queue,
     pub(crate) commands: Consumer<Command<D>>,
-    /// What is left of the next command, if some of it has run.
+    /// Record of the next command, if some of it has run.
     partial: Option<D::Checkpoint>,
     /// The newest launched command is a barrier that has not completed.
     barrier: bool,
-    /// What the queue was told last: so many blocks at a time, 0 for all.
+    /// Cap that the queue was told last: a number of blocks at a time, 0 for all.
     cap: u32,
     window: u64,
     batch: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Launcher<D: Device> {
     is_abandoned: bool,
 }
 
-/// What a launcher waits for after a [`Launcher::step`].
+/// Event that a launcher waits for after a [`Launcher::step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waits {
     /// For commands, or for the limit to rise; nothing is with the device.
@@ -42,16 +42,16 @@ pub(crate) enum Waits {
     Nothing,
 }
 
-/// What may be launched.
+/// Commands that may be launched.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Allowance {
     /// Commands before this position.
     pub(crate) limit: u64,
-    /// So many blocks at a time, 0 for all.
+    /// Upper bound of blocks at a time, 0 for all.
     pub(crate) cap: u32,
 }
 
-/// What a [`Launcher::step`] did.
+/// Result of a [`Launcher::step`].
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) completed: bool,
@@ -69,7 +69,7 @@ impl<D: Device> Launcher<D> {
         Self { queue, commands, partial, barrier, cap, window, batch, is_abandoned }
     }
 
-    /// Notes what finished, then launches what `allowed()` says while the window lasts.
+    /// Notes what finished, then launches what `allowed()` gives while the window lasts.
     pub(crate) fn step(&mut self, allowed: impl Fn() -> Allowance) -> Result<Step> {
         let mut completed = self.note_completed()?;
         for _ in 0..self.room() {
@@ -102,7 +102,8 @@ impl<D: Device> Launcher<D> {
         Ok(Step { completed, waits: if reached { Waits::Nothing } else { waits } })
     }
 
-    /// What the next command waits for, if it can't be launched now. Doesn't look at the window.
+    /// Returns the event that the next command waits for, if it can't be launched now. Doesn't look
+    /// at the window.
     fn blocked(&mut self, limit: u64) -> Option<Waits> {
         let (in_flight, barrier) = (self.commands.in_flight(), self.barrier);
         match self.commands.next() {
@@ -112,7 +113,7 @@ impl<D: Device> Launcher<D> {
         }
     }
 
-    /// Commands to launch now: none until a whole batch fits beside those in flight.
+    /// Returns the number of commands to launch now: 0 until a whole batch fits into the window.
     fn room(&self) -> u64 {
         let room = self.window - self.commands.in_flight();
         if room >= self.batch { room } else { 0 }
@@ -190,7 +191,7 @@ impl<D: Device> Launcher<D> {
     /// Takes back what the device has, if it has stopped: launches that didn't finish run again
     /// later, unless the device keeps them.
     ///
-    /// `None` means not yet; otherwise how many commands will be launched again.
+    /// `None` means not yet; otherwise returns the number of commands that will be launched again.
     pub(crate) fn try_reclaim(&mut self) -> Result<Option<u64>> {
         let Some(stopped) = self.queue.try_drain()? else {
             return Ok(None);
@@ -207,7 +208,7 @@ impl<D: Device> Launcher<D> {
         Ok(Some(undone))
     }
 
-    /// The kernel that is next, with the record of its blocks: what padding draws from.
+    /// Returns the kernel that is next, with the record of its blocks: padding draws from it.
     ///
     /// Only while nothing is in flight.
     pub(crate) fn head(&mut self, device: &D) -> Result<Option<(&Launch<D>, D::Checkpoint)>> {
@@ -235,9 +236,10 @@ impl<D: Device> Launcher<D> {
     }
 }
 
-/// What keeps `command` from being launched: a barrier runs alone, and a wait needs its event.
-fn blocked<D: Device>(command: &Command<D>, in_flight: u64, behind_barrier: bool) -> Option<Waits> {
-    if behind_barrier || (command.is_barrier() && in_flight > 0) {
+/// Returns the event that keeps `command` from being launched: a barrier runs alone, and a wait
+/// needs its event.
+fn blocked<D: Device>(command: &Command<D>, in_flight: u64, after_barrier: bool) -> Option<Waits> {
+    if after_barrier || (command.is_barrier() && in_flight > 0) {
         return Some(Waits::Device);
     }
     match command {

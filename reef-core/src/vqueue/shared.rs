@@ -1,5 +1,5 @@
-//! What submitter, worker, group and scheduler of a queue all see. Each field is a type of its own
-//! with one writer, or says who its writers are.
+//! State that submitter, worker, group and scheduler of a queue share. Each field is a type of its
+//! own with one writer, or names its writers.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;
@@ -15,10 +15,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use std::thread::{self, Thread};
 
-/// How a queue ends.
+/// Way in which a queue ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shutdown {
-    /// It doesn't.
+    /// It is not to end.
     None,
     /// Finish all commands, then end.
     Drain,
@@ -26,7 +26,7 @@ pub(crate) enum Shutdown {
     Cancel,
 }
 
-/// What the submitter, the worker and the scheduler share.
+/// State that the submitter, the worker and the scheduler share.
 #[derive(Debug)]
 pub(crate) struct Shared<D: Device> {
     launcher: Mutex<Launcher<D>>,
@@ -56,17 +56,17 @@ pub(crate) struct Shared<D: Device> {
     listener: Option<Listener>,
 }
 
-/// Who is unparked when the queue quiesces, runs out of work, or gets work again.
+/// Thread that is unparked when the queue quiesces, runs out of work, or gets work again.
 #[derive(Debug)]
 struct Listener {
     thread: Thread,
-    /// It wants to hear of the next submission. Set by the listener, taken by the submitter.
+    /// It asked to be told of the next submission. Set by the listener, taken by the submitter.
     watching: AtomicBool,
 }
 
 impl<D: Device> Shared<D> {
-    /// Of a queue whose `worker` is about to start. With a listener, nothing is launched before it
-    /// [sets a limit](Self::set_limit).
+    /// State of a queue whose `worker` is about to start. With a listener, nothing is launched
+    /// before it [sets a limit](Self::set_limit).
     pub(crate) fn new(
         launcher: Launcher<D>,
         cursors: Cursors<Command<D>>,
@@ -102,15 +102,16 @@ impl<D: Device> Shared<D> {
         self.launcher.try_lock()
     }
 
-    /// How far commands have completed and been submitted.
+    /// Returns the numbers of commands that have completed and been submitted.
     pub(crate) fn cursors(&self) -> (u64, u64) {
         self.cursors.read()
     }
 
-    /// What may be launched now, and how wide.
+    /// Returns the commands that may be launched now, and their width.
     pub(crate) fn allowance(&self) -> Allowance {
         let limit = if self.hold.is_held() { 0 } else { self.limit.load(Ordering::Acquire) };
-        // After the hold: who sees that the queue was released sees the cap that was set before.
+        // After the hold: a thread that sees the release of the queue sees the cap that was set
+        // before.
         let cap = &self.caps[usize::from(self.drain.is_long())];
         Allowance { limit, cap: cap.load(Ordering::Acquire) }
     }
@@ -132,19 +133,20 @@ impl<D: Device> Shared<D> {
     }
 }
 
-/// Preemption: the group holds and releases, whoever has the launcher takes back.
+/// Preemption: the group holds and releases, the thread that has the launcher takes back.
 impl<D: Device> Shared<D> {
-    /// Nothing of the queue may be launched: it is being preempted, or is, or lags.
+    /// Returns whether nothing of the queue may be launched: it is being preempted, or is, or lags.
     pub(crate) fn is_held(&self) -> bool {
         self.hold.is_held()
     }
 
-    /// The group goes on, and this queue will when the device has let go of what it has of it.
+    /// Returns whether the group goes on and this queue doesn't yet: its work has not been taken
+    /// back.
     pub(crate) fn is_lagging(&self) -> bool {
-        self.hold.is_let_go()
+        self.hold.is_releasing()
     }
 
-    /// The number of the hold that lasts.
+    /// Returns the number of the hold that lasts.
     pub(crate) fn current_hold(&self) -> Option<u64> {
         self.hold.current()
     }
@@ -160,15 +162,15 @@ impl<D: Device> Shared<D> {
     }
 
     /// Wakes a worker that has asked the device for what it has. Call after telling the device to
-    /// stop: that lets it give more, and what has not started ends without a word of the device.
+    /// stop: that lets it give more, and what has not started ends without a report of the device.
     pub(crate) fn wake_asker(&self) {
-        fence(Ordering::SeqCst); // who asks now asks a device that has been told
+        fence(Ordering::SeqCst); // a worker that asks from now on asks a device that has been told
         if self.asked.load(Ordering::SeqCst) {
             self.wake_worker();
         }
     }
 
-    /// As [`hold`](Self::hold), if the device has nothing of the queue: whether that is so.
+    /// As [`hold`](Self::hold), if the device has nothing of the queue. Returns whether that is so.
     ///
     /// The worker launches under the lock that is taken here, so nothing of the queue comes to the
     /// device afterwards.
@@ -188,12 +190,12 @@ impl<D: Device> Shared<D> {
     }
 
     /// Launches again when what the device has of the queue has been taken back. If it hasn't been,
-    /// the worker is woken to do so.
-    pub(crate) fn let_go(&self) {
+    /// wakes the worker to do so.
+    pub(crate) fn release_when_drained(&self) {
         if self.failed.get().is_some() {
             return self.release(); // there is nothing to take back, and no worker
         }
-        self.hold.let_go();
+        self.hold.release_when_drained();
         if self.hold.settle(&self.quiesced) { self.go_on() } else { self.wake_worker() }
     }
 
@@ -215,8 +217,8 @@ impl<D: Device> Shared<D> {
         if self.quiesced.is_noted(&self.hold) {
             return;
         }
-        // The worker may have looked before the queue was held, and be about to wait for a device
-        // that does nothing any more.
+        // The worker may have read the hold before it began, and be about to wait for a device that
+        // does nothing any more.
         let Some(mut launcher) = self.try_launcher() else { return self.wake_worker() };
         if self.reclaim(&mut launcher) != Ok(Reclaim::Done) {
             drop(launcher);
@@ -228,26 +230,27 @@ impl<D: Device> Shared<D> {
     pub(crate) fn reclaim(&self, launcher: &mut Launcher<D>) -> Result<Reclaim> {
         self.asked.store(true, Ordering::SeqCst); // before asking
         fence(Ordering::SeqCst);
-        let how = self.quiesced.reclaim(&self.hold, || {
+        let reclaimed = self.quiesced.reclaim(&self.hold, || {
             let taken = launcher.try_reclaim()?;
             if taken.is_some() {
-                self.drain.end(); // before it is noted, so that what is launched next has its cap
+                self.drain.end(); // before it is noted, so that later launches have its cap
             }
             Ok(taken)
         })?;
-        if how == Reclaim::Done {
+        if reclaimed == Reclaim::Done {
             self.waiters.notify();
             if self.hold.settle(&self.quiesced) {
                 self.go_on();
             }
         }
-        Ok(how)
+        Ok(reclaimed)
     }
 
-    /// Notes that the next kernel of the held queue has run beside others.
+    /// Notes that the next kernel of the held queue has run as padding.
     ///
-    /// If it was the last, [`Self::release`] finds nothing to wake the worker for. That may still
-    /// wait for the device, which had the kernel before it was taken back and reports it no more.
+    /// If it was the last, [`Self::release`] has no reason to wake the worker. The worker may still
+    /// wait for the device, which had the kernel before it was taken back and doesn't report it any
+    /// more.
     pub(crate) fn note_padded(&self, launcher: &mut Launcher<D>) {
         self.waiters.notify();
         if launcher.commands.next().is_none() {
@@ -255,7 +258,8 @@ impl<D: Device> Shared<D> {
         }
     }
 
-    /// Nothing of the held queue is on the device. A queue that ended has nothing either.
+    /// Returns whether nothing of the held queue is on the device. A queue that ended has nothing
+    /// either.
     pub(crate) fn is_quiesced(&self) -> bool {
         self.quiesced.is_noted(&self.hold) || self.failed.get().is_some()
     }
@@ -272,7 +276,7 @@ impl<D: Device> Shared<D> {
         self.waiters.wait_until(|| self.is_quiesced() || !self.hold.is_held());
     }
 
-    /// Commands that were launched again because of preemptions.
+    /// Returns the number of commands that were launched again because of preemptions.
     pub(crate) fn rerun(&self) -> u64 {
         self.quiesced.rerun()
     }
@@ -280,7 +284,7 @@ impl<D: Device> Shared<D> {
 
 /// The worker's sleep, and its end.
 impl<D: Device> Shared<D> {
-    /// Whether this is the worker's thread.
+    /// Returns whether this is the worker's thread.
     pub(crate) fn is_worker(&self) -> bool {
         thread::current().id() == self.worker.id()
     }
@@ -301,32 +305,32 @@ impl<D: Device> Shared<D> {
         self.parker.sleep_unless(ready, park);
     }
 
-    /// Whether the queue had no work for its timeout.
+    /// Returns whether the queue had no work for its timeout.
     pub(crate) fn is_idle(&self) -> bool {
         self.idle.load(Ordering::Acquire)
     }
 
-    /// By the worker alone.
+    /// Called by the worker alone.
     pub(crate) fn set_idle(&self, idle: bool) {
         self.idle.store(idle, Ordering::Release);
     }
 
-    /// How the queue is to end.
+    /// Returns the way in which the queue is to end.
     pub(crate) fn shutdown(&self) -> Shutdown {
         match self.shutdown.load(Ordering::Acquire) {
-            how if how == Shutdown::Drain as u8 => Shutdown::Drain,
-            how if how == Shutdown::Cancel as u8 => Shutdown::Cancel,
+            value if value == Shutdown::Drain as u8 => Shutdown::Drain,
+            value if value == Shutdown::Cancel as u8 => Shutdown::Cancel,
             _ => Shutdown::None,
         }
     }
 
     /// Makes the worker end.
-    pub(crate) fn shut_down(&self, how: Shutdown) {
-        self.shutdown.store(how as u8, Ordering::SeqCst);
+    pub(crate) fn shut_down(&self, shutdown: Shutdown) {
+        self.shutdown.store(shutdown as u8, Ordering::SeqCst);
         self.wake_worker();
     }
 
-    /// The error that ended the queue.
+    /// Returns the error that ended the queue.
     pub(crate) fn failed(&self) -> Option<&Error> {
         self.failed.get()
     }
@@ -339,9 +343,9 @@ impl<D: Device> Shared<D> {
     }
 }
 
-/// Who waits for the queue.
+/// Waiters of the queue.
 impl<D: Device> Shared<D> {
-    /// Threads that wait for commands to complete, or for the queue to quiesce.
+    /// Returns the threads that wait for commands to complete, or for the queue to quiesce.
     pub(crate) fn waiters(&self) -> &EventCount {
         &self.waiters
     }
@@ -354,7 +358,7 @@ impl<D: Device> Shared<D> {
         }
     }
 
-    /// Tells the listener of a submission, if it asked to hear of it.
+    /// Tells the listener of a submission, if it asked for that.
     #[inline]
     pub(crate) fn notify_watching(&self) {
         if let Some(listener) = &self.listener
@@ -402,55 +406,59 @@ pub(crate) mod tests {
         (producer, Shared::new(launcher, cursors, thread::current(), None))
     }
 
-    /// Whether the worker is woken, within some time.
+    /// Returns whether the worker is woken within some time.
     fn is_woken(time: Duration) -> bool {
         let start = Instant::now();
         thread::park_timeout(time);
         start.elapsed() < time
     }
 
-    const LONG: Duration = Duration::from_secs(60);
-    const SHORT: Duration = Duration::from_millis(5);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+    const SHORT_WAIT: Duration = Duration::from_millis(5);
 
     #[test]
-    fn a_limit_that_rises_wakes_the_worker() {
+    fn rising_limit_wakes_the_worker() {
         let shared = shared(&Fake::default());
         for (limit, wakes) in [(5, false), (5, false), (9, true), (8, false)] {
             shared.set_limit(limit);
-            assert_eq!(is_woken(if wakes { LONG } else { SHORT }), wakes, "limit {limit}");
+            assert_eq!(
+                is_woken(if wakes { TEST_TIMEOUT } else { SHORT_WAIT }),
+                wakes,
+                "limit {limit}"
+            );
             assert_eq!(shared.allowance().limit, limit);
         }
     }
 
     #[test]
-    fn releasing_wakes_a_worker_that_has_work() {
+    fn release_wakes_a_worker_with_work() {
         let (mut producer, shared) = with_submitter(&Fake::default());
         shared.hold();
         assert_eq!(shared.allowance().limit, 0);
         shared.release();
-        assert!(!is_woken(SHORT), "there is none");
+        assert!(!is_woken(SHORT_WAIT), "there is none");
         shared.hold();
         producer.push(kernel()).unwrap();
         shared.release();
-        assert!(is_woken(LONG));
+        assert!(is_woken(TEST_TIMEOUT));
     }
 
     #[test]
-    fn who_asked_a_device_before_it_was_told_to_stop_is_woken() {
+    fn early_drain_waiter_is_woken_by_evict() {
         let shared = shared(&Fake::default());
         for _ in 0..2 {
             shared.hold();
             shared.wake_asker();
-            assert!(!is_woken(SHORT), "it has not asked");
+            assert!(!is_woken(SHORT_WAIT), "it has not asked");
             let _ = shared.reclaim(&mut shared.launcher()); // as a worker does that saw the hold
             shared.wake_asker();
-            assert!(is_woken(LONG));
+            assert!(is_woken(TEST_TIMEOUT));
             shared.release();
         }
     }
 
     #[test]
-    fn who_is_late_asks_nothing_of_a_queue_that_was_released() {
+    fn stale_drain_after_release_is_ignored() {
         let device = Fake::default();
         let shared = shared(&device);
         let drains = || device.0.drains.load(Ordering::SeqCst);

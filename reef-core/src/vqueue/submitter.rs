@@ -1,4 +1,4 @@
-//! Where commands enter a virtual queue.
+//! Submitting end of a virtual queue.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;
@@ -10,7 +10,7 @@ use crate::vqueue::shared::Shared;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Where commands enter a virtual queue. One thread submits; another may preempt meanwhile.
+/// Submitting end of a virtual queue. One thread submits; another may preempt meanwhile.
 #[derive(Debug)]
 pub struct Submitter<D: Device> {
     pub(crate) commands: Producer<Command<D>>,
@@ -22,7 +22,7 @@ impl<D: Device> Submitter<D> {
     /// Adds a command and returns its position, or gives it back if the queue is full.
     ///
     /// Never blocks and never allocates; also works while the queue is preempted. Commands of a
-    /// queue that has ended are accepted and never run; [`wait`](Self::wait) says so.
+    /// queue that has ended are accepted and never run; [`wait`](Self::wait) returns its error.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl<D: Device> Submitter<D> {
         if oldest < self.submitted() { self.wait(oldest) } else { Ok(()) }
     }
 
-    /// Whether the queue takes commands that will run.
+    /// Checks that the queue takes commands that will run.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl<D: Device> Submitter<D> {
         self.shared.failed().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Commands that have been submitted.
+    /// Returns the position after the last command that was submitted.
     pub fn submitted(&self) -> Seq {
         Seq(self.commands.submitted())
     }
@@ -88,7 +88,7 @@ impl<D: Device> Submitter<D> {
         if !spin_until(self.spin, || self.is_over(seq)) {
             self.shared.waiters().wait_until(|| self.is_over(seq));
         }
-        self.how(seq)
+        self.outcome(seq)
     }
 
     /// As [`wait`](Self::wait), for no longer than `time`. Returns whether it has finished.
@@ -102,7 +102,7 @@ impl<D: Device> Submitter<D> {
             return self.wait(seq).map(|()| true);
         };
         let over = self.shared.waiters().wait_until_or(end, || self.is_over(seq));
-        self.how(seq).map(|()| over)
+        self.outcome(seq).map(|()| over)
     }
 
     fn check_submitted(&self, seq: Seq) -> Result<()> {
@@ -113,12 +113,12 @@ impl<D: Device> Submitter<D> {
         Err(Error::Invalid(text))
     }
 
-    /// Whether the command has finished or never will.
+    /// Returns whether the command has finished or never will.
     fn is_over(&self, Seq(at): Seq) -> bool {
         self.commands.completed() > at || self.shared.failed().is_some()
     }
 
-    fn how(&self, Seq(at): Seq) -> Result<()> {
+    fn outcome(&self, Seq(at): Seq) -> Result<()> {
         match self.shared.failed() {
             Some(error) if self.commands.completed() <= at => Err(error.clone()),
             _ => Ok(()),

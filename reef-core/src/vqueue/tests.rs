@@ -12,15 +12,15 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Long enough for whatever would have happened at once.
-const A_WHILE: Duration = Duration::from_millis(500);
-const LONG: Duration = Duration::from_secs(60);
+/// Time after which an immediate event would have happened.
+const SETTLE_TIME: Duration = Duration::from_millis(500);
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn queue(device: &Fake, config: Config) -> (Submitter<Fake>, VirtualQueue<Fake>) {
     VirtualQueue::enable(device, config.level(PreemptLevel::All)).expect("a queue")
 }
 
-/// A queue of a device that finishes nothing, with so many commands: four are launched.
+/// A queue of a device that finishes nothing, with this number of commands: four are launched.
 fn hanging(device: &Fake, commands: u64) -> (Submitter<Fake>, VirtualQueue<Fake>) {
     device.0.be_hangs.store(true, Ordering::SeqCst);
     let (mut submitter, queue) = queue(device, Config::default().window(4));
@@ -31,7 +31,7 @@ fn hanging(device: &Fake, commands: u64) -> (Submitter<Fake>, VirtualQueue<Fake>
 }
 
 #[test]
-fn a_group_counts_its_queues() {
+fn group_counts_its_queues() {
     let device = Fake::default();
     let group = Group::open(&device, PreemptLevel::All).expect("a group");
     assert_eq!(group.len(), 0);
@@ -46,7 +46,7 @@ fn a_group_counts_its_queues() {
 }
 
 #[test]
-fn a_group_is_quiesced_only_while_it_is_preempted() {
+fn group_is_quiesced_only_while_preempted() {
     let group = Group::open(&Fake::default(), PreemptLevel::All).expect("a group");
     assert!(!group.is_preempted() && !group.is_quiesced() && !group.try_quiesce());
     group.preempt(false).expect("nothing fails");
@@ -56,7 +56,7 @@ fn a_group_is_quiesced_only_while_it_is_preempted() {
 }
 
 #[test]
-fn a_device_that_has_nothing_of_a_group_is_not_told_of_a_preemption() {
+fn preemption_of_an_idle_group_does_not_call_the_device() {
     let device = Fake::default();
     let (mut submitter, queue) = queue(&device, Config::default());
     let told = || device.0.told.lock().clone();
@@ -72,7 +72,7 @@ fn a_device_that_has_nothing_of_a_group_is_not_told_of_a_preemption() {
 }
 
 #[test]
-fn a_preemption_that_the_device_refuses_is_made_up_for() {
+fn preemption_refused_by_the_device_can_be_repeated() {
     let device = Fake::default();
     let group = Group::open(&device, PreemptLevel::All).expect("a group");
     let [(_idle, idle), (mut submitter, busy)] =
@@ -93,7 +93,7 @@ fn a_preemption_that_the_device_refuses_is_made_up_for() {
 }
 
 #[test]
-fn a_group_is_capped_until_it_is_restored_in_full() {
+fn group_is_capped_until_restored_in_full() {
     let device = Fake::default();
     let (_submitter, queue) = queue(&device, Config::default());
     let (group, cap) = (queue.group(), || queue.shared().allowance().cap);
@@ -112,7 +112,7 @@ fn a_group_is_capped_until_it_is_restored_in_full() {
 #[test]
 fn queue_of_long_blocks_has_the_smaller_cap() {
     let device = Fake::default();
-    let [(_stuck, late), (_submitter, other)] = beside_a_hung_queue(&device, Config::default());
+    let [(_stuck, late), (_submitter, other)] = with_a_hung_queue(&device, Config::default());
     let _at_last = AtLast(device.clone());
     late.group().preempt(false).expect("it runs");
     thread::sleep(Duration::from_millis(2)); // its block runs on
@@ -133,7 +133,7 @@ fn queue_of_long_blocks_has_the_smaller_cap() {
 }
 
 #[test]
-fn a_preemption_that_waits_has_taken_back_what_was_launched() {
+fn synchronous_preemption_takes_launches_back() {
     let device = Fake::default();
     let (submitter, queue) = hanging(&device, 2);
     queue.preempt(true).expect("it runs");
@@ -141,11 +141,11 @@ fn a_preemption_that_waits_has_taken_back_what_was_launched() {
     assert!(queue.group().is_quiesced());
     device.0.be_hangs.store(false, Ordering::SeqCst);
     queue.restore().expect("it is preempted");
-    assert_eq!(submitter.wait_for(Seq(1), LONG), Ok(true));
+    assert_eq!(submitter.wait_for(Seq(1), TEST_TIMEOUT), Ok(true));
 }
 
 #[test]
-fn a_queue_with_work_is_not_disabled() {
+fn queue_with_work_is_not_disabled() {
     let device = Fake::default();
     let (submitter, queue) = hanging(&device, 6);
     let (error, queue) = queue.disable().unwrap_err();
@@ -156,7 +156,7 @@ fn a_queue_with_work_is_not_disabled() {
 }
 
 #[test]
-fn a_preempted_queue_is_neither_disabled_nor_finished() {
+fn preempted_queue_is_neither_disabled_nor_finished() {
     let (_submitter, queue) = queue(&Fake::default(), Config::default());
     queue.preempt(true).expect("it runs");
     let (error, queue) = queue.disable().unwrap_err();
@@ -166,7 +166,7 @@ fn a_preempted_queue_is_neither_disabled_nor_finished() {
 }
 
 #[test]
-fn a_queue_is_idle_after_its_timeout_and_until_it_has_work() {
+fn queue_is_idle_after_its_timeout_until_it_has_work() {
     let device = Fake::default();
     let config = Config { idle_timeout: Some(Duration::from_millis(1)), ..Config::default() };
     let (mut submitter, queue) = queue(&device, config);
@@ -175,24 +175,21 @@ fn a_queue_is_idle_after_its_timeout_and_until_it_has_work() {
     submitter.submit(kernel()).expect("room");
     eventually("at work", || !queue.is_idle());
     device.0.be_hangs.store(false, Ordering::SeqCst);
-    assert_eq!(submitter.wait_for(Seq(0), LONG), Ok(true));
+    assert_eq!(submitter.wait_for(Seq(0), TEST_TIMEOUT), Ok(true));
 }
 
 #[test]
-fn the_end_of_a_full_window_is_found_though_the_device_wakes_no_thread() {
+fn end_of_a_full_window_is_polled_without_wake_ups() {
     let device = Fake::default();
     let (submitter, _queue) = hanging(&device, 5);
     std::thread::sleep(Duration::from_millis(5)); // the worker has seen that the window is full
     device.0.be_hangs.store(false, Ordering::SeqCst);
-    assert_eq!(submitter.wait_for(Seq(4), LONG), Ok(true));
+    assert_eq!(submitter.wait_for(Seq(4), TEST_TIMEOUT), Ok(true));
 }
 
 /// Two queues of a group, each with a command that the device has; the kernel of the first never
 /// ends.
-fn beside_a_hung_queue(
-    device: &Fake,
-    config: Config,
-) -> [(Submitter<Fake>, VirtualQueue<Fake>); 2] {
+fn with_a_hung_queue(device: &Fake, config: Config) -> [(Submitter<Fake>, VirtualQueue<Fake>); 2] {
     let group = Group::open(device, PreemptLevel::All).expect("a group");
     device.0.be_hangs.store(true, Ordering::SeqCst);
     device.0.hung.store(1, Ordering::SeqCst);
@@ -205,9 +202,9 @@ fn beside_a_hung_queue(
 }
 
 #[test]
-fn queue_that_is_never_drained_delays_no_other() {
+fn undrained_queue_delays_no_other() {
     let device = Fake::default();
-    let [(stuck, hung), (submitter, other)] = beside_a_hung_queue(&device, Config::default());
+    let [(stuck, hung), (submitter, other)] = with_a_hung_queue(&device, Config::default());
     let _at_last = AtLast(device.clone());
     for round in 0..3 {
         hung.group().preempt(false).expect("it runs");
@@ -216,45 +213,45 @@ fn queue_that_is_never_drained_delays_no_other() {
         let (done, restored) = channel();
         let group = hung.group().clone();
         thread::spawn(move || done.send(group.restore()));
-        let how = restored.recv_timeout(A_WHILE).expect("the hung queue is waited for");
-        how.expect("it is preempted");
-        assert_eq!(submitter.wait_for(Seq(0), LONG), Ok(true), "round {round}");
+        let restored = restored.recv_timeout(SETTLE_TIME).expect("the hung queue is waited for");
+        restored.expect("it is preempted");
+        assert_eq!(submitter.wait_for(Seq(0), TEST_TIMEOUT), Ok(true), "round {round}");
         assert_eq!(stuck.completed(), Seq(0));
     }
     device.0.hung.store(0, Ordering::SeqCst);
-    assert_eq!(stuck.wait_for(Seq(0), LONG), Ok(true), "it goes on when it is drained");
+    assert_eq!(stuck.wait_for(Seq(0), TEST_TIMEOUT), Ok(true), "it goes on when it is drained");
 }
 
 #[test]
-fn queue_that_is_never_drained_ends_after_its_timeout() {
+fn undrained_queue_ends_after_its_timeout() {
     const TIMEOUT: Duration = Duration::from_millis(50);
     let device = Fake::default();
     let config = Config::default().drain_timeout(TIMEOUT);
-    let [(stuck, hung), (submitter, _other)] = beside_a_hung_queue(&device, config);
+    let [(stuck, hung), (submitter, _other)] = with_a_hung_queue(&device, config);
     let _at_last = AtLast(device.clone());
     thread::sleep(2 * TIMEOUT);
     assert_eq!(stuck.wait_for(Seq(0), Duration::ZERO), Ok(false), "a kernel may take its time");
     let begin = Instant::now();
     hung.group().preempt(true).expect("it runs");
     let took = begin.elapsed();
-    assert!(took >= TIMEOUT && took < LONG, "{took:?}");
+    assert!(took >= TIMEOUT && took < TEST_TIMEOUT, "{took:?}");
     let error = stuck.wait(Seq(0)).unwrap_err();
     assert!(matches!(&error, Error::DeviceLost { why, .. } if why.contains("50ms")), "{error}");
     assert_eq!(device.0.abandoned.load(Ordering::SeqCst), 1);
     device.0.be_hangs.store(false, Ordering::SeqCst);
     hung.group().restore().expect("it is preempted");
-    assert_eq!(submitter.wait_for(Seq(0), LONG), Ok(true), "the other goes on");
+    assert_eq!(submitter.wait_for(Seq(0), TEST_TIMEOUT), Ok(true), "the other goes on");
     assert_eq!(hung.finish(), Err(error), "and it is no longer waited for");
 }
 
 #[test]
-fn dropping_a_queue_that_lags_takes_its_timeout_at_most() {
+fn drop_of_a_lagging_queue_takes_at_most_its_timeout() {
     const TIMEOUT: Duration = Duration::from_millis(50);
     let device = Fake::default();
     let config = Config::default().drain_timeout(TIMEOUT);
     for is_preempted in [false, true] {
         device.0.queues.store(0, Ordering::SeqCst);
-        let [(_stuck, hung), (submitter, other)] = beside_a_hung_queue(&device, config);
+        let [(_stuck, hung), (submitter, other)] = with_a_hung_queue(&device, config);
         let _at_last = AtLast(device.clone());
         if is_preempted {
             hung.group().preempt(false).expect("it runs");
@@ -265,17 +262,17 @@ fn dropping_a_queue_that_lags_takes_its_timeout_at_most() {
             drop(hung);
             done.send(())
         });
-        dropped.recv_timeout(LONG).expect("it returns");
+        dropped.recv_timeout(TEST_TIMEOUT).expect("it returns");
         device.0.be_hangs.store(false, Ordering::SeqCst);
-        assert_eq!(submitter.wait_for(Seq(0), LONG), Ok(true));
+        assert_eq!(submitter.wait_for(Seq(0), TEST_TIMEOUT), Ok(true));
         assert_eq!(other.group().len(), 1);
     }
 }
 
 #[test]
-fn queue_that_lags_through_preemptions_is_drained_once() {
+fn lagging_queue_is_drained_once_for_several_preemptions() {
     let device = Fake::default();
-    let [(stuck, hung), (mut submitter, other)] = beside_a_hung_queue(&device, Config::default());
+    let [(stuck, hung), (mut submitter, other)] = with_a_hung_queue(&device, Config::default());
     let _at_last = AtLast(device.clone());
     device.0.be_hangs.store(false, Ordering::SeqCst);
     for round in 0..20 {
@@ -284,7 +281,7 @@ fn queue_that_lags_through_preemptions_is_drained_once() {
         hung.group().restore().expect("it is preempted");
         assert!(hung.shared().is_lagging());
         submitter.submit(kernel()).expect("room");
-        assert_eq!(submitter.wait_for(Seq(round + 1), LONG), Ok(true));
+        assert_eq!(submitter.wait_for(Seq(round + 1), TEST_TIMEOUT), Ok(true));
     }
     assert!(device.0.told.lock().ends_with(&["evict", "reset", "reactivate"]), "told each time");
     device.0.be_hangs.store(true, Ordering::SeqCst); // or it would end before it is drained
@@ -293,13 +290,13 @@ fn queue_that_lags_through_preemptions_is_drained_once() {
     assert_eq!(hung.rerun(), 1, "what it had is launched again");
     assert!(!other.shared().is_held());
     device.0.be_hangs.store(false, Ordering::SeqCst);
-    assert_eq!(stuck.wait_for(Seq(0), LONG), Ok(true));
+    assert_eq!(stuck.wait_for(Seq(0), TEST_TIMEOUT), Ok(true));
 }
 
 #[test]
-fn group_stays_preempted_until_one_of_its_queues_can_go_on() {
+fn group_stays_preempted_until_one_queue_is_drained() {
     let device = Fake::default();
-    let [(_stuck, hung), (submitter, other)] = beside_a_hung_queue(&device, Config::default());
+    let [(_stuck, hung), (submitter, other)] = with_a_hung_queue(&device, Config::default());
     let _at_last = AtLast(device.clone());
     let group = hung.group().clone();
     drop((submitter, other));

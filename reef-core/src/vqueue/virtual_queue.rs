@@ -1,13 +1,13 @@
-//! A queue in front of a hardware queue, which it keeps short.
+//! Virtual queue: feeds a hardware queue and keeps it short.
 //!
-//! # Who does what
+//! # Threads
 //!
 //! The submitter writes into the ring and, if the worker sleeps, wakes it. The worker launches
 //! while the queue is not held and fewer than [`Config::window`] commands are with the hardware.
-//! Preempting holds the queue and raises the device's flag; then the worker, or whoever preempts,
-//! takes back what the device has stopped and notes that the queue is *quiesced*. Only the worker
-//! launches, and not while the queue is held, so after that nothing of the queue runs until it is
-//! restored.
+//! Preempting holds the queue and raises the device's flag; then the worker, or the thread that
+//! preempts, takes back what the device has stopped and notes that the queue is *quiesced*. Only
+//! the worker launches, and not while the queue is held, so after that nothing of the queue runs
+//! until it is restored.
 //!
 //! # States
 //!
@@ -32,7 +32,7 @@ use crate::vqueue::worker::{Pace, spawn};
 use std::sync::Arc;
 use std::thread::{JoinHandle, Thread};
 
-/// A queue in front of a hardware queue, which it keeps short so that preemption is quick.
+/// Feeds a hardware queue and keeps it short, so that preemption is quick.
 ///
 /// This is the scheduler's end; commands enter at the [`Submitter`]. Dropping it cancels what has
 /// not been launched and waits for what has.
@@ -81,46 +81,46 @@ impl<D: Device> VirtualQueue<D> {
     /// Stops the queue as deep as [`Config::level`]; later commands wait until
     /// [`restore`](Self::restore).
     ///
-    /// With `sync` it returns when the device confirms that nothing of the queue runs, without at
-    /// once.
+    /// With `sync` it returns when the device confirms that nothing of the queue runs, without it
+    /// at once.
     ///
     /// # Errors
     ///
     /// `State` if the queue is preempted already or shares its preemptor with others; the device's.
     pub fn preempt(&self, sync: bool) -> Result<()> {
-        self.alone()?;
+        self.check_alone()?;
         self.group.preempt(sync)
     }
 
-    /// Lets the queue go on where it was stopped, when the device has let go of what it has of it.
+    /// Lets the queue go on where it was stopped, when its work on the device has been taken back.
     /// Doesn't block.
     ///
     /// # Errors
     ///
     /// `State` if it is not preempted or shares its preemptor with others; the device's.
     pub fn restore(&self) -> Result<()> {
-        self.alone()?;
+        self.check_alone()?;
         self.group.restore()
     }
 
-    fn alone(&self) -> Result<()> {
+    fn check_alone(&self) -> Result<()> {
         match self.group.len() {
             1 => Ok(()),
             _ => Err(Error::State("the queue shares its preemptor: preempt its group")),
         }
     }
 
-    /// Whether it waits to be restored.
+    /// Returns whether it waits to be restored.
     fn is_preempted(&self) -> bool {
         self.shared.is_held() && !self.shared.is_lagging()
     }
 
-    /// Commands that were launched again because of preemptions.
+    /// Returns the number of commands that were launched again because of preemptions.
     pub fn rerun(&self) -> u64 {
         self.shared.rerun()
     }
 
-    /// Whether the queue had no work for [`Config::idle_timeout`]. `false` if that is off.
+    /// Returns whether the queue had no work for [`Config::idle_timeout`]. `false` if that is off.
     pub fn is_idle(&self) -> bool {
         self.shared.is_idle()
     }
@@ -176,9 +176,9 @@ impl<D: Device> VirtualQueue<D> {
         self.shared.shut_down(Shutdown::Cancel);
     }
 
-    fn stop(&mut self, how: Shutdown) {
+    fn stop(&mut self, shutdown: Shutdown) {
         let Some(worker) = self.worker.take() else { return };
-        self.shared.shut_down(how);
+        self.shared.shut_down(shutdown);
         if !self.shared.is_worker() {
             let _ = worker.join(); // a panic has already been printed
         } // else host code of the queue ends it, and the worker ends after that
@@ -196,7 +196,7 @@ impl<D: Device> Group<D> {
         self.enable_with(config, None)
     }
 
-    /// As [`enable`](Self::enable), with a thread that hears of the queue's changes.
+    /// As [`enable`](Self::enable), with a thread that is told of the queue's changes.
     pub(crate) fn enable_watched(
         self: &Arc<Self>,
         config: Config,
@@ -246,11 +246,12 @@ mod tests {
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::time::Duration;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
     type Place = Arc<Mutex<Option<VirtualQueue<Fake>>>>;
 
-    /// Host code that does `f` to its own queue, once that is put in the place, and what `f` gave.
-    fn of_its_own<T: Send + 'static>(
+    /// Host code that applies `f` to its own queue, once that is put in the place, and a channel of
+    /// the result.
+    fn host_code<T: Send + 'static>(
         place: &Place,
         f: fn(&mut Option<VirtualQueue<Fake>>) -> T,
     ) -> (HostFn, Receiver<T>) {
@@ -267,52 +268,52 @@ mod tests {
         let (mut submitter, queue) =
             VirtualQueue::enable(&Fake::default(), config).expect("a queue");
         let place = Place::default();
-        let (code, result) = of_its_own(&place, f);
+        let (code, result) = host_code(&place, f);
         *place.lock() = Some(queue);
         for command in [kernel(), Command::Host(code), kernel()] {
             submitter.submit(command).expect("room");
         }
-        (result.recv_timeout(LONG).expect("no deadlock"), submitter, place)
+        (result.recv_timeout(TEST_TIMEOUT).expect("no deadlock"), submitter, place)
     }
 
     #[test]
     fn host_code_preempts_and_restores_its_own_queue() {
-        let (how, submitter, _queue) = inside(|queue| {
+        let (outcome, submitter, _queue) = inside(|queue| {
             let queue = queue.as_ref().expect("it is in its place");
             queue.preempt(true)?;
             assert!(queue.group().is_quiesced());
             queue.restore()
         });
-        how.expect("both worked");
-        assert!(submitter.wait_for(Seq(2), LONG).expect("no error"), "and it goes on");
+        outcome.expect("both worked");
+        assert!(submitter.wait_for(Seq(2), TEST_TIMEOUT).expect("no error"), "and it goes on");
     }
 
     #[test]
-    fn host_code_cannot_disable_its_own_queue_which_has_work() {
-        let (how, submitter, _queue) = inside(|queue| {
+    fn host_code_cannot_disable_its_own_queue() {
+        let (error, submitter, _queue) = inside(|queue| {
             let (error, back) = queue.take().expect("it is in its place").disable().unwrap_err();
             *queue = Some(back);
             error
         });
-        assert!(matches!(how, Error::Busy { in_flight: 0, waiting: 1.. }), "{how}");
-        assert!(submitter.wait_for(Seq(2), LONG).expect("no error"), "and it goes on");
+        assert!(matches!(error, Error::Busy { in_flight: 0, waiting: 1.. }), "{error}");
+        assert!(submitter.wait_for(Seq(2), TEST_TIMEOUT).expect("no error"), "and it goes on");
     }
 
     #[test]
     fn host_code_may_drop_its_own_queue() {
         let ((), submitter, _) = inside(|queue| drop(queue.take()));
-        assert_eq!(submitter.wait_for(Seq(2), LONG), Err(Error::Cancelled));
+        assert_eq!(submitter.wait_for(Seq(2), TEST_TIMEOUT), Err(Error::Cancelled));
     }
 
     #[test]
     fn host_code_cannot_finish_its_own_queue() {
-        let (how, ..) = inside(|queue| queue.take().expect("it is in its place").finish());
-        assert_eq!(how, Err(Error::State("finishing a queue from its own host code")));
+        let (outcome, ..) = inside(|queue| queue.take().expect("it is in its place").finish());
+        assert_eq!(outcome, Err(Error::State("finishing a queue from its own host code")));
     }
 
     /// No thread has been told to take back what a preemption that failed has stopped.
     #[test]
-    fn a_preemption_that_failed_midway_can_be_restored() {
+    fn preemption_failed_midway_can_be_restored() {
         let device = Fake::default();
         let config = Config { level: PreemptLevel::All, ..Config::default() };
         let (mut submitter, queue) = VirtualQueue::enable(&device, config).expect("a queue");
@@ -323,15 +324,16 @@ mod tests {
         queue.preempt(true).expect_err("the device refuses");
         let (done, restored) = channel();
         std::thread::spawn(move || done.send(queue.restore().map(|()| queue)));
-        let _queue = restored.recv_timeout(LONG).expect("no deadlock").expect("it is preempted");
+        let _queue =
+            restored.recv_timeout(TEST_TIMEOUT).expect("no deadlock").expect("it is preempted");
         device.0.be_hangs.store(false, Ordering::SeqCst);
-        assert!(submitter.wait_for(Seq(0), LONG).expect("no error"), "it goes on");
+        assert!(submitter.wait_for(Seq(0), TEST_TIMEOUT).expect("no error"), "it goes on");
     }
 
     /// Between a push that finds the queue full and the look for what to wait for, all may
     /// complete.
     #[test]
-    fn a_queue_that_was_full_and_is_empty_has_room() {
+    fn drained_full_queue_has_room() {
         let config = Config { capacity: 1, window: 1, ..Config::default() };
         let (mut submitter, _queue) =
             VirtualQueue::enable(&Fake::default(), config).expect("a queue");

@@ -1,16 +1,16 @@
 //! The thread of a virtual queue: launch what fits, note what finished, take back what was
 //! preempted, else sleep.
 //!
-//! What it sleeps for, and who wakes it. An unpark is kept until the next park, so it may come at
-//! any time; whoever parks without saying so must be owed one.
+//! An unpark is kept until the next park, so it may come at any time. A worker that parks without
+//! setting its flag must be owed an unpark. It sleeps for:
 //!
-//! | waits for | says so | woken by |
+//! | waits for | sets its flag | woken by |
 //! |---|---|---|
 //! | commands, or them and the device | yes | a submission that sees it asleep; a release with work left; a limit that rises; shutdown; and the device as below |
-//! | the device: the window is full, or a barrier is in the way | no | the device at `wake_at`. If that was taken back, a release with work left; if it ran as padding, who notes that |
-//! | the device: what was evicted has not stopped | no | the device when a drain gives more; if it was asked before it was told to evict, who tells it; the end of [`Config::drain_timeout`] |
+//! | the device: the window is full, or a barrier is in the way | no | the device at `wake_at`. If that was taken back, a release with work left; if it ran as padding, the thread that notes that |
+//! | the device: what was evicted has not stopped | no | the device when a drain gives more; if it was asked before it was told to evict, the thread that tells it; the end of [`Config::drain_timeout`] |
 //! | the device: held back, its queue cancelled | no | the device at `wake_at`, which is asked first |
-//! | an event of another queue; after an error, the device | | nothing: it looks every 20 or 50 µs |
+//! | an event of another queue; after an error, the device | | nothing: it polls every 20 or 50 µs |
 
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How a worker waits.
+/// Waits of a worker.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     /// The device unparks the worker when something completes.
@@ -33,8 +33,8 @@ pub(crate) struct Pace {
     pub(crate) config: Config,
 }
 
-/// How long the worker of a held queue spins on a device that is polled: longer than most real-time
-/// work takes, because waking up would leave the device idle for 50 µs and more.
+/// Time for which the worker of a held queue spins on a device that is polled: longer than most
+/// real-time work takes, because waking up would leave the device idle for 50 µs and more.
 const HELD_SPIN: Duration = Duration::from_millis(2);
 
 impl Pace {
@@ -43,9 +43,9 @@ impl Pace {
     }
 }
 
-/// How often the worker of a queue looks that was held for longer and still has something on such a
-/// device.
-const LAG_POLL: Duration = Duration::from_micros(50);
+/// Interval at which a worker polls such a device when its queue has been held for longer and still
+/// has something on it.
+const LAG_POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 type Start<D> = std::sync::mpsc::Sender<(Arc<Shared<D>>, Pace)>;
 
@@ -83,7 +83,7 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
             Waits::Either if pace.wakes => {
                 shared.sleep_unless(|| has_work(shared), || park(left));
             }
-            Waits::Device if owed_for > Some(HELD_SPIN) => thread::park_timeout(LAG_POLL),
+            Waits::Device if owed_for > Some(HELD_SPIN) => thread::park_timeout(LAG_POLL_INTERVAL),
             Waits::Device | Waits::Either | Waits::Nothing => std::hint::spin_loop(),
             Waits::Host => run_host_code(shared)?,
             Waits::Event => thread::park_timeout(Duration::from_micros(20)),
@@ -100,11 +100,11 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
     }
 }
 
-/// What the device owes: the end of what it has of a queue that it was told to stop, or that is to
+/// Debt of the device: the end of what it has of a queue that it was told to stop, or that is to
 /// end.
 #[derive(Debug, Default)]
 struct Debt {
-    /// What there was when it began, and when that was.
+    /// Progress at its beginning, and the time of that.
     since: Option<(Progress, Instant)>,
 }
 
@@ -112,7 +112,7 @@ struct Debt {
 type Progress = (Option<u64>, u64);
 
 impl Debt {
-    /// For how long the device has owed the same, if it owes something.
+    /// Returns the time for which the device has owed the same, if it owes something.
     fn age<D: Device>(&mut self, shared: &Shared<D>, pace: Pace, waits: Waits) -> Option<Duration> {
         let is_stopped = is_cancelled(shared) || (pace.stops && shared.is_held());
         if !is_stopped || !matches!(waits, Waits::Device | Waits::Either) {
@@ -129,11 +129,11 @@ impl Debt {
     }
 }
 
-/// How much longer the device may owe what it has owed for so long.
+/// Returns the time that is left for a debt that is this old.
 ///
 /// # Errors
 ///
-/// `DeviceLost` if it has had its time: the queue is abandoned.
+/// `DeviceLost` if no time is left: the queue is abandoned.
 fn check_debt<D: Device>(
     shared: &Shared<D>,
     owed_for: Option<Duration>,
@@ -148,8 +148,8 @@ fn check_debt<D: Device>(
     Err(Error::DeviceLost { backend: D::NAME, why })
 }
 
-fn park(most: Option<Duration>) {
-    most.map_or_else(thread::park, thread::park_timeout);
+fn park(timeout: Option<Duration>) {
+    timeout.map_or_else(thread::park, thread::park_timeout);
 }
 
 /// After an error nothing more is launched, but what the device has must not outlive the queue,
@@ -173,20 +173,20 @@ fn let_device_finish<D: Device>(shared: &Shared<D>, limit: Option<Duration>) {
         };
         match quiet {
             Ok(false) => drop(launcher),
-            Ok(true) | Err(_) => return, // a queue that says so again has nothing running
+            Ok(true) | Err(_) => return, // a queue that fails again has nothing running
         }
         thread::park_timeout(Duration::from_micros(50));
     }
 }
 
-/// What a cancelled queue may launch.
-const NOTHING: Allowance = Allowance { limit: 0, cap: 0 };
+/// Allowance of a cancelled queue.
+const NO_LAUNCHES: Allowance = Allowance { limit: 0, cap: 0 };
 
 /// Launches and notes completions.
 fn pass<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     let cancelled = is_cancelled(shared);
     let Step { completed, waits } =
-        shared.launcher().step(|| if cancelled { NOTHING } else { shared.allowance() })?;
+        shared.launcher().step(|| if cancelled { NO_LAUNCHES } else { shared.allowance() })?;
     if completed {
         shared.waiters().notify();
     }
@@ -220,7 +220,7 @@ fn quiesce<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     })
 }
 
-/// What a cancelled queue keeps on the device must end before it.
+/// Ends what a cancelled queue keeps on the device; the queue ends after it.
 #[cold]
 fn release_held<D: Device>(shared: &Shared<D>) -> Result<Waits> {
     let quiet = shared.launcher().release_held()?;
@@ -232,15 +232,15 @@ fn is_cancelled<D: Device>(shared: &Shared<D>) -> bool {
     shared.shutdown() == Shutdown::Cancel
 }
 
-/// Whether a worker that was told to end has nothing left to do.
+/// Returns whether a worker that was told to end has nothing left to do.
 fn is_over<D: Device>(shared: &Shared<D>) -> bool {
-    let all = match shared.shutdown() {
+    let finishes_all = match shared.shutdown() {
         Shutdown::None => return false,
         Shutdown::Drain => true,
         Shutdown::Cancel => false,
     };
     let mut launcher = shared.launcher();
-    launcher.commands.in_flight() == 0 && !(all && launcher.commands.next().is_some())
+    launcher.commands.in_flight() == 0 && !(finishes_all && launcher.commands.next().is_some())
 }
 
 #[cold]
@@ -262,7 +262,7 @@ fn sleep<D: Device>(shared: &Shared<D>, config: &Config) {
     }
 }
 
-/// Whether there is something that a worker can do now.
+/// Returns whether there is something that a worker can do now.
 fn has_work<D: Device>(shared: &Shared<D>) -> bool {
     let shutdown = shared.shutdown();
     if shared.is_held() {
@@ -280,7 +280,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn a_worker_spins_longer_while_its_queue_is_held_on_a_device_that_is_polled() {
+    fn worker_of_a_held_queue_spins_longer_on_a_polled_device() {
         let config = Config { spin: Duration::from_millis(7), ..Config::default() };
         let [polled, woken] = [false, true].map(|wakes| Pace { wakes, stops: true, config });
         assert_eq!((polled.spin(true), polled.spin(false)), (HELD_SPIN, config.spin));
@@ -289,7 +289,7 @@ mod tests {
 
     /// A device that has nothing of a queue wakes no worker that waits for it.
     #[test]
-    fn a_worker_that_is_late_to_quiesce_looks_again() {
+    fn late_worker_polls_again_after_release() {
         let shared = shared(&Fake::default());
         shared.hold();
         // The worker saw the hold. Before it takes back, another thread does and releases the
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_queue_has_work_until_it_is_quiesced_and_when_it_is_cancelled() {
+    fn held_queue_has_work_until_quiesced_and_when_cancelled() {
         let shared = shared(&Fake::default());
         shared.hold();
         assert!(has_work(&shared), "to take back what the device has");
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_beyond_the_limit_are_no_work() {
+    fn commands_beyond_the_limit_are_not_work() {
         let (mut producer, shared) = with_submitter(&Fake::default());
         assert!(producer.push(kernel()).is_ok(), "room");
         shared.set_limit(0);
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_queue_launches_nothing_more() {
+    fn cancelled_queue_launches_nothing_more() {
         let device = Fake::default();
         device.0.be_hangs.store(true, Ordering::SeqCst);
         let (mut producer, shared) = with_submitter(&device);
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_error_the_device_ends_what_it_has() {
+    fn device_finishes_launched_work_after_an_error() {
         let device = Fake::default();
         device.0.be_hangs.store(true, Ordering::SeqCst);
         let (mut producer, shared) = with_submitter(&device);

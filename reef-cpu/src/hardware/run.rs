@@ -52,8 +52,9 @@ fn lost(kernel: &str, panic: &(dyn std::any::Any + Send)) -> Error {
 }
 
 fn run_copy(copy: &Copy<Cpu>) {
-    let from = (copy.from.words(), copy.from_offset);
-    words::copy(from, (copy.to.words(), copy.to_offset), copy.bytes); // checked when it was queued
+    let (from, to) = (copy.from.words(), copy.to.words());
+    // Ranges were checked when it was queued.
+    words::copy(from, copy.from_offset, to, copy.to_offset, copy.bytes);
 }
 
 fn run_fill(fill: &Fill<Cpu>) {

@@ -38,7 +38,7 @@ pub fn measure_with<D: Operators>(
     let mut total = Duration::ZERO;
     for (launch, name) in network.launches().zip(network.step_names()) {
         begins(&name.launch);
-        let least = stopwatch.least(REPEATS, [launch])?;
+        let least = stopwatch.min_time(REPEATS, [launch])?;
         total += least;
         latencies.insert(&name.launch, &profile(device, launch, least));
     }

@@ -12,22 +12,22 @@ struct State {
     long: u64,
     /// Queues are stopped.
     evicted: bool,
-    /// What this queue has is stopped, until it is taken back.
+    /// This queue's work is stopped, until it is taken back.
     void: bool,
-    /// What was stopped goes on by itself when queues do.
+    /// Stopped work goes on by itself when queues do.
     holds: bool,
     /// An idle queue stays void.
     stays_void: bool,
-    /// A drain was asked for what is void, and has not been answered.
+    /// A drain was asked for the void work, and has not been answered.
     asked: bool,
-    /// Real-time work has it: nothing starts behind it.
+    /// Real-time work has it: nothing starts after it.
     taken: bool,
     /// It was not told to stop, and will not be.
     let_be: bool,
-    /// A command was launched behind real-time work, and is not void.
-    behind: bool,
+    /// A command was launched after real-time work, and is not void.
+    is_queued: bool,
     running: bool,
-    /// Behind the newest launch.
+    /// End position of the newest launch.
     launched: u64,
     /// A drain found a command running: the worker is unparked when that ends.
     drain_wanted: bool,
@@ -40,7 +40,7 @@ impl Device {
         Self(Mutex::new(State { long, stays_void, ..State::default() }))
     }
 
-    /// One that holds what it was given.
+    /// A device that holds what it was given.
     pub(super) fn holding(long: u64) -> Self {
         Self(Mutex::new(State { long, holds: true, ..State::default() }))
     }
@@ -48,7 +48,7 @@ impl Device {
     /// A launch that is void waits to be taken back.
     pub(super) fn launch(&self, at: u64) {
         let mut state = self.0.lock().unwrap();
-        assert!(!state.asked, "launched behind a drain, and missing in it");
+        assert!(!state.asked, "launched after a drain, and missing in it");
         if state.is_idle() && !state.stays_void {
             state.void = state.evicted;
         }
@@ -56,9 +56,9 @@ impl Device {
         if state.void {
             return;
         }
-        assert!(!state.let_be, "launched beside real-time work");
+        assert!(!state.let_be, "launched next to real-time work");
         if state.taken {
-            state.behind = true;
+            state.is_queued = true;
             return;
         }
         state.running |= at < state.long;
@@ -87,7 +87,7 @@ impl Device {
     /// Nothing that waits to start ends by itself from now on, and no thread is told so.
     pub(super) fn evict(&self) {
         let mut state = self.0.lock().unwrap();
-        (state.evicted, state.behind) = (true, false);
+        (state.evicted, state.is_queued) = (true, false);
         state.void |= !state.is_idle() || state.stays_void;
     }
 
@@ -98,7 +98,7 @@ impl Device {
     /// The group has done what it does to stop the device.
     pub(super) fn note_told(&self) {
         let mut state = self.0.lock().unwrap();
-        assert!(!state.behind, "launched beside real-time work");
+        assert!(!state.is_queued, "launched next to real-time work");
         state.let_be = !state.evicted;
     }
 
@@ -110,7 +110,7 @@ impl Device {
         state.void &= !state.holds;
     }
 
-    /// What runs stops. Nothing has finished, so only a thread that drains is told.
+    /// Stops what runs. Nothing has finished, so only a thread that drains is told.
     pub(super) fn reset(&self, worker: &Worker) {
         let mut state = self.0.lock().unwrap();
         state.running = false;
@@ -119,7 +119,7 @@ impl Device {
         }
     }
 
-    /// What runs has finished, and nothing takes long from now on.
+    /// Finishes what runs; nothing takes long from now on.
     pub(super) fn finish(&self, worker: &Worker) {
         let mut state = self.0.lock().unwrap();
         state.long = 0;

@@ -1,11 +1,11 @@
-//! What happens to the queue. Each must fail with the rule broken that it is about.
+//! Scenarios of the queue. Each must fail with the rule broken that it is about.
 
 use super::device::Device;
 use super::{Queue, Rule, Worker};
 use crate::sync::primitives::thread;
 use std::sync::Arc;
 
-/// Runs `group` beside a worker; then `all` commands complete.
+/// Runs `group` while a worker runs; then `all` commands complete.
 fn model(
     broken: Rule,
     queue: impl Fn() -> Queue + Send + Sync + 'static,
@@ -13,7 +13,7 @@ fn model(
     group: impl Fn(&Arc<Queue>, &Arc<Worker>) + Send + Sync + 'static,
 ) {
     let mut model = loom::model::Builder::new();
-    model.preemption_bound = Some(if broken == Rule::Kept { 2 } else { 3 }); // more take minutes
+    model.preemption_bound = Some(if broken == Rule::None { 2 } else { 3 }); // more take minutes
     model.check(move || {
         let (queue, worker) = (Arc::new(queue()), Arc::new(Worker::default()));
         let working = thread::spawn({
@@ -44,14 +44,14 @@ fn an_idle_queue(broken: Rule) {
 
 /// A queue with a command is preempted twice in a row, by itself or with one that has work on the
 /// device.
-fn twice(broken: Rule, beside_a_busy_queue: bool) {
+fn preempted_twice(broken: Rule, with_a_busy_queue: bool) {
     model(
         broken,
         move || Queue::new(broken, 1, 1, 0),
         1,
         move |queue, worker| {
             for _ in 0..2 {
-                queue.stop_beside(beside_a_busy_queue, worker);
+                queue.stop_in_group(with_a_busy_queue, worker);
                 queue.try_quiesce(worker);
                 queue.restore(worker);
             }
@@ -62,8 +62,8 @@ fn twice(broken: Rule, beside_a_busy_queue: bool) {
 /// A command runs while its queue is preempted, and another is submitted at any time.
 fn a_busy_queue(window: u64) {
     model(
-        Rule::Kept,
-        move || Queue::new(Rule::Kept, window, 1, 1),
+        Rule::None,
+        move || Queue::new(Rule::None, window, 1, 1),
         2,
         |queue, worker| {
             let submitter = thread::spawn({
@@ -97,8 +97,8 @@ fn padded_away(broken: Rule) {
     );
 }
 
-/// A queue is preempted while a command runs that doesn't stop, and restored, so often, before that
-/// ends. The command behind it runs in any case.
+/// A queue is preempted and restored `times` times while a command runs that doesn't stop, before
+/// that ends. The command after it runs in any case.
 fn laggard(broken: Rule, times: usize) {
     model(
         broken,
@@ -106,7 +106,7 @@ fn laggard(broken: Rule, times: usize) {
         2,
         move |queue, worker| {
             for _ in 0..times {
-                queue.stop_beside(true, worker);
+                queue.stop_in_group(true, worker);
                 queue.restore(worker);
             }
             queue.device.finish(worker);
@@ -135,66 +135,66 @@ fn ended_while_held(broken: Rule) {
 }
 
 #[test]
-fn a_worker_that_is_late_finds_what_comes_next() {
-    an_idle_queue(Rule::Kept);
+fn late_worker_finds_the_next_command() {
+    an_idle_queue(Rule::None);
 }
 
 #[test]
 #[should_panic = "deadlock"]
-fn a_late_worker_that_waits_for_the_device_sleeps_for_ever() {
+fn late_worker_waiting_for_the_device_sleeps_for_ever() {
     an_idle_queue(Rule::LateWorkersLookAgain);
 }
 
 #[test]
-fn nothing_of_an_empty_queue_is_launched_beside_real_time_work() {
-    twice(Rule::Kept, false);
+fn empty_queue_launches_nothing_next_to_real_time_work() {
+    preempted_twice(Rule::None, false);
 }
 
 #[test]
-#[should_panic = "launched beside real-time work"]
-fn an_empty_queue_that_is_held_late_launches_beside_real_time_work() {
-    twice(Rule::EmptyQueuesAreHeldUnderTheLock, false);
+#[should_panic = "launched next to real-time work"]
+fn empty_queue_held_late_launches_next_to_real_time_work() {
+    preempted_twice(Rule::EmptyQueuesAreHeldUnderTheLock, false);
 }
 
 #[test]
-fn nothing_is_launched_behind_a_drain() {
-    twice(Rule::Kept, true);
+fn nothing_is_launched_after_a_drain() {
+    preempted_twice(Rule::None, true);
 }
 
 #[test]
-fn a_running_command_and_a_submission_wake_a_worker_with_a_full_window() {
+fn command_end_and_submission_wake_a_worker_with_full_window() {
     a_busy_queue(1);
 }
 
 #[test]
-fn a_running_command_and_a_submission_wake_a_worker_with_room() {
+fn command_end_and_submission_wake_a_worker_with_room() {
     a_busy_queue(2);
 }
 
 #[test]
-fn a_queue_that_was_padded_away_goes_on() {
-    padded_away(Rule::Kept);
+fn queue_padded_away_goes_on() {
+    padded_away(Rule::None);
 }
 
 #[test]
 #[should_panic = "deadlock"]
-fn a_worker_that_padding_does_not_wake_sleeps_for_ever() {
+fn worker_not_woken_by_padding_sleeps_for_ever() {
     padded_away(Rule::PaddingWakes);
 }
 
 #[test]
-fn queue_that_lags_goes_on_when_it_is_drained() {
-    laggard(Rule::Kept, 1);
+fn lagging_queue_goes_on_when_drained() {
+    laggard(Rule::None, 1);
 }
 
 #[test]
-fn queue_that_lags_may_be_preempted_again() {
-    laggard(Rule::Kept, 2);
+fn lagging_queue_may_be_preempted_again() {
+    laggard(Rule::None, 2);
 }
 
 #[test]
 #[should_panic = "deadlock"]
-fn laggard_that_launches_loses_what_it_launches() {
+fn laggard_loses_its_launches_if_it_launches() {
     laggard(Rule::LaggardsLaunchNothing, 1);
 }
 
@@ -206,15 +206,15 @@ fn laggard_whose_drain_settles_nothing_stays_held() {
 
 #[test]
 #[should_panic = "deadlock"]
-fn queue_that_is_let_go_and_not_settled_stays_held() {
-    laggard(Rule::LettingGoSettles, 1);
+fn released_queue_stays_held_unless_settled() {
+    laggard(Rule::ReleasingSettles, 1);
 }
 
 #[test]
-fn queue_that_lags_on_a_device_that_holds_goes_on() {
-    let queue = || Queue::on(Device::holding(1), Rule::Kept, 2, 2);
-    model(Rule::Kept, queue, 2, |queue, worker| {
-        queue.stop_beside(true, worker);
+fn lagging_queue_on_a_holding_device_goes_on() {
+    let queue = || Queue::on(Device::holding(1), Rule::None, 2, 2);
+    model(Rule::None, queue, 2, |queue, worker| {
+        queue.stop_in_group(true, worker);
         queue.restore(worker);
         queue.device.finish(worker);
     });
@@ -222,17 +222,17 @@ fn queue_that_lags_on_a_device_that_holds_goes_on() {
 
 #[test]
 #[should_panic = "deadlock"]
-fn idle_queue_that_stays_void_never_goes_on() {
-    twice(Rule::IdleQueuesStartAfresh, true);
+fn idle_queue_kept_void_never_goes_on() {
+    preempted_twice(Rule::IdleQueuesStartAfresh, true);
 }
 
 #[test]
-fn queue_that_ends_between_hold_and_stop_is_drained() {
-    ended_while_held(Rule::Kept);
+fn queue_ended_between_hold_and_stop_is_drained() {
+    ended_while_held(Rule::None);
 }
 
 #[test]
 #[should_panic = "deadlock"]
-fn worker_that_asked_early_and_is_not_woken_sleeps_for_ever() {
+fn early_asking_worker_not_woken_sleeps_for_ever() {
     ended_while_held(Rule::AskersAreWoken);
 }

@@ -1,4 +1,4 @@
-//! What a real-time client has had of the device, and whether it has budget left.
+//! Accounts: device time that real-time clients have used, and their budgets.
 //!
 //! A period begins with the first task that is charged after the budget is whole again. What a task
 //! takes beyond the budget is taken from the periods that follow: the average stays within the
@@ -12,15 +12,15 @@ use std::time::Duration;
 /// The next account's name.
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Whom real-time tasks are charged to: one for each tenant, however many clients and threads it
-/// has.
+/// Account that real-time tasks are charged to: one for each tenant, for any number of clients and
+/// threads.
 ///
 /// Clones are the same account.
 #[derive(Debug, Clone)]
 pub struct Account(Arc<State>);
 
 /// Times in nanoseconds on the device's clock. Written by passes, of which there is one at a time;
-/// read by anyone, who may see the numbers of two passes.
+/// read at any time, when the numbers may be of two passes.
 #[derive(Debug)]
 struct State {
     id: u64,
@@ -28,12 +28,12 @@ struct State {
     served: AtomicU64,
     tasks: AtomicU64,
     late: AtomicU64,
-    /// When the period began in which `used` was used.
+    /// Beginning of the period in which `used` was used.
     began: AtomicU64,
     used: AtomicU64,
 }
 
-/// What an [`Account`] has had so far.
+/// Use of a device by an [`Account`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Usage {
@@ -41,12 +41,14 @@ pub struct Usage {
     pub served: Duration,
     /// Its tasks that have ended there.
     pub tasks: u64,
-    /// Those of them that started when its budget was used up. 0 for an account without a [`Rate`].
+    /// Tasks among them that started when its budget was used up. 0 for an account without a
+    /// [`Rate`].
     pub late: u64,
 }
 
 impl Account {
-    /// An account that has had nothing. It belongs to one device, whose clock its periods go by.
+    /// Makes an account that has used nothing. It belongs to one device, whose clock its periods go
+    /// by.
     pub fn new(rate: Option<Rate>) -> Self {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let number = || AtomicU64::new(0);
@@ -61,17 +63,17 @@ impl Account {
         }))
     }
 
-    /// Names it; never used again.
+    /// Returns its name, which is never used again.
     pub(crate) fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// What was granted to it.
+    /// Returns the rate that was granted to it.
     pub fn rate(&self) -> Option<Rate> {
         self.0.rate
     }
 
-    /// What it has had so far.
+    /// Returns its use so far.
     pub fn usage(&self) -> Usage {
         Usage {
             served: self.served(),
@@ -80,7 +82,7 @@ impl Account {
         }
     }
 
-    /// Whether it has a budget and some of it is left at `now`, on the device's clock.
+    /// Returns whether it has a budget and some of it is left at `now`, on the device's clock.
     pub fn is_in_budget(&self, now: Duration) -> bool {
         self.0.rate.is_some_and(|rate| self.used(rate, now) < nanos(rate.budget()))
     }
@@ -109,7 +111,7 @@ impl Account {
         self.0.used.load(Ordering::Relaxed).saturating_sub(back)
     }
 
-    /// When the period began that `now` is in.
+    /// Returns the beginning of the period that `now` is in.
     fn begin(&self, rate: Rate, now: Duration) -> u64 {
         let past = self.periods(rate, now).saturating_mul(nanos(rate.period()));
         self.0.began.load(Ordering::Relaxed).saturating_add(past)
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_comes_back_with_each_period() {
+    fn budget_is_restored_in_each_period() {
         let account = account(2, 10);
         assert!(account.is_in_budget(ms(100)), "before anything ran");
         account.charge(ms(100), ms(101));
@@ -156,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_budget_is_taken_from_later_periods() {
+    fn overrun_is_taken_from_later_periods() {
         let account = account(2, 10);
         account.charge(ms(0), ms(5)); // two and a half budgets
         for (now, has) in [(5, false), (10, false), (19, false), (20, true)] {
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_rate_nothing_is_its_own() {
+    fn account_without_a_rate_has_no_budget() {
         let account = Account::new(None);
         account.charge(ms(0), ms(5));
         assert!(!account.is_in_budget(ms(5)));

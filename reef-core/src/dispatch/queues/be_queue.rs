@@ -13,7 +13,7 @@ use crate::vqueue::virtual_queue::VirtualQueue;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What the dispatcher keeps of a best-effort client.
+/// State that the dispatcher keeps of a best-effort client.
 #[derive(Debug)]
 pub(crate) struct BeQueue<D: Device> {
     pub(crate) id: u64,
@@ -26,7 +26,7 @@ pub(crate) struct BeQueue<D: Device> {
 
 /// Tasks of a client that have not finished, oldest first.
 ///
-/// They come by a ring, so that no lock of a client stands in the way of a pass.
+/// They come by a ring, so that a pass waits for no lock of a client.
 #[derive(Debug)]
 pub(crate) struct Tasks {
     coming: Consumer<TaskView>,
@@ -37,9 +37,10 @@ impl Tasks {
     /// Of a client with at most `commands` unfinished commands; the client writes into the other
     /// end.
     pub(crate) fn new(commands: usize) -> (Producer<TaskView>, Self) {
-        let most = 2 * commands; // each has a command, but for the one that is being submitted
-        let (producer, coming) = ring(most);
-        (producer, Self { coming, unfinished: VecDeque::with_capacity(most) })
+        // Each has a command, but for the one that is being submitted.
+        let max_tasks = 2 * commands;
+        let (producer, coming) = ring(max_tasks);
+        (producer, Self { coming, unfinished: VecDeque::with_capacity(max_tasks) })
     }
 
     /// Takes what has come, and drops what ends before `completed`.
@@ -54,10 +55,10 @@ impl Tasks {
 }
 
 impl<D: Device> BeQueue<D> {
-    /// What a scheduler sees of it.
+    /// Returns its view for a scheduler.
     pub(crate) fn view(&mut self) -> QueueView {
         let shared = self.queue.shared();
-        shared.watch(); // before the look, or a submission between them would go unheard
+        shared.watch(); // before the cursors are read, or a submission in between would be missed
         let (mut completed, mut submitted) = shared.cursors();
         if shared.failed().is_some() {
             // Nothing of it will run: all of it counts as finished, also what a half submitted task
@@ -67,7 +68,7 @@ impl<D: Device> BeQueue<D> {
         self.tasks.update(completed); // after the cursors: a task comes before its commands
         let lags = shared.is_lagging();
         if lags {
-            submitted = completed; // it can have nothing, and must keep nothing from others
+            submitted = completed; // it can use nothing, and must not keep the device from others
         }
         QueueView {
             id: self.id,
@@ -81,7 +82,8 @@ impl<D: Device> BeQueue<D> {
         }
     }
 
-    /// Blocks of this client's next kernel that fit beside `rt`. Only while it is quiesced.
+    /// Returns blocks of this client's next kernel that fit next to `rt`. Only while it is
+    /// quiesced.
     pub(crate) fn padding(
         &mut self,
         device: &D,
@@ -125,10 +127,10 @@ mod tests {
         (submitter, BeQueue { id: 0, queue, tasks, weight, priority, served })
     }
 
-    /// A worker waits for the device while that has something of its queue. Taken back, and run by
-    /// others, it ends without a word of the device.
+    /// A worker waits for the device while that has something of its queue. Work that was taken
+    /// back, and run by others, ends without a report of the device.
     #[test]
-    fn a_client_whose_last_kernel_ran_as_padding_goes_on() {
+    fn client_whose_last_kernel_ran_as_padding_continues() {
         let device = Fake::default();
         let be_hangs = |hangs| device.0.be_hangs.store(hangs, Ordering::SeqCst);
         device.0.claims_to_wake.store(true, Ordering::SeqCst);

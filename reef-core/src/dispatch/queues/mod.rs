@@ -1,8 +1,8 @@
-//! What the dispatcher moves: real-time tasks on their hardware queue, best-effort queues, blocks
-//! from these to that one.
+//! Work that the dispatcher moves: real-time tasks on their hardware queue, best-effort queues,
+//! blocks from these to that one.
 //!
-//! *In*: requests that a pass takes from the inbox, and which of them start. *Out*: commands on the
-//! real-time queue, padded where blocks fit; tickets that complete; charges to accounts.
+//! *In*: requests that a pass takes from the inbox, and the tasks that start. *Out*: commands on
+//! the real-time queue, padded where blocks fit; tickets that complete; charges to accounts.
 //! *Invariant*: a request that came in is waiting, being fed or launched until its ticket
 //! completes. Nothing here decides anything, and all of it runs inside of a pass.
 

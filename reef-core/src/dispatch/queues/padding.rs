@@ -1,4 +1,4 @@
-//! Where blocks beside a real-time kernel come from.
+//! Source of the blocks that run next to a real-time kernel.
 
 use crate::backend::command::Launch;
 use crate::backend::error::Result;
@@ -6,12 +6,12 @@ use crate::backend::info::DeviceInfo;
 use crate::backend::resources::Padding;
 use crate::backend::types::Backend;
 
-/// Best-effort kernels that may run beside real-time ones.
+/// Best-effort kernels that may run next to real-time ones.
 pub(crate) trait PaddingSource<B: Backend> {
-    /// Nothing will come from here.
+    /// Returns whether nothing will come from here.
     fn is_empty(&self) -> bool;
 
-    /// A padding of `rt`, if some kernel has blocks that fit.
+    /// Returns a padding of `rt`, if some kernel has blocks that fit.
     fn pad(&mut self, rt: &Launch<B>, info: &DeviceInfo) -> Result<Option<Padded<B>>>;
 }
 
@@ -22,6 +22,6 @@ pub(crate) struct Padded<B: Backend> {
     pub(crate) owner: u64,
     pub(crate) padding: Padding,
     pub(crate) be: Launch<B>,
-    /// Which blocks of `be` are left.
+    /// Record of the blocks of `be` that are left.
     pub(crate) record: B::Checkpoint,
 }

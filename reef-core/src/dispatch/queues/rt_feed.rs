@@ -17,12 +17,12 @@ use std::slice::Iter;
 /// what is known when it is launched.
 const PADDABLE_AHEAD: usize = 2;
 
-/// What a [`RtQueue::feed`] did.
+/// Report of a [`RtQueue::feed`].
 #[derive(Debug, Default)]
 pub(crate) struct FeedReport {
-    /// Kernels that were launched with best-effort blocks beside them.
+    /// Kernels that were launched with best-effort blocks next to them.
     pub(crate) padded: u64,
-    /// Those blocks.
+    /// Number of these blocks.
     pub(crate) padded_blocks: u64,
     /// A kernel waits until it can be padded.
     pub(crate) held_back: bool,
@@ -31,8 +31,8 @@ pub(crate) struct FeedReport {
 }
 
 impl<D: Device> RtQueue<D> {
-    /// Launches the tasks that wait at these positions, in this order, with blocks of `source`
-    /// beside them where they fit.
+    /// Launches the tasks that wait at these positions, in this order, with blocks of `source` next
+    /// to them where they fit.
     ///
     /// A task that can't be launched fails alone.
     pub(crate) fn feed(
@@ -148,7 +148,7 @@ impl<D: Device> RtQueue<D> {
     /// Launches one command between these events; says with how many blocks it was padded, or
     /// `None` if it should wait.
     ///
-    /// Which blocks fit is known when a kernel is about to run, not before: kernels that leave
+    /// The blocks that fit are known when a kernel is about to run, not before: kernels that leave
     /// units free wait until few of them are ahead.
     fn launch(
         &mut self,

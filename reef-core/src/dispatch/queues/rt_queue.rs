@@ -16,14 +16,14 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct RtQueue<D: Device> {
     pub(super) device: D,
-    /// Whom the device wakes when no client waits. Set once, before the first pass.
+    /// The thread that the device wakes when no client waits. Set once, before the first pass.
     service: Option<Thread>,
     pub(super) queue: D::Queue,
     priority: Priority,
     pub(super) info: DeviceInfo,
     /// Position of the next command.
     pub(super) next: u64,
-    /// Positions behind the kernels that leave units free and have not finished.
+    /// End positions of the kernels that leave units free and have not finished.
     pub(super) paddable: VecDeque<u64>,
     /// Not started, oldest first. No entry is `None` but while [`feed`](Self::feed) starts some of
     /// them.
@@ -31,9 +31,9 @@ pub(crate) struct RtQueue<D: Device> {
     pub(super) feeding: Option<Feeding<D>>,
     /// On the device.
     pub(super) launched: VecDeque<Launched<D>>,
-    /// Best-effort kernels of which blocks may run beside real-time ones, oldest first.
+    /// Best-effort kernels of which blocks may run next to real-time ones, oldest first.
     pub(super) donated: VecDeque<Donation<D>>,
-    /// Those of a queue that failed and could not be replaced: nothing waits for them.
+    /// Donations of a queue that failed and could not be replaced: nothing waits for them.
     abandoned: Vec<Donation<D>>,
     wakes: bool,
 }
@@ -53,7 +53,7 @@ pub(super) struct Feeding<D: Device> {
 pub(super) struct Donation<D: Device> {
     /// The client's name.
     pub(super) owner: u64,
-    /// The position behind the real-time kernel.
+    /// End position of the real-time kernel.
     pub(super) end: u64,
     /// Keeps its memory, whatever becomes of the client.
     pub(super) _be: Launch<D>,
@@ -63,10 +63,10 @@ pub(super) struct Donation<D: Device> {
 #[derive(Debug)]
 pub(super) struct Launched<D: Device> {
     request: Request<D>,
-    /// The position behind its last command.
+    /// End position of its last command.
     pub(super) end: u64,
-    /// Why not all of it was launched. Its ticket is told when the rest has ended: until then its
-    /// memory and its events are in use.
+    /// The error for which not all of it was launched. Its ticket is told when the rest has ended:
+    /// until then its memory and its events are in use.
     refused: Option<Error>,
 }
 
@@ -130,14 +130,14 @@ impl<D: Device> RtQueue<D> {
         self.waiting.push_back(Some(request));
     }
 
-    /// Whether starting these, of those that wait, is one call of the driver that has been made
-    /// before.
+    /// Returns whether starting these, of those that wait, is one call of the driver that has been
+    /// made before.
     pub(crate) fn starts_shortly(&self, start: &[usize]) -> bool {
         let is_short = |request: &Request<D>| request.has_run && request.commands.len() == 1;
         start.len() == 1 && self.feeding.is_none() && self.starting(start).all(is_short)
     }
 
-    /// Whether one of these, or the task that is fed, has not run before.
+    /// Returns whether one of these, or the task that is fed, has not run before.
     pub(crate) fn starts_anew(&self, start: &[usize]) -> bool {
         let fed = self.feeding.as_ref().map(|feeding| &feeding.request);
         self.starting(start).chain(fed).any(|request| !request.has_run)
@@ -155,13 +155,13 @@ impl<D: Device> RtQueue<D> {
         self.launched.len() + usize::from(self.feeding.is_some())
     }
 
-    /// What schedulers see of the tasks that wait.
+    /// Returns the schedulers' views of the tasks that wait.
     pub(crate) fn views(&self, now: Duration) -> impl Iterator<Item = RtTaskView> + '_ {
         self.waiting.iter().flatten().map(move |request| request.view(now))
     }
 
-    /// Takes back what has not been launched of the task of this state; whether there is something.
-    /// It ends when what the device has of it has ended.
+    /// Takes back what has not been launched of the task of this state; returns whether there is
+    /// something. The task ends when what the device has of it has ended.
     pub(crate) fn cancel(&mut self, task: &Arc<TaskState>) -> bool {
         let is_it = |request: &Option<Request<D>>| {
             request.as_ref().is_some_and(|request| Arc::ptr_eq(&request.ticket, task))
@@ -194,7 +194,7 @@ impl<D: Device> RtQueue<D> {
         finished
     }
 
-    /// Whether blocks of this best-effort client may still run here.
+    /// Returns whether blocks of this best-effort client may still run here.
     pub(crate) fn runs_blocks_of(&self, client: u64) -> bool {
         self.donated.iter().any(|donation| donation.owner == client)
     }
@@ -243,7 +243,7 @@ impl<D: Device> RtQueue<D> {
         self.launched.push_back(Launched { request, end: self.next, refused });
     }
 
-    /// Whether the device has ended all that it was given. Doesn't block.
+    /// Returns whether the device has ended all that it was given. Doesn't block.
     pub(crate) fn is_idle(&mut self) -> bool {
         self.note_finished(self.device.clock());
         self.launched.is_empty()
@@ -267,13 +267,13 @@ mod tests {
         RtQueue::open(device, Priority::RealTime).expect("a queue")
     }
 
-    /// Whom the device wakes.
+    /// Returns the thread that the device wakes.
     fn woken(rt: &RtQueue<Fake>) -> thread::ThreadId {
         rt.queue.wakes.as_ref().expect("it was told").id()
     }
 
     #[test]
-    fn a_queue_without_work_is_not_polled() {
+    fn queue_without_work_is_not_polled() {
         let device = Fake::default();
         let mut rt = queue(&device);
         assert!(!rt.wake(thread::current()) && !rt.needs_polling());
@@ -282,8 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_wakes_the_service_thread_when_no_client_waits_also_on_a_queue_that_was_replaced()
-    {
+    fn device_wakes_the_service_thread_when_no_client_waits() {
         let mut rt = queue(&Fake::default());
         rt.wake_service();
         assert!(rt.queue.wakes.is_none(), "no thread serves yet");

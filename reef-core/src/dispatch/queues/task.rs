@@ -44,13 +44,13 @@ impl<D: Device> Task<D> {
     }
 }
 
-/// When a real-time task was where.
+/// Times of a real-time task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Timing {
-    /// When it was submitted, on the device's clock.
+    /// Time of submission, on the device's clock.
     pub submitted: Duration,
-    /// From submission until its first command could start: the preemption, if there was one. A
+    /// From submission until its first command could start, with the preemption if there was one. A
     /// kernel that notes its own times, as a GPU's own and graphs do, counts as started when its
     /// first block runs.
     pub delay: Duration,
@@ -60,22 +60,22 @@ pub struct Timing {
     pub total: Duration,
 }
 
-/// How a task ended, once it did.
+/// Outcome of a task, once it has ended, and its waiters.
 #[derive(Debug)]
 pub(crate) struct TaskState {
     done: OnceLock<Result<Timing>>,
     waiters: Mutex<Waiters>,
-    /// Where its waiters go when it has.
-    ended: Arc<Ended>,
+    /// Queue that its waiters go to when it has ended.
+    to_wake: Arc<WakeQueue>,
 }
 
 /// Waiters of tasks that have ended, oldest first. Passes put them here, and the thread that made
 /// one wakes them when it has left: a waker is the executor's code, which may take long, or ask the
 /// dispatcher for something.
 #[derive(Debug, Default)]
-pub(crate) struct Ended(Mutex<VecDeque<Waiters>>);
+pub(crate) struct WakeQueue(Mutex<VecDeque<Waiters>>);
 
-impl Ended {
+impl WakeQueue {
     /// Wakes them. Never inside of a pass.
     pub(crate) fn wake(&self) {
         while let Some(waiters) = self.take() {
@@ -88,8 +88,8 @@ impl Ended {
     }
 }
 
-/// The newest waiters in front, older ones behind them: a ticket has one as a rule, which costs no
-/// allocation.
+/// The newest waiter of each kind, and older threads after it: most tickets have one waiter, which
+/// costs no allocation.
 #[derive(Debug, Default)]
 struct Waiters {
     waker: Option<Waker>,
@@ -123,7 +123,7 @@ impl Waiters {
     }
 }
 
-/// Who learns of the end.
+/// Waiter that is told of the end.
 #[derive(Debug)]
 pub(crate) enum Waiter {
     Thread(Thread),
@@ -131,12 +131,12 @@ pub(crate) enum Waiter {
 }
 
 impl TaskState {
-    pub(crate) fn new(ended: &Arc<Ended>) -> Self {
-        Self { done: OnceLock::new(), waiters: Mutex::default(), ended: ended.clone() }
+    pub(crate) fn new(to_wake: &Arc<WakeQueue>) -> Self {
+        Self { done: OnceLock::new(), waiters: Mutex::default(), to_wake: to_wake.clone() }
     }
 
     /// `None` while it hasn't ended.
-    pub(crate) fn how(&self) -> Option<&Result<Timing>> {
+    pub(crate) fn outcome(&self) -> Option<&Result<Timing>> {
         self.done.get()
     }
 
@@ -144,17 +144,17 @@ impl TaskState {
         self.complete(Err(error));
     }
 
-    fn complete(&self, how: Result<Timing>) {
-        if self.done.set(how).is_ok() {
+    fn complete(&self, outcome: Result<Timing>) {
+        if self.done.set(outcome).is_ok() {
             let waiters = std::mem::take(&mut *self.waiters.lock());
             if !waiters.is_empty() {
-                self.ended.0.lock().push_back(waiters);
+                self.to_wake.0.lock().push_back(waiters);
             }
         }
     }
 
-    /// Wakes `waiter` when the task ends, as those who wait already; of wakers the newest counts.
-    /// If it has ended by now, look again.
+    /// Wakes `waiter` when the task ends, together with the waiters before it; of wakers the newest
+    /// counts. If the task has ended by now, look again.
     pub(crate) fn wake_at_end(&self, waiter: Waiter) {
         self.waiters.lock().add(waiter);
     }
@@ -172,7 +172,7 @@ pub(crate) struct Request<D: Device> {
     /// Reached when the first command could start and when the last has finished.
     pub(crate) events: [D::Event; 2],
     pub(crate) ticket: Arc<TaskState>,
-    /// Whom it is charged to.
+    /// Account that it is charged to.
     pub(crate) account: Account,
     pub(crate) view: RtTaskView,
     /// It has been launched before: the driver needn't prepare anything.
@@ -180,7 +180,7 @@ pub(crate) struct Request<D: Device> {
 }
 
 impl<D: Device> Request<D> {
-    /// What the scheduler sees of it.
+    /// Returns its view for the scheduler.
     pub(crate) fn view(&self, now: Duration) -> RtTaskView {
         let account = &self.account;
         RtTaskView {
@@ -191,7 +191,7 @@ impl<D: Device> Request<D> {
         }
     }
 
-    /// Charges it, and returns when it started and when it ended.
+    /// Charges it, and returns the times of its start and end.
     pub(crate) fn charge(&self) -> [Duration; 2] {
         let [started, ended] = self.events.each_ref().map(|e| e.reached().unwrap_or_default());
         self.account.charge(started, ended);
@@ -210,7 +210,7 @@ impl<D: Device> Request<D> {
     }
 }
 
-/// However a request ends, its ticket completes: what drops it unfinished has lost it.
+/// A request completes its ticket in any case: one that is dropped unfinished is lost.
 impl<D: Device> Drop for Request<D> {
     fn drop(&mut self) {
         self.ticket.fail(Error::Cancelled);
@@ -224,7 +224,7 @@ mod tests {
     use std::task::Wake;
     use std::time::Instant;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
     #[derive(Default)]
     struct Count(AtomicU32);
@@ -237,16 +237,16 @@ mod tests {
 
     /// A ticket that is polled and then waited for by threads, which is not told of by the type.
     #[test]
-    fn the_end_wakes_everyone_who_waits() {
-        let ended = Arc::default();
-        let (state, count) = (TaskState::new(&ended), Arc::new(Count::default()));
+    fn end_of_a_task_wakes_all_waiters() {
+        let to_wake = Arc::default();
+        let (state, count) = (TaskState::new(&to_wake), Arc::new(Count::default()));
         let waker = || Waiter::Waker(count.clone().into());
         let sleep = || {
             let start = Instant::now();
-            while state.how().is_none() {
-                std::thread::park_timeout(LONG);
+            while state.outcome().is_none() {
+                std::thread::park_timeout(TEST_TIMEOUT);
             }
-            start.elapsed() < LONG
+            start.elapsed() < TEST_TIMEOUT
         };
         let woken = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..2).map(|_| scope.spawn(sleep)).collect();
@@ -257,7 +257,7 @@ mod tests {
             state.wake_at_end(waker()); // polled again: the newest waker counts
             state.fail(Error::Cancelled);
             assert_eq!(count.0.load(Ordering::SeqCst), 0, "when the pass is over, not before");
-            ended.wake();
+            to_wake.wake();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Vec<_>>()
         });
         assert_eq!(woken, [true, true]);

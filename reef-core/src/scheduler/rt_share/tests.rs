@@ -78,7 +78,7 @@ fn simulate(
     simulate_with(false, scheduler, clients, be, time)
 }
 
-/// The same, where best-effort work runs capped instead of not at all.
+/// As [`simulate`]; with `caps`, best-effort work runs capped instead of not at all.
 fn simulate_with(
     caps: bool,
     scheduler: &mut dyn Scheduler,
@@ -121,7 +121,7 @@ fn share(reserve: f64) -> RtShare {
 }
 
 #[test]
-fn best_effort_work_keeps_its_reserve_beside_a_greedy_client() {
+fn best_effort_work_keeps_its_reserve_next_to_a_greedy_client() {
     for (reserve, length) in [(0.05, 3), (0.1, 1), (0.1, 40), (0.25, 150), (0.5, 7)] {
         let time = ms(20_000);
         let ran = simulate(&mut share(reserve), &mut [Client::greedy(1, length)], |_| true, time);
@@ -134,22 +134,23 @@ fn best_effort_work_keeps_its_reserve_beside_a_greedy_client() {
 }
 
 #[test]
-fn best_effort_work_that_comes_and_goes_keeps_it_too() {
+fn intermittent_best_effort_work_keeps_its_reserve() {
     let time = ms(20_000);
-    let blinks = |now: Duration| !now.as_micros().is_multiple_of(2_000); // away for 0.1 ms every 2 ms
+    // Away for 0.1 ms every 2 ms.
+    let blinks = |now: Duration| !now.as_micros().is_multiple_of(2_000);
     let ran = simulate(&mut share(0.1), &mut [Client::greedy(1, 50)], blinks, time);
     assert!(ran.as_secs_f64() / time.as_secs_f64() >= 0.09, "{ran:?}");
 }
 
 #[test]
-fn what_runs_beside_real_time_work_is_owed_nothing() {
+fn capped_best_effort_work_is_owed_nothing() {
     let (time, mut clients) = (ms(5_000), [Client::greedy(1, 3)]);
     simulate_with(true, &mut share(0.1), &mut clients, |_| true, time);
     assert!(clients[0].share(time) > 0.99, "{}", clients[0].share(time));
 }
 
 #[test]
-fn without_best_effort_work_nobody_is_held() {
+fn real_time_clients_are_not_held_without_best_effort_work() {
     let time = ms(5_000);
     let mut clients = [Client::greedy(1, 3)];
     simulate(&mut share(0.25), &mut clients, |now| now < ms(1_000), time);
@@ -158,7 +159,7 @@ fn without_best_effort_work_nobody_is_held() {
 }
 
 #[test]
-fn a_client_within_its_budget_is_never_held_and_waits_for_one_task_at_most() {
+fn client_within_its_budget_waits_for_at_most_one_task() {
     for greedy in [None, Some((20, 100))] {
         let mut clients = [
             Client::new(1, 30, None, greedy),
@@ -173,7 +174,7 @@ fn a_client_within_its_budget_is_never_held_and_waits_for_one_task_at_most() {
 }
 
 #[test]
-fn without_budgets_a_paced_client_waits_for_one_task_and_the_reserve() {
+fn paced_client_without_budget_waits_for_one_task_and_reserve() {
     let mut clients =
         [Client::greedy(1, 30), Client::greedy(2, 30), Client::new(3, 2, Some(200), None)];
     simulate(&mut share(0.05), &mut clients, |_| true, ms(20_000));
@@ -182,7 +183,7 @@ fn without_budgets_a_paced_client_waits_for_one_task_and_the_reserve() {
 }
 
 #[test]
-fn greedy_clients_share_the_device_by_time_and_not_by_requests() {
+fn greedy_clients_share_the_device_by_time() {
     let time = ms(10_000);
     let mut clients = [Client::greedy(1, 1), Client::greedy(2, 20)];
     simulate(&mut share(0.0), &mut clients, |_| true, time);
@@ -192,7 +193,7 @@ fn greedy_clients_share_the_device_by_time_and_not_by_requests() {
 }
 
 #[test]
-fn over_its_budget_a_client_goes_behind() {
+fn client_over_its_budget_yields() {
     let time = ms(10_000);
     let mut clients =
         [Client::new(1, 5, None, Some((5, 50))), Client::new(2, 5, None, Some((25, 50)))];

@@ -21,27 +21,26 @@ use std::borrow::Cow;
 /// - `s[r, i]`: `sum over t of q[r, t] * k[r, i, t]`, after each of the [`scores`](Self::scores)
 ///   steps.
 ///
-/// The output is dense, with a row of `width` elements for each `r`. All is singles, conditions
-/// aside. Inputs are those of `queries`, `keys`, `values`, and then one for each step that reads
-/// one, in order. Rounding is free, but what is not a number goes where these formulas carry it: a
-/// row all of whose scores are `-inf` is not a number, nor is one with a score of `inf` or one that
-/// is no number.
+/// The output is dense, with a row of `width` elements for each `r`. All numbers are singles,
+/// except conditions. Inputs are those of `queries`, `keys`, `values`, and then one for each step
+/// that reads one, in order. Rounding is free, but NaN follows these formulas: a row all of whose
+/// scores are `-inf` is NaN, and so is one with a score of `inf` or NaN.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Attention {
     /// `q`, of the rows' sizes and then `depth`.
     pub queries: Placed,
-    /// `k`, of the rows' sizes and then how many keys there are, and `depth`. Strides are 0 along
-    /// rows that share keys.
+    /// `k`, of the rows' sizes, then the number of keys, and `depth`. Strides are 0 along rows that
+    /// share keys.
     pub keys: Placed,
-    /// `v`, of the rows' sizes and then how many keys there are, and `width`.
+    /// `v`, of the rows' sizes, then the number of keys, and `width`.
     pub values: Placed,
-    /// What becomes of each score, in order.
+    /// Steps that each score goes through, in order.
     pub scores: Vec<ScoreStep>,
-    /// Whether a row that would not be a number is 0 instead.
+    /// A row that would be NaN is 0 instead.
     pub none_is_zero: bool,
 }
 
-/// A step of what becomes of a score. Views have the rows' sizes and then how many keys there are.
+/// One step that a score goes through. Views have the rows' sizes and then the number of keys.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ScoreStep {
     /// It is multiplied.
@@ -51,17 +50,17 @@ pub enum ScoreStep {
     /// It stays where an element of the next input, which is truth values, is `keep`, and else
     /// becomes `other`.
     Choose {
-        /// Of the condition.
+        /// View of the condition.
         view: View,
-        /// What the condition is where scores stay.
+        /// Value of the condition where scores stay.
         keep: bool,
-        /// What others become.
+        /// Value of the other scores.
         other: f32,
     },
 }
 
 impl ScoreStep {
-    /// What it reads, and of which type.
+    /// Returns the view that it reads, and its element type.
     pub fn reads(&self) -> Option<(&View, Element)> {
         match self {
             Self::Scale(_) => None,
@@ -78,7 +77,7 @@ impl Attention {
         &dims[..dims.len().saturating_sub(1)]
     }
 
-    /// How many keys, and elements of a key and of a value.
+    /// Returns the number of keys, and of the elements of a key and of a value.
     pub fn sizes(&self) -> [usize; 3] {
         let last = |view: &View, back: usize| {
             view.dims.len().checked_sub(back).map_or(0, |axis| view.dims[axis])
@@ -138,10 +137,8 @@ impl Attention {
                     return None;
                 }
                 let term = |t| {
-                    product(
-                        (q, self.queries.at(row * depth + t)),
-                        (k, self.keys.at((row * keys + i) * depth + t)),
-                    )
+                    let (a, b) = (row * depth + t, (row * keys + i) * depth + t);
+                    f64::from(q[self.queries.at(a)]) * f64::from(k[self.keys.at(b)])
                 };
                 *score = self.after_steps(
                     (0..depth).map(term).sum::<f64>() as f32,
@@ -167,7 +164,7 @@ impl Attention {
         Some(job.output)
     }
 
-    /// What becomes of a score, which is number `at` of all.
+    /// Returns a score after all steps; it is number `at` of all.
     fn after_steps(&self, score: f32, at: usize, job: &Job<'_>) -> f32 {
         let mut inputs = job.inputs[3..].iter();
         let mut read = |view: &View| inputs.next().map(|input| (input, view.offset(at)));
@@ -184,7 +181,7 @@ impl Attention {
         })
     }
 
-    /// Makes weights of a row's scores; their sum before it was divided by.
+    /// Makes weights of a row's scores; returns the sum that they were divided by.
     fn weigh(&self, scores: &mut [f32]) -> f32 {
         let largest = scores.iter().copied().fold(f32::NEG_INFINITY, larger);
         let powers = scores.iter().map(|&score| f64::from(score - largest).exp());
@@ -192,10 +189,6 @@ impl Attention {
         scores.iter_mut().for_each(|score| *score = (*score - largest).exp() / sum);
         sum
     }
-}
-
-fn product((a, at): (&[f32], usize), (b, there): (&[f32], usize)) -> f64 {
-    f64::from(a[at]) * f64::from(b[there])
 }
 
 /// Values, which are stored as singles or halves, as singles.

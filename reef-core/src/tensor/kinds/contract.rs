@@ -1,4 +1,4 @@
-//! Sums of products: matrix products, convolutions, and whatever else is one.
+//! Sums of products: matrix products, convolutions and the like.
 
 use super::job::{Job, Outputs, TILE, with_domain};
 use crate::backend::error::{Error, Result};
@@ -14,15 +14,16 @@ use std::borrow::Cow;
 /// Sums are made in the order of `j`, in the domain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Contract {
-    /// What it is computed with.
+    /// Type of the numbers that it computes with.
     pub domain: Domain,
-    /// Where each output's factors begin in both inputs; the sizes of the two are equal.
+    /// Positions at which each output's factors begin in both inputs; the sizes of the two are
+    /// equal.
     pub kept: [View; 2],
-    /// What is summed.
+    /// Positions of the factors of one sum.
     pub summed: [View; 2],
 }
 
-/// Products between two looks at whether to stop.
+/// Products between two checks whether to stop.
 const PRODUCTS: usize = 16 * 1024;
 
 impl Contract {
@@ -36,10 +37,7 @@ impl Contract {
         let same = |views: &[View; 2]| views[0].dims == views[1].dims;
         let fits =
             same(&self.kept) && same(&self.summed) && self.kept[0].len() == output.elements();
-        match fits {
-            true => Ok(()),
-            false => Err(Error::invalid(format!("{self:?} that makes {output}"))),
-        }
+        if fits { Ok(()) } else { Err(Error::invalid(format!("{self:?} that makes {output}"))) }
     }
 
     pub(crate) fn compute(&self, job: Job<'_>) -> Outputs {
@@ -57,9 +55,10 @@ impl Contract {
             let sums = &mut sums[..run];
             let base = [0, 1].map(|k| self.kept[k].offset(at));
             let dot = is_dot(&self.kept, &self.summed);
-            let done = match dot {
-                true => self.dots(&a, &b, base, sums, &job),
-                false => self.rows(&a, &b, base, &terms, sums, &job),
+            let done = if dot {
+                self.dots(&a, &b, base, sums, &job)
+            } else {
+                self.rows(&a, &b, base, &terms, sums, &job)
             };
             if !done {
                 return None;
@@ -80,7 +79,7 @@ impl Contract {
         sums: &mut [T],
         job: &Job<'_>,
     ) -> bool {
-        let [step_a, step_b] = [0, 1].map(|k| self.kept[k].step());
+        let steps = [0, 1].map(|k| self.kept[k].step());
         sums.fill(T::default());
         for some in terms.chunks((PRODUCTS / sums.len()).max(1)) {
             if job.stopped() {
@@ -88,7 +87,7 @@ impl Contract {
             }
             for &[term_a, term_b] in some {
                 let (a, b) = (&a[base[0] + term_a..], &b[base[1] + term_b..]);
-                add_products(sums, (a, step_a), (b, step_b));
+                add_products(sums, a, b, steps);
             }
         }
         true
@@ -119,7 +118,8 @@ impl Contract {
     }
 }
 
-/// Whether what is summed lies in one piece in both inputs, and what is kept does not.
+/// Returns whether the factors of a sum lie in one piece in both inputs, and those of neighbouring
+/// outputs don't.
 fn is_dot(kept: &[View; 2], summed: &[View; 2]) -> bool {
     let in_one = |view: &View| {
         view.len() > 1 && view.merged() == View { dims: vec![view.len()], strides: vec![1] }
@@ -137,18 +137,18 @@ fn numbers<'a, T: Number>(values: &Values<'a>) -> Cow<'a, [T]> {
     Cow::Owned(numbers)
 }
 
-/// Where elements lie in two views of the same sizes.
+/// Positions of elements in two views of equal sizes.
 fn pairs(views: &[View; 2], first: usize, len: usize) -> impl Iterator<Item = [usize; 2]> {
     let [a, b] = views;
     (first..first + len).map(|i| [a.offset(i), b.offset(i)])
 }
 
-/// `sums[i] += a[i * step] * b[i * step]`.
-fn add_products<T: Number>(sums: &mut [T], (a, step_a): (&[T], usize), (b, step_b): (&[T], usize)) {
-    match (step_a, step_b) {
-        (0, 1) => add_row(sums, a[0], b),
-        (1, 0) => add_row(sums, b[0], a),
-        _ => {
+/// `sums[i] += a[i * steps[0]] * b[i * steps[1]]`.
+fn add_products<T: Number>(sums: &mut [T], a: &[T], b: &[T], steps: [usize; 2]) {
+    match steps {
+        [0, 1] => add_row(sums, a[0], b),
+        [1, 0] => add_row(sums, b[0], a),
+        [step_a, step_b] => {
             for (i, sum) in sums.iter_mut().enumerate() {
                 *sum = sum.add(a[i * step_a].mul(b[i * step_b]));
             }
@@ -161,7 +161,7 @@ fn add_row<T: Number>(sums: &mut [T], factor: T, row: &[T]) {
     sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = sum.add(factor.mul(x)));
 }
 
-/// Sums that are made side by side, so that they fill a vector register.
+/// Number of partial sums that are made together, so that they fill a vector register.
 const LANES: usize = 16;
 
 fn dot<T: Number>(a: &[T], b: &[T]) -> T {

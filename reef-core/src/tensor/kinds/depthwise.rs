@@ -1,4 +1,4 @@
-//! Convolutions of each channel by itself.
+//! Depthwise convolutions: each channel by itself.
 
 use super::job::{Job, Outputs, TILE};
 use crate::backend::error::{Error, Result};
@@ -6,11 +6,12 @@ use crate::tensor::element::Element;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::{View, product};
 
-/// `output[n, c, y, x] = bias[c] + sum over i, j of weights[c, i, j] * input[n, c, y * stride[0] + i - before[0], x * stride[1] + j - before[1]]`,
-/// where the input is 0 outside of itself.
+/// `output[n, c, y, x] = bias[c] + sum over i, j of weights[c, i, j] * input[n, c, v, w]`, with
+/// `v = y * stride[0] + i - before[0]` and `w = x * stride[1] + j - before[1]`, where the input is
+/// 0 outside of itself.
 ///
 /// Inputs are the pictures, the weights, and the bias if there is one: floats of 32 bits, as the
-/// output. Sums are made row by row. Pictures lie as `last` says.
+/// output. Sums are made row by row. `last` gives the layout of pictures.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Depthwise {
     /// Images, channels, rows and columns of the input.
@@ -23,14 +24,13 @@ pub struct Depthwise {
     pub stride: [usize; 2],
     /// Zeros before the first row and the first column.
     pub before: [usize; 2],
-    /// Whether channels are the last axis, of the input and of the output; else they stand behind
-    /// the images.
+    /// Channels are the last axis, of the input and of the output; else they follow the images.
     pub last: [bool; 2],
 }
 
-/// Most of each size: sums and products of two of them don't wrap.
+/// Upper bound of each size: sums and products of two of them don't wrap.
 const MAX_SIZE: usize = 1 << 28;
-/// Products between two looks at whether to stop.
+/// Products between two checks whether to stop.
 const PRODUCTS: usize = 16 * 1024;
 
 impl Depthwise {
@@ -48,20 +48,22 @@ impl Depthwise {
         let fits = matches!(inputs.len(), 2 | 3)
             && inputs.iter().zip(sizes).all(|(spec, size)| spec.elements() == size)
             && output.elements() == product(&[images, channels, self.over[0], self.over[1]]);
-        match small && moves && singles && fits {
-            true => Ok(()),
-            false => Err(Error::invalid(format!("{self:?} of {inputs:?} that makes {output}"))),
+        if small && moves && singles && fits {
+            return Ok(());
         }
+        Err(Error::invalid(format!("{self:?} of {inputs:?} that makes {output}")))
     }
 
-    /// How far apart images, channels, rows and columns lie in the input (0) or the output (1).
+    /// Returns the distances of images, channels, rows and columns in the input (0) or the output
+    /// (1).
     pub fn strides(&self, side: usize) -> [usize; 4] {
         let [_, channels, height, width] = self.shape;
         let [height, width] = if side == 0 { [height, width] } else { self.over };
         let image = product(&[channels, height, width]);
-        match self.last[side] {
-            true => [image, 1, product(&[width, channels]), channels],
-            false => [image, product(&[height, width]), width, 1],
+        if self.last[side] {
+            [image, 1, product(&[width, channels]), channels]
+        } else {
+            [image, product(&[height, width]), width, 1]
         }
     }
 
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn invalid_depthwise_is_refused() {
         let with = |change: fn(&mut Depthwise)| {
             let mut op = op([true; 2]);
             if let Kind::Depthwise(depthwise) = &mut op.kind {

@@ -1,4 +1,4 @@
-//! Sums of products with what becomes of each: a layer's bias, residual and activation.
+//! Sums of products with a formula of each: a layer's bias, residual and activation.
 
 use super::contract::Contract;
 use super::formula::Formula;
@@ -9,16 +9,16 @@ use crate::tensor::array::{Array, Values};
 use crate::tensor::element::{Domain, Element};
 use crate::tensor::spec::Spec;
 
-/// `output[i] = formula(sum[i], inputs[2][i], inputs[3][i], …)`, where `sum` is what `contract`
-/// makes of the first two inputs.
+/// `output[i] = formula(sum[i], inputs[2][i], inputs[3][i], …)`, where `sum` is the result of
+/// `contract` on the first two inputs.
 ///
 /// Everything is a float of 32 bits but the inputs, which convert, and the output, which may be
 /// rounded to a half. Inputs from the third on are broadcast to the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finished {
-    /// What the sums are of.
+    /// Contraction that makes the sums.
     pub contract: Contract,
-    /// What becomes of them; its first input is the sum.
+    /// Formula of each sum, which is its first input.
     pub formula: Formula,
 }
 
@@ -54,7 +54,7 @@ impl Finished {
     }
 }
 
-/// What the formula reads.
+/// Inputs of the formula.
 fn with_sums(others: &[Spec], output: &Spec) -> Vec<Spec> {
     let sums = Spec { element: Element::F32, dims: output.dims.clone() };
     [&sums].into_iter().chain(others).cloned().collect()
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn any_range_gives_what_the_two_operations_give() {
+    fn any_range_equals_the_two_operations() {
         let op = op();
         let (a, b) =
             (Array::F32(vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), Array::F32(vec![1.0, 0.0, 1.0, 1.0]));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_what_singles_round_to() {
+    fn half_output_is_the_rounded_single() {
         let half = Spec { element: Element::F16, dims: vec![3, 2] };
         let op = TensorOp { output: half, ..op() };
         let (a, b) = (Array::F32(vec![0.1; 6]), Array::F32(vec![1.0; 4]));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_formula_cannot_read_is_refused() {
+    fn unreadable_formula_inputs_are_refused() {
         let wide =
             TensorOp { inputs: vec![single(&[3, 2]), single(&[2, 2]), single(&[3])], ..op() };
         let few = TensorOp { inputs: vec![single(&[3, 2])], ..op() };

@@ -8,7 +8,7 @@ use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::View;
 
-/// What elements become together.
+/// Result of a fold of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FoldKind {
     /// Their sum; 0 of none.
@@ -23,12 +23,12 @@ pub enum FoldKind {
     Max,
     /// The smallest.
     Min,
-    /// Which one is the largest: the first of equals, or the last.
+    /// Index of the largest: the first of equals, or the last.
     ArgMax {
         /// The last of equals.
         last: bool,
     },
-    /// Which one is the smallest.
+    /// Index of the smallest.
     ArgMin {
         /// The last of equals.
         last: bool,
@@ -38,13 +38,13 @@ pub enum FoldKind {
 /// `output[i] = kind of input[kept(i) + folded(j)] for all j`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fold {
-    /// What they become.
+    /// Kind of the fold.
     pub kind: FoldKind,
-    /// What it is computed with.
+    /// Type of the numbers that it computes with.
     pub domain: Domain,
-    /// Where each output begins.
+    /// Position at which each output's elements begin.
     pub kept: View,
-    /// What belongs to it, in order.
+    /// Elements that belong to it, in order.
     pub folded: View,
 }
 
@@ -54,10 +54,10 @@ impl Fold {
             return Err(Error::invalid(format!("a fold of {} inputs", inputs.len())));
         };
         self.kept.then(&self.folded).check(input.elements())?;
-        match self.kept.len() == output.elements() {
-            true => Ok(()),
-            false => Err(Error::invalid(format!("a fold of {:?} to {output}", self.kept.dims))),
+        if self.kept.len() == output.elements() {
+            return Ok(());
         }
+        Err(Error::invalid(format!("a fold of {:?} to {output}", self.kept.dims)))
     }
 
     pub(crate) fn compute(&self, job: Job<'_>) -> Outputs {
@@ -85,7 +85,7 @@ impl Fold {
     }
 }
 
-/// What some of the elements have become.
+/// Fold of some of the elements.
 struct Partial<T> {
     value: T,
     place: usize,
@@ -96,14 +96,14 @@ impl<T: Number> Partial<T> {
     fn new(kind: FoldKind) -> Self {
         let value = match kind {
             FoldKind::Product => T::of_i64(1),
-            FoldKind::Max | FoldKind::ArgMax { .. } => T::LEAST,
-            FoldKind::Min | FoldKind::ArgMin { .. } => T::LARGEST,
+            FoldKind::Max | FoldKind::ArgMax { .. } => T::MIN_VALUE,
+            FoldKind::Min | FoldKind::ArgMin { .. } => T::MAX_VALUE,
             _ => T::default(),
         };
         Self { value, place: 0, empty: true }
     }
 
-    /// Takes in elements, the first of which is number `first`.
+    /// Adds elements, the first of which is number `first`.
     fn add(&mut self, kind: FoldKind, first: usize, tile: &[T]) {
         let zero = T::default();
         let each = |start: T, step: fn(T, T) -> T| tile.iter().fold(start, |sum, &x| step(sum, x));

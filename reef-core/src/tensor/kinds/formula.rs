@@ -51,12 +51,12 @@ pub enum Binary {
     Mul,
     /// Integers divided by 0 are 0.
     Div,
-    /// What a division leaves, with the sign of the divisor.
+    /// Remainder of a division, with the sign of the divisor.
     Mod,
-    /// What a division leaves, with the sign of the dividend.
+    /// Remainder of a division, with the sign of the dividend.
     Rem,
     Pow,
-    /// What is not a number stays none.
+    /// Keeps NaN, as [`Max`](Self::Max) does.
     Min,
     Max,
     Less,
@@ -101,7 +101,7 @@ pub enum Term {
 }
 
 impl Term {
-    /// The same of other terms: `at` says which each operand has become.
+    /// Returns the term with its operands renumbered: `at` gives the new number of each.
     #[must_use]
     pub fn renumbered(self, at: impl Fn(usize) -> usize) -> Self {
         match self {
@@ -118,7 +118,7 @@ impl Term {
 pub struct Formula(pub Vec<Term>);
 
 impl Formula {
-    /// Whether each term uses only terms before it, and inputs below `inputs`.
+    /// Returns whether each term uses only terms before it, and inputs below `inputs`.
     pub(crate) fn is_sound(&self, inputs: usize) -> bool {
         let sound = |(k, term): (usize, &Term)| match *term {
             Term::Input(input) => input < inputs,
@@ -130,7 +130,7 @@ impl Formula {
         !self.0.is_empty() && self.0.iter().enumerate().all(sound)
     }
 
-    /// Appends a term and gives its number.
+    /// Appends a term and returns its number.
     pub fn push(&mut self, term: Term) -> usize {
         self.0.push(term);
         self.0.len() - 1
@@ -156,7 +156,7 @@ impl Unary {
         }
     }
 
-    /// What is computed in doubles, whatever the domain.
+    /// Returns the function of `x`, computed in doubles, whatever the domain.
     fn of(self, x: f64) -> f64 {
         match self {
             Self::Acos => x.acos(),
@@ -205,32 +205,32 @@ impl Binary {
             move |x: T, y: T| T::of_bits(function(x.bits(), y.bits()))
         };
         match self {
-            Self::Add => both(a, b, T::add),
-            Self::Sub => both(a, b, T::sub),
-            Self::Mul => both(a, b, T::mul),
-            Self::Div => both(a, b, T::div),
-            Self::Rem => both(a, b, T::rem),
-            Self::Mod => both(a, b, modulo),
-            Self::Pow => both(a, b, T::pow),
-            Self::Min => both(a, b, smaller),
-            Self::Max => both(a, b, larger),
-            Self::Less => both(a, b, |x, y| truth(x < y)),
-            Self::LessOrEqual => both(a, b, |x, y| truth(x <= y)),
-            Self::Equal => both(a, b, |x, y| truth(x == y)),
-            Self::BitAnd => both(a, b, bits(|x, y| x & y)),
-            Self::BitOr => both(a, b, bits(|x, y| x | y)),
-            Self::BitXor => both(a, b, bits(|x, y| x ^ y)),
-            Self::ShiftLeft => both(a, b, bits(|x, y| x.checked_shl(y as u32).unwrap_or(0))),
-            Self::ShiftRight => both(a, b, bits(|x, y| x.checked_shr(y as u32).unwrap_or(0))),
+            Self::Add => combine(a, b, T::add),
+            Self::Sub => combine(a, b, T::sub),
+            Self::Mul => combine(a, b, T::mul),
+            Self::Div => combine(a, b, T::div),
+            Self::Rem => combine(a, b, T::rem),
+            Self::Mod => combine(a, b, modulo),
+            Self::Pow => combine(a, b, T::pow),
+            Self::Min => combine(a, b, smaller),
+            Self::Max => combine(a, b, larger),
+            Self::Less => combine(a, b, |x, y| truth(x < y)),
+            Self::LessOrEqual => combine(a, b, |x, y| truth(x <= y)),
+            Self::Equal => combine(a, b, |x, y| truth(x == y)),
+            Self::BitAnd => combine(a, b, bits(|x, y| x & y)),
+            Self::BitOr => combine(a, b, bits(|x, y| x | y)),
+            Self::BitXor => combine(a, b, bits(|x, y| x ^ y)),
+            Self::ShiftLeft => combine(a, b, bits(|x, y| x.checked_shl(y as u32).unwrap_or(0))),
+            Self::ShiftRight => combine(a, b, bits(|x, y| x.checked_shr(y as u32).unwrap_or(0))),
         }
     }
 }
 
-fn both<T: Number>(a: &mut [T], b: &[T], function: impl Fn(T, T) -> T) {
+fn combine<T: Number>(a: &mut [T], b: &[T], function: impl Fn(T, T) -> T) {
     a.iter_mut().zip(b).for_each(|(a, &b)| *a = function(*a, b));
 }
 
-/// What a division leaves, with the sign of the divisor.
+/// Remainder of a division, with the sign of the divisor.
 fn modulo<T: Number>(x: T, y: T) -> T {
     let (left, zero) = (x.rem(y), T::default());
     let other_sign = left != zero && (left < zero) != (y < zero);

@@ -1,4 +1,4 @@
-//! What indices, which are known only when an operation runs, say.
+//! Gather and scatter, by indices that are known only when an operation runs.
 //!
 //! Negative ones count from the end. One that is out of range means the nearest that is in range,
 //! since a device that runs can't report it.
@@ -11,7 +11,7 @@ use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::view::{View, product};
 
-/// What one index, or several that belong together, point at within a tensor of `sizes`.
+/// Elements that one index, or several that belong together, point at within a tensor of `sizes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// Tuples of indices, one for each of the first sizes, point at all elements below. Of
@@ -19,9 +19,9 @@ pub enum Target {
     Tuples {
         /// Tensors.
         batches: usize,
-        /// Whether the tuples serve all of them.
+        /// The tuples serve all of them.
         shared: bool,
-        /// What the indices run over.
+        /// Sizes that the indices run over.
         sizes: Vec<usize>,
         /// Elements that a tuple points at.
         inner: usize,
@@ -42,11 +42,11 @@ pub enum Target {
 /// `output[i] = data[where indices point]`. Inputs: data, indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Gather {
-    /// How indices point.
+    /// Targets of the indices.
     pub target: Target,
 }
 
-/// What becomes of an element that an update meets.
+/// Combination of an element and an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum ScatterKind {
@@ -60,11 +60,11 @@ pub enum ScatterKind {
 /// The data, with updates where indices point, one after the other. Inputs: data, indices, updates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scatter {
-    /// How indices point.
+    /// Targets of the indices.
     pub target: Target,
-    /// What becomes of the element.
+    /// Combination of the element and the update.
     pub kind: ScatterKind,
-    /// What it is computed with.
+    /// Type of the numbers that it computes with.
     pub domain: Domain,
 }
 
@@ -96,13 +96,13 @@ impl Target {
             }
         };
         let points = lens[2] == 0 || lens[0] > 0;
-        match sound && points && self.lens() == lens {
-            true => Ok(()),
-            false => Err(Error::invalid(format!("{self:?} for {lens:?} elements"))),
+        if sound && points && self.lens() == lens {
+            return Ok(());
         }
+        Err(Error::invalid(format!("{self:?} for {lens:?} elements")))
     }
 
-    /// Where element `i` of what is pointed at lies in the data.
+    /// Returns the position in the data of element `i` that is pointed at.
     fn place(&self, indices: &[i64], i: usize) -> usize {
         match self {
             Self::Tuples { shared, sizes, inner, tuples, .. } => {

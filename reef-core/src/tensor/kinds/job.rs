@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Elements that are read, computed and written at a time: they stay in the nearest cache.
 pub(crate) const TILE: usize = 1024;
 
-/// What to compute, from what, and who says when to stop.
+/// Range of outputs to compute, the inputs, and the stop flag.
 pub(crate) struct Job<'a> {
     pub(crate) inputs: &'a [Values<'a>],
     pub(crate) range: Range<usize>,

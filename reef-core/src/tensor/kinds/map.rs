@@ -11,9 +11,9 @@ use crate::tensor::view::{View, can_broadcast};
 /// `output[i] = formula(inputs[i])`; inputs are broadcast to the output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Map {
-    /// What becomes of the elements.
+    /// Formula of the elements.
     pub formula: Formula,
-    /// What it is computed with.
+    /// Type of the numbers that it computes with.
     pub domain: Domain,
 }
 

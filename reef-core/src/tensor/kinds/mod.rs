@@ -1,8 +1,8 @@
 //! The kinds of operations, each with its loops.
 //!
 //! In: an operation that was checked, its inputs and a range of outputs ([`job::Job`]). Out: these
-//! outputs, or nothing if it was told to stop. Invariant: loops look whether to stop after some ten
-//! thousand steps at most.
+//! outputs, or nothing if it was told to stop. Invariant: loops check whether to stop after some
+//! ten thousand steps at most.
 
 pub(crate) mod attention;
 pub(crate) mod contract;

@@ -3,22 +3,22 @@
 use super::formula::Scalar;
 use super::job::{Job, Outputs, TILE};
 use crate::backend::error::{Error, Result};
-use crate::tensor::array::{Array, Listed, Values, with_values};
+use crate::tensor::array::{Array, ElementType, Values, with_values};
 use crate::tensor::number::Number;
 use crate::tensor::spec::Spec;
 use crate::tensor::stored::Stored;
 use crate::tensor::view::product;
 
-/// In a table of [`Move`]: there is no element, the filling goes there.
+/// Entry in a table of [`Move`] for a place without an element: it gets the filling.
 pub const NOWHERE: usize = usize::MAX;
 
 /// `output[i₀, i₁, …] = input[tables[0][i₀] + tables[1][i₁] + …]`, counted in elements; where a
-/// table says [`NOWHERE`], it is `fill`.
+/// table has [`NOWHERE`], it is `fill`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Move {
     /// For each axis of the output.
     pub tables: Vec<Vec<usize>>,
-    /// What stands where nothing comes from the input.
+    /// Value where no element comes from the input.
     pub fill: Scalar,
 }
 
@@ -32,8 +32,9 @@ pub struct Concat {
 }
 
 impl Move {
-    /// Where row `row` of the axes that have these tables, none of which is empty, begins in the
-    /// input; `None` if it doesn't come from there. Rows are counted in row-major order.
+    /// Returns the position in the input at which row `row` begins, for axes with these tables,
+    /// none of which is empty; `None` if it doesn't come from there. Rows are counted in row-major
+    /// order.
     pub fn base(tables: &[Vec<usize>], mut row: usize) -> Option<usize> {
         let mut base = 0;
         for table in tables.iter().rev() {
@@ -64,7 +65,7 @@ impl Move {
 
     pub(crate) fn compute(&self, job: Job<'_>) -> Outputs {
         let values = job.inputs[0];
-        with_values!(Values, values, from => self.run(from, &job).map(Listed::wrap))
+        with_values!(Values, values, from => self.run(from, &job).map(ElementType::wrap))
     }
 
     fn run<S: Stored>(&self, from: &[S], job: &Job<'_>) -> Option<Vec<S>> {
@@ -105,10 +106,10 @@ impl Concat {
         };
         let whole = inputs.iter().map(Spec::elements).fold(0, usize::saturating_add);
         let fit = inputs.len() == self.lens.len() && inputs.iter().zip(&self.lens).all(fits);
-        match fit && whole == output.elements() {
-            true => Ok(()),
-            false => Err(Error::invalid(format!("{self:?} that makes {output}"))),
+        if fit && whole == output.elements() {
+            return Ok(());
         }
+        Err(Error::invalid(format!("{self:?} that makes {output}")))
     }
 
     pub(crate) fn compute(&self, mut job: Job<'_>) -> Outputs {

@@ -1,4 +1,4 @@
-//! A formula of elements and of what their whole row becomes: normalisations, softmax.
+//! A formula of elements and of folds of their whole row: normalisations, softmax.
 
 use super::fold::FoldKind;
 use super::formula::{Binary, Formula, Scalar, Term, Unary, larger, smaller};
@@ -13,8 +13,8 @@ use crate::tensor::spec::Spec;
 pub enum RowTerm {
     /// Of each element by itself.
     Element(Term),
-    /// What all elements of the row become together, the same for each of them: `Sum`, `SumAbs`,
-    /// `SumSquares`, `Max` or `Min`. Sums are made in 64 bits.
+    /// Fold of all elements of the row, equal for each of them: `Sum`, `SumAbs`, `SumSquares`,
+    /// `Max` or `Min`. Sums are made in 64 bits.
     Fold(FoldKind, usize),
 }
 
@@ -43,7 +43,7 @@ impl RowTerm {
 pub struct RowMap {
     /// Elements of a row.
     pub width: usize,
-    /// What becomes of them.
+    /// Formula of the elements.
     pub terms: Vec<RowTerm>,
 }
 
@@ -62,7 +62,7 @@ impl RowMap {
         self.map().check(inputs, output)
     }
 
-    /// The same terms as a map, each fold as some function of its operand.
+    /// Returns the terms as a map, each fold as some function of its operand.
     fn map(&self) -> Map {
         let terms = self.terms.iter().map(|term| match *term {
             RowTerm::Element(term) => term,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_formula_of_rows_is_refused() {
+    fn invalid_row_formula_is_refused() {
         let wide = TensorOp {
             kind: Kind::RowMap(RowMap { width: 2, terms: vec![RowTerm::Element(Term::Input(0))] }),
             ..shifted(FoldKind::Sum)

@@ -1,4 +1,4 @@
-//! What looks at whole rows: running sums, and the largest of a row.
+//! Operations on whole rows: running sums, and the largest elements.
 
 use super::job::{Job, Outputs, with_domain};
 use crate::backend::error::{Error, Result};
@@ -18,7 +18,7 @@ pub struct Scan {
     pub exclusive: bool,
     /// From the last to the first.
     pub reverse: bool,
-    /// What it is computed with.
+    /// Type of the numbers that it computes with.
     pub domain: Domain,
 }
 
@@ -27,7 +27,7 @@ pub struct Scan {
 pub struct TopK {
     /// Elements of a row.
     pub len: usize,
-    /// How many are given.
+    /// Number of results of a row.
     pub k: usize,
     /// The largest, or else the smallest.
     pub largest: bool,
@@ -107,9 +107,10 @@ impl TopK {
             }
             T::load(&job.inputs[0], first / self.k * self.len, 1, &mut row);
             let best = self.best(&row);
-            match self.places {
-                true => job.push(&best.iter().map(|&place| place as i64).collect::<Vec<_>>()),
-                false => job.push(&best.iter().map(|&place| row[place]).collect::<Vec<_>>()),
+            if self.places {
+                job.push(&best.iter().map(|&place| place as i64).collect::<Vec<_>>());
+            } else {
+                job.push(&best.iter().map(|&place| row[place]).collect::<Vec<_>>());
             }
         }
         Some(job.output)
@@ -117,12 +118,11 @@ impl TopK {
 
     /// Places of the best, the best first.
     fn best<T: Number>(&self, row: &[T]) -> Vec<usize> {
-        // Above all numbers is what is none, as numpy has it: sorting panics if there is no total
-        // order.
-        let is_none = |place: usize| row[place].partial_cmp(&row[place]).is_none();
+        // NaN is above all numbers, as in numpy: sorting panics without a total order.
+        let is_nan = |place: usize| row[place].partial_cmp(&row[place]).is_none();
         let order = |&a: &usize, &b: &usize| {
             let by_value = row[a].partial_cmp(&row[b]);
-            let by_value = by_value.unwrap_or_else(|| is_none(a).cmp(&is_none(b)));
+            let by_value = by_value.unwrap_or_else(|| is_nan(a).cmp(&is_nan(b)));
             let by_value = if self.largest { by_value.reverse() } else { by_value };
             by_value.then(a.cmp(&b))
         };
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_larger_than_all() {
+    fn nan_is_larger_than_all_numbers() {
         let row = [1.0, f32::NAN, 3.0, -f32::NAN, f32::INFINITY];
         assert_eq!(places(&row, 4, true), [1, 3, 4, 2]);
         assert_eq!(places(&row, 4, false), [0, 2, 4, 1]);
     }
 
     #[test]
-    fn rows_with_much_that_is_no_number_have_an_order() {
+    fn rows_with_many_nans_have_an_order() {
         let value =
             |i: usize| if i.is_multiple_of(3) { f32::NAN } else { (i * 7919 % 1009) as f32 };
         let row: Vec<f32> = (0..1000).map(value).collect();

@@ -1,4 +1,4 @@
-//! What a launcher does step by step, on a queue that notes what it is given.
+//! Steps of a launcher, on a queue that records its calls.
 
 use super::*;
 use crate::sync::ring::{Producer, ring};
@@ -26,7 +26,7 @@ fn reached() -> Command<Fake> {
     Command::Wait(event)
 }
 
-/// Positions that were launched since the last look.
+/// Positions that were launched since the last call.
 fn launched(launcher: &mut Launcher<Fake>) -> Vec<u64> {
     std::mem::take(&mut launcher.queue.launched).into_iter().map(|(at, _)| at).collect()
 }
@@ -37,7 +37,7 @@ fn step(launcher: &mut Launcher<Fake>) -> (Vec<u64>, Waits) {
 }
 
 #[test]
-fn the_window_is_filled_a_batch_at_a_time() {
+fn window_is_filled_a_batch_at_a_time() {
     let (mut producer, mut launcher) = launcher(4, 2);
     push(&mut producer, (0..9).map(|_| kernel()));
     assert_eq!(step(&mut launcher), (vec![0, 1, 2, 3], Waits::Device));
@@ -49,7 +49,7 @@ fn the_window_is_filled_a_batch_at_a_time() {
 }
 
 #[test]
-fn the_limit_bounds_what_is_launched() {
+fn limit_bounds_launches() {
     let (mut producer, mut launcher) = launcher(4, 1);
     push(&mut producer, (0..4).map(|_| kernel()));
     launcher.step(|| Allowance { limit: 2, cap: 0 }).unwrap();
@@ -57,20 +57,20 @@ fn the_limit_bounds_what_is_launched() {
 }
 
 #[test]
-fn a_barrier_runs_alone() {
+fn barrier_runs_alone() {
     let (mut producer, mut launcher) = launcher(8, 1);
     let event = FakeEvent::default();
     push(&mut producer, [kernel(), Command::Record(event), kernel(), kernel()]);
     assert_eq!(step(&mut launcher), (vec![0], Waits::Device));
     launcher.queue.done = 1;
     assert_eq!(step(&mut launcher), (vec![1], Waits::Device));
-    assert_eq!(step(&mut launcher), (vec![], Waits::Device), "nothing beside it");
+    assert_eq!(step(&mut launcher), (vec![], Waits::Device), "nothing runs with it");
     launcher.queue.done = 2;
     assert_eq!(step(&mut launcher).0, [2, 3]);
 }
 
 #[test]
-fn a_wait_needs_its_event() {
+fn wait_command_needs_its_event() {
     let (mut producer, mut launcher) = launcher(8, 1);
     let event = FakeEvent::default();
     push(&mut producer, [Command::Wait(event.clone()), kernel()]);
@@ -80,7 +80,7 @@ fn a_wait_needs_its_event() {
 }
 
 #[test]
-fn what_a_barrier_waits_for_is_the_last_of_those_before_it() {
+fn barrier_waits_for_the_last_command_before_it() {
     let (mut producer, mut launcher) = launcher(8, 1);
     let barrier = Command::Record(FakeEvent::default());
     push(&mut producer, [kernel(), kernel(), kernel(), barrier]);
@@ -89,7 +89,7 @@ fn what_a_barrier_waits_for_is_the_last_of_those_before_it() {
 }
 
 #[test]
-fn a_step_says_whether_something_completed() {
+fn step_returns_whether_something_completed() {
     let (mut producer, mut launcher) = launcher(4, 1);
     push(&mut producer, [reached(), kernel()]);
     assert!(launcher.step(OPEN).unwrap().completed, "the wait was over at once");
@@ -102,7 +102,7 @@ fn a_step_says_whether_something_completed() {
 
 /// With nothing on the device there is nothing that could wake the worker.
 #[test]
-fn more_waits_that_are_over_than_the_window_has_room_for_leave_something_to_do() {
+fn more_finished_waits_than_the_window_leave_work() {
     let (mut producer, mut launcher) = launcher(2, 1);
     push(&mut producer, [reached(), reached(), reached()]);
     assert_eq!(launcher.step(OPEN).unwrap().waits, Waits::Nothing);
@@ -110,7 +110,7 @@ fn more_waits_that_are_over_than_the_window_has_room_for_leave_something_to_do()
 }
 
 #[test]
-fn host_code_runs_alone_and_outside() {
+fn host_code_runs_alone_and_without_the_lock() {
     let (mut producer, mut launcher) = launcher(4, 1);
     let host = || Command::Host(Arc::new(|| ()));
     push(&mut producer, [kernel(), host(), host(), kernel()]);
@@ -127,7 +127,7 @@ fn host_code_runs_alone_and_outside() {
 }
 
 #[test]
-fn a_cap_is_told_before_the_next_launch() {
+fn cap_is_set_before_the_next_launch() {
     let (mut producer, mut launcher) = launcher(4, 1);
     push(&mut producer, [kernel(), kernel()]);
     launcher.step(|| Allowance { limit: 1, cap: 0 }).unwrap();
@@ -143,7 +143,7 @@ fn a_cap_is_told_before_the_next_launch() {
 
 /// Else blocks that padding has run would run again.
 #[test]
-fn what_padding_has_run_of_the_next_kernel_is_kept_when_nothing_is_taken_back() {
+fn padding_record_is_kept_when_nothing_is_taken_back() {
     let (mut producer, mut launcher) = launcher(4, 1);
     push(&mut producer, [kernel()]);
     launcher.head(&Fake::default()).unwrap().expect("a kernel is next");
@@ -154,7 +154,7 @@ fn what_padding_has_run_of_the_next_kernel_is_kept_when_nothing_is_taken_back() 
 }
 
 #[test]
-fn what_was_taken_back_resumes_where_it_stopped() {
+fn drained_launch_resumes_where_it_stopped() {
     let (mut producer, mut launcher) = launcher(4, 1);
     push(&mut producer, [kernel(), kernel(), Command::Record(FakeEvent::default())]);
     step(&mut launcher);
@@ -166,7 +166,7 @@ fn what_was_taken_back_resumes_where_it_stopped() {
 }
 
 #[test]
-fn who_waits_for_held_launches_is_woken_by_the_last() {
+fn release_of_held_launches_waits_for_the_last() {
     let (mut producer, mut launcher) = launcher(4, 1);
     push(&mut producer, [kernel(), kernel()]);
     step(&mut launcher);
@@ -177,7 +177,7 @@ fn who_waits_for_held_launches_is_woken_by_the_last() {
 }
 
 #[test]
-fn a_barrier_that_was_taken_back_blocks_nothing() {
+fn barrier_taken_back_blocks_nothing() {
     let (mut producer, mut launcher) = launcher(4, 1);
     push(&mut producer, [Command::Record(FakeEvent::default()), kernel()]);
     assert_eq!(step(&mut launcher).0, [0]);

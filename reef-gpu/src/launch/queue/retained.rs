@@ -13,7 +13,7 @@ use crate::driver::event::Event;
 use crate::gpu::Gpu;
 use crate::launch::graph::Graph;
 use crate::vendor::calls::Vendor;
-use reef_core::{Copy, Fill, Kept, Launch};
+use reef_core::{Copy, Fill, Launch, MemoryHandle};
 use std::collections::VecDeque;
 
 /// What commands need, with the positions behind them, in order.
@@ -24,7 +24,7 @@ pub(crate) struct Retained<V: Vendor>(VecDeque<(u64, Needs<V>)>);
 #[derive(Debug)]
 #[allow(dead_code)]
 enum Needs<V: Vendor> {
-    Launch(Kernel<V>, Kept<Gpu<V>>),
+    Launch(Kernel<V>, MemoryHandle<Gpu<V>>),
     Graph(Graph<V>),
     Copy(Buffer<V>, Buffer<V>),
     Fill(Buffer<V>),
@@ -39,7 +39,7 @@ impl<V: Vendor> Default for Retained<V> {
 
 impl<V: Vendor> Retained<V> {
     pub(super) fn launch(&mut self, end: u64, launch: &Launch<Gpu<V>>) {
-        self.add(end, Needs::Launch(launch.kernel().clone(), launch.kept()));
+        self.add(end, Needs::Launch(launch.kernel().clone(), launch.memory()));
     }
 
     pub(super) fn graph(&mut self, end: u64, graph: &Graph<V>) {

@@ -95,6 +95,6 @@ impl<D: Device> Watch<D> {
     }
 
     fn kernel(&mut self, rounds: u64) -> Result<Duration> {
-        Ok(self.stopwatch.least(REPEATS, [&self.cells.launch(1, rounds)])?)
+        Ok(self.stopwatch.min_time(REPEATS, [&self.cells.launch(1, rounds)])?)
     }
 }

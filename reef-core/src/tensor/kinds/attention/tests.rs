@@ -20,7 +20,7 @@ fn op() -> TensorOp {
 }
 
 #[test]
-fn weights_are_shares_of_powers_of_scores() {
+fn weights_are_the_softmax_of_scores() {
     let given = [
         Array::F32(vec![1.0, 0.0, 0.0, 2.0]),
         Array::F32(vec![2.0, 0.0, 0.0, 1.0, 4.0, 2.0]),
@@ -46,7 +46,7 @@ fn weights_are_shares_of_powers_of_scores() {
 }
 
 #[test]
-fn what_reaches_outside_or_does_not_fit_is_refused() {
+fn invalid_attention_is_refused() {
     type Spoil = fn(&mut Attention, &mut Vec<Spec>);
     let spoils: [Spoil; 8] = [
         |op, _| op.values.first = 2,
