@@ -1,4 +1,5 @@
-//! What must hold on every backend at every level; a backend that passes may be relied on.
+//! Conformance suite: properties of every backend at every level. A backend that passes may be
+//! relied on.
 //!
 //! A backend takes all cases into a test file with one line:
 //!
@@ -38,7 +39,7 @@ mod subject;
 pub use null::Null;
 pub use run::{open, run, skip};
 #[doc(hidden)]
-pub use subject::be_impatient;
+pub use subject::use_short_timeouts;
 
 /// One test for each case, on one device: see the [crate's docs](crate).
 #[macro_export]
@@ -62,7 +63,7 @@ macro_rules! suite {
                     a_dropped_queue_leaves_a_prefix, wrong_states_are_errors;
                 starvation: a_kernel_longer_than_the_real_time_period_ends;
                 order: copies_fills_and_host_code_keep_their_order,
-                    memory_of_others_is_copied_from_and_to, what_has_completed_has_taken_effect,
+                    adopted_host_memory_is_copied_from_and_to, completed_work_has_taken_effect,
                     operands_live_until_their_work_has_run, a_queue_waits_for_an_event_of_another,
                     empty_work_completes, a_queue_counts_as_idle_after_its_timeout;
                 operands: a_queue_keeps_what_it_launched, operands_may_be_dropped_at_once;
@@ -70,10 +71,10 @@ macro_rules! suite {
                     a_capped_queue_runs_each_block_once, a_queue_changes_its_width_in_order;
                 graphs: a_graph_is_preempted_inside, a_graph_stops_midway, clients_run_graphs,
                     a_graph_holds_launches_copies_and_fills;
-                clients: everybody_gets_their_work_done, clients_come_and_go,
+                clients: all_clients_finish_their_work, clients_come_and_go,
                     clients_pad_real_time_kernels, best_effort_work_ends_beside_faster_requests,
                     a_burst_preempts_once,
-                    a_dropped_dispatcher_answers_everybody;
+                    dropped_dispatcher_answers_all_clients;
                 times: tasks_note_when_they_begin_and_end;
                 errors: a_full_queue_gives_the_command_back, a_copy_out_of_bounds_ends_its_queue_alone,
                     a_task_refused_midway_ends_first, a_failing_host_function_ends_its_queue_alone,
@@ -83,7 +84,7 @@ macro_rules! suite {
     };
 }
 
-/// The tests of [`suite!`], which has a function `run` beside them.
+/// The tests of [`suite!`], which has a function `run` next to them.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! tests {

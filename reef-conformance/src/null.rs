@@ -1,10 +1,9 @@
-//! A device without hardware: what it is given is done when the call returns, on the caller's
-//! thread.
+//! A device without hardware: commands are done when the call returns, on the caller's thread.
 //!
-//! Copies and fills happen. Kernels do nothing, or call a function. What is left is the cost of the
-//! queues above it, for benches; and memory and commands that fit together, for tests of whatever
-//! makes commands. It passes no suite: nothing on it can be stopped, because nothing is ever under
-//! way.
+//! Copies and fills take effect. Kernels do nothing, or call a function. The rest is the cost of
+//! the queues above it, for benches; and memory and commands that fit together, for tests of code
+//! that makes commands. It passes no suite: nothing on it can be stopped, because nothing is ever
+//! under way.
 
 use reef_core::dkp::Padding;
 use reef_core::op::{Op, Operands, Operators, Storage};
@@ -31,7 +30,7 @@ struct Open {
     compute: Compute,
 }
 
-/// What one operation of a network reads.
+/// Inputs of one operation of a network.
 #[derive(Debug)]
 pub struct Inputs {
     /// The storage of [`Op::input`].
@@ -141,7 +140,7 @@ impl reef_core::Checkpoint for Done {
 pub struct NullPreemptor(PreemptLevel);
 
 impl Preemptor for NullPreemptor {
-    /// What stops is a word of the host, which no queue is asked for.
+    /// Its stop is a word of the host, which no queue reads.
     fn needs_room(&self) -> bool {
         false
     }

@@ -1,7 +1,7 @@
 //! Opens a device and runs a case on it at each of its levels. Counts tests that cannot run here.
 //!
-//! The harness knows no test that is skipped while it runs, and shows nothing that a passing test
-//! prints. So the count is printed when the program ends.
+//! The harness can't skip a test while it runs, and shows no output of a passing test. So the count
+//! is printed when the program ends.
 
 use reef_core::{Device, PreemptLevel};
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::io::Write as _;
 use std::sync::{Mutex, Once};
 
-/// Opens device `ordinal`, or says aloud why its tests are skipped.
+/// Opens device `ordinal`, or prints why its tests are skipped.
 ///
 /// # Panics
 ///
@@ -27,7 +27,7 @@ pub fn open<D: Device>(ordinal: usize, options: &str) -> Option<D> {
     }
 }
 
-/// Runs `case` on a device opened with `options` at each of its levels, and `after` behind each.
+/// Runs `case` on a device opened with `options` at each of its levels, and `after` after each.
 ///
 /// # Panics
 ///
@@ -42,11 +42,11 @@ pub fn run<D: Device>(name: &str, options: &str, case: fn(&D, PreemptLevel), aft
     }
 }
 
-/// How often each reason was given.
+/// Number of skipped tests by reason.
 static SKIPPED: Mutex<BTreeMap<String, usize>> = Mutex::new(BTreeMap::new());
 static AT_EXIT: Once = Once::new();
 
-/// Says that a test, or a part of one, is skipped and why; the program's last line counts it.
+/// Prints that a test, or a part of one, is skipped and why; the program's last line counts it.
 pub fn skip(reason: &str) {
     println!("skipped: {reason}");
     AT_EXIT.call_once(|| {
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_reason_is_counted() {
+    fn skip_summary_counts_each_reason() {
         let skipped = [("no cuda".to_owned(), 26), ("no graphs".to_owned(), 3)].into();
         let want = "skipped: 29 in all\n  26 × no cuda\n  3 × no graphs\n";
         assert_eq!(summary(&skipped), want);

@@ -1,4 +1,4 @@
-//! What tests need of a device: cells, the kernel that appends to them, and what they should hold.
+//! Test subjects: cells on a device, the kernel that appends to them, and their expected values.
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -22,65 +22,67 @@ pub(crate) fn rng() -> ChaCha8Rng {
     ChaCha8Rng::seed_from_u64(seed)
 }
 
-/// Checks that a case has met what it is about at least `want` times: it says nothing otherwise.
+/// Checks that the event of a case has happened at least `want` times: the case proves nothing
+/// otherwise.
 #[track_caller]
 pub(crate) fn happened(what: &str, have: u64, want: u64) {
-    println!("{have} {what}, at least {want} wanted");
-    assert!(have >= want, "{have} {what}, at least {want} wanted");
+    println!("{have} {what}, must be at least {want}");
+    assert!(have >= want, "{have} {what}, must be at least {want}");
 }
 
-/// How long a case waits for what must happen, after all its rounds: where it has happened once,
-/// and where it hasn't.
+/// Times that a case waits for its event after all its rounds: if it has happened once, and if it
+/// hasn't.
 #[derive(Debug, Clone, Copy)]
-struct Patience {
+struct EventTimeouts {
     some: Duration,
     none: Duration,
 }
 
-/// A busy machine may need it.
-const PATIENT: Patience = Patience { some: Duration::from_secs(90), none: Duration::from_secs(60) };
+/// For a busy machine.
+const LONG_TIMEOUTS: EventTimeouts =
+    EventTimeouts { some: Duration::from_secs(90), none: Duration::from_secs(60) };
 /// For devices on which it can't happen.
-const IMPATIENT: Patience =
-    Patience { some: Duration::from_secs(20), none: Duration::from_secs(6) };
+const SHORT_TIMEOUTS: EventTimeouts =
+    EventTimeouts { some: Duration::from_secs(20), none: Duration::from_secs(6) };
 
 thread_local! {
-    static PATIENCE: Cell<Patience> = const { Cell::new(PATIENT) };
+    static TIMEOUTS: Cell<EventTimeouts> = const { Cell::new(LONG_TIMEOUTS) };
 }
 
-/// From now on cases on this thread wait for a short time only for what must happen: where a broken
-/// device is to fail.
+/// Makes cases on this thread wait only for a short time for their event: for broken devices, which
+/// are to fail.
 #[doc(hidden)]
-pub fn be_impatient() {
-    PATIENCE.set(IMPATIENT);
+pub fn use_short_timeouts() {
+    TIMEOUTS.set(SHORT_TIMEOUTS);
 }
 
-/// Counts the rounds of a case: so many, and more until what the case is about has happened often
-/// enough.
+/// Counter of the rounds of a case: a minimum, and more until the event of the case has happened
+/// often enough.
 pub(crate) struct Rounds {
     left: u64,
     late: Option<Instant>,
 }
 
 impl Rounds {
-    pub(crate) fn new(least: u64) -> Self {
-        Self { left: least.max(1), late: None }
+    pub(crate) fn new(min_rounds: u64) -> Self {
+        Self { left: min_rounds.max(1), late: None }
     }
 
-    /// Whether there is another round: what the case is about has happened `have` times, and should
-    /// `want` times.
+    /// Returns whether there is another round: the event of the case has happened `have` times, and
+    /// should `want` times.
     pub(crate) fn next(&mut self, have: u64, want: u64) -> bool {
         if self.left > 0 {
             self.left -= 1;
             return true;
         }
-        let Patience { some, none } = PATIENCE.get();
+        let EventTimeouts { some, none } = TIMEOUTS.get();
         let grace = if have == 0 { none } else { some };
         have < want && self.late.get_or_insert_with(Instant::now).elapsed() < grace
     }
 }
 
-/// Much longer than it takes to find a kernel of 2 ms.
-const TO_MEASURE: Duration = Duration::from_secs(20);
+/// Much longer than a search for a kernel of 2 ms takes.
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Rounds of `append` for which one block takes about `time`.
 pub(crate) fn rounds_for<D: Device>(device: &D, time: Duration) -> u64 {
@@ -92,13 +94,13 @@ pub(crate) fn rounds_for<D: Device>(device: &D, time: Duration) -> u64 {
     watch.time([&cells.launch(0, rounds)]).unwrap(); // loads the kernel
     let mut measure = |rounds| watch.time([&cells.launch(0, rounds)]).unwrap();
     loop {
-        // The least of three: others may have the processor meanwhile.
+        // The shortest of three: others may have the processor meanwhile.
         let took = measure(rounds);
         let took =
             if took < MEASURED { took } else { took.min(measure(rounds)).min(measure(rounds)) };
         let waited = start.elapsed();
         assert!(
-            waited < TO_MEASURE,
+            waited < MEASURE_TIMEOUT,
             "{rounds} rounds take {took:?} by its clock, after {waited:?}"
         );
         if took >= MEASURED {
@@ -108,20 +110,20 @@ pub(crate) fn rounds_for<D: Device>(device: &D, time: Duration) -> u64 {
     }
 }
 
-/// Whether evicted work stays with the device, which holds it back: behind a gate, say.
+/// Returns whether evicted work stays with the device, which holds it back, for example at a gate.
 pub(crate) fn holds_evicted<D: Device>(device: &D, level: PreemptLevel) -> bool {
     let deepest = device.info().level == PreemptLevel::DeviceQueue;
     deepest && level == PreemptLevel::DeviceQueue && device.colocation() == Colocation::Never
 }
 
-/// What preemptions at a level must do to work that they meet, counted: commands are launched
-/// again, or, where they stay launched, commands that have not finished wait.
-pub(crate) struct Met {
+/// Counter of the effects that preemptions at a level must have on work that they meet. Commands
+/// are launched again, or, where they stay launched, commands that have not finished wait.
+pub(crate) struct Effects {
     launches: bool,
     held: u64,
 }
 
-impl Met {
+impl Effects {
     pub(crate) fn new<D: Device>(device: &D, level: PreemptLevel) -> Self {
         let launches = level > PreemptLevel::HostQueue && !holds_evicted(device, level);
         Self { launches, held: 0 }
@@ -132,12 +134,13 @@ impl Met {
         self.held += u64::from(submitter.completed() < submitter.submitted());
     }
 
-    /// How often; `rerun` is what the queues launched again.
+    /// Returns the number of effects; `rerun` is the number of commands that the queues launched
+    /// again.
     pub(crate) fn times(&self, rerun: u64) -> u64 {
         if self.launches { rerun } else { self.held }
     }
 
-    pub(crate) fn what(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         if self.launches { "commands were launched again" } else { "preemptions met work" }
     }
 }
@@ -147,7 +150,7 @@ pub(crate) fn doze(rng: &mut impl Rng, micros: u64) {
     std::thread::sleep(Duration::from_micros(rng.random_range(0..micros)));
 }
 
-/// Cells on a device; what goes wrong ends the test.
+/// Cells on a device; an error ends the test.
 pub(crate) struct Cells<D: Device>(reef_core::Cells<D>, u32);
 
 impl<D: Device> Cells<D> {

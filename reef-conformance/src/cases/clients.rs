@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Under each scheduler, each client's work is done once and in order. Schedulers that preempt have
-/// preempted some of it, and the others have let real-time work run beside it.
-pub fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel) {
+/// preempted some of it, and the others have let real-time work run next to it.
+pub fn all_clients_finish_their_work<D: Device>(device: &D, level: PreemptLevel) {
     for name in scheduler::NAMES.into_iter().filter(|&name| name != "rt-only") {
         let scheduler = scheduler::by_name(name).unwrap();
         if scheduler.level() == level {
@@ -27,13 +27,13 @@ pub fn everybody_gets_their_work_done<D: Device>(device: &D, level: PreemptLevel
 /// Three best-effort clients work for as long as real-time requests come: until enough of those met
 /// their work.
 fn all_work_at_once<D: Device>(device: &D, dispatcher: &Dispatcher<D>, level: PreemptLevel) {
-    // Schedulers of the least level hold nothing back while real-time work runs.
+    // Schedulers of the lowest level hold nothing back while real-time work runs.
     let preempts = level > PreemptLevel::HostQueue;
-    let what = if preempts { "preemptions" } else { "requests beside best-effort work" };
+    let what = if preempts { "preemptions" } else { "requests during best-effort work" };
     let (wanted, ended, at_work) = (cycles() / 100, AtomicBool::new(false), AtomicU64::new(0));
-    let (cells, mut requests, mut beside) = (Cells::new(device, 3), 0, 0);
+    let (cells, mut requests, mut during) = (Cells::new(device, 3), 0, 0);
     let task = Task::new(vec![cells.append(1, 20); 4]).unwrap();
-    let met = |beside| if preempts { dispatcher.stats().preemptions } else { beside };
+    let count = |during| if preempts { dispatcher.stats().preemptions } else { during };
     std::thread::scope(|scope| {
         for client in 0..3 {
             let (ended, at_work) = (&ended, &at_work);
@@ -43,16 +43,16 @@ fn all_work_at_once<D: Device>(device: &D, dispatcher: &Dispatcher<D>, level: Pr
         let _end = OnDrop(|| ended.store(true, Ordering::Relaxed));
         let mut rt = dispatcher.real_time().unwrap();
         let mut rounds = Rounds::new(20);
-        while rounds.next(met(beside), wanted) {
+        while rounds.next(count(during), wanted) {
             std::thread::sleep(Duration::from_micros(500));
-            beside += u64::from(at_work.load(Ordering::Relaxed) > 0);
+            during += u64::from(at_work.load(Ordering::Relaxed) > 0);
             rt.run(&task).unwrap();
             requests += 1;
         }
     });
     cells.expect((0..requests * 4).map(|_| 1));
     assert_eq!(dispatcher.stats().rt_finished, requests);
-    happened(what, met(beside), wanted);
+    happened(what, count(during), wanted);
 }
 
 /// Runs tasks, ten at least, until all is to end; `at_work` counts the clients whose work is not
@@ -160,8 +160,8 @@ pub fn clients_pad_real_time_kernels<D: Device>(device: &D, level: PreemptLevel)
         Task::new(vec![Command::Launch(kernel); 20]).unwrap()
     };
     let task = task(&rt_cells, long_enough(device, |cells, spin| rt.run(&task(cells, spin))));
-    // When a client has stopped in time for a kernel to be padded is the machine's affair: go on
-    // until one has.
+    // The machine decides when a client has stopped in time for a kernel to be padded: go on until
+    // one has.
     let pads = match device.colocation() {
         Colocation::Padded => true,
         Colocation::Capped(_) => level >= PreemptLevel::DeviceQueue,
@@ -224,7 +224,8 @@ pub fn best_effort_work_ends_beside_faster_requests<D: Device>(device: &D, level
     happened("preemptions", dispatcher.stats().preemptions, wanted);
 }
 
-/// Rounds after which queues go on narrow beside `run`, where the device does that; else a few.
+/// Returns the rounds after which queues go on narrow next to `run`, where the device does that;
+/// else a few.
 fn long_enough<D: Device>(
     device: &D,
     mut run: impl FnMut(&Cells<D>, u64) -> reef_core::Result<reef_core::Timing>,
@@ -238,8 +239,8 @@ fn long_enough<D: Device>(
 }
 
 pub fn a_burst_preempts_once<D: Device>(device: &D, level: PreemptLevel) {
-    // On a busy machine whoever submits may pause for longer than best-effort work is kept waiting:
-    // that is no burst.
+    // On a busy machine the submitting thread may pause for longer than best-effort work is kept
+    // waiting: then the tasks are not a burst.
     assert!((0..20).any(|_| burst(device, level)), "no burst without a pause in 20");
 }
 
@@ -270,7 +271,7 @@ fn burst<D: Device>(device: &D, level: PreemptLevel) -> bool {
     !paused
 }
 
-pub fn a_dropped_dispatcher_answers_everybody<D: Device>(device: &D, level: PreemptLevel) {
+pub fn dropped_dispatcher_answers_all_clients<D: Device>(device: &D, level: PreemptLevel) {
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default().level(level))).unwrap();
     let cells = Cells::new(device, 2);
     let mut rt = dispatcher.real_time().unwrap();

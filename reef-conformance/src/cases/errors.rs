@@ -1,4 +1,4 @@
-//! Bad input is an error of the queue that it came in by, and of no other.
+//! Bad input is an error of the queue that it came in by, and of no other queue.
 
 use crate::subject::Cells;
 use reef_core::scheduler::Reef;

@@ -2,7 +2,7 @@
 
 use crate::run::skip;
 use crate::subject::{
-    Cells, Met, Rounds, appended, cycles, doze, happened, holds_evicted, read, rng, rounds_for,
+    Cells, Effects, Rounds, appended, cycles, doze, happened, holds_evicted, read, rng, rounds_for,
 };
 use rand::RngExt;
 use reef_core::scheduler::Reef;
@@ -12,7 +12,7 @@ use reef_core::{
 };
 use std::time::Duration;
 
-/// The graph, or `None` aloud if the device has none.
+/// Returns the graph, or `None` with a message if the device has none.
 fn graph<D: Device>(device: &D, commands: &[Command<D>]) -> Option<Command<D>> {
     match device.graph(commands) {
         Ok(graph) => Some(Command::Graph(graph)),
@@ -36,13 +36,14 @@ fn copy<D: Device>(cells: &Cells<D>, to: &D::Buffer) -> Command<D> {
     })
 }
 
-/// A graph that is preempted anywhere inside, again and again, does what it does undisturbed.
+/// A graph that is preempted anywhere inside, again and again, has the effect of an undisturbed
+/// one.
 pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let (mut times, wanted) = (0, cycles() / 20);
     let mut rounds = Rounds::new(cycles().div_ceil(100));
     while rounds.next(times, wanted) {
-        let mut met = Met::new(device, level);
+        let mut effects = Effects::new(device, level);
         let cells = Cells::new(device, rng.random_range(1..12));
         let copied = device.alloc(8).unwrap();
         let values: Vec<u64> = (0..rng.random_range(2..12)).collect();
@@ -62,21 +63,21 @@ pub fn a_graph_is_preempted_inside<D: Device>(device: &D, level: PreemptLevel) {
             }
             doze(&mut rng, 300);
             queue.preempt(rng.random()).unwrap();
-            met.look(&submitter);
+            effects.look(&submitter);
             doze(&mut rng, 30);
             queue.restore().unwrap();
         }
         submitter.submit_blocking(graph).unwrap();
         all.extend(&values);
-        times += met.times(queue.rerun());
+        times += effects.times(queue.rerun());
         queue.finish().unwrap();
         cells.expect(all.iter().copied());
         assert_eq!(read(device, &copied, 1), [appended(all)]);
     }
-    happened(Met::new(device, level).what(), times, wanted);
+    happened(Effects::new(device, level).name(), times, wanted);
 }
 
-/// What each kernel of a graph takes that is stopped midway.
+/// Time that each kernel takes of a graph that is stopped midway.
 const NODE: Duration = Duration::from_millis(8);
 /// Graphs that must have been stopped so.
 const STOPPED: u64 = 3;
@@ -114,7 +115,7 @@ pub fn a_graph_stops_midway<D: Device>(device: &D, level: PreemptLevel) {
     happened("graphs were stopped midway", stopped, STOPPED);
 }
 
-/// Real-time graphs beside best-effort graphs, each of which may run on several queues.
+/// Real-time graphs during best-effort graphs, each of which may run on several queues.
 pub fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let rt_cells = Cells::new(device, 4);
@@ -142,7 +143,7 @@ pub fn clients_run_graphs<D: Device>(device: &D, level: PreemptLevel) {
     happened("preemptions", dispatcher.stats().preemptions, wanted);
 }
 
-/// What can't be in a graph is refused when it is made.
+/// Commands that can't be in a graph are refused when it is made.
 pub fn a_graph_holds_launches_copies_and_fills<D: Device>(device: &D, level: PreemptLevel) {
     let cells = Cells::new(device, 4);
     let fill = Fill { buffer: cells.buffer().clone(), offset: 0, bytes: 32, word: 0 };

@@ -1,6 +1,7 @@
-//! What commands touch stays theirs until they have ended, whoever drops it.
+//! Operands of commands stay allocated until the commands have ended, also if their owner drops
+//! them.
 
-use crate::subject::{Cells, Met, Rounds, cycles, doze, happened, read, rng};
+use crate::subject::{Cells, Effects, Rounds, cycles, doze, happened, read, rng};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 use reef_core::{
@@ -41,7 +42,7 @@ fn expect_untouched<D: Device>(device: &D, buffers: &[D::Buffer]) {
     }
 }
 
-/// Straight on a queue of the device: it keeps what it was given.
+/// Directly on a queue of the device: it keeps what it was given.
 pub fn a_queue_keeps_what_it_launched<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let preemptor = device.preemptor(level).unwrap();
@@ -66,7 +67,7 @@ pub fn a_queue_keeps_what_it_launched<D: Device>(device: &D, level: PreemptLevel
             }
             expect_untouched(device, &buffers);
         }
-        // What is dropped with work on it waits for that work.
+        // A queue that is dropped with work on it waits for that work.
         let [launch, ..] = orphans(device, &mut rng);
         if let Command::Launch(launch) = launch {
             queue.launch(Seq(next), &launch, None).unwrap();
@@ -86,14 +87,14 @@ pub fn operands_may_be_dropped_at_once<D: Device>(device: &D, level: PreemptLeve
     while rounds.next(times, wanted) {
         times += preempted_with_orphans(device, level, &mut rng);
     }
-    happened(Met::new(device, level).what(), times, wanted);
+    happened(Effects::new(device, level).name(), times, wanted);
 }
 
 /// Preempts one queue four times; returns how often that met work.
 fn preempted_with_orphans<D: Device>(device: &D, level: PreemptLevel, rng: &mut ChaCha8Rng) -> u64 {
     let (mut submitter, queue) =
         VirtualQueue::enable(device, Config::default().level(level)).unwrap();
-    let (mut buffers, mut met) = (Vec::new(), Met::new(device, level));
+    let (mut buffers, mut effects) = (Vec::new(), Effects::new(device, level));
     let kept = Cells::new(device, 1);
     for value in 0..4 {
         for command in orphans(device, rng) {
@@ -104,10 +105,10 @@ fn preempted_with_orphans<D: Device>(device: &D, level: PreemptLevel, rng: &mut 
         doze(rng, 40);
         queue.preempt(rng.random()).unwrap();
         doze(rng, 40);
-        met.look(&submitter);
+        effects.look(&submitter);
         queue.restore().unwrap();
     }
-    let times = met.times(queue.rerun());
+    let times = effects.times(queue.rerun());
     if rng.random() {
         queue.finish().unwrap();
         kept.expect(0..4);

@@ -75,7 +75,7 @@ pub fn copies_fills_and_host_code_keep_their_order<D: Device>(device: &D, level:
 }
 
 /// A device copies from and to memory that it didn't allocate, and releases it with the buffer.
-pub fn memory_of_others_is_copied_from_and_to<D: Device>(device: &D, level: PreemptLevel) {
+pub fn adopted_host_memory_is_copied_from_and_to<D: Device>(device: &D, level: PreemptLevel) {
     const WORDS: usize = 512;
     let mut rng = rng();
     let theirs: Arc<[AtomicU64]> = (0..2 * WORDS).map(|_| AtomicU64::new(0)).collect();
@@ -118,8 +118,8 @@ fn adopt<D: Device>(device: &D, words: &Arc<[AtomicU64]>) -> reef_core::Result<D
     device.adopt_host(unsafe { HostMemory::new(start, words.len() * 8, Arc::new(words.clone())) })
 }
 
-/// Whoever is told that a command has completed sees all that it does.
-pub fn what_has_completed_has_taken_effect<D: Device>(device: &D, level: PreemptLevel) {
+/// A thread that is told that a command has completed sees all of its effects.
+pub fn completed_work_has_taken_effect<D: Device>(device: &D, level: PreemptLevel) {
     let spin = rounds_for(device, Duration::from_millis(1));
     let cells = Cells::new(device, 4);
     let config = Config::default().level(level);
@@ -133,7 +133,7 @@ pub fn what_has_completed_has_taken_effect<D: Device>(device: &D, level: Preempt
 }
 
 /// A client may drop its buffers right after it has submitted work on them: they live until the
-/// work has run, and who gets the memory next finds nothing of it.
+/// work has run, and the next owner of the memory finds nothing of it.
 pub fn operands_live_until_their_work_has_run<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
     let spin = rounds_for(device, Duration::from_micros(200));

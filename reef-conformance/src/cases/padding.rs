@@ -1,4 +1,4 @@
-//! Best-effort blocks beside real-time kernels.
+//! Best-effort blocks as padding of real-time kernels.
 
 use crate::run::skip;
 use crate::subject::{Cells, Rounds, cycles, doze, happened, rng, rounds_for};
@@ -9,7 +9,7 @@ use reef_core::{
 };
 use std::time::{Duration, Instant};
 
-/// Whether the device runs best-effort blocks beside each real-time kernel by itself; aloud if not.
+/// Returns whether the device pads each real-time kernel by itself; prints a message if not.
 fn pads<D: Device>(device: &D) -> bool {
     let pads = device.colocation() == Colocation::Padded;
     if !pads {
@@ -18,8 +18,8 @@ fn pads<D: Device>(device: &D) -> bool {
     pads
 }
 
-/// Whether the device has capped queues that can be preempted at this level before a kernel has
-/// ended; aloud if not.
+/// Returns whether the device has capped queues that can be preempted at this level before a kernel
+/// has ended; prints a message if not.
 fn caps<D: Device>(device: &D, level: PreemptLevel) -> bool {
     let is_capped = matches!(device.colocation(), Colocation::Capped(_));
     let caps = is_capped && level >= PreemptLevel::DeviceQueue;
@@ -76,7 +76,7 @@ pub fn padded_blocks_run_once<D: Device>(device: &D, _: PreemptLevel) {
     happened("kernels were shared by padding and their queue", shared, wanted);
 }
 
-/// Long best-effort blocks beside a short kernel are stopped, not waited for.
+/// Long best-effort blocks next to a short kernel are stopped, not waited for.
 pub fn padding_never_outlasts_its_kernel<D: Device>(device: &D, _: PreemptLevel) {
     if !pads(device) {
         return;
@@ -110,8 +110,8 @@ fn endless_blocks_are_stopped<D: Device>(device: &D) {
 }
 
 /// Pads short kernels with a long one until a block of it takes effect. Blocks that were stopped
-/// twice run through, so that shows that they had started; `false`: one took effect beside the
-/// first two kernels, which others held up.
+/// twice run through, so that shows that they had started. Returns `false` if one took effect next
+/// to the first two kernels, which other work had delayed.
 fn is_stopped_twice_first<D: Device>(device: &D) -> bool {
     let [short, long] = [300, 6000].map(|micros| rounds_for(device, Duration::from_micros(micros)));
     let (rt_cells, be_cells) = (Cells::new(device, 1), Cells::new(device, 4));
@@ -120,8 +120,8 @@ fn is_stopped_twice_first<D: Device>(device: &D) -> bool {
     let (record, start) = (device.checkpoint(&be_launch).unwrap(), Instant::now());
     let mut kernels = 0;
     while record.remaining() == 4 {
-        let is_late = kernels > MANY && start.elapsed() > STARTED;
-        assert!(!is_late, "no padding took effect beside {kernels} kernels");
+        let is_late = kernels > MAX_KERNELS && start.elapsed() > START_TIMEOUT;
+        assert!(!is_late, "no padding took effect next to {kernels} kernels");
         rt.launch_padded(Seq(kernels), &rt_launch, &PADDING, &be_launch, &record).unwrap();
         kernels += 1;
         wait(&mut rt, kernels);
@@ -135,8 +135,8 @@ fn is_stopped_twice_first<D: Device>(device: &D) -> bool {
 
 /// Many more kernels, and much longer, than the first block of a padding takes that is stopped
 /// twice.
-const MANY: u64 = 2000;
-const STARTED: Duration = Duration::from_secs(3);
+const MAX_KERNELS: u64 = 2000;
+const START_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// On a capped queue, where blocks of a kernel may take turns, each runs once however often it is
 /// evicted.
@@ -157,7 +157,7 @@ pub fn a_capped_queue_runs_each_block_once<D: Device>(device: &D, level: Preempt
         loop {
             queue.launch(Seq(next), &launch, left.as_ref()).unwrap();
             doze(&mut rng, 500);
-            let drained = evicted::<D>(&preemptor, &mut queue);
+            let drained = evict::<D>(&preemptor, &mut queue);
             if drained.resume_at == Seq(next + 1) {
                 break;
             }
@@ -197,7 +197,7 @@ pub fn a_queue_changes_its_width_in_order<D: Device>(device: &D, level: PreemptL
                 launch::<D>(&mut queue, next + at as u64, command, left.take().as_ref());
             }
             doze(&mut rng, 500);
-            let drained = evicted::<D>(&preemptor, &mut queue);
+            let drained = evict::<D>(&preemptor, &mut queue);
             (done, left) = ((drained.resume_at.0 - next) as usize, drained.partial);
         }
         cells.expect([vec![5], values, vec![13]].concat());
@@ -218,8 +218,8 @@ fn launch<D: Device>(
     }
 }
 
-/// Evicts the queue as deeply as its level goes, and lets it go on: what it has left.
-fn evicted<D: Device>(preemptor: &D::Preemptor, queue: &mut D::Queue) -> Drained<D> {
+/// Evicts the queue as deeply as its level goes, and lets it go on. Returns what it has left.
+fn evict<D: Device>(preemptor: &D::Preemptor, queue: &mut D::Queue) -> Drained<D> {
     preemptor.evict().unwrap();
     if preemptor.level() == PreemptLevel::All {
         preemptor.reset().unwrap();

@@ -1,8 +1,8 @@
-//! Exactly once, in order, whatever is preempted when.
+//! Each block takes effect exactly once, in order, for any time of preemption.
 
 use crate::run::skip;
 use crate::subject::{
-    Cells, Met, Rounds, appended, cycles, doze, happened, holds_evicted, rng, rounds_for,
+    Cells, Effects, Rounds, appended, cycles, doze, happened, holds_evicted, rng, rounds_for,
 };
 use rand::RngExt;
 use reef_core::{Config, Device, Error, Group, PreemptLevel, Submitter, VirtualQueue};
@@ -10,7 +10,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Longer than any device takes to stop what a case has launched.
-const UNTIL_QUIESCED: Duration = Duration::from_secs(30);
+const QUIESCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
     let window = rng.random_range(1..6);
@@ -18,18 +18,18 @@ fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
     Config::default().level(level).window(window).batch(batch)
 }
 
-/// Kernels of any length, one in eight preemptions with one that is sure to be met.
-const LONG: Duration = Duration::from_micros(500);
+/// Length of the kernels that a preemption is sure to meet: one of them in eight preemptions.
+const LONG_KERNEL: Duration = Duration::from_micros(500);
 
 pub fn each_block_runs_once_in_order<D: Device>(device: &D, level: PreemptLevel) {
     let mut rng = rng();
-    let long = rounds_for(device, LONG);
+    let long = rounds_for(device, LONG_KERNEL);
     let (wanted, mut times) = (cycles() / 20, 0);
     let mut rounds = Rounds::new(cycles().div_ceil(100));
     while rounds.next(times, wanted) {
         times += preempted_often(device, level, long, &mut rng);
     }
-    happened(Met::new(device, level).what(), times, wanted);
+    happened(Effects::new(device, level).name(), times, wanted);
 }
 
 /// Preempts one queue a hundred times; returns how often that met work.
@@ -42,7 +42,7 @@ fn preempted_often<D: Device>(
     let cells = Cells::new(device, rng.random_range(1..12));
     let config = config(level, rng);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
-    let (mut values, mut met) = (Vec::new(), Met::new(device, level));
+    let (mut values, mut effects) = (Vec::new(), Effects::new(device, level));
     for _ in 0..cycles().min(100) {
         for _ in 0..rng.random_range(0..8) {
             let value = rng.random_range(1..100);
@@ -55,7 +55,7 @@ fn preempted_often<D: Device>(
         }
         doze(rng, 150);
         queue.preempt(rng.random()).unwrap();
-        met.look(&submitter);
+        effects.look(&submitter);
         if rng.random_ratio(1, 4) {
             let value = rng.random_range(1..100);
             submitter.submit(cells.append(value, 0)).expect("room while preempted");
@@ -64,25 +64,27 @@ fn preempted_often<D: Device>(
         doze(rng, 50);
         queue.restore().unwrap();
     }
-    let times = met.times(queue.rerun());
+    let times = effects.times(queue.rerun());
     queue.finish().unwrap();
     cells.expect(values);
     times
 }
 
-/// How long each of the commands takes that [`a_preemption_is_as_deep_as_its_level`] stops.
-const EACH: Duration = Duration::from_millis(200);
+/// Time of each of the commands that [`a_preemption_is_as_deep_as_its_level`] stops.
+const COMMAND_TIME: Duration = Duration::from_millis(200);
 
-/// Each level stops what it says, however long that would have taken: commands that are not
-/// launched; launched ones; the blocks that run.
+/// Each level stops its commands, however long those would have taken: at first commands that are
+/// not launched; then launched ones; then the blocks that run.
 pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: PreemptLevel) {
-    let most = match level {
+    let max_finished = match level {
         PreemptLevel::HostQueue => 3,
-        PreemptLevel::DeviceQueue if holds_evicted(device, level) => 3, // a batch may be behind one gate
+        // A batch may wait at one gate.
+        PreemptLevel::DeviceQueue if holds_evicted(device, level) => 3,
         PreemptLevel::DeviceQueue => 1,
         PreemptLevel::All => 0,
     };
-    let (mut rounds, mut look) = (rounds_for(device, EACH), EACH + EACH / 4);
+    let (mut rounds, mut look) =
+        (rounds_for(device, COMMAND_TIME), COMMAND_TIME + COMMAND_TIME / 4);
     let mut longest = Duration::ZERO;
     for _ in 0..5 {
         let stop = stop_in_the_first_of_four(device, level, rounds, look);
@@ -90,11 +92,11 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
         longest = longest.max(stop.each);
         match stop.each {
             // They were measured while others had the processor.
-            each if each < EACH * 3 / 4 => {
-                rounds = 1 + (1.5 * rounds as f64 * EACH.div_duration_f64(each)) as u64;
+            each if each < COMMAND_TIME * 3 / 4 => {
+                rounds = 1 + (1.5 * rounds as f64 * COMMAND_TIME.div_duration_f64(each)) as u64;
                 continue;
             }
-            _ => assert!(stop.finished <= most, "level {level}: {stop}"),
+            _ => assert!(stop.finished <= max_finished, "level {level}: {stop}"),
         }
         if stop.each <= look {
             return;
@@ -102,11 +104,14 @@ pub fn a_preemption_is_as_deep_as_its_level<D: Device>(device: &D, level: Preemp
         // Others have it now: what goes on takes longer until it shows.
         look = stop.each + stop.each / 4;
     }
-    assert!(longest >= EACH * 3 / 4, "commands of {rounds} rounds are shorter than {EACH:?}");
+    assert!(
+        longest >= COMMAND_TIME * 3 / 4,
+        "commands of {rounds} rounds are shorter than {COMMAND_TIME:?}"
+    );
 }
 
-/// Stops a queue of four commands a quarter of a command after its beginning, looks for so long
-/// whether something goes on, and lets it.
+/// Stops a queue of four commands a quarter of a command after its beginning, checks for the time
+/// `look` whether something goes on, and lets it.
 fn stop_in_the_first_of_four<D: Device>(
     device: &D,
     level: PreemptLevel,
@@ -118,7 +123,7 @@ fn stop_in_the_first_of_four<D: Device>(
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     let begin = Instant::now();
     (1..=4).for_each(|value| submitter.submit(cells.append(value, rounds)).map(drop).unwrap());
-    std::thread::sleep(EACH / 4);
+    std::thread::sleep(COMMAND_TIME / 4);
     let mut stop = Stop::of(&submitter, &queue);
     let before = begin.elapsed();
     let frozen = cells.read();
@@ -133,9 +138,9 @@ fn stop_in_the_first_of_four<D: Device>(
     stop
 }
 
-/// What was seen of a preemption. Of one that came too late it says where: the calls that stop a
-/// device may have waited (for a lock of the driver, say), or the device may have heard of it late
-/// (behind other work, say).
+/// Observation of a preemption. For one that came too late it shows the place: the calls that stop
+/// a device may have waited, for example for a lock of the driver, or the device may have received
+/// them late, for example after other work.
 struct Stop {
     /// Until the calls that stop the device returned, and commands that had finished then.
     called: Duration,
@@ -153,7 +158,7 @@ impl Stop {
         queue.preempt(false).unwrap();
         let (called, done) = (start.elapsed(), submitter.completed().0);
         while !queue.group().is_quiesced() {
-            assert!(start.elapsed() < UNTIL_QUIESCED, "not quiesced within {UNTIL_QUIESCED:?}");
+            assert!(start.elapsed() < QUIESCE_TIMEOUT, "not quiesced within {QUIESCE_TIMEOUT:?}");
             std::thread::sleep(Duration::from_micros(50));
         }
         let (quiesced, finished) = (start.elapsed(), submitter.completed().0);
@@ -209,27 +214,27 @@ pub fn a_group_is_preempted_by_one_flag<D: Device>(device: &D, level: PreemptLev
     let mut queues: Vec<_> =
         (0..4).map(|_| group.enable(config(level, &mut rng)).unwrap()).collect();
     let rerun = |queues: &[(_, VirtualQueue<D>)]| queues.iter().map(|(_, q)| q.rerun()).sum();
-    let (mut turn, mut met, wanted) = (0, Met::new(device, level), cycles() / 40);
+    let (mut turn, mut effects, wanted) = (0, Effects::new(device, level), cycles() / 40);
     let mut rounds = Rounds::new(cycles() / 10);
-    while rounds.next(met.times(rerun(&queues)), wanted) {
+    while rounds.next(effects.times(rerun(&queues)), wanted) {
         for ((submitter, _), cells) in queues.iter_mut().zip(&cells) {
             submitter.submit_blocking(cells.append(turn, spin)).unwrap();
         }
         turn += 1;
         doze(&mut rng, 100);
         group.preempt(rng.random()).unwrap();
-        queues.iter().for_each(|(submitter, _)| met.look(submitter));
+        queues.iter().for_each(|(submitter, _)| effects.look(submitter));
         doze(&mut rng, 30);
         group.restore().unwrap();
     }
-    happened(met.what(), met.times(rerun(&queues)), wanted);
+    happened(effects.name(), effects.times(rerun(&queues)), wanted);
     for ((_, queue), cells) in queues.into_iter().zip(&cells) {
         queue.finish().unwrap();
         cells.expect(0..turn);
     }
 }
 
-/// Who joins a group that is preempted waits like the others.
+/// A queue that joins a preempted group waits like the others.
 pub fn a_newcomer_of_a_held_group_is_held<D: Device>(device: &D, level: PreemptLevel) {
     // Gates open when a call of the driver hangs, and on a busy machine one seems to whose thread
     // has to wait for a processor.

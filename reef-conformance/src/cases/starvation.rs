@@ -6,13 +6,13 @@ use std::time::Duration;
 
 /// A kernel is preempted when it has run for this long.
 const PERIOD: Duration = Duration::from_millis(2);
-/// What a kernel takes if it is left alone: a crowded host is late by some periods.
+/// Time of an undisturbed kernel: a crowded host is late by some periods.
 const KERNEL: Duration = Duration::from_millis(40);
-/// Preemptions after which a kernel that is stopped twice at most has ended; a crowded host may
-/// preempt it before its blocks have started.
+/// Upper bound of preemptions after which a kernel that is stopped at most twice has ended; a
+/// crowded host may preempt it before its blocks have started.
 const MAX_PREEMPTIONS: u64 = 60;
 /// Kernels that must have been stopped twice.
-const STOPPED_TWICE: u64 = 3;
+const MIN_STOPPED_TWICE: u64 = 3;
 
 /// Kernels of one wave that take longer than the time from one preemption to the next end
 /// nevertheless, and what they were stopped midway is not run twice.
@@ -25,8 +25,8 @@ pub fn a_kernel_longer_than_the_real_time_period_ends<D: Device>(device: &D, lev
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     let spin = rounds_for(device, KERNEL);
     let (mut kernel, mut twice) = (0, 0);
-    let mut rounds = Rounds::new(STOPPED_TWICE);
-    while rounds.next(twice, STOPPED_TWICE) {
+    let mut rounds = Rounds::new(MIN_STOPPED_TWICE);
+    while rounds.next(twice, MIN_STOPPED_TWICE) {
         let before = cells.read();
         let seq = submitter.submit_blocking(cells.append(kernel, spin)).unwrap();
         let mut stopped = 0;
@@ -44,7 +44,7 @@ pub fn a_kernel_longer_than_the_real_time_period_ends<D: Device>(device: &D, lev
         twice += u64::from(stopped >= 2);
         kernel += 1;
     }
-    happened("kernels were stopped twice", twice, STOPPED_TWICE);
+    happened("kernels were stopped twice", twice, MIN_STOPPED_TWICE);
     assert!(queue.rerun() >= 2 * twice, "{} commands ran again", queue.rerun());
     queue.finish().unwrap();
     cells.expect(0..kernel);

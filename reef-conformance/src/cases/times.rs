@@ -1,4 +1,4 @@
-//! What real-time tasks say of their times.
+//! Times that real-time tasks report.
 
 use crate::run::skip;
 use crate::subject::Cells;
@@ -6,7 +6,7 @@ use reef_core::scheduler::Reef;
 use reef_core::{Command, Copy, Device, Dispatcher, Error, Fill, PreemptLevel, Task, Timing};
 use std::time::Duration;
 
-/// Whatever tasks are made of, each begins when the one before has ended, and takes its time.
+/// Tasks of all kinds begin when the one before has ended, and take their time.
 pub fn tasks_note_when_they_begin_and_end<D: Device>(device: &D, level: PreemptLevel) {
     let scheduler = Box::new(Reef::default().level(level));
     let dispatcher = Dispatcher::start(device, scheduler).unwrap();

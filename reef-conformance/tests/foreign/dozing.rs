@@ -5,8 +5,8 @@ use reef_core::scheduler::Reef;
 use reef_core::{Cells, ClientConfig, Dispatcher, PreemptLevel, Task};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Much longer than anything takes here.
-const LONG: Duration = Duration::from_secs(20);
+/// Much longer than any step takes here.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A device that dozes from a seed that is printed.
 fn dozing() -> Toy {
@@ -19,7 +19,7 @@ fn dozing() -> Toy {
 /// The worker wakes up because its command ends, late for a preemption that is over when it looks.
 /// What its client submits next must run, also if no preemption follows that would wake it.
 #[test]
-fn a_worker_that_is_late_for_a_preemption_runs_what_comes_next() {
+fn late_worker_runs_the_next_command_after_a_preemption() {
     let device = dozing();
     let reef = Reef::default().level(PreemptLevel::DeviceQueue);
     let dispatcher = Dispatcher::start(&device, Box::new(reef)).unwrap();
@@ -30,11 +30,11 @@ fn a_worker_that_is_late_for_a_preemption_runs_what_comes_next() {
     for round in 0..500 {
         let first = be.submit(&[cells.append(0, round % 40)]).unwrap();
         let ticket = rt.submit(&task).unwrap();
-        let how = ticket.wait_timeout(LONG);
-        how.unwrap_or_else(|| panic!("round {round}: the task doesn't end")).unwrap();
+        let outcome = ticket.wait_timeout(TEST_TIMEOUT);
+        outcome.unwrap_or_else(|| panic!("round {round}: the task doesn't end")).unwrap();
         for command in [None, Some(cells.append(0, 0))] {
             let seq = command.map_or(first, |command| be.submit(&[command]).unwrap());
-            let ended = be.wait_for(seq, LONG).unwrap();
+            let ended = be.wait_for(seq, TEST_TIMEOUT).unwrap();
             assert!(ended, "round {round}: command {seq:?} of the client is never run");
         }
     }

@@ -12,26 +12,26 @@ use std::time::{Duration, Instant};
 
 type Case = fn(&Toy, PreemptLevel);
 
-/// Longer than all tries take, and shorter than for ever: that is how a fault may show.
-const HANG_AFTER: Duration = Duration::from_secs(90);
+/// Longer than all tries take, and finite: a fault may show as a hang.
+const HANG_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A fault shows when threads run beside each other, which on a busy machine they may not in one
-/// try, nor in three: for so long it is tried again.
-const TRY_FOR: Duration = Duration::from_secs(40);
+/// Time for which a fault is tried again: it shows when threads run at the same time, which on a
+/// busy machine they may not in one try, nor in three.
+const RETRY_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Checks that `case` fails on a device with `fault`, and passes on one without.
 fn finds(fault: Fault, level: PreemptLevel, case: Case) {
     case(&Toy::broken(Fault::None), level);
     let (done, result) = mpsc::channel();
     thread::spawn(move || {
-        reef_conformance::be_impatient();
+        reef_conformance::use_short_timeouts();
         let device = || Toy::broken(fault);
         let fails = |()| catch_unwind(AssertUnwindSafe(|| case(&device(), level))).is_err();
         let begun = Instant::now();
-        let mut tries = std::iter::repeat(()).take_while(|()| begun.elapsed() < TRY_FOR);
+        let mut tries = std::iter::repeat(()).take_while(|()| begun.elapsed() < RETRY_TIMEOUT);
         let _ = done.send(tries.any(fails));
     });
-    let found = result.recv_timeout(HANG_AFTER).unwrap_or(true);
+    let found = result.recv_timeout(HANG_TIMEOUT).unwrap_or(true);
     assert!(found, "a device that {fault:?} passes at level {level}");
 }
 
@@ -50,15 +50,15 @@ found! {
         preemption::a_preemption_is_as_deep_as_its_level, preemption::a_group_is_preempted_by_one_flag;
     ResetsNothing at All by preemption::a_preemption_is_as_deep_as_its_level;
     LosesStopped at All by preemption::each_block_runs_once_in_order,
-        clients::everybody_gets_their_work_done;
+        clients::all_clients_finish_their_work;
     CommitsStopped at All by preemption::each_block_runs_once_in_order;
     StopsForever at All by starvation::a_kernel_longer_than_the_real_time_period_ends;
     ForgetsCheckpoint at DeviceQueue by preemption::each_block_runs_once_in_order;
     LosesQueued at DeviceQueue by preemption::each_block_runs_once_in_order,
         operands::operands_may_be_dropped_at_once;
     DrainsEarly at DeviceQueue by preemption::a_preemption_is_as_deep_as_its_level;
-    CompletesEarly at HostQueue by order::what_has_completed_has_taken_effect;
-    RunsUnordered at HostQueue by clients::everybody_gets_their_work_done;
+    CompletesEarly at HostQueue by order::completed_work_has_taken_effect;
+    RunsUnordered at HostQueue by clients::all_clients_finish_their_work;
     SkipsCopies at HostQueue by order::copies_fills_and_host_code_keep_their_order;
     SkipsFills at HostQueue by order::copies_fills_and_host_code_keep_their_order;
     ReachesEventsEarly at HostQueue by order::a_queue_waits_for_an_event_of_another;

@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-/// The longest doze in microseconds: several times what waking a thread takes.
-const LONGEST: u64 = 400;
+/// Upper bound of a doze in microseconds: several times what waking a thread takes.
+const MAX_DOZE_MICROS: u64 = 400;
 
-/// When calls doze, and how wake-ups go.
+/// Dozing of calls, and delay of wake-ups.
 #[derive(Debug)]
 pub(crate) enum Dozes {
     Never,
@@ -46,7 +46,7 @@ impl Dozes {
 }
 
 fn short(rng: &mut ChaCha8Rng) -> Duration {
-    Duration::from_micros(rng.random_range(0..LONGEST))
+    Duration::from_micros(rng.random_range(0..MAX_DOZE_MICROS))
 }
 
 /// Unparks every other thread at once, and the rest when none has come for a while.
@@ -56,9 +56,9 @@ fn wake_late(woken: &Receiver<Thread>, mut rng: ChaCha8Rng) {
         match woken.recv_timeout(short(&mut rng)) {
             Ok(thread) if rng.random() => late.push(thread),
             Ok(thread) => thread.unpark(),
-            Err(how) => {
+            Err(error) => {
                 late.drain(..).for_each(|thread| thread.unpark());
-                if how == RecvTimeoutError::Disconnected {
+                if error == RecvTimeoutError::Disconnected {
                     return;
                 }
                 if let Ok(thread) = woken.recv() {

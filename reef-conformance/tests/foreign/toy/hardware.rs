@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// What a preemptor asks of blocks.
+/// Request of a preemptor to blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
     Run = 0,
@@ -38,7 +38,7 @@ pub(crate) enum Work {
     Nothing,
 }
 
-/// Commands, each with its blocks, that run one behind the other.
+/// Commands, each with its blocks, that run one after the other.
 #[derive(Debug, Clone)]
 pub(crate) struct ToyGraph(pub(crate) Arc<Vec<(Work, u32)>>);
 
@@ -50,17 +50,17 @@ struct Block {
 
 /// The blocks of a launch that have not taken effect.
 #[derive(Debug, Clone)]
-pub(crate) struct Left(Arc<Mutex<Blocks>>);
+pub(crate) struct Remaining(Arc<Mutex<Blocks>>);
 
 #[derive(Debug)]
 struct Blocks {
     total: u32,
     remaining: u32,
-    /// Those that do not run.
+    /// Blocks that do not run.
     waiting: Vec<Block>,
 }
 
-impl Left {
+impl Remaining {
     pub(crate) fn new(total: u32) -> Self {
         let waiting = (0..total as usize).map(|index| Block { index, stops: 0 }).collect();
         Self(Arc::new(Mutex::new(Blocks { total, remaining: total, waiting })))
@@ -101,13 +101,13 @@ impl Left {
         self.0.lock().unwrap().waiting.is_empty()
     }
 
-    /// The same launch from its first block.
+    /// Returns a record of the launch from its first block.
     fn forget(&self) -> Self {
         Self::new(self.0.lock().unwrap().total)
     }
 }
 
-impl reef_core::Checkpoint for Left {
+impl reef_core::Checkpoint for Remaining {
     fn remaining(&self) -> u32 {
         self.0.lock().unwrap().remaining
     }
@@ -117,7 +117,7 @@ impl reef_core::Checkpoint for Left {
 struct Item {
     seq: u64,
     work: Arc<Work>,
-    left: Left,
+    left: Remaining,
 }
 
 impl Item {
@@ -138,7 +138,7 @@ pub(crate) struct Line {
     /// One of its blocks runs.
     running: bool,
     done: u64,
-    /// Behind the newest command.
+    /// End position of the newest command.
     pushed: u64,
     pub(crate) waker: Option<Thread>,
     pub(crate) wake_at: u64,
@@ -148,7 +148,7 @@ pub(crate) struct Line {
 struct Task {
     line: u64,
     work: Arc<Work>,
-    left: Left,
+    left: Remaining,
     block: Block,
     stop: Arc<AtomicU8>,
 }
@@ -158,13 +158,13 @@ impl Line {
         self.stop.load(Ordering::SeqCst) != Stop::Run as u8
     }
 
-    pub(crate) fn push(&mut self, Seq(seq): Seq, work: Work, left: Left) {
+    pub(crate) fn push(&mut self, Seq(seq): Seq, work: Work, left: Remaining) {
         self.items.push_back(Item { seq, work: Arc::new(work), left });
         self.pushed = seq + 1;
         self.advance();
     }
 
-    /// Whether its next block may start.
+    /// Returns whether its next block may start.
     fn may_go(&self) -> bool {
         let runs_through = |item: &Item| {
             self.fault == Fault::RunsGraphsThrough
@@ -189,7 +189,7 @@ impl Line {
         Some(Task { line: self.id, work, left, block, stop })
     }
 
-    /// Removes what has finished, and tells whoever waits.
+    /// Removes what has finished, and wakes its waiters.
     fn advance(&mut self) {
         self.items.retain(|item| !item.is_finished());
         self.done = self.items.front().map_or(self.pushed, |item| item.seq);
@@ -290,17 +290,17 @@ impl Task {
         for _ in 0..rounds {
             if may_stop && self.stop.load(Ordering::Relaxed) == Stop::Reset as u8 {
                 if fault == Fault::CommitsStopped {
-                    self.commit(cells, value);
+                    self.commit(cells.0, cells.1, value);
                 }
                 return fault == Fault::LosesStopped;
             }
             (0..64).for_each(|_| std::hint::spin_loop());
         }
-        self.commit(cells, value);
+        self.commit(cells.0, cells.1, value);
         true
     }
 
-    fn commit(&self, (cells, blocks): (&Buffer, Range<usize>), value: u64) {
+    fn commit(&self, cells: &Buffer, blocks: Range<usize>, value: u64) {
         let mut bytes = cells.lock().unwrap();
         for cell in &mut bytes.as_chunks_mut::<8>().0[blocks] {
             *cell = u64::from_ne_bytes(*cell).wrapping_mul(3).wrapping_add(value).to_ne_bytes();
@@ -367,7 +367,7 @@ impl Shared {
         self.announce();
     }
 
-    /// What the unit does until the device is closed.
+    /// Runs the unit until the device is closed.
     pub(crate) fn work(&self) {
         let mut lines = self.lines.lock().unwrap();
         while !self.closing.load(Ordering::SeqCst) {
@@ -397,9 +397,10 @@ fn next(lines: &mut VecDeque<Line>) -> Option<Task> {
 }
 
 fn end(lines: &mut VecDeque<Line>, task: &Task, done: bool) {
-    match done {
-        true => task.left.finish(),
-        false => task.left.give_back(task.block),
+    if done {
+        task.left.finish();
+    } else {
+        task.left.give_back(task.block);
     }
     if let Some(line) = lines.iter_mut().find(|line| line.id == task.line) {
         line.running = false;

@@ -7,7 +7,7 @@ mod dozes;
 mod hardware;
 
 use dozes::Dozes;
-use hardware::{Left, Line, Shared, Stop, ToyGraph, Work};
+use hardware::{Line, Remaining, Shared, Stop, ToyGraph, Work};
 use reef_core::dkp::Padding;
 use reef_core::{
     Backend, Caps, Colocation, Command, Copy, Device, DeviceInfo, Drained, Error, Fill, Launch,
@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::{JoinHandle, Thread};
 use std::time::{Duration, Instant};
 
-/// What is wrong with a device.
+/// Fault of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Nothing.
+    /// None: the device works.
     None,
     /// `evict` and `reset` do nothing.
     EvictsNothing,
@@ -34,9 +34,9 @@ pub(crate) enum Fault {
     CommitsStopped,
     /// Blocks are stopped however often.
     StopsForever,
-    /// What is drained is resumed from its first block.
+    /// A drained launch is resumed from its first block.
     ForgetsCheckpoint,
-    /// What is drained is taken for finished.
+    /// A drained launch counts as finished.
     LosesQueued,
     /// A queue counts as drained while its block runs.
     DrainsEarly,
@@ -50,7 +50,7 @@ pub(crate) enum Fault {
     SkipsFills,
     /// All events have been reached.
     ReachesEventsEarly,
-    /// Copies beyond the end of a buffer are no error.
+    /// Copies beyond the end of a buffer give no error.
     ChecksNoBounds,
     /// Takes blocks as padding and starts none of them. The only one that pads at all.
     PadsNothing,
@@ -190,7 +190,7 @@ impl ToyPreemptor {
 }
 
 impl Preemptor for ToyPreemptor {
-    /// What stops is a word of the host, which no queue is asked for.
+    /// Its stop is a word of the host, which no queue reads.
     fn needs_room(&self) -> bool {
         false
     }
@@ -223,7 +223,7 @@ pub(crate) struct ToyQueue {
 }
 
 impl ToyQueue {
-    fn push(&mut self, seq: Seq, work: Work, left: Left) -> Result<()> {
+    fn push(&mut self, seq: Seq, work: Work, left: Remaining) -> Result<()> {
         self.device.0.shared.dozes.doze();
         self.device.0.shared.change(self.id, |line| line.push(seq, work, left));
         Ok(())
@@ -237,18 +237,23 @@ impl ToyQueue {
 impl Queue for ToyQueue {
     type Backend = Toy;
 
-    fn launch(&mut self, seq: Seq, launch: &Launch<Toy>, resume: Option<&Left>) -> Result<()> {
+    fn launch(&mut self, seq: Seq, launch: &Launch<Toy>, resume: Option<&Remaining>) -> Result<()> {
         let blocks = match self.cap {
             Some(cap) if self.is(Fault::CapsBlocksAway) => launch.blocks().min(cap),
             _ => launch.blocks(),
         };
-        let left = resume.cloned().unwrap_or_else(|| Left::new(blocks));
+        let left = resume.cloned().unwrap_or_else(|| Remaining::new(blocks));
         let work = self.device.appends(launch)?;
         self.push(seq, work, left)
     }
 
-    fn launch_graph(&mut self, seq: Seq, graph: &ToyGraph, resume: Option<&Left>) -> Result<()> {
-        let left = resume.cloned().unwrap_or_else(|| Left::in_order(graph.0.len() as u32));
+    fn launch_graph(
+        &mut self,
+        seq: Seq,
+        graph: &ToyGraph,
+        resume: Option<&Remaining>,
+    ) -> Result<()> {
+        let left = resume.cloned().unwrap_or_else(|| Remaining::in_order(graph.0.len() as u32));
         self.push(seq, Work::Graph(graph.clone()), left)
     }
 
@@ -275,15 +280,17 @@ impl Queue for ToyQueue {
         let checked = check(&copy.from, copy.from_offset, copy.bytes)
             .and_then(|()| check(&copy.to, copy.to_offset, copy.bytes));
         match checked {
-            Ok(()) => self.push(seq, Work::Copy(copy.clone()), Left::new(1)),
-            Err(_) if self.is(Fault::ChecksNoBounds) => self.push(seq, Work::Nothing, Left::new(1)),
+            Ok(()) => self.push(seq, Work::Copy(copy.clone()), Remaining::new(1)),
+            Err(_) if self.is(Fault::ChecksNoBounds) => {
+                self.push(seq, Work::Nothing, Remaining::new(1))
+            }
             Err(error) => Err(error),
         }
     }
 
     fn fill(&mut self, seq: Seq, fill: &Fill<Toy>) -> Result<()> {
         check(&fill.buffer, fill.offset, fill.bytes)?;
-        self.push(seq, Work::Fill(fill.clone()), Left::new(1))
+        self.push(seq, Work::Fill(fill.clone()), Remaining::new(1))
     }
 
     fn launch_padded(
@@ -292,13 +299,13 @@ impl Queue for ToyQueue {
         rt: &Launch<Toy>,
         _: &Padding,
         _: &Launch<Toy>,
-        _: &Left,
+        _: &Remaining,
     ) -> Result<()> {
         self.launch(seq, rt, None)
     }
 
     fn record(&mut self, seq: Seq, event: &Event) -> Result<()> {
-        self.push(seq, Work::Record(event.clone(), self.device.0.opened), Left::new(1))
+        self.push(seq, Work::Record(event.clone(), self.device.0.opened), Remaining::new(1))
     }
 
     fn completed(&mut self) -> Result<Seq> {
@@ -337,7 +344,7 @@ impl Backend for Toy {
     type Buffer = Buffer;
     type Kernel = ();
     type Event = Event;
-    type Checkpoint = Left;
+    type Checkpoint = Remaining;
     type Graph = ToyGraph;
 }
 
@@ -414,10 +421,10 @@ impl Device for Toy {
     fn graph(&self, commands: &[Command<Self>]) -> Result<ToyGraph> {
         let nodes = commands.iter().map(|command| self.node(command));
         let nodes: Vec<_> = nodes.collect::<Result<_>>()?;
-        match nodes.is_empty() {
-            true => Err(Error::Invalid("toy: a graph of nothing".into())),
-            false => Ok(ToyGraph(Arc::new(nodes))),
+        if nodes.is_empty() {
+            return Err(Error::Invalid("toy: a graph of nothing".into()));
         }
+        Ok(ToyGraph(Arc::new(nodes)))
     }
 
     fn event(&self) -> Result<Event> {
@@ -428,8 +435,8 @@ impl Device for Toy {
         Ok(event)
     }
 
-    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Left> {
-        Ok(Left::new(launch.blocks()))
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Remaining> {
+        Ok(Remaining::new(launch.blocks()))
     }
 
     fn preemptor(&self, level: PreemptLevel) -> Result<ToyPreemptor> {
