@@ -1,4 +1,4 @@
-//! When the next request of a client comes.
+//! Arrival times of a client's requests.
 
 use crate::fleet::Arrivals;
 use rand::RngExt;
@@ -19,7 +19,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// Of the client `number` of `count` that are alike.
+    /// Arrivals of the client `number` of `count` that are alike.
     pub(crate) fn new(
         arrivals: &Arrivals,
         times: Option<&Arc<[u64]>>,
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// When a client in a closed loop asks again that had its answer at `now`.
+    /// Returns the next request of a client in a closed loop that got its answer at `now`.
     pub(crate) fn answered(&self, now: u64) -> Option<u64> {
         match self {
             Self::Closed { pause } => Some(now.saturating_add(*pause)),

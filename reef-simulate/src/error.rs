@@ -1,24 +1,24 @@
-//! What can be wrong with the input.
+//! Errors of the input.
 
 use std::path::PathBuf;
 
-/// Why a simulation was refused. Each is one line that names what was asked and what was there.
+/// Error for which a simulation was refused. Each is one line with the request and what was there.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file can't be read.
     #[error("{path}: {source}")]
     File {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A file isn't what it should be.
     #[error("{path}: {what}")]
     Format {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
-        /// What stands where.
+        /// The fault and its place.
         what: String,
     },
     /// A value that makes no sense, or a name that there isn't.

@@ -1,4 +1,4 @@
-//! What is simulated: devices and the clients that want them.
+//! Fleets: devices and the clients that want them.
 
 use crate::class::Class;
 use crate::error::Error;
@@ -10,9 +10,9 @@ use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Most devices, clients of all kinds, and seconds.
-const MOST_DEVICES: u64 = 1_000_000;
-const MOST_CLIENTS: u64 = 10_000_000;
+/// Upper bounds of devices and of clients of all kinds.
+const MAX_DEVICES: u64 = 1_000_000;
+const MAX_CLIENTS: u64 = 10_000_000;
 
 /// Devices and the clients that want them.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -22,16 +22,16 @@ pub struct Fleet {
     pub nodes: u32,
     /// Devices of each.
     pub gpus_per_node: u32,
-    /// Most load of real-time clients that `pack` and `least-interference` put on a device: 0.7 is
-    /// 70 % of its time.
+    /// Upper bound of the load of real-time clients that `pack` and `least-interference` put on a
+    /// device: 0.7 is 70 % of its time.
     #[serde(default = "rt_load")]
     pub rt_load: f64,
-    /// Most best-effort clients that `pack` and `least-interference` put on a device.
+    /// Upper bound of best-effort clients that `pack` and `least-interference` put on a device.
     #[serde(default = "be_per_gpu")]
     pub be_per_gpu: u32,
-    /// What was measured.
+    /// Measured profile of the device and the networks.
     pub profile: Profile,
-    /// Who wants devices.
+    /// Clients that want devices.
     pub clients: Vec<Client>,
     /// Arrivals of files, by the file's path, class and network.
     #[serde(skip)]
@@ -46,12 +46,12 @@ pub struct Client {
     pub class: Class,
     /// A network of the profile.
     pub network: String,
-    /// How many there are; each is placed by itself.
-    #[serde(default = "once")]
+    /// Number of such clients; each is placed by itself.
+    #[serde(default = "one_client")]
     pub count: u32,
-    /// When requests come.
+    /// Arrivals of requests.
     pub arrivals: Arrivals,
-    /// How long after its arrival a request should be finished, in ms.
+    /// Time from its arrival by which a request should be finished, in ms.
     #[serde(default)]
     pub deadline_ms: Option<f64>,
     /// Of real-time tasks, for the scheduler `priority`.
@@ -59,7 +59,7 @@ pub struct Client {
     pub priority: i32,
 }
 
-/// When the requests of one client come.
+/// Arrivals of the requests of one client.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Arrivals {
@@ -76,7 +76,7 @@ pub enum Arrivals {
     },
     /// At equal intervals.
     Periodic {
-        /// So often.
+        /// Requests per second.
         per_second: f64,
         /// The first one, in ms.
         #[serde(default)]
@@ -102,7 +102,7 @@ fn be_per_gpu() -> u32 {
     4
 }
 
-fn once() -> u32 {
+fn one_client() -> u32 {
     1
 }
 
@@ -133,22 +133,22 @@ impl Fleet {
         self.clients.iter().map(|client| u64::from(client.count)).sum()
     }
 
-    /// Whether all numbers and names make sense.
+    /// Checks that all numbers and names make sense.
     ///
     /// # Errors
     ///
-    /// The first that doesn't.
+    /// The first number or name that doesn't.
     pub fn check(&self) -> Result<(), Error> {
         let devices = u64::from(self.nodes) * u64::from(self.gpus_per_node);
-        if !(1..=MOST_DEVICES).contains(&devices) {
+        if !(1..=MAX_DEVICES).contains(&devices) {
             let (nodes, each) = (self.nodes, self.gpus_per_node);
             return Error::invalid(format!(
-                "{nodes} nodes of {each} GPUs: 1 to {MOST_DEVICES} in all"
+                "{nodes} nodes of {each} GPUs: 1 to {MAX_DEVICES} in all"
             ));
         }
         let clients = self.count();
-        if clients > MOST_CLIENTS {
-            return Error::invalid(format!("{clients} clients: at most {MOST_CLIENTS}"));
+        if clients > MAX_CLIENTS {
+            return Error::invalid(format!("{clients} clients: at most {MAX_CLIENTS}"));
         }
         in_range("rt_load", self.rt_load, 0.001, 1e3)?;
         self.profile.check()?;

@@ -1,4 +1,4 @@
-//! Which device each client gets.
+//! Placement of clients on devices.
 
 use crate::class::Class;
 use crate::device::inference::Inference;
@@ -6,17 +6,18 @@ use crate::fleet::{Arrivals, Client, Fleet};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// How clients get their devices. Each client is placed once; real-time ones come first, both in
-/// the fleet's order.
+/// Policy that places clients on devices. Each client is placed once; real-time ones come first,
+/// both in the fleet's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Placement {
-    /// Where the load is least, whatever its class.
+    /// On the device with the least load of both classes.
     Spread,
     /// On the first device that has room.
     Pack,
-    /// Real-time clients where the fewest of them are, best-effort ones where the load is least.
+    /// Real-time clients on the device with the fewest of them, best-effort ones on that with the
+    /// least load.
     RtApart,
-    /// Where they slow others, and others them, the least.
+    /// On the device where they slow others, and others slow them, the least.
     LeastInterference,
 }
 
@@ -29,12 +30,12 @@ impl Placement {
         ("least-interference", Self::LeastInterference),
     ];
 
-    /// The one of this name.
+    /// Returns the policy of this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(of, _)| *of == name).map(|(_, placement)| *placement)
     }
 
-    /// The lower, the sooner a client gets this device.
+    /// Returns the device's rank: the client gets the device with the lowest.
     fn key(self, kind: &Kind, room: &Room, device: usize, fleet: &Fleet) -> f64 {
         let full = if room.fits(kind, fleet) { 0.0 } else { 1e12 };
         match self {
@@ -48,7 +49,7 @@ impl Placement {
     }
 }
 
-/// What placing knows of clients that are alike.
+/// Properties of clients that are alike, for placing.
 struct Kind {
     class: Class,
     inference: Inference,
@@ -56,7 +57,7 @@ struct Kind {
     load: f64,
 }
 
-/// What is on a device.
+/// Clients on a device, in numbers.
 #[derive(Clone, Default)]
 struct Room {
     load: f64,
@@ -76,8 +77,8 @@ impl Room {
         }
     }
 
-    /// By how much a client would slow what is here, and what is here it. Real-time tasks wait for
-    /// each other.
+    /// Returns by how much a client would slow those that are here, and they it. Real-time tasks
+    /// wait for each other.
     fn interference(&self, kind: &Kind) -> f64 {
         let Kind { inference, load, class } = kind;
         let beside = inference.sensitivity * self.pressure + inference.pressure * self.sensitivity;
@@ -96,7 +97,7 @@ impl Room {
     }
 }
 
-/// A client: the position of its kind in the fleet, and which of them it is.
+/// A client: the position of its kind in the fleet, and its number among them.
 pub(crate) type Placed = (u32, u32);
 
 /// The clients of each device.
@@ -106,7 +107,8 @@ pub(crate) fn place(fleet: &Fleet, placement: Placement) -> Vec<Vec<Placed>> {
     for class in [Class::Rt, Class::Be] {
         for (at, client) in fleet.clients.iter().enumerate() {
             if client.class == class {
-                place_kind(fleet, placement, (at as u32, client), &mut rooms, &mut placed);
+                let at = at as u32;
+                place_kind(fleet, placement, at, &mut rooms, &mut placed);
             }
         }
     }
@@ -116,10 +118,11 @@ pub(crate) fn place(fleet: &Fleet, placement: Placement) -> Vec<Vec<Placed>> {
 fn place_kind(
     fleet: &Fleet,
     placement: Placement,
-    (at, client): (u32, &Client),
+    at: u32,
     rooms: &mut [Room],
     placed: &mut [Vec<Placed>],
 ) {
+    let client = &fleet.clients[at as usize];
     let inference = Inference::new(&fleet.profile.networks[&client.network]);
     let load = load(fleet, client, &inference);
     let kind = Kind { class: client.class, inference, load };

@@ -1,4 +1,4 @@
-//! What was measured of a device and of networks on it.
+//! Measured profiles of a device and of networks on it.
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -8,56 +8,55 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What stopping and restoring cost.
+    /// Costs of stopping and restoring.
     pub device: DeviceProfile,
     /// Networks by name.
     pub networks: BTreeMap<String, NetworkProfile>,
 }
 
-/// What stopping and restoring best-effort work cost on a device.
+/// Costs of stopping and restoring best-effort work on a device.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceProfile {
-    /// By how much a real-time task starts later for each best-effort queue that had to be stopped,
-    /// in µs.
+    /// Delay of a real-time task for each best-effort queue that had to be stopped, in µs.
     #[serde(default)]
     pub stop_us: f64,
-    /// Until a preemption at level `All` is confirmed, in µs.
+    /// Time until a preemption at level `All` is confirmed, in µs.
     #[serde(default)]
     pub quiesce_us: f64,
-    /// The same at shallower levels, which wait for what runs, in µs.
+    /// Time until a preemption at a shallower level is confirmed, which waits for what runs, in µs.
     #[serde(default)]
     pub run_out_us: f64,
-    /// From a restore until best-effort work makes progress, in µs.
+    /// Time from a restore until best-effort work makes progress, in µs.
     #[serde(default)]
     pub resume_us: f64,
-    /// What best-effort work keeps of its throughput while it is capped: 0 if the device doesn't
-    /// cap.
+    /// Part of its throughput that best-effort work keeps while it is capped: 0 if the device
+    /// doesn't cap.
     #[serde(default)]
     pub capped_kept: f64,
-    /// Which part of their pressure networks exert while they are capped.
+    /// Part of their pressure that networks exert while they are capped.
     #[serde(default)]
     pub capped_pressure: f64,
 }
 
-/// What was measured of a network.
+/// Measured numbers of a network.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkProfile {
     /// Time of one inference alone on the device, in µs.
     pub alone_us: f64,
-    /// Whether inferences all take that, or differ.
+    /// Distribution of the times of inferences.
     #[serde(default)]
     pub service: Service,
-    /// How much longer it takes beside work of pressure 1: 0.3 is 1.3 times as long.
+    /// Slowdown next to work of pressure 1: 0.3 is 1.3 times as long.
     #[serde(default)]
     pub sensitivity: f64,
-    /// How much it slows others, as a factor to their sensitivity.
+    /// Slowdown of others, as a factor to their sensitivity.
     #[serde(default = "one")]
     pub pressure: f64,
 }
 
-/// How the times of inferences are distributed.
+/// Distribution of the times of inferences.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Service {
@@ -73,11 +72,11 @@ fn one() -> f64 {
 }
 
 impl Profile {
-    /// Whether all numbers make sense.
+    /// Checks that all numbers make sense.
     ///
     /// # Errors
     ///
-    /// The first that doesn't, by name.
+    /// The first number that doesn't, by name.
     pub fn check(&self) -> Result<(), Error> {
         self.device.check()?;
         for (name, network) in &self.networks {
@@ -101,10 +100,10 @@ impl DeviceProfile {
     }
 }
 
-/// That a number is in a range, both ends included; NaN is in none.
-pub(crate) fn in_range(name: &str, value: f64, least: f64, most: f64) -> Result<(), Error> {
-    if (least..=most).contains(&value) {
+/// Checks that a number is in a range, both ends included; NaN is in none.
+pub(crate) fn in_range(name: &str, value: f64, min: f64, max: f64) -> Result<(), Error> {
+    if (min..=max).contains(&value) {
         return Ok(());
     }
-    Error::invalid(format!("{name} is {value}: {least} to {most}"))
+    Error::invalid(format!("{name} is {value}: {min} to {max}"))
 }

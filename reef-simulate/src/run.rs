@@ -21,18 +21,18 @@ use std::thread;
 const CHUNK: usize = 16;
 
 /// Seconds of all devices and clients: more nanoseconds than a count can hold.
-const MOST_SECONDS: f64 = 1e10;
+const MAX_SECONDS: f64 = 1e10;
 
-/// What to simulate of a fleet.
+/// Options of a simulation.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// A name that [`by_name`] knows.
+    /// Name of a scheduler that [`by_name`] finds.
     pub scheduler: String,
-    /// How clients get their devices.
+    /// Policy that places clients.
     pub placement: Placement,
     /// Simulated time.
     pub seconds: f64,
-    /// Of all random numbers.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Threads to use; the result doesn't depend on it.
     pub threads: usize,
@@ -48,10 +48,10 @@ pub fn simulate(fleet: &Fleet, options: &Options) -> Result<Totals, Error> {
     in_range("seconds", options.seconds, 1e-6, 1e8)?;
     in_range("threads", options.threads as f64, 1.0, 256.0)?;
     let all = fleet.devices() as u64 + fleet.count();
-    if all as f64 * options.seconds > MOST_SECONDS {
+    if all as f64 * options.seconds > MAX_SECONDS {
         let seconds = options.seconds;
         return Error::invalid(format!(
-            "{all} GPUs and clients for {seconds} s: {MOST_SECONDS:e} s in all at most"
+            "{all} GPUs and clients for {seconds} s: {MAX_SECONDS:e} s in all at most"
         ));
     }
     if by_name(&options.scheduler).is_none() {

@@ -1,4 +1,4 @@
-//! Against queueing formulas, and what has to stay true of any fleet.
+//! Comparison with queueing formulas, and invariants of any fleet.
 
 use crate::{Arrivals, Class, Client, Error, Fleet, Options, Placement, Profile, Totals, simulate};
 use reef_core::scheduler::NAMES;
@@ -66,7 +66,7 @@ fn mean_wait_ms(network: &str) -> f64 {
 
 /// Pollaczek-Khinchine: a mean wait of ρ s (1 + c²) / 2 (1 − ρ), of s = 1 ms and ρ = 0.6.
 #[test]
-fn waits_are_those_of_m_d_1_and_m_m_1() {
+fn simulated_waits_equal_those_of_m_d_1_and_m_m_1() {
     for (network, wait) in [("fixed", 0.75), ("random", 1.5)] {
         let simulated = mean_wait_ms(network);
         assert!((simulated / wait - 1.0).abs() < 0.02, "{network}: {simulated} ms, not {wait} ms");
@@ -80,7 +80,7 @@ fn summary(totals: &Totals) -> String {
 }
 
 #[test]
-fn the_number_of_threads_changes_nothing() {
+fn number_of_threads_changes_no_result() {
     let fleet = mixed();
     let one = simulate(&fleet, &options("reef", 2.0, 1)).unwrap();
     for threads in [2, 3, 8] {
@@ -93,7 +93,7 @@ fn the_number_of_threads_changes_nothing() {
 }
 
 #[test]
-fn every_arrival_is_finished_or_still_there_under_every_scheduler_and_placement() {
+fn every_arrival_is_finished_or_left_at_the_end() {
     let fleet = mixed();
     for (scheduler, (_, placement)) in
         NAMES.iter().flat_map(|name| Placement::ALL.map(|placement| (name, placement)))
@@ -113,7 +113,7 @@ fn every_arrival_is_finished_or_still_there_under_every_scheduler_and_placement(
 }
 
 #[test]
-fn streams_slow_real_time_work_and_reef_delays_it_by_the_stop() {
+fn streams_slow_real_time_work_and_reef_delays_it_by_a_stop() {
     let clients = vec![
         client(Class::Rt, "resnet50", 1, poisson(20.0)),
         client(Class::Be, "resnet152", 1, Arrivals::Closed { pause_us: 0.0 }),
@@ -137,7 +137,7 @@ fn streams_slow_real_time_work_and_reef_delays_it_by_the_stop() {
 
 /// Devices that the clients of each policy use, of ten with five RT and five BE clients.
 #[test]
-fn placements_do_what_their_names_say() {
+fn placements_use_the_expected_number_of_devices() {
     let clients = vec![
         client(Class::Rt, "resnet50", 5, poisson(100.0)),
         client(Class::Be, "resnet152", 5, Arrivals::Closed { pause_us: 0.0 }),
@@ -155,9 +155,9 @@ fn placements_do_what_their_names_say() {
     }
 }
 
-/// The largest numbers that are let in: nothing overflows.
+/// The largest numbers that are accepted: nothing overflows.
 #[test]
-fn times_beyond_the_end_of_time_never_come() {
+fn arrivals_beyond_the_clock_never_come() {
     let closed = Arrivals::Closed { pause_us: 1e12 };
     let clients = vec![
         client(Class::Rt, "resnet50", 2, Arrivals::Closed { pause_us: 0.0 }),
@@ -176,7 +176,7 @@ fn times_beyond_the_end_of_time_never_come() {
 }
 
 #[test]
-fn what_makes_no_sense_is_one_line_that_names_it() {
+fn invalid_input_is_named_on_one_line() {
     let good = || fleet(1, vec![client(Class::Rt, "fixed", 1, poisson(1.0))]);
     let run = |fleet: &Fleet, options: &Options| simulate(fleet, options).unwrap_err().to_string();
     let mut no_network = good();
@@ -213,7 +213,7 @@ fn with_file<R>(name: &str, text: &str, use_it: impl FnOnce(&std::path::Path) ->
 }
 
 #[test]
-fn a_trace_of_ones_own_is_dealt_to_its_clients() {
+fn trace_is_dealt_to_its_clients() {
     let rows = "time_ns,class,network\n5000,rt,fixed\n0,rt,fixed\n1,be,fixed\n9000,rt,resnet50\n";
     let fleet = with_file("good", rows, |path| Fleet::read(path).unwrap());
     let totals = simulate(&fleet, &options("reef", 1.0, 1)).unwrap();
@@ -223,7 +223,7 @@ fn a_trace_of_ones_own_is_dealt_to_its_clients() {
 
 /// The example of docs/simulate.md has the measured profile.
 #[test]
-fn the_example_is_a_fleet_with_the_profile_of_an_h200() {
+fn example_fleet_has_the_profile_of_an_h200() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let fleet = Fleet::read(&root.join("docs/simulate/fleet.json")).unwrap();
     let profile: Profile = serde_json::from_str(include_str!("../profiles/h200.json")).unwrap();
@@ -233,7 +233,7 @@ fn the_example_is_a_fleet_with_the_profile_of_an_h200() {
 }
 
 #[test]
-fn a_bad_trace_is_named_with_its_line() {
+fn invalid_trace_is_named_with_its_line() {
     for (rows, part) in [
         ("time,class\n", "line 1 is \"time,class\""),
         ("time_ns,class,network\n1,rt,fixed\n2,ab,fixed\n", "line 3 is \"2,ab,fixed\""),

@@ -1,9 +1,9 @@
-//! What came of a simulation, added up.
+//! Totals of a simulation.
 
 use hdrhistogram::Histogram;
 
-/// Longest latency that is told apart: an hour, in nanoseconds.
-const LONGEST: u64 = 3_600_000_000_000;
+/// Upper bound of latencies that are told apart: an hour, in nanoseconds.
+const MAX_LATENCY_NANOS: u64 = 3_600_000_000_000;
 
 /// Counts of all devices. All are integers, so that the order in which devices are added changes
 /// nothing.
@@ -33,7 +33,7 @@ pub struct Totals {
     pub be_left: u64,
     /// Best-effort work that was done, as the nanoseconds that it takes alone.
     pub be_work: u64,
-    /// The same of a simulation without real-time clients, under `streams`.
+    /// Best-effort work of a simulation without real-time clients, under `streams`.
     pub be_work_alone: u64,
     /// Preemptions of best-effort work.
     pub preemptions: u64,
@@ -47,7 +47,7 @@ pub struct Totals {
 
 impl Default for Totals {
     fn default() -> Self {
-        let rt_latency = Histogram::new_with_bounds(1, LONGEST, 3).expect("bounds are in range");
+        let rt_latency = Histogram::new_with_bounds(1, MAX_LATENCY_NANOS, 3).expect("bounds are in range");
         Self {
             rt_latency,
             rt_latency_sum: 0,

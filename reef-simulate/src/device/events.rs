@@ -11,7 +11,7 @@ use reef_core::PreemptLevel;
 use reef_core::scheduler::{Plan, Scheduler, Steady, View};
 use std::time::Duration;
 
-/// What stopping and restoring cost, in nanoseconds.
+/// Costs of stopping and restoring, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Costs {
     stop: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Device {
     steady: Steady,
     plan: Plan,
     now: u64,
-    /// When to decide though nothing happens.
+    /// Time of the next decision if nothing happens before.
     wake: u64,
 }
 
@@ -128,7 +128,7 @@ impl Device {
         self.scheduler.decide(Duration::from_nanos(self.now), &view, &mut self.plan);
         totals.decisions += 1;
         self.wake = self.plan.wake.map_or(NEVER, nanos);
-        let want = self.wanted();
+        let want = self.planned_width();
         self.step(want, totals);
         self.tasks.start(&self.plan.start);
         if self.group.width != want || (self.tasks.running() == 0 && self.tasks.has_work()) {
@@ -143,8 +143,8 @@ impl Device {
         }
     }
 
-    /// How the plan wants best-effort work to run.
-    fn wanted(&mut self) -> Width {
+    /// Returns the width at which the plan wants best-effort work to run.
+    fn planned_width(&mut self) -> Width {
         let (has_work, now) = (self.tasks.has_work(), Duration::from_nanos(self.now));
         self.steady.note(has_work, now);
         if self.plan.pad && self.costs.capped_kept > 0.0 && self.steady.is_long(now) {
@@ -177,11 +177,11 @@ impl Device {
             Width::Stopped => (0.0, 0.0),
         };
         let first = self.tasks.first();
-        // What capped work keeps was measured beside real-time work.
+        // The throughput of capped work was measured next to real-time work.
         let capped = self.group.width == Width::Capped;
-        let beside = first.filter(|_| !capped).map_or(0.0, |task| task.pressure);
+        let rt_pressure = first.filter(|_| !capped).map_or(0.0, |task| task.pressure);
         let start = self.now.max(self.group.resumed);
-        self.queues.set_rates(&self.plan.limits, beside, factor, start);
+        self.queues.set_rates(&self.plan.limits, rt_pressure, factor, start);
         let pressure = self.queues.pressure * part;
         self.tasks.set_slowdown(self.now, first.map_or(1.0, |task| task.slowdown(pressure)));
     }

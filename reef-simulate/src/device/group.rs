@@ -1,7 +1,7 @@
-//! Whether a device's best-effort queues run, are stopped, or run capped.
+//! State of a device's best-effort queues: running, stopped, or running capped.
 
-/// What the best-effort queues do. Changes as the dispatcher's group does: what runs is stopped
-/// before it runs in another width, and nothing is restored before the stop is confirmed.
+/// Width at which the best-effort queues run. Changes as the dispatcher's group does: what runs is
+/// stopped before it runs in another width, and nothing is restored before the stop is confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Width {
     Full,
@@ -13,9 +13,9 @@ pub(super) enum Width {
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) width: Width,
-    /// When the last stop is confirmed.
+    /// Time at which the last stop is confirmed.
     pub(super) quiesced: u64,
-    /// When queues make progress again after the last restore.
+    /// Time at which queues make progress again after the last restore.
     pub(super) resumed: u64,
 }
 
@@ -24,8 +24,8 @@ impl Group {
         Self { width: Width::Full, quiesced: 0, resumed: 0 }
     }
 
-    /// Takes one step towards `want`, which it doesn't do yet; whether it was a stop. Look again at
-    /// [`Self::quiesced`] if it isn't reached.
+    /// Takes one step towards `want`, which it doesn't do yet; returns whether it was a stop. Call
+    /// again at [`Self::quiesced`] if it isn't reached.
     pub(super) fn step(&mut self, want: Width, now: u64, quiesce: u64, resume: u64) -> bool {
         if self.width != Width::Stopped {
             self.width = Width::Stopped;

@@ -1,4 +1,4 @@
-//! What running a network means for a device.
+//! Inference of a network on a device.
 
 use crate::arrivals::exponential;
 use crate::profile::{NetworkProfile, Service};
@@ -28,7 +28,7 @@ impl Inference {
         }
     }
 
-    /// How many times as long as alone it takes beside others of this pressure in all.
+    /// Returns the factor by which others of this pressure in all make it longer.
     pub(crate) fn slowdown(&self, pressure: f64) -> f64 {
         1.0 + self.sensitivity * pressure
     }

@@ -15,7 +15,7 @@ pub(crate) struct BeQueue {
     inference: Inference,
     source: Source,
     next: u64,
-    /// When the inferences came that aren't finished.
+    /// Arrival times of the inferences that aren't finished.
     pending: VecDeque<u64>,
     completed: u64,
     /// Nanoseconds alone that are left of the first one, or, of an endless queue, that have been
@@ -24,7 +24,7 @@ pub(crate) struct BeQueue {
     done: f64,
     /// Progress of `work` in a nanosecond.
     rate: f64,
-    /// Always has the next inference, and when one ends is told to nobody.
+    /// It always has the next inference, and the end of one is not reported.
     endless: bool,
 }
 
@@ -129,17 +129,17 @@ impl Queues {
         }
     }
 
-    /// How many would run at these limits.
+    /// Returns the number of queues that would run at these limits.
     pub(super) fn runnable(&self, limits: &[LaunchLimit]) -> u64 {
         self.all.iter().zip(limits).map(|(queue, &limit)| u64::from(queue.may_run(limit))).sum()
     }
 
-    /// Sets the rates beside real-time work of the pressure `beside`; `factor` is what they keep of
-    /// theirs, 0 if they are stopped. They make progress from `start` on.
+    /// Sets the rates next to real-time work of the pressure `rt_pressure`; `factor` is the part of
+    /// their own that they keep, 0 if they are stopped. They make progress from `start` on.
     pub(super) fn set_rates(
         &mut self,
         limits: &[LaunchLimit],
-        beside: f64,
+        rt_pressure: f64,
         factor: f64,
         start: u64,
     ) {
@@ -152,7 +152,7 @@ impl Queues {
             if !runs(queue, limit) {
                 continue;
             }
-            let others = self.pressure - queue.inference.pressure + beside;
+            let others = self.pressure - queue.inference.pressure + rt_pressure;
             queue.rate = factor / queue.inference.slowdown(others);
             if !queue.endless {
                 let left = (queue.work.max(0.0) / queue.rate + 0.5) as u64;

@@ -38,7 +38,7 @@ pub(super) struct Tasks {
     running: VecDeque<Task>,
     /// The next arrival of any client.
     pub(super) next_arrival: u64,
-    /// When the first one that runs finishes, if nothing changes.
+    /// Time at which the first one that runs finishes, if nothing changes.
     pub(super) next_finish: u64,
     /// Nothing runs before this: best-effort work is being stopped.
     pub(super) held_until: u64,
@@ -62,7 +62,7 @@ impl Tasks {
         self.running.len()
     }
 
-    /// Whether there are some, waiting or running.
+    /// Returns whether there are some, waiting or running.
     pub(super) fn has_work(&self) -> bool {
         !self.running.is_empty() || !self.waiting.is_empty()
     }

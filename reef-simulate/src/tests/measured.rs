@@ -1,5 +1,5 @@
-//! Simulated beside measured, on an H200: the results that the project publishes, read from their
-//! files.
+//! Comparison of simulated and measured results on an H200: the results that the project publishes,
+//! read from their files.
 //!
 //! `cargo test -p reef-simulate --lib measured -- --nocapture` prints the table of
 //! docs/simulate.md.
@@ -15,11 +15,11 @@ use std::sync::Arc;
 /// Fitted as docs/simulate.md says, to none of the rows that are compared.
 const PROFILE: &str = include_str!("../../profiles/h200.json");
 
-/// How far off a row may be, unless it is in [`OFF`].
-const WITHIN: f64 = 0.10;
+/// Allowed relative error of a row, unless it is in [`LARGER_ERRORS`].
+const MAX_ERROR: f64 = 0.10;
 
-/// What is known to be further off, and why: docs/simulate.md.
-const OFF: [(&str, &str, &str); 3] = [
+/// Rows with a larger error; docs/simulate.md has the reasons.
+const LARGER_ERRORS: [(&str, &str, &str); 3] = [
     ("DISB D", "streams", "RT ÷ alone"),
     ("DISB D", "reset", "RT ÷ alone"),
     ("DISB D", "reef", "RT ÷ alone"),
@@ -38,8 +38,8 @@ impl Row {
         self.simulated / self.measured - 1.0
     }
 
-    fn is_known_off(&self) -> bool {
-        OFF.contains(&(self.load, self.scheduler, self.what))
+    fn has_larger_error(&self) -> bool {
+        LARGER_ERRORS.contains(&(self.load, self.scheduler, self.what))
     }
 }
 
@@ -90,7 +90,7 @@ fn same_arrivals(rate: f64, seed: u64, seconds: f64) -> Arc<[u64]> {
     arrivals.take_while(|at| *at < seconds).map(|at| (at * 1e9) as u64).collect()
 }
 
-/// A ResNet-50 at this rate beside a ResNet-152 in a closed loop: `reef bench pair`, which takes
+/// A ResNet-50 at this rate next to a ResNet-152 in a closed loop: `reef bench pair`, which takes
 /// four seconds.
 fn pair(load: &'static str, file: &str, rate: f64, rows: &mut Vec<Row>) {
     let measured = results(file);
@@ -203,7 +203,7 @@ fn measured_pairs_are_simulated_within_ten_percent() {
     }
     for row in &rows {
         let Row { load, scheduler, what, .. } = row;
-        let within = row.error().abs() <= WITHIN;
-        assert_eq!(within, !row.is_known_off(), "{load}, {scheduler}, {what}: {:+.3}", row.error());
+        let within = row.error().abs() <= MAX_ERROR;
+        assert_eq!(within, !row.has_larger_error(), "{load}, {scheduler}, {what}: {:+.3}", row.error());
     }
 }
