@@ -49,7 +49,7 @@ fn main() {
     );
 }
 
-/// What all threads of this process have run, in ms; none where the system doesn't say.
+/// Processor time of all threads of this process, in ms; none where the system has no figure.
 fn processor_ms() -> f64 {
     let threads = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let ran = threads.filter_map(|thread| {

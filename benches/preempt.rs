@@ -1,5 +1,4 @@
-//! How soon real-time work starts and best-effort work resumes on the software device, by level.
-//! `cargo bench --bench preempt [-- --quick]`
+//! Time until real-time work starts and best-effort work resumes on the software device, by level.
 //!
 //! Best-effort load: four clients with the convolutions of ResNet-50, always more than the device
 //! can take. Real-time load: one small kernel now and then. The real-time client is woken by a
@@ -32,10 +31,10 @@ fn main() {
     queue_alone(samples * 20);
     let device = Cpu::open(0, "").expect("the software device");
     round_trip_cpu(&device, samples);
-    let others = submit_beside_others(&device, &small(1), samples);
+    let others = submit_during_others(&device, &small(1), samples);
     row("submit, 4 real-time clients, software device", &others);
     let polled = Null::open(0, "").expect("nothing");
-    let others = submit_beside_others(&polled, &Null::launch(), samples);
+    let others = submit_during_others(&polled, &Null::launch(), samples);
     row("submit, 4 real-time clients, polled device", &others);
     let idle = start_delay(&device, None, samples);
     row("real-time start, idle device", &idle);
@@ -94,9 +93,9 @@ fn round_trip_cpu(device: &Cpu, samples: u64) {
     row("submit + wait, software device", &times);
 }
 
-/// How long a real-time client is inside of `submit` while three others submit as well: whoever is
-/// inside launches for all.
-fn submit_beside_others<D: Device>(device: &D, launch: &Launch<D>, samples: u64) -> Histogram<u64> {
+/// Time of a real-time client inside of `submit` while three others submit as well: the thread that
+/// is inside launches for all.
+fn submit_during_others<D: Device>(device: &D, launch: &Launch<D>, samples: u64) -> Histogram<u64> {
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default())).expect("a dispatcher");
     let task = Task::new(vec![Command::Launch(launch.clone())]).expect("a launch alone");
     let client = || {
@@ -127,7 +126,7 @@ fn small(blocks: u32) -> Launch<Cpu> {
     unsafe { Launch::new(kernel, [blocks, 1, 1], [1, 1, 1], Args::default()) }
 }
 
-/// Real-time start delays, alone or beside convolutions that are preempted at `level`.
+/// Real-time start delays, alone or next to convolutions that are preempted at `level`.
 fn start_delay(device: &Cpu, level: Option<PreemptLevel>, samples: u64) -> Histogram<u64> {
     let scheduler = Reef::without_padding().level(level.unwrap_or(PreemptLevel::HostQueue));
     let dispatcher = Dispatcher::start(device, Box::new(scheduler)).expect("a dispatcher");

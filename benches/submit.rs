@@ -1,4 +1,4 @@
-//! What submitting and deciding cost. `cargo bench --bench submit`
+//! Costs of submitting and deciding. `cargo bench --bench submit`
 //!
 //! Wanted on 2 cores: submit ≤ 50 ns, decision ≤ 1 µs at 32 queues.
 

@@ -72,7 +72,7 @@ fn text(steps: &[f32], alphabet: &str) -> String {
 struct Networks(Cpu, PathBuf, Option<PathBuf>);
 
 impl Networks {
-    /// What a network makes of a picture, which fills its columns from the left.
+    /// Returns the output of a network for a picture, which fills its columns from the left.
     fn run(&self, name: &str, at: usize, picture: &Picture, sides: [usize; 2]) -> Result<Vec<f32>> {
         let (Self(device, folder, out), [columns, rows]) = (self, sides);
         let [width, height] = picture.size();

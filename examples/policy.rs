@@ -1,4 +1,4 @@
-//! A scheduler of one's own beside REEF, in numbers: `cargo run --release --example policy`
+//! A scheduler of one's own compared with REEF: `cargo run --release --example policy`
 
 use reef::cpu::Cpu;
 use reef::models::{Network, Result, Seeded, Weights, build};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long real-time work may wait, and for how many commands.
+/// Time for which real-time work may wait, and for how many commands.
 const GRACE: (Duration, u64) = (Duration::from_millis(5), 40);
 
 /// REEF, but best-effort tasks that are nearly done finish first: real-time work waits for a while.
@@ -55,7 +55,7 @@ fn load(device: &Cpu, name: &str) -> Result<Network<Cpu>> {
     Ok(network)
 }
 
-/// Two seconds of real-time requests every 20 ms beside best-effort inferences back to back.
+/// Two seconds of real-time requests every 20 ms during best-effort inferences back to back.
 fn compare(
     device: &Cpu,
     scheduler: Box<dyn Scheduler>,

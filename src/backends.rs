@@ -4,9 +4,9 @@ use crate::name::DeviceName;
 use reef_core::Result;
 use reef_core::op::Operators;
 
-/// Code that runs on whichever device was named; compiled once for each backend.
+/// Code that runs on the device that was named; compiled once for each backend.
 pub trait Visit {
-    /// What it returns.
+    /// Type of the result.
     type Output;
 
     /// Runs on `device`.
@@ -21,7 +21,7 @@ pub trait Backends {
     /// Their names, the first ones first.
     fn names() -> Vec<&'static str>;
 
-    /// Opens the device and hands it to `visit`, or gives that back if none of these has the name.
+    /// Opens the device and hands it to `visit`, or returns `visit` if none of these has the name.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ pub trait Backends {
     fn visit<V: Visit>(name: &DeviceName<'_>, visit: V) -> Result<Visited<V>>;
 }
 
-/// What became of a [`Visit`].
+/// Result of a [`Visit`].
 #[derive(Debug)]
 pub enum Visited<V: Visit> {
     /// It ran.
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_of_elsewhere_is_found_beside_those_compiled_in() {
+    fn foreign_backend_is_found_next_to_built_in_ones() {
         type All = (Null, BuiltIn);
         assert_eq!(with_device_of::<All, _>(Null::NAME, Name), Ok(Null::NAME));
         #[cfg(feature = "cpu")]
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_backend_is_refused_with_the_names_of_all() {
+    fn unknown_backend_error_lists_all_backends() {
         let error = with_device_of::<(Null, BuiltIn), _>("tpu", Name).unwrap_err();
         let have = [&[Null::NAME], BACKENDS].concat().join(", ");
         assert_eq!(error.to_string(), format!("no backend \"tpu\" (have: {have})"));

@@ -5,10 +5,9 @@ use crate::name::DeviceName;
 use reef_core::op::Operators;
 use reef_core::{Error, Result};
 
-/// Code that runs on several devices of whichever backend was named; compiled once for each
-/// backend.
+/// Code that runs on several devices of the backend that was named; compiled once for each backend.
 pub trait VisitAll {
-    /// What it returns.
+    /// Type of the result.
     type Output;
 
     /// Runs on `devices`, of which there is at least one.
@@ -23,7 +22,7 @@ pub trait VisitAll {
 ///
 /// As [`with_device`], for each; `Invalid` if the backends differ.
 pub fn with_devices<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
-    let asked: Vec<Asked<'_>> = names.split(',').map(Asked::parse).collect::<Result<_>>()?;
+    let asked: Vec<Request<'_>> = names.split(',').map(Request::parse).collect::<Result<_>>()?;
     let first = asked[0]; // there is one, if empty
     if let Some(other) = asked.iter().find(|other| other.name.backend != first.name.backend) {
         return Err(Error::Invalid(format!(
@@ -37,13 +36,13 @@ pub fn with_devices<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
 
 /// One of the names.
 #[derive(Debug, Clone, Copy)]
-struct Asked<'a> {
+struct Request<'a> {
     /// With ordinal 0 if all are asked for.
     name: DeviceName<'a>,
     all: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> Request<'a> {
     fn parse(text: &'a str) -> Result<Self> {
         let (device, options) = text.split_once('?').unwrap_or((text, ""));
         match device.strip_suffix(":*") {
@@ -62,7 +61,7 @@ impl<'a> Asked<'a> {
 
 /// Opens what is left when the backend is known and the first device is open.
 struct OpenRest<'a, V> {
-    asked: Vec<Asked<'a>>,
+    asked: Vec<Request<'a>>,
     visit: V,
 }
 
@@ -84,7 +83,7 @@ impl<V: VisitAll> Visit for OpenRest<'_, V> {
 mod tests {
     use super::*;
 
-    /// What was opened.
+    /// Units of the devices that were opened.
     struct Units;
 
     impl VisitAll for Units {
@@ -97,7 +96,7 @@ mod tests {
 
     #[cfg(feature = "cpu")]
     #[test]
-    fn names_are_opened_in_their_order_with_their_options() {
+    fn names_are_opened_in_order_with_their_options() {
         assert_eq!(with_devices("cpu?units=1,cpu:1?units=3,cpu?units=2", Units), Ok(vec![1, 3, 2]));
         assert_eq!(
             with_devices("cpu:*?units=2", Units),
@@ -108,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_named() {
+    fn unopened_device_error_names_it() {
         let error = |names| with_devices(names, Units).unwrap_err().to_string();
         assert!(
             error("cpu,cuda:*").contains("two backends, cpu and cuda"),

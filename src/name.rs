@@ -1,4 +1,4 @@
-//! How people name a device: `backend[:ordinal][?options]`.
+//! Names of devices: `backend[:ordinal][?options]`.
 
 use reef_core::{Error, Result};
 
@@ -7,9 +7,9 @@ use reef_core::{Error, Result};
 pub struct DeviceName<'a> {
     /// `cpu`, `cuda`, `hip`.
     pub backend: &'a str,
-    /// Which device of the backend; 0 if not given.
+    /// Number of the device in the backend; 0 if not given.
     pub ordinal: usize,
-    /// What follows `?`, for the backend to read.
+    /// Options after `?`, for the backend to read.
     pub options: &'a str,
 }
 
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_have_three_parts_of_which_two_may_be_missing() {
+    fn name_has_three_parts_of_which_two_are_optional() {
         let parse = |name| DeviceName::parse(name).map(|n| (n.backend, n.ordinal, n.options));
         assert_eq!(parse("cpu"), Ok(("cpu", 0, "")));
         assert_eq!(parse("cuda:1"), Ok(("cuda", 1, "")));
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_backend_is_named_with_those_that_are_there() {
+    fn unknown_backend_error_lists_the_present_ones() {
         let error = DeviceName::parse("rocm").unwrap().unknown(&["cpu", "cuda"]);
         assert_eq!(error.to_string(), "no backend \"rocm\" (have: cpu, cuda)");
     }

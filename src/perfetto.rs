@@ -44,24 +44,26 @@ pub fn thread(track: Track, name: &str) -> Value {
     event("M", "thread_name", track, json!({ "args": { "name": name } }))
 }
 
-/// Something that lasts, with a category and whatever else is to be told of it. Slices of one track
-/// lie inside of each other or beside each other.
+/// Event that lasts, with a category and arguments. Slices of one track lie inside of each other,
+/// or don't overlap.
 pub fn slice(
     track: Track,
-    (category, name): (&str, &str),
-    (begin, time): (Duration, Duration),
+    category: &str,
+    name: &str,
+    begin: Duration,
+    time: Duration,
     args: &Value,
 ) -> Value {
     let (ts, dur) = (micros(begin), micros(time));
     event("X", name, track, json!({ "cat": category, "ts": ts, "dur": dur, "args": args }))
 }
 
-/// Something that happens at once.
+/// Event at one point in time.
 pub fn instant(track: Track, name: &str, at: Duration) -> Value {
     event("i", name, track, json!({ "s": "t", "ts": micros(at) }))
 }
 
-/// Something that lasts and may overlap with others of its name; `id` is its own.
+/// Event that lasts and may overlap with others of its name; `id` is its own.
 pub fn overlapping(
     track: Track,
     name: &str,
@@ -98,8 +100,8 @@ fn block(track: Track, span: &Span, begin: Duration) -> Value {
         "stopped": span.stopped,
     });
     let name = format!("{class} {}", span.name);
-    let time = (span.begin.saturating_sub(begin), span.end.saturating_sub(span.begin));
-    let mut slice = slice(track, (class, &name), time, &args);
+    let (begin, time) = (span.begin.saturating_sub(begin), span.end.saturating_sub(span.begin));
+    let mut slice = slice(track, class, &name, begin, time, &args);
     let colour = match (span.stopped, class) {
         (true, _) => "terrible",
         (false, "RT") => "good",
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_is_json_and_may_be_empty() {
+    fn trace_is_json_and_may_be_empty() {
         let read = |events: Vec<Value>| {
             let mut bytes = Vec::new();
             write(&mut bytes, events).unwrap();
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overlaps_has_a_begin_and_an_end_with_its_number() {
+    fn overlapping_event_has_begin_and_end_with_its_id() {
         let [begin, end] = overlapping(TRACK, "queue", 7, nanos(1000), nanos(3000));
         assert_eq!(
             (&begin["ph"], &begin["id"], &begin["ts"]),
@@ -158,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_begin_where_the_trace_does_and_units_have_names() {
+    fn block_times_count_from_the_trace_and_units_have_names() {
         let mut span = Span::new("conv \"7\"", 1, nanos(2500), nanos(3750));
         span.stopped = true;
         let mut before = span.clone();

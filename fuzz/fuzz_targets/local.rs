@@ -1,4 +1,5 @@
-//! The local path: a client that says and writes what it likes, beside one that must not notice.
+//! The local path: a client that sends and writes any bytes, and another one that must not be
+//! affected.
 
 #![no_main]
 

@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use reef_models::Budget;
 use reef_models::onnx::{Options, TensorOptions, from_bytes_within, tensors_from_bytes};
 
-/// What `-malloc_limit_mb` and `-rss_limit_mb` of tools/fuzz.sh hold it to.
+/// Memory limit, as `-malloc_limit_mb` and `-rss_limit_mb` of tools/fuzz.sh set it.
 const BUDGET: u64 = 32 << 20;
 
 fuzz_target!(|bytes: &[u8]| {

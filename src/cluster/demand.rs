@@ -1,6 +1,7 @@
-//! What a client wants of a device.
+//! Demand of a client.
 
-/// What a client wants of the device that it is placed on, in its own words: it is not measured.
+/// Demand of a client for the device that it is placed on, as the client states it: it is not
+/// measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct Demand {
@@ -8,7 +9,7 @@ pub struct Demand {
     pub bytes: u64,
     /// The part of a device that it keeps busy, from 0 to 1.
     pub load: f64,
-    /// Whether it may be made anew on another device when its own is lost.
+    /// It may be made anew on another device when its own is lost.
     pub moves: bool,
 }
 
@@ -19,15 +20,15 @@ impl Default for Demand {
 }
 
 impl Demand {
-    /// With so much device memory. [Replicas](crate::cluster::Replicas) that it shares count for
-    /// themselves.
+    /// With this amount of device memory. [Replicas](crate::cluster::Replicas) that it shares count
+    /// for themselves.
     #[must_use]
     pub fn bytes(self, bytes: u64) -> Self {
         Self { bytes, ..self }
     }
 
-    /// Keeping so much of a device busy: of requests that come at a rate, that rate times what one
-    /// takes alone.
+    /// Keeps this part of a device busy: for requests that come at a rate, the rate times the time
+    /// of one alone.
     #[must_use]
     pub fn load(self, load: f64) -> Self {
         Self { load, ..self }
@@ -39,7 +40,7 @@ impl Demand {
         Self { moves: false, ..self }
     }
 
-    /// The load in millionths; what is no number counts as nothing.
+    /// Returns the load in millionths; NaN counts as nothing.
     pub(super) fn millionths(&self) -> u64 {
         (self.load.clamp(0.0, 1.0) * 1e6) as u64
     }

@@ -4,7 +4,8 @@ use reef_core::Error;
 
 /// An error that may be a device's: what clients of a cluster run fails with one.
 pub trait Failure: From<Error> {
-    /// The device's error, if it is one. Only that leads to a look whether the device is lost.
+    /// Returns the device's error, if it is one. Only that leads to a check whether the device is
+    /// lost.
     fn device_error(&self) -> Option<&Error>;
 }
 

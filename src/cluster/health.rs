@@ -1,4 +1,4 @@
-//! Whether a device still works, asked so that one that hangs keeps no caller.
+//! Checks whether a device still works, so that one that hangs blocks no caller.
 //!
 //! Drivers have no call with a time limit: opening a queue, asking it and closing it may each wait
 //! for ever. So they are made by a thread that is left behind then. There is at most one, as
@@ -10,15 +10,15 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a caller waits for the answer.
+/// Time for which a caller waits for the answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// After how long without an answer a device is lost. Long kernels of others don't keep an empty
+/// Time without an answer after which a device is lost. Long kernels of others don't keep an empty
 /// round from ending.
 pub const SILENCE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Whether `error` can come of a device that is lost. Others are about what was asked, or say that
-/// there is too much.
+/// Returns whether `error` can come of a device that is lost. Others are about the request, or
+/// about a lack of memory.
 pub(super) fn may_mean_loss(error: &Error) -> bool {
     matches!(error, Error::DeviceLost { .. } | Error::Driver { .. } | Error::Cancelled)
 }
@@ -115,7 +115,7 @@ impl Prober {
     }
 }
 
-/// The answer to `question`: `Some(None)` is silence, `None` that it could not be asked, or
+/// Returns the answer to `question`: `Some(None)` is silence, `None` that it could not be asked, or
 /// panicked.
 fn answer<A: Send + 'static>(question: impl FnOnce() -> A + Send + 'static) -> Option<Option<A>> {
     let (sender, answer) = channel();
@@ -135,7 +135,7 @@ mod tests {
 
     /// Many callers, and a question that never ends.
     #[test]
-    fn prober_leaves_one_question_behind_and_judges_silence() {
+    fn prober_leaves_one_question_and_judges_silence() {
         let (prober, asked) = (Arc::new(Prober::default()), Arc::new(AtomicU32::new(0)));
         let (silent, judged) = channel();
         let ask = || {

@@ -1,4 +1,4 @@
-//! Who is on which device, in numbers, and where the next one goes.
+//! Promises of each device, in numbers, and the choice of a device for the next client.
 //!
 //! Real-time clients go where the least real-time load is, so that they stay apart as long as there
 //! are devices; best-effort ones where the least load of both classes is, because they take what is
@@ -10,7 +10,7 @@ use reef_core::Class;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-/// What one device is promised to. Loads are in millionths of a device.
+/// Promises of one device. Loads are in millionths of a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Entry {
     /// Bytes that may be promised; `None`: no limit is known.
@@ -23,8 +23,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Bytes that are left.
-    fn left(&self) -> u64 {
+    /// Returns the number of bytes that are left.
+    fn bytes_left(&self) -> u64 {
         self.memory.unwrap_or(u64::MAX).saturating_sub(self.bytes)
     }
 
@@ -41,7 +41,7 @@ impl Entry {
             Class::RealTime => self.rt_load,
             Class::BestEffort => self.rt_load.saturating_add(self.be_load),
         };
-        (first, self.be_load, Reverse(self.left()))
+        (first, self.be_load, Reverse(self.bytes_left()))
     }
 }
 
@@ -56,10 +56,15 @@ impl Ledger {
     }
 
     /// Notes a client on the best device that has room for it and is not in `but`.
-    pub(super) fn place(&self, class: Class, demand: &Demand, but: &[usize]) -> Option<Entered> {
+    pub(super) fn place(
+        &self,
+        class: Class,
+        demand: &Demand,
+        but: &[usize],
+    ) -> Option<LedgerEntry> {
         let mut entries = self.0.lock();
         let fits = |(at, entry): &(usize, &Entry)| {
-            !entry.is_lost && entry.left() >= demand.bytes && !but.contains(at)
+            !entry.is_lost && entry.bytes_left() >= demand.bytes && !but.contains(at)
         };
         let best = entries.iter().enumerate().filter(fits);
         let (at, _) = best.min_by_key(|(_, entry)| entry.rank(class))?;
@@ -68,16 +73,16 @@ impl Ledger {
         entry.bytes += bytes;
         entry.clients += 1;
         *entry.load(class) += load;
-        Some(Entered { ledger: self.clone(), at, bytes, client: Some((class, load)) })
+        Some(LedgerEntry { ledger: self.clone(), at, bytes, client: Some((class, load)) })
     }
 
     /// Notes memory of the device at `at`, which several clients share; `None`: it has not as much
     /// left.
-    pub(super) fn take(&self, at: usize, bytes: u64) -> Option<Entered> {
+    pub(super) fn take(&self, at: usize, bytes: u64) -> Option<LedgerEntry> {
         let entry = &mut self.0.lock()[at];
-        (entry.left() >= bytes).then(|| {
+        (entry.bytes_left() >= bytes).then(|| {
             entry.bytes += bytes;
-            Entered { ledger: self.clone(), at, bytes, client: None }
+            LedgerEntry { ledger: self.clone(), at, bytes, client: None }
         })
     }
 
@@ -86,7 +91,7 @@ impl Ledger {
         self.0.lock()[at].is_lost = true;
     }
 
-    /// At most so many bytes of the device at `at` from now on.
+    /// Promises at most `memory` bytes of the device at `at` from now on.
     pub(super) fn limit(&self, at: usize, memory: u64) {
         self.0.lock()[at].memory = Some(memory);
     }
@@ -98,21 +103,21 @@ impl Ledger {
 
 /// A client, or memory, in the ledger until this is dropped.
 #[derive(Debug)]
-pub(super) struct Entered {
+pub(super) struct LedgerEntry {
     ledger: Ledger,
     at: usize,
     bytes: u64,
     client: Option<(Class, u64)>,
 }
 
-impl Entered {
-    /// Which device.
+impl LedgerEntry {
+    /// Returns the position of the device.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 }
 
-impl Drop for Entered {
+impl Drop for LedgerEntry {
     fn drop(&mut self) {
         let entry = &mut self.ledger.0.lock()[self.at];
         entry.bytes -= self.bytes;
@@ -130,18 +135,18 @@ mod tests {
     use rand::{Rng, RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    fn places(ledger: &Ledger, class: Class, demands: &[Demand]) -> Vec<(usize, Entered)> {
+    fn places(ledger: &Ledger, class: Class, demands: &[Demand]) -> Vec<(usize, LedgerEntry)> {
         let place =
             |demand| ledger.place(class, demand, &[]).map(|entered| (entered.at(), entered));
         demands.iter().filter_map(place).collect()
     }
 
-    fn at(placed: &[(usize, Entered)]) -> Vec<usize> {
+    fn at(placed: &[(usize, LedgerEntry)]) -> Vec<usize> {
         placed.iter().map(|(at, _)| *at).collect()
     }
 
     #[test]
-    fn real_time_clients_stay_apart_and_best_effort_ones_take_what_is_left() {
+    fn real_time_clients_stay_apart_and_best_effort_fills_up() {
         let ledger = Ledger::new([None; 3]);
         let rt = places(&ledger, Class::RealTime, &[Demand::default().load(0.2); 2]);
         assert_eq!(at(&rt), [0, 1]);
@@ -152,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_goes_where_its_memory_is() {
+    fn client_is_placed_where_its_memory_fits() {
         let ledger = Ledger::new([Some(10), Some(30), Some(20)]);
         let ask = |bytes| Demand::default().bytes(bytes);
         let rt = places(&ledger, Class::RealTime, &[ask(5), ask(5), ask(5), ask(21), ask(15)]);
@@ -162,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_load_counts_as_one() {
+    fn invalid_load_is_clamped() {
         for (load, want) in [(f64::NAN, 0), (-1.0, 0), (f64::INFINITY, 1_000_000), (0.5, 500_000)] {
             assert_eq!(Demand::default().load(load).millionths(), want, "{load}");
         }
@@ -176,13 +181,13 @@ mod tests {
 
     /// Clients come and go and devices are lost, at random.
     #[test]
-    fn no_device_is_promised_more_than_it_has_and_the_best_one_is_taken() {
+    fn best_device_is_taken_within_its_memory() {
         for seed in 0..200 {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let memory: Vec<_> =
                 (0..rng.random_range(1..6)).map(|_| rng.random_range(0..100)).collect();
             let ledger = Ledger::new(memory.iter().copied().map(Some));
-            let mut clients: Vec<Entered> = Vec::new();
+            let mut clients: Vec<LedgerEntry> = Vec::new();
             for _ in 0..100 {
                 let before: Vec<_> = (0..memory.len()).map(|at| ledger.entry(at)).collect();
                 let lost = before.iter().filter(|entry| entry.is_lost).count();
@@ -212,7 +217,13 @@ mod tests {
         }
     }
 
-    fn check(before: &[Entry], class: Class, demand: &Demand, placed: Option<&Entered>, seed: u64) {
+    fn check(
+        before: &[Entry],
+        class: Class,
+        demand: &Demand,
+        placed: Option<&LedgerEntry>,
+        seed: u64,
+    ) {
         let fits = |e: &&Entry| !e.is_lost && e.bytes + demand.bytes <= e.memory.unwrap();
         let fitting: Vec<_> = before.iter().filter(fits).collect();
         let Some(placed) = placed else {

@@ -1,15 +1,15 @@
 //! Several devices of one process: a dispatcher for each, and clients that are placed on them.
 //!
-//! *In*: open devices of one backend, and clients with what they want of one ([`Demand`]) and how
-//! what they run is made there. *Out*: each client on one device, with a replica of its own there
+//! *In*: open devices of one backend, and clients with their demands ([`Demand`]) and functions
+//! that make what they run. *Out*: each client on one device, with a replica of its own there
 //! ([`Placed`]). *Invariant*: what runs on one device takes no lock of another; placing takes one
 //! for a moment. No device is promised more memory than it has. A device that is lost takes no
-//! client any more, and each client that was on it goes to another one or is told.
+//! client any more, and each client that was on it goes to another one or gets an error.
 //!
-//! From top to bottom: `start` (where clients come in), `placed` (a client, and how it moves),
+//! From top to bottom: `start` (the cluster's interface), `placed` (a client, and its moves),
 //! `replicas` (what clients on one device share), `nodes` (the search for a device), `seat` (a
-//! client on a device), `node` (a device with its dispatcher), `health` (whether a device still
-//! works), `ledger` and `demand` (who is where, in numbers), `failure`.
+//! client on a device), `node` (a device with its dispatcher), `health` (checks of a device),
+//! `ledger` and `demand` (promises of each device, in numbers), `failure`.
 
 mod demand;
 mod failure;

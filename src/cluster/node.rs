@@ -1,7 +1,7 @@
 //! A device of a cluster with its dispatcher.
 
 use super::health::{Prober, SILENCE_TIMEOUT, may_mean_loss, probe};
-use super::ledger::{Entered, Ledger};
+use super::ledger::{Ledger, LedgerEntry};
 use reef_core::{ClientConfig, Device, Dispatcher, Error, Result};
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ pub struct Node<D: Device> {
     device: D,
     dispatcher: Dispatcher<D>,
     ledger: Ledger,
-    /// Why it is lost. Written once, by whoever finds out.
+    /// Reason for which it is lost. Written once, by the first thread that finds out.
     lost: OnceLock<Error>,
     prober: Arc<Prober>,
 }
@@ -30,7 +30,7 @@ impl<D: Device> Node<D> {
         self.at
     }
 
-    /// What to call it when talking to people.
+    /// Returns its name for people.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
@@ -40,7 +40,7 @@ impl<D: Device> Node<D> {
         &self.device
     }
 
-    /// What runs the work of all clients there. Clients that it is asked for directly are not
+    /// Returns the dispatcher of all clients there. Clients that it is asked for directly are not
     /// counted when others are placed, and don't move.
     pub fn dispatcher(&self) -> &Dispatcher<D> {
         &self.dispatcher
@@ -61,12 +61,12 @@ impl<D: Device> Node<D> {
         self.ledger.limit(self.at, bytes);
     }
 
-    /// Why it is lost; `None` while it isn't, as far as is known.
+    /// Returns the reason for which it is lost; `None` while it isn't, as far as is known.
     pub fn lost(&self) -> Option<&Error> {
         self.lost.get()
     }
 
-    /// Gives the device up: what waits there ends with `why`, its clients move at their next
+    /// Gives the device up: work that waits there ends with `why`, its clients move at their next
     /// request, and no other comes.
     pub fn give_up(&self, why: Error) {
         self.ledger.note_lost(self.at);
@@ -80,7 +80,7 @@ impl<D: Device> Node<D> {
     ///
     /// # Errors
     ///
-    /// Why it is lost.
+    /// The reason for which it is lost.
     pub fn check(self: &Arc<Self>) -> Result<()> {
         if self.lost.get().is_none() {
             let (asked, judged) = (self.clone(), self.clone());
@@ -96,7 +96,7 @@ impl<D: Device> Node<D> {
     ///
     /// # Errors
     ///
-    /// Why it is lost.
+    /// The reason for which it is lost.
     pub fn ask(&self) -> Result<()> {
         if self.lost.get().is_none()
             && let Err(why) = self.probe()
@@ -106,7 +106,7 @@ impl<D: Device> Node<D> {
         self.lost.get().cloned().map_or(Ok(()), Err)
     }
 
-    /// Whether it is lost, by what came of a question.
+    /// Returns whether it is lost, judged by an answer.
     fn judge(&self, answer: Option<Result<()>>) -> bool {
         if answer.is_none() {
             let why = format!("no answer for {SILENCE_TIMEOUT:?}");
@@ -115,8 +115,8 @@ impl<D: Device> Node<D> {
         self.lost.get().is_some()
     }
 
-    /// An error if it is lost. Whatever the dispatcher has given it up for counts, of the device's
-    /// own answers those that can mean a loss.
+    /// Returns an error if it is lost. Any reason for which the dispatcher has given it up counts,
+    /// of the device's own errors those that can mean a loss.
     fn probe(&self) -> Result<()> {
         self.dispatcher.lost().map_or(Ok(()), Err)?;
         let queue = || self.dispatcher.best_effort(ClientConfig::default()).map(drop);
@@ -126,7 +126,7 @@ impl<D: Device> Node<D> {
         }
     }
 
-    /// Whether the device is lost, now that something on it has ended with `error`. May take a
+    /// Returns whether the device is lost, after something on it has ended with `error`. May take a
     /// second.
     pub(super) fn is_lost_after(self: &Arc<Self>, error: &Error) -> bool {
         if may_mean_loss(error) || self.dispatcher.lost().is_some() {
@@ -140,7 +140,7 @@ impl<D: Device> Node<D> {
     /// # Errors
     ///
     /// `OutOfMemory` if it has not as much left.
-    pub(super) fn take(&self, bytes: u64) -> Result<Entered> {
+    pub(super) fn take(&self, bytes: u64) -> Result<LedgerEntry> {
         let asked = bytes.try_into().unwrap_or(usize::MAX);
         self.ledger.take(self.at, bytes).ok_or(Error::OutOfMemory { backend: D::NAME, asked })
     }

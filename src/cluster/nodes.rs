@@ -20,7 +20,7 @@ impl<D: Device> Nodes<D> {
     ///
     /// # Errors
     ///
-    /// `Unplaced` if none takes it; what its replica could not be made for.
+    /// `Unplaced` if none takes it; the error for which its replica could not be made.
     pub(super) fn place<C: PlacedClient<D>, M, E: Failure>(
         &self,
         spec: &Spec<D, M, E>,
@@ -39,7 +39,7 @@ impl<D: Device> Nodes<D> {
         }
     }
 
-    /// Why no device takes a client that wants so many bytes.
+    /// Returns the error for a client of `bytes` bytes that no device takes.
     fn unplaced(&self, bytes: u64, refused: &[(usize, Error)]) -> Error {
         let why = |node: &Arc<Node<D>>| {
             let name = node.name();

@@ -1,4 +1,4 @@
-//! A client on whichever device of a cluster has it, and how it moves.
+//! A client on one device of a cluster, and its moves.
 
 use super::failure::Failure;
 use super::node::Node;
@@ -13,7 +13,7 @@ pub type RtPlaced<D, M, E = Error> = Placed<D, RtClient<D>, M, E>;
 /// A best-effort client of a cluster.
 pub type BePlaced<D, M, E = Error> = Placed<D, BeClient<D>, M, E>;
 
-/// So many devices lost under one request say that it is the request.
+/// Number of devices lost under one request from which the request counts as the cause.
 const MAX_LOSSES: u32 = 2;
 
 /// A client `C` with the replica `M` of what it runs, on one device of a cluster. If that is lost,
@@ -40,12 +40,12 @@ impl<D: Device, C: PlacedClient<D>, M, E: Failure> Placed<D, C, M, E> {
         Ok(Self { nodes, spec, seat, moves: 0, losses: 0 })
     }
 
-    /// Where it is.
+    /// Returns the node that it is on.
     pub fn node(&self) -> &Arc<Node<D>> {
         &self.seat.node
     }
 
-    /// How often it has moved.
+    /// Returns the number of its moves.
     pub fn moves(&self) -> u32 {
         self.moves
     }

@@ -1,7 +1,7 @@
-//! What clients on one device share, such as the weights of a model.
+//! Replicas: state that clients on one device share, such as the weights of a model.
 
 use super::failure::Failure;
-use super::ledger::Entered;
+use super::ledger::LedgerEntry;
 use super::node::Node;
 use parking_lot::Mutex;
 use reef_core::{Device, Error, Result};
@@ -24,7 +24,7 @@ pub struct Replicas<D: Device, W, E = Error> {
 #[derive(Debug)]
 pub struct Replica<W> {
     value: W,
-    _entered: Entered,
+    _entered: LedgerEntry,
 }
 
 impl<W> Deref for Replica<W> {

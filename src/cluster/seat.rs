@@ -1,7 +1,7 @@
 //! A client on one device, with its replica there.
 
 use super::demand::Demand;
-use super::ledger::Entered;
+use super::ledger::LedgerEntry;
 use super::node::Node;
 use reef_core::{Account, BeClient, Class, ClientConfig, Device, Dispatcher, Result, RtClient};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ mod sealed {
 
 /// A client that can be placed: [`RtClient`] and [`BeClient`].
 pub trait PlacedClient<D: Device>: Sized + sealed::Sealed {
-    /// How its work is scheduled.
+    /// Class of its work.
     const CLASS: Class;
 
     /// Opens one.
@@ -48,7 +48,7 @@ impl<D: Device> PlacedClient<D> for BeClient<D> {
 /// Makes on a device what a client runs there.
 pub(super) type Build<D, M, E> = Box<dyn Fn(&Node<D>) -> Result<M, E> + Send + Sync>;
 
-/// What has to be known of a client to place it.
+/// Specification of a client, for placing it.
 pub(super) struct Spec<D: Device, M, E> {
     pub(super) demand: Demand,
     pub(super) config: ClientConfig,
@@ -61,7 +61,7 @@ pub(super) struct Spec<D: Device, M, E> {
 pub(super) struct Seat<D: Device, C, M> {
     pub(super) client: C,
     pub(super) replica: M,
-    _entered: Entered,
+    _entered: LedgerEntry,
     pub(super) node: Arc<Node<D>>,
 }
 
@@ -69,7 +69,7 @@ impl<D: Device, C: PlacedClient<D>, M> Seat<D, C, M> {
     /// Makes what it runs, then opens the client.
     pub(super) fn take<E: From<reef_core::Error>>(
         node: Arc<Node<D>>,
-        entered: Entered,
+        entered: LedgerEntry,
         spec: &Spec<D, M, E>,
     ) -> Result<Self, E> {
         let replica = (spec.build)(&node)?;

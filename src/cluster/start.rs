@@ -1,4 +1,4 @@
-//! Where devices and clients come in.
+//! The cluster, which devices and clients enter.
 
 use super::demand::Demand;
 use super::failure::Failure;
@@ -33,7 +33,8 @@ use std::sync::Arc;
 ///         let cluster = Cluster::start(devices, || Box::new(Reef::default()))?;
 ///         let model = Arc::new(build("resnet18", Some(32), 1)?);
 ///         let packed = model.clone();
-///         let weights = cluster.replicas(50 << 20, move |device: &D| Weights::pack(device, &packed, &Seeded(1)));
+///         let pack = move |device: &D| Weights::pack(device, &packed, &Seeded(1));
+///         let weights = cluster.replicas(50 << 20, pack);
 ///         let of = model.clone();
 ///         let demand = Demand::default().bytes(1 << 20).load(0.2);
 ///         let mut client = cluster.real_time(demand, ClientConfig::default(), move |node| {
@@ -122,8 +123,8 @@ impl<D: Device> Cluster<D> {
         Placed::new(self.nodes.clone(), spec)
     }
 
-    /// What clients share that are on the same device, such as a model's weights: `bytes` of device
-    /// memory wherever it is used.
+    /// Makes replicas, which clients on one device share, such as a model's weights: `bytes` of
+    /// device memory on each device that uses one.
     pub fn replicas<W, E: Failure>(
         &self,
         bytes: u64,

@@ -98,8 +98,9 @@ impl Guests {
             return;
         }
         let (from, to) = (self.since_begin(begin), self.since_begin(end));
-        let what = if is_real_time { ("rt", "holds") } else { ("be", "held") };
-        self.events.push(perfetto::slice(track(number), what, (from, to - from), &Value::Null));
+        let (class, name) = if is_real_time { ("rt", "holds") } else { ("be", "held") };
+        let slice = perfetto::slice(track(number), class, name, from, to - from, &Value::Null);
+        self.events.push(slice);
     }
 
     /// Returns the time since the begin of the trace; earlier times are 0.

@@ -168,7 +168,7 @@ pub(super) fn request_events(request: &Request, id: usize, begin: Instant) -> Ve
         _ => "terrible",
     };
     let mut whole =
-        perfetto::slice(track, (class.name(), model), (started, ended - started), &args);
+        perfetto::slice(track, class.name(), model, started, ended - started, &args);
     whole["cname"] = colour.into();
     let mut events: Vec<Value> = if phases.queue.is_zero() {
         Vec::new()
@@ -180,8 +180,8 @@ pub(super) fn request_events(request: &Request, id: usize, begin: Instant) -> Ve
         [("input", started, infer), ("infer", infer, output), ("output", output, ended)]
     {
         if to > from {
-            let part = (class.name(), name);
-            events.push(perfetto::slice(track, part, (from, to - from), &Value::Null));
+            let args = Value::Null;
+            events.push(perfetto::slice(track, class.name(), name, from, to - from, &args));
         }
     }
     events
