@@ -58,7 +58,7 @@ fn black_box_me() -> u64 {
 }
 
 #[test]
-fn a_command_fits_in_two_cache_lines() {
+fn command_fits_in_two_cache_lines() {
     let size = size_of::<Command<Cpu>>();
     assert!(size <= 128, "{size} bytes");
 }

@@ -78,8 +78,8 @@ mod cpu {
     }
 }
 
-/// Where there is no AMD device, on AMD's runtime and a software one, which takes seconds for what
-/// a chip does in a millisecond.
+/// Runs on AMD's runtime and a software device if there is no AMD device. That takes seconds for a
+/// millisecond of a chip.
 #[cfg(feature = "hip")]
 mod hip {
     use reef::PreemptLevel;
@@ -180,7 +180,7 @@ mod cuda {
         }
     }
 
-    /// The same one, opened twice.
+    /// The device, opened twice.
     #[test]
     fn two_devices_work_at_the_same_time() {
         super::two_devices_work_at_the_same_time::<Cuda>([0, 0], "");

@@ -1,5 +1,5 @@
-//! What greedy real-time clients leave to others on a device: the reserve of best-effort work, and
-//! the starts of a client that keeps within its budget.
+//! Shares that greedy real-time clients leave to others on a device: the reserve of best-effort
+//! work, and the starts of a client that keeps within its budget.
 
 use reef::cpu::Cpu;
 use reef::scheduler::{Reef, RtShare, Scheduler};
@@ -9,10 +9,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const LONG: u64 = 30; // milliseconds of a greedy client's task
-const WORK: u64 = 2000; // milliseconds of work in which shares are counted
-const BACKLOG: u64 = 100; // milliseconds of a best-effort client's task, of which it has two: more than it may be late
-const RUN: Duration = Duration::from_millis(1500);
+/// Length of a greedy client's task.
+const GREEDY_TASK_MS: u64 = 30;
+/// Work in which shares are counted.
+const WORK_MS: u64 = 2000;
+/// Length of a best-effort client's task, of which it has two: more than it may be late.
+const BACKLOG_MS: u64 = 100;
+const RUN_TIME: Duration = Duration::from_millis(1500);
 
 /// The tests measure, one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -44,7 +47,7 @@ impl Bench {
         Self::new(Box::new(RtShare::new(Box::new(Reef::default()), reserve)))
     }
 
-    /// A task that takes about so many milliseconds, in kernels of one.
+    /// A task that takes about this number of milliseconds, in kernels of one.
     fn task(&self, ms: u64) -> Task<Cpu> {
         let kernels: Vec<_> = (0..ms).map(|_| self.cells.append(1, self.rounds_a_ms)).collect();
         Task::new(kernels).unwrap()
@@ -56,12 +59,12 @@ impl Bench {
 
     /// Keeps two tasks with the dispatcher until the end: what became of them.
     fn greedy(&self, end: &AtomicBool) -> Vec<Timing> {
-        let (mut client, task) = (self.client(), self.task(LONG));
+        let (mut client, task) = (self.client(), self.task(GREEDY_TASK_MS));
         let (mut timings, mut open) = (Vec::new(), client.submit(&task).unwrap());
         while !end.load(Ordering::Relaxed) {
             let next = client.submit(&task).unwrap();
             timings.push(std::mem::replace(&mut open, next).wait().unwrap());
-            self.greedy_ms.fetch_add(LONG, Ordering::Relaxed);
+            self.greedy_ms.fetch_add(GREEDY_TASK_MS, Ordering::Relaxed);
         }
         timings.push(open.wait().unwrap());
         timings
@@ -72,7 +75,7 @@ impl Bench {
     fn best_effort_share(&self) -> f64 {
         let mut client = self.dispatcher.best_effort(ClientConfig::default()).unwrap();
         let before = self.greedy_ms.load(Ordering::Relaxed);
-        let (begin, task) = (Instant::now(), self.task(BACKLOG));
+        let (begin, task) = (Instant::now(), self.task(BACKLOG_MS));
         let mut last = client.submit(task.commands()).unwrap();
         loop {
             let next = client.submit(task.commands()).unwrap();
@@ -80,14 +83,15 @@ impl Bench {
             last = next;
             let done = client.submitter().completed().0;
             let all = done + self.greedy_ms.load(Ordering::Relaxed) - before;
-            if all >= WORK {
+            if all >= WORK_MS {
                 return done as f64 / all as f64;
             }
-            assert!(begin.elapsed() < Duration::from_secs(60), "{all} of {WORK} ms are done");
+            assert!(begin.elapsed() < Duration::from_secs(60), "{all} of {WORK_MS} ms are done");
         }
     }
 
-    /// What a client sees that asks for a millisecond every 40, of which 4 are its own.
+    /// Returns the timings of a client that asks for a millisecond every 40, of which 4 are its
+    /// own.
     fn paced(&self) -> Vec<Timing> {
         let ms = Duration::from_millis;
         let (mut client, task) = (self.client(), self.task(1));
@@ -97,11 +101,12 @@ impl Bench {
             thread::sleep((begin + ms(40) * n).saturating_duration_since(Instant::now()));
             client.run(&task).unwrap()
         };
-        (0..RUN.as_millis() as u32 / 40).map(run).collect()
+        (0..RUN_TIME.as_millis() as u32 / 40).map(run).collect()
     }
 
-    /// Runs `f` beside so many greedy clients: its result, and what became of their tasks.
-    fn beside<R>(&self, greedy: usize, f: impl FnOnce() -> R) -> (R, Vec<Timing>) {
+    /// Runs `f` next to this number of greedy clients: returns its result, and the timings of their
+    /// tasks.
+    fn with_greedy<R>(&self, greedy: usize, f: impl FnOnce() -> R) -> (R, Vec<Timing>) {
         let end = AtomicBool::new(false);
         thread::scope(|scope| {
             let all: Vec<_> = (0..greedy).map(|_| scope.spawn(|| self.greedy(&end))).collect();
@@ -113,7 +118,7 @@ impl Bench {
     }
 }
 
-/// How many of `others` ran while a task waited for its start.
+/// Returns the number of `others` that ran while a task waited for its start.
 fn overtaken_by(task: &Timing, others: &[Timing]) -> usize {
     let start = |timing: &Timing| timing.submitted + timing.delay;
     let end = |timing: &Timing| timing.submitted + timing.total;
@@ -121,24 +126,24 @@ fn overtaken_by(task: &Timing, others: &[Timing]) -> usize {
 }
 
 #[test]
-fn best_effort_work_keeps_its_reserve_beside_a_greedy_client() {
+fn best_effort_work_keeps_its_reserve_next_to_a_greedy_client() {
     let _alone = ALONE.lock().unwrap();
     for reserve in [0.1, 0.3] {
         let bench = Bench::shared(reserve);
-        let (share, _) = bench.beside(1, || bench.best_effort_share());
+        let (share, _) = bench.with_greedy(1, || bench.best_effort_share());
         eprintln!("reserve {reserve}: {share:.3} of all work");
         assert!(share >= 0.7 * reserve && share < 0.9, "{share:.3} at {reserve}");
     }
 }
 
 #[test]
-fn a_client_in_its_budget_waits_for_one_task_of_greedy_ones() {
+fn client_in_its_budget_waits_for_one_greedy_task() {
     let _alone = ALONE.lock().unwrap();
     let bench = Bench::shared(0.1);
-    let (timings, greedy) = bench.beside(2, || bench.paced());
+    let (timings, greedy) = bench.with_greedy(2, || bench.paced());
     let mut waited: Vec<_> = timings.iter().map(|timing| overtaken_by(timing, &greedy)).collect();
     waited.sort();
-    eprintln!("waited for so many: {waited:?}");
+    eprintln!("number of tasks waited for: {waited:?}");
     assert!(waited[waited.len() / 2] <= 1, "{waited:?}");
-    assert!(waited.iter().any(|&count| count > 0), "nobody was greedy: {waited:?}");
+    assert!(waited.iter().any(|&count| count > 0), "no client was greedy: {waited:?}");
 }

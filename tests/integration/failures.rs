@@ -1,4 +1,4 @@
-//! What goes wrong stays where it is: who is not concerned goes on, who is gets an answer in time.
+//! Failures stay local: clients that are not concerned go on, and the others get an answer in time.
 
 mod cluster;
 
@@ -65,7 +65,7 @@ fn bad_copy(device: &Cpu) -> Task<Cpu> {
     Task::new(vec![Command::Copy(copy)]).unwrap()
 }
 
-/// A kernel that runs until it is let go.
+/// A kernel that runs until its gate opens.
 #[derive(Default)]
 struct Gate(Arc<AtomicBool>);
 
@@ -112,7 +112,7 @@ fn host_functions_in_a_row() {
 
 /// A real-time task with a copy that doesn't fit: its client gets the error, others go on.
 #[test]
-fn a_bad_copy_in_a_real_time_task() {
+fn invalid_copy_fails_its_real_time_task() {
     in_time(|| {
         let device = cpu("units=1");
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
@@ -128,9 +128,9 @@ fn a_bad_copy_in_a_real_time_task() {
     });
 }
 
-/// The same, seen by another client.
+/// A failure, seen by another client.
 #[test]
-fn a_bad_copy_in_a_real_time_task_is_nobody_elses_error() {
+fn invalid_copy_in_a_real_time_task_fails_no_other_client() {
     in_time(|| {
         let device = cpu("units=1");
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
@@ -142,7 +142,7 @@ fn a_bad_copy_in_a_real_time_task_is_nobody_elses_error() {
 
 /// A real-time kernel panics while the rest of its task is being launched.
 #[test]
-fn a_panic_while_the_task_is_launched() {
+fn panic_during_the_launch_fails_the_task() {
     in_time(|| {
         let device = cpu("units=1");
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
@@ -157,7 +157,7 @@ fn a_panic_while_the_task_is_launched() {
 
 /// A real-time kernel that panics fails its task only.
 #[test]
-fn a_panic_in_a_real_time_kernel() {
+fn panic_in_a_real_time_kernel_fails_its_task() {
     in_time(|| {
         let device = cpu("units=1");
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
@@ -205,7 +205,7 @@ fn sequential_goes_on_after_a_failure() {
 
 /// A block that panics as padding after its kernel was put on its own queue again.
 #[test]
-fn a_late_panic_in_padding_ends_the_best_effort_queue() {
+fn late_panic_in_padding_ends_the_best_effort_queue() {
     in_time(|| {
         let device = cpu("units=2");
         let go = Arc::new(AtomicBool::new(false));
@@ -275,7 +275,7 @@ fn padding_of_a_failed_kernel_stops() {
 
 /// Nothing of a queue that failed runs as padding, and waiting for it stays an error.
 #[test]
-fn a_failed_queue_gives_no_padding() {
+fn failed_queue_gives_no_padding() {
     in_time(|| {
         let device = cpu("units=2&nice=0&pin=0");
         let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
@@ -323,9 +323,9 @@ fn endless_times() {
     });
 }
 
-/// A turn that panics doesn't make everybody else wait for ever.
+/// A turn that panics doesn't make all other clients wait for ever.
 #[test]
-fn a_scheduler_that_panics() {
+fn panicking_scheduler_fails_real_time_work() {
     #[derive(Debug)]
     struct Bad;
     impl scheduler::Scheduler for Bad {
@@ -395,7 +395,7 @@ fn nothing_of_a_failed_queue_runs_after_its_drop() {
 
 /// A record of a larger launch gives no block that the launch doesn't have.
 #[test]
-fn a_record_of_another_launch() {
+fn checkpoint_of_another_launch_is_refused() {
     in_time(|| {
         let device = cpu("units=1");
         let most = Arc::new(AtomicU32::new(0));
@@ -414,8 +414,8 @@ fn a_record_of_another_launch() {
     });
 }
 
-/// A real-time task that is due goes before best-effort tasks that are due later, also those
-/// of the queue that runs.
+/// A real-time task that is due takes precedence over best-effort tasks that are due later, also
+/// over those of the queue that runs.
 #[test]
 fn deadlines_hold_within_a_queue() {
     in_time(|| {
@@ -449,9 +449,9 @@ fn deadlines_hold_within_a_queue() {
     });
 }
 
-/// What a command owns may panic when it is dropped: the queue ends, nothing hangs.
+/// Data of a command may panic when it is dropped: the queue ends, nothing hangs.
 #[test]
-fn a_command_that_panics_in_its_drop() {
+fn command_panicking_in_its_drop_ends_its_queue() {
     struct Bad(Arc<AtomicU32>);
     impl Drop for Bad {
         fn drop(&mut self) {

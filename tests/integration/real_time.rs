@@ -1,4 +1,4 @@
-//! What clients do with real-time tasks: their order, tickets, cancelling, executors.
+//! Real-time tasks of clients: their order, tickets, cancelling, executors.
 
 use reef::cpu::{Cpu, Kernel, Outcome};
 use reef::scheduler::{EarliestDeadline, FixedPriority, RtOnly, Scheduler};
@@ -65,7 +65,7 @@ impl Bench {
 }
 
 #[test]
-fn an_urgent_task_overtakes_one_that_has_time() {
+fn urgent_task_overtakes_one_with_a_later_deadline() {
     let bench = Bench::new(EarliestDeadline::default());
     let mut client = bench.client();
     let deadlines =
@@ -81,7 +81,7 @@ fn an_urgent_task_overtakes_one_that_has_time() {
 
 /// One task runs and one is next; of the others the higher one comes first.
 #[test]
-fn tasks_of_a_high_priority_overtake_low_ones() {
+fn tasks_of_high_priority_overtake_low_ones() {
     let bench = Bench::new(FixedPriority::ageing(1000 * SECOND));
     let (mut low, mut high) = (bench.client(), bench.client().priority(1));
     let mut tickets: Vec<_> = (1..=4).map(|n| low.submit(&bench.task(n)).unwrap()).collect();
@@ -94,7 +94,7 @@ fn tasks_of_a_high_priority_overtake_low_ones() {
 }
 
 #[test]
-fn a_task_that_waits_can_be_cancelled_and_one_that_runs_can_not() {
+fn waiting_task_can_be_cancelled_and_running_one_cannot() {
     let bench = Bench::new(EarliestDeadline::default());
     let mut client = bench.client();
     let [first, second, third] = [1, 2, 3].map(|n| client.submit(&bench.task(n)).unwrap());
@@ -109,7 +109,7 @@ fn a_task_that_waits_can_be_cancelled_and_one_that_runs_can_not() {
 }
 
 #[test]
-fn a_wait_with_a_limit_gives_up_and_the_task_goes_on() {
+fn timed_wait_gives_up_and_the_task_goes_on() {
     let bench = Bench::new(EarliestDeadline::default());
     let mut client = bench.client();
     let ticket = client.submit(&bench.task(1)).unwrap();
@@ -121,7 +121,7 @@ fn a_wait_with_a_limit_gives_up_and_the_task_goes_on() {
 }
 
 #[test]
-fn clones_of_a_client_submit_on_threads_of_their_own() {
+fn client_clones_submit_on_their_own_threads() {
     let bench = Bench::new(EarliestDeadline::default());
     let (client, task) = (bench.client(), &bench.task(7));
     thread::scope(|scope| {
@@ -159,7 +159,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 #[test]
-fn a_ticket_is_a_future_for_any_executor() {
+fn ticket_is_a_future_for_any_executor() {
     let bench = Bench::new(RtOnly);
     bench.release();
     let run = || two(bench.client(), [1, 2].map(|number| bench.task(number)));
@@ -171,7 +171,7 @@ fn a_ticket_is_a_future_for_any_executor() {
 }
 
 #[test]
-fn a_future_whose_dispatcher_goes_away_ends() {
+fn future_of_a_dropped_dispatcher_ends() {
     let bench = Bench::new(EarliestDeadline::default());
     let mut client = bench.client();
     let [first, second] = [1, 2].map(|number| client.submit(&bench.task(number)).unwrap());

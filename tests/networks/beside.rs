@@ -1,4 +1,4 @@
-//! Networks give the same, beside others.
+//! Networks give equal results next to others.
 
 use crate::open;
 use crate::subject::Subject;
@@ -15,20 +15,20 @@ use std::time::Duration;
 #[cfg(feature = "cuda")]
 use std::time::Instant;
 
-/// Runs `rt` `turns` times beside `be`, whose clients each run at least twice, and checks all of
+/// Runs `rt` `turns` times next to `be`, whose clients each run at least twice, and checks all of
 /// them.
-fn beside<D: Operators>(
+fn run_colocated<D: Operators>(
     device: &D,
     scheduler: Box<dyn Scheduler>,
     rt: &Subject<D>,
     be: &[Subject<D>],
     turns: usize,
 ) -> Stats {
-    beside_tasks(device, scheduler, rt, be, turns, 1)
+    run_colocated_tasks(device, scheduler, rt, be, turns, 1)
 }
 
-/// The same with tasks of `times` inferences each.
-fn beside_tasks<D: Operators>(
+/// As [`run_colocated`], with tasks of `times` inferences each.
+fn run_colocated_tasks<D: Operators>(
     device: &D,
     scheduler: Box<dyn Scheduler>,
     rt: &Subject<D>,
@@ -72,7 +72,7 @@ pub(crate) fn every_scheduler_leaves_every_network_as_it_is<D: Operators>(device
     let be = [("densenet121", 64), ("resnet50", 64)];
     let be = be.map(|(name, size)| Subject::load(device, name, size).measured());
     for name in scheduler::NAMES.into_iter().filter(|&name| name != "rt-only") {
-        beside(device, scheduler::by_name(name).unwrap(), &rt, &be, 20);
+        run_colocated(device, scheduler::by_name(name).unwrap(), &rt, &be, 20);
     }
 }
 
@@ -82,12 +82,12 @@ pub(crate) fn padding_changes_no_network<D: Operators>(device: &D, rt: &str, siz
     let be = [Subject::load(device, "densenet121", 64).measured()];
     assert_eq!(device.colocation(), Colocation::Padded);
     // When a client has stopped in time for a launch to be padded is the machine's affair.
-    let mut stats = (0..10).map(|_| beside(device, Box::new(Reef::default()), &rt, &be, 20));
+    let mut stats = (0..10).map(|_| run_colocated(device, Box::new(Reef::default()), &rt, &be, 20));
     assert!(stats.any(|stats| stats.padded_launches > 0), "nothing was padded");
 }
 
-/// Where whole queues run narrow beside real-time work that takes long: a task of so many
-/// inferences does.
+/// Whole queues run narrow next to real-time work that takes long, such as a task of this number of
+/// inferences.
 #[cfg(feature = "cuda")]
 pub(crate) fn narrow_queues_change_no_network<D: Operators>(device: &D) {
     /// Longer than work is stopped before it runs narrow, by far.
@@ -96,12 +96,12 @@ pub(crate) fn narrow_queues_change_no_network<D: Operators>(device: &D) {
     let once = (0..3).map(|_| time_alone(device, &rt.stage(0))).min().expect("three");
     let times = TASK.div_duration_f64(once).ceil() as usize;
     let be = [Subject::load(device, "densenet121", 64)];
-    let stats = beside_tasks(device, Box::new(Reef::default()), &rt, &be, 20, times);
+    let stats = run_colocated_tasks(device, Box::new(Reef::default()), &rt, &be, 20, times);
     assert!(matches!(device.colocation(), Colocation::Capped(_)));
     assert!(stats.padded_launches > 0, "{stats:?}");
 }
 
-/// How long commands take on a queue of their own, from the first submission.
+/// Returns the time of commands on a queue of their own, from the first submission.
 #[cfg(feature = "cuda")]
 fn time_alone<D: Operators>(device: &D, commands: &[Command<D>]) -> Duration {
     let start = Instant::now();
@@ -117,7 +117,7 @@ pub(crate) fn two_devices_work_at_the_same_time<D: Operators>(ordinals: [usize; 
                 let Some(device) = open::<D>(ordinal, options) else { return };
                 let rt = Subject::load(&device, "resnet18", 64);
                 let be = [Subject::load(&device, "resnet50", 64)];
-                let run = |_| beside(&device, Box::new(Reef::default()), &rt, &be, 20);
+                let run = |_| run_colocated(&device, Box::new(Reef::default()), &rt, &be, 20);
                 let mut stats = (0..10).map(run); // best-effort work may be late
                 assert!(stats.any(|stats| stats.preemptions > 0), "nothing was preempted");
             });

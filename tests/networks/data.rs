@@ -1,4 +1,5 @@
-//! What the tests compare with and read, inside of the executable: it runs where the files are not.
+//! Data that the tests compare with and read, inside of the executable: it runs where the files are
+//! not.
 
 macro_rules! golden {
     ($name:expr; $($file:literal),+ $(,)?) => {

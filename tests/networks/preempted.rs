@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// gives what an undisturbed one gives, for each `k`.
 struct Replay<D: Operators> {
     subject: Subject<D>,
-    /// How long each launch takes alone.
+    /// Time of each launch alone.
     times: Vec<Duration>,
     submitter: Submitter<D>,
     queue: VirtualQueue<D>,
@@ -56,7 +56,7 @@ impl<D: Operators> Replay<D> {
     }
 }
 
-/// How long a test goes on until what it is about has happened often enough.
+/// Time that a test goes on until its event has happened often enough.
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) fn replay<D: Operators>(device: &D, name: &str, size: usize, every: usize) {
@@ -73,7 +73,7 @@ pub(crate) fn replay<D: Operators>(device: &D, name: &str, size: usize, every: u
     assert!(rerun >= wanted, "{rerun} of {preempted} preemptions met running work");
 }
 
-/// What the tests below rely on.
+/// Preconditions of the tests below.
 pub(crate) fn a_lost_launch_is_found<D: Operators>(device: &D) {
     let subject = Subject::load(device, "resnet18", 64);
     for k in 0..subject.network.launches().count() {
@@ -114,8 +114,8 @@ pub(crate) fn graphs_give_what_launches_give<D: Operators>(device: &D) {
     }
 }
 
-/// Launches of a graph that nobody stops start while the one before runs, and leave every bit as
-/// one at a time does.
+/// Launches of a graph that is never stopped start while the one before runs, and leave every bit
+/// as one at a time does.
 #[cfg(feature = "cuda")]
 pub(crate) fn graphs_that_start_early_give_what_launches_give<D: Operators>(device: &D) {
     let networks = [

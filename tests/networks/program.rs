@@ -1,4 +1,4 @@
-//! A network that brings its kernels as source, beside plain loops, and preempted at random.
+//! A network that brings its kernels as source, compared with plain loops, and preempted at random.
 
 use crate::are_close;
 use crate::subject::{run_alone, submit};
@@ -44,7 +44,8 @@ fn network<D: Operators>(device: &D) -> Option<Network<D>> {
 
 /// `None`, said aloud, where there is no run-time compiler.
 fn load<D: Operators>(device: &D, model: &ProgramModel) -> Option<Network<D>> {
-    // SAFETY: its kernels are those beside this file, which stay inside of their storages.
+    // SAFETY: its kernels are those in the folder of this file, which stay inside of their
+    // storages.
     let program = unsafe { Program::trusted(model.text()) };
     match ProgramWeights::load(device, model, program, Seeded(1)) {
         Ok(weights) => Some(Network::of_program(model, &weights).unwrap()),
@@ -56,7 +57,7 @@ fn load<D: Operators>(device: &D, model: &ProgramModel) -> Option<Network<D>> {
     }
 }
 
-/// The same on the host.
+/// Runs the program's loops on the host.
 fn plain_loops(data: &[f32]) -> Vec<f32> {
     let Params { tensors } = weights();
     let relu: Vec<f32> = (0..512)
@@ -100,7 +101,8 @@ pub(crate) fn kernels_of_its_own_agree<D: Operators>(device: &D, levels: &[Preem
     agrees(device, &network, levels);
 }
 
-/// Of which some can't be stopped midway: a function beside them is not understood.
+/// Some of its kernels can't be stopped midway: the proof doesn't understand a function next to
+/// them.
 pub(crate) fn kernels_of_its_own_agree_by_gates<D: Operators>(device: &D) {
     let unknown = format!("{CHAIN}\n__device__ int more() {{ return 1; }}\n");
     let model = model(&unknown);
@@ -137,8 +139,8 @@ fn agrees<D: Operators>(device: &D, network: &Network<D>, levels: &[PreemptLevel
     }
 }
 
-/// Whatever is preempted when, the bits stay what they are undisturbed. Goes on until so many
-/// launches ran again.
+/// For any time of preemption, the bits equal those of an undisturbed run. Goes on until this
+/// number of launches ran again.
 pub(crate) fn kernels_of_its_own_are_preempted<D: Operators>(
     device: &D,
     level: PreemptLevel,

@@ -23,7 +23,8 @@ pub(crate) fn agrees<D: Operators>(device: &D, tolerance: f32, name: &str, size:
     are_close(&have, &want.collect::<Vec<_>>(), tolerance, &format!("{name} at {size}"));
 }
 
-/// What a network gives for the picture of `seed`, on a queue that can be preempted like this.
+/// Returns a network's output for the picture of `seed`, on a queue that can be preempted in this
+/// way.
 fn logits<D: Operators>(
     device: &D,
     model: &Model,
@@ -66,7 +67,8 @@ pub(crate) fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f
     }
 }
 
-/// What `device` gives for a file whose input is `input`, and what the file's nodes give.
+/// Returns the output of `device` for a file whose input is `input`, and the output of the file's
+/// nodes.
 fn of_a_file<D: Operators>(device: &D, file: &[u8], input: &[f32]) -> [Vec<f32>; 2] {
     let options = onnx::Options::default();
     let Imported { model, params } = onnx::from_bytes(file, "made", &options).unwrap();
@@ -113,8 +115,7 @@ fn bounding_files() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What is no number gives none, in those channels that hold it; the others give what the file's
-/// nodes give.
+/// NaN gives NaN, in those channels that hold it; the others give the output of the file's nodes.
 pub(crate) fn what_is_no_number_stays_none<D: Operators>(device: &D, tolerance: f32) {
     let mut input: Vec<f32> = Seeded(5).input(8 * 36).iter().map(|x| x * 9.0).collect();
     input[3 * 36 + 7] = f32::NAN;

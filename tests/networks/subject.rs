@@ -17,12 +17,12 @@ pub(crate) struct Subject<D: Operators> {
 
 struct Turn {
     input: Vec<f32>,
-    left: Left,
+    outcome: Outcome,
 }
 
-/// What an inference leaves: the bits of the logits and of all activations.
+/// Result of an inference: the bits of the logits and of all activations.
 #[derive(PartialEq)]
-struct Left {
+struct Outcome {
     logits: Vec<u32>,
     arena: Vec<u8>,
 }
@@ -37,9 +37,9 @@ impl<D: Operators> Subject<D> {
             let input = Seeded(seed).input(network.input_len());
             network.stage_input(&input).unwrap();
             run_alone(device, &network.inference());
-            Turn { input, left: left(device, &network) }
+            Turn { input, outcome: outcome(device, &network) }
         });
-        assert!(turns[0].left.logits != turns[1].left.logits, "the pictures must differ");
+        assert!(turns[0].outcome.logits != turns[1].outcome.logits, "the pictures must differ");
         Self { name: format!("{name}@{size}"), device: device.clone(), network, turns }
     }
 
@@ -62,15 +62,15 @@ impl<D: Operators> Subject<D> {
         commands.iter().position(|c| matches!(c, Command::Launch(_))).expect("there is one")
     }
 
-    /// Whether the inference of `turn` left what it leaves undisturbed, bit for bit.
+    /// Returns whether the inference of `turn` gave the outcome of an undisturbed one, bit for bit.
     pub(crate) fn is_undisturbed(&self, turn: usize) -> bool {
-        left(&self.device, &self.network) == self.turns[turn % 2].left
+        outcome(&self.device, &self.network) == self.turns[turn % 2].outcome
     }
 
-    /// Checks that the inference of `turn` left what it leaves undisturbed, bit for bit.
+    /// Checks that the inference of `turn` gave the outcome of an undisturbed one, bit for bit.
     #[track_caller]
     pub(crate) fn check(&self, turn: usize, what: &str) {
-        let (have, want) = (left(&self.device, &self.network), &self.turns[turn % 2].left);
+        let (have, want) = (outcome(&self.device, &self.network), &self.turns[turn % 2].outcome);
         assert!(have.logits == want.logits, "{}: {what}: other logits", self.name);
         assert!(have.arena == want.arena, "{}: {what}: other activations", self.name);
     }
@@ -89,9 +89,9 @@ pub(crate) fn submit<D: Operators>(submitter: &mut Submitter<D>, commands: &[Com
     }
 }
 
-fn left<D: Operators>(device: &D, network: &Network<D>) -> Left {
+fn outcome<D: Operators>(device: &D, network: &Network<D>) -> Outcome {
     let mut arena = vec![0; network.arena_bytes()];
     device.read(network.arena(), 0, &mut arena).unwrap();
     let logits = network.staged_output().unwrap().into_iter().map(f32::to_bits).collect();
-    Left { logits, arena }
+    Outcome { logits, arena }
 }

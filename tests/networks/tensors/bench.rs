@@ -1,4 +1,4 @@
-//! One operation on a device, with and without preemption, beside its definition.
+//! One operation on a device, with and without preemption, compared with its definition.
 
 use crate::subject::run_alone;
 use rand::RngExt;
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) struct Case {
     pub(crate) op: Arc<TensorOp>,
     pub(crate) inputs: Vec<Array>,
-    /// How far a result may be off: as a part of it, or at least of one.
+    /// Allowed error of a result: as a part of it, or at least of one.
     pub(crate) tolerance: f64,
 }
 
@@ -54,7 +54,7 @@ impl<'a, D: Operators> Bound<'a, D> {
         self.device.write(&self.output, 0, &vec![0xa5; self.bytes]).unwrap();
     }
 
-    fn made(&self) -> Vec<u8> {
+    fn output(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes];
         self.device.read(&self.output, 0, &mut bytes).unwrap();
         bytes
@@ -63,7 +63,7 @@ impl<'a, D: Operators> Bound<'a, D> {
     fn undisturbed(&self) -> Vec<u8> {
         self.spoil();
         run_alone(self.device, &self.commands);
-        self.made()
+        self.output()
     }
 
     fn preempted(&self, rng: &mut ChaCha8Rng) -> Vec<u8> {
@@ -77,7 +77,7 @@ impl<'a, D: Operators> Bound<'a, D> {
             queue.restore().unwrap();
         }
         queue.finish().unwrap();
-        self.made()
+        self.output()
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn agrees<D: Operators>(device: &D, case: &Case, rng: Option<&mut Cha
     let have = bound.undisturbed();
     let values: Vec<_> = case.inputs.iter().map(Array::values).collect();
     let all = 0..case.op.output.elements();
-    let want = case.op.compute(&values, all, &|| false).unwrap().expect("nobody stops it");
+    let want = case.op.compute(&values, all, &|| false).unwrap().expect("it is not stopped");
     compare(case, &Array::from_le_bytes(case.op.output.element, &have), &want);
     if let Some(rng) = rng {
         assert!(bound.preempted(rng) == have, "{:?}: other bits when preempted", case.op);

@@ -83,11 +83,10 @@ fn block(number: usize) -> Vec<u8> {
         ("Transpose", ["o", "", ""], "u", &back),
         ("Mul", ["u", "scale", ""], "v", &[]),
     ];
-    // What a step makes has the block's number behind its name; constants are those of all blocks.
-    let own = |of: &str| match steps.iter().any(|(_, _, made, _)| *made == of) {
-        true => name(of),
-        false => of.to_owned(),
-    };
+    // The output of a step has the block's number after its name; constants are those of all
+    // blocks.
+    let is_made = |of: &str| steps.iter().any(|(_, _, made, _)| *made == of);
+    let own = |of: &str| if is_made(of) { name(of) } else { of.to_owned() };
     let mut nodes = Vec::new();
     for (op, reads, made, attributes) in &steps {
         let reads: Vec<String> =

@@ -36,7 +36,7 @@ const BINARY: [Binary; 17] = {
         ShiftRight,
     ]
 };
-/// Those that GPUs compute for floats alone.
+/// Functions that GPUs compute for floats alone.
 const OF_FLOATS: [Unary; 15] = {
     use Unary::*;
     [Acos, Acosh, Asin, Asinh, Atan, Atanh, Cos, Cosh, Erf, Exp, Log, Sin, Sinh, Tan, Tanh]
@@ -64,15 +64,15 @@ fn numbers(element: Element, rng: &mut ChaCha8Rng) -> Array {
         _ => f64::exp(rng.random_range(-9.0..6.0)) * f64::from(rng.random_range(0..2) * 2 - 1),
     };
     let numbers: Vec<f64> = (0..NUMBERS).map(number).collect();
-    match element.is_float() {
-        true => Array::from_f64(element, numbers),
-        false => Array::from_i64(element, numbers.into_iter().map(|x| (x * 3.0) as i64)),
+    if element.is_float() {
+        return Array::from_f64(element, numbers);
     }
+    Array::from_i64(element, numbers.into_iter().map(|x| (x * 3.0) as i64))
 }
 
-/// The same without numbers beyond `most`: of larger ones, sines are of some angle.
-fn within(most: f64, numbers: &Array) -> Array {
-    let near = |x: f64| if x.abs() > most && x.is_finite() { most } else { x };
+/// Returns the numbers within `limit`: of larger ones, sines are of some angle.
+fn within(limit: f64, numbers: &Array) -> Array {
+    let near = |x: f64| if x.abs() > limit && x.is_finite() { limit } else { x };
     Array::from_f64(numbers.element(), numbers.values().to_f64().into_iter().map(near))
 }
 

@@ -251,7 +251,7 @@ fn concat(rng: &mut ChaCha8Rng) -> Case {
     case(rng, Kind::Concat(Concat { outer, lens }), inputs, output, 0.0)
 }
 
-/// How indices point: elements of the data, of the indices, and of what they point at.
+/// Targets of indices: elements of the data, of the indices, and of what they point at.
 fn target(rng: &mut ChaCha8Rng) -> (Target, [usize; 3]) {
     if rng.random() {
         let [rank, batches, inner, tuples] = [3, 3, 5, 90].map(|most| rng.random_range(1..=most));

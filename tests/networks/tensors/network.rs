@@ -71,7 +71,7 @@ fn layers() -> Vec<u8> {
     file(17, &[nodes.concat(), ends.concat(), constants.concat()])
 }
 
-/// Attention whose scores nobody reads, by heads: devices may have it as one operation.
+/// Attention whose scores have no reader, by heads: devices may have it as one operation.
 fn heads() -> Vec<u8> {
     let order = |order: &[i64]| vec![ints("perm", order)];
     let nodes = [
@@ -117,15 +117,15 @@ fn constant_layers(rows: i64) -> Vec<u8> {
     file(17, &[nodes.concat(), ends.concat(), constants.concat()])
 }
 
-/// A network for other sizes has the constants of the one that it was loaded beside, and gives the
-/// right things.
+/// A network for other sizes shares the constants of the one that it was loaded with, and gives the
+/// right values.
 fn constants_are_shared<D: Operators>(device: &D, tolerance: f32) {
     let (first, _) = model(&constant_layers(INSIDE + 9));
     let base = TensorWeights::upload(device, &first).unwrap();
     for rows in [INSIDE + 9, INSIDE + 30] {
         let (model, inputs) = model(&constant_layers(rows));
         let weights = TensorWeights::upload_beside(device, &model, Some(&base)).unwrap();
-        agrees(device, (&model, &inputs), &weights, tolerance, "layers beside others");
+        agrees(device, &model, &inputs, &weights, tolerance, "layers with shared constants");
         let loaded = AnyModel::Tensors(first.clone()).load(device).unwrap();
         assert!(loaded.own_constant_bytes(None) > 0);
         let beside = AnyModel::Tensors(model).load_beside(&loaded).unwrap();
@@ -143,13 +143,14 @@ fn model(file: &[u8]) -> (TensorModel, Vec<Array>) {
     (model, inputs)
 }
 
-/// What attention gives is what plain loops give, and the same bits whenever it is preempted.
+/// Attention gives the values of plain loops, and equal bits whenever it is preempted.
 pub(crate) fn attention_agrees<D: Operators>(device: &D, tolerance: f32) {
     file_agrees(device, &attention(), tolerance, "attention");
     file_agrees(device, &heads(), tolerance, "heads");
 }
 
-/// The same of linear layers. A device that has one launch for a layer has one for each.
+/// Linear layers give the values of plain loops, and equal bits whenever they are preempted. A
+/// device that has one launch for a layer has one for each.
 pub(crate) fn layers_agree<D: Operators>(device: &D, tolerance: f32) {
     file_agrees(device, &layers(), tolerance, "layers");
     for rows in [INSIDE, 50] {
@@ -163,12 +164,13 @@ pub(crate) fn layers_agree<D: Operators>(device: &D, tolerance: f32) {
 fn file_agrees<D: Operators>(device: &D, file: &[u8], tolerance: f32, what: &str) {
     let (model, inputs) = model(file);
     let weights = TensorWeights::upload(device, &model).unwrap();
-    agrees(device, (&model, &inputs), &weights, tolerance, what);
+    agrees(device, &model, &inputs, &weights, tolerance, what);
 }
 
 fn agrees<D: Operators>(
     device: &D,
-    (model, inputs): (&TensorModel, &[Array]),
+    model: &TensorModel,
+    inputs: &[Array],
     weights: &Arc<TensorWeights<D>>,
     tolerance: f32,
     what: &str,

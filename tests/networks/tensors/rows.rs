@@ -8,7 +8,7 @@ use reef::tensor::{
     Array, Binary, Element, FoldKind, Kind, RowMap, RowTerm, Scalar, Spec, Term, Unary,
 };
 
-/// Folds of rows, and what becomes of elements beside them.
+/// Folds of rows, and functions of elements together with them.
 pub(super) fn row_map(rng: &mut ChaCha8Rng) -> Case {
     use FoldKind::{Max, Min, Sum, SumAbs, SumSquares};
     let [n, rows, width] = [3, 9, 1500].map(|most| rng.random_range(1..=most));

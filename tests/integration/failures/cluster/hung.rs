@@ -1,4 +1,4 @@
-//! A device that hangs: whoever asks whether it works goes on, and it is lost in the end.
+//! A device that hangs: callers that check it go on, and it is lost in the end.
 
 use super::*;
 use std::sync::atomic::AtomicBool as Switch;
@@ -53,22 +53,22 @@ fn is_lost_in_the_end(place: fn(&losable::Hang) -> &Switch) {
 }
 
 #[test]
-fn device_that_hangs_when_a_queue_opens_is_lost() {
+fn device_hanging_when_a_queue_opens_is_lost() {
     within(LIMIT, || is_lost_in_the_end(|hang| &hang.opening));
 }
 
 #[test]
-fn device_that_hangs_when_a_queue_is_asked_is_lost() {
+fn device_hanging_when_a_queue_is_asked_is_lost() {
     within(LIMIT, || is_lost_in_the_end(|hang| &hang.asking));
 }
 
 #[test]
-fn device_that_hangs_when_a_queue_closes_is_lost() {
+fn device_hanging_when_a_queue_closes_is_lost() {
     within(LIMIT, || is_lost_in_the_end(|hang| &hang.closing));
 }
 
 #[test]
-fn overload_is_no_reason_to_ask_the_device() {
+fn overload_does_not_probe_the_device() {
     within(LIMIT, || {
         let devices = losable(1, false);
         let cluster = cluster(&devices);

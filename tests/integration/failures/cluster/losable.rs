@@ -26,13 +26,13 @@ pub(crate) struct Losable {
     hangs: Arc<Hang>,
 }
 
-/// Where calls of a device hang. Written by the test, read by each call.
+/// Call of a device that hangs. Written by the test, read by each call.
 #[derive(Debug, Default)]
 pub(crate) struct Hang {
     pub(crate) opening: AtomicBool,
     pub(crate) asking: AtomicBool,
     pub(crate) closing: AtomicBool,
-    /// How many queues were opened, or were to be.
+    /// Number of queues that were opened, or were to be.
     pub(crate) opened: AtomicU32,
 }
 
@@ -83,7 +83,7 @@ impl Backend for Losable {
     type Graph = NoGraph;
 }
 
-/// The same launch for the device below. Its kernels own what they touch.
+/// Converts a launch for the device below. Its kernels own what they touch.
 fn below(launch: &Launch<Losable>) -> Launch<Cpu> {
     let (kernel, args) = (launch.kernel().clone(), *launch.args());
     // SAFETY: kernels of these tests take no arguments and hold their memory.

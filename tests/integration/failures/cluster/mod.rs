@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Commands of a request.
 const COMMANDS: usize = 5;
 
-/// What a client runs: commands whose order, number and repetition show in one word.
+/// Work of a client: commands whose order, number and repetition show in one word.
 struct Replica<D: Device> {
     word: Arc<AtomicU64>,
     commands: Vec<Command<D>>,
@@ -59,7 +59,7 @@ impl<D: Device + Backend<Kernel = Kernel>> Replica<D> {
         Self { word, commands: vec![Command::Launch(launch); COMMANDS] }
     }
 
-    /// Whether each command has run once since the last call.
+    /// Returns whether each command has run once since the last call.
     fn is_right(&self) -> bool {
         let want = (0..COMMANDS).fold(0, |word, _| step(word));
         self.word.swap(0, Ordering::SeqCst) == want
@@ -137,12 +137,12 @@ fn go_on_elsewhere(polled: bool) {
 }
 
 #[test]
-fn clients_of_a_lost_device_go_on_on_another() {
+fn clients_of_a_lost_device_move_to_another() {
     within(LIMIT, || go_on_elsewhere(false));
 }
 
 #[test]
-fn clients_of_a_lost_device_that_is_polled_go_on_on_another() {
+fn clients_of_a_lost_polled_device_move_to_another() {
     within(LIMIT, || go_on_elsewhere(true));
 }
 
@@ -206,12 +206,12 @@ fn every_ticket_of_a_lost_device_ends() {
 }
 
 #[test]
-fn every_ticket_of_a_lost_device_that_is_polled_ends() {
+fn every_ticket_of_a_lost_polled_device_ends() {
     within(LIMIT, || all_tickets_end(true));
 }
 
 #[test]
-fn a_client_with_state_on_a_lost_device_is_told() {
+fn client_with_state_on_a_lost_device_gets_an_error() {
     within(LIMIT, || {
         let devices = losable(2, false);
         let cluster = cluster(&devices);
@@ -228,7 +228,7 @@ fn a_client_with_state_on_a_lost_device_is_told() {
 }
 
 #[test]
-fn a_request_that_devices_are_lost_under_is_not_given_a_third() {
+fn request_losing_two_devices_gets_no_third() {
     within(LIMIT, || {
         let devices = losable(3, false);
         let cluster = cluster(&devices);
@@ -252,7 +252,7 @@ fn a_request_that_devices_are_lost_under_is_not_given_a_third() {
 }
 
 #[test]
-fn without_a_device_left_the_error_names_all() {
+fn error_without_a_device_left_names_all() {
     within(LIMIT, || {
         let devices = losable(2, false);
         let cluster = cluster(&devices);
@@ -273,7 +273,7 @@ fn without_a_device_left_the_error_names_all() {
 /// A dispatcher gives up a device that answers but refuses to restore: its clients go elsewhere as
 /// well.
 #[test]
-fn a_device_that_its_dispatcher_gives_up_is_lost() {
+fn device_given_up_by_its_dispatcher_is_lost() {
     within(LIMIT, || {
         let cluster = cluster(&losable(2, false));
         let mut client = rt(&cluster, Demand::default());
@@ -289,7 +289,7 @@ fn a_device_that_its_dispatcher_gives_up_is_lost() {
 
 /// A device that has no memory left to be asked works all the same.
 #[test]
-fn a_full_device_is_no_lost_device() {
+fn full_device_is_not_lost() {
     within(LIMIT, || {
         let devices = losable(1, false);
         let cluster = cluster(&devices);
@@ -303,7 +303,7 @@ fn a_full_device_is_no_lost_device() {
 /// A device that has no memory to go on with best-effort work is given up by its dispatcher,
 /// whatever the error is.
 #[test]
-fn what_a_dispatcher_gives_up_is_lost_for_any_reason() {
+fn device_given_up_for_any_reason_is_lost() {
     within(LIMIT, || {
         let cluster = cluster(&losable(1, false));
         let node = &cluster.nodes()[0];
@@ -315,7 +315,7 @@ fn what_a_dispatcher_gives_up_is_lost_for_any_reason() {
 
 /// The first kernel panics, which ends its queue and nothing else.
 #[test]
-fn a_kernel_that_fails_is_no_lost_device() {
+fn failed_kernel_does_not_lose_the_device() {
     within(LIMIT, || {
         let devices = [0, 1].map(|at| Cpu::open(at, "units=1").unwrap());
         let cluster = cluster(&devices);
@@ -336,7 +336,7 @@ fn a_kernel_that_fails_is_no_lost_device() {
 
 /// A device turns out to have less room than it promised.
 #[test]
-fn a_full_device_sends_a_client_to_the_next() {
+fn client_refused_by_a_full_device_goes_to_the_next() {
     let devices = losable(3, false);
     let cluster = cluster(&devices);
     let build = |node: &Node<Losable>| match node.index() {
@@ -352,7 +352,7 @@ fn a_full_device_sends_a_client_to_the_next() {
 }
 
 #[test]
-fn clients_on_one_device_share_a_replica_until_the_last_has_gone() {
+fn clients_on_one_device_share_a_replica_until_the_last_ends() {
     let devices = losable(2, false);
     let cluster = cluster(&devices);
     let made = Arc::new(AtomicU32::new(0));
@@ -381,7 +381,7 @@ fn clients_on_one_device_share_a_replica_until_the_last_has_gone() {
 }
 
 #[test]
-fn a_device_that_is_named_twice_is_refused() {
+fn device_named_twice_is_refused() {
     let uuid = format!("units=1&uuid={:032x}", 7);
     let devices = ["units=1", &uuid, &uuid].map(|options| Cpu::open(0, options).unwrap());
     let error = Cluster::start(devices.to_vec(), || Box::new(Reef::default())).unwrap_err();
