@@ -1,7 +1,7 @@
 //! Real networks on every backend: right, and the same bit for bit whatever disturbs them.
 
-#[path = "networks/beside.rs"]
-mod beside;
+#[path = "networks/colocated.rs"]
+mod colocated;
 #[path = "networks/data.rs"]
 mod data;
 #[path = "../reef-models/tests/handmade/mod.rs"]
@@ -20,7 +20,7 @@ mod subject;
 #[path = "networks/tensors/mod.rs"]
 mod tensors;
 
-use beside::*;
+use colocated::*;
 use preempted::*;
 #[cfg(any(feature = "hip", feature = "cuda"))]
 use program::*;
