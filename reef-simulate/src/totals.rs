@@ -47,7 +47,8 @@ pub struct Totals {
 
 impl Default for Totals {
     fn default() -> Self {
-        let rt_latency = Histogram::new_with_bounds(1, MAX_LATENCY_NANOS, 3).expect("bounds are in range");
+        let rt_latency =
+            Histogram::new_with_bounds(1, MAX_LATENCY_NANOS, 3).expect("bounds are in range");
         Self {
             rt_latency,
             rt_latency_sum: 0,

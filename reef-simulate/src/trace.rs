@@ -21,7 +21,7 @@ pub(crate) fn read(path: &Path, class: Class, network: &str) -> Result<Vec<u64>,
     for (at, line) in lines.enumerate() {
         let line = line.map_err(file)?;
         let row = row(line.trim_end()).ok_or_else(|| {
-            format(format!("line {}: must be like \"1000,rt,resnet50\", got {line:?}", at + 2))
+            format(format!("line {} is {line:?}: must be like \"1000,rt,resnet50\"", at + 2))
         })?;
         if (row.1, row.2) == (class, network) {
             times.push(row.0);

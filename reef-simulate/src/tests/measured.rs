@@ -204,6 +204,11 @@ fn measured_pairs_are_simulated_within_ten_percent() {
     for row in &rows {
         let Row { load, scheduler, what, .. } = row;
         let within = row.error().abs() <= MAX_ERROR;
-        assert_eq!(within, !row.has_larger_error(), "{load}, {scheduler}, {what}: {:+.3}", row.error());
+        assert_eq!(
+            within,
+            !row.has_larger_error(),
+            "{load}, {scheduler}, {what}: {:+.3}",
+            row.error()
+        );
     }
 }
