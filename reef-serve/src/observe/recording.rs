@@ -167,8 +167,7 @@ pub(super) fn request_events(request: &Request, id: usize, begin: Instant) -> Ve
         ("ok", Class::BestEffort) => "generic_work",
         _ => "terrible",
     };
-    let mut whole =
-        perfetto::slice(track, class.name(), model, started, ended - started, &args);
+    let mut whole = perfetto::slice(track, class.name(), model, started, ended - started, &args);
     whole["cname"] = colour.into();
     let mut events: Vec<Value> = if phases.queue.is_zero() {
         Vec::new()
