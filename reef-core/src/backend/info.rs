@@ -105,9 +105,9 @@ pub enum Colocation {
 /// cap that fits the blocks which its last stops met.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Caps {
-    /// Of a queue that was stopped within 250 µs.
+    /// Cap of a queue that was stopped within 250 µs.
     pub short: u32,
-    /// Of a queue whose stop took longer.
+    /// Cap of a queue whose stop took longer.
     pub long: u32,
 }
 

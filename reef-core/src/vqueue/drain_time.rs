@@ -7,11 +7,12 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A real-time kernel should not wait longer for the blocks of others. Stops of networks' kernels
-/// take 10 to 60 µs (H200, docs/measured.md), on a busy host somewhat more.
-const LONG: Duration = Duration::from_micros(250);
+/// Upper bound of a short stop: a real-time kernel should not wait longer for the blocks of others.
+/// Stops of networks' kernels take 10 to 60 µs (H200, docs/measured.md), on a busy host somewhat
+/// more.
+const MAX_SHORT_STOP: Duration = Duration::from_micros(250);
 /// Stops for which a long one counts.
-const REMEMBERED: u32 = 8;
+const REMEMBERED_STOPS: u32 = 8;
 
 /// Time of the last stop.
 #[derive(Debug)]
@@ -45,7 +46,7 @@ impl DrainTime {
         self.begun.store(now + 1, Ordering::Release);
     }
 
-    /// The device has let go. Only the first call after [`begin`](Self::begin) counts.
+    /// The device has stopped. Only the first call after [`begin`](Self::begin) counts.
     pub(crate) fn end(&self) {
         self.end_at(self.now());
     }
@@ -53,12 +54,12 @@ impl DrainTime {
     fn end_at(&self, now: u64) {
         let begun = self.begun.swap(0, Ordering::AcqRel);
         let Some(begun) = begun.checked_sub(1) else { return };
-        let is_long = Duration::from_nanos(now.saturating_sub(begun)) > LONG;
+        let is_long = Duration::from_nanos(now.saturating_sub(begun)) > MAX_SHORT_STOP;
         let left = self.long.load(Ordering::Relaxed).saturating_sub(1);
-        self.long.store(if is_long { REMEMBERED } else { left }, Ordering::Release);
+        self.long.store(if is_long { REMEMBERED_STOPS } else { left }, Ordering::Release);
     }
 
-    /// Whether one of the last stops was long.
+    /// Returns whether one of the last stops was long.
     pub(crate) fn is_long(&self) -> bool {
         self.long.load(Ordering::Acquire) > 0
     }
@@ -70,10 +71,10 @@ mod tests {
 
     #[test]
     fn long_stop_counts_for_the_next_ones() {
-        let (drain, long) = (DrainTime::default(), LONG.as_nanos() as u64 + 1);
+        let (drain, long) = (DrainTime::default(), MAX_SHORT_STOP.as_nanos() as u64 + 1);
         drain.begin_at(5);
         drain.end_at(5 + long);
-        for stop in 0..u64::from(REMEMBERED) {
+        for stop in 0..u64::from(REMEMBERED_STOPS) {
             assert!(drain.is_long(), "stop {stop}");
             drain.begin_at(long * stop);
             drain.end_at(long * stop + long - 1);

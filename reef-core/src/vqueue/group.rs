@@ -232,9 +232,9 @@ impl<D: Device> Group<D> {
         self.restore_locked(&mut self.members.lock(), None)
     }
 
-    /// As [`restore`](Self::restore), with the caps of `width` for each queue; or
-    /// `false` if no queue could go on yet: then the group stays preempted, and need not be stopped
-    /// again for what comes meanwhile.
+    /// As [`restore`](Self::restore), with the caps of `width` for each queue. Returns `false` if
+    /// no queue could go on yet: then the group stays preempted, and need not be stopped again for
+    /// what comes meanwhile.
     ///
     /// # Errors
     ///

@@ -33,8 +33,8 @@ pub(crate) struct Shared<D: Device> {
     cursors: Cursors<Command<D>>,
     /// Commands before this position may be launched. Written by the scheduler.
     limit: AtomicU64,
-    /// Blocks that run at a time if its own are short, and if they are long; 0 for all. Written by
-    /// the group while the queue is held.
+    /// Upper bounds of blocks that run at a time, if the queue's blocks are short and if they are
+    /// long; 0 for all. Written by the group while the queue is held.
     caps: [AtomicU32; 2],
     /// Written by the group, and by the thread that takes back.
     drain: DrainTime,
