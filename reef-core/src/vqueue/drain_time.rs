@@ -2,7 +2,7 @@
 //!
 //! The host cannot see how long a block runs. It sees how long the device takes to release a queue
 //! that it was told to stop: about as long as the blocks that have begun. Blocks that are stopped
-//! near their end look short, so one long stop counts for the next [`REMEMBERED`] ones.
+//! near their end look short, so one long stop counts for the next [`REMEMBERED_STOPS`] ones.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
