@@ -1,6 +1,6 @@
 //! The guest's end of the connection.
 
-use super::credentials::Shown;
+use super::guest_info::Shown;
 use super::wire::{Message, Wish, receive, send};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};

@@ -1,6 +1,6 @@
 //! The messages, byte by byte. Numbers are little-endian.
 
-use super::credentials::Shown;
+use super::guest_info::Shown;
 use crate::page::layout::{Class, Identity};
 use rustix::io::Errno;
 use rustix::net::{

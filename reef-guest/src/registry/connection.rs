@@ -1,7 +1,7 @@
 //! One connection of a guest, from its first message to its end.
 
 use super::relay::Relay;
-use crate::join::credentials::Shown;
+use crate::join::guest_info::Shown;
 use crate::join::wire::Uuid;
 use crate::page::file::Place;
 use crate::page::layout::Identity;

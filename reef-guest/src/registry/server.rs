@@ -6,7 +6,7 @@ use super::guests::Guests;
 use super::listener::{Joining, Listener};
 use super::rules::Rules;
 use super::view::{GuestView, History};
-use crate::join::credentials::Shown;
+use crate::join::guest_info::Shown;
 use crate::join::wire::{Message, receive, send};
 use crate::join::wire::{Uuid, Wish};
 use crate::page::layout::Class;
