@@ -1,7 +1,7 @@
 //! Ways in for the targets in `fuzz/`.
 
 use crate::page::layout::{BYTES, Page};
-use crate::page::spans::{KEPT, Time};
+use crate::page::spans::{MAX_SPANS, Time};
 
 /// What a daemon or a guest does with bytes that came over the socket.
 pub fn message(bytes: &[u8]) {
@@ -19,7 +19,7 @@ pub fn page(bytes: &[u8]) {
     }
     let _ = page.identity(); // it says what it likes
     page.hold(3, Time(7));
-    assert!(page.holders.has(3) && page.spans.behind(0).len() <= KEPT);
+    assert!(page.holders.has(3) && page.spans.behind(0).len() <= MAX_SPANS);
     page.clear(Time(9));
     assert!(!page.holders.is_held() && page.spans.since().is_none());
 }

@@ -1,7 +1,7 @@
 //! Resource of each GPU: a class, its number of replicas and its limits.
 
 use crate::error::{Error, Result};
-use reef_guest::limit::{MOST_JOBS, WHOLE, bytes, parts_per_million, percent};
+use reef_guest::limit::{MAX_JOBS, WHOLE, bytes, parts_per_million, percent};
 use reef_guest::page::Class;
 
 /// The domain of our resources' names.
@@ -75,13 +75,13 @@ impl Resource {
 /// places for jobs.
 pub(crate) fn check_places(resources: &[Resource]) -> Result<()> {
     let sum: u64 = resources.iter().map(|resource| u64::from(resource.replicas)).sum();
-    if sum <= MOST_JOBS as u64 {
+    if sum <= MAX_JOBS as u64 {
         return Ok(());
     }
     let each = |resource: &Resource| format!("{} {}", resource.name(), resource.replicas);
     let each: Vec<_> = resources.iter().map(each).collect();
     let each = each.join(", ");
-    Err(Error::Refused(format!("{sum} containers of each GPU asked ({each}), {MOST_JOBS} at most")))
+    Err(Error::Refused(format!("{sum} containers of each GPU asked ({each}), {MAX_JOBS} at most")))
 }
 
 /// The GPU of a device id, of any class.
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn ids_name_their_gpu_and_are_short_enough() {
         let uuid = "GPU-0a1b2c3d-0000-1111-2222-333344445555";
-        let be = resource(Class::BestEffort, MOST_JOBS as u32, None);
+        let be = resource(Class::BestEffort, MAX_JOBS as u32, None);
         let ids: Vec<_> = be.ids(uuid).collect();
         assert_eq!(ids[3], format!("{uuid}-be-03"));
         assert!(ids.iter().all(|id| id.len() <= 63 && gpu_of(id) == Some(uuid)));

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Most reasons that are kept.
-const MOST_REASONS: usize = 16;
+const MAX_REASONS: usize = 16;
 
 /// Look-ups of functions by `cuGetProcAddress`, and how many of them got a hook.
 pub(crate) static LOOKUPS: AtomicU64 = AtomicU64::new(0);
@@ -21,7 +21,7 @@ pub(crate) static TABLES: AtomicU64 = AtomicU64::new(0);
 
 static REASONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 /// Graphs without gates inside, by what is the matter with them.
-static UNTOUCHED: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
+static UNGATED_GRAPHS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
 /// Whatever else has something to say in the report.
 static OTHERS: Mutex<Vec<Box<Line>>> = Mutex::new(Vec::new());
 
@@ -30,15 +30,15 @@ type Line = dyn Fn() -> String + Send;
 /// Notes why something isn't scheduled. Always `None`, for whoever returns.
 pub(crate) fn refuse<T>(why: &str) -> Option<T> {
     let mut reasons = REASONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if reasons.len() < MOST_REASONS && !reasons.iter().any(|reason| reason == why) {
+    if reasons.len() < MAX_REASONS && !reasons.iter().any(|reason| reason == why) {
         reasons.push(why.to_owned());
     }
     None
 }
 
 /// Notes a graph that is gated in front alone, and why.
-pub(crate) fn untouched(why: &'static str) {
-    let mut graphs = UNTOUCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+pub(crate) fn note_ungated(why: &'static str) {
+    let mut graphs = UNGATED_GRAPHS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     *graphs.entry(why).or_default() += 1;
 }
 
@@ -85,7 +85,7 @@ fn report() -> String {
     .unwrap_or_default(); // a string takes all
     let others = OTHERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     others.iter().for_each(|line| text.push_str(&line()));
-    let graphs = UNTOUCHED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let graphs = UNGATED_GRAPHS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let line = |(why, count)| format!("  graphs with a gate in front alone: {count} ({why})\n");
     graphs.iter().for_each(|graphs| text.push_str(&line(graphs)));
     let reasons = REASONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

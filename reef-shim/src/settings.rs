@@ -1,9 +1,9 @@
 //! What the environment says, read once.
 
-use reef_guest::join::Shown;
+use reef_guest::join::GuestInfo;
 use reef_guest::limit::{self, Limits};
 use reef_guest::page::Class;
-use reef_guest::profile::Wanted;
+use reef_guest::profile::ProfileOptions;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -18,16 +18,16 @@ pub(crate) struct Settings {
     /// `front`.
     pub(crate) clones_graphs: bool,
     /// `$REEF_JOB`, and the first line of the file `$REEF_TOKEN_FILE`; or what is wrong with them.
-    pub(crate) shown: Result<Shown, String>,
+    pub(crate) guest_info: Result<GuestInfo, String>,
     /// Where to write what was intercepted, `$REEF_EXPLAIN`.
     pub(crate) report: Option<PathBuf>,
     /// How much of a device this process's job may have, or what is wrong with what was said about
     /// it.
     pub(crate) limits: Result<Option<Limits>, String>,
-    /// Where the books of limits are.
-    pub(crate) books: PathBuf,
+    /// Where the accounts of limits are.
+    pub(crate) accounts: PathBuf,
     /// What is to be written of calls, or what is wrong with what was said about it.
-    pub(crate) profile: Result<Option<Wanted>, String>,
+    pub(crate) profile: Result<Option<ProfileOptions>, String>,
 }
 
 /// Reading the environment enters no driver, so whoever waits here waits for that alone.
@@ -40,11 +40,11 @@ pub(crate) fn settings() -> &'static Settings {
             _ => Class::BestEffort,
         };
         let clones_graphs = std::env::var_os("REEF_GRAPHS").is_none_or(|graphs| graphs != "front");
-        let shown = shown(path("REEF_TOKEN_FILE"));
+        let guest_info = guest_info(path("REEF_TOKEN_FILE"));
         let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
         let limits = Limits::read(variable, |path| std::fs::read_to_string(path).ok());
-        let (books, profile) = (limit::folder(variable), Wanted::read(variable));
-        Settings { socket, class, clones_graphs, shown, report, limits, books, profile }
+        let (accounts, profile) = (limit::folder(variable), ProfileOptions::read(variable));
+        Settings { socket, class, clones_graphs, guest_info, report, limits, accounts, profile }
     })
 }
 
@@ -52,18 +52,18 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-fn shown(token: Option<PathBuf>) -> Result<Shown, String> {
+fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
     let token = token.map(|path| {
         let text = std::fs::read_to_string(&path);
         text.map_err(|error| format!("REEF_TOKEN_FILE {}: {error}", path.display()))
     });
     let token = token.transpose()?.unwrap_or_default();
     let job = std::env::var("REEF_JOB").unwrap_or_default();
-    Shown::new(job, token.lines().next().unwrap_or_default().trim())
+    GuestInfo::new(job, token.lines().next().unwrap_or_default().trim())
 }
 
 /// Whether calls are to be looked at.
-pub(crate) fn is_wanted() -> bool {
+pub(crate) fn is_scheduled() -> bool {
     settings().socket.is_some() || limits_time()
 }
 
@@ -81,11 +81,11 @@ pub(crate) fn is_limited() -> bool {
 }
 
 /// Whether calls are to be timed, or should be.
-pub(crate) fn is_profile_wanted() -> bool {
+pub(crate) fn is_profile_enabled() -> bool {
     !matches!(settings().profile, Ok(None))
 }
 
 /// Whether the program is to say which of its calls are timed.
-pub(crate) fn is_range_wanted() -> bool {
+pub(crate) fn is_range_enabled() -> bool {
     settings().profile.as_ref().is_ok_and(|wanted| wanted.as_ref().is_some_and(|it| it.range))
 }

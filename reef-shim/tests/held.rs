@@ -5,7 +5,7 @@ mod common;
 mod graphs;
 
 use common::{Driver, FAKE, SHIM, SOON, UUID, call, library, until};
-use reef_guest::join::{Joined, Wish, join};
+use reef_guest::join::{JoinRequest, Joined, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use std::path::PathBuf;
@@ -82,7 +82,7 @@ impl Program {
     }
 
     fn real_time(&self) -> Joined {
-        join(&self.path, &Wish { class: Class::RealTime, device: UUID }, SOON).unwrap()
+        join(&self.path, &JoinRequest { class: Class::RealTime, device: UUID }, SOON).unwrap()
     }
 }
 

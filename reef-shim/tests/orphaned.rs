@@ -5,7 +5,7 @@ mod common;
 
 use common::graph::Graph;
 use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
-use reef_guest::join::{Wish, join};
+use reef_guest::join::{JoinRequest, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -135,7 +135,8 @@ fn graph(program: &Program) -> usize {
 
 /// The daemon dies, and then a real-time guest that holds: nobody takes its bit away.
 fn opens_for_good(program: &Program, registry: Registry) {
-    let rt = join(&program.path, &Wish { class: Class::RealTime, device: UUID }, SOON).unwrap();
+    let rt =
+        join(&program.path, &JoinRequest { class: Class::RealTime, device: UUID }, SOON).unwrap();
     registry.hold(UUID, true);
     rt.page.activity.hold();
     drop((registry, rt));

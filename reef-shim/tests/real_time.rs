@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
-use reef_guest::join::{Joined, Wish, join};
+use reef_guest::join::{JoinRequest, Joined, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn registry_at(path: &Path) -> Registry {
 }
 
 fn best_effort(path: &Path) -> Joined {
-    join(path, &Wish { class: Class::BestEffort, device: UUID }, SOON).unwrap()
+    join(path, &JoinRequest { class: Class::BestEffort, device: UUID }, SOON).unwrap()
 }
 
 /// One test: the library's state is the process's.
@@ -105,7 +105,7 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     until("released", || !is_closed());
 
     // Others on a device are released when it is idle, whatever this program does on another one.
-    let wish = Wish { class: Class::BestEffort, device: *b"fake device no 1" };
+    let wish = JoinRequest { class: Class::BestEffort, device: *b"fake device no 1" };
     let elsewhere = join(&path, &wish, SOON).unwrap();
     until("released while it works elsewhere", || {
         assert_eq!(call!(driver, cuCtxSetCurrent(2)), 0);

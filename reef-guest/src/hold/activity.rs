@@ -52,7 +52,7 @@ impl Activity {
         if self.busy.swap(BUSY, Ordering::SeqCst) != IDLE {
             return false;
         }
-        self.rouse();
+        self.wake();
         self.starts.fetch_add(1, Ordering::Relaxed);
         true
     }
@@ -60,21 +60,21 @@ impl Activity {
     /// Has the peers released if nothing was launched since [`pulse`](Self::pulse) was `seen`,
     /// after which all work has ended. One thread at a time may call it. True: they are released.
     pub fn release(&self, seen: u64) -> bool {
-        if !self.turn(BUSY, ENDING) {
+        if !self.transition(BUSY, ENDING) {
             return false;
         }
         if self.pulse.load(Ordering::SeqCst) != seen {
-            self.turn(ENDING, BUSY); // or a launch has already done so
+            self.transition(ENDING, BUSY); // or a launch has already done so
             return false;
         }
-        let is_released = self.turn(ENDING, IDLE);
+        let is_released = self.transition(ENDING, IDLE);
         if is_released {
-            self.rouse();
+            self.wake();
         }
         is_released
     }
 
-    fn turn(&self, from: u32, to: u32) -> bool {
+    fn transition(&self, from: u32, to: u32) -> bool {
         self.busy.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
@@ -130,7 +130,7 @@ mod waiting {
         }
 
         /// Wakes whoever waits, in whichever process.
-        pub(crate) fn rouse(&self) {
+        pub(crate) fn wake(&self) {
             let _ = futex::wake(&self.busy, futex::Flags::empty(), u32::MAX >> 1); // there may be nobody
         }
     }
@@ -154,7 +154,7 @@ mod waiting {
             }
         }
 
-        pub(crate) fn rouse(&self) {
+        pub(crate) fn wake(&self) {
             let _lock = BELL.0.lock().unwrap();
             BELL.1.notify_all();
         }

@@ -3,7 +3,7 @@
 use super::atomic::{AtomicU32, Ordering};
 
 /// A word has bits for so many holders: 0 to 28 are real-time guests', 29 is the daemon's.
-pub const MOST_HOLDERS: u32 = 30;
+pub const MAX_HOLDERS: u32 = 30;
 
 /// Both bits together open the gate, whoever holds it.
 const OVERRIDE: u32 = 0xC000_0000;
@@ -28,9 +28,9 @@ impl Holders {
     /// (`CU_STREAM_WAIT_VALUE_GEQ`): true for 0, and for every word with the override.
     pub const PASS: u32 = 0x8000_0001;
     /// The daemon's own bit.
-    pub const DAEMON: u32 = MOST_HOLDERS - 1;
+    pub const DAEMON: u32 = MAX_HOLDERS - 1;
 
-    /// Adds a holder: its bit's number, below [`MOST_HOLDERS`]; others are ignored.
+    /// Adds a holder: its bit's number, below [`MAX_HOLDERS`]; others are ignored.
     pub fn hold(&self, holder: u32) {
         self.add(holder);
     }
@@ -52,13 +52,13 @@ impl Holders {
         before & !OVERRIDE == bit(holder) && bit(holder) != 0
     }
 
-    /// Lets everything pass until [`heed`](Self::heed), whoever holds.
+    /// Lets everything pass until [`end_override`](Self::end_override), whoever holds.
     pub fn override_all(&self) {
         self.0.fetch_or(OVERRIDE, Ordering::SeqCst);
     }
 
     /// Ends [`override_all`](Self::override_all): who holds is heeded again.
-    pub fn heed(&self) {
+    pub fn end_override(&self) {
         self.0.fetch_and(!OVERRIDE, Ordering::SeqCst);
     }
 
@@ -83,13 +83,13 @@ impl Holders {
     }
 
     /// Whether there is any holder besides this one, override or not.
-    pub fn is_held_beside(&self, holder: u32) -> bool {
+    pub fn is_held_by_another(&self, holder: u32) -> bool {
         self.0.load(Ordering::Relaxed) & !OVERRIDE & !bit(holder) != 0
     }
 }
 
 fn bit(holder: u32) -> u32 {
-    if holder < MOST_HOLDERS { 1 << holder } else { 0 }
+    if holder < MAX_HOLDERS { 1 << holder } else { 0 }
 }
 
 /// What the device computes.
@@ -105,7 +105,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_gate_is_closed_while_anybody_holds_and_nobody_overrides(
-            steps in proptest::collection::vec((0..4, 0..MOST_HOLDERS), 0..40)
+            steps in proptest::collection::vec((0..4, 0..MAX_HOLDERS), 0..40)
         ) {
             let word = Holders::default();
             let (mut set, mut is_overridden) = (std::collections::HashSet::new(), false);
@@ -114,7 +114,7 @@ mod tests {
                     0 => { word.hold(holder); set.insert(holder); }
                     1 => { word.release(holder); set.remove(&holder); }
                     2 => { word.override_all(); is_overridden = true; }
-                    _ => { word.heed(); is_overridden = false; }
+                    _ => { word.end_override(); is_overridden = false; }
                 }
                 let is_closed = !set.is_empty() && !is_overridden;
                 prop_assert_eq!(word.is_closed(), is_closed, "{:?}", word);
@@ -128,18 +128,18 @@ mod tests {
         let word = Holders(AtomicU32::new(u32::MAX));
         word.clear();
         assert!(!word.is_held() && !word.is_closed());
-        word.heed();
+        word.end_override();
         word.hold(3);
-        assert!(word.is_held_beside(Holders::DAEMON) && word.is_closed());
+        assert!(word.is_held_by_another(Holders::DAEMON) && word.is_closed());
         word.hold(Holders::DAEMON);
         word.release(3);
-        assert!(!word.is_held_beside(Holders::DAEMON) && word.is_held());
+        assert!(!word.is_held_by_another(Holders::DAEMON) && word.is_held());
     }
 
     #[test]
     fn a_number_without_a_bit_is_ignored() {
         let word = Holders::default();
-        word.hold(MOST_HOLDERS);
+        word.hold(MAX_HOLDERS);
         word.hold(u32::MAX);
         assert!(!word.is_held() && !word.is_closed());
     }
@@ -162,7 +162,7 @@ mod models {
                 other.hold(1);
             });
             word.override_all();
-            word.heed();
+            word.end_override();
             peer.join().unwrap();
             assert!(!word.has(0) && word.has(1) && word.is_closed());
         });

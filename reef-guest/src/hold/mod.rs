@@ -11,4 +11,4 @@ mod atomic;
 pub(crate) mod holders;
 
 pub use activity::Activity;
-pub use holders::{Holders, MOST_HOLDERS};
+pub use holders::{Holders, MAX_HOLDERS};

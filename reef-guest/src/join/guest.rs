@@ -1,7 +1,7 @@
 //! The guest's end of the connection.
 
-use super::guest_info::Shown;
-use super::wire::{Message, Wish, receive, send};
+use super::guest_info::GuestInfo;
+use super::wire::{JoinRequest, Message, receive, send};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
@@ -60,8 +60,8 @@ pub struct Link(OwnedFd);
 /// # Errors
 ///
 /// See [`Refusal`].
-pub fn join(path: &Path, wish: &Wish, time: Duration) -> Result<Joined, Refusal> {
-    join_as(path, wish, &Shown::default(), time)
+pub fn join(path: &Path, request: &JoinRequest, time: Duration) -> Result<Joined, Refusal> {
+    join_as(path, request, &GuestInfo::default(), time)
 }
 
 /// As [`join`], for a guest that shows a job or a token.
@@ -69,8 +69,13 @@ pub fn join(path: &Path, wish: &Wish, time: Duration) -> Result<Joined, Refusal>
 /// # Errors
 ///
 /// See [`Refusal`].
-pub fn join_as(path: &Path, wish: &Wish, shown: &Shown, time: Duration) -> Result<Joined, Refusal> {
-    ask(path, wish, shown, None, time)
+pub fn join_as(
+    path: &Path,
+    request: &JoinRequest,
+    info: &GuestInfo,
+    time: Duration,
+) -> Result<Joined, Refusal> {
+    ask(path, request, info, None, time)
 }
 
 /// As [`join_as`], for a guest whose daemon has gone: it offers the page that it has, because its
@@ -82,12 +87,12 @@ pub fn join_as(path: &Path, wish: &Wish, shown: &Shown, time: Duration) -> Resul
 /// See [`Refusal`].
 pub fn rejoin(
     path: &Path,
-    wish: &Wish,
-    shown: &Shown,
+    request: &JoinRequest,
+    info: &GuestInfo,
     page: &PageFile,
     time: Duration,
 ) -> Result<Joined, Refusal> {
-    ask(path, wish, shown, Some(page), time)
+    ask(path, request, info, Some(page), time)
 }
 
 /// Which class the daemon at `path` would give to a program with this executable file, if this user
@@ -98,15 +103,15 @@ pub fn rejoin(
 /// See [`Refusal`]; `Unreachable` also if there is no such file.
 pub fn would_join(
     path: &Path,
-    wish: &Wish,
-    shown: &Shown,
+    request: &JoinRequest,
+    info: &GuestInfo,
     program: &Path,
     time: Duration,
 ) -> Result<Class, Refusal> {
     let until = Instant::now() + time;
     let file = open(program, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).map_err(unreachable)?;
     let link = Link::connect(path)?;
-    let question = Message::Ask(*wish, shown.clone());
+    let question = Message::Ask(*request, info.clone());
     link.say(&question, Some(file.as_fd()))?;
     match link.wait(until)? {
         (Message::Granted(class), _) => Ok(class),
@@ -116,15 +121,15 @@ pub fn would_join(
 
 fn ask(
     path: &Path,
-    wish: &Wish,
-    shown: &Shown,
+    request: &JoinRequest,
+    info: &GuestInfo,
     page: Option<&PageFile>,
     time: Duration,
 ) -> Result<Joined, Refusal> {
     let until = Instant::now() + time;
     let link = Link::connect(path)?;
-    let wish = Message::Join(*wish, shown.clone());
-    link.say(&wish, page.map(AsFd::as_fd))?;
+    let request = Message::Join(*request, info.clone());
+    link.say(&request, page.map(AsFd::as_fd))?;
     link.answer(until)
 }
 

@@ -1,8 +1,8 @@
-//! What a guest shows besides its wish.
+//! What a guest shows besides its request.
 
 /// What a program was told to say of itself (`reef exec --job`, `--token-file`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shown {
+pub struct GuestInfo {
     job: String,
     token: Secret,
     part: u32,
@@ -14,15 +14,15 @@ struct Secret(String);
 
 impl std::fmt::Debug for Secret {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str(if self.0.is_empty() { "none" } else { "shown" })
+        out.write_str(if self.0.is_empty() { "none" } else { "set" })
     }
 }
 
-impl Shown {
+impl GuestInfo {
     /// Most bytes of a job's name.
-    pub const MOST_JOB: usize = 40;
+    pub const MAX_JOB: usize = 40;
     /// Most bytes of a token.
-    pub const MOST_TOKEN: usize = 160;
+    pub const MAX_TOKEN: usize = 160;
 
     /// A job's name and a token; empty ones are none.
     ///
@@ -31,8 +31,8 @@ impl Shown {
     /// In words: one of them is too long, or has a character in it that doesn't print.
     pub fn new(job: impl Into<String>, token: impl Into<String>) -> Result<Self, String> {
         let (job, token) = (job.into(), token.into());
-        check("a job's name", &job, Self::MOST_JOB)?;
-        check("a token", &token, Self::MOST_TOKEN)?;
+        check("a job's name", &job, Self::MAX_JOB)?;
+        check("a token", &token, Self::MAX_TOKEN)?;
         Ok(Self { job, token: Secret(token), part: 0 })
     }
 
@@ -73,12 +73,12 @@ mod tests {
 
     #[test]
     fn what_is_too_long_or_does_not_print_is_refused_and_tokens_are_not_shown() {
-        let said = |job: &str, token: &str| Shown::new(job, token).unwrap_err();
+        let said = |job: &str, token: &str| GuestInfo::new(job, token).unwrap_err();
         assert_eq!(said(&"x".repeat(41), ""), "a job's name of 41 bytes, 40 at most");
         assert_eq!(said("", &"x".repeat(161)), "a token of 161 bytes, 160 at most");
         assert_eq!(said("a\0b", ""), "a job's name with control characters");
-        let shown = Shown::new("job", "secret").unwrap();
-        assert_eq!((shown.job(), shown.token()), ("job", "secret"));
-        assert!(!format!("{shown:?}").contains("secret"));
+        let info = GuestInfo::new("job", "secret").unwrap();
+        assert_eq!((info.job(), info.token()), ("job", "secret"));
+        assert!(!format!("{info:?}").contains("secret"));
     }
 }

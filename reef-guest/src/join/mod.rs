@@ -5,10 +5,10 @@
 //! class granted. *Invariant*: a message of another version or kind changes nothing; the end of the
 //! connection is the end of the guest.
 
-pub(crate) mod guest_info;
 mod guest;
+pub(crate) mod guest_info;
 pub(crate) mod wire;
 
-pub use guest_info::Shown;
 pub use guest::{Joined, Link, Refusal, join, join_as, rejoin, would_join};
-pub use wire::{Uuid, Wish};
+pub use guest_info::GuestInfo;
+pub use wire::{JoinRequest, Uuid};

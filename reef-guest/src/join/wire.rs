@@ -1,6 +1,6 @@
 //! The messages, byte by byte. Numbers are little-endian.
 
-use super::guest_info::Shown;
+use super::guest_info::GuestInfo;
 use crate::page::layout::{Class, Identity};
 use rustix::io::Errno;
 use rustix::net::{
@@ -25,14 +25,14 @@ const VERSION: u32 = 3;
 const MAGIC: u64 = u64::from_le_bytes(*b"REEFGUES");
 /// Where a message's text or UUID begins.
 const TEXT: usize = 32;
-/// Where the names of jobs and the tokens begin in a wish; each ends with a zero.
+/// Where the names of jobs and the tokens begin in a request; each ends with a zero.
 const JOB: usize = TEXT + 16;
-const TOKEN: usize = JOB + Shown::MOST_JOB + 1;
-const _: () = assert!(TOKEN + Shown::MOST_TOKEN < BYTES);
+const TOKEN: usize = JOB + GuestInfo::MAX_JOB + 1;
+const _: () = assert!(TOKEN + GuestInfo::MAX_TOKEN < BYTES);
 
 /// What a guest asks for when it joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct JoinRequest {
     /// The class.
     pub class: Class,
     /// The device.
@@ -43,13 +43,13 @@ pub struct Wish {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// From the guest, first; with the file of its page if it has one from a daemon that is gone.
-    Join(Wish, Shown),
+    Join(JoinRequest, GuestInfo),
     /// The daemon's answer, with the page's file.
     Page(Identity),
     /// The daemon's answer: why not.
     Refused(String),
     /// Which class a program would get, whose executable file comes along; it joins no guest.
-    Ask(Wish, Shown),
+    Ask(JoinRequest, GuestInfo),
     /// The daemon's answer to that; or it refuses.
     Granted(Class),
 }
@@ -59,11 +59,11 @@ impl Message {
         let mut bytes = [0; BYTES];
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
         let (kind, numbers, rest): (u32, [u32; 4], &[u8]) = match self {
-            Self::Join(wish, shown) | Self::Ask(wish, shown) => {
-                put(&mut bytes[JOB..TOKEN], shown.job());
-                put(&mut bytes[TOKEN..], shown.token());
+            Self::Join(request, info) | Self::Ask(request, info) => {
+                put(&mut bytes[JOB..TOKEN], info.job());
+                put(&mut bytes[TOKEN..], info.token());
                 let kind = if matches!(self, Self::Join(..)) { 1 } else { 6 };
-                (kind, [wish.class.to_number(), shown.part(), 0, 0], &wish.device)
+                (kind, [request.class.to_number(), info.part(), 0, 0], &request.device)
             }
             Self::Page(who) => (2, [who.class.to_number(), who.guest, who.holder, who.pid], &[]),
             Self::Refused(why) => (3, [0; 4], why.as_bytes()),
@@ -99,9 +99,11 @@ impl Message {
                 let mut device = [0; 16];
                 device.copy_from_slice(&bytes[TEXT..TEXT + 16]);
                 let (job, token) = (text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]));
-                let (wish, shown) =
-                    (Wish { class: class()?, device }, Shown::new(job, token)?.with_part(word(20)));
-                if kind == 1 { Self::Join(wish, shown) } else { Self::Ask(wish, shown) }
+                let (request, info) = (
+                    JoinRequest { class: class()?, device },
+                    GuestInfo::new(job, token)?.with_part(word(20)),
+                );
+                if kind == 1 { Self::Join(request, info) } else { Self::Ask(request, info) }
             }
             2 => Self::Page(Identity {
                 guest: word(20),
@@ -196,14 +198,14 @@ mod tests {
     #[test]
     fn messages_come_back_as_they_were() {
         let who = Identity { guest: 3, class: Class::RealTime, holder: 4, pid: 5 };
-        let wish = Wish { class: Class::BestEffort, device: *b"sixteen bytes id" };
+        let request = JoinRequest { class: Class::BestEffort, device: *b"sixteen bytes id" };
         let all = [
-            Message::Join(wish, Shown::default()),
-            Message::Join(wish, Shown::new("j".repeat(40), "t".repeat(160)).unwrap()),
-            Message::Join(wish, Shown::default().with_part(300_000)),
+            Message::Join(request, GuestInfo::default()),
+            Message::Join(request, GuestInfo::new("j".repeat(40), "t".repeat(160)).unwrap()),
+            Message::Join(request, GuestInfo::default().with_part(300_000)),
             Message::Page(who),
             Message::Refused("class rt is not granted to user 7".into()),
-            Message::Ask(wish, Shown::new("", "token").unwrap()),
+            Message::Ask(request, GuestInfo::new("", "token").unwrap()),
             Message::Granted(Class::RealTime),
         ];
         for message in all {

@@ -1,19 +1,19 @@
 //! What stands where in the books of a device: jobs with their limits, and their processes with
 //! what these have.
 
-use super::reserve::Share;
+use super::reserve::Reservation;
 use super::usage::bucket::Bucket;
 use super::usage::presence::Presence;
 use super::usage::turn::Turn;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// Books are so many bytes long.
-pub const BOOKS_BYTES: usize = 24_576;
+/// Accounts are so many bytes long.
+pub const ACCOUNTS_BYTES: usize = 24_576;
 /// Most jobs with limits on a device at a time.
-pub const MOST_JOBS: usize = 32;
+pub const MAX_JOBS: usize = 32;
 /// Most processes of them.
-pub const MOST_MEMBERS: usize = 128;
+pub const MAX_MEMBERS: usize = 128;
 
 /// `REEFBOOK` in memory, and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"REEFBOOK");
@@ -26,8 +26,8 @@ struct Header {
     version: AtomicU64,
 }
 
-/// Bytes of a job's name that are shown.
-pub(super) const MOST_LABEL: usize = 48;
+/// Bytes of a job's name that are format_bytes.
+pub(super) const MAX_LABEL: usize = 48;
 
 /// A job: its name by a number, and its limits. Written by whoever joins it first.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ pub(super) struct Job {
     pub(super) bucket: Bucket,
     pub(super) tally: Tally,
     /// The name's first bytes, for people.
-    label: [AtomicU64; MOST_LABEL / 8],
+    label: [AtomicU64; MAX_LABEL / 8],
 }
 
 /// What became of a job's requests since its first process joined. Written by all of its processes.
@@ -70,7 +70,7 @@ pub(super) struct Terms {
     /// Bytes, and parts per million; zero: no limit.
     pub(super) memory: u64,
     pub(super) compute: u64,
-    pub(super) label: [u64; MOST_LABEL / 8],
+    pub(super) label: [u64; MAX_LABEL / 8],
 }
 
 impl Job {
@@ -106,7 +106,7 @@ pub(super) struct Member {
     /// The process as it sees itself, and when it started, in ticks since the system did.
     pub(super) process: AtomicU32,
     pub(super) started: AtomicU64,
-    pub(super) share: Share,
+    pub(super) share: Reservation,
     pub(super) presence: Presence,
 }
 
@@ -124,15 +124,15 @@ impl Member {
 /// The books of one device.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Books {
+pub struct Accounts {
     header: Header,
     pub(super) turn: Turn,
-    pub(super) jobs: [Job; MOST_JOBS],
-    pub(super) members: [Member; MOST_MEMBERS],
+    pub(super) jobs: [Job; MAX_JOBS],
+    pub(super) members: [Member; MAX_MEMBERS],
 }
 
-impl Books {
-    /// Books that were never written say who they are from now on; others have to be of this
+impl Accounts {
+    /// Accounts that were never written say who they are from now on; others have to be of this
     /// version.
     pub(super) fn check(&self) -> Result<(), String> {
         let (magic, version) = (self.header.magic.load(Relaxed), self.header.version.load(Relaxed));
@@ -150,19 +150,19 @@ impl Books {
 
     /// Where in the file a process's overhead stands: a word of the daemon's.
     pub(super) fn overhead_at(member: usize) -> usize {
-        let within = offset_of!(Member, share) + Share::OVERHEAD_AT;
+        let within = offset_of!(Member, share) + Reservation::OVERHEAD_AT;
         offset_of!(Self, members) + member * size_of::<Member>() + within
     }
 
     /// The shares of a job's processes.
-    pub(super) fn shares(&self, job: usize) -> impl Iterator<Item = &Share> {
+    pub(super) fn shares(&self, job: usize) -> impl Iterator<Item = &Reservation> {
         let its = move |member: &&Member| member.job() == Some(job);
         self.members.iter().filter(its).map(|member| &member.share)
     }
 
     /// What a job has, in bytes, with what its contexts take.
     pub(super) fn used(&self, job: usize) -> u64 {
-        let all = |share: &Share| share.used().saturating_add(share.overhead());
+        let all = |share: &Reservation| share.used().saturating_add(share.overhead());
         self.shares(job).fold(0, |sum, share| sum.saturating_add(all(share)))
     }
 
@@ -183,18 +183,18 @@ pub(super) fn hashed(name: &str) -> [u64; 2] {
 
 /// A name for people: what stands behind the variable's name that it came from, as far as there is
 /// room.
-pub(super) fn label(name: &str) -> [u64; MOST_LABEL / 8] {
+pub(super) fn label(name: &str) -> [u64; MAX_LABEL / 8] {
     let name = name.split_once('=').map_or(name, |(_, value)| value);
-    let end = (0..=name.len().min(MOST_LABEL)).rev().find(|at| name.is_char_boundary(*at));
-    let mut bytes = [0; MOST_LABEL];
-    let shown = &name.as_bytes()[..end.unwrap_or(0)];
-    bytes[..shown.len()].copy_from_slice(shown);
+    let end = (0..=name.len().min(MAX_LABEL)).rev().find(|at| name.is_char_boundary(*at));
+    let mut bytes = [0; MAX_LABEL];
+    let prefix = &name.as_bytes()[..end.unwrap_or(0)];
+    bytes[..prefix.len()].copy_from_slice(prefix);
     let word = |at: usize| std::array::from_fn(|byte| bytes[8 * at + byte]);
     std::array::from_fn(|at| u64::from_le_bytes(word(at)))
 }
 
 /// The text of a label; other processes write it, so it may be anything.
-pub(super) fn text(label: [u64; MOST_LABEL / 8]) -> String {
+pub(super) fn text(label: [u64; MAX_LABEL / 8]) -> String {
     let bytes: Vec<u8> = label.iter().flat_map(|word| word.to_le_bytes()).collect();
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     let text = String::from_utf8_lossy(&bytes[..end]);

@@ -1,6 +1,6 @@
 //! The books' memory: a file that all processes of a user map, and that a daemon reads.
 
-use super::accounts::{BOOKS_BYTES, Books};
+use super::accounts::{ACCOUNTS_BYTES, Accounts};
 use crate::mmap::{InFile, Mapped, copy_of};
 use rustix::fs::{Mode, OFlags, fstat, ftruncate, open};
 use std::fs::{File, Metadata};
@@ -15,20 +15,20 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(5);
 
 // SAFETY: books are atomics alone.
-unsafe impl InFile for Books {
-    const BYTES: usize = BOOKS_BYTES;
+unsafe impl InFile for Accounts {
+    const BYTES: usize = ACCOUNTS_BYTES;
 }
 
 /// An open file of books. Its byte 0 is the lock of who joins; the byte behind it of each member is
 /// that member's, for as long as it lives: the system takes it from the dead.
 #[derive(Debug)]
-pub struct BooksFile {
+pub struct AccountsFile {
     file: OwnedFd,
     /// A child process has the same memory.
-    pub(super) books: Arc<Mapped<Books>>,
+    pub(super) books: Arc<Mapped<Accounts>>,
 }
 
-impl BooksFile {
+impl AccountsFile {
     /// Opens the books of a device, in a folder that is this user's alone; both are made if they
     /// aren't there.
     ///
@@ -53,8 +53,8 @@ impl BooksFile {
     fn open_file(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
-        if fstat(&file)?.st_size < BOOKS_BYTES as i64 {
-            ftruncate(&file, BOOKS_BYTES as u64)?; // whoever else does it does the same
+        if fstat(&file)?.st_size < ACCOUNTS_BYTES as i64 {
+            ftruncate(&file, ACCOUNTS_BYTES as u64)?; // whoever else does it does the same
         }
         let books = Arc::new(Mapped::new(&file)?);
         let opened = Self { file, books };
@@ -107,9 +107,9 @@ impl BooksFile {
 /// A file of books that is looked at from outside. Whoever may write it may shorten it, which ends
 /// a process that has it mapped: so it is read into copies, and no lock of it is waited for.
 #[derive(Debug)]
-pub(super) struct WatchedFile(File);
+pub(super) struct AccountsReader(File);
 
-impl WatchedFile {
+impl AccountsReader {
     /// Opens the books of a device, in a folder that is this user's alone. They aren't made.
     pub(super) fn open(folder: &Path, device: &[u8; 16]) -> io::Result<Self> {
         let opened = own_folder(folder).and_then(|()| Self::open_file(&path(folder, device)));
@@ -136,13 +136,13 @@ impl WatchedFile {
     }
 
     /// What stands in them now.
-    pub(super) fn read(&self) -> io::Result<Box<Books>> {
+    pub(super) fn read(&self) -> io::Result<Box<Accounts>> {
         copy_of(&self.0)
     }
 
     /// Writes what a process has besides: of memory that it had already, so nobody is asked.
     pub(super) fn set_overhead(&self, member: usize, bytes: u64) -> io::Result<()> {
-        self.0.write_all_at(&bytes.to_ne_bytes(), Books::overhead_at(member) as u64)
+        self.0.write_all_at(&bytes.to_ne_bytes(), Accounts::overhead_at(member) as u64)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The books of all devices in a folder, as a daemon reads them: what jobs have; and what it adds
 //! to that from outside.
 
-use super::accounts::{Books, Job, Member, hashed, text};
-use super::accounts_file::WatchedFile;
+use super::accounts::{Accounts, Job, Member, hashed, text};
+use super::accounts_file::AccountsReader;
 use super::process::is_gone;
 use super::variables::Limits;
 use std::fs::{File, TryLockError};
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Most books that are open at a time, and names of a folder that are looked at: more than machines
 /// have devices and parts of them, and few enough that a folder full of anything stops no one.
-const MOST_BOOKS: usize = 128;
-const MOST_NAMES: usize = 1024;
+const MAX_FILES: usize = 128;
+const MAX_NAMES: usize = 1024;
 
 /// A device, by what names it.
 type Uuid = [u8; 16];
@@ -24,7 +24,7 @@ type Uuid = [u8; 16];
 #[derive(Debug)]
 pub struct Audit {
     folder: PathBuf,
-    devices: Vec<(Uuid, WatchedFile)>,
+    devices: Vec<(Uuid, AccountsReader)>,
     /// Locked while this daemon is the one that charges.
     lock: Option<File>,
 }
@@ -89,10 +89,10 @@ impl Audit {
         self.devices.retain(|(device, file)| file.is_at(&self.folder, device));
         let mut result = Ok(());
         for device in devices(&self.folder)? {
-            if self.devices.len() < MOST_BOOKS
+            if self.devices.len() < MAX_FILES
                 && self.devices.iter().all(|(known, _)| *known != device)
             {
-                match WatchedFile::open(&self.folder, &device) {
+                match AccountsReader::open(&self.folder, &device) {
                     Ok(file) => self.devices.push((device, file)),
                     Err(error) => result = Err(error),
                 }
@@ -125,9 +125,9 @@ impl Audit {
 
     /// All jobs that have processes.
     pub fn jobs(&self) -> Vec<JobView> {
-        let views = |(device, file): &(Uuid, WatchedFile)| {
+        let views = |(device, file): &(Uuid, AccountsReader)| {
             let books = file.read().ok(); // what can't be read has no jobs
-            let of = |books: &Books| -> Vec<_> {
+            let of = |books: &Accounts| -> Vec<_> {
                 (0..books.jobs.len()).filter_map(|job| view(*device, books, job)).collect()
             };
             books.map_or_else(Vec::new, |books| of(&books))
@@ -147,11 +147,11 @@ impl Audit {
 
 /// Charges the processes in a file of books.
 fn charge(
-    file: &WatchedFile,
+    file: &AccountsReader,
     taken: impl Fn() -> Option<Vec<(u32, Option<u64>)>>,
 ) -> io::Result<()> {
     // Before and after: what is allocated or freed while the driver is asked isn't overhead.
-    let before: Vec<_> = file.read()?.members.iter().map(Seen::of).collect();
+    let before: Vec<_> = file.read()?.members.iter().map(Snapshot::of).collect();
     let Some(taken) = before.iter().any(Option::is_some).then(taken).flatten() else {
         return Ok(());
     };
@@ -166,13 +166,13 @@ fn charge(
 
 /// A process that was seen in the books.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen {
+struct Snapshot {
     pid: u32,
     started: u64,
     used: u64,
 }
 
-impl Seen {
+impl Snapshot {
     fn of(member: &Member) -> Option<Self> {
         let (pid, started) = (member.process.load(Relaxed), member.started.load(Relaxed));
         // A process of another namespace has a number that is somebody else's here, who started at
@@ -202,10 +202,10 @@ fn devices(folder: &std::path::Path) -> io::Result<Vec<Uuid>> {
         let hex = name.strip_suffix(".books").filter(|hex| hex.len() == 32)?;
         u128::from_str_radix(hex, 16).ok().map(u128::to_be_bytes)
     };
-    Ok(entries.take(MOST_NAMES).filter_map(device).filter(|device| *device != [0; 16]).collect())
+    Ok(entries.take(MAX_NAMES).filter_map(device).filter(|device| *device != [0; 16]).collect())
 }
 
-fn view(device: Uuid, books: &Books, at: usize) -> Option<JobView> {
+fn view(device: Uuid, books: &Accounts, at: usize) -> Option<JobView> {
     let its = |member: &&Member| member.job() == Some(at);
     let process = |member: &Member| ProcessView {
         pid: member.process.load(Relaxed),

@@ -1,7 +1,7 @@
 //! Sizes and shares as people write them.
 
 /// The largest limit: a pebibyte. Sums of these don't wrap.
-pub(super) const MOST_BYTES: u64 = 1 << 50;
+pub(super) const MAX_BYTES: u64 = 1 << 50;
 
 /// Units by their first letter, each 1,024 times the one before.
 const UNITS: [char; 4] = ['k', 'm', 'g', 't'];
@@ -21,7 +21,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         number => number.parse().map_err(|_| most())?,
     };
     let factor = factor(unit.trim())?;
-    let bytes = number.checked_mul(factor).filter(|bytes| *bytes <= MOST_BYTES).ok_or_else(most)?;
+    let bytes = number.checked_mul(factor).filter(|bytes| *bytes <= MAX_BYTES).ok_or_else(most)?;
     if bytes == 0 { Err("no program runs in 0 bytes".into()) } else { Ok(bytes) }
 }
 
@@ -68,7 +68,7 @@ pub fn parts_per_million(text: &str) -> Result<u32, String> {
 }
 
 /// A size for people: `8 GiB`, `1.5 GiB`, `12 KiB`, `7 bytes`.
-pub fn shown(bytes: u64) -> String {
+pub fn format_bytes(bytes: u64) -> String {
     let unit = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match unit.into_iter().find(|(_, power)| bytes >> power > 0) {
         None => format!("{bytes} bytes"),
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn sizes_are_shown_shortly() {
-        let all = [8 << 30, 3 << 29, 12 << 10, 7, 0].map(shown);
+        let all = [8 << 30, 3 << 29, 12 << 10, 7, 0].map(format_bytes);
         assert_eq!(all, ["8 GiB", "1.5 GiB", "12 KiB", "7 bytes", "0 bytes"]);
     }
 }

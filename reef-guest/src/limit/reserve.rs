@@ -14,14 +14,14 @@ use super::atomic::{AtomicU64, Ordering::SeqCst, fence};
 /// Bytes of one process. Written by that process, and by whoever finds it dead.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Share {
+pub(super) struct Reservation {
     asking: AtomicU64,
     used: AtomicU64,
     /// What it has of its device besides: its context, and code. Written by the daemon.
     overhead: AtomicU64,
 }
 
-impl Default for Share {
+impl Default for Reservation {
     fn default() -> Self {
         let new = || AtomicU64::new(0);
         Self { asking: new(), used: new(), overhead: new() }
@@ -32,19 +32,19 @@ impl Default for Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
     /// It is reserved.
-    Taken,
+    Granted,
     /// Others have so much that it doesn't fit.
     Full,
     /// Others are asking as well: ask again.
     Contended,
 }
 
-impl Share {
+impl Reservation {
     /// Where `overhead` stands, for who writes it from outside.
     pub(super) const OVERHEAD_AT: usize = std::mem::offset_of!(Self, overhead);
 
     /// Reserves so many bytes of the limit that `all` shares have together, of which this is one.
-    /// Neither may be more than `quantity::MOST_BYTES`.
+    /// Neither may be more than `quantity::MAX_BYTES`.
     pub(super) fn ask<'a>(
         &self,
         bytes: u64,
@@ -64,7 +64,7 @@ impl Share {
         }
         self.asking.fetch_sub(bytes, SeqCst);
         match fits {
-            true => Answer::Taken,
+            true => Answer::Granted,
             false if used.saturating_add(bytes) > limit => Answer::Full,
             false => Answer::Contended,
         }
@@ -110,7 +110,7 @@ mod tests {
             limit in 1_u64..1000,
             steps in proptest::collection::vec((0..4_usize, any::<bool>(), 1..400_u64), 0..200),
         ) {
-            let shares = [(); 4].map(|()| Share::default());
+            let shares = [(); 4].map(|()| Reservation::default());
             let mut held = [(); 4].map(|()| Vec::new());
             for (at, gives_back, bytes) in steps {
                 let sum: u64 = held.iter().flatten().sum();
@@ -118,12 +118,12 @@ mod tests {
                     held[at].pop().into_iter().for_each(|bytes| shares[at].give_back(bytes));
                 } else {
                     let answer = shares[at].ask(bytes, limit, shares.iter());
-                    let want = if sum + bytes <= limit { Answer::Taken } else { Answer::Full };
+                    let want = if sum + bytes <= limit { Answer::Granted } else { Answer::Full };
                     prop_assert_eq!(answer, want);
-                    if want == Answer::Taken { held[at].push(bytes); }
+                    if want == Answer::Granted { held[at].push(bytes); }
                 }
                 let sum: u64 = held.iter().flatten().sum();
-                prop_assert_eq!(shares.iter().map(Share::used).sum::<u64>(), sum);
+                prop_assert_eq!(shares.iter().map(Reservation::used).sum::<u64>(), sum);
             }
         }
     }
@@ -135,14 +135,14 @@ mod models {
     use loom::sync::Arc;
     use loom::thread;
 
-    fn asks(shares: &[Share; 2], at: usize, bytes: u64) -> Answer {
+    fn asks(shares: &[Reservation; 2], at: usize, bytes: u64) -> Answer {
         shares[at].ask(bytes, 10, shares.iter())
     }
 
     #[test]
     fn two_processes_never_have_more_than_the_limit_and_one_alone_is_let_in() {
         loom::model(|| {
-            let shares = Arc::new([Share::default(), Share::default()]);
+            let shares = Arc::new([Reservation::default(), Reservation::default()]);
             let other = shares.clone();
             let thread = thread::spawn(move || asks(&other, 1, 6));
             let mine = asks(&shares, 0, 6);
@@ -157,11 +157,11 @@ mod models {
     #[test]
     fn two_threads_of_one_process_do_not_either() {
         loom::model(|| {
-            let shares = Arc::new([Share::default(), Share::default()]);
+            let shares = Arc::new([Reservation::default(), Reservation::default()]);
             let other = shares.clone();
             let thread = thread::spawn(move || {
                 let answer = asks(&other, 0, 4);
-                if answer == Answer::Taken {
+                if answer == Answer::Granted {
                     other[0].give_back(4);
                 }
                 answer
@@ -169,7 +169,7 @@ mod models {
             let mine = asks(&shares, 0, 7);
             thread.join().unwrap();
             let used = shares[0].used();
-            assert_eq!(used, if mine == Answer::Taken { 7 } else { 0 });
+            assert_eq!(used, if mine == Answer::Granted { 7 } else { 0 });
         });
     }
 }

@@ -1,10 +1,10 @@
 //! A process in the books: it joins a job, takes from its limit and gives back; the dead are found
 //! by their locks.
 
-use super::accounts::{Books, Job, Member, Terms, hashed, label};
-use super::accounts_file::BooksFile;
+use super::accounts::{Accounts, Job, Member, Terms, hashed, label};
+use super::accounts_file::AccountsFile;
 use super::process;
-use super::quantity::{MOST_BYTES, shown};
+use super::quantity::{MAX_BYTES, format_bytes};
 use super::reserve::Answer;
 use crate::mmap::Mapped;
 use std::fmt;
@@ -13,20 +13,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How often it is asked anew because others ask at the same moment, before that counts as full.
-const MOST_TRIES: u32 = 10_000;
+const MAX_TRIES: u32 = 10_000;
 
 /// The place of a process in the books. It is the process's as long as this lives; dropping it
 /// gives the memory back.
 #[derive(Debug)]
-pub struct Seat {
-    file: BooksFile,
+pub struct Slot {
+    file: AccountsFile,
     account: Account,
 }
 
 /// What a process may do in its place, from any thread.
 #[derive(Clone, Debug)]
 pub struct Account {
-    books: Arc<Mapped<Books>>,
+    books: Arc<Mapped<Accounts>>,
     member: usize,
     job: usize,
     /// The job's limit, in bytes.
@@ -48,12 +48,12 @@ pub struct Full {
 
 impl fmt::Display for Full {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [asked, used, limit] = [self.asked, self.used, self.limit].map(shown);
+        let [asked, used, limit] = [self.asked, self.used, self.limit].map(format_bytes);
         write!(out, "{asked} asked, {used} of {limit} used")
     }
 }
 
-impl Seat {
+impl Slot {
     /// Joins the job of this name, whose limits are these: memory in bytes, and parts per million
     /// of the device's time.
     ///
@@ -61,16 +61,16 @@ impl Seat {
     ///
     /// The job has other limits, the books are full, or the system refuses.
     pub fn join(
-        file: BooksFile,
+        file: AccountsFile,
         name: &str,
         memory: Option<u64>,
         compute: Option<u32>,
     ) -> io::Result<Self> {
-        let memory = memory.unwrap_or(0).min(MOST_BYTES);
+        let memory = memory.unwrap_or(0).min(MAX_BYTES);
         let compute = compute.map_or(0, u64::from);
         let terms = Terms { name: hashed(name), memory, compute, label: label(name) };
         let (member, job) = file.locked(|| join(&file, name, &terms))??;
-        let limit = if memory == 0 { MOST_BYTES } else { memory };
+        let limit = if memory == 0 { MAX_BYTES } else { memory };
         let account =
             Account { books: file.books.clone(), member, job, limit, part: terms.compute };
         Ok(Self { file, account })
@@ -91,7 +91,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Slot {
     fn drop(&mut self) {
         let member = &self.account.books.members[self.account.member];
         self.account.books.turn.leave(self.account.member);
@@ -101,9 +101,9 @@ impl Drop for Seat {
 }
 
 /// Finds a place and a job; the caller has the lock of the books.
-fn join(file: &BooksFile, name: &str, terms: &Terms) -> io::Result<(usize, usize)> {
+fn join(file: &AccountsFile, name: &str, terms: &Terms) -> io::Result<(usize, usize)> {
     reclaim(file, None)?;
-    let books: &Books = &file.books;
+    let books: &Accounts = &file.books;
     let job = job(books, name, terms)?;
     for (at, member) in books.members.iter().enumerate() {
         if member.job().is_none() && file.take(at + 1)? {
@@ -121,7 +121,7 @@ fn join(file: &BooksFile, name: &str, terms: &Terms) -> io::Result<(usize, usize
 }
 
 /// The job of this name, or a place where nobody is any more.
-fn job(books: &Books, name: &str, terms: &Terms) -> io::Result<usize> {
+fn job(books: &Accounts, name: &str, terms: &Terms) -> io::Result<usize> {
     let lives = |at: usize| books.members.iter().any(|member| member.job() == Some(at));
     let living = |(at, _): &(usize, &Job)| lives(*at);
     let same = |(_, job): &(usize, &Job)| job.terms().name == terms.name;
@@ -139,9 +139,9 @@ fn job(books: &Books, name: &str, terms: &Terms) -> io::Result<usize> {
 
 fn other_limits(name: &str, known: &Terms, asked: &Terms) -> io::Error {
     let text = |terms: &Terms| match (terms.memory, terms.compute) {
-        (memory, 0) => shown(memory),
+        (memory, 0) => format_bytes(memory),
         (0, compute) => format!("{} %", compute / 10_000),
-        (memory, compute) => format!("{} and {} %", shown(memory), compute / 10_000),
+        (memory, compute) => format!("{} and {} %", format_bytes(memory), compute / 10_000),
     };
     let (asked, known) = (text(asked), text(known));
     let name = if name.is_empty() { "programs without a name" } else { name };
@@ -149,7 +149,7 @@ fn other_limits(name: &str, known: &Terms, asked: &Terms) -> io::Error {
 }
 
 /// Frees the places of the dead: those whose lock nobody has, and of which no thread is left.
-fn reclaim(file: &BooksFile, own: Option<usize>) -> io::Result<usize> {
+fn reclaim(file: &AccountsFile, own: Option<usize>) -> io::Result<usize> {
     let mut freed = 0;
     for (at, member) in file.books.members.iter().enumerate() {
         if member.job().is_none() || Some(at) == own || !file.take(at + 1)? {
@@ -178,9 +178,9 @@ impl Account {
         if bytes > self.limit {
             return Err(full());
         }
-        for tried in 0..MOST_TRIES {
+        for tried in 0..MAX_TRIES {
             match share.ask(bytes, self.limit, self.books.shares(self.job)) {
-                Answer::Taken => return Ok(()),
+                Answer::Granted => return Ok(()),
                 Answer::Full => return Err(full()),
                 // Who runs on another core is ready soon; who doesn't needs this one.
                 Answer::Contended if tried % 8 == self.member as u32 % 8 => std::hint::spin_loop(),
@@ -192,7 +192,7 @@ impl Account {
 
     /// Counts what was taken without a question, because nobody could know of it before.
     pub fn add(&self, bytes: u64) {
-        self.member().share.add(bytes.min(MOST_BYTES));
+        self.member().share.add(bytes.min(MAX_BYTES));
     }
 
     /// Gives bytes back.
@@ -200,7 +200,7 @@ impl Account {
         self.member().share.give_back(bytes);
     }
 
-    pub(super) fn books(&self) -> &Books {
+    pub(super) fn books(&self) -> &Accounts {
         &self.books
     }
 

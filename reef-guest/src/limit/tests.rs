@@ -1,6 +1,6 @@
-//! Books of several processes: here of several open files in one.
+//! Accounts of several processes: here of several open files in one.
 
-use super::{Audit, BooksFile, Full, Policy, ProcessView, Seat};
+use super::{AccountsFile, Audit, Full, Policy, ProcessView, Slot};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -14,9 +14,9 @@ impl Folder {
         Self(path)
     }
 
-    fn seat(&self, name: &str, memory: u64) -> std::io::Result<Seat> {
-        let file = BooksFile::open(&self.0, b"sixteen bytes id")?;
-        Seat::join(file, name, Some(memory), None)
+    fn seat(&self, name: &str, memory: u64) -> std::io::Result<Slot> {
+        let file = AccountsFile::open(&self.0, b"sixteen bytes id")?;
+        Slot::join(file, name, Some(memory), None)
     }
 }
 
@@ -76,7 +76,7 @@ fn a_folder_or_a_file_of_something_else_is_an_error() {
     assert!(error.contains("mode 777; a folder of user "), "{error}");
     std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o700)).unwrap();
     let file = folder.0.join("7369787465656e206279746573206964.books");
-    std::fs::write(&file, [7; super::BOOKS_BYTES]).unwrap();
+    std::fs::write(&file, [7; super::ACCOUNTS_BYTES]).unwrap();
     let error = folder.seat("job", 1).unwrap_err().to_string();
     assert!(error.ends_with("no books: they begin with 0x707070707070707"), "{error}");
     std::fs::remove_file(&file).unwrap();
@@ -114,8 +114,8 @@ fn what_contexts_take_counts_and_who_reads_the_books_is_told_of_all() {
     let mut audit = Audit::new(folder.0.clone());
     audit.refresh().unwrap();
     assert_eq!(audit.jobs(), [], "there is no folder");
-    let file = BooksFile::open(&folder.0, b"sixteen bytes id").unwrap();
-    let seat = Seat::join(file, "REEF_JOB=team", Some(100), Some(250_000)).unwrap();
+    let file = AccountsFile::open(&folder.0, b"sixteen bytes id").unwrap();
+    let seat = Slot::join(file, "REEF_JOB=team", Some(100), Some(250_000)).unwrap();
     let (account, pid) = (seat.account(), std::process::id());
     account.reserve(30).unwrap();
     audit.refresh().unwrap();
@@ -214,7 +214,7 @@ fn a_reader_of_books_waits_for_nobody_and_opens_no_more_than_devices_can_be() {
         let name = format!("{:032x}.books", device + 1);
         std::fs::copy(folder.0.join(FILE), folder.0.join(name)).unwrap();
     }
-    let joining = BooksFile::open(&folder.0, &other).unwrap();
+    let joining = AccountsFile::open(&folder.0, &other).unwrap();
     assert!(joining.take(0).unwrap(), "somebody joins, and never ends that");
     let mut audit = Audit::new(folder.0.clone());
     for _ in 0..2 {

@@ -116,7 +116,7 @@ fn name(get: &impl Fn(&str) -> Option<String>) -> String {
 }
 
 /// The most visible devices that may have limits of their own.
-const MOST_DEVICES: u32 = 16;
+const MAX_DEVICES: u32 = 16;
 
 fn is_disabled(get: &impl Fn(&str) -> Option<String>) -> bool {
     set(get, "CUDA_DISABLE_CONTROL").is_some_and(|value| value.eq_ignore_ascii_case("true"))
@@ -133,7 +133,7 @@ fn hami<T>(
         let value = set(get, &name).filter(|value| value.trim() != "0")?;
         Some(parse(&value).map(|parsed| (of, parsed)).map_err(wrong(&name, &value)))
     };
-    let all = std::iter::once(None).chain((0..MOST_DEVICES).map(Some));
+    let all = std::iter::once(None).chain((0..MAX_DEVICES).map(Some));
     if is_disabled(get) { Ok(Vec::new()) } else { all.filter_map(one).collect() }
 }
 

@@ -9,7 +9,7 @@ pub const APART: Duration = Duration::from_micros(100);
 
 /// Most launches between two gates, however short they are. A gate costs the launching thread about
 /// 1 µs and the device 2 µs (H200, docs/cuda.md), so 16 kernels of 4 µs pay 3 %.
-pub const MOST_APART: u32 = 16;
+pub const MAX_APART: u32 = 16;
 
 /// How many launches a gate is good for, from how long launches took lately.
 ///
@@ -38,7 +38,7 @@ impl Spacing {
 
     /// Launches from one gate to the next.
     pub fn launches(&self) -> u32 {
-        self.fit(APART).clamp(1, MOST_APART)
+        self.fit(APART).clamp(1, MAX_APART)
     }
 
     /// About how many launches are made in this time: one at least.
@@ -70,10 +70,10 @@ mod tests {
             (0..40).for_each(|_| spacing.note(64, each * 64));
             spacing.launches()
         };
-        assert_eq!(after(Duration::from_micros(4)), MOST_APART);
+        assert_eq!(after(Duration::from_micros(4)), MAX_APART);
         assert_eq!(after(Duration::from_micros(20)), 5);
         assert_eq!(after(Duration::from_millis(3)), 1);
         assert_eq!(after(Duration::from_secs(3600)), 1);
-        assert_eq!(after(Duration::ZERO), MOST_APART);
+        assert_eq!(after(Duration::ZERO), MAX_APART);
     }
 }

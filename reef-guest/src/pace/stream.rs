@@ -7,10 +7,10 @@ pub const MARK_EVERY: u32 = 64;
 
 /// Most launches in flight on a stream, before the next mark, while its gate is open. The driver's
 /// queue has about 1,024 entries, and each launch may bring a gate and a mark along.
-pub const MOST_AHEAD: u32 = 256;
+pub const MAX_AHEAD: u32 = 256;
 
 /// The same while the gate is closed.
-pub const MOST_HELD: u32 = 64;
+pub const MAX_AHEAD_HELD: u32 = 64;
 
 /// Small kernels from one gate to the next inside of a graph, where they take about 2 µs each and a
 /// gate 3 µs (H200, ResNet-18 by PyTorch); 48 cost an open graph of ResNet-50 3.6 %.
@@ -60,18 +60,18 @@ impl Stream {
     }
 
     /// Notes that a gate was put in.
-    pub fn gated(&self) {
+    pub fn note_gate(&self) {
         self.since_gate.store(0, Relaxed);
     }
 
     /// Notes a launch that counts as so many, such as a graph. Some: a mark is due, with this
     /// number.
-    pub fn launched(&self, weight: u32) -> Option<u32> {
-        self.launched_of(weight, MARK_EVERY)
+    pub fn note_launch(&self, weight: u32) -> Option<u32> {
+        self.note_launch_marking(weight, MARK_EVERY)
     }
 
     /// The same with a mark behind every so many launches.
-    pub fn launched_of(&self, weight: u32, every: u32) -> Option<u32> {
+    pub fn note_launch_marking(&self, weight: u32, every: u32) -> Option<u32> {
         self.since_gate.fetch_add(weight, Relaxed);
         let issued = self.issued.fetch_add(weight, Relaxed).wrapping_add(weight);
         let since = issued.wrapping_sub(self.marked.load(Relaxed));
@@ -109,7 +109,7 @@ impl Stream {
     }
 
     /// Notes that all launches up to this number have ended, because the program waited for them.
-    pub fn synced(&self, issued: u32) {
+    pub fn note_sync(&self, issued: u32) {
         self.synced.store(issued, Relaxed);
     }
 
@@ -121,7 +121,7 @@ impl Stream {
 
     /// Whether the next launch has to wait until the device has come further than the mark `done`.
     pub fn is_far_ahead(&self, done: u32, is_closed: bool) -> bool {
-        self.is_ahead(done, if is_closed { MOST_HELD } else { MOST_AHEAD })
+        self.is_ahead(done, if is_closed { MAX_AHEAD_HELD } else { MAX_AHEAD })
     }
 
     /// Whether so many launches are in flight, as the mark `done` and the program's own waiting
@@ -137,7 +137,7 @@ impl Stream {
     /// Notes a launch that is captured into a graph, of so many blocks. True: a gate belongs in
     /// front of it. The places depend on the capture alone, so that the same program captured again
     /// makes the same graph.
-    pub fn captured(&self, capture: u64, blocks: u64) -> bool {
+    pub fn note_capture(&self, capture: u64, blocks: u64) -> bool {
         if self.capture.swap(capture, Relaxed) != capture {
             self.captured.store(0, Relaxed);
         }
@@ -163,14 +163,14 @@ impl Default for Stream {
 
 #[cfg(test)]
 mod tests {
-    use super::super::spacing::MOST_APART;
+    use super::super::spacing::MAX_APART;
     use super::*;
     use proptest::prelude::*;
 
     proptest! {
         #[test]
         fn gates_and_marks_are_never_further_apart_than_they_may_be(
-            steps in proptest::collection::vec((any::<bool>(), 1..MOST_APART, 0..4_u32), 1..600)
+            steps in proptest::collection::vec((any::<bool>(), 1..MAX_APART, 0..4_u32), 1..600)
         ) {
             let stream = Stream::new();
             let (mut done, mut marks, mut since) = (0, Vec::new(), u32::MAX);
@@ -180,12 +180,12 @@ mod tests {
                     prop_assert!(!marks.is_empty(), "waits for a mark that was never written");
                     continue;
                 }
-                if stream.needs_gate(is_closed, apart) { stream.gated(); since = 0; }
-                prop_assert!(since < MOST_APART, "{since} launches without a gate");
+                if stream.needs_gate(is_closed, apart) { stream.note_gate(); since = 0; }
+                prop_assert!(since < MAX_APART, "{since} launches without a gate");
                 prop_assert!(!is_closed || since == 0);
                 since += 1;
-                marks.extend(stream.launched(1));
-                prop_assert!(stream.issued() - done <= MOST_AHEAD + MARK_EVERY);
+                marks.extend(stream.note_launch(1));
+                prop_assert!(stream.issued() - done <= MAX_AHEAD + MARK_EVERY);
             }
         }
     }
@@ -194,22 +194,22 @@ mod tests {
     fn a_stream_is_idle_when_a_mark_or_the_program_says_so() {
         let stream = Stream::new();
         assert!(stream.is_idle(0));
-        stream.launched(1);
+        stream.note_launch(1);
         assert!(!stream.is_idle(0));
         assert_eq!(stream.mark_rest(), Some(1));
         assert_eq!(stream.mark_rest(), None);
         assert!(stream.is_idle(1));
-        stream.launched(1);
-        stream.synced(2);
+        stream.note_launch(1);
+        stream.note_sync(2);
         assert!(stream.is_idle(1));
     }
 
     #[test]
     fn a_mark_that_an_older_one_overwrote_is_put_in_again() {
         let stream = Stream::new();
-        stream.launched(1);
+        stream.note_launch(1);
         let late = stream.mark_rest().unwrap(); // this thread is held up before it puts it in
-        stream.launched(1);
+        stream.note_launch(1);
         assert_eq!(stream.mark_rest(), Some(2)); // another one puts in its own
         let mut done = late;
         let marks: Vec<_> = (0..40).map(|_| stream.mark_again(done)).collect();
@@ -223,7 +223,7 @@ mod tests {
     fn the_same_capture_has_its_gates_at_the_same_places() {
         let stream = Stream::new();
         let places = |capture, blocks| {
-            let is_place = |_: &u32| stream.captured(capture, blocks);
+            let is_place = |_: &u32| stream.note_capture(capture, blocks);
             (0..200).filter(is_place).collect::<Vec<_>>()
         };
         let first = places(1, 100);
@@ -239,7 +239,7 @@ mod tests {
         stream.issued.store(u32::MAX - 20, Relaxed);
         stream.marked.store(u32::MAX - 20, Relaxed);
         stream.synced.store(u32::MAX - 20, Relaxed);
-        let marks: Vec<_> = (0..8).filter_map(|_| stream.launched(16)).collect();
+        let marks: Vec<_> = (0..8).filter_map(|_| stream.note_launch(16)).collect();
         assert_eq!(marks, [43, 107]);
         assert!(stream.is_far_ahead(u32::MAX - 20, true) && !stream.is_far_ahead(107, true));
     }

@@ -137,9 +137,9 @@ pub struct Counts {
 pub struct Page {
     pub(super) header: Header,
     /// The device waits here: at byte 128.
-    pub holders: Lone<Holders>,
+    pub holders: CacheAligned<Holders>,
     /// A real-time guest's launches.
-    pub activity: Lone<Activity>,
+    pub activity: CacheAligned<Activity>,
     /// What the guest did.
     pub counts: Counts,
     /// When a best-effort guest was held, and a real-time guest held others.
@@ -151,9 +151,9 @@ pub struct Page {
 /// Alone in its two cache lines, so that writers of neighbours don't slow readers down.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
-pub struct Lone<T>(T);
+pub struct CacheAligned<T>(T);
 
-impl<T> std::ops::Deref for Lone<T> {
+impl<T> std::ops::Deref for CacheAligned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -184,7 +184,7 @@ impl Page {
     }
 
     /// Gives it to a guest, which may have had it from another daemon: nobody holds it then.
-    pub(crate) fn give(&self, who: &Identity) {
+    pub(crate) fn hand_over(&self, who: &Identity) {
         self.header.write(who);
         self.clear(Time::now());
     }

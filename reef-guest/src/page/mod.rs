@@ -15,5 +15,5 @@ pub(crate) mod times;
 pub use file::PageFile;
 pub use layout::{BYTES, Class, Counts, Identity, Page, VERSION};
 pub use mapping::Mapping;
-pub use spans::{KEPT, Spans, Time};
-pub use times::{Counted, ENDS, Times, TimesView};
+pub use spans::{MAX_SPANS, Spans, Time};
+pub use times::{CallKind, ENDS, Times, TimesView};

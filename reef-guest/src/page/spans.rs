@@ -4,7 +4,7 @@ use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// So many times are kept.
-pub const KEPT: usize = 128;
+pub const MAX_SPANS: usize = 128;
 
 /// A time on all processes' clock (`CLOCK_MONOTONIC`), in nanoseconds; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ pub struct Spans {
     /// How many have ended.
     ended: AtomicU64,
     /// The last of them, each with its beginning and its end.
-    last: [[AtomicU64; 2]; KEPT],
+    last: [[AtomicU64; 2]; MAX_SPANS],
 }
 
 impl Default for Spans {
@@ -57,7 +57,7 @@ impl Spans {
         }
         self.total.fetch_add(now.0.saturating_sub(since), Relaxed);
         let at = self.ended.fetch_add(1, Relaxed);
-        if let Some([begin, end]) = self.last.get(at as usize % KEPT) {
+        if let Some([begin, end]) = self.last.get(at as usize % MAX_SPANS) {
             begin.store(since, Relaxed);
             end.store(now.0, Relaxed);
         }
@@ -85,9 +85,9 @@ impl Spans {
     /// Those that ended behind the first `seen`, as far as they are kept.
     pub fn behind(&self, seen: u64) -> Vec<(Time, Time)> {
         let ended = self.ended();
-        let first = seen.max(ended.saturating_sub(KEPT as u64));
+        let first = seen.max(ended.saturating_sub(MAX_SPANS as u64));
         let read = |time: &AtomicU64| Time(time.load(Relaxed));
-        let place = |at: u64| self.last.get(at as usize % KEPT);
+        let place = |at: u64| self.last.get(at as usize % MAX_SPANS);
         (first..ended).filter_map(place).map(|[begin, end]| (read(begin), read(end))).collect()
     }
 }
@@ -108,7 +108,7 @@ mod tests {
         }
         assert_eq!((spans.ended(), spans.total(Time(9999)), spans.since()), (200, 600, None));
         assert_eq!(spans.behind(198), [(Time(1990), Time(1993)), (Time(2000), Time(2003))]);
-        assert_eq!(spans.behind(0).len(), KEPT);
+        assert_eq!(spans.behind(0).len(), MAX_SPANS);
         assert_eq!(spans.behind(u64::MAX), []);
     }
 
@@ -118,7 +118,7 @@ mod tests {
         let words = [&spans.since, &spans.total, &spans.ended];
         words.into_iter().for_each(|word| word.store(u64::MAX, Relaxed));
         assert_eq!(spans.total(Time(7)), u64::MAX);
-        assert!(spans.behind(0).len() <= KEPT);
+        assert!(spans.behind(0).len() <= MAX_SPANS);
         spans.end(Time(7));
         assert!(Time::now() > Time(0));
     }

@@ -17,7 +17,7 @@ pub const ENDS: [u64; 11] = {
 
 /// The calls that are counted so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum CallKind {
     /// Launches of kernels.
     Kernels,
     /// Launches of graphs.
@@ -26,7 +26,7 @@ pub enum Counted {
     Copies,
 }
 
-impl Counted {
+impl CallKind {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Kernels, Self::Graphs, Self::Copies];
 
@@ -45,7 +45,7 @@ impl Counted {
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Times {
-    calls: [Calls; Counted::ALL.len()],
+    calls: [Calls; CallKind::ALL.len()],
 }
 
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ struct Calls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimesView {
     /// Which calls.
-    pub of: Counted,
+    pub of: CallKind,
     /// All of their times together.
     pub sum: Duration,
     /// How many were in each step.
@@ -68,7 +68,7 @@ pub struct TimesView {
 
 impl Times {
     /// Shows so many calls of a kind, and how long they took together.
-    pub fn show(&self, of: Counted, nanos: u64, counts: &[u64; ENDS.len() + 1]) {
+    pub fn show(&self, of: CallKind, nanos: u64, counts: &[u64; ENDS.len() + 1]) {
         let calls = &self.calls[of as usize];
         calls.nanos.store(nanos, Relaxed);
         calls.counts.iter().zip(counts).for_each(|(to, count)| to.store(*count, Relaxed));
@@ -76,13 +76,13 @@ impl Times {
 
     /// The kinds that were counted.
     pub fn read(&self) -> Vec<TimesView> {
-        let view = |of: Counted| {
+        let view = |of: CallKind| {
             let calls = &self.calls[of as usize];
             let sum = Duration::from_nanos(calls.nanos.load(Relaxed));
             let counts = std::array::from_fn(|at| calls.counts[at].load(Relaxed));
             TimesView { of, sum, counts }
         };
-        let all = Counted::ALL.into_iter().map(view);
+        let all = CallKind::ALL.into_iter().map(view);
         all.filter(|view| view.counts.iter().any(|count| *count > 0)).collect()
     }
 }

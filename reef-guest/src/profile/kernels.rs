@@ -5,7 +5,7 @@ use super::totals::Totals;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Most kernels of a thread that are told apart; others are under no name.
-const MOST: usize = 512;
+const MAX_KERNELS: usize = 512;
 
 /// Of one kernel. Written by one thread alone.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ struct Kernel {
 
 /// Of one thread; the last one is that of all others.
 #[derive(Debug)]
-pub(super) struct Kernels([Kernel; MOST + 1]);
+pub(super) struct Kernels([Kernel; MAX_KERNELS + 1]);
 
 fn grow(of: &AtomicU64, by: u64) {
     of.store(of.load(Relaxed).wrapping_add(by), Relaxed);
@@ -37,7 +37,7 @@ impl Kernels {
     fn find(&self, handle: u64) -> &Kernel {
         let first = (handle.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 55) as usize;
         for at in 0..16 {
-            let kernel = &self.0[(first + at) % MOST];
+            let kernel = &self.0[(first + at) % MAX_KERNELS];
             match kernel.handle.load(Relaxed) {
                 0 => {
                     kernel.handle.store(handle, Relaxed);
@@ -47,7 +47,7 @@ impl Kernels {
                 _ => {}
             }
         }
-        &self.0[MOST]
+        &self.0[MAX_KERNELS]
     }
 
     pub(super) fn add_to(&self, all: &mut Totals) {

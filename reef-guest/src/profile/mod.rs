@@ -19,9 +19,9 @@ mod totals;
 
 pub use api::{Api, Set};
 pub use histogram::Histogram;
-pub use options::{Version, Wanted};
-pub use recorder::{MOST_THREADS, Recorder};
+pub use options::{ProfileOptions, Version};
+pub use recorder::{MAX_THREADS, Recorder};
 pub use report::{alnair, table, trace};
 pub use ring::{Call, Event};
-pub use thread_profile::Part;
+pub use thread_profile::ThreadProfile;
 pub use totals::{KernelTotal, Total, Totals};

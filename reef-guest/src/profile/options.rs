@@ -1,7 +1,7 @@
 //! What the environment says of profiles.
 
 use super::api::{Api, Set};
-use super::report::alnair::lined;
+use super::report::alnair::timeline_calls;
 use std::path::PathBuf;
 
 /// Where Alnair's profiler writes if nobody says where.
@@ -22,7 +22,7 @@ pub enum Version {
 
 /// What a program is to write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct ProfileOptions {
     /// Alnair's files, and their folder.
     pub alnair: Option<(Version, PathBuf)>,
     /// A table on stderr at the end.
@@ -33,7 +33,7 @@ pub struct Wanted {
     pub range: bool,
 }
 
-impl Wanted {
+impl ProfileOptions {
     /// Reads `REEF_PROFILE`, a list of `v1`, `v2`, `v3`, `table`, `trace` and `range`; without it,
     /// `PFLOG` alone means `v1`. `None`: nothing is to be written.
     ///
@@ -45,38 +45,38 @@ impl Wanted {
         let path = |name: &str, or: &str| PathBuf::from(set(name).unwrap_or_else(|| or.into()));
         let list = set("REEF_PROFILE").or_else(|| set("PFLOG").map(|_| "v1".into()));
         let Some(list) = list else { return Ok(None) };
-        let mut wanted = Self::default();
+        let mut options = Self::default();
         for word in list.split(',').map(str::trim) {
             let wrong = |why: &str| Err(format!("REEF_PROFILE={list}: {word}{why}"));
             match word {
-                "v1" | "v2" | "v3" if wanted.alnair.is_some() => {
+                "v1" | "v2" | "v3" if options.alnair.is_some() => {
                     return wrong(": metrics.log has one version");
                 }
-                "v1" => wanted.alnair = Some((Version::One, path("PFLOG", FOLDER))),
-                "v2" => wanted.alnair = Some((Version::Two, path("PFLOG", FOLDER))),
+                "v1" => options.alnair = Some((Version::One, path("PFLOG", FOLDER))),
+                "v2" => options.alnair = Some((Version::Two, path("PFLOG", FOLDER))),
                 "v3" => {
                     let folder = path("ALNAIR_WORKSPACE_PATH", WORKSPACE);
-                    wanted.alnair = Some((Version::Three, folder));
+                    options.alnair = Some((Version::Three, folder));
                 }
-                "table" => wanted.table = true,
-                "trace" => wanted.trace = Some(path("REEF_PROFILE_TRACE", "reef-trace.json")),
-                "range" => wanted.range = true,
+                "table" => options.table = true,
+                "trace" => options.trace = Some(path("REEF_PROFILE_TRACE", "reef-trace.json")),
+                "range" => options.range = true,
                 _ => return wrong(" isn't one of v1, v2, v3, table, trace, range"),
             }
         }
-        let is_shown = wanted.table || wanted.trace.is_some();
-        if wanted.range && (wanted.alnair.is_some() || !is_shown) {
+        let is_shown = options.table || options.trace.is_some();
+        if options.range && (options.alnair.is_some() || !is_shown) {
             return Err(format!(
                 "REEF_PROFILE={list}: range goes with table and trace, and alone with them"
             ));
         }
-        Ok(Some(wanted))
+        Ok(Some(options))
     }
 
     /// The calls that have to be written down one by one.
     pub fn sent(&self) -> Set {
         let lines = match self.alnair {
-            Some((Version::One | Version::Two, _)) => lined(),
+            Some((Version::One | Version::Two, _)) => timeline_calls(),
             _ => Set::default(),
         };
         let spans = if self.trace.is_some() { Set::of(&Api::ALL) } else { Set::default() };
@@ -93,8 +93,8 @@ impl Wanted {
 mod tests {
     use super::*;
 
-    fn read(set: &[(&str, &str)]) -> Result<Option<Wanted>, String> {
-        Wanted::read(|name| {
+    fn read(set: &[(&str, &str)]) -> Result<Option<ProfileOptions>, String> {
+        ProfileOptions::read(|name| {
             set.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned())
         })
     }

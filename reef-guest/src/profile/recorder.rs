@@ -1,17 +1,17 @@
 //! The parts of all threads.
 
 use super::ring::Event;
-use super::thread_profile::Part;
+use super::thread_profile::ThreadProfile;
 use super::totals::Totals;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Threads that record at a time; calls of more are counted as lost.
-pub const MOST_THREADS: usize = 64;
+pub const MAX_THREADS: usize = 64;
 
 /// What a process records.
 #[derive(Debug)]
 pub struct Recorder {
-    parts: [Part; MOST_THREADS],
+    parts: [ThreadProfile; MAX_THREADS],
     lost: AtomicU64,
 }
 
@@ -24,7 +24,7 @@ impl Recorder {
     }
 
     /// A part for this thread, which gives it back. `None`: too many threads have one.
-    pub fn part(&self, thread: u32) -> Option<&Part> {
+    pub fn part(&self, thread: u32) -> Option<&ThreadProfile> {
         self.parts.iter().find(|part| part.take(thread))
     }
 

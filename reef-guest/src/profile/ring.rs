@@ -4,7 +4,7 @@ use super::api::Api;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
 /// Calls of a thread that are on their way at most.
-const ROOM: u64 = 4096;
+const CAPACITY: u64 = 4096;
 
 /// A call that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +38,19 @@ pub(super) struct Ring {
     /// Calls that were put in, and that were taken out.
     head: AtomicU64,
     tail: AtomicU64,
-    entries: [[AtomicU64; 7]; ROOM as usize],
+    entries: [[AtomicU64; 7]; CAPACITY as usize],
 }
 
 impl Ring {
     /// Puts a call in. False: there is no room.
     pub(super) fn push(&self, thread: u32, call: &Call) -> bool {
         let head = self.head.load(Relaxed);
-        if head.wrapping_sub(self.tail.load(Acquire)) >= ROOM {
+        if head.wrapping_sub(self.tail.load(Acquire)) >= CAPACITY {
             return false;
         }
         let Call { api, start, nanos, amount, what, stream } = *call;
         let words = [api as u64, start, nanos, amount, what, stream, u64::from(thread)];
-        let entry = &self.entries[(head % ROOM) as usize];
+        let entry = &self.entries[(head % CAPACITY) as usize];
         entry.iter().zip(words).for_each(|(to, word)| to.store(word, Relaxed));
         self.head.store(head.wrapping_add(1), Release); // `drain` reads the entry after this
         true
@@ -60,7 +60,7 @@ impl Ring {
     pub(super) fn drain(&self, mut take: impl FnMut(Event)) {
         let (mut tail, head) = (self.tail.load(Relaxed), self.head.load(Acquire));
         while tail != head {
-            let entry = &self.entries[(tail % ROOM) as usize];
+            let entry = &self.entries[(tail % CAPACITY) as usize];
             let [api, start, nanos, amount, what, stream, thread] =
                 std::array::from_fn(|at| entry[at].load(Relaxed));
             let api = Api::from_number(api);

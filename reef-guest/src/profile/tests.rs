@@ -48,12 +48,13 @@ fn files_of_alnair_are_written_byte_for_byte() {
     assert_eq!(lines(alnair::line_1), include_str!("report/golden/timeline-1.log"));
     assert_eq!(lines(alnair::line_2), include_str!("report/golden/timeline-2.log"));
     // The calls that have lines: as many as were counted.
-    let counted: u64 = alnair::LINED.iter().map(|api| totals.of(*api).count).sum();
+    let counted: u64 = alnair::TIMELINE_CALLS.iter().map(|api| totals.of(*api).count).sum();
     assert_eq!(lines(alnair::line_1).lines().count() as u64, counted);
     assert!(
         events
             .iter()
-            .all(|e| alnair::lined().has(e.call.api) == alnair::line_1(&e.call, 0).is_some())
+            .all(|e| alnair::timeline_calls().has(e.call.api)
+                == alnair::line_1(&e.call, 0).is_some())
     );
 }
 
@@ -128,7 +129,7 @@ fn what_threads_record_at_once_is_all_there_and_their_parts_are_given_back() {
 #[test]
 fn more_threads_than_there_are_parts_get_none_and_more_kernels_are_one() {
     let recorder = Recorder::new();
-    let parts: Vec<_> = (0..MOST_THREADS as u32).map(|at| recorder.part(at + 1).unwrap()).collect();
+    let parts: Vec<_> = (0..MAX_THREADS as u32).map(|at| recorder.part(at + 1).unwrap()).collect();
     assert!(recorder.part(99).is_none());
     parts[5].give_back();
     let part = recorder.part(99).unwrap();

@@ -22,7 +22,7 @@ struct Calls {
 
 /// A thread's part. Zeroes are one that nobody has.
 #[derive(Debug)]
-pub struct Part {
+pub struct ThreadProfile {
     /// The thread whose it is; zero: nobody's.
     thread: AtomicU32,
     calls: [Calls; Api::ALL.len()],
@@ -36,7 +36,7 @@ fn grow(of: &AtomicU64, by: u64) {
     of.store(of.load(Relaxed).wrapping_add(by), Relaxed);
 }
 
-impl Part {
+impl ThreadProfile {
     /// Takes it for a thread. False: somebody has it.
     pub(super) fn take(&self, thread: u32) -> bool {
         self.thread.compare_exchange(0, thread.max(1), Acquire, Relaxed).is_ok()

@@ -1,7 +1,7 @@
 //! One connection of a guest, from its first message to its end.
 
 use super::relay::Relay;
-use crate::join::guest_info::Shown;
+use crate::join::guest_info::GuestInfo;
 use crate::join::wire::Uuid;
 use crate::page::file::Place;
 use crate::page::layout::Identity;
@@ -25,15 +25,15 @@ pub struct Caller {
     /// The program, if the system says which.
     pub exe: Option<PathBuf>,
     /// What it shows besides.
-    pub shown: Shown,
+    pub info: GuestInfo,
 }
 
 impl Caller {
-    pub(super) fn of(socket: &OwnedFd, shown: Shown) -> io::Result<Self> {
+    pub(super) fn of(socket: &OwnedFd, info: GuestInfo) -> io::Result<Self> {
         let peer = Peer::of(socket)?;
         let pid = peer.process()?;
         let exe = std::fs::read_link(format!("/proc/{pid}/exe")).ok();
-        Ok(Self { uid: peer.uid, pid, exe, shown })
+        Ok(Self { uid: peer.uid, pid, exe, info })
     }
 
     /// Is ready when the process has ended. `None`: the system doesn't know the process, or has no
@@ -50,13 +50,13 @@ impl Caller {
 /// What is ready once a guest has left or died. Whoever waits for it has it as well, so that
 /// nothing is copied.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(super) struct EndWatch {
     pub(super) socket: OwnedFd,
     /// Children may keep the socket open for longer than the process lives.
     process: Option<OwnedFd>,
 }
 
-impl Ends {
+impl EndWatch {
     /// All of them.
     pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
         [self.socket.as_fd(), self.process.as_ref().unwrap_or(&self.socket).as_fd()]
@@ -87,7 +87,7 @@ pub(super) struct Guest {
     /// Which memory its page is.
     pub(super) place: Place,
     pub(super) page: Arc<Mapping>,
-    pub(super) ends: Arc<Ends>,
+    pub(super) ends: Arc<EndWatch>,
     /// Of a real-time guest: what holds others for it.
     pub(super) relay: Option<Relay>,
 }

@@ -76,7 +76,7 @@ impl Gates {
         }
     }
 
-    /// Ends a [wait](Self::wait_for_real_time) if there are any.
+    /// EndWatch a [wait](Self::wait_for_real_time) if there are any.
     pub(super) fn set_real_time(&self, has: bool) {
         *self.has_real_time() = has;
         self.real_time.notify_all();
@@ -102,7 +102,7 @@ impl Gates {
     }
 
     /// Brings all pages to what is wanted, until neither that nor the list changed meanwhile:
-    /// whoever was late to apply an old wish applies the new one.
+    /// whoever was late to apply an old request applies the new one.
     fn settle(&self) {
         loop {
             let (is_held, now, pages) = (self.is_held(), Time::now(), self.pages.load_full());

@@ -1,12 +1,12 @@
 //! All guests, and what joining and leaving changes.
 
-use super::connection::{Caller, Ends, Guest};
+use super::connection::{Caller, EndWatch, Guest};
 use super::gates::Gates;
 use super::relay::Relay;
 use super::rules::Rules;
 use super::view::{GuestView, History};
 use crate::hold::holders::Holders;
-use crate::join::wire::{Message, Uuid, Wish, send};
+use crate::join::wire::{JoinRequest, Message, Uuid, send};
 use crate::limit::quantity::{WHOLE, percent};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
@@ -42,10 +42,10 @@ impl Guests {
         &mut self,
         socket: OwnedFd,
         caller: &Caller,
-        wish: &Wish,
+        request: &JoinRequest,
         former: Option<OwnedFd>,
     ) -> Result<(), (OwnedFd, String)> {
-        let made = self.page(caller, wish, former);
+        let made = self.page(caller, request, former);
         let relayed = made.and_then(|(who, file, page)| {
             let (page, place) = (Arc::new(page), file.place().map_err(unusable)?);
             Ok((who, file, place, self.relay(&who, &page)?, page))
@@ -54,9 +54,9 @@ impl Guests {
             Ok(made) => made,
             Err(why) => return Err((socket, why)),
         };
-        let ends = Ends::of(socket, caller)?;
-        let (uid, device, joined) = (caller.uid, wish.device, Time::now());
-        let (job, part) = (caller.shown.job().to_owned(), caller.shown.part());
+        let ends = EndWatch::of(socket, caller)?;
+        let (uid, device, joined) = (caller.uid, request.device, Time::now());
+        let (job, part) = (caller.info.job().to_owned(), caller.info.part());
         let guest = Guest { who, uid, joined, job, device, part, place, page, ends, relay };
         self.welcome(guest, &file);
         Ok(())
@@ -72,24 +72,24 @@ impl Guests {
     }
 
     /// A page for a newcomer: the one that it has, or a new one. What it says of itself there is a
-    /// wish at most.
+    /// request at most.
     fn page(
         &mut self,
         caller: &Caller,
-        wish: &Wish,
+        request: &JoinRequest,
         former: Option<OwnedFd>,
     ) -> Result<(Identity, PageFile, Mapping), String> {
         let former = former.map(PageFile::open).transpose().map_err(unusable)?;
         self.has_room(caller.uid)?;
-        self.admit(caller.shown.part(), wish)?;
-        let holder = match wish.class {
+        self.admit(caller.info.part(), request)?;
+        let holder = match request.class {
             Class::BestEffort => 0,
             Class::RealTime => self
-                .free_holder(wish.device)
+                .free_holder(request.device)
                 .ok_or_else(|| format!("{} real-time guests on this device", Holders::DAEMON))?,
         };
         self.last = self.last.wrapping_add(1);
-        let who = Identity { guest: self.last, class: wish.class, holder, pid: caller.pid };
+        let who = Identity { guest: self.last, class: request.class, holder, pid: caller.pid };
         let Some((_, file, page)) = former else {
             let (file, page) = PageFile::create(&who).map_err(unusable)?;
             return Ok((who, file, page));
@@ -98,13 +98,13 @@ impl Guests {
         if self.all.iter().any(|other| other.place == place) {
             return Err("the page that it offers is another guest's".into());
         }
-        page.give(&who);
+        page.hand_over(&who);
         Ok((who, file, page))
     }
 
     /// Guests take descriptors, pages and threads: one user's don't take those of all others.
     fn has_room(&self, uid: u32) -> Result<(), String> {
-        let (most, all) = (self.rules.most_guests(), self.all.len());
+        let (most, all) = (self.rules.max_guests(), self.all.len());
         if all >= most {
             return Err(format!(
                 "{all} guests, which is what this daemon has file descriptors for: raise its limit of open files"
@@ -119,10 +119,10 @@ impl Guests {
 
     /// Real-time programs with limits have to have their parts of the time at any moment, all of
     /// them together.
-    fn admit(&self, part: u32, wish: &Wish) -> Result<(), String> {
-        let its = self.of(wish.device, Class::RealTime).map(|guest| u64::from(guest.part));
+    fn admit(&self, part: u32, request: &JoinRequest) -> Result<(), String> {
+        let its = self.of(request.device, Class::RealTime).map(|guest| u64::from(guest.part));
         let left = u64::from(WHOLE).saturating_sub(its.sum());
-        if wish.class == Class::BestEffort || u64::from(part) <= left {
+        if request.class == Class::BestEffort || u64::from(part) <= left {
             return Ok(());
         }
         let (part, left) = (percent(part.into()), percent(left));

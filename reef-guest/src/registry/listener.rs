@@ -10,7 +10,7 @@ use std::time::Instant;
 
 /// A connection that has said nothing yet.
 #[derive(Debug)]
-pub(super) struct Joining {
+pub(super) struct PendingConnection {
     pub(super) since: Instant,
     pub(super) socket: OwnedFd,
     /// It has the last descriptor, and can only be told so.
@@ -38,7 +38,7 @@ impl Listener {
     }
 
     /// When to look again, whatever happens.
-    pub(super) fn patience(&self) -> Timespec {
+    pub(super) fn poll_timeout(&self) -> Timespec {
         match self.spare {
             Some(_) => Timespec { tv_sec: 1, tv_nsec: 0 },
             None => Timespec { tv_sec: 0, tv_nsec: 10_000_000 },
@@ -46,16 +46,18 @@ impl Listener {
     }
 
     /// The next one who has come.
-    pub(super) fn accept(&mut self) -> Option<Joining> {
+    pub(super) fn accept(&mut self) -> Option<PendingConnection> {
         if self.spare.is_none() {
             self.spare = Some(spare().ok()?);
         }
         match accept_with(&self.socket, SocketFlags::CLOEXEC) {
-            Ok(socket) => Some(Joining { since: Instant::now(), socket, is_too_much: false }),
+            Ok(socket) => {
+                Some(PendingConnection { since: Instant::now(), socket, is_too_much: false })
+            }
             Err(Errno::MFILE | Errno::NFILE) => {
                 drop(self.spare.take());
                 let socket = accept_with(&self.socket, SocketFlags::CLOEXEC).ok()?;
-                Some(Joining { since: Instant::now(), socket, is_too_much: true })
+                Some(PendingConnection { since: Instant::now(), socket, is_too_much: true })
             }
             Err(_) => None,
         }

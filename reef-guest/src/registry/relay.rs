@@ -41,10 +41,11 @@ impl Relay {
     ) -> io::Result<Self> {
         let (gates, stalls) = (Arc::new(Gates::of(holder)), Arc::<AtomicU64>::default());
         let now = Instant::now();
-        let signs = Signs { last: page.activity.evidence(), since: now, is_stalled: false };
+        let evidence =
+            WorkEvidence { last: page.activity.evidence(), since: now, is_stalled: false };
         let (to, of) = (gates.clone(), page.clone());
         let follower =
-            Follower { gates: to, page: of, hold_timeout, signs, stalls: stalls.clone() };
+            Follower { gates: to, page: of, hold_timeout, evidence, stalls: stalls.clone() };
         let thread = std::thread::Builder::new().name("reef-relay".into());
         thread.spawn(move || follower.run())?;
         Ok(Self { page, gates, stalls })
@@ -65,7 +66,7 @@ impl Drop for Relay {
     /// Releases at once; the thread ends by itself, soon.
     fn drop(&mut self) {
         self.gates.end();
-        self.page.activity.rouse();
+        self.page.activity.wake();
     }
 }
 
@@ -73,12 +74,12 @@ struct Follower {
     gates: Arc<Gates>,
     page: Arc<Mapping>,
     hold_timeout: Duration,
-    signs: Signs,
+    evidence: WorkEvidence,
     stalls: Arc<AtomicU64>,
 }
 
 /// When a guest last showed that it is at work.
-struct Signs {
+struct WorkEvidence {
     last: (u64, u64),
     since: Instant,
     is_stalled: bool,
@@ -99,20 +100,20 @@ impl Follower {
     /// Whether a busy guest has launched, or come further, within the time that it has for that.
     fn is_at_work(&mut self) -> bool {
         let (seen, now) = (self.page.activity.evidence(), Instant::now());
-        if seen != self.signs.last || !self.gates.is_held() && !self.signs.is_stalled {
-            self.signs = Signs { last: seen, since: now, is_stalled: false };
+        if seen != self.evidence.last || !self.gates.is_held() && !self.evidence.is_stalled {
+            self.evidence = WorkEvidence { last: seen, since: now, is_stalled: false };
         }
-        let is_stalled = now - self.signs.since >= self.hold_timeout;
-        if is_stalled && !self.signs.is_stalled {
+        let is_stalled = now - self.evidence.since >= self.hold_timeout;
+        if is_stalled && !self.evidence.is_stalled {
             self.stalls.fetch_add(1, Relaxed);
         }
-        self.signs.is_stalled = is_stalled;
+        self.evidence.is_stalled = is_stalled;
         !is_stalled
     }
 
     /// When to look again if the guest doesn't say that something has changed.
     fn interval(&self, is_busy: bool) -> Duration {
-        match (is_busy, self.signs.is_stalled) {
+        match (is_busy, self.evidence.is_stalled) {
             (true, true) => STALL_INTERVAL,
             (true, false) => (self.hold_timeout / 20).clamp(STALL_INTERVAL, LOOK_INTERVAL),
             (false, _) => LOOK_INTERVAL,

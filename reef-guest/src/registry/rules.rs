@@ -25,7 +25,7 @@ impl Default for Rules {
 impl Rules {
     /// Most guests of all users together: they take half of the descriptors that this process may
     /// have.
-    pub(super) fn most_guests(&self) -> usize {
+    pub(super) fn max_guests(&self) -> usize {
         let limit = getrlimit(Resource::Nofile).current;
         limit.map_or(usize::MAX, |limit| {
             usize::try_from(limit / (2 * DESCRIPTORS)).unwrap_or(usize::MAX)

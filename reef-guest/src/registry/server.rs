@@ -1,14 +1,14 @@
 //! The thread that listens.
 
-use super::connection::{Caller, Ends};
+use super::connection::{Caller, EndWatch};
 use super::gates::Gates;
 use super::guests::Guests;
-use super::listener::{Joining, Listener};
+use super::listener::{Listener, PendingConnection};
 use super::rules::Rules;
 use super::view::{GuestView, History};
-use crate::join::guest_info::Shown;
+use crate::join::guest_info::GuestInfo;
+use crate::join::wire::{JoinRequest, Uuid};
 use crate::join::wire::{Message, receive, send};
-use crate::join::wire::{Uuid, Wish};
 use crate::page::layout::Class;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{
@@ -23,14 +23,14 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a connection may stay silent before it has joined.
-const PATIENCE: Duration = Duration::from_secs(2);
+const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
 /// How many connections may be joining at a time.
-const MOST_JOINING: usize = 64;
+const MAX_JOINING: usize = 64;
 /// What is said to whom there is no descriptor for.
 const NO_ROOM: &str = "it has no file descriptor left: raise its limit of open files";
 
 /// Which class a caller gets: the one it wishes for, a lesser one, or none, with the reason.
-pub type Policy = dyn Fn(&Caller, &Wish) -> Result<Class, String> + Send;
+pub type Policy = dyn Fn(&Caller, &JoinRequest) -> Result<Class, String> + Send;
 
 /// A socket at which guests register, and the thread that serves it. Dropping it ends both.
 pub struct Registry {
@@ -85,7 +85,7 @@ impl Registry {
         lock(&self.guests).histories()
     }
 
-    /// Ends a guest's connection: what it held is released, and it has no class until it joins
+    /// EndWatch a guest's connection: what it held is released, and it has no class until it joins
     /// again, which the policy may refuse.
     pub fn revoke(&self, guest: u32) {
         lock(&self.guests).revoke(guest);
@@ -120,7 +120,7 @@ struct Server {
     stopped: io::PipeReader,
     policy: Box<Policy>,
     /// Connections that have said nothing yet.
-    joining: Vec<Joining>,
+    joining: Vec<PendingConnection>,
     guests: Arc<Mutex<Guests>>,
 }
 
@@ -136,14 +136,14 @@ impl Server {
     /// Sleeps until something happens: which guests have left. `None`: stop.
     fn wait(&self) -> Option<Vec<u32>> {
         // Who was taken out meanwhile isn't there when this wakes up.
-        let guests: Vec<(u32, Arc<Ends>)> =
+        let guests: Vec<(u32, Arc<EndWatch>)> =
             lock(&self.guests).iter().map(|guest| (guest.who.guest, guest.ends.clone())).collect();
         let fixed = [self.stopped.as_fd()].into_iter().chain(self.listener.as_fd());
         let joining = self.joining.iter().map(|one| one.socket.as_fd());
         let ends = guests.iter().flat_map(|(_, ends)| ends.fds());
         let all = fixed.chain(joining).chain(ends);
         let mut fds: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let _ = poll(&mut fds, Some(&self.listener.patience())); // interrupted: nothing is ready
+        let _ = poll(&mut fds, Some(&self.listener.poll_timeout())); // interrupted: nothing is ready
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         // A guest says nothing after it has joined: whatever comes is the end.
         let ends = ready[ready.len() - 2 * guests.len()..].chunks(2);
@@ -153,24 +153,24 @@ impl Server {
 
     fn accept(&mut self) {
         while let Some(one) = self.listener.accept() {
-            if self.joining.len() < MOST_JOINING {
+            if self.joining.len() < MAX_JOINING {
                 self.joining.push(one);
             }
         }
     }
 
-    /// Answers those who have said what they wish.
+    /// Answers those who have said what they request.
     fn greet(&mut self) {
         for one in std::mem::take(&mut self.joining) {
             match receive(&one.socket) {
-                Ok(None) if one.since.elapsed() < PATIENCE => self.joining.push(one),
+                Ok(None) if one.since.elapsed() < JOIN_TIMEOUT => self.joining.push(one),
                 Ok(None) => {}
                 _ if one.is_too_much => refuse(&one.socket, NO_ROOM.into()),
-                Ok(Some((Message::Join(wish, shown), page))) => {
-                    self.join(one.socket, wish, shown, page);
+                Ok(Some((Message::Join(request, info), page))) => {
+                    self.join(one.socket, request, info, page);
                 }
-                Ok(Some((Message::Ask(wish, shown), program))) => {
-                    self.answer(&one.socket, wish, shown, program);
+                Ok(Some((Message::Ask(request, info), program))) => {
+                    self.answer(&one.socket, request, info, program);
                 }
                 Ok(Some(_)) => {}
                 Err(error) => refuse(&one.socket, error.to_string()),
@@ -180,27 +180,39 @@ impl Server {
 
     /// Says what a program would get. That it is another one's executable changes nothing: nothing
     /// is given.
-    fn answer(&self, socket: &OwnedFd, wish: Wish, shown: Shown, program: Option<OwnedFd>) {
-        let caller = Caller::of(socket, shown).map_err(|error| error.to_string());
+    fn answer(
+        &self,
+        socket: &OwnedFd,
+        request: JoinRequest,
+        info: GuestInfo,
+        program: Option<OwnedFd>,
+    ) {
+        let caller = Caller::of(socket, info).map_err(|error| error.to_string());
         let granted = caller.and_then(|mut caller| {
             let program = program.ok_or("a question without a program")?;
             caller.exe = std::fs::read_link(format!("/proc/self/fd/{}", program.as_raw_fd())).ok();
-            (self.policy)(&caller, &wish)
+            (self.policy)(&caller, &request)
         });
         let answer = granted.map_or_else(Message::Refused, Message::Granted);
         let _ = send(socket, &answer, None); // who doesn't listen needn't know
     }
 
-    fn join(&self, socket: OwnedFd, mut wish: Wish, shown: Shown, page: Option<OwnedFd>) {
-        let caller = Caller::of(&socket, shown).map_err(|error| error.to_string());
+    fn join(
+        &self,
+        socket: OwnedFd,
+        mut request: JoinRequest,
+        info: GuestInfo,
+        page: Option<OwnedFd>,
+    ) {
+        let caller = Caller::of(&socket, info).map_err(|error| error.to_string());
         let granted = caller.and_then(|caller| {
-            wish.class = (self.policy)(&caller, &wish)?;
+            request.class = (self.policy)(&caller, &request)?;
             Ok(caller)
         });
         match granted {
             Err(why) => refuse(&socket, why),
             Ok(caller) => {
-                let joined = lock(&self.guests).join(socket, &caller, &wish, page);
+                let joined = lock(&self.guests).join(socket, &caller, &request, page);
                 joined.unwrap_or_else(|(socket, why)| refuse(&socket, why));
             }
         }

@@ -46,7 +46,7 @@ pub struct GuestView {
     /// What is wrong with its page, if the part that the daemon wrote was changed.
     pub fault: Option<String>,
     /// How long its calls took on the host, if it has a profile. Of all of its devices together,
-    /// shown on one of them.
+    /// info on one of them.
     pub times: Vec<TimesView>,
 }
 

@@ -1,6 +1,6 @@
 //! A daemon whose file descriptors run out: it says so, and goes on noticing who leaves.
 
-use reef_guest::join::{Joined, Refusal, Wish, join};
+use reef_guest::join::{JoinRequest, Joined, Refusal, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use rustix::process::{Resource, Rlimit, setrlimit};
@@ -28,7 +28,7 @@ fn serve() {
     let path = PathBuf::from(std::env::var_os(SOCKET).unwrap());
     let limit = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
     setrlimit(Resource::Nofile, limit).unwrap();
-    let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    let registry = Registry::open(&path, Box::new(|_, request| Ok(request.class))).unwrap();
     let others: Vec<File> = match std::env::var(FREE).unwrap().parse() {
         Ok(free) => crowd(free),
         Err(_) => Vec::new(),
@@ -95,7 +95,7 @@ impl Drop for Daemon {
 }
 
 fn ask(path: &Path) -> Result<Joined, Refusal> {
-    join(path, &Wish { class: Class::BestEffort, device: [7; 16] }, Duration::from_secs(10))
+    join(path, &JoinRequest { class: Class::BestEffort, device: [7; 16] }, Duration::from_secs(10))
 }
 
 /// Joins until it is refused: who came in, and what was said to who didn't.

@@ -1,6 +1,6 @@
 //! Guests of one registry, as processes and devices come and go.
 
-use reef_guest::join::{Joined, Refusal, Shown, Wish, join, join_as, rejoin};
+use reef_guest::join::{GuestInfo, JoinRequest, Joined, Refusal, join, join_as, rejoin};
 use reef_guest::page::Class::{self, BestEffort, RealTime};
 use reef_guest::page::{BYTES, Mapping, PageFile};
 use reef_guest::registry::{Registry, Rules};
@@ -24,12 +24,13 @@ fn registry_with(rules: Rules) -> (Registry, PathBuf) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("reef-guests-{}-{number}", std::process::id()));
-    let registry = Registry::open_with(&path, rules, Box::new(|_, wish| Ok(wish.class))).unwrap();
+    let registry =
+        Registry::open_with(&path, rules, Box::new(|_, request| Ok(request.class))).unwrap();
     (registry, path)
 }
 
 fn guest(path: &Path, class: Class, device: [u8; 16]) -> Joined {
-    join(path, &Wish { class, device }, SOON).unwrap()
+    join(path, &JoinRequest { class, device }, SOON).unwrap()
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
@@ -140,11 +141,11 @@ fn the_daemon_holds_a_device_and_lists_its_guests() {
 fn a_policy_that_says_no_is_quoted_and_no_daemon_is_an_error() {
     let (registry, path) = registry();
     drop(registry);
-    let wish = Wish { class: RealTime, device: GPU };
-    assert!(matches!(join(&path, &wish, SOON), Err(Refusal::Unreachable(_))));
+    let request = JoinRequest { class: RealTime, device: GPU };
+    assert!(matches!(join(&path, &request, SOON), Err(Refusal::Unreachable(_))));
     let policy = Box::new(|_: &_, _: &_| Err("class rt is not for you".to_owned()));
     let _registry = Registry::open(&path, policy).unwrap();
-    let error = join(&path, &wish, SOON).unwrap_err().to_string();
+    let error = join(&path, &request, SOON).unwrap_err().to_string();
     assert_eq!(error, "the daemon refuses: class rt is not for you");
 }
 
@@ -156,9 +157,10 @@ fn guest_keeps_its_page_and_its_hold_under_the_next_daemon() {
     until_held(&be);
     drop(registry);
     until_open(&be);
-    let _registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
-    let again =
-        |class, file| rejoin(&path, &Wish { class, device: GPU }, &Shown::default(), file, SOON);
+    let _registry = Registry::open(&path, Box::new(|_, request| Ok(request.class))).unwrap();
+    let again = |class, file| {
+        rejoin(&path, &JoinRequest { class, device: GPU }, &GuestInfo::default(), file, SOON)
+    };
     let be_again = again(BestEffort, &be.file).unwrap();
     assert!(be_again.file.is_same(&be.file) && !be.page.holders.is_held(), "the dead don't hold");
     let rt_again = again(RealTime, &rt.file).unwrap();
@@ -183,19 +185,19 @@ fn a_daemon_that_goes_is_noticed() {
 fn more_real_time_guests_than_bits_are_refused() {
     let (_registry, path) = registry();
     let all: Vec<_> = (0..29).map(|_| guest(&path, RealTime, GPU)).collect();
-    let error = join(&path, &Wish { class: RealTime, device: GPU }, SOON).unwrap_err();
+    let error = join(&path, &JoinRequest { class: RealTime, device: GPU }, SOON).unwrap_err();
     assert_eq!(error.to_string(), "the daemon refuses: 29 real-time guests on this device");
     guest(&path, RealTime, OTHER);
     drop(all);
-    until("a bit", || join(&path, &Wish { class: RealTime, device: GPU }, SOON).is_ok());
+    until("a bit", || join(&path, &JoinRequest { class: RealTime, device: GPU }, SOON).is_ok());
 }
 
 #[test]
 fn real_time_guests_whose_parts_of_the_time_do_not_fit_are_refused() {
     let (_registry, path) = registry();
     let asks = |class, device, percent: u32| {
-        let part = Shown::default().with_part(percent * 10_000);
-        join_as(&path, &Wish { class, device }, &part, SOON)
+        let part = GuestInfo::default().with_part(percent * 10_000);
+        join_as(&path, &JoinRequest { class, device }, &part, SOON)
     };
     let first = asks(RealTime, GPU, 60).unwrap();
     let error = asks(RealTime, GPU, 50).unwrap_err().to_string();
@@ -306,8 +308,8 @@ fn page_that_is_passed_on_counts_as_its_new_owners() {
     let Joined { page, file, link, .. } = guest(&path, RealTime, GPU);
     drop(link);
     until("it has left", || registry.guests().len() == 1);
-    let wish = Wish { class: BestEffort, device: GPU };
-    let heir = rejoin(&path, &wish, &Shown::default(), &file, SOON).unwrap();
+    let request = JoinRequest { class: BestEffort, device: GPU };
+    let heir = rejoin(&path, &request, &GuestInfo::default(), &file, SOON).unwrap();
     stays_open(&be, &page);
     assert_eq!(registry.guests().iter().filter(|view| view.fault.is_some()).count(), 1);
     drop(heir);
@@ -387,19 +389,20 @@ fn guest_at_work_holds_for_as_long_as_it_shows_that() {
 fn user_with_too_many_guests_is_refused_and_told() {
     let (_registry, path) = registry_with(Rules { per_user: 3, ..Rules::default() });
     let all: Vec<_> = (0..3).map(|_| guest(&path, BestEffort, GPU)).collect();
-    let error = join(&path, &Wish { class: RealTime, device: GPU }, SOON).unwrap_err();
+    let error = join(&path, &JoinRequest { class: RealTime, device: GPU }, SOON).unwrap_err();
     let uid = rustix::process::getuid().as_raw();
     let want = format!("the daemon refuses: 3 guests of user {uid}: guests.per_user is 3");
     assert_eq!(error.to_string(), want);
     drop(all);
-    until("room", || join(&path, &Wish { class: RealTime, device: GPU }, SOON).is_ok());
+    until("room", || join(&path, &JoinRequest { class: RealTime, device: GPU }, SOON).is_ok());
 }
 
 #[test]
 fn processes_of_a_job_are_held_together_wherever_they_run() {
     let (registry, path) = registry();
     let shows = |job: &str, class, device| {
-        join_as(&path, &Wish { class, device }, &Shown::new(job, "").unwrap(), SOON).unwrap()
+        join_as(&path, &JoinRequest { class, device }, &GuestInfo::new(job, "").unwrap(), SOON)
+            .unwrap()
     };
     let [first, alone] = ["train", ""].map(|job| shows(job, BestEffort, OTHER));
     let rt = shows("train", RealTime, GPU);
@@ -443,7 +446,7 @@ fn a_daemon_of_another_version_is_one_clear_line() {
         rustix::io::write(&guest, &answer).unwrap();
         guest
     });
-    let error = join(&path, &Wish { class: BestEffort, device: GPU }, SOON).unwrap_err();
+    let error = join(&path, &JoinRequest { class: BestEffort, device: GPU }, SOON).unwrap_err();
     let want = "the daemon isn't of this version: it speaks version 1 of guests' messages, this 3";
     assert_eq!(error.to_string(), want);
     drop(old.join().unwrap());

@@ -14,7 +14,7 @@ use super::proto::v1::{
 use crate::error::Result;
 use crate::node::gpu::Gpu;
 use crate::node::state::State;
-use reef_guest::limit::{MOST_JOBS, WHOLE, percent};
+use reef_guest::limit::{MAX_JOBS, WHOLE, percent};
 use reef_guest::page::Class;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -143,9 +143,9 @@ fn has_room(
     let name = &device.device;
     let beside: Vec<_> =
         others.iter().filter(|it| it.devices.iter().any(|it| it.device == *name)).collect();
-    if beside.len() >= MOST_JOBS {
+    if beside.len() >= MAX_JOBS {
         return Err(format!(
-            "device {name}: {} claims are prepared, {MOST_JOBS} at most",
+            "device {name}: {} claims are prepared, {MAX_JOBS} at most",
             beside.len()
         ));
     }

@@ -1,7 +1,7 @@
 //! Parameters of a device class and of a claim: class, memory, share. Other parameters are refused.
 
 use super::quantity::Quantity;
-use reef_guest::limit::{WHOLE, bytes, parts_per_million, percent, shown};
+use reef_guest::limit::{WHOLE, bytes, format_bytes, parts_per_million, percent};
 use reef_guest::page::Class;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -132,7 +132,7 @@ impl Granted {
         let part = |part: u32| format!("{} %", percent(part.into()));
         Ok(Self {
             class: name,
-            memory: limit("memory", most.memory, asked.memory, counted.memory, shown)?,
+            memory: limit("memory", most.memory, asked.memory, counted.memory, format_bytes)?,
             compute: limit("compute", most.compute, asked.compute, counted.compute, part)?,
         })
     }

@@ -7,7 +7,7 @@ use super::api::call::{Api, Call};
 use super::config::{ClaimsConfig, DRIVER};
 use crate::node::gpu::Gpu;
 use crate::node::state::State;
-use reef_guest::limit::MOST_JOBS;
+use reef_guest::limit::MAX_JOBS;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::time::Instant;
@@ -131,7 +131,7 @@ fn device(gpu: &Gpu, memory: Option<u64>) -> Value {
     let one = json!({ "default": "1", "validValues": ["1"] });
     let mut capacity = json!({
         "compute": part("100".into()),
-        "claims": { "value": MOST_JOBS.to_string(), "requestPolicy": one },
+        "claims": { "value": MAX_JOBS.to_string(), "requestPolicy": one },
     });
     if let Some(bytes) = memory {
         capacity["memory"] = part(bytes.to_string());

@@ -1,6 +1,6 @@
 //! What a program is told of its device's memory. Each case is a process of its own.
 
-use reef_guest::limit::{BooksFile, Seat};
+use reef_guest::limit::{AccountsFile, Slot};
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::path::PathBuf;
 use std::process::Command;
@@ -88,8 +88,8 @@ fn said(name: &str, processes: &str, set: &[(&str, &str)]) -> Vec<String> {
     let (file, books) = (folder.join("processes"), folder.join("books"));
     std::fs::write(&file, processes).unwrap();
     let seat = set.iter().any(|(name, _)| *name == "REEF_MEMORY").then(|| {
-        let file = BooksFile::open(&books, b"fake device no 0").unwrap();
-        Seat::join(file, "REEF_JOB=told", Some(LIMIT), None).unwrap()
+        let file = AccountsFile::open(&books, b"fake device no 0").unwrap();
+        Slot::join(file, "REEF_JOB=told", Some(LIMIT), None).unwrap()
     });
     seat.iter().for_each(|seat| seat.account().reserve(5 << 20).unwrap());
     let mut command = Command::new(std::env::current_exe().unwrap());

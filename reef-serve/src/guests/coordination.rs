@@ -9,7 +9,7 @@ use crate::engine::api::Engine;
 use crate::error::{Error, Result};
 use reef::Neighbours;
 use reef_guest::hold::Holders;
-use reef_guest::join::{Joined, Uuid, Wish, join};
+use reef_guest::join::{Joined, Uuid, JoinRequest, join};
 use reef_guest::page::{Class, Mapping};
 use reef_guest::registry::{Gates, Registry};
 use std::path::Path;
@@ -86,7 +86,7 @@ impl SharedDevice {
         socket: &Path,
         device: Uuid,
     ) -> Result<Self> {
-        let wish = Wish { class: Class::BestEffort, device };
+        let wish = JoinRequest { class: Class::BestEffort, device };
         let failed = |why: &dyn std::fmt::Display| Error::Failed(format!("guests: {why}"));
         let Joined { who, page, link, .. } =
             join(socket, &wish, JOIN_TIMEOUT).map_err(|e| failed(&e))?;

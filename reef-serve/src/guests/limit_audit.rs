@@ -187,7 +187,7 @@ pub(super) fn nvml() -> Result<Box<dyn Monitor>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_guest::limit::{BooksFile, Seat};
+    use reef_guest::limit::{AccountsFile, Slot};
 
     const DEVICE: Uuid = *b"sixteen bytes id";
 
@@ -210,15 +210,15 @@ mod tests {
     fn audited(
         name: &str,
         fake: impl Fn() -> Result<Fake, Error> + Send + Sync + 'static,
-    ) -> (Accounts, Seat) {
+    ) -> (Accounts, Slot) {
         let folder = std::env::temp_dir().join(format!("reef-watch-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder); // of a test that was killed
         let open = move || fake().map(|fake| Box::new(fake) as Box<dyn Monitor>);
         let accounts = Accounts::new(folder.clone(), Box::new(open));
         accounts.audit(); // there is no folder, and no device to query
         assert!(accounts.state.lock().monitor.is_none());
-        let file = BooksFile::open(&folder, &DEVICE).unwrap();
-        let seat = Seat::join(file, "REEF_JOB=job", Some(100), None).unwrap();
+        let file = AccountsFile::open(&folder, &DEVICE).unwrap();
+        let seat = Slot::join(file, "REEF_JOB=job", Some(100), None).unwrap();
         seat.account().reserve(30).unwrap();
         accounts.audit();
         accounts.audit();
@@ -240,8 +240,8 @@ mod tests {
     fn second_daemon_does_not_charge_and_logs_it() {
         let folder = std::env::temp_dir().join(format!("reef-watch-pair-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder); // of a test that was killed
-        let file = BooksFile::open(&folder, &DEVICE).unwrap();
-        let _pair = Seat::join(file, "REEF_JOB=job", Some(100), None).unwrap();
+        let file = AccountsFile::open(&folder, &DEVICE).unwrap();
+        let _pair = Slot::join(file, "REEF_JOB=job", Some(100), None).unwrap();
         let new = |bytes| {
             let open = move || Ok(Box::new(Fake(Ok(Some(bytes)))) as Box<dyn Monitor>);
             Accounts::new(folder.clone(), Box::new(open))

@@ -4,7 +4,7 @@ use crate::config::settings::Config;
 use crate::net::identity::auth::Tokens;
 use crate::net::identity::principal::Principal;
 use crate::tenants::grant::Grant;
-use reef_guest::join::Wish;
+use reef_guest::join::JoinRequest;
 use reef_guest::page::Class;
 use reef_guest::registry::Caller;
 
@@ -15,14 +15,14 @@ pub(super) fn grant(
     tokens: &Tokens,
     own: u32,
     caller: &Caller,
-    wish: &Wish,
+    wish: &JoinRequest,
 ) -> Result<Class, String> {
     let has_rt = |principal: &Principal| Grant::of(&config.rights, principal, own).rt;
     let programs = &config.guests.rt_programs;
     let is_granted = wish.class == Class::BestEffort
         || has_rt(&Principal::User(caller.uid))
         || tokens
-            .holder(caller.shown.token().as_bytes())
+            .holder(caller.info.token().as_bytes())
             .is_some_and(|principal| has_rt(&principal))
         || caller.exe.as_ref().is_some_and(|exe| programs.contains(exe));
     if is_granted {
@@ -38,7 +38,7 @@ pub(super) fn grant(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_guest::join::Shown;
+    use reef_guest::join::GuestInfo;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -53,9 +53,9 @@ mod tests {
         let config: Config = toml::from_str(&text).unwrap();
         let tokens = Tokens::read(&config).unwrap();
         let asks = |uid, exe: &str, token: &str, class| {
-            let shown = Shown::new("", token).unwrap();
-            let caller = Caller { uid, pid: 1, exe: Some(exe.into()), shown };
-            grant(&config, &tokens, 1000, &caller, &Wish { class, device: [0; 16] })
+            let shown = GuestInfo::new("", token).unwrap();
+            let caller = Caller { uid, pid: 1, exe: Some(exe.into()), info: shown };
+            grant(&config, &tokens, 1000, &caller, &JoinRequest { class, device: [0; 16] })
         };
         let token = "0123456789abcdef";
         for (uid, exe, token) in [
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn owner_without_rt_is_refused() {
         let config: Config = toml::from_str("[rights.owner]\nrt = false\n").unwrap();
-        let caller = Caller { uid: 1000, pid: 1, exe: None, shown: Shown::default() };
-        let wish = Wish { class: Class::RealTime, device: [0; 16] };
+        let caller = Caller { uid: 1000, pid: 1, exe: None, info: GuestInfo::default() };
+        let wish = JoinRequest { class: Class::RealTime, device: [0; 16] };
         assert!(grant(&config, &Tokens::default(), 1000, &caller, &wish).is_err());
     }
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::identity::auth::Tokens;
 use crate::server::Server;
-use reef_guest::join::Wish;
+use reef_guest::join::JoinRequest;
 use reef_guest::registry::{Caller, Registry};
 use std::path::Path;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Guests {
         let own = rustix::process::getuid().as_raw();
         let revoked = Arc::<RevokedProcesses>::default();
         let checked = revoked.clone();
-        let policy = Box::new(move |caller: &Caller, wish: &Wish| {
+        let policy = Box::new(move |caller: &Caller, wish: &JoinRequest| {
             access.admit(caller.uid).map_err(|error| error.text().to_owned())?;
             checked.check(caller.pid, wish.class)?;
             grant(&of.config.get(), &tokens, own, caller, wish)

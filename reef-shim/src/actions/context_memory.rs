@@ -1,22 +1,22 @@
 //! Contexts, and limits of theirs that take memory.
 
-use super::reserve::{firmly, reserved, room};
+use super::reserve::{make_room, refuse_on_panic, with_reservation};
 use crate::driver::calls;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
-use crate::limit::contexts::{Raised, begin, cost, raised};
-use crate::limit::device::{self, Limited, Standing};
+use crate::limit::contexts::{RaisedLimit, begin, cost, raised_limits};
+use crate::limit::device::{self, Limited, LimitState};
 use crate::limit::refusal::OUT_OF_MEMORY;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Sets a limit of the current context. What it takes is in the books before.
 pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    firmly(|| {
+    refuse_on_panic(|| {
         let device = match device::current() {
-            Standing::Free => return real(),
-            Standing::Broken => return OUT_OF_MEMORY,
-            Standing::Limited(device) => device,
+            LimitState::Unlimited => return real(),
+            LimitState::Broken => return OUT_OF_MEMORY,
+            LimitState::Limited(device) => device,
         };
         let current = || {
             let mut value = 0;
@@ -26,11 +26,12 @@ pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) ->
         let (Some(before), Some(wanted)) = (current(), cost(device, limit, value as u64)) else {
             return real();
         };
-        let mut all = raised();
-        let raised =
-            all.entry((calls::context(), limit)).or_insert_with(|| Raised::new(device, before));
+        let mut all = raised_limits();
+        let raised = all
+            .entry((calls::context(), limit))
+            .or_insert_with(|| RaisedLimit::new(device, before));
         let more = raised.charge(wanted).saturating_sub(raised.bytes);
-        if !room(device, more) {
+        if !make_room(device, more) {
             return OUT_OF_MEMORY;
         }
         let code = real();
@@ -43,15 +44,15 @@ pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) ->
 /// says what it takes.
 pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    firmly(|| match device::of(ordinal) {
-        Standing::Free => real(),
-        Standing::Broken => OUT_OF_MEMORY,
-        Standing::Limited(device) => {
+    refuse_on_panic(|| match device::of(ordinal) {
+        LimitState::Unlimited => real(),
+        LimitState::Broken => OUT_OF_MEMORY,
+        LimitState::Limited(device) => {
             let is_further = has_context(ordinal);
             let bytes = if is_further { begin(device).max(known_cost(ordinal)) } else { 0 };
             let before = is_further.then(free_memory).flatten();
             let mut made = 0;
-            let code = reserved(device, bytes, real, || {
+            let code = with_reservation(device, bytes, real, || {
                 // SAFETY: where the driver has just written.
                 made = unsafe { to.as_ref() }.copied().unwrap_or_default();
                 charges::note(Kind::Context, made, Charge { device, bytes, context: made });

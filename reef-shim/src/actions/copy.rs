@@ -60,12 +60,12 @@ fn is_on_device(at: usize) -> bool {
 }
 
 /// A fill, or a copy that is from the device to itself by its name.
-pub(crate) fn inside(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn on_device(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     copy(stream, || true, real)
 }
 
 /// A copy between addresses that may be the host's.
-pub(crate) fn anywhere(stream: Stream, to: usize, from: usize, real: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn between(stream: Stream, to: usize, from: usize, real: impl FnOnce() -> u32) -> u32 {
     copy(stream, || is_on_device(to) && is_on_device(from), real)
 }
 

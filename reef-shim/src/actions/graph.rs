@@ -5,9 +5,9 @@ use crate::catch_panics::catch_panics;
 use crate::driver::state::Inside;
 use crate::explain;
 use crate::graph_gates::execs;
-use crate::graph_gates::insert::{Gate, Gated, insert};
-use crate::graph_gates::positions::Places;
-use crate::graph_gates::shape::{Shape, Untouched, was_gated};
+use crate::graph_gates::insert::{Gate, GatedClone, insert};
+use crate::graph_gates::positions::GatePositions;
+use crate::graph_gates::shape::{Shape, UngatedReason, was_gated};
 use crate::guest::find;
 use crate::settings::settings;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,23 +22,23 @@ pub(crate) fn instantiate(
 ) -> u32 {
     let Some(_inside) = Inside::enter() else { return real(graph) };
     let gated = catch_panics(|| if from_device || to.is_null() { None } else { prepare(graph) });
-    let Some((gated, places, gate)) = gated else { return real(graph) };
+    let Some((gated, positions, gate)) = gated else { return real(graph) };
     if real(gated.graph) != 0 {
-        explain::untouched("the driver didn't take it with gates");
+        explain::note_ungated("the driver didn't take it with gates");
         return real(graph);
     }
     catch_panics(|| {
         find::find_context(gate.context).into_iter().for_each(|branch| {
-            branch.context.device.page.counts.graph_gates.fetch_add(places.count(), Relaxed);
+            branch.context.device.page.counts.graph_gates.fetch_add(positions.count(), Relaxed);
         });
         // SAFETY: where the driver has just written.
-        execs::add(unsafe { *to }, gated, places, gate);
+        execs::add(unsafe { *to }, gated, positions, gate);
     });
     0
 }
 
 /// A clone with gates. `None`: it needs none, or can't have any, which the report says.
-fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
+fn prepare(graph: usize) -> Option<(GatedClone, GatePositions, Gate)> {
     let context = &find::current()?.context;
     if context.device.is_real_time() {
         return None;
@@ -48,23 +48,23 @@ fn prepare(graph: usize) -> Option<(Gated, Places, Gate)> {
         Ok(shape) => shape,
         Err(_) if was_gated(graph) => return None,
         Err(why) => {
-            explain::untouched(why);
+            explain::note_ungated(why);
             return None;
         }
     };
-    let places = Places::of(&shape);
-    if places.count() == 0 || shape.is_gated() {
+    let positions = GatePositions::of(&shape);
+    if positions.count() == 0 || shape.is_gated() {
         return None;
     }
-    let gated = insert(graph, &shape, &places, gate);
+    let gated = insert(graph, &shape, &positions, gate);
     if gated.is_none() {
-        explain::untouched("the driver refused to clone it or to take gates in");
+        explain::note_ungated("the driver refused to clone it or to take gates in");
     }
-    Some((gated?, places, gate))
+    Some((gated?, positions, gate))
 }
 
 /// What the graph looks like, if it may be cloned.
-fn shape(graph: usize) -> Result<Shape, Untouched> {
+fn shape(graph: usize) -> Result<Shape, UngatedReason> {
     if settings().clones_graphs { Shape::read(graph) } else { Err("REEF_GRAPHS=front") }
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn update<const N: usize>(
     real: impl Fn(usize) -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::enter() else { return real(graph) };
-    let gated = catch_panics(|| again(graph, execs::places(exec)?));
+    let gated = catch_panics(|| insert_at(graph, execs::positions(exec)?));
     let Some(gated) = gated else { return real(graph) };
     let code = real(gated.graph);
     if code != 0 {
@@ -92,9 +92,9 @@ pub(crate) fn update<const N: usize>(
 }
 
 /// A clone of another graph, with gates where one had them.
-fn again(graph: usize, (places, gate): (Places, Gate)) -> Option<Gated> {
+fn insert_at(graph: usize, (positions, gate): (GatePositions, Gate)) -> Option<GatedClone> {
     let shape = Shape::read(graph).ok()?;
-    insert(graph, &shape, &places, gate)
+    insert(graph, &shape, &positions, gate)
 }
 
 /// A call that names a node of an executable graph by the program's node.
@@ -111,7 +111,7 @@ pub(crate) fn child(
     real: impl Fn(usize, usize) -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::enter() else { return real(node, child) };
-    let gated = catch_panics(|| again(child, execs::child_places(exec, node)?));
+    let gated = catch_panics(|| insert_at(child, execs::child_positions(exec, node)?));
     let node = catch_panics(|| Some(execs::node(exec, node))).unwrap_or(node);
     real(node, gated.as_ref().map_or(child, |gated| gated.graph))
 }

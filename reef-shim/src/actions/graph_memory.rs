@@ -1,10 +1,10 @@
 //! Graphs with memory of their own, which the driver takes when they are launched or uploaded.
 
-use super::reserve::{firmly, room};
+use super::reserve::{make_room, refuse_on_panic};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
 use crate::graph_gates::memory;
-use crate::limit::device::{self, Limited, Standing};
+use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::graphs::{self as needs, Need};
 use crate::limit::pools::{Store, stores};
 use crate::limit::refusal::OUT_OF_MEMORY;
@@ -45,7 +45,7 @@ pub(crate) fn backed(exec: usize, stream: Stream, real: impl FnOnce() -> u32) ->
         return real(); // a node, which takes nothing now
     }
     let mut reserved = Vec::new();
-    let code = firmly(|| reserve(&needs, &mut reserved));
+    let code = refuse_on_panic(|| reserve(&needs, &mut reserved));
     drop(inside);
     let code = if code == 0 { real() } else { code }; // has its own way in
     if code == 0 {
@@ -53,7 +53,9 @@ pub(crate) fn backed(exec: usize, stream: Stream, real: impl FnOnce() -> u32) ->
     }
     let _inside = Inside::limited();
     for (device, bytes) in reserved {
-        calls::relaxed(|| stores().settle(device, Store::Graphs(device.ordinal), bytes));
+        calls::with_relaxed_capture(|| {
+            stores().settle(device, Store::Graphs(device.ordinal), bytes)
+        });
     }
     code
 }
@@ -61,9 +63,11 @@ pub(crate) fn backed(exec: usize, stream: Stream, real: impl FnOnce() -> u32) ->
 fn reserve(needs: &[Need], reserved: &mut Vec<(&'static Limited, u64)>) -> u32 {
     for Need { ordinal, bytes } in needs {
         match device::of(*ordinal) {
-            Standing::Free => {}
-            Standing::Limited(device) if room(device, *bytes) => reserved.push((device, *bytes)),
-            Standing::Limited(_) | Standing::Broken => return OUT_OF_MEMORY,
+            LimitState::Unlimited => {}
+            LimitState::Limited(device) if make_room(device, *bytes) => {
+                reserved.push((device, *bytes))
+            }
+            LimitState::Limited(_) | LimitState::Broken => return OUT_OF_MEMORY,
         }
     }
     0
@@ -73,9 +77,9 @@ fn reserve(needs: &[Need], reserved: &mut Vec<(&'static Limited, u64)>) -> u32 {
 pub(crate) fn trim(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
-    if let Standing::Limited(device) = device::of(ordinal) {
+    if let LimitState::Limited(device) = device::of(ordinal) {
         needs::unback(ordinal);
-        calls::relaxed(|| stores().settle(device, Store::Graphs(ordinal), 0));
+        calls::with_relaxed_capture(|| stores().settle(device, Store::Graphs(ordinal), 0));
     }
     code
 }

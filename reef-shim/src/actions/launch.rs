@@ -7,7 +7,7 @@ use crate::guest::capture::{self, Capture};
 use crate::guest::device::Device;
 use crate::guest::find;
 use crate::guest::meter::Meter;
-use crate::guest::tree::stream::Stream as Known;
+use crate::guest::tree::stream::Stream as StreamRecord;
 use crate::guest::ungated_captures;
 use reef_guest::hold::Holders;
 use reef_guest::pace;
@@ -18,9 +18,9 @@ use std::sync::atomic::{
 use std::time::{Duration, Instant};
 
 /// How often a thread that is too far ahead looks again.
-const NAP: Duration = Duration::from_micros(50);
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
 /// How long it waits at most: longer than any gate is closed.
-const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_WAIT: Duration = Duration::from_secs(2);
 
 /// What is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl Work {
 #[derive(Clone, Copy, Debug)]
 struct Launch {
     stream: Stream,
-    known: &'static Known,
+    known: &'static StreamRecord,
     work: Work,
 }
 
@@ -55,7 +55,7 @@ struct Launch {
 #[inline]
 pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
-    around(|| before(stream, work), real)
+    with_launch(|| prepare(stream, work), real)
 }
 
 /// Copies or fills on `stream` by `real`. If the program's part of the time is limited, that is
@@ -67,7 +67,7 @@ pub(crate) fn copy(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::copying() else { return real() };
-    around(|| before_copy(stream, takes_device), real)
+    with_launch(|| prepare_copy(stream, takes_device), real)
 }
 
 /// Launches kernels on several streams by one call.
@@ -77,21 +77,21 @@ pub(crate) fn launch_all(
 ) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     let launches: Vec<_> =
-        catch_panics(|| all.filter_map(|(stream, work)| before(stream, work)).collect());
+        catch_panics(|| all.filter_map(|(stream, work)| prepare(stream, work)).collect());
     let code = real();
-    catch_panics(|| launches.into_iter().for_each(|launch| launch.after(code)));
+    catch_panics(|| launches.into_iter().for_each(|launch| launch.finish(code)));
     code
 }
 
-fn around(before: impl FnOnce() -> Option<Launch>, real: impl FnOnce() -> u32) -> u32 {
+fn with_launch(before: impl FnOnce() -> Option<Launch>, real: impl FnOnce() -> u32) -> u32 {
     let launch = catch_panics(before);
     let code = real();
-    catch_panics(|| launch.into_iter().for_each(|launch| launch.after(code)));
+    catch_panics(|| launch.into_iter().for_each(|launch| launch.finish(code)));
     code
 }
 
 /// What belongs in front of a copy. `None`: nothing belongs behind it.
-fn before_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<Launch> {
+fn prepare_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<Launch> {
     let known = find::stream(stream)?;
     known.context().device.meter.as_ref()?;
     if capture::of(stream) != Capture::None || !takes_device() {
@@ -101,7 +101,7 @@ fn before_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<La
 }
 
 /// What belongs in front of a launch. `None`: nothing belongs behind it.
-fn before(stream: Stream, work: Work) -> Option<Launch> {
+fn prepare(stream: Stream, work: Work) -> Option<Launch> {
     let launch = Launch { stream, known: find::stream(stream)?, work };
     match capture::of(stream) {
         Capture::None => launch.run(),
@@ -129,14 +129,14 @@ impl Launch {
         }
         device.wait_for_time(self.known, || self.mark_rest());
         match device.is_real_time() {
-            true => self.go_first(),
-            false => self.stand_back(),
+            true => self.hold_others(),
+            false => self.wait_and_gate(),
         }
         Some(self)
     }
 
     /// A real-time launch holds others, unless they are held.
-    fn go_first(&self) {
+    fn hold_others(&self) {
         let device = self.device();
         if device.page.activity.launch() {
             device.hold_peers();
@@ -146,7 +146,7 @@ impl Launch {
 
     /// A best-effort launch waits for its turn: this thread if it is far ahead, the stream at a
     /// gate.
-    fn stand_back(&self) {
+    fn wait_and_gate(&self) {
         let (page, state) = (&self.device().page, self.state());
         let is_closed = page.holders.is_closed();
         if is_closed {
@@ -164,7 +164,7 @@ impl Launch {
         let is_due = may_gate && state.needs_gate(is_closed, apart);
         if is_due && self.device().has_daemon() && self.gate() {
             count(&page.counts.gates);
-            state.gated();
+            state.note_gate();
         }
     }
 
@@ -174,9 +174,9 @@ impl Launch {
         count(&page.counts.waits);
         let begin = Instant::now();
         while state.is_far_ahead(self.known.done(), page.holders.is_closed())
-            && begin.elapsed() < PATIENCE
+            && begin.elapsed() < MAX_WAIT
         {
-            std::thread::sleep(NAP);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 
@@ -189,7 +189,7 @@ impl Launch {
 
     fn mark(&self, number: u32) {
         if !self.is_taken(self.known.mark(number)) {
-            self.state().synced(number); // or a thread would wait for it
+            self.state().note_sync(number); // or a thread would wait for it
         }
     }
 
@@ -206,7 +206,7 @@ impl Launch {
         count(&device.page.counts.captured);
         let is_due = match self.work {
             _ if ungated_captures::has(capture) => false,
-            Work::Kernel(blocks) => self.state().captured(capture, blocks),
+            Work::Kernel(blocks) => self.state().note_capture(capture, blocks),
             Work::Overlapping | Work::Graph | Work::Copy => false,
         };
         if is_due && !device.is_real_time() && self.gate() {
@@ -216,7 +216,7 @@ impl Launch {
     }
 
     /// What belongs behind a launch, once the driver has answered.
-    fn after(self, code: u32) {
+    fn finish(self, code: u32) {
         if code == 0 {
             self.account();
         }
@@ -225,7 +225,7 @@ impl Launch {
 
     fn account(&self) {
         let device = self.device();
-        device.meter.iter().for_each(Meter::launched);
+        device.meter.iter().for_each(Meter::note_launch);
         let every = device.mark_every();
         let due = self.state().launched_of(self.work.weight(), every);
         if let Some(number) = due {

@@ -2,13 +2,13 @@
 //! it has refused.
 
 use super::pools;
-use super::reserve::{firmly, reserved};
+use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::contexts;
-use crate::limit::device::{self, Standing};
-use crate::limit::memory_handles::{Holder, pieces};
+use crate::limit::device::{self, LimitState};
+use crate::limit::memory_handles::{Holder, memory_table};
 use crate::limit::pending;
 use crate::limit::pools::stores;
 use crate::limit::refusal::OUT_OF_MEMORY;
@@ -21,11 +21,11 @@ static PRIMARY: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 /// Allocates so many bytes by `real`, which writes a handle of this kind to `to`.
 pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    firmly(|| match device::current() {
+    refuse_on_panic(|| match device::current() {
         _ if to.is_null() || bytes == 0 => real(),
-        Standing::Free => real(),
-        Standing::Broken => OUT_OF_MEMORY,
-        Standing::Limited(device) => reserved(device, bytes, real, || {
+        LimitState::Unlimited => real(),
+        LimitState::Broken => OUT_OF_MEMORY,
+        LimitState::Limited(device) => with_reservation(device, bytes, real, || {
             // SAFETY: where the driver has just written.
             let handle = unsafe { *to };
             charges::note(kind, handle, Charge { device, bytes, context: calls::context() });
@@ -56,7 +56,7 @@ pub(crate) fn pitched(
     let Some(_inside) = Inside::limited() else { return code };
     // SAFETY: where the driver has just written.
     let (at, took) = unsafe { (*to, granted(rows(*pitch))) };
-    firmly(|| correct(at, took))
+    refuse_on_panic(|| correct(at, took))
 }
 
 /// Charges an allocation with what it took. What has no room ends.
@@ -85,7 +85,7 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
         (_, None) => {}
     }
     if let (0, Kind::Array | Kind::Mipmapped) = (code, kind) {
-        pieces().take_all(Holder::Array(handle));
+        memory_table().take_all(Holder::Array(handle));
     }
     code
 }
@@ -98,13 +98,13 @@ pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> 
     let code = real();
     match (code, charge) {
         (0, Some(Charge { device, bytes, .. })) => {
-            calls::relaxed(|| pending::add(stream, move || device.give_back(bytes)));
+            calls::with_relaxed_capture(|| pending::add(stream, move || device.give_back(bytes)));
         }
         (_, Some(charge)) => charges::note(Kind::Memory, at, charge),
         (0, None) => pools::end(at, Some(stream)),
         (_, None) => {}
     }
-    calls::relaxed(pending::settle);
+    calls::with_relaxed_capture(pending::settle);
     code
 }
 
@@ -113,8 +113,8 @@ pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> 
 pub(crate) fn uncounted(real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     match device::current() {
-        Standing::Free => real(),
-        Standing::Broken | Standing::Limited(_) => OUT_OF_MEMORY,
+        LimitState::Unlimited => real(),
+        LimitState::Broken | LimitState::Limited(_) => OUT_OF_MEMORY,
     }
 }
 
@@ -125,8 +125,8 @@ pub(crate) fn info(left: *mut usize, total: *mut usize, real: impl FnOnce() -> u
     if code != 0 {
         return code;
     }
-    if let Standing::Limited(device) = device::current() {
-        calls::relaxed(|| {
+    if let LimitState::Limited(device) = device::current() {
+        calls::with_relaxed_capture(|| {
             pending::settle();
             stores().settle_all(device);
         });

@@ -1,17 +1,17 @@
 //! Memory by handles.
 
-use super::reserve::{firmly, reserved};
+use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
-use crate::limit::device::{self, Standing};
-use crate::limit::memory_handles::{Holder, Region, pieces};
+use crate::limit::device::{self, LimitState};
+use crate::limit::memory_handles::{Holder, Region, memory_table};
 use crate::limit::pending;
 use crate::limit::refusal::OUT_OF_MEMORY;
 
 /// `CUmemAllocationProp`, as far as it is read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
+pub(crate) struct AllocationProperties {
     kind: u32,
     handles: u32,
     location: u32,
@@ -24,7 +24,7 @@ const PART: u32 = 6;
 /// `CU_MEM_ALLOCATION_TYPE_MANAGED`: it moves to where it is used.
 const MANAGED: u32 = 2;
 
-impl Place {
+impl AllocationProperties {
     pub(super) fn new(kind: u32, [location, ordinal]: [u32; 2]) -> Self {
         Self { kind, handles: 0, location, ordinal: ordinal as i32 }
     }
@@ -51,32 +51,32 @@ pub(super) enum Owner {
 
 impl Owner {
     /// Where an allocation stands.
-    fn standing(self) -> Standing {
+    fn standing(self) -> LimitState {
         match self {
             Self::Device(ordinal) => device::of(ordinal),
             Self::Any => device::current(),
-            Self::Host => Standing::Free,
+            Self::Host => LimitState::Unlimited,
         }
     }
 }
 
-/// Makes a piece of memory.
+/// Makes a allocation of memory.
 pub(crate) fn create(
     handle: *mut u64,
     bytes: usize,
-    place: *const Place,
+    properties: *const AllocationProperties,
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     // SAFETY: null, or the program's promise to the driver.
-    let place = unsafe { place.as_ref() }.filter(|_| !handle.is_null());
-    let standing = place.map(|place| place.owner().standing());
-    firmly(|| match standing {
-        None | Some(Standing::Free) => real(),
-        Some(Standing::Broken) => OUT_OF_MEMORY,
-        Some(Standing::Limited(device)) => reserved(device, bytes as u64, real, || {
+    let properties = unsafe { properties.as_ref() }.filter(|_| !handle.is_null());
+    let standing = properties.map(|properties| properties.owner().standing());
+    refuse_on_panic(|| match standing {
+        None | Some(LimitState::Unlimited) => real(),
+        Some(LimitState::Broken) => OUT_OF_MEMORY,
+        Some(LimitState::Limited(device)) => with_reservation(device, bytes as u64, real, || {
             // SAFETY: where the driver has just written.
-            pieces().create(unsafe { *handle }, Some(device), bytes as u64);
+            memory_table().create(unsafe { *handle }, Some(device), bytes as u64);
         }),
     })
 }
@@ -85,21 +85,21 @@ pub(crate) fn create(
 /// thread at once.
 pub(crate) fn release(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    let mut pieces = pieces();
+    let mut memory = memory_table();
     let code = real();
     if code == 0 {
-        pieces.release(handle);
+        memory.release(handle);
     }
     code
 }
 
-/// Maps a piece.
+/// Maps a allocation.
 pub(crate) fn map(at: u64, bytes: usize, handle: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    let mut pieces = pieces();
+    let mut memory = memory_table();
     let code = real();
     if code == 0 {
-        pieces.map(at, bytes as u64, handle);
+        memory.map(at, bytes as u64, handle);
     }
     code
 }
@@ -109,7 +109,7 @@ pub(crate) fn unmap(at: u64, bytes: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
-        pieces().unmap(at, bytes as u64);
+        memory_table().unmap(at, bytes as u64);
     }
     code
 }
@@ -117,23 +117,23 @@ pub(crate) fn unmap(at: u64, bytes: usize, real: impl FnOnce() -> u32) -> u32 {
 /// Asks for the handle of what is mapped at an address.
 pub(crate) fn retain(handle: *mut u64, at: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    let mut pieces = pieces();
+    let mut memory = memory_table();
     let code = real();
     // SAFETY: null, or where the driver has just written.
     if let (0, Some(handle)) = (code, unsafe { handle.as_ref() }) {
-        pieces.retain(*handle, at);
+        memory.retain(*handle, at);
     }
     code
 }
 
-/// Gives a piece to others, who may keep it: it has no end that could be seen.
+/// Gives a allocation to others, who may keep it: it has no end that could be seen.
 pub(crate) fn export(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
-        let mut pieces = pieces();
-        let piece = pieces.of_handle(handle);
-        piece.into_iter().for_each(|piece| pieces.export(piece));
+        let mut memory = memory_table();
+        let allocation = memory.of_handle(handle);
+        allocation.into_iter().for_each(|allocation| memory.export(allocation));
     }
     code
 }
@@ -143,41 +143,42 @@ pub(crate) fn export_at(address: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
-        let mut pieces = pieces();
-        let piece = pieces.at(address);
-        piece.into_iter().for_each(|piece| pieces.export(piece));
+        let mut memory = memory_table();
+        let allocation = memory.at(address);
+        allocation.into_iter().for_each(|allocation| memory.export(allocation));
     }
     code
 }
 
 /// Makes a multicast object, which has no memory of its own.
-pub(crate) fn object(handle: *mut u64, real: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn create_multicast(handle: *mut u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     // SAFETY: null, or where the driver has just written.
     if let (0, Some(handle)) = (code, unsafe { handle.as_ref() }) {
-        pieces().create(*handle, None, 0);
+        memory_table().create(*handle, None, 0);
     }
     code
 }
 
-/// Binds a piece, by its handle or an address, to an object, which keeps it.
+/// Binds a allocation, by its handle or an address, to an object, which keeps it.
 pub(crate) fn bind(
     object: u64,
-    (at, bytes): (usize, usize),
+    at: usize,
+    bytes: usize,
     from: Result<u64, u64>,
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
-        let (mut pieces, region) = (pieces(), Region([at as u64, bytes as u64, 0, 0]));
-        let piece = match from {
-            Ok(handle) => pieces.of_handle(handle),
-            Err(address) => pieces.at(address),
+        let (mut memory, region) = (memory_table(), Region([at as u64, bytes as u64, 0, 0]));
+        let allocation = match from {
+            Ok(handle) => memory.of_handle(handle),
+            Err(address) => memory.at(address),
         };
-        if let (Some(holder), Some(piece)) = (pieces.object(object), piece) {
-            pieces.put(holder, region, piece);
+        if let (Some(holder), Some(allocation)) = (memory.object(object), allocation) {
+            memory.put(holder, region, allocation);
         }
     }
     code
@@ -188,9 +189,9 @@ pub(crate) fn unbind(object: u64, at: usize, bytes: usize, real: impl FnOnce() -
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
-        let (mut pieces, end) = (pieces(), at.saturating_add(bytes) as u64);
-        if let Some(holder) = pieces.object(object) {
-            pieces.take(holder, |region| (at as u64..end).contains(&region.0[0]));
+        let (mut memory, end) = (memory_table(), at.saturating_add(bytes) as u64);
+        if let Some(holder) = memory.object(object) {
+            memory.take(holder, |region| (at as u64..end).contains(&region.0[0]));
         }
     }
     code
@@ -214,7 +215,7 @@ pub(crate) struct Mapping {
 /// `CU_MEM_OPERATION_TYPE_MAP`; the other one is its end.
 const MAP: u32 = 1;
 
-/// Maps pieces into sparse arrays, which keep them, or takes them out once the stream has come so
+/// Maps memory into sparse arrays, which keep them, or takes them out once the stream has come so
 /// far.
 pub(crate) fn map_arrays(
     list: *const Mapping,
@@ -231,14 +232,16 @@ pub(crate) fn map_arrays(
         // SAFETY: the program's promise to the driver, which has just read so many.
         let Mapping { array, region, operation, handle, .. } = unsafe { list.add(at).read() };
         let holder = Holder::Array(array);
-        let gone = pieces().take_out(holder, region);
+        let gone = memory_table().take_out(holder, region);
         if !gone.is_empty() {
-            calls::relaxed(|| pending::add(stream, move || pieces().leave(&gone)));
+            calls::with_relaxed_capture(|| {
+                pending::add(stream, move || memory_table().leave(&gone))
+            });
         }
         if operation == MAP {
-            let mut pieces = pieces();
-            let piece = pieces.of_handle(handle);
-            piece.into_iter().for_each(|piece| pieces.put(holder, region, piece));
+            let mut memory = memory_table();
+            let allocation = memory.of_handle(handle);
+            allocation.into_iter().for_each(|allocation| memory.put(holder, region, allocation));
         }
     }
     code

@@ -1,11 +1,11 @@
 //! Code, whose global variables take memory for as long as it is loaded.
 
-use super::reserve::{firmly, reserved};
+use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls;
 use crate::driver::state::Inside;
 use crate::explain;
 use crate::limit::charges::{self, Charge, Kind};
-use crate::limit::device::{self, Standing};
+use crate::limit::device::{self, LimitState};
 use crate::limit::image::read::{size, size_of};
 use crate::limit::image::size::Size;
 use crate::limit::refusal::OUT_OF_MEMORY;
@@ -51,12 +51,12 @@ fn charged(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    firmly(|| {
+    refuse_on_panic(|| {
         // Libraries need no context; they are the first device's then.
         let device = match device::of(calls::device().unwrap_or(0)) {
-            Standing::Free => return real(),
-            Standing::Broken => return OUT_OF_MEMORY,
-            Standing::Limited(device) => device,
+            LimitState::Unlimited => return real(),
+            LimitState::Broken => return OUT_OF_MEMORY,
+            LimitState::Limited(device) => device,
         };
         let Size { data, code, is_unknown } = size(major(device.ordinal));
         if is_unknown {
@@ -67,7 +67,7 @@ fn charged(
         let bytes = data.saturating_add(if is_eager { code } else { 0 });
         // A library outlives contexts.
         let context = if kind == Kind::Module { calls::context() } else { 0 };
-        reserved(device, bytes, real, || {
+        with_reservation(device, bytes, real, || {
             // SAFETY: null, or where the driver has just written.
             match unsafe { to.as_ref() } {
                 Some(handle) if bytes > 0 => {

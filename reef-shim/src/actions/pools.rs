@@ -1,10 +1,10 @@
 //! Allocations from pools.
 
-use super::memory_handles::{Owner, Place};
-use super::reserve::firmly;
+use super::memory_handles::{AllocationProperties, Owner};
+use super::reserve::refuse_on_panic;
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
-use crate::limit::device::{self, Limited, Standing};
+use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::pending;
 use crate::limit::pools::{POOL_UNIT, Store, stores};
 use crate::limit::refusal::OUT_OF_MEMORY;
@@ -20,11 +20,11 @@ pub(crate) fn allocate(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    firmly(|| match calls::relaxed(|| standing(pool, stream)) {
-        Standing::Free => real(),
-        Standing::Broken => OUT_OF_MEMORY,
-        Standing::Limited(_) if calls::is_capturing(stream) => real(),
-        Standing::Limited(device) => {
+    refuse_on_panic(|| match calls::with_relaxed_capture(|| standing(pool, stream)) {
+        LimitState::Unlimited => real(),
+        LimitState::Broken => OUT_OF_MEMORY,
+        LimitState::Limited(_) if calls::is_capturing(stream) => real(),
+        LimitState::Limited(device) => {
             let code = from_pool(device, bytes as u64, pool, real);
             // SAFETY: null, or where the driver has just written.
             if let (0, Some(pool), Some(at)) = (code, pool, unsafe { to.as_ref() }) {
@@ -37,11 +37,11 @@ pub(crate) fn allocate(
 
 /// A pool stands where its own device does, whichever is current. One that isn't known may be of
 /// any.
-fn standing(pool: Option<usize>, stream: Stream) -> Standing {
+fn standing(pool: Option<usize>, stream: Stream) -> LimitState {
     let owner = pool.and_then(|pool| stores().owner(pool));
     match owner {
         Some(Some(ordinal)) => device::of(ordinal),
-        Some(None) => Standing::Free,
+        Some(None) => LimitState::Unlimited,
         None => device::of_stream(stream),
     }
 }
@@ -64,16 +64,16 @@ fn from_pool(
     let mut more = needed();
     if !device.try_reserve(more) {
         drop(stores); // ends of other pools' allocations need it
-        calls::relaxed(pending::settle);
+        calls::with_relaxed_capture(pending::settle);
         stores = self::stores();
-        calls::relaxed(|| stores.trim_all(device));
+        calls::with_relaxed_capture(|| stores.trim_all(device));
         more = needed();
         if !device.reserve(more) {
             return OUT_OF_MEMORY;
         }
     }
     let code = real();
-    calls::relaxed(|| stores.settle(device, store, more));
+    calls::with_relaxed_capture(|| stores.settle(device, store, more));
     code
 }
 
@@ -97,7 +97,7 @@ fn own(pool: *mut usize, owner: Owner, real: impl FnOnce() -> u32) -> u32 {
         let standing = ordinal.map(device::of);
         let mut stores = stores();
         stores.own(*pool, ordinal);
-        if let Some(Standing::Limited(device)) = standing {
+        if let Some(LimitState::Limited(device)) = standing {
             stores.of(Store::Pool(*pool), device);
         }
     }
@@ -107,14 +107,14 @@ fn own(pool: *mut usize, owner: Owner, real: impl FnOnce() -> u32) -> u32 {
 /// A pool is made. `CUmemPoolProps` begins as `CUmemAllocationProp` does.
 pub(crate) fn create_pool(
     pool: *mut usize,
-    place: *const Place,
+    properties: *const AllocationProperties,
     real: impl FnOnce() -> u32,
 ) -> u32 {
     // SAFETY: null, or the program's promise to the driver.
-    own(pool, unsafe { place.as_ref() }.map_or(Owner::Any, Place::owner), real)
+    own(pool, unsafe { properties.as_ref() }.map_or(Owner::Any, AllocationProperties::owner), real)
 }
 
-/// The pool of a place is asked for, which holds memory of this kind.
+/// The pool of a properties is asked for, which holds memory of this kind.
 pub(crate) fn pool_of(
     pool: *mut usize,
     location: *const [u32; 2],
@@ -123,15 +123,15 @@ pub(crate) fn pool_of(
 ) -> u32 {
     // SAFETY: null, or the program's promise to the driver.
     let location = unsafe { location.as_ref() };
-    own(pool, location.map_or(Owner::Any, |at| Place::new(kind, *at).owner()), real)
+    own(pool, location.map_or(Owner::Any, |at| AllocationProperties::new(kind, *at).owner()), real)
 }
 
 /// Has the driver give back what no one uses in a pool.
 pub(crate) fn trim(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
-    if let Standing::Limited(device) = standing(Some(pool), Stream::new(0, false)) {
-        calls::relaxed(|| stores().settle(device, Store::Pool(pool), 0));
+    if let LimitState::Limited(device) = standing(Some(pool), Stream::new(0, false)) {
+        calls::with_relaxed_capture(|| stores().settle(device, Store::Pool(pool), 0));
     }
     code
 }
@@ -140,11 +140,11 @@ pub(crate) fn trim(pool: usize, real: impl FnOnce() -> u32) -> u32 {
 /// without what is spare.
 pub(crate) fn destroy_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    calls::relaxed(pending::settle);
+    calls::with_relaxed_capture(pending::settle);
     let standing = standing(Some(pool), Stream::new(0, false));
     let mut stores = stores(); // nobody gets the same handle meanwhile
-    if let Standing::Limited(device) = standing {
-        calls::relaxed(|| {
+    if let LimitState::Limited(device) = standing {
+        calls::with_relaxed_capture(|| {
             let _ = calls::trim_pool(pool, 0); // what it doesn't give back stays charged
             stores.settle(device, Store::Pool(pool), 0);
         });
@@ -162,7 +162,9 @@ pub(crate) fn end(at: usize, stream: Option<Stream>) {
         return;
     }
     match stream {
-        Some(stream) => calls::relaxed(|| pending::add(stream, move || stores().ended(at))),
+        Some(stream) => {
+            calls::with_relaxed_capture(|| pending::add(stream, move || stores().ended(at)))
+        }
         None => stores().ended(at),
     }
 }

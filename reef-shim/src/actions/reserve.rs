@@ -8,18 +8,18 @@ use crate::limit::refusal::OUT_OF_MEMORY;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs something of ours about limits. A panic is no way round one: the allocation is refused.
-pub(super) fn firmly(ours: impl FnOnce() -> u32) -> u32 {
+pub(super) fn refuse_on_panic(ours: impl FnOnce() -> u32) -> u32 {
     catch_unwind(AssertUnwindSafe(ours)).unwrap_or(OUT_OF_MEMORY)
 }
 
 /// Reserves, calls, and notes what was made or gives back.
-pub(super) fn reserved(
+pub(super) fn with_reservation(
     device: &'static Limited,
     bytes: u64,
     real: impl FnOnce() -> u32,
     note: impl FnOnce(),
 ) -> u32 {
-    if !room(device, bytes) {
+    if !make_room(device, bytes) {
         return OUT_OF_MEMORY;
     }
     let code = real();
@@ -33,9 +33,9 @@ pub(super) fn reserved(
 
 /// Reserves, after what has ended in streams is counted and pools have given back what they don't
 /// use, if need be.
-pub(super) fn room(device: &'static Limited, bytes: u64) -> bool {
+pub(super) fn make_room(device: &'static Limited, bytes: u64) -> bool {
     device.try_reserve(bytes) || {
-        calls::relaxed(|| {
+        calls::with_relaxed_capture(|| {
             pending::settle();
             stores().trim_all(device);
         });

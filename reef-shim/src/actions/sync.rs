@@ -7,7 +7,7 @@ use crate::guest::capture::{self, Capture};
 use crate::guest::find;
 use crate::guest::tree::branch::Branch;
 use crate::guest::tree::context::State;
-use crate::guest::tree::stream::Stream as Known;
+use crate::guest::tree::stream::Stream as StreamRecord;
 use crate::guest::ungated_captures;
 
 /// Waits for a stream: all that it was given before has ended then.
@@ -17,7 +17,7 @@ pub(crate) fn stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
     if code == 0 {
         known.into_iter().for_each(|(known, issued)| {
-            known.counts.synced(issued);
+            known.counts.note_sync(issued);
             catch_panics(|| known.context().device.waited());
         });
     }
@@ -29,13 +29,13 @@ pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     let known = catch_panics(|| {
         let branch = find::find_context(if of == 0 { calls::context() } else { of })?;
-        let issued = |stream: &'static Known| (stream, stream.counts.issued());
+        let issued = |stream: &'static StreamRecord| (stream, stream.counts.issued());
         let working = branch.streams().filter(|stream| !stream.is_idle());
         Some((branch.context.device, working.map(issued).collect::<Vec<_>>()))
     });
     let code = real();
     if let (0, Some((device, streams))) = (code, known) {
-        streams.into_iter().for_each(|(stream, issued)| stream.counts.synced(issued));
+        streams.into_iter().for_each(|(stream, issued)| stream.counts.note_sync(issued));
         catch_panics(|| device.waited());
     }
     code
@@ -75,7 +75,7 @@ pub(crate) fn end_capture(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
 }
 
 /// Puts a mark behind what a stream has, if it takes one.
-fn mark_last(stream: Stream) -> Option<&'static Known> {
+fn mark_last(stream: Stream) -> Option<&'static StreamRecord> {
     let known = find::find(stream)?;
     if !known.is_idle() && capture::of(stream) == Capture::None {
         known.context().within(|| known.mark_last());
@@ -130,7 +130,7 @@ fn end(
     let holders = &context.device.page.holders;
     holders.override_all();
     let code = real();
-    holders.heed();
+    holders.end_override();
     catch_panics(|| {
         if code != 0 || !is_over() {
             return context.set(State::Live);

@@ -118,7 +118,7 @@ pub(crate) fn device() -> Option<i32> {
 }
 
 /// Runs calls of ours in another context.
-pub(crate) fn inside<T>(other: usize, calls: impl FnOnce() -> T) -> T {
+pub(crate) fn in_context<T>(other: usize, calls: impl FnOnce() -> T) -> T {
     let own = context();
     if other == own {
         return calls();
@@ -144,7 +144,7 @@ pub(crate) fn uuid(ordinal: i32) -> Option<[u8; 16]> {
 }
 
 /// Runs calls of ours so that they don't break a capture of the program's.
-pub(crate) fn relaxed<T>(calls: impl FnOnce() -> T) -> T {
+pub(crate) fn with_relaxed_capture<T>(calls: impl FnOnce() -> T) -> T {
     let mut mode = 2; // CU_STREAM_CAPTURE_MODE_RELAXED
     let _ = exchange_mode(&mut mode);
     let result = calls();

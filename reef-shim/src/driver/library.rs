@@ -1,7 +1,9 @@
 //! The real driver's library, opened at the first call.
 
 use super::state::{decide, decide_copies, decide_limits, decide_profile, pause_profile};
-use crate::settings::{is_limited, is_profile_wanted, is_range_wanted, is_wanted, limits_time};
+use crate::settings::{
+    is_limited, is_profile_enabled, is_range_enabled, is_scheduled, limits_time,
+};
 use reef_guest::library_path::candidates;
 use std::ffi::{CStr, CString, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -48,11 +50,11 @@ fn open() {
         Ok(_) => {
             OPENER.store(thread, Ordering::Relaxed);
             HANDLE.store(open_first(), Ordering::Release);
-            decide(is_wanted());
+            decide(is_scheduled());
             decide_limits(is_limited());
             decide_copies(limits_time());
-            decide_profile(is_profile_wanted());
-            if is_range_wanted() {
+            decide_profile(is_profile_enabled());
+            if is_range_enabled() {
                 pause_profile();
             }
             STATE.store(OVER, Ordering::Release);

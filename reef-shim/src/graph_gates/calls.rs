@@ -92,19 +92,19 @@ mod raw {
     }
 }
 
-fn taken(code: Option<u32>) -> Option<()> {
+fn succeeded(code: Option<u32>) -> Option<()> {
     (code == Some(0)).then_some(())
 }
 
 /// What a node is to the memory of its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
-    Taken {
+    Allocated {
         ordinal: i32,
         bytes: u64,
         address: u64,
     },
-    Ended {
+    Freed {
         address: u64,
     },
     /// Of a graph inside of it.
@@ -117,8 +117,8 @@ pub(super) fn memory_of(node: usize) -> Memory {
     let _ = raw::kind(node, &mut kind); // not said: it is no kind that is looked for
     match kind {
         CHILD if raw::child(node, &mut child) == Some(0) => Memory::Inside(child),
-        FREE if raw::free(node, &mut address) == Some(0) => Memory::Ended { address },
-        MEMORY if raw::memory(node, &mut params) == Some(0) => Memory::Taken {
+        FREE if raw::free(node, &mut address) == Some(0) => Memory::Freed { address },
+        MEMORY if raw::memory(node, &mut params) == Some(0) => Memory::Allocated {
             ordinal: params.ordinal,
             bytes: round_up(params.bytes, MEMORY_UNIT),
             address: params.address,
@@ -130,10 +130,10 @@ pub(super) fn memory_of(node: usize) -> Memory {
 /// All nodes, in the driver's order.
 pub(super) fn nodes(graph: usize) -> Option<Vec<usize>> {
     let mut count = 0;
-    taken(raw::nodes(graph, std::ptr::null_mut(), &mut count))?;
+    succeeded(raw::nodes(graph, std::ptr::null_mut(), &mut count))?;
     let mut nodes = vec![0; count];
     if count > 0 {
-        taken(raw::nodes(graph, nodes.as_mut_ptr(), &mut count))?;
+        succeeded(raw::nodes(graph, nodes.as_mut_ptr(), &mut count))?;
     }
     nodes.truncate(count);
     Some(nodes)
@@ -150,7 +150,7 @@ pub(super) fn edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
     let (mut from, mut to, mut data) = (vec![0; count], vec![0; count], vec![0_u64; count]);
     if count > 0 {
         let lists = (from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr());
-        taken(raw::edges_v2(graph, lists.0, lists.1, lists.2, &mut count))?;
+        succeeded(raw::edges_v2(graph, lists.0, lists.1, lists.2, &mut count))?;
     }
     let pairs = from.into_iter().zip(to).zip(data).take(count);
     Some(pairs.map(|((from, to), data)| (from, to, data != 0)).collect())
@@ -159,10 +159,10 @@ pub(super) fn edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
 /// The same of drivers before CUDA 12.3, whose edges are all alike.
 fn plain_edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
     let mut count = 0;
-    taken(raw::edges(graph, std::ptr::null_mut(), std::ptr::null_mut(), &mut count))?;
+    succeeded(raw::edges(graph, std::ptr::null_mut(), std::ptr::null_mut(), &mut count))?;
     let (mut from, mut to) = (vec![0; count], vec![0; count]);
     if count > 0 {
-        taken(raw::edges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count))?;
+        succeeded(raw::edges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count))?;
     }
     Some(from.into_iter().zip(to).take(count).map(|(from, to)| (from, to, false)).collect())
 }
@@ -170,7 +170,7 @@ fn plain_edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
 /// `CUgraphNodeType`.
 pub(super) fn kind(node: usize) -> Option<u32> {
     let mut kind = 0;
-    taken(raw::kind(node, &mut kind))?;
+    succeeded(raw::kind(node, &mut kind))?;
     Some(kind)
 }
 
@@ -178,7 +178,7 @@ pub(super) fn kind(node: usize) -> Option<u32> {
 pub(super) fn grid(node: usize) -> Option<[u32; 3]> {
     let mut params = KernelParams::default();
     let code = raw::kernel_v2(node, &mut params).filter(|code| *code == 0);
-    taken(code.or_else(|| raw::kernel(node, &mut params)))?;
+    succeeded(code.or_else(|| raw::kernel(node, &mut params)))?;
     Some(params.grid)
 }
 
@@ -191,7 +191,7 @@ pub(super) fn is_device_updatable(node: usize) -> bool {
 /// Whether a node of memory operations is a gate, of any context.
 pub(super) fn is_gate(node: usize) -> Option<bool> {
     let mut params = Waits { context: 0, count: 0, waits: std::ptr::null(), flags: 0 };
-    taken(raw::waits(node, &mut params))?;
+    succeeded(raw::waits(node, &mut params))?;
     // SAFETY: the driver's list, which has as many entries as it says and stays until the node is
     // changed.
     let first = unsafe { params.waits.as_ref() }.filter(|_| params.count > 0);
@@ -201,20 +201,20 @@ pub(super) fn is_gate(node: usize) -> Option<bool> {
 /// The graph inside of a node, which owns it.
 pub(super) fn child(node: usize) -> Option<usize> {
     let mut child = 0;
-    taken(raw::child(node, &mut child))?;
+    succeeded(raw::child(node, &mut child))?;
     Some(child)
 }
 
 pub(super) fn clone(graph: usize) -> Option<usize> {
     let mut clone = 0;
-    taken(raw::clone(&mut clone, graph))?;
+    succeeded(raw::clone(&mut clone, graph))?;
     Some(clone)
 }
 
 /// The node of a clone that was made from this one.
 pub(super) fn find(original: usize, clone: usize) -> Option<usize> {
     let mut node = 0;
-    taken(raw::find(&mut node, original, clone))?;
+    succeeded(raw::find(&mut node, original, clone))?;
     Some(node)
 }
 
@@ -224,12 +224,12 @@ pub(super) fn add_gate(graph: usize, after: &[usize], context: usize, gate: u64)
     let wait = Wait { operation: WAIT, at: gate, value, flags: 0, rest: [0; 2] };
     let params = Waits { context, count: 1, waits: &raw const wait, flags: 0 };
     let mut node = 0;
-    taken(raw::add_waits(&mut node, graph, after.as_ptr(), after.len(), &params))?;
+    succeeded(raw::add_waits(&mut node, graph, after.as_ptr(), after.len(), &params))?;
     Some(node)
 }
 
 pub(super) fn connect(graph: usize, from: usize, to: usize) -> Option<()> {
-    taken(raw::connect(graph, &raw const from, &raw const to, 1))
+    succeeded(raw::connect(graph, &raw const from, &raw const to, 1))
 }
 
 /// Takes out the edges that lead from these nodes to one.
@@ -238,7 +238,7 @@ pub(super) fn disconnect(graph: usize, from: &[usize], to: usize) -> Option<()> 
         return Some(());
     }
     let to = vec![to; from.len()];
-    taken(raw::disconnect(graph, from.as_ptr(), to.as_ptr(), from.len()))
+    succeeded(raw::disconnect(graph, from.as_ptr(), to.as_ptr(), from.len()))
 }
 
 pub(super) fn destroy(graph: usize) {

@@ -1,7 +1,7 @@
 //! Executable graphs that were made from clones of ours.
 
-use super::insert::{Gate, Gated};
-use super::positions::Places;
+use super::insert::{Gate, GatedClone};
+use super::positions::GatePositions;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
@@ -9,8 +9,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 /// graph's.
 #[derive(Debug)]
 struct Exec {
-    clone: Gated,
-    places: Places,
+    clone: GatedClone,
+    positions: GatePositions,
     gate: Gate,
 }
 
@@ -22,8 +22,8 @@ fn execs() -> MutexGuard<'static, HashMap<usize, Exec>> {
 }
 
 /// Notes that `exec` was made from this clone.
-pub(crate) fn add(exec: usize, clone: Gated, places: Places, gate: Gate) {
-    let former = execs().insert(exec, Exec { clone, places, gate });
+pub(crate) fn add(exec: usize, clone: GatedClone, positions: GatePositions, gate: Gate) {
+    let former = execs().insert(exec, Exec { clone, positions, gate });
     drop(former); // its handle came back: it was destroyed unseen
 }
 
@@ -40,12 +40,12 @@ pub(crate) fn node(exec: usize, node: usize) -> usize {
 }
 
 /// Where gates stand in `exec`, if they do.
-pub(crate) fn places(exec: usize) -> Option<(Places, Gate)> {
-    execs().get(&exec).map(|exec| (exec.places.clone(), exec.gate))
+pub(crate) fn positions(exec: usize) -> Option<(GatePositions, Gate)> {
+    execs().get(&exec).map(|exec| (exec.positions.clone(), exec.gate))
 }
 
 /// Where gates stand in the graph inside of the program's node, if they do.
-pub(crate) fn child_places(exec: usize, node: usize) -> Option<(Places, Gate)> {
+pub(crate) fn child_positions(exec: usize, node: usize) -> Option<(GatePositions, Gate)> {
     let execs = execs();
     let exec = execs.get(&exec)?;
     Some((exec.clone.children.get(&node)?.clone(), exec.gate))

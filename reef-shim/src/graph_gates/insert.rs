@@ -1,21 +1,21 @@
 //! A clone of a graph, with gates in it.
 
 use super::calls;
-use super::positions::Places;
+use super::positions::GatePositions;
 use super::shape::{Kind, Shape};
 use std::collections::HashMap;
 
 /// A clone with gates. It is destroyed with this value.
 #[derive(Debug)]
-pub(crate) struct Gated {
+pub(crate) struct GatedClone {
     pub(crate) graph: usize,
     /// The program's nodes, and the clone's that were made from them.
     pub(super) nodes: HashMap<usize, usize>,
     /// The program's nodes that have a graph inside, and where its gates are.
-    pub(super) children: HashMap<usize, Places>,
+    pub(super) children: HashMap<usize, GatePositions>,
 }
 
-impl Drop for Gated {
+impl Drop for GatedClone {
     fn drop(&mut self) {
         calls::destroy(self.graph);
     }
@@ -28,24 +28,35 @@ pub(crate) struct Gate {
     pub(crate) address: u64,
 }
 
-/// Clones a graph and puts gates at these places. `None`: the driver refused a step, or there are
-/// no such places.
-pub(crate) fn insert(graph: usize, shape: &Shape, places: &Places, gate: Gate) -> Option<Gated> {
+/// Clones a graph and puts gates at these positions. `None`: the driver refused a step, or there are
+/// no such positions.
+pub(crate) fn insert(
+    graph: usize,
+    shape: &Shape,
+    positions: &GatePositions,
+    gate: Gate,
+) -> Option<GatedClone> {
     let mut gated =
-        Gated { graph: calls::clone(graph)?, nodes: HashMap::new(), children: HashMap::new() };
+        GatedClone { graph: calls::clone(graph)?, nodes: HashMap::new(), children: HashMap::new() };
     let clone = gated.graph;
-    gated.fill(clone, shape, places, gate)?;
+    gated.fill(clone, shape, positions, gate)?;
     Some(gated)
 }
 
-impl Gated {
+impl GatedClone {
     /// Puts gates into a graph of the clone; `shape` is the program's.
-    fn fill(&mut self, graph: usize, shape: &Shape, places: &Places, gate: Gate) -> Option<()> {
+    fn fill(
+        &mut self,
+        graph: usize,
+        shape: &Shape,
+        positions: &GatePositions,
+        gate: Gate,
+    ) -> Option<()> {
         let clones = shape.nodes.iter().map(|node| calls::find(node.handle, graph));
         let clones: Vec<usize> = clones.collect::<Option<_>>()?;
         let pairs = shape.nodes.iter().zip(&clones).map(|(node, clone)| (node.handle, *clone));
         self.nodes.extend(pairs);
-        for &at in &places.kernels {
+        for &at in &positions.kernels {
             let before = shape.nodes.get(at)?.after.iter();
             let before: Vec<_> = before.filter_map(|at| clones.get(*at).copied()).collect();
             gate_in_front(graph, *clones.get(at)?, &before, gate)?;
@@ -53,9 +64,9 @@ impl Gated {
         for (at, node) in shape.nodes.iter().enumerate() {
             let Kind::Child(inner) = &node.kind else { continue };
             let child = calls::child(*clones.get(at)?)?;
-            let places = places.child(at).cloned().unwrap_or_default();
-            self.fill(child, inner, &places, gate)?;
-            self.children.insert(node.handle, places);
+            let positions = positions.child(at).cloned().unwrap_or_default();
+            self.fill(child, inner, &positions, gate)?;
+            self.children.insert(node.handle, positions);
         }
         Some(())
     }

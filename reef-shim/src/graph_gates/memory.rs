@@ -12,7 +12,7 @@ const MAX_DEPTH: u32 = 64;
 
 /// A node that takes memory, and all nodes that come before it.
 #[derive(Debug)]
-struct Taker {
+struct AllocationNode {
     node: usize,
     ordinal: i32,
     bytes: u64,
@@ -29,43 +29,44 @@ pub(crate) fn needs(graph: usize) -> Vec<Need> {
 }
 
 fn add(graph: usize, depth: u32, needs: &mut Vec<Need>) {
-    let (mut takers, mut ends) = (Vec::new(), HashMap::new());
+    let (mut allocations, mut ends) = (Vec::new(), HashMap::new());
     for node in nodes(graph).unwrap_or_default() {
         match memory_of(node) {
-            Memory::Taken { ordinal, bytes, address } => {
-                takers.push((node, ordinal, bytes, address));
+            Memory::Allocated { ordinal, bytes, address } => {
+                allocations.push((node, ordinal, bytes, address));
             }
-            Memory::Ended { address } => drop(ends.insert(address, node)),
+            Memory::Freed { address } => drop(ends.insert(address, node)),
             Memory::Inside(inner) if depth > 0 => add(inner, depth - 1, needs),
             Memory::Inside(_) | Memory::None => {}
         }
     }
-    if takers.is_empty() {
+    if allocations.is_empty() {
         return;
     }
     let before = parents(graph);
-    let taker = |(node, ordinal, bytes, address)| {
+    let allocation = |(node, ordinal, bytes, address)| {
         let (end, before) = (ends.get(&address).copied(), ancestors(node, &before));
-        Taker { node, ordinal, bytes, end, before }
+        AllocationNode { node, ordinal, bytes, end, before }
     };
-    let takers: Vec<_> = takers.into_iter().map(taker).collect();
-    for Taker { ordinal, .. } in &takers {
+    let allocations: Vec<_> = allocations.into_iter().map(allocation).collect();
+    for AllocationNode { ordinal, .. } in &allocations {
         if needs.iter().all(|need| need.ordinal != *ordinal) {
             needs.push(Need { ordinal: *ordinal, bytes: 0 });
         }
     }
     for need in needs {
-        let its: Vec<_> = takers.iter().filter(|taker| taker.ordinal == need.ordinal).collect();
-        let peak = its.iter().map(|taker| beside(taker, &its)).max().unwrap_or(0);
+        let its: Vec<_> =
+            allocations.iter().filter(|allocation| allocation.ordinal == need.ordinal).collect();
+        let peak = its.iter().map(|allocation| peak_at(allocation, &its)).max().unwrap_or(0);
         need.bytes = need.bytes.saturating_add(peak);
     }
 }
 
 /// What may be there when a node takes memory, with its own.
-fn beside(taker: &Taker, all: &[&Taker]) -> u64 {
-    let may_be = |other: &&&Taker| {
-        let is_gone = other.end.is_some_and(|end| taker.before.contains(&end));
-        !is_gone && !other.before.contains(&taker.node)
+fn peak_at(allocation: &AllocationNode, all: &[&AllocationNode]) -> u64 {
+    let may_be = |other: &&&AllocationNode| {
+        let is_gone = other.end.is_some_and(|end| allocation.before.contains(&end));
+        !is_gone && !other.before.contains(&allocation.node)
     };
     all.iter().filter(may_be).fold(0, |sum: u64, other| sum.saturating_add(other.bytes))
 }

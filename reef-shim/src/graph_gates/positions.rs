@@ -4,15 +4,15 @@ use super::shape::{Kind, Shape};
 use reef_guest::pace::in_graph;
 use std::collections::HashSet;
 
-/// Where gates are: places of kernels that have one in front, and the same for graphs inside of
+/// Where gates are: positions of kernels that have one in front, and the same for graphs inside of
 /// nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Places {
+pub(crate) struct GatePositions {
     pub(super) kernels: Vec<usize>,
-    pub(super) children: Vec<(usize, Places)>,
+    pub(super) children: Vec<(usize, GatePositions)>,
 }
 
-impl Places {
+impl GatePositions {
     /// Gates so that no way through the graph is longer without one than in a captured graph.
     pub(crate) fn of(shape: &Shape) -> Self {
         Self::behind(shape, 0).0
@@ -20,19 +20,19 @@ impl Places {
 
     /// How many gates there are.
     pub(crate) fn count(&self) -> u64 {
-        let inner = self.children.iter().map(|(_, places)| places.count());
+        let inner = self.children.iter().map(|(_, positions)| positions.count());
         inner.sum::<u64>() + self.kernels.len() as u64
     }
 
-    /// The places inside of this node.
+    /// The positions inside of this node.
     pub(super) fn child(&self, at: usize) -> Option<&Self> {
-        self.children.iter().find(|(place, _)| *place == at).map(|(_, places)| places)
+        self.children.iter().find(|(place, _)| *place == at).map(|(_, positions)| positions)
     }
 
     /// `since`: small kernels from the last gate to the graph's beginning. Also: from the last gate
     /// to its end.
     fn behind(shape: &Shape, since: u32) -> (Self, u32) {
-        let mut places = Self::default();
+        let mut positions = Self::default();
         let mut behind = vec![since; shape.nodes.len()];
         for at in order(shape) {
             let Some(node) = shape.nodes.get(at) else { continue };
@@ -45,12 +45,12 @@ impl Places {
                 }
                 Kind::Kernel(blocks) => {
                     let (is_due, after) = in_graph(before, *blocks);
-                    places.kernels.extend(is_due.then_some(at));
+                    positions.kernels.extend(is_due.then_some(at));
                     after
                 }
                 Kind::Child(inner) => {
                     let (inner, after) = Self::behind(inner, before);
-                    places.children.extend((inner.count() > 0).then_some((at, inner)));
+                    positions.children.extend((inner.count() > 0).then_some((at, inner)));
                     after
                 }
                 Kind::Gate => 0,
@@ -58,20 +58,20 @@ impl Places {
             };
             behind.iter_mut().skip(at).take(1).for_each(|behind| *behind = after);
         }
-        places.kernels.sort_unstable();
+        positions.kernels.sort_unstable();
         let ends = ends(shape).filter_map(|at| behind.get(at)).max();
-        (places, ends.copied().unwrap_or(since))
+        (positions, ends.copied().unwrap_or(since))
     }
 }
 
-/// Places of nodes that nothing comes after.
+/// GatePositions of nodes that nothing comes after.
 fn ends(shape: &Shape) -> impl Iterator<Item = usize> {
     let passed: HashSet<_> =
         shape.nodes.iter().flat_map(|node| node.after.iter().copied()).collect();
     (0..shape.nodes.len()).filter(move |at| !passed.contains(at))
 }
 
-/// Places so that each node comes after those that it depends on. Nodes of a cycle, which no driver
+/// GatePositions so that each node comes after those that it depends on. Nodes of a cycle, which no driver
 /// gives, are left out.
 fn order(shape: &Shape) -> Vec<usize> {
     let mut next = vec![Vec::new(); shape.nodes.len()];

@@ -13,7 +13,7 @@ pub(crate) struct Shape {
 pub(super) struct Node {
     pub(super) handle: usize,
     pub(super) kind: Kind,
-    /// Places of the nodes that it comes after.
+    /// GatePositions of the nodes that it comes after.
     pub(super) after: Vec<usize>,
     /// It may begin before one of them has ended: a gate in between would end that.
     pub(super) overlaps: bool,
@@ -32,13 +32,13 @@ pub(super) enum Kind {
 }
 
 /// Why a graph is instantiated as it is, for the report.
-pub(crate) type Untouched = &'static str;
+pub(crate) type UngatedReason = &'static str;
 
-const UNKNOWN: Untouched = "the driver doesn't say what is in it";
+const UNKNOWN: UngatedReason = "the driver doesn't say what is in it";
 
 impl Shape {
     /// Asks the driver about a graph.
-    pub(crate) fn read(graph: usize) -> Result<Self, Untouched> {
+    pub(crate) fn read(graph: usize) -> Result<Self, UngatedReason> {
         let handles = calls::nodes(graph).ok_or(UNKNOWN)?;
         let place: HashMap<_, _> =
             handles.iter().enumerate().map(|(at, node)| (*node, at)).collect();
@@ -71,7 +71,7 @@ pub(crate) fn was_gated(graph: usize) -> bool {
 }
 
 impl Kind {
-    fn read(node: usize) -> Result<Self, Untouched> {
+    fn read(node: usize) -> Result<Self, UngatedReason> {
         match calls::kind(node).ok_or(UNKNOWN)? {
             0 if calls::is_device_updatable(node) => Err("kernels may change nodes of it"),
             0 => {

@@ -1,29 +1,29 @@
 //! Joins the current context's device.
 
 use super::device::Device;
-use super::membership::Member;
+use super::membership::Membership;
 use super::{keeper, link};
 use crate::driver::calls;
 use crate::driver::state::pass_all;
 use crate::explain;
-use crate::limit::device::{self as limit, Standing};
+use crate::limit::device::{self as limit, LimitState};
 use crate::settings::settings;
-use reef_guest::join::{Uuid, Wish};
+use reef_guest::join::{JoinRequest, Uuid};
 use std::sync::{Mutex, MutexGuard};
 
 /// `CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT`: a display's watchdog ends what waits for long.
 const WATCHDOG: u32 = 17;
 
 /// Devices that were asked for.
-static MEMBERS: Mutex<Vec<&'static Member>> = Mutex::new(Vec::new());
+static MEMBERSHIPS: Mutex<Vec<&'static Membership>> = Mutex::new(Vec::new());
 
-fn members() -> MutexGuard<'static, Vec<&'static Member>> {
-    MEMBERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+fn memberships() -> MutexGuard<'static, Vec<&'static Membership>> {
+    MEMBERSHIPS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 /// Some device that was joined.
 pub(crate) fn any() -> Option<&'static Device> {
-    members().iter().find_map(|member| member.device())
+    memberships().iter().find_map(|member| member.device())
 }
 
 /// The current context's device and its ordinal. `None`: its calls are passed on, until a daemon
@@ -38,21 +38,21 @@ pub(crate) fn device() -> Option<(&'static Device, i32)> {
 }
 
 fn join(uuid: Uuid, ordinal: i32) -> Option<&'static Device> {
-    let mut members = members();
-    if let Some(known) = members.iter().find(|known| known.wish.device == uuid) {
+    let mut memberships = memberships();
+    if let Some(known) = memberships.iter().find(|known| known.request.device == uuid) {
         return known.device(); // waited for once is enough
     }
     let member = start(uuid, ordinal)?;
-    members.push(member);
-    drop(members);
+    memberships.push(member);
+    drop(memberships);
     member.wait()
 }
 
 /// Asks the daemon for a device, unless nothing can come of it.
-fn start(device: Uuid, ordinal: i32) -> Option<&'static Member> {
+fn start(device: Uuid, ordinal: i32) -> Option<&'static Membership> {
     let settings = settings();
     let limited = match limit::of(ordinal) {
-        Standing::Limited(limited) if limited.account().has_time_limit() => Some(limited),
+        LimitState::Limited(limited) if limited.account().has_time_limit() => Some(limited),
         _ => None,
     };
     if settings.socket.is_none() && limited.is_none() {
@@ -63,14 +63,14 @@ fn start(device: Uuid, ordinal: i32) -> Option<&'static Member> {
     if watchdog != 0 && limited.is_none() {
         return explain::refuse("the device has a display whose watchdog ends work that waits");
     }
-    if let (Err(why), None) = (&settings.shown, limited) {
+    if let (Err(why), None) = (&settings.guest_info, limited) {
         return explain::refuse(why);
     }
     // SAFETY: a function that touches an atomic alone. In a child process the device isn't ours.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
-    let member = Member::new(Wish { class: settings.class, device }, limited);
+    let member = Membership::new(JoinRequest { class: settings.class, device }, limited);
     let started = keeper::start(member).and_then(|keeper| {
-        member.has_keeper(keeper);
+        member.set_keeper(keeper);
         link::start(member)
     });
     if let Err(error) = started {

@@ -7,7 +7,7 @@ use super::attach;
 use super::capture;
 use super::device::joined;
 use super::tree::branch::Branch;
-use super::tree::context::{Named, State, within};
+use super::tree::context::{ContextNames, State, within};
 use super::tree::stream::{Key, Stream};
 use crate::driver::calls;
 use crate::thread;
@@ -18,29 +18,29 @@ use std::sync::{LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWri
 /// What is known. Of a context that isn't scheduled it is known that it wasn't when so many devices
 /// had been joined.
 #[derive(Debug, Default)]
-struct Known {
+struct Records {
     contexts: HashMap<u64, Result<&'static Branch, u64>>,
     streams: HashMap<Key, &'static Stream>,
 }
 
 /// Never held while the driver is called.
-static KNOWN: LazyLock<RwLock<Known>> = LazyLock::new(RwLock::default);
+static RECORDS: LazyLock<RwLock<Records>> = LazyLock::new(RwLock::default);
 /// Whoever takes records has it.
-static TAKING: Mutex<()> = Mutex::new(());
+static ADDING: Mutex<()> = Mutex::new(());
 /// What a thread found last: with so many devices joined, under which name, and what. It has no
 /// destructor.
-type Found = (u64, Key, Option<&'static Stream>);
+type CachedLookup = (u64, Key, Option<&'static Stream>);
 
 thread_local! {
-    static FOUND: [Cell<Found>; 4] = const { [const { Cell::new((u64::MAX, Key(0, 0), None)) }; 4] };
+    static CACHE: [Cell<CachedLookup>; 4] = const { [const { Cell::new((u64::MAX, Key(0, 0), None)) }; 4] };
 }
 
-fn read() -> RwLockReadGuard<'static, Known> {
-    KNOWN.read().unwrap_or_else(PoisonError::into_inner)
+fn read() -> RwLockReadGuard<'static, Records> {
+    RECORDS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn write() -> RwLockWriteGuard<'static, Known> {
-    KNOWN.write().unwrap_or_else(PoisonError::into_inner)
+fn write() -> RwLockWriteGuard<'static, Records> {
+    RECORDS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A stream's name: its number, or on a driver without numbers its handle, with the context for a
@@ -71,7 +71,7 @@ pub(crate) fn stream(stream: calls::Stream) -> Option<&'static Stream> {
         return in_capture(stream);
     }
     let (key, round) = (key(stream), joined());
-    FOUND.with(|cells| {
+    CACHE.with(|cells| {
         let cell = &cells[key.0 as usize % cells.len()];
         let (when, of, found) = cell.get();
         let is_it = of == key && found.map_or(when == round, |found| found.is(key));
@@ -95,7 +95,7 @@ fn is_captured(stream: calls::Stream) -> bool {
 /// captured is counted as work.
 #[cold]
 fn in_capture(stream: calls::Stream) -> Option<&'static Stream> {
-    calls::relaxed(|| {
+    calls::with_relaxed_capture(|| {
         let context = calls::stream_context(stream);
         let branch = find_or_take(context, || via(stream, context))?;
         let known = by_handle(branch, stream);
@@ -122,7 +122,7 @@ fn search(stream: calls::Stream, key: Key) -> Option<&'static Stream> {
 }
 
 fn take(branch: &'static Branch, key: Key, stream: calls::Stream) -> Option<&'static Stream> {
-    let _lock = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _lock = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = find_key(key) {
         return Some(known); // another thread was faster
     }
@@ -179,7 +179,7 @@ fn find_or_take(handle: usize, via: impl FnOnce() -> usize) -> Option<&'static B
     if let Some(known) = known() {
         return known;
     }
-    let _lock = TAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _lock = ADDING.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = known() {
         return known; // another thread was faster
     }
@@ -187,7 +187,7 @@ fn find_or_take(handle: usize, via: impl FnOnce() -> usize) -> Option<&'static B
     let taken = within(via, || {
         let (device, ordinal) = attach::device()?;
         let primary = if is_primary(handle, ordinal) { ordinal } else { -1 };
-        Branch::take(device, Named { name, handle, via, primary })
+        Branch::take(device, ContextNames { name, handle, via, primary })
     });
     write().contexts.insert(name, taken.ok_or(round));
     taken

@@ -6,7 +6,7 @@
 
 use super::capture;
 use super::device::Device;
-use super::membership::Member;
+use super::membership::Membership;
 use super::meter::{self, Meter};
 use super::tree::branch::streams;
 use super::tree::stream::Stream;
@@ -19,20 +19,20 @@ use std::time::{Duration, Instant};
 
 /// How often a busy real-time guest is looked at; without a launch for this long, marks are put
 /// behind its work.
-const LOOK: Duration = Duration::from_micros(50);
+const LOOK_INTERVAL: Duration = Duration::from_micros(50);
 /// How long a real-time guest is idle before its peers are released: a next request may be on its
 /// way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
 /// How long a gate may be closed before it opens for a breather: what holds it may wait for this
 /// guest.
-const MOST_CLOSED: Duration = Duration::from_millis(900);
+const MAX_CLOSED: Duration = Duration::from_millis(900);
 /// How long a breather lasts: 0.4 % of the time.
 const BREATHER: Duration = Duration::from_millis(4);
 /// For how long a best-effort guest without progress counts as busy: its streams may have come to
 /// their ends unseen.
-const STALE: Duration = Duration::from_millis(200);
+const STALE_TIMEOUT: Duration = Duration::from_millis(200);
 /// How often a held guest looks at the clock.
-const TICK: Duration = Duration::from_millis(20);
+const TICK_INTERVAL: Duration = Duration::from_millis(20);
 
 struct Keeper {
     device: &'static Device,
@@ -51,7 +51,7 @@ struct Progress {
 }
 
 /// Starts the thread, which sleeps until the device is joined.
-pub(super) fn start(member: &'static Member) -> io::Result<Thread> {
+pub(super) fn start(member: &'static Membership) -> io::Result<Thread> {
     thread::spawn("reef-keeper", move || {
         let device = loop {
             match member.device() {
@@ -84,7 +84,7 @@ impl Keeper {
         let mut idle_since = None;
         while self.device.page.activity.is_busy() {
             let seen = self.device.page.activity.pulse();
-            std::thread::sleep(LOOK);
+            std::thread::sleep(LOOK_INTERVAL);
             self.device.show_progress();
             if let Some(meter) = &self.device.meter {
                 self.measure(meter);
@@ -108,14 +108,14 @@ impl Keeper {
         let holders = &self.device.page.holders;
         if !holders.is_held() {
             self.closed = None;
-        } else if self.closed.get_or_insert_with(Instant::now).elapsed() >= MOST_CLOSED {
+        } else if self.closed.get_or_insert_with(Instant::now).elapsed() >= MAX_CLOSED {
             self.device.page.counts.breathers.fetch_add(1, Relaxed);
             holders.override_all();
             std::thread::sleep(BREATHER);
             if self.device.is_orphaned.load(Relaxed) {
                 self.device.page.clear(Time::now());
             }
-            holders.heed();
+            holders.end_override();
             self.closed = None;
         }
         self.rest();
@@ -123,10 +123,10 @@ impl Keeper {
 
     /// Sleeps for a tick; of a guest whose time is limited, with looks at what it does.
     fn rest(&mut self) {
-        let Some(meter) = &self.device.meter else { return std::thread::sleep(TICK) };
+        let Some(meter) = &self.device.meter else { return std::thread::sleep(TICK_INTERVAL) };
         let begin = Instant::now();
-        while begin.elapsed() < TICK {
-            std::thread::sleep(meter::LOOK);
+        while begin.elapsed() < TICK_INTERVAL {
+            std::thread::sleep(meter::LOOK_INTERVAL);
             self.measure(meter);
         }
     }
@@ -147,7 +147,7 @@ impl Keeper {
         let changed = if seen == self.progress.seen { changed } else { now };
         self.progress = Progress { seen, changed, looked: now };
         let page = &self.device.page;
-        if !is_idle && !page.holders.is_closed() && now - changed < STALE {
+        if !is_idle && !page.holders.is_closed() && now - changed < STALE_TIMEOUT {
             let nanos = u64::try_from((now - looked).as_nanos()).unwrap_or(u64::MAX);
             page.counts.busy_ns.fetch_add(nanos, Relaxed);
         }

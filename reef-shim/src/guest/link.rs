@@ -6,7 +6,7 @@
 //! have left, or by another configuration.
 
 use super::device::Device;
-use super::membership::Member;
+use super::membership::Membership;
 use crate::settings::settings;
 use crate::thread;
 use reef_guest::join::{Joined, Link, Refusal, join_as, rejoin};
@@ -15,17 +15,17 @@ use std::io;
 use std::time::Duration;
 
 /// How long a daemon may take before it is asked anew.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// From one question to the next while no daemon answers: best-effort guests of a daemon that is
 /// there again, and real-time guests, are to know each other within 100 ms. A question that nobody
 /// hears takes some microseconds.
 const ASK_INTERVAL: Duration = Duration::from_millis(40);
 /// From a refusal to the next question: at first, and at most.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const MIN_PAUSE: Duration = Duration::from_millis(500);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Starts the thread.
-pub(super) fn start(member: &'static Member) -> io::Result<()> {
+pub(super) fn start(member: &'static Membership) -> io::Result<()> {
     thread::spawn("reef-link", move || {
         thread::leave_files();
         run(member);
@@ -33,9 +33,9 @@ pub(super) fn start(member: &'static Member) -> io::Result<()> {
     .map(drop)
 }
 
-fn run(member: &'static Member) {
-    let (mut page, mut pause) = (None, FIRST_PAUSE);
-    if member.limited.is_some() && !alone(member, &mut page) {
+fn run(member: &'static Membership) {
+    let (mut page, mut pause) = (None, MIN_PAUSE);
+    if member.limited.is_some() && !start_alone(member, &mut page) {
         return;
     }
     loop {
@@ -49,7 +49,7 @@ fn run(member: &'static Member) {
                 }
             }
             Err(Refusal::Refused(why)) => {
-                member.refused(format!("the daemon refuses: {why}"));
+                member.set_refused(format!("the daemon refuses: {why}"));
                 if member.device().is_none() && member.limited.is_some() {
                     page = keep_alone(member); // the limit counts all the same
                 }
@@ -57,41 +57,41 @@ fn run(member: &'static Member) {
             Err(why) => member.wait_for_more(why.to_string()),
         }
         std::thread::sleep(if is_refused { pause } else { ASK_INTERVAL });
-        pause = if is_refused { (2 * pause).min(LONGEST_PAUSE) } else { FIRST_PAUSE };
+        pause = if is_refused { (2 * pause).min(MAX_PAUSE) } else { MIN_PAUSE };
     }
 }
 
 /// A best-effort guest whose time is limited has a page of its own from the beginning, which
 /// daemons take as that of one that went. False: there is no daemon to ask, or no page.
-fn alone(member: &'static Member, page: &mut Option<PageFile>) -> bool {
-    let is_asking = settings().socket.is_some() && settings().shown.is_ok();
-    if !is_asking || member.wish.class == Class::BestEffort {
+fn start_alone(member: &'static Membership, page: &mut Option<PageFile>) -> bool {
+    let is_asking = settings().socket.is_some() && settings().guest_info.is_ok();
+    if !is_asking || member.request.class == Class::BestEffort {
         *page = keep_alone(member);
     }
-    is_asking && (page.is_some() || member.wish.class == Class::RealTime)
+    is_asking && (page.is_some() || member.request.class == Class::RealTime)
 }
 
-fn keep_alone(member: &'static Member) -> Option<PageFile> {
+fn keep_alone(member: &'static Membership) -> Option<PageFile> {
     let joined = member.join_alone();
     joined.map(|(_, file)| file).map_err(|error| member.refuse(&format!("no page: {error}"))).ok()
 }
 
-fn ask(member: &Member, page: Option<&PageFile>) -> Result<Joined, Refusal> {
+fn ask(member: &Membership, page: Option<&PageFile>) -> Result<Joined, Refusal> {
     let settings = settings();
-    let (Some(socket), Ok(shown)) = (&settings.socket, &settings.shown) else {
+    let (Some(socket), Ok(guest_info)) = (&settings.socket, &settings.guest_info) else {
         return Err(Refusal::Refused("nothing to ask with".into())); // `attach` has looked
     };
     let part = member.limited.map_or(0, |limited| limited.account().part_of_time());
-    let shown = shown.clone().with_part(part);
+    let guest_info = guest_info.clone().with_part(part);
     match page {
-        None => join_as(socket, &member.wish, &shown, PATIENCE),
-        Some(page) => rejoin(socket, &member.wish, &shown, page, PATIENCE),
+        None => join_as(socket, &member.request, &guest_info, ANSWER_TIMEOUT),
+        Some(page) => rejoin(socket, &member.request, &guest_info, page, ANSWER_TIMEOUT),
     }
 }
 
 /// What was joined, if it is the page that this guest has, or its first one.
 fn take(
-    member: &'static Member,
+    member: &'static Membership,
     joined: Joined,
     page: &mut Option<PageFile>,
 ) -> Option<(&'static Device, Link)> {
@@ -99,7 +99,7 @@ fn take(
     let device = match (page.as_ref(), member.device()) {
         (Some(page), Some(device)) if page.is_same(&file) && device.class == who.class => {
             device.renew(&who);
-            member.rejoined();
+            member.note_rejoined();
             device
         }
         (Some(_), _) => {

@@ -6,7 +6,7 @@ use super::meter::Meter;
 use crate::explain;
 use crate::limit::device::Limited;
 use reef_guest::hold::Holders;
-use reef_guest::join::Wish;
+use reef_guest::join::JoinRequest;
 use reef_guest::page::{Class, Identity, Mapping, PageFile, Time};
 use std::fmt;
 use std::io;
@@ -17,12 +17,12 @@ use std::time::{Duration, Instant};
 
 /// How long the first launch on a device waits for the daemon. Until there is an answer, launches
 /// are passed on.
-const PATIENCE: Duration = Duration::from_millis(200);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A device that this process uses; it stays for the life of the process.
 #[derive(Debug)]
-pub(crate) struct Member {
-    pub(super) wish: Wish,
+pub(crate) struct Membership {
+    pub(super) request: JoinRequest,
     asked: Instant,
     state: Mutex<State>,
     changed: Condvar,
@@ -51,7 +51,7 @@ impl fmt::Display for State {
         match self {
             Self::Asked(None) => write!(out, "asked, no answer yet; launches are passed on"),
             Self::Asked(Some(why)) => write!(out, "not joined yet, launches are passed on: {why}"),
-            Self::Joined(after, 0) if *after > PATIENCE => {
+            Self::Joined(after, 0) if *after > ANSWER_TIMEOUT => {
                 write!(out, "joined late, after {after:.1?}; launches before were passed on")
             }
             Self::Joined(after, 0) => write!(out, "joined after {after:.1?}"),
@@ -63,11 +63,11 @@ impl fmt::Display for State {
     }
 }
 
-impl Member {
+impl Membership {
     /// A device that nobody has asked for yet.
-    pub(super) fn new(wish: Wish, limited: Option<&'static Limited>) -> &'static Self {
+    pub(super) fn new(request: JoinRequest, limited: Option<&'static Limited>) -> &'static Self {
         let member: &Self = Box::leak(Box::new(Self {
-            wish,
+            request,
             asked: Instant::now(),
             state: Mutex::new(State::Asked(None)),
             changed: Condvar::new(),
@@ -75,12 +75,12 @@ impl Member {
             keeper: OnceLock::new(),
             limited,
         }));
-        explain::add(move || member.said());
+        explain::add(move || member.report());
         member
     }
 
     /// Its keeper, which has started.
-    pub(super) fn has_keeper(&self, keeper: Thread) {
+    pub(super) fn set_keeper(&self, keeper: Thread) {
         let _ = self.keeper.set(keeper); // once
     }
 
@@ -93,7 +93,7 @@ impl Member {
     /// answers.
     pub(super) fn wait(&self) -> Option<&'static Device> {
         let is_open = |state: &mut State| matches!(state, State::Asked(None));
-        drop(self.changed.wait_timeout_while(self.state(), PATIENCE, is_open));
+        drop(self.changed.wait_timeout_while(self.state(), ANSWER_TIMEOUT, is_open));
         self.device()
     }
 
@@ -141,7 +141,7 @@ impl Member {
     }
 
     /// Another daemon has taken this guest in.
-    pub(super) fn rejoined(&self) {
+    pub(super) fn note_rejoined(&self) {
         self.set(|state| match state {
             State::Gone(gone) => State::Joined(self.asked.elapsed(), *gone),
             State::Alone | State::Refused(_) => State::Joined(self.asked.elapsed(), 0),
@@ -150,7 +150,7 @@ impl Member {
     }
 
     /// The daemon says no, for now; who is without a device waits no longer.
-    pub(super) fn refused(&self, why: String) {
+    pub(super) fn set_refused(&self, why: String) {
         self.set(|_| State::Refused(why));
     }
 
@@ -169,7 +169,7 @@ impl Member {
     }
 
     /// For the report.
-    fn said(&self) -> String {
+    fn report(&self) -> String {
         let state = format!("  daemon: {}\n", self.state());
         let Some(device) = self.device() else { return state };
         let counts = explain::counts(&device.page.counts);

@@ -6,23 +6,23 @@
 
 use crate::limit::device::Limited;
 use crate::settings::settings;
-use reef_guest::limit::{Account, Policy, Seen, Usage};
+use reef_guest::limit::{Account, Policy, Usage, WorkState};
 use reef_guest::pace::{MARK_EVERY, Spacing};
 use reef_guest::page::{Class, Time};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// How often the keeper looks.
-pub(super) const LOOK: Duration = Duration::from_millis(1);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// How much work may be in flight: what is launched can't be taken back.
-const AHEAD: Duration = Duration::from_millis(20);
+const MAX_AHEAD: Duration = Duration::from_millis(20);
 /// How far marks are apart, in time.
-const APART: Duration = Duration::from_millis(1);
+const MARK_INTERVAL: Duration = Duration::from_millis(1);
 /// How often who waits looks: at its work while there is some, then at the bucket. And the longest
 /// that a launch waits, whatever the books say.
-const GLANCE: Duration = Duration::from_micros(100);
-const NAP: Duration = Duration::from_millis(2);
-const LONGEST: Duration = Duration::from_secs(10);
+const BUSY_INTERVAL: Duration = Duration::from_micros(100);
+const IDLE_INTERVAL: Duration = Duration::from_millis(2);
+const MAX_WAIT: Duration = Duration::from_secs(10);
 
 /// A device's time, as this process may use it.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Meter {
         spacing: &Spacing,
         is_ahead: impl Fn(u32) -> bool,
         mark: impl FnOnce(),
-        look: impl Fn() -> Seen,
+        look: impl Fn() -> WorkState,
     ) {
         let mut delay = self.delay(spacing, &is_ahead);
         if delay.is_zero() {
@@ -64,12 +64,12 @@ impl Meter {
         self.waits.fetch_add(1, Relaxed);
         mark();
         let now = Time::now().0;
-        self.ran(now, self.usage.waits(now));
+        self.charge(now, self.usage.waits(now));
         let begin = Instant::now();
-        while !delay.is_zero() && begin.elapsed() < LONGEST {
+        while !delay.is_zero() && begin.elapsed() < MAX_WAIT {
             let seen = look();
             self.look(seen);
-            let most = if seen == Seen::Working { GLANCE } else { NAP };
+            let most = if seen == WorkState::Working { BUSY_INTERVAL } else { IDLE_INTERVAL };
             std::thread::sleep(delay.clamp(Duration::from_micros(50), most));
             delay = self.delay(spacing, &is_ahead);
         }
@@ -79,38 +79,38 @@ impl Meter {
     /// For how long a launch on a stream has to wait, at least, where `is_ahead` says whether so
     /// many are in flight.
     fn delay(&self, spacing: &Spacing, is_ahead: impl Fn(u32) -> bool) -> Duration {
-        let most = spacing.launches_in(AHEAD).clamp(2, 2 * MARK_EVERY);
+        let most = spacing.launches_in(MAX_AHEAD).clamp(2, 2 * MARK_EVERY);
         let now = Time::now().0;
         let wait = match self.takes_turns {
             true => self.account.wait_for_turn(now, self.policy),
             false => self.account.wait_for_part(now, self.policy),
         };
-        if is_ahead(most) { wait.max(GLANCE) } else { wait }
+        if is_ahead(most) { wait.max(BUSY_INTERVAL) } else { wait }
     }
 
     /// How many launches a mark is good for.
     pub(super) fn mark_every(spacing: &Spacing) -> u32 {
-        spacing.launches_in(APART).min(MARK_EVERY)
+        spacing.launches_in(MARK_INTERVAL).min(MARK_EVERY)
     }
 
     /// Notes that there is work from now on.
     #[inline]
-    pub(crate) fn launched(&self) {
+    pub(crate) fn note_launch(&self) {
         if self.usage.launched(|| Time::now().0) {
-            self.account.works();
+            self.account.note_work();
         }
     }
 
     /// Counts what the device did since the last look.
-    pub(crate) fn look(&self, seen: Seen) {
+    pub(crate) fn look(&self, seen: WorkState) {
         let now = Time::now().0;
-        self.ran(now, self.usage.look(now, seen, self.account.others(now)));
-        self.account.looked(now, seen, self.policy);
+        self.charge(now, self.usage.look(now, seen, self.account.other_workers(now)));
+        self.account.note_look(now, seen, self.policy);
     }
 
-    fn ran(&self, now: u64, nanos: u64) {
+    fn charge(&self, now: u64, nanos: u64) {
         if nanos > 0 {
-            self.account.ran(now, nanos, self.policy);
+            self.account.charge(now, nanos, self.policy);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::device::Device;
 use super::tree::branch::streams;
 use super::tree::stream::Stream;
-use reef_guest::limit::Seen;
+use reef_guest::limit::WorkState;
 
 impl Device {
     /// Waits for this process's part of the time, if that is limited; `mark` puts a mark behind the
@@ -17,11 +17,11 @@ impl Device {
     }
 
     /// What a look shows that found its streams so.
-    pub(super) fn seen(&self, is_idle: bool) -> Seen {
+    pub(super) fn seen(&self, is_idle: bool) -> WorkState {
         match is_idle {
-            true => Seen::Ended,
-            false if !self.is_real_time() && self.page.holders.is_closed() => Seen::Held,
-            false => Seen::Working,
+            true => WorkState::Ended,
+            false if !self.is_real_time() && self.page.holders.is_closed() => WorkState::Held,
+            false => WorkState::Working,
         }
     }
 
@@ -30,7 +30,7 @@ impl Device {
         if let Some(meter) = &self.meter
             && self.progress().1
         {
-            meter.look(Seen::EndedNow);
+            meter.look(WorkState::EndedNow);
         }
     }
 

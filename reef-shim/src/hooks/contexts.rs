@@ -22,10 +22,10 @@ hooks! {
             Some(code) => code,
         }
     };
-    cuCtxSynchronize() |real| timed(Api::ContextSync, 0, (0, 0), || sync::context(0, real));
+    cuCtxSynchronize() |real| timed(Api::ContextSync, 0, 0, 0, || sync::context(0, real));
     cuCtxSynchronize_v2(
         of: usize,
-    ) |real| timed(Api::ContextSync, 0, (0, 0), || sync::context(of, real));
+    ) |real| timed(Api::ContextSync, 0, 0, 0, || sync::context(of, real));
     cuCtxDestroy(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
     cuCtxDestroy_v2(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
     cuCtxDetach(of: usize) |real| sync::detach_context(of, real);

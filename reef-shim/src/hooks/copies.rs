@@ -2,9 +2,9 @@
 //! kernels, for profiles.
 
 use super::declare::{hooks, twins};
-use crate::actions::copy::{Deep, Flat, anywhere, batch, inside, rows};
+use crate::actions::copy::{Deep, Flat, batch, between, on_device, rows};
 use crate::driver::calls::Stream;
-use crate::profile::names::{name, same};
+use crate::profile::names::{copy_name, note_name};
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::c_char;
@@ -12,54 +12,54 @@ use std::ffi::c_char;
 twins! {
     cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_twin, real| timed(Api::CopyIn, bytes as u64, (0, 0), real);
+    ) |_is_twin, real| timed(Api::CopyIn, bytes as u64, 0, 0, real);
     cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, (0, 0), real);
+    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, 0, 0, real);
     cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |is_twin, real| timed(Api::Copy, bytes as u64, (0, 0), || {
-        inside(Stream::new(0, is_twin), real)
+    ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, 0, || {
+        on_device(Stream::new(0, is_twin), real)
     });
     cuMemcpy / cuMemcpy_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |is_twin, real| timed(Api::Copy, bytes as u64, (0, 0), || {
-        anywhere(Stream::new(0, is_twin), to, from, real)
+    ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, 0, || {
+        between(Stream::new(0, is_twin), to, from, real)
     });
     cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_twin, real| timed(Api::CopyInAsync, bytes as u64, (0, stream), real);
+    ) |_is_twin, real| timed(Api::CopyInAsync, bytes as u64, 0, stream, real);
     cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, (0, stream), real);
+    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, 0, stream, real);
     cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |is_twin, real| timed(Api::Copy, bytes as u64, (0, stream), || {
-        inside(Stream::new(stream, is_twin), real)
+    ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, stream, || {
+        on_device(Stream::new(stream, is_twin), real)
     });
     cuMemcpyAsync / cuMemcpyAsync_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |is_twin, real| timed(Api::Copy, bytes as u64, (0, stream), || {
-        anywhere(Stream::new(stream, is_twin), to, from, real)
+    ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, stream, || {
+        between(Stream::new(stream, is_twin), to, from, real)
     });
 }
 
 twins! {
     cuMemcpyPeer / cuMemcpyPeer_ptds(
         to: usize, to_context: usize, from: usize, from_context: usize, bytes: usize,
-    ) |is_twin, real| inside(Stream::new(0, is_twin), real);
+    ) |is_twin, real| on_device(Stream::new(0, is_twin), real);
     cuMemcpyPeerAsync / cuMemcpyPeerAsync_ptsz(
         to: usize, to_context: usize, from: usize, from_context: usize, bytes: usize, stream: usize,
-    ) |is_twin, real| inside(Stream::new(stream, is_twin), real);
+    ) |is_twin, real| on_device(Stream::new(stream, is_twin), real);
     cuMemcpyDtoA_v2 / cuMemcpyDtoA_v2_ptds(
         to: usize, offset: usize, from: usize, bytes: usize,
-    ) |is_twin, real| inside(Stream::new(0, is_twin), real);
+    ) |is_twin, real| on_device(Stream::new(0, is_twin), real);
     cuMemcpyAtoD_v2 / cuMemcpyAtoD_v2_ptds(
         to: usize, from: usize, offset: usize, bytes: usize,
-    ) |is_twin, real| inside(Stream::new(0, is_twin), real);
+    ) |is_twin, real| on_device(Stream::new(0, is_twin), real);
     cuMemcpyAtoA_v2 / cuMemcpyAtoA_v2_ptds(
         to: usize, to_offset: usize, from: usize, from_offset: usize, bytes: usize,
-    ) |is_twin, real| inside(Stream::new(0, is_twin), real);
+    ) |is_twin, real| on_device(Stream::new(0, is_twin), real);
     cuMemcpy2D_v2 / cuMemcpy2D_v2_ptds(
         sides: *const Flat,
     ) |is_twin, real| rows(Stream::new(0, is_twin), sides, real);
@@ -87,7 +87,7 @@ twins! {
 twins! {
     cuMemcpyWithAttributesAsync / cuMemcpyWithAttributesAsync_ptsz(
         to: usize, from: usize, bytes: usize, attributes: usize, stream: usize,
-    ) |is_twin, real| anywhere(Stream::new(stream, is_twin), to, from, real);
+    ) |is_twin, real| between(Stream::new(stream, is_twin), to, from, real);
     cuMemcpyBatchAsync / cuMemcpyBatchAsync_ptsz(
         to: *const usize, from: *const usize, bytes: usize, count: usize, attributes: usize, from_which: usize,
         kinds: usize, failed: usize, stream: usize,
@@ -98,21 +98,21 @@ twins! {
     ) |is_twin, real| batch(Stream::new(stream, is_twin), to, from, count, real);
     cuMemcpy3DWithAttributesAsync / cuMemcpy3DWithAttributesAsync_ptsz(
         copy: usize, flags: u64, stream: usize,
-    ) |is_twin, real| inside(Stream::new(stream, is_twin), real);
+    ) |is_twin, real| on_device(Stream::new(stream, is_twin), real);
     cuMemcpy3DBatchAsync / cuMemcpy3DBatchAsync_ptsz(
         count: usize, copies: usize, failed: usize, flags: u64, stream: usize,
-    ) |is_twin, real| inside(Stream::new(stream, is_twin), real);
+    ) |is_twin, real| on_device(Stream::new(stream, is_twin), real);
     cuMemcpy3DBatchAsync_v2 / cuMemcpy3DBatchAsync_v2_ptsz(
         count: usize, copies: usize, flags: u64, stream: usize,
-    ) |is_twin, real| inside(Stream::new(stream, is_twin), real);
+    ) |is_twin, real| on_device(Stream::new(stream, is_twin), real);
 }
 
 hooks! {
     cuModuleGetFunction(
         to: *mut usize, module: usize, called: *const c_char,
-    ) |real| name(to, called, real);
+    ) |real| note_name(to, called, real);
     cuLibraryGetKernel(
         to: *mut usize, library: usize, called: *const c_char,
-    ) |real| name(to, called, real);
-    cuKernelGetFunction(to: *mut usize, kernel: usize) |real| same(to, kernel, real);
+    ) |real| note_name(to, called, real);
+    cuKernelGetFunction(to: *mut usize, kernel: usize) |real| copy_name(to, kernel, real);
 }

@@ -12,7 +12,7 @@ const FROM_DEVICE: u64 = 4;
 /// `CUgraphExecUpdateResultInfo`.
 #[repr(C)]
 #[derive(Debug)]
-struct Updated {
+struct UpdateResult {
     result: u32,
     node: usize,
     from: usize,
@@ -31,18 +31,18 @@ struct Params {
 const CHILD: u32 = 4;
 
 /// Sets what a node of any kind does; `params` is where a [`Params`] stands.
-fn any(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32) -> u32 {
-    let given = params as *const Params;
+fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32) -> u32 {
+    let program_params = params as *const Params;
     // SAFETY: null, or the program's promise to the driver: a struct with a kind.
-    if given.is_null() || unsafe { (*given).kind } != CHILD {
+    if program_params.is_null() || unsafe { (*program_params).kind } != CHILD {
         return node(exec, of, |of| real(of, params));
     }
     // SAFETY: as above. Of the words a program has written those that belong to the kind: here the
     // first, a graph. The others are copied as they are, written or not.
     let (inner, copy) = unsafe {
         (
-            (&raw const (*given).words).cast::<usize>().read(),
-            given.cast::<MaybeUninit<Params>>().read(),
+            (&raw const (*program_params).words).cast::<usize>().read(),
+            program_params.cast::<MaybeUninit<Params>>().read(),
         )
     };
     child(exec, of, inner, |of, inner| {
@@ -53,7 +53,7 @@ fn any(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32
     })
 }
 
-impl Updated {
+impl UpdateResult {
     /// Where it names nodes.
     fn nodes(at: *mut Self) -> [*mut usize; 2] {
         if at.is_null() {
@@ -81,8 +81,8 @@ hooks! {
         exec: usize, graph: usize, error: *mut usize, result: *mut u32,
     ) |real(graph)| update(exec, graph, [error], real);
     cuGraphExecUpdate_v2(
-        exec: usize, graph: usize, result: *mut Updated,
-    ) |real(graph)| update(exec, graph, Updated::nodes(result), real);
+        exec: usize, graph: usize, result: *mut UpdateResult,
+    ) |real(graph)| update(exec, graph, UpdateResult::nodes(result), real);
     cuGraphExecChildGraphNodeSetParams(
         exec: usize, node: usize, inner: usize,
     ) |real(node, inner)| child(exec, node, inner, real);
@@ -132,7 +132,7 @@ hooks! {
     ) |real(of)| node(exec, of, real);
     cuGraphExecNodeSetParams(
         exec: usize, of: usize, params: usize,
-    ) |real(of, params)| any(exec, of, params, real);
+    ) |real(of, params)| set_params(exec, of, params, real);
     cuGraphNodeSetEnabled(
         exec: usize, of: usize, enabled: u32,
     ) |real(of)| node(exec, of, real);

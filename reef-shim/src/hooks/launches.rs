@@ -11,7 +11,7 @@ use std::ffi::c_void;
 /// `CUlaunchConfig`, as far as it is read.
 #[repr(C)]
 #[derive(Debug)]
-struct Config {
+struct LaunchConfig {
     grid: [u32; 3],
     block: [u32; 3],
     shared: u32,
@@ -43,7 +43,7 @@ fn threads(grid: [u32; 3], block: [u32; 3]) -> u64 {
 /// `CUDA_LAUNCH_PARAMS`: one of several launches.
 #[repr(C)]
 #[derive(Debug)]
-struct One {
+struct LaunchParams {
     function: usize,
     grid: [u32; 3],
     block: [u32; 3],
@@ -52,13 +52,13 @@ struct One {
     params: *mut *mut c_void,
 }
 
-impl One {
+impl LaunchParams {
     fn stream_and_work(&self) -> (Stream, Work) {
         (Stream::new(self.stream, false), Work::Kernel(blocks(self.grid)))
     }
 }
 
-impl Config {
+impl LaunchConfig {
     /// # Safety
     ///
     /// The program's promise to the driver: so many attributes as it says.
@@ -87,7 +87,7 @@ twins! {
     ) |is_twin, real| {
         let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
         let threads = threads([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        timed(Api::Launch, threads, (function, stream), || {
+        timed(Api::Launch, threads, function, stream, || {
             launch(Stream::new(stream, is_twin), work, real)
         })
     };
@@ -97,19 +97,19 @@ twins! {
     ) |is_twin, real| {
         let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
         let threads = threads([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        timed(Api::Launch, threads, (function, stream), || {
+        timed(Api::Launch, threads, function, stream, || {
             launch(Stream::new(stream, is_twin), work, real)
         })
     };
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
-        config: *const Config, function: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
+        config: *const LaunchConfig, function: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
     ) |is_twin, real| {
         // SAFETY: null, or the program's promise to the driver.
         match unsafe { config.as_ref() } {
             None => real(),
             Some(config) => {
                 let (threads, stream) = (threads(config.grid, config.block), config.stream);
-                timed(Api::Launch, threads, (function, stream), || {
+                timed(Api::Launch, threads, function, stream, || {
                     // SAFETY: as above.
                     launch(Stream::new(stream, is_twin), unsafe { config.work() }, real)
                 })
@@ -118,7 +118,7 @@ twins! {
     };
     cuGraphLaunch / cuGraphLaunch_ptsz(
         exec: usize, stream: usize,
-    ) |is_twin, real| timed(Api::GraphLaunch, 0, (exec, stream), || {
+    ) |is_twin, real| timed(Api::GraphLaunch, 0, exec, stream, || {
         let stream = Stream::new(stream, is_twin);
         backed(exec, stream, || launch(stream, Work::Graph, real))
     });
@@ -130,7 +130,7 @@ twins! {
 // From before streams had twins.
 hooks! {
     cuLaunchCooperativeKernelMultiDevice(
-        list: *const One, count: u32, flags: u32,
+        list: *const LaunchParams, count: u32, flags: u32,
     ) |real| {
         let count = if list.is_null() { 0 } else { count as usize };
         // SAFETY: the program's promise to the driver: so many launches.

@@ -16,10 +16,10 @@ const NOT_FOUND: u32 = 500;
 twins! {
     cuGetProcAddress / cuGetProcAddress_ptsz(
         name: *const c_char, to: *mut usize, version: i32, flags: u64,
-    ) |_is_twin, real| timed(Api::LookUp, 0, (0, 0), || look_up(name, to, real));
+    ) |_is_twin, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, real));
     cuGetProcAddress_v2 / cuGetProcAddress_v2_ptsz(
         name: *const c_char, to: *mut usize, version: i32, flags: u64, status: *mut u32,
-    ) |_is_twin, real| timed(Api::LookUp, 0, (0, 0), || look_up(name, to, real));
+    ) |_is_twin, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, real));
 }
 
 // Calls through the tables are not seen. That they are there is.

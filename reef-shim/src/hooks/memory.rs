@@ -25,7 +25,7 @@ fn deep(description: *const Deep, levels: u32) -> u64 {
 
 /// An allocation, as profiles see it.
 fn alloc(to: *const usize, bytes: usize, call: impl FnOnce() -> u32) -> u32 {
-    timed(Api::Alloc, bytes as u64, (0, 0), || allocated(call(), to, bytes))
+    timed(Api::Alloc, bytes as u64, 0, 0, || allocated(call(), to, bytes))
 }
 
 /// An allocation of rows: the call is of what was asked for, the memory of what it took.
@@ -36,12 +36,12 @@ fn rows(
     call: impl FnOnce() -> u32,
 ) -> u32 {
     let asked = width.saturating_mul(height) as u64;
-    timed(Api::Alloc, asked, (0, 0), || allocated_rows(call(), to, pitch, height))
+    timed(Api::Alloc, asked, 0, 0, || allocated_rows(call(), to, pitch, height))
 }
 
 /// An allocation's end.
 fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
-    timed(Api::Free, 0, (0, stream), || freed(at, call))
+    timed(Api::Free, 0, 0, stream, || freed(at, call))
 }
 
 hooks! {

@@ -3,10 +3,10 @@
 
 use super::declare::{hooks, twins};
 use crate::actions::context_memory::{create, set_limit};
-use crate::actions::copy::inside;
+use crate::actions::copy::on_device;
 use crate::actions::graph_memory::{backed, trim};
 use crate::actions::memory::free;
-use crate::actions::memory_handles::{self, Mapping, Place};
+use crate::actions::memory_handles::{self, AllocationProperties, Mapping};
 use crate::actions::modules::{load, load_file};
 use crate::actions::pools;
 use crate::driver::calls::Stream;
@@ -15,8 +15,8 @@ use std::ffi::{c_char, c_void};
 
 hooks! {
     cuMemCreate(
-        handle: *mut u64, bytes: usize, place: *const Place, flags: u64,
-    ) |real| memory_handles::create(handle, bytes, place, real);
+        handle: *mut u64, bytes: usize, properties: *const AllocationProperties, flags: u64,
+    ) |real| memory_handles::create(handle, bytes, properties, real);
     cuMemRelease(handle: u64) |real| memory_handles::release(handle, real);
     cuMemMap(
         at: u64, bytes: usize, offset: usize, handle: u64, flags: u64,
@@ -34,19 +34,19 @@ hooks! {
     cuLogicalEndpointBindAddr(
         endpoint: u32, device: i32, at: u64, from: u64, bytes: u64, flags: u64,
     ) |real| memory_handles::export_at(from, real);
-    cuMulticastCreate(handle: *mut u64, of: *const c_void) |real| memory_handles::object(handle, real);
+    cuMulticastCreate(handle: *mut u64, of: *const c_void) |real| memory_handles::create_multicast(handle, real);
     cuMulticastBindMem(
         object: u64, at: usize, handle: u64, from: usize, bytes: usize, flags: u64,
-    ) |real| memory_handles::bind(object, (at, bytes), Ok(handle), real);
+    ) |real| memory_handles::bind(object, at, bytes, Ok(handle), real);
     cuMulticastBindMem_v2(
         object: u64, device: i32, at: usize, handle: u64, from: usize, bytes: usize, flags: u64,
-    ) |real| memory_handles::bind(object, (at, bytes), Ok(handle), real);
+    ) |real| memory_handles::bind(object, at, bytes, Ok(handle), real);
     cuMulticastBindAddr(
         object: u64, at: usize, from: u64, bytes: usize, flags: u64,
-    ) |real| memory_handles::bind(object, (at, bytes), Err(from), real);
+    ) |real| memory_handles::bind(object, at, bytes, Err(from), real);
     cuMulticastBindAddr_v2(
         object: u64, device: i32, at: usize, from: u64, bytes: usize, flags: u64,
-    ) |real| memory_handles::bind(object, (at, bytes), Err(from), real);
+    ) |real| memory_handles::bind(object, at, bytes, Err(from), real);
     cuMulticastUnbind(
         object: u64, device: i32, at: usize, bytes: usize,
     ) |real| memory_handles::unbind(object, at, bytes, real);
@@ -55,8 +55,8 @@ hooks! {
 hooks! {
     cuMemPoolTrimTo(pool: usize, keep: usize) |real| pools::trim(pool, real);
     cuMemPoolCreate(
-        pool: *mut usize, place: *const Place,
-    ) |real| pools::create_pool(pool, place, real);
+        pool: *mut usize, properties: *const AllocationProperties,
+    ) |real| pools::create_pool(pool, properties, real);
     cuDeviceGetMemPool(
         pool: *mut usize, device: i32,
     ) |real| pools::own_pool(pool, device, real);
@@ -115,6 +115,6 @@ twins! {
         exec: usize, stream: usize,
     ) |is_twin, real| {
         let stream = Stream::new(stream, is_twin);
-        backed(exec, stream, || inside(stream, real))
+        backed(exec, stream, || on_device(stream, real))
     };
 }

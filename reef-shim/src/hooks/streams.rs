@@ -11,7 +11,7 @@ use std::ffi::c_void;
 twins! {
     cuStreamSynchronize / cuStreamSynchronize_ptsz(
         stream: usize,
-    ) |is_twin, real| timed(Api::StreamSync, 0, (0, stream), || sync::stream(Stream::new(stream, is_twin), real));
+    ) |is_twin, real| timed(Api::StreamSync, 0, 0, stream, || sync::stream(Stream::new(stream, is_twin), real));
     cuStreamBeginCapture / cuStreamBeginCapture_ptsz(
         stream: usize,
     ) |is_twin, real| begin_capture(Stream::new(stream, is_twin), || true, real);

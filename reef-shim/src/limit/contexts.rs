@@ -25,7 +25,7 @@ const THREADS: u32 = 39;
 
 /// A limit of a context that was set.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Raised {
+pub(crate) struct RaisedLimit {
     device: &'static Limited,
     /// What it took before it was set first.
     base: u64,
@@ -33,10 +33,10 @@ pub(crate) struct Raised {
     pub(crate) bytes: u64,
 }
 
-static RAISED: LazyLock<Mutex<HashMap<(usize, u32), Raised>>> = LazyLock::new(Mutex::default);
+static RAISED: LazyLock<Mutex<HashMap<(usize, u32), RaisedLimit>>> = LazyLock::new(Mutex::default);
 
 /// All limits that were set. Whoever sets one has this meanwhile.
-pub(crate) fn raised() -> MutexGuard<'static, HashMap<(usize, u32), Raised>> {
+pub(crate) fn raised_limits() -> MutexGuard<'static, HashMap<(usize, u32), RaisedLimit>> {
     RAISED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn begin(device: &Limited) -> u64 {
     BEGIN.into_iter().filter_map(|(limit, value)| cost(device, limit, value)).sum()
 }
 
-impl Raised {
+impl RaisedLimit {
     /// A limit that takes so much before it is set.
     pub(crate) fn new(device: &'static Limited, base: u64) -> Self {
         Self { device, base, bytes: 0 }
@@ -88,7 +88,7 @@ impl Raised {
 
 /// Gives back what a context had that has ended.
 pub(crate) fn end(context: usize) {
-    raised().retain(|(of, _), raised| {
+    raised_limits().retain(|(of, _), raised| {
         let stays = *of != context;
         if !stays {
             raised.device.give_back(raised.bytes);

@@ -1,35 +1,35 @@
 //! Devices with limits, by their numbers in this process.
 
 use super::refusal::say;
-use super::slot_thread::Clerk;
+use super::slot_thread::SlotThread;
 use crate::driver::calls::{self, Stream};
 use crate::explain;
 use crate::settings::settings;
-use reef_guest::limit::{Account, shown};
+use reef_guest::limit::{Account, format_bytes};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Once, OnceLock};
 
 /// Most devices of a process that may have limits.
-const MOST: usize = 16;
+const MAX_DEVICES: usize = 16;
 
 /// By their numbers. `None`: the books can't be joined.
-static DEVICES: [OnceLock<Option<Limited>>; MOST] = [const { OnceLock::new() }; MOST];
+static DEVICES: [OnceLock<Option<Limited>>; MAX_DEVICES] = [const { OnceLock::new() }; MAX_DEVICES];
 
 /// A device whose memory or time is limited.
 #[derive(Debug)]
 pub(crate) struct Limited {
     pub(crate) ordinal: i32,
     account: Account,
-    clerk: &'static Clerk,
+    slot_thread: &'static SlotThread,
     /// Allocations that were refused.
     refused: AtomicU64,
 }
 
 /// What becomes of an allocation on a device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Standing {
+pub(crate) enum LimitState {
     /// The driver decides alone.
-    Free,
+    Unlimited,
     /// It has to be reserved first.
     Limited(&'static Limited),
     /// There is a limit, and no way to keep it: it is refused.
@@ -37,31 +37,31 @@ pub(crate) enum Standing {
 }
 
 /// Where the current context's allocations stand. Without a context the driver says what is wrong.
-pub(crate) fn current() -> Standing {
-    calls::device().map_or(Standing::Free, of)
+pub(crate) fn current() -> LimitState {
+    calls::device().map_or(LimitState::Unlimited, of)
 }
 
 /// Where allocations in a stream stand: it may be another device's than the current context.
-pub(crate) fn of_stream(stream: Stream) -> Standing {
-    calls::inside(calls::stream_context(stream), current)
+pub(crate) fn of_stream(stream: Stream) -> LimitState {
+    calls::in_context(calls::stream_context(stream), current)
 }
 
 /// Where a device's allocations stand. The first question joins the books.
-pub(crate) fn of(ordinal: i32) -> Standing {
+pub(crate) fn of(ordinal: i32) -> LimitState {
     let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
     match &settings().limits {
-        Ok(None) => return Standing::Free,
+        Ok(None) => return LimitState::Unlimited,
         Ok(Some(limits))
             if limits.memory_of(number).is_none() && limits.compute_of(number).is_none() =>
         {
-            return Standing::Free;
+            return LimitState::Unlimited;
         }
         _ => {}
     }
     let limited = DEVICES.get(number as usize).map(|device| device.get_or_init(|| join(ordinal)));
     match limited {
-        Some(Some(limited)) => Standing::Limited(limited),
-        Some(None) | None => Standing::Broken,
+        Some(Some(limited)) => LimitState::Limited(limited),
+        Some(None) | None => LimitState::Broken,
     }
 }
 
@@ -73,14 +73,14 @@ pub(crate) fn limit(ordinal: i32) -> Option<u64> {
 
 fn join(ordinal: i32) -> Option<Limited> {
     let started = match (&settings().limits, calls::uuid(ordinal)) {
-        (Ok(Some(limits)), Some(uuid)) => Clerk::start(limits, uuid, ordinal as u32),
+        (Ok(Some(limits)), Some(uuid)) => SlotThread::start(limits, uuid, ordinal as u32),
         (Ok(Some(_)), None) => Err("the driver doesn't say which device this is".into()),
         (Ok(None), _) => Err("no limit".into()), // `of` has looked
         (Err(why), _) => Err(why.clone()),
     };
     match started {
-        Ok((clerk, account)) => {
-            let limited = Limited { ordinal, account, clerk, refused: AtomicU64::new(0) };
+        Ok((slot_thread, account)) => {
+            let limited = Limited { ordinal, account, slot_thread, refused: AtomicU64::new(0) };
             Some(limited)
         }
         Err(why) => {
@@ -94,8 +94,8 @@ fn join(ordinal: i32) -> Option<Limited> {
 pub(crate) fn explain_limits() {
     static ONCE: Once = Once::new();
     let line = |limited: &Limited| {
-        let (used, refused) = (shown(limited.account.used()), limited.refused.load(Relaxed));
-        let most = limit(limited.ordinal).map_or("all".into(), shown);
+        let (used, refused) = (format_bytes(limited.account.used()), limited.refused.load(Relaxed));
+        let most = limit(limited.ordinal).map_or("all".into(), format_bytes);
         format!("  device {}: memory {used} of {most}, {refused} refused\n", limited.ordinal)
     };
     let joined = || DEVICES.iter().filter_map(|device| device.get()?.as_ref());
@@ -108,7 +108,7 @@ impl Limited {
         if self.account.reserve(bytes).is_ok() {
             return true;
         }
-        self.clerk.reclaim();
+        self.slot_thread.reclaim();
         let is_reserved = self.account.reserve(bytes).is_ok();
         if !is_reserved {
             self.refuse();
@@ -124,7 +124,7 @@ impl Limited {
         self.account.note_refused();
         let (overhead, limit) = (self.account.overhead(), self.account.limit());
         if overhead >= limit {
-            let [overhead, limit] = [overhead, limit].map(shown);
+            let [overhead, limit] = [overhead, limit].map(format_bytes);
             say(&format!(
                 "device {}: a limit of {limit} is below the {overhead} that contexts take: all memory is refused",
                 self.ordinal

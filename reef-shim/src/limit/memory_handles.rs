@@ -5,9 +5,9 @@ use super::device::Limited;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// A piece of memory.
+/// A allocation of memory.
 #[derive(Debug)]
-struct Piece {
+struct PhysicalMemory {
     /// Nothing for multicast objects, which have no memory of their own.
     device: Option<&'static Limited>,
     bytes: u64,
@@ -18,12 +18,12 @@ struct Piece {
     is_exported: bool,
 }
 
-/// What keeps pieces besides addresses.
+/// What keeps memory besides addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// A sparse array, by its handle.
     Array(usize),
-    /// A multicast object, which is a piece.
+    /// A multicast object, which is a allocation.
     Object(u64),
 }
 
@@ -32,78 +32,83 @@ pub(crate) enum Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region(pub(crate) [u64; 4]);
 
-/// All that this process has made and that is limited. Pieces of others aren't known, and aren't
+/// All that this process has made and that is limited. MemoryTable of others aren't known, and aren't
 /// charged here.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces {
+pub(crate) struct MemoryTable {
     last: u64,
-    pieces: HashMap<u64, Piece>,
-    /// Which piece a handle means, and how often it has to be released.
+    memory: HashMap<u64, PhysicalMemory>,
+    /// Which allocation a handle means, and how often it has to be released.
     handles: HashMap<u64, (u64, u64)>,
-    /// By their addresses: lengths, and pieces.
+    /// By their addresses: lengths, and memory.
     mappings: BTreeMap<u64, (u64, u64)>,
     /// What holders have.
     held: Vec<(Holder, Region, u64)>,
 }
 
-static PIECES: LazyLock<Mutex<Pieces>> = LazyLock::new(Mutex::default);
+static MEMORY: LazyLock<Mutex<MemoryTable>> = LazyLock::new(Mutex::default);
 
-pub(crate) fn pieces() -> MutexGuard<'static, Pieces> {
-    PIECES.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+pub(crate) fn memory_table() -> MutexGuard<'static, MemoryTable> {
+    MEMORY.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-impl Pieces {
-    /// A piece was made.
+impl MemoryTable {
+    /// A allocation was made.
     pub(crate) fn create(&mut self, handle: u64, device: Option<&'static Limited>, bytes: u64) {
         self.last += 1;
-        let piece = Piece { device, bytes, mappings: 0, references: 1, is_exported: false };
-        self.pieces.insert(self.last, piece);
+        let allocation =
+            PhysicalMemory { device, bytes, mappings: 0, references: 1, is_exported: false };
+        self.memory.insert(self.last, allocation);
         self.handles.insert(handle, (self.last, 1));
     }
 
     /// A handle was released once.
     pub(crate) fn release(&mut self, handle: u64) {
-        let Some((piece, count)) = self.handles.get_mut(&handle) else { return };
-        let piece = *piece;
+        let Some((allocation, count)) = self.handles.get_mut(&handle) else { return };
+        let allocation = *allocation;
         *count -= 1;
         if *count == 0 {
             self.handles.remove(&handle);
         }
-        self.change(piece, |piece| piece.references = piece.references.saturating_sub(1));
+        self.change(allocation, |allocation| {
+            allocation.references = allocation.references.saturating_sub(1)
+        });
     }
 
     /// A handle was mapped.
     pub(crate) fn map(&mut self, at: u64, bytes: u64, handle: u64) {
-        let Some((piece, _)) = self.handles.get(&handle).copied() else { return };
-        self.mappings.insert(at, (bytes, piece));
-        self.change(piece, |piece| piece.mappings += 1);
+        let Some((allocation, _)) = self.handles.get(&handle).copied() else { return };
+        self.mappings.insert(at, (bytes, allocation));
+        self.change(allocation, |allocation| allocation.mappings += 1);
     }
 
     /// Whatever was mapped here is so no more.
     pub(crate) fn unmap(&mut self, at: u64, bytes: u64) {
         let its = self.mappings.range(at..at.saturating_add(bytes));
-        let gone: Vec<_> = its.map(|(at, (_, piece))| (*at, *piece)).collect();
-        for (at, piece) in gone {
+        let gone: Vec<_> = its.map(|(at, (_, allocation))| (*at, *allocation)).collect();
+        for (at, allocation) in gone {
             self.mappings.remove(&at);
-            self.change(piece, |piece| piece.mappings = piece.mappings.saturating_sub(1));
+            self.change(allocation, |allocation| {
+                allocation.mappings = allocation.mappings.saturating_sub(1)
+            });
         }
     }
 
     /// A handle was asked for by an address.
     pub(crate) fn retain(&mut self, handle: u64, at: u64) {
-        let Some(piece) = self.at(at) else { return };
-        self.handles.entry(handle).or_insert((piece, 0)).1 += 1;
-        self.change(piece, |piece| piece.references += 1);
+        let Some(allocation) = self.at(at) else { return };
+        self.handles.entry(handle).or_insert((allocation, 0)).1 += 1;
+        self.change(allocation, |allocation| allocation.references += 1);
     }
 
-    /// The piece that is mapped at an address.
+    /// The allocation that is mapped at an address.
     pub(crate) fn at(&self, at: u64) -> Option<u64> {
-        let (from, (bytes, piece)) = self.mappings.range(..=at).next_back()?;
-        (at - from < *bytes).then_some(*piece)
+        let (from, (bytes, allocation)) = self.mappings.range(..=at).next_back()?;
+        (at - from < *bytes).then_some(*allocation)
     }
 
     pub(crate) fn of_handle(&self, handle: u64) -> Option<u64> {
-        self.handles.get(&handle).map(|(piece, _)| *piece)
+        self.handles.get(&handle).map(|(allocation, _)| *allocation)
     }
 
     /// A multicast object.
@@ -111,22 +116,26 @@ impl Pieces {
         self.of_handle(handle).map(Holder::Object)
     }
 
-    /// A piece was exported.
-    pub(crate) fn export(&mut self, piece: u64) {
-        self.pieces.get_mut(&piece).into_iter().for_each(|piece| piece.is_exported = true);
+    /// A allocation was exported.
+    pub(crate) fn export(&mut self, allocation: u64) {
+        self.memory
+            .get_mut(&allocation)
+            .into_iter()
+            .for_each(|allocation| allocation.is_exported = true);
     }
 
-    /// A piece is held.
-    pub(crate) fn put(&mut self, holder: Holder, region: Region, piece: u64) {
-        self.held.push((holder, region, piece));
-        self.change(piece, |piece| piece.mappings += 1);
+    /// A allocation is held.
+    pub(crate) fn put(&mut self, holder: Holder, region: Region, allocation: u64) {
+        self.held.push((holder, region, allocation));
+        self.change(allocation, |allocation| allocation.mappings += 1);
     }
 
     /// A holder has nothing in these regions any more.
     pub(crate) fn take(&mut self, holder: Holder, is_meant: impl Fn(&Region) -> bool) {
         let is_gone =
             |(of, region, _): &mut (Holder, Region, u64)| *of == holder && is_meant(region);
-        let gone: Vec<_> = self.held.extract_if(.., is_gone).map(|(.., piece)| piece).collect();
+        let gone: Vec<_> =
+            self.held.extract_if(.., is_gone).map(|(.., allocation)| allocation).collect();
         self.leave(&gone);
     }
 
@@ -138,23 +147,25 @@ impl Pieces {
     /// Takes out what is in a region; it has to [leave](Self::leave) later.
     pub(crate) fn take_out(&mut self, holder: Holder, region: Region) -> Vec<u64> {
         let is_it = |(of, at, _): &mut (Holder, Region, u64)| (*of, *at) == (holder, region);
-        self.held.extract_if(.., is_it).map(|(.., piece)| piece).collect()
+        self.held.extract_if(.., is_it).map(|(.., allocation)| allocation).collect()
     }
 
-    /// Pieces aren't held any more.
+    /// MemoryTable aren't held any more.
     pub(crate) fn leave(&mut self, gone: &[u64]) {
-        for piece in gone {
-            self.change(*piece, |piece| piece.mappings = piece.mappings.saturating_sub(1));
+        for allocation in gone {
+            self.change(*allocation, |allocation| {
+                allocation.mappings = allocation.mappings.saturating_sub(1)
+            });
         }
     }
 
-    fn change(&mut self, at: u64, change: fn(&mut Piece)) {
-        let Some(piece) = self.pieces.get_mut(&at) else { return };
-        change(piece);
-        if piece.references == 0 && piece.mappings == 0 && !piece.is_exported {
-            let bytes = piece.bytes;
-            piece.device.into_iter().for_each(|device| device.give_back(bytes));
-            self.pieces.remove(&at);
+    fn change(&mut self, at: u64, change: fn(&mut PhysicalMemory)) {
+        let Some(allocation) = self.memory.get_mut(&at) else { return };
+        change(allocation);
+        if allocation.references == 0 && allocation.mappings == 0 && !allocation.is_exported {
+            let bytes = allocation.bytes;
+            allocation.device.into_iter().for_each(|device| device.give_back(bytes));
+            self.memory.remove(&at);
             self.take_all(Holder::Object(at));
         }
     }

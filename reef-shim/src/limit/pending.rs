@@ -28,7 +28,7 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
 pub(crate) fn add(stream: Stream, end: impl FnOnce() + Send + 'static) {
     let context = calls::stream_context(stream);
     let mut event = 0;
-    calls::inside(context, || {
+    calls::in_context(context, || {
         let is_made = calls::create_event(&mut event, WITHOUT_TIME) == Some(0);
         if is_made && calls::record_event(event, stream.0) != Some(0) {
             let _ = calls::destroy_event(event); // it is ours, and nothing waits for it

@@ -50,7 +50,7 @@ impl Store {
 
 /// A store's device, and what that was charged with.
 #[derive(Clone, Copy, Debug)]
-struct Charged {
+struct StoreCharge {
     device: &'static Limited,
     bytes: u64,
 }
@@ -59,7 +59,7 @@ struct Charged {
 /// when it is used.
 #[derive(Debug, Default)]
 pub(crate) struct Stores {
-    charged: HashMap<Store, Charged>,
+    charged: HashMap<Store, StoreCharge>,
     /// The devices of pools, limited or not, by their numbers; nothing for pools of the host's
     /// memory.
     owners: HashMap<usize, Option<i32>>,
@@ -79,7 +79,7 @@ pub(crate) fn stores() -> MutexGuard<'static, Stores> {
 impl Stores {
     /// Whose a store is: the device's that is known, or `device` from now on.
     pub(crate) fn of(&mut self, store: Store, device: &'static Limited) -> &'static Limited {
-        self.charged.entry(store).or_insert(Charged { device, bytes: 0 }).device
+        self.charged.entry(store).or_insert(StoreCharge { device, bytes: 0 }).device
     }
 
     /// Notes whose a pool is. The driver may have the address of one that was destroyed unseen for
@@ -97,7 +97,7 @@ impl Stores {
     /// Brings the books to what the driver says of a store, `reserved` bytes of which are in the
     /// books besides. It is `device`'s if it wasn't known.
     pub(crate) fn settle(&mut self, device: &'static Limited, store: Store, reserved: u64) {
-        let charged = self.charged.entry(store).or_insert(Charged { device, bytes: 0 });
+        let charged = self.charged.entry(store).or_insert(StoreCharge { device, bytes: 0 });
         let (now, before) = (store.reserved(), charged.bytes.saturating_add(reserved));
         let device = charged.device;
         if let Store::Ended(_) = store {
@@ -109,7 +109,7 @@ impl Stores {
 
     /// The stores of a device.
     fn all_of(&self, device: &Limited) -> Vec<Store> {
-        let its = |(_, charged): &(&Store, &Charged)| charged.device.ordinal == device.ordinal;
+        let its = |(_, charged): &(&Store, &StoreCharge)| charged.device.ordinal == device.ordinal;
         self.charged.iter().filter(its).map(|(store, _)| *store).collect()
     }
 

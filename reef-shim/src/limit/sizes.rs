@@ -8,7 +8,7 @@ const ROW_UNIT: u64 = 64;
 const ROWS: u64 = 8;
 const LEVEL_UNIT: u64 = 4 << 10;
 /// Allocations of more bytes than this have blocks of their own; smaller ones share a block.
-const MOST_SHARED: u64 = 1 << 20;
+const MAX_SHARED: u64 = 1 << 20;
 const BLOCK: u64 = 2 << 20;
 const SHARED_UNIT: u64 = 512;
 
@@ -78,7 +78,7 @@ fn element(format: u32) -> u64 {
 
 /// What the driver takes for an allocation of so many bytes.
 pub(crate) fn granted(bytes: u64) -> u64 {
-    round_up(bytes, if bytes > MOST_SHARED { BLOCK } else { SHARED_UNIT })
+    round_up(bytes, if bytes > MAX_SHARED { BLOCK } else { SHARED_UNIT })
 }
 
 /// The next multiple of `unit`, or the largest number.

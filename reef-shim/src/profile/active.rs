@@ -3,7 +3,7 @@
 use crate::driver::state::end_profile;
 use crate::settings::settings;
 use reef_guest::page::Time;
-use reef_guest::profile::{Event, Recorder, Set, Wanted, alnair};
+use reef_guest::profile::{Event, ProfileOptions, Recorder, Set, alnair};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -12,9 +12,9 @@ use std::time::UNIX_EPOCH;
 
 /// A profile that is taken.
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct ActiveProfile {
     pub(super) recorder: Box<Recorder>,
-    pub(super) wanted: Wanted,
+    pub(super) options: ProfileOptions,
     /// Calls that are written down one by one, and those of them that wait for room.
     pub(super) sent: Set,
     pub(super) lined: Set,
@@ -24,20 +24,20 @@ pub(crate) struct Active {
     /// that jumps later changes nothing.
     pub(super) began: u64,
     pub(super) began_at: u64,
-    pub(super) kept: Mutex<Kept>,
+    pub(super) state: Mutex<WriterState>,
 }
 
-static ACTIVE: OnceLock<Option<&'static Active>> = OnceLock::new();
+static ACTIVE: OnceLock<Option<&'static ActiveProfile>> = OnceLock::new();
 
 /// The profile, once the first call that is looked at has begun it.
 #[inline]
-pub(super) fn active() -> Option<&'static Active> {
+pub(super) fn active() -> Option<&'static ActiveProfile> {
     *ACTIVE.get_or_init(start)
 }
 
-fn start() -> Option<&'static Active> {
-    let wanted = match &settings().profile {
-        Ok(wanted) => wanted.clone()?,
+fn start() -> Option<&'static ActiveProfile> {
+    let options = match &settings().profile {
+        Ok(options) => options.clone()?,
         Err(why) => {
             say(why);
             return None;
@@ -46,14 +46,14 @@ fn start() -> Option<&'static Active> {
     // SAFETY: a function that touches an atomic alone.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     let day = UNIX_EPOCH.elapsed().map_or(0, |day| u64::try_from(day.as_nanos()).unwrap_or(0));
-    let active = Active {
+    let active = ActiveProfile {
         recorder: Recorder::new(),
-        sent: wanted.sent(),
-        lined: alnair::lined(),
+        sent: options.sent(),
+        lined: alnair::timeline_calls(),
         process: std::process::id(),
         began: Time::now().0,
         began_at: day,
-        kept: Mutex::new(Kept::new(&wanted)),
+        state: Mutex::new(WriterState::new(&options)),
         wanted,
     };
     Some(Box::leak(Box::new(active)))
@@ -73,7 +73,7 @@ pub(super) fn say(why: &str) {
 
 /// What stands between two looks.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct WriterState {
     pub(super) folder: PathBuf,
     pub(super) trace: Option<PathBuf>,
     pub(super) spans: Vec<Event>,
@@ -83,7 +83,7 @@ pub(super) struct Kept {
     pub(super) is_over: bool,
 }
 
-impl Kept {
+impl WriterState {
     /// Notes why something wasn't written.
     pub(super) fn note(&mut self, path: &Path, written: std::io::Result<()>) {
         if let Err(error) = written {
@@ -93,10 +93,11 @@ impl Kept {
     }
 
     /// Paths are those of where the program begins: it may go elsewhere.
-    pub(super) fn new(wanted: &Wanted) -> Self {
+    pub(super) fn new(options: &ProfileOptions) -> Self {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
-        let folder = wanted.alnair.as_ref().map(|(_, folder)| absolute(folder)).unwrap_or_default();
-        let trace = wanted.trace.as_ref().map(absolute);
+        let folder =
+            options.alnair.as_ref().map(|(_, folder)| absolute(folder)).unwrap_or_default();
+        let trace = options.trace.as_ref().map(absolute);
         Self { folder, trace, spans: Vec::new(), dropped: 0, error: None, is_over: false }
     }
 }

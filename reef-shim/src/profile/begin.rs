@@ -1,10 +1,10 @@
 //! The profile's beginning and end.
 
 use super::active::{active, say};
-use super::finish::{self, Writing};
+use super::finish::{self, WriterGuard};
 use super::writer;
 use crate::driver::state::{pause_profile, resume_profile};
-use crate::settings::is_range_wanted;
+use crate::settings::is_range_enabled;
 use crate::thread;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -20,7 +20,7 @@ pub(crate) fn begin() {
     }
     // SAFETY: a function that calls no driver.
     unsafe { libc::atexit(end) };
-    let writing = Writing::begin();
+    let writing = WriterGuard::begin();
     match thread::spawn("reef-profile", || writer::run(active, writing)) {
         Ok(_) => finish::handle_signal(active.process),
         Err(error) => say(&format!("no thread: {error}")),
@@ -36,7 +36,7 @@ extern "C" fn end() {
 /// Records from here on, or no longer, if that is for the program to say.
 pub(crate) fn range(is_begin: bool, real: impl FnOnce() -> u32) -> u32 {
     match is_begin {
-        _ if !is_range_wanted() => {}
+        _ if !is_range_enabled() => {}
         true => resume_profile(),
         false => pause_profile(),
     }

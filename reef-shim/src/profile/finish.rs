@@ -13,7 +13,7 @@ use std::sync::atomic::{
 use std::time::Duration;
 
 /// How long a signal waits for the last lines, in milliseconds.
-const PATIENCE: u32 = 3_000;
+const SIGNAL_TIMEOUT_MS: u32 = 3_000;
 
 /// Nothing was asked for; the thread is to finish; it has. A child process begins with what its
 /// parent had.
@@ -47,30 +47,30 @@ pub(super) fn has_writer() -> bool {
 
 /// Lives while there is a thread that writes: it goes with that thread, however it ends.
 #[derive(Debug)]
-pub(super) struct Writing(());
+pub(super) struct WriterGuard(());
 
-impl Writing {
+impl WriterGuard {
     pub(super) fn begin() -> Self {
         HAS_WRITER.store(true, Relaxed);
         Self(())
     }
 }
 
-impl Drop for Writing {
+impl Drop for WriterGuard {
     fn drop(&mut self) {
         HAS_WRITER.store(false, Relaxed);
     }
 }
 
 /// What a handler says when all is written.
-static SAID: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
-static SAID_BYTES: AtomicUsize = AtomicUsize::new(0);
+static MESSAGE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+static MESSAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// Tells a handler that all is written, and what it says.
 pub(super) fn done(text: String) {
     let text = text.leak(); // once in a process
-    SAID_BYTES.store(text.len(), Relaxed);
-    SAID.store(text.as_mut_ptr(), Relaxed);
+    MESSAGE_BYTES.store(text.len(), Relaxed);
+    MESSAGE.store(text.as_mut_ptr(), Relaxed);
     STATE.store(DONE, Release);
 }
 
@@ -134,17 +134,17 @@ extern "C" fn at_signal(signal: libc::c_int) {
 
 /// Waits until all is written, though not for long, and says what there is to say, once.
 fn await_last_lines() {
-    let nap = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-    for _ in 0..PATIENCE {
+    let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+    for _ in 0..SIGNAL_TIMEOUT_MS {
         if STATE.load(Acquire) == DONE {
-            let text = SAID.swap(std::ptr::null_mut(), Relaxed);
+            let text = MESSAGE.swap(std::ptr::null_mut(), Relaxed);
             if !text.is_null() {
                 // SAFETY: a text of this length that stays for ever.
-                unsafe { libc::write(2, text.cast_const().cast(), SAID_BYTES.load(Relaxed)) };
+                unsafe { libc::write(2, text.cast_const().cast(), MESSAGE_BYTES.load(Relaxed)) };
             }
             return;
         }
         // SAFETY: a time, and no place for what is left of it.
-        unsafe { libc::nanosleep(&raw const nap, std::ptr::null_mut()) };
+        unsafe { libc::nanosleep(&raw const pause, std::ptr::null_mut()) };
     }
 }

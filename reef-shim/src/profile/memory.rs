@@ -15,7 +15,7 @@ fn live() -> MutexGuard<'static, HashMap<usize, u64>> {
 }
 
 fn is_wanted() -> bool {
-    is_profiled() && active().is_some_and(|active| active.wanted.needs_memory())
+    is_profiled() && active().is_some_and(|active| active.options.needs_memory())
 }
 
 pub(super) fn used() -> u64 {

@@ -13,7 +13,7 @@ fn names() -> MutexGuard<'static, HashMap<u64, String>> {
 }
 
 /// Looks a kernel up by `call`, which writes its handle.
-pub(crate) fn name(to: *const usize, name: *const c_char, call: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn note_name(to: *const usize, name: *const c_char, call: impl FnOnce() -> u32) -> u32 {
     let code = call();
     if code == 0 && is_profiled() && !to.is_null() && !name.is_null() {
         // SAFETY: where the driver has just written, from a name that it has just read.
@@ -24,7 +24,7 @@ pub(crate) fn name(to: *const usize, name: *const c_char, call: impl FnOnce() ->
 }
 
 /// Asks for another handle of a kernel by `call`.
-pub(crate) fn same(to: *const usize, of: usize, call: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn copy_name(to: *const usize, of: usize, call: impl FnOnce() -> u32) -> u32 {
     let code = call();
     // SAFETY: null, or where the driver has just written.
     if let (0, true, Some(to)) = (code, is_profiled(), unsafe { to.as_ref() }) {

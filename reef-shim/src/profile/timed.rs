@@ -1,28 +1,28 @@
 //! Calls with a clock before and behind them.
 
-use super::active::{Active, active};
+use super::active::{ActiveProfile, active};
 use super::finish::has_writer;
 use crate::driver::state::is_profiled;
 use reef_guest::page::Time;
-use reef_guest::profile::{Api, Call, Part};
+use reef_guest::profile::{Api, Call, ThreadProfile};
 use std::cell::Cell;
 use std::time::Duration;
 
 /// How often a call that has to be written down looks whether there is room, and how often at most.
-const NAP: Duration = Duration::from_micros(200);
-const NAPS: u32 = 5_000;
+const ROOM_INTERVAL: Duration = Duration::from_micros(200);
+const MAX_ROUNDS: u32 = 5_000;
 
 /// This thread's part, which it gives back when it ends.
-struct Mine(Cell<Option<&'static Part>>);
+struct ThreadSlot(Cell<Option<&'static ThreadProfile>>);
 
-impl Drop for Mine {
+impl Drop for ThreadSlot {
     fn drop(&mut self) {
-        self.0.take().into_iter().for_each(Part::give_back);
+        self.0.take().into_iter().for_each(ThreadProfile::give_back);
     }
 }
 
 thread_local! {
-    static MINE: Mine = const { Mine(Cell::new(None)) };
+    static THREAD_SLOT: ThreadSlot = const { ThreadSlot(Cell::new(None)) };
 }
 
 /// Calls, and notes how long that took the program. `amount`: bytes, or threads of a kernel; `what`
@@ -31,13 +31,14 @@ thread_local! {
 pub(crate) fn timed(
     api: Api,
     amount: u64,
-    (what, stream): (usize, usize),
+    what: usize,
+    stream: usize,
     call: impl FnOnce() -> u32,
 ) -> u32 {
     let start = if is_profiled() { now() } else { 0 };
     let code = call(); // in one place, so that it is part of the hook: in two it isn't, which costs 11 ns
     if start != 0 {
-        end(api, amount, (what, stream), start);
+        end(api, amount, what, stream, start);
     }
     code
 }
@@ -48,7 +49,7 @@ fn now() -> u64 {
 }
 
 #[cold]
-fn end(api: Api, amount: u64, (what, stream): (usize, usize), start: u64) {
+fn end(api: Api, amount: u64, what: usize, stream: usize, start: u64) {
     let nanos = now().saturating_sub(start);
     note(&Call { api, start, nanos, amount, what: what as u64, stream: stream as u64 });
 }
@@ -56,12 +57,13 @@ fn end(api: Api, amount: u64, (what, stream): (usize, usize), start: u64) {
 /// The same of the driver's beginning. Opening the driver, which came before, decides whether there
 /// is a profile.
 pub(crate) fn timed_init(call: impl FnOnce() -> u32) -> u32 {
-    timed(Api::Init, 0, (0, 0), call)
+    timed(Api::Init, 0, 0, 0, call)
 }
 
 fn note(call: &Call) {
     let Some(active) = active() else { return };
-    let part = MINE.try_with(|mine| mine.0.get().or_else(|| take(mine, active))).ok().flatten();
+    let part =
+        THREAD_SLOT.try_with(|slot| slot.0.get().or_else(|| take(slot, active))).ok().flatten();
     let Some(part) = part else { return active.recorder.lose() };
     part.note(call);
     if active.sent.has(call.api) {
@@ -70,22 +72,22 @@ fn note(call: &Call) {
 }
 
 #[cold]
-fn take(mine: &Mine, active: &'static Active) -> Option<&'static Part> {
+fn take(slot: &ThreadSlot, active: &'static ActiveProfile) -> Option<&'static ThreadProfile> {
     // SAFETY: asks for a number.
     let part = active.recorder.part(unsafe { libc::gettid() }.unsigned_abs());
-    mine.0.set(part);
+    slot.0.set(part);
     part
 }
 
 /// Puts a call on its way. A line of a file waits for room while there is a thread that makes some;
 /// a span that finds none is left out, which the trace says.
-fn send(active: &Active, part: &Part, call: &Call) {
+fn send(active: &ActiveProfile, part: &ThreadProfile, call: &Call) {
     let mut is_sent = part.send(call);
-    for _ in 0..NAPS {
+    for _ in 0..MAX_ROUNDS {
         if is_sent || !active.lined.has(call.api) || !has_writer() {
             break;
         }
-        std::thread::sleep(NAP);
+        std::thread::sleep(ROOM_INTERVAL);
         is_sent = part.send(call);
     }
     if !is_sent {

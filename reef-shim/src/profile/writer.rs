@@ -1,11 +1,11 @@
 //! Writes what threads have recorded, every now and then and at the end.
 
-use super::active::{Active, Kept};
-use super::finish::{self, Writing};
+use super::active::{ActiveProfile, WriterState};
+use super::finish::{self, WriterGuard};
 use super::{memory, names};
 use crate::guest::attach;
 use crate::thread;
-use reef_guest::page::{Counted, ENDS};
+use reef_guest::page::{CallKind, ENDS};
 use reef_guest::profile::{Api, Event, Histogram, Version, alnair, table, trace};
 use std::fs::OpenOptions;
 use std::io::{self, Write};
@@ -15,15 +15,15 @@ use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// From one look to the next; with spans of every call, before a thread's room is used up.
-const TICK: Duration = Duration::from_millis(100);
-const FAST: Duration = Duration::from_millis(10);
+const WRITE_INTERVAL: Duration = Duration::from_millis(100);
+const TRACE_WRITE_INTERVAL: Duration = Duration::from_millis(10);
 /// Most spans of a trace.
-const MOST_SPANS: usize = 1 << 20;
+const MAX_SPANS: usize = 1 << 20;
 
 /// The thread.
-pub(super) fn run(active: &'static Active, _writing: Writing) {
+pub(super) fn run(active: &'static ActiveProfile, _writing: WriterGuard) {
     thread::leave_files();
-    let tick = if active.wanted.trace.is_some() { FAST } else { TICK };
+    let tick = if active.options.trace.is_some() { TRACE_WRITE_INTERVAL } else { WRITE_INTERVAL };
     loop {
         let is_asked = finish::wait(tick);
         active.write();
@@ -34,28 +34,28 @@ pub(super) fn run(active: &'static Active, _writing: Writing) {
     }
 }
 
-impl Active {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+impl ActiveProfile {
+    fn state(&self) -> MutexGuard<'_, WriterState> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Writes what is new.
     fn write(&self) {
-        let kept = &mut *self.kept();
+        let state = &mut *self.state();
         let mut lines = String::new();
         self.recorder.drain(|event| {
             let start = self.began_at.saturating_add(event.call.start.saturating_sub(self.began));
             lines.extend(self.line(&event, start));
-            match self.wanted.trace.is_some() {
-                true if kept.spans.len() < MOST_SPANS => kept.spans.push(event),
-                is_wanted => kept.dropped += u64::from(is_wanted),
+            match self.options.trace.is_some() {
+                true if state.spans.len() < MAX_SPANS => state.spans.push(event),
+                is_wanted => state.dropped += u64::from(is_wanted),
             }
         });
         self.show();
-        let Some((version, _)) = self.wanted.alnair else { return };
-        let folder = kept.folder.clone();
+        let Some((version, _)) = self.options.alnair else { return };
+        let folder = state.folder.clone();
         let written = self.lines(&folder, &lines).and_then(|()| self.metrics(version, &folder));
-        kept.note(&folder, written);
+        state.note(&folder, written);
     }
 
     /// Shows the daemon how long calls took, if it knows this process.
@@ -63,11 +63,11 @@ impl Active {
         let Some(device) = attach::any() else { return };
         let totals = self.recorder.calls();
         let of = |counted| match counted {
-            Counted::Kernels => &[Api::Launch][..],
-            Counted::Graphs => &[Api::GraphLaunch],
-            Counted::Copies => &[Api::CopyIn, Api::CopyInAsync, Api::CopyOut, Api::Copy],
+            CallKind::Kernels => &[Api::Launch][..],
+            CallKind::Graphs => &[Api::GraphLaunch],
+            CallKind::Copies => &[Api::CopyIn, Api::CopyInAsync, Api::CopyOut, Api::Copy],
         };
-        for counted in Counted::ALL {
+        for counted in CallKind::ALL {
             let (mut nanos, mut times) = (0, Histogram::default());
             for api in of(counted) {
                 nanos += totals.of(*api).nanos;
@@ -78,7 +78,7 @@ impl Active {
     }
 
     fn line(&self, event: &Event, start: u64) -> Option<String> {
-        match self.wanted.alnair.as_ref()?.0 {
+        match self.options.alnair.as_ref()?.0 {
             Version::One => alnair::line_1(&event.call, start),
             Version::Two => alnair::line_2(&event.call, start),
             Version::Three => None,
@@ -103,19 +103,19 @@ impl Active {
     /// Writes what is written once, at the end: what is to be said then.
     pub(super) fn finish(&self) -> String {
         self.write();
-        let kept = &mut *self.kept();
-        if std::mem::replace(&mut kept.is_over, true) {
+        let state = &mut *self.state();
+        if std::mem::replace(&mut state.is_over, true) {
             return String::new();
         }
         let (all, totals) = (names::all(), self.recorder.totals());
         let name = |handle: u64| all.get(&handle).cloned();
-        if let Some(path) = kept.trace.as_ref().map(|path| self.own_file(path)) {
-            let dropped = kept.dropped + totals.missed;
-            let text = trace::json(&kept.spans, self.process, self.began, dropped, name);
-            kept.note(&path, replace(&path, &text));
+        if let Some(path) = state.trace.as_ref().map(|path| self.own_file(path)) {
+            let dropped = state.dropped + totals.missed;
+            let text = trace::json(&state.spans, self.process, self.began, dropped, name);
+            state.note(&path, replace(&path, &text));
         }
-        let table = self.wanted.table.then(|| table::table(&totals, self.process, name));
-        table.into_iter().chain(kept.error.take()).collect()
+        let table = self.options.table.then(|| table::table(&totals, self.process, name));
+        table.into_iter().chain(state.error.take()).collect()
     }
 
     /// A trace's file. Of what a program starts, others than the first process, it has the
@@ -147,7 +147,7 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(&temporary, path)
 }
 
-/// Adds lines to a file, which is made if it isn't there. It isn't kept open: threads that write
+/// Adds lines to a file, which is made if it isn't there. It isn't state open: threads that write
 /// have tables of files of their own.
 pub(super) fn append(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();

@@ -7,7 +7,7 @@ mod contexts;
 mod errors;
 
 use crate::common::{self, Driver, FAKE, SHIM, SOON, UUID, call, library, until};
-use reef_guest::join::{Joined, Wish, join};
+use reef_guest::join::{JoinRequest, Joined, join};
 use reef_guest::page::Class;
 use reef_guest::registry::{Registry, Rules};
 use std::process::Command;
@@ -62,13 +62,13 @@ impl Program {
         let path = std::env::temp_dir().join(format!("reef-ends-{}", std::process::id()));
         // Nobody is released because it takes too long: each end has to be seen.
         let rules = Rules { hold_timeout: 2 * SOON, ..Rules::default() };
-        let policy = Box::new(|_: &_, wish: &Wish| Ok(wish.class));
+        let policy = Box::new(|_: &_, wish: &JoinRequest| Ok(wish.class));
         let registry = Registry::open_with(&path, rules, policy).unwrap();
         // SAFETY: this test is alone in its process.
         unsafe { std::env::set_var("REEF_GUESTS", &path) };
         let driver = Driver::open(&library(SHIM));
         assert_eq!(call!(driver, cuInit(0)), 0);
-        let wish = Wish { class: Class::BestEffort, device: UUID };
+        let wish = JoinRequest { class: Class::BestEffort, device: UUID };
         let other = join(&path, &wish, SOON).unwrap();
         println!("{class} at {}", path.display());
         Self { driver, registry, other, mix: 0, memory: 0 }

@@ -3,7 +3,7 @@
 
 use super::{Outcome, held_at_random, one_at_a_time, program, run, seeds};
 use crate::common::{self, Driver, FAKE, SHIM, UUID, call, library};
-use reef_guest::join::{Wish, join};
+use reef_guest::join::{JoinRequest, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use std::path::Path;
@@ -86,7 +86,8 @@ fn processes_do_the_same_plainly_best_effort_and_real_time_spawned_and_forked() 
     let path = std::env::temp_dir().join(format!("reef-processes-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
-    let peer = join(&path, &Wish { class: Class::BestEffort, device: UUID }, common::SOON).unwrap();
+    let peer =
+        join(&path, &JoinRequest { class: Class::BestEffort, device: UUID }, common::SOON).unwrap();
     for seed in seeds(2) {
         let plain = outcomes(seed, FAKE, "spawned", "be", &path);
         assert_eq!(plain.len(), 1);

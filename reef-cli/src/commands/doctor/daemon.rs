@@ -3,7 +3,7 @@
 use super::finding::{Check, Finding};
 use crate::remote::daemon::{Daemon, Error};
 use anyhow::Result;
-use reef_guest::join::{Refusal, Shown, Wish, would_join};
+use reef_guest::join::{GuestInfo, JoinRequest, Refusal, would_join};
 use reef_guest::page::Class;
 use serde_json::Value;
 use std::path::Path;
@@ -57,8 +57,8 @@ fn without(why: &str, folder: Option<&Path>) -> [Finding; 2] {
 /// Asks whether a program of this user would be taken as real-time.
 fn rights(folder: Option<&Path>) -> Finding {
     let socket = reef_serve::folder(folder).join("guests.sock");
-    let wish = Wish { class: Class::RealTime, device: [0; 16] };
-    match would_join(&socket, &wish, &Shown::default(), Path::new("/proc/self/exe"), TIMEOUT) {
+    let wish = JoinRequest { class: Class::RealTime, device: [0; 16] };
+    match would_join(&socket, &wish, &GuestInfo::default(), Path::new("/proc/self/exe"), TIMEOUT) {
         Ok(_) => Finding::ok(Check::Rights, "this user's programs may be real-time"),
         Err(Refusal::Refused(why)) => {
             let remedy = "set that key to true: reef serve --set KEY=true, or in its file";

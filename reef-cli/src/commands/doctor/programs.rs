@@ -2,7 +2,7 @@
 
 use super::finding::{Check, Finding};
 use crate::commands::exec::library::{self, SHIM};
-use reef_guest::limit::{self, BooksFile, Limits};
+use reef_guest::limit::{self, AccountsFile, Limits};
 use std::path::Path;
 
 /// Checks whether `reef exec` finds its library. Without a driver it is of no use, so nothing is
@@ -28,7 +28,7 @@ pub(super) fn limits() -> Finding {
         return Finding::wrong(Check::Limits, why, "correct or unset the variable");
     }
     let folder = limit::folder(environment);
-    match BooksFile::check(&folder) {
+    match AccountsFile::check(&folder) {
         Ok(()) => Finding::ok(Check::Limits, format!("accounts in {}", folder.display())),
         Err(error) => {
             let remedy = "name a folder that is yours alone, in memory, with REEF_BOOKS=FOLDER";

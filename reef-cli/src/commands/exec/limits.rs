@@ -2,7 +2,7 @@
 
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
-use reef_guest::limit::{self, BooksFile, Limits};
+use reef_guest::limit::{self, AccountsFile, Limits};
 use std::ffi::OsString;
 use std::time::UNIX_EPOCH;
 
@@ -62,7 +62,7 @@ pub(super) fn variables(
     let read = |path: &std::path::Path| std::fs::read_to_string(path).ok();
     let Some(limits) = Limits::read(environment, read).map_err(Usage)? else { return Ok(set) };
     let folder = std::path::absolute(limit::folder(environment)).context("where this runs")?;
-    BooksFile::check(&folder).context("not run: limits need books")?;
+    AccountsFile::check(&folder).context("not run: limits need books")?;
     if job.is_none() && limits.name.is_empty() {
         set.push(("REEF_LIMIT_ID", own_name().into()));
     }

@@ -6,7 +6,7 @@ use super::limits;
 use crate::report::class::ClassName;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
-use reef_guest::join::{Refusal, Shown, Wish, would_join};
+use reef_guest::join::{GuestInfo, JoinRequest, Refusal, would_join};
 use reef_guest::page::Class;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -110,8 +110,8 @@ fn not_run(why: &anyhow::Error, remedy: &str) -> anyhow::Error {
 }
 
 /// Asks the daemon whether it would admit the program, without naming a device.
-fn check_admission(args: &Args, socket: &Path, credentials: &Shown) -> Result<()> {
-    let wish = Wish { class: class(args), device: [0; 16] };
+fn check_admission(args: &Args, socket: &Path, credentials: &GuestInfo) -> Result<()> {
+    let wish = JoinRequest { class: class(args), device: [0; 16] };
     let program = args.program.first().and_then(|name| executable(name, &args.program[1..]));
     // A program that is not found is reported later.
     let program = program.unwrap_or_else(|| "/proc/self/exe".into());
@@ -126,14 +126,14 @@ fn check_admission(args: &Args, socket: &Path, credentials: &Shown) -> Result<()
 }
 
 /// The job and the token, as the program's library reads them as well.
-fn credentials(args: &Args) -> Result<Shown> {
+fn credentials(args: &Args) -> Result<GuestInfo> {
     let token = args.token_file.as_ref().map(|path| {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|e| Usage(format!("--token-file {}: {e}", path.display())))?;
         Ok::<_, Usage>(text.lines().next().unwrap_or_default().trim().to_owned())
     });
     let job = args.job.clone().unwrap_or_default();
-    Ok(Shown::new(job, token.transpose()?.unwrap_or_default()).map_err(Usage)?)
+    Ok(GuestInfo::new(job, token.transpose()?.unwrap_or_default()).map_err(Usage)?)
 }
 
 /// Variables for a profile. This process becomes the program, so that its number is the first

@@ -5,7 +5,7 @@ use super::jobs::Job;
 use ratatui::layout::Constraint;
 use ratatui::style::{Color, Stylize};
 use ratatui::widgets::{Row, Table};
-use reef_guest::limit::shown;
+use reef_guest::limit::format_bytes;
 
 /// Most programs that are shown.
 const MAX_GUESTS: usize = 20;

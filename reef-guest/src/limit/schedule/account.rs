@@ -6,12 +6,12 @@
 //! has it goes on for a while, below empty if need be, and then for as long as nobody waits who is
 //! owed more. It is left when the work has ended, so the next one meets an empty device.
 
-use super::super::accounts::{Books, Member, Tally};
+use super::super::accounts::{Accounts, Member, Tally};
 use super::super::slot::Account;
 use super::super::usage::bucket::Bucket;
-use super::super::usage::measure::{GAP, Seen};
+use super::super::usage::measure::{GAP, WorkState};
 use super::super::usage::presence::is_recent;
-use super::super::usage::turn::{Held, Idle, Turn};
+use super::super::usage::turn::{Idle, Turn, TurnHolder};
 use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -20,21 +20,21 @@ use std::time::Duration;
 /// are in proportion where all want more than there is; and long beside the 0.3 to 0.5 ms that the
 /// next one begins late.
 const ROUND: u64 = 30_000_000;
-const LEAST: u64 = 8_000_000;
+const MIN_TURN: u64 = 8_000_000;
 /// Who hasn't looked at its work for so long doesn't run: it was stopped, or has ended. It looks
 /// every millisecond.
-const GONE: u64 = 30_000_000;
+const STOPPED_TIMEOUT: u64 = 30_000_000;
 /// For how long a turn that should have ended is waited for: a kernel may take long.
-const LATE: u64 = 500_000_000;
+const TURN_TIMEOUT: u64 = 500_000_000;
 /// For how long it isn't asked again whether a turn goes on: to look at all places takes about as
 /// long as a launch.
-const SURE: u64 = 100_000;
+const RECHECK_INTERVAL: u64 = 100_000;
 /// Who waits for its job's part, and for nobody else, goes on once it has saved for so long, so
 /// that waits are few: each seems to cost up to 0.1 ms that is charged as work (batches of 0.56 ms
 /// had 43.5 to 48.5 % for 50 on an H200).
-const REST: u64 = 8_000_000;
+const MIN_SAVED: u64 = 8_000_000;
 /// How often a turn that isn't to be had is asked for.
-const GLANCE: Duration = Duration::from_micros(100);
+const RETRY_INTERVAL: Duration = Duration::from_micros(100);
 
 /// Whether a job may have more than its part of the time while no other job wants the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,19 +77,23 @@ impl Account {
             return Duration::ZERO;
         }
         let wait = self.fill(now);
-        if is_ours && self.goes_on(held, now, policy) && turn.begin(self.place(), &presence.idle) {
-            presence.goes_on_until.store(now + SURE, Relaxed);
+        if is_ours
+            && self.may_continue(held, now, policy)
+            && turn.begin(self.place(), &presence.idle)
+        {
+            presence.goes_on_until.store(now + RECHECK_INTERVAL, Relaxed);
             return Duration::ZERO;
         }
         self.leave_if_idle();
         if policy == Policy::Hard {
-            let rest = if is_ours || self.is_contended(now) { wait } else { self.rest() };
+            let rest =
+                if is_ours || self.is_contended(now) { wait } else { self.wait_until_saved() };
             if !rest.is_zero() {
                 return rest;
             }
         }
         let since = presence.claim(now);
-        if !is_ours && self.is_first(now) && self.takes(held, now, since) {
+        if !is_ours && self.is_first(now) && self.try_take(held, now, since) {
             presence.claim_no_more();
             presence.had.store(now, Relaxed);
             if turn.begin(self.place(), &presence.idle) {
@@ -97,7 +101,7 @@ impl Account {
             }
         }
         turn.claimed.store(now, Relaxed);
-        GLANCE
+        RETRY_INTERVAL
     }
 
     /// Fills the job's bucket; returns how long until its part allows work.
@@ -109,12 +113,12 @@ impl Account {
     }
 
     /// How long until the job's part allows work for a while.
-    fn rest(&self) -> Duration {
-        self.bucket().wait_for(REST, self.part())
+    fn wait_until_saved(&self) -> Duration {
+        self.bucket().wait_for(MIN_SAVED, self.part())
     }
 
     /// Whether whoever has the turn, which is this process, may begin more in it.
-    fn goes_on(&self, held: Held, now: u64, policy: Policy) -> bool {
+    fn may_continue(&self, held: TurnHolder, now: u64, policy: Policy) -> bool {
         let is_new = now.saturating_sub(held.began()) < self.turn_lasts();
         let is_owed = self.bucket().wait(self.part()).is_zero();
         match is_new {
@@ -125,7 +129,7 @@ impl Account {
     }
 
     fn turn_lasts(&self) -> u64 {
-        (ROUND * self.part() / 1_000_000).max(LEAST)
+        (ROUND * self.part() / 1_000_000).max(MIN_TURN)
     }
 
     /// Whether somebody waits for the turn who is owed as much as this process, or more.
@@ -146,7 +150,7 @@ impl Account {
 
     /// Takes the turn if nobody has it, or whoever has it doesn't use it, as far as can be seen.
     /// This process has waited for it since then.
-    fn takes(&self, held: Held, now: u64, since: u64) -> bool {
+    fn try_take(&self, held: TurnHolder, now: u64, since: u64) -> bool {
         let passed = |then: u64| now.saturating_sub(then.max(held.began()));
         let take = |holder: Option<&Idle>| self.turn().take(self.place(), now, held, holder);
         let holder = held.member().and_then(|at| self.books().members.get(at));
@@ -156,20 +160,20 @@ impl Account {
         let presence = &holder.presence;
         // Somebody who is owed more than this process goes on rightly, however long that takes.
         let is_owed = claim(self.books(), self.member()) >= claim(self.books(), holder);
-        let is_late = is_owed && passed(since) >= LATE;
+        let is_late = is_owed && passed(since) >= TURN_TIMEOUT;
         match presence.idle.since() {
             Some(idle) if passed(idle) >= GAP => take(Some(&presence.idle)),
-            _ if is_late || passed(presence.looked.load(Relaxed)) >= GONE => take(None),
+            _ if is_late || passed(presence.looked.load(Relaxed)) >= STOPPED_TIMEOUT => take(None),
             _ => false,
         }
     }
 
     /// Others who wait for the turn.
     fn claimants(&self, now: u64) -> impl Iterator<Item = &Member> {
-        self.others_who(move |member| member.presence.claims(now))
+        self.others_with(move |member| member.presence.claims(now))
     }
 
-    fn others_who(&self, is_so: impl Fn(&Member) -> bool) -> impl Iterator<Item = &Member> {
+    fn others_with(&self, is_so: impl Fn(&Member) -> bool) -> impl Iterator<Item = &Member> {
         let is_other = |member: &&Member| !std::ptr::eq(*member, self.member());
         let all = self.books().members.iter().filter(move |member| member.job().is_some());
         all.filter(is_other).filter(move |member| is_so(member))
@@ -182,38 +186,38 @@ impl Account {
     }
 
     /// Notes what a look showed. Whoever has nothing more to do in its turn leaves it.
-    pub fn looked(&self, now: u64, seen: Seen, policy: Policy) {
+    pub fn note_look(&self, now: u64, seen: WorkState, policy: Policy) {
         let presence = &self.member().presence;
         presence.looked.store(now, Relaxed);
-        if seen == Seen::Working {
+        if seen == WorkState::Working {
             return presence.idle.end();
         }
         presence.idle.begin(now);
         let held = self.turn().read();
         if held.member() == Some(self.place())
-            && (seen == Seen::Held || !self.goes_on(held, now, policy))
+            && (seen == WorkState::Held || !self.may_continue(held, now, policy))
         {
             self.turn().leave(self.place());
         }
     }
 
     /// Notes that this process has work from now on.
-    pub fn works(&self) {
+    pub fn note_work(&self) {
         self.member().presence.idle.end();
     }
 
     /// How many other processes with limits have work on their way, of this job and of others. One
     /// that was stopped, or has ended, has none.
-    pub fn others(&self, now: u64) -> u64 {
+    pub fn other_workers(&self, now: u64) -> u64 {
         let works = |member: &Member| {
             let looked = member.presence.looked.load(Relaxed);
-            member.presence.idle.since().is_none() && now.saturating_sub(looked) < GONE
+            member.presence.idle.since().is_none() && now.saturating_sub(looked) < STOPPED_TIMEOUT
         };
-        self.others_who(works).count() as u64
+        self.others_with(works).count() as u64
     }
 
     /// Notes that the device worked for this process for so many nanoseconds until `now`.
-    pub fn ran(&self, now: u64, nanos: u64, policy: Policy) {
+    pub fn charge(&self, now: u64, nanos: u64, policy: Policy) {
         self.member().presence.worked.store(now, Relaxed);
         self.tally().ran.fetch_add(nanos, Relaxed);
         match policy {
@@ -245,18 +249,18 @@ impl Account {
 
     /// Whether another process works, or waits.
     fn is_contended(&self, now: u64) -> bool {
-        self.others_who(|member| member.presence.wants(now)).next().is_some()
+        self.others_with(|member| member.presence.wants(now)).next().is_some()
     }
 
     /// Whether one of another job does.
     fn is_wanted(&self, now: u64) -> bool {
         let wants = |member: &Member| member.presence.wants(now);
-        self.others_who(wants).any(|member| member.job() != Some(self.job()))
+        self.others_with(wants).any(|member| member.job() != Some(self.job()))
     }
 }
 
 /// What a process's job is owed, in nanoseconds of waiting.
-fn claim(books: &Books, member: &Member) -> i64 {
+fn claim(books: &Accounts, member: &Member) -> i64 {
     let job = member.job().and_then(|job| books.jobs.get(job));
     job.map_or(i64::MIN, |job| job.bucket.claim(job.part()))
 }

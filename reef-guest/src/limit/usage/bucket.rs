@@ -13,10 +13,10 @@ use std::time::Duration;
 const BURST: i64 = 20_000_000;
 /// It holds its part of so many nanoseconds if they were waited for others, and lacks no more than
 /// that where the time was to spare.
-const SAVED: u64 = 500_000_000;
+const MAX_SAVED: u64 = 500_000_000;
 /// The most that a look counts: a longer time between two looks is a clock that jumped, or a
 /// process that was stopped.
-const LONGEST: u64 = 100_000_000;
+const MAX_STEP: u64 = 100_000_000;
 const MILLION: u64 = 1_000_000;
 
 /// In the books, for all processes of a job.
@@ -38,7 +38,7 @@ impl Bucket {
     /// as far as waiting for others goes. A clock that goes back fills nothing.
     pub(in crate::limit) fn fill(&self, now: u64, part: u64, is_pause: bool) {
         let before = self.filled.load(Relaxed);
-        if now <= before && before - now <= LONGEST {
+        if now <= before && before - now <= MAX_STEP {
             return;
         }
         if self.filled.compare_exchange(before, now, Relaxed, Relaxed).is_err() {
@@ -47,7 +47,7 @@ impl Bucket {
         let passed = if before == 0 { 0 } else { now.saturating_sub(before) };
         let more = u128::from(passed) * u128::from(part) / u128::from(MILLION);
         let more = i64::try_from(more).unwrap_or(i64::MAX);
-        let most = if is_pause { BURST } else { BURST.max(saved(part)) };
+        let most = if is_pause { BURST } else { BURST.max(max_saved(part)) };
         let add = |balance: i64| Some(balance.saturating_add(more).min(most.max(balance)));
         let _ = self.balance.fetch_update(Relaxed, Relaxed, add);
     }
@@ -78,18 +78,18 @@ impl Bucket {
 
     /// Takes out what ran in time that may have been to spare.
     pub(in crate::limit) fn take_spare(&self, nanos: u64, part: u64) {
-        self.take_down_to(nanos, -saved(part));
+        self.take_down_to(nanos, -max_saved(part));
     }
 
     fn take_down_to(&self, nanos: u64, least: i64) {
-        let nanos = nanos.min(LONGEST) as i64;
+        let nanos = nanos.min(MAX_STEP) as i64;
         let less = |balance: i64| Some(balance.saturating_sub(nanos).max(least.min(balance)));
         let _ = self.balance.fetch_update(Relaxed, Relaxed, less);
     }
 }
 
-fn saved(part: u64) -> i64 {
-    (u128::from(SAVED) * u128::from(part) / u128::from(MILLION)) as i64
+fn max_saved(part: u64) -> i64 {
+    (u128::from(MAX_SAVED) * u128::from(part) / u128::from(MILLION)) as i64
 }
 
 #[cfg(test)]
@@ -120,15 +120,15 @@ mod tests {
         let (bucket, part) = (Bucket::default(), 500_000);
         bucket.fill(SECOND, part, false);
         bucket.fill(2 * SECOND, part, false);
-        assert_eq!(bucket.claim(part), SAVED as i64);
+        assert_eq!(bucket.claim(part), MAX_SAVED as i64);
         bucket.fill(3 * SECOND, part, true); // a pause takes nothing of it, and adds nothing
         bucket.take(80_000_000);
-        assert_eq!(bucket.claim(part), SAVED as i64 - 160_000_000);
+        assert_eq!(bucket.claim(part), MAX_SAVED as i64 - 160_000_000);
         (0..9).for_each(|_| bucket.take_spare(SECOND, part));
-        assert_eq!(bucket.claim(part), -(SAVED as i64));
+        assert_eq!(bucket.claim(part), -(MAX_SAVED as i64));
         bucket.take(1_000_000);
         bucket.take_spare(1, part); // what is missing already isn't given back
-        assert_eq!(bucket.claim(part), -(SAVED as i64) - 2_000_000);
+        assert_eq!(bucket.claim(part), -(MAX_SAVED as i64) - 2_000_000);
     }
 
     #[test]

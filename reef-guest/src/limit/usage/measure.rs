@@ -14,7 +14,7 @@ pub(in crate::limit) const GAP: u64 = 200_000;
 
 /// What a look shows of this process's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum WorkState {
     /// Work is on its way.
     Working,
     /// Work is on its way behind a closed gate.
@@ -25,7 +25,7 @@ pub enum Seen {
     EndedNow,
 }
 
-impl Seen {
+impl WorkState {
     fn is_end(self) -> bool {
         matches!(self, Self::Ended | Self::EndedNow)
     }
@@ -72,21 +72,21 @@ impl Usage {
     /// Notes what a look shows, while so many other processes with limits have work as well;
     /// returns for how many nanoseconds more the device has worked for this process. Of two threads
     /// that look at once, one counts.
-    pub fn look(&self, now: u64, seen: Seen, others: u64) -> u64 {
+    pub fn look(&self, now: u64, seen: WorkState, others: u64) -> u64 {
         let before = self.counted.load(Relaxed);
         if before == 0 && seen.is_end() {
             return 0;
         }
         let after = if seen.is_end() { 0 } else { now.max(1) };
         let is_ours = self.counted.compare_exchange(before, after, Relaxed, Relaxed).is_ok();
-        if before == 0 || !is_ours || seen == Seen::Held {
+        if before == 0 || !is_ours || seen == WorkState::Held {
             return 0;
         }
-        if seen == Seen::EndedNow {
+        if seen == WorkState::EndedNow {
             self.ended.store(now.max(1), Relaxed);
         }
         let passed = now.saturating_sub(before);
-        let passed = if seen == Seen::Ended { passed / 2 } else { passed };
+        let passed = if seen == WorkState::Ended { passed / 2 } else { passed };
         passed / (1 + others) // what is at work at once has equal parts
     }
 }

@@ -47,9 +47,9 @@ impl Idle {
 
 /// A turn as it was at one moment: who has it, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::limit) struct Held(u64);
+pub(in crate::limit) struct TurnHolder(u64);
 
-impl Held {
+impl TurnHolder {
     fn new(member: usize, now: u64) -> Self {
         Self((now / MICROSECOND) << 8 | (member as u64 + 1) & 0xff)
     }
@@ -82,8 +82,8 @@ impl Default for Turn {
 }
 
 impl Turn {
-    pub(in crate::limit) fn read(&self) -> Held {
-        Held(self.word.load(SeqCst))
+    pub(in crate::limit) fn read(&self) -> TurnHolder {
+        TurnHolder(self.word.load(SeqCst))
     }
 
     /// Step 1. False: it isn't this member's turn, and it is as idle as before.
@@ -103,10 +103,10 @@ impl Turn {
         &self,
         member: usize,
         now: u64,
-        from: Held,
+        from: TurnHolder,
         holder: Option<&Idle>,
     ) -> bool {
-        let new = Held::new(member, now).0;
+        let new = TurnHolder::new(member, now).0;
         if self.word.compare_exchange(from.0, new, SeqCst, SeqCst).is_err() {
             return false;
         }

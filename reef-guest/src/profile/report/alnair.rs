@@ -5,11 +5,11 @@ use super::super::ring::Call;
 use super::super::totals::Totals;
 
 /// The calls that timelines have a line for.
-pub const LINED: [Api; 4] = [Api::Init, Api::CopyIn, Api::CopyInAsync, Api::CopyOut];
+pub const TIMELINE_CALLS: [Api; 4] = [Api::Init, Api::CopyIn, Api::CopyInAsync, Api::CopyOut];
 
 /// The same as a set.
-pub fn lined() -> Set {
-    Set::of(&LINED)
+pub fn timeline_calls() -> Set {
+    Set::of(&TIMELINE_CALLS)
 }
 
 /// Count and burst of some functions: calls, and host time in microseconds.

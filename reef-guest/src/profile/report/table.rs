@@ -3,14 +3,14 @@
 use super::super::api::Api;
 use super::super::histogram::Histogram;
 use super::super::totals::{KernelTotal, Totals};
-use crate::limit::quantity::shown;
+use crate::limit::quantity::format_bytes;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Most kernels that are shown.
-const MOST_KERNELS: usize = 30;
+/// Most kernels that are format_bytes.
+const MAX_KERNELS: usize = 30;
 /// Most characters of a kernel's name.
-const MOST_NAME: usize = 48;
+const MAX_NAME: usize = 48;
 
 /// The table of a process: its calls, and its kernels by `name` of the driver's handle. All times
 /// are the host's, from a call's begin to its return.
@@ -22,7 +22,7 @@ pub fn table(totals: &Totals, pid: u32, name: impl Fn(u64) -> Option<String>) ->
     for api in calls {
         let total = totals.of(api);
         let has_bytes = !matches!(api, Api::Launch) && total.amount > 0;
-        let bytes = if has_bytes { shown(total.amount) } else { String::new() };
+        let bytes = if has_bytes { format_bytes(total.amount) } else { String::new() };
         row(&mut text, api.name(), (total.count, total.nanos), &total.times, &bytes);
     }
     if !totals.kernels.is_empty() {
@@ -46,28 +46,27 @@ fn kernels(text: &mut String, totals: &Totals, name: impl Fn(u64) -> Option<Stri
     let mut all: Vec<_> = by_name.into_iter().collect();
     all.sort_by_key(|(_, kernel)| std::cmp::Reverse(kernel.nanos));
     header(text, "kernel, its launches", "");
-    for (name, kernel) in all.iter().take(MOST_KERNELS) {
+    for (name, kernel) in all.iter().take(MAX_KERNELS) {
         row(text, name, (kernel.count, kernel.nanos), &kernel.times, "");
     }
-    if let Some(more) = all.len().checked_sub(MOST_KERNELS).filter(|more| *more > 0) {
+    if let Some(more) = all.len().checked_sub(MAX_KERNELS).filter(|more| *more > 0) {
         let _ = writeln!(text, "  and {more} more kernels");
     }
 }
 
 fn header(text: &mut String, what: &str, last: &str) {
     let line = format!(
-        "  {what:<MOST_NAME$} {:>10} {:>12} {:>10} {:>10} {last:>10}",
+        "  {what:<MAX_NAME$} {:>10} {:>12} {:>10} {:>10} {last:>10}",
         "count", "total ms", "p50 µs", "p99 µs"
     );
     let _ = writeln!(text, "{}", line.trim_end()); // a string takes all
 }
 
 fn row(text: &mut String, name: &str, (count, nanos): (u64, u64), times: &Histogram, last: &str) {
-    let name: String = name.chars().take(MOST_NAME).collect();
+    let name: String = name.chars().take(MAX_NAME).collect();
     let [p50, p99] = [0.5, 0.99].map(|part| times.quantile(part) as f64 / 1e3);
     let total = nanos as f64 / 1e6;
-    let line = format!(
-        "  {name:<MOST_NAME$} {count:>10} {total:>12.3} {p50:>10.2} {p99:>10.2} {last:>10}"
-    );
+    let line =
+        format!("  {name:<MAX_NAME$} {count:>10} {total:>12.3} {p50:>10.2} {p99:>10.2} {last:>10}");
     let _ = writeln!(text, "{}", line.trim_end()); // a string takes all
 }

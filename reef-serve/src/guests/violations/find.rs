@@ -1,6 +1,6 @@
 //! Detection of current violations, from the registry, the accounts and the driver.
 
-use reef_guest::limit::{JobView, shown};
+use reef_guest::limit::{JobView, format_bytes};
 use reef_guest::registry::GuestView;
 use reef_nvml::{Process, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,7 @@ pub(super) fn find(
     });
     let over_limit = jobs.iter().filter_map(|job| {
         let limit = job.memory.filter(|limit| job.used > *limit)?;
-        let (used, limit, name) = (shown(job.used), shown(limit), &job.name);
+        let (used, limit, name) = (format_bytes(job.used), format_bytes(limit), &job.name);
         let line = format!("job {name:?} must have at most {limit} of device memory, got {used}");
         Some((violation(Kind::Memory, job.device, 0, name), line))
     });
@@ -64,7 +64,7 @@ pub(super) fn find(
     let strangers = devices.iter().flat_map(|device| {
         let all = processes(device).unwrap_or_default();
         all.into_iter().filter(|process| is_stranger(process.pid, guests, jobs)).map(|process| {
-            let memory = process.memory.map_or("some memory".into(), shown);
+            let memory = process.memory.map_or("some memory".into(), format_bytes);
             let line = format!(
                 "process {} has {memory} on a device of guests and is not one",
                 process.pid

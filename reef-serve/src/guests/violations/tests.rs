@@ -4,7 +4,7 @@ use super::find::{Kind, violation};
 use super::revoked::RevokedProcesses;
 use super::scan::Violations;
 use crate::guests::collector::{ViolationCollector, hex};
-use reef_guest::join::{Joined, Wish, join};
+use reef_guest::join::{Joined, JoinRequest, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use reef_nvml::{Process, Uuid};
@@ -22,14 +22,14 @@ fn registry(revoked: &Arc<RevokedProcesses>) -> (Arc<Registry>, PathBuf) {
         std::env::temp_dir().join(format!("reef-violations-{}-{number}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let of = revoked.clone();
-    let policy = Box::new(move |caller: &reef_guest::registry::Caller, wish: &Wish| {
+    let policy = Box::new(move |caller: &reef_guest::registry::Caller, wish: &JoinRequest| {
         of.check(caller.pid, wish.class).map(|()| wish.class)
     });
     (Arc::new(Registry::open(&path, policy).unwrap()), path)
 }
 
 fn guest(path: &std::path::Path, class: Class) -> Result<Joined, String> {
-    let wish = Wish { class, device: GPU };
+    let wish = JoinRequest { class, device: GPU };
     join(path, &wish, Duration::from_secs(60)).map_err(|why| why.to_string())
 }
 

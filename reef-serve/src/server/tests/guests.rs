@@ -5,7 +5,7 @@ use crate::guests::service::Guests;
 use crate::net::access::Access;
 use crate::observe::recording::Recording;
 use reef_guest::hold::Holders;
-use reef_guest::join::{Joined, Wish, join};
+use reef_guest::join::{JoinRequest, Joined, join};
 use reef_guest::page;
 use std::path::Path;
 
@@ -34,7 +34,7 @@ fn start_for(fixture: &Fixture, access: Access) -> Guests {
 }
 
 fn guest(folder: &Path, class: page::Class) -> Joined {
-    join(&folder.join("guests.sock"), &Wish { class, device: DEVICE }, SOON).unwrap()
+    join(&folder.join("guests.sock"), &JoinRequest { class, device: DEVICE }, SOON).unwrap()
 }
 
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
@@ -102,7 +102,7 @@ fn a_real_time_guest_holds_requests_of_its_own_device_alone() {
         config.models.replicas = 2;
     });
     let _guests = start(&fixture);
-    let wish = Wish { class: page::Class::RealTime, device: names[1] };
+    let wish = JoinRequest { class: page::Class::RealTime, device: names[1] };
     let rt = join(&fixture.folder.join("guests.sock"), &wish, SOON).unwrap();
     let preemptions =
         || [0, 1].map(|at: usize| fixture.server.nodes[at].engine.stats().preemptions);

@@ -1,6 +1,6 @@
 //! A context with its streams.
 
-use super::context::{Context, Named};
+use super::context::{Context, ContextNames};
 use super::list::List;
 use super::memory::Area;
 use super::stream::{Block, Key, Stream};
@@ -22,9 +22,9 @@ pub(crate) struct Branch {
 impl Branch {
     /// Takes a place for the context that is current. `None`: the driver doesn't register memory
     /// for it, which the report says.
-    pub(crate) fn take(device: &'static Device, named: Named) -> Option<&'static Self> {
+    pub(crate) fn take(device: &'static Device, names: ContextNames) -> Option<&'static Self> {
         let mut free = branches(device).filter(|branch| branch.is_free());
-        if let Some(branch) = free.find(|branch| branch.begin(named).is_ok()) {
+        if let Some(branch) = free.find(|branch| branch.begin(names).is_ok()) {
             return Some(branch);
         }
         let page = Area::again(&device.page);
@@ -34,15 +34,15 @@ impl Branch {
         let branch = BRANCHES.push(Self { context: Context::new(device), page, blocks });
         let refused =
             |code| explain::refuse(&format!("cuMemHostRegister of the page: code {code}"));
-        branch.begin(named).map_or_else(refused, |()| Some(branch))
+        branch.begin(names).map_or_else(refused, |()| Some(branch))
     }
 
-    fn begin(&self, named: Named) -> Result<(), u32> {
+    fn begin(&self, names: ContextNames) -> Result<(), u32> {
         let page = self.page.register()?;
         for block in self.blocks.iter() {
             let _ = block.register(); // or it has no place for a stream
         }
-        self.context.take(named, page + Page::HOLDERS_AT as u64);
+        self.context.take(names, page + Page::HOLDERS_AT as u64);
         Ok(())
     }
 
@@ -68,10 +68,10 @@ impl Branch {
         }
     }
 
-    /// Puts marks behind all that its streams have. Threads' own streams can't be named here.
+    /// Puts marks behind all that its streams have. Threads' own streams can't be names here.
     pub(crate) fn mark_last(&self) {
-        let named = || self.streams().filter(|it| it.is_live() && !it.is_own());
-        self.context.within(|| named().for_each(Stream::mark_last));
+        let streams = || self.streams().filter(|it| it.is_live() && !it.is_own());
+        self.context.within(|| streams().for_each(Stream::mark_last));
     }
 }
 

@@ -21,7 +21,7 @@ pub(crate) enum State {
 
 /// What a context is to the driver.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Named {
+pub(crate) struct ContextNames {
     pub(crate) name: u64,
     pub(crate) handle: usize,
     /// The context that calls for its streams are made in: its own, or of a green one the primary
@@ -57,12 +57,12 @@ impl Context {
         }
     }
 
-    pub(super) fn take(&self, named: Named, gate: u64) {
+    pub(super) fn take(&self, names: ContextNames, gate: u64) {
         self.gate.store(gate, Relaxed);
-        self.name.store(named.name, Relaxed);
-        self.handle.store(named.handle, Relaxed);
-        self.via.store(named.via, Relaxed);
-        self.primary.store(named.primary, Relaxed);
+        self.name.store(names.name, Relaxed);
+        self.handle.store(names.handle, Relaxed);
+        self.via.store(names.via, Relaxed);
+        self.primary.store(names.primary, Relaxed);
         self.set(State::Live);
     }
 
@@ -105,5 +105,5 @@ impl Context {
 
 /// Calls the driver with a context current, so that captures of the program's are left alone.
 pub(crate) fn within<T>(context: usize, call: impl FnOnce() -> T) -> T {
-    calls::relaxed(|| calls::inside(context, call))
+    calls::with_relaxed_capture(|| calls::in_context(context, call))
 }

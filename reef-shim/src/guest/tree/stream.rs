@@ -105,7 +105,7 @@ impl Stream {
 
     /// Notes that all that it was given has run.
     pub(crate) fn has_run(&self) {
-        self.counts.synced(self.counts.issued());
+        self.counts.note_sync(self.counts.issued());
     }
 
     /// Puts a mark with this number behind its work. Its context, or one that has the same memory,

@@ -20,7 +20,7 @@ mod ways;
 use super::processes::{piped, wait};
 use crate::common::{FAKE, library};
 use program::{PROGRAMS, SEED};
-use reef_guest::limit::{BooksFile, Seat};
+use reef_guest::limit::{AccountsFile, Slot};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -75,8 +75,8 @@ impl Job {
 
     /// What the job has according to its books, once the dead have been looked for.
     fn used(&self) -> u64 {
-        let file = BooksFile::open(&self.books(), &UUID).unwrap();
-        let seat = Seat::join(file, "REEF_JOB=random", Some(LIMIT), None).unwrap();
+        let file = AccountsFile::open(&self.books(), &UUID).unwrap();
+        let seat = Slot::join(file, "REEF_JOB=random", Some(LIMIT), None).unwrap();
         seat.reclaim().unwrap();
         seat.account().used()
     }

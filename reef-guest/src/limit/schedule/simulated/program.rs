@@ -1,6 +1,6 @@
 //! A program with a part of a device's time, on a simulated clock.
 
-use super::super::super::{BooksFile, Seat, Seen, Usage};
+use super::super::super::{AccountsFile, Slot, Usage, WorkState};
 use super::super::Policy;
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -11,15 +11,15 @@ pub(in super::super) const MILLISECOND: u64 = 1_000_000;
 /// A step of the simulation.
 pub(super) const STEP: u64 = 10 * MICROSECOND;
 /// From one look of the keeper to the next, and of a thread that waits; and the longest sleep of
-/// one whose process has no work. Each takes up to [`LAZY`] longer.
-const LOOK: u64 = 1_000 * MICROSECOND;
-const GLANCE: u64 = 100 * MICROSECOND;
-const NAP: u64 = 2_000 * MICROSECOND;
-const LAZY: u64 = 120 * MICROSECOND;
+/// one whose process has no work. Each takes up to [`MAX_OVERSLEEP`] longer.
+const LOOK_INTERVAL: u64 = 1_000 * MICROSECOND;
+const RETRY_INTERVAL: u64 = 100 * MICROSECOND;
+const MAX_SLEEP: u64 = 2_000 * MICROSECOND;
+const MAX_OVERSLEEP: u64 = 120 * MICROSECOND;
 /// How much may be launched ahead, in time and in launches, and how many launches a mark is good
 /// for.
-const AHEAD: u64 = 20 * MILLISECOND;
-const MOST_AHEAD: u64 = 128;
+const MAX_TIME_AHEAD: u64 = 20 * MILLISECOND;
+const MAX_AHEAD: u64 = 128;
 const MARK_EVERY: u64 = 64;
 /// How many launches the driver takes.
 const DRIVER: u64 = 1_024;
@@ -56,7 +56,7 @@ impl Plan {
 /// A program that launches kernels of one length whenever it may, and waits for each so many.
 pub(super) struct Program {
     pub(super) plan: Plan,
-    seat: Seat,
+    slot: Slot,
     usage: Usage,
     /// Kernels that were launched, and that ran; what is left of the next.
     pub(super) launched: u64,
@@ -79,15 +79,15 @@ pub(super) struct Program {
 
 impl Program {
     pub(super) fn new(folder: &Path, plan: Plan) -> Self {
-        let file = BooksFile::open(folder, b"sixteen bytes id").unwrap();
+        let file = AccountsFile::open(folder, b"sixteen bytes id").unwrap();
         let part = (plan.part > 0).then_some(plan.part * 10_000);
-        let seat = Seat::join(file, plan.job, None, part).unwrap();
+        let slot = Slot::join(file, plan.job, None, part).unwrap();
         let [launched, done, known, looks, sleeps, ran] = [0; 6];
         let random = 0x9E37_79B9_7F4A_7C15 ^ plan.kernel;
         let (usage, marks, left, waited) = (Usage::new(), VecDeque::new(), plan.kernel, false);
         Self {
             plan,
-            seat,
+            slot,
             usage,
             launched,
             done,
@@ -107,17 +107,17 @@ impl Program {
         self.done < self.launched
     }
 
-    fn look(&self, now: u64, seen: Seen) {
-        let account = self.seat.account();
-        let ran = self.usage.look(now, seen, account.others(now));
+    fn look(&self, now: u64, seen: WorkState) {
+        let account = self.slot.account();
+        let ran = self.usage.look(now, seen, account.other_workers(now));
         if ran > 0 {
-            account.ran(now, ran, self.plan.policy);
+            account.charge(now, ran, self.plan.policy);
         }
-        account.looked(now, seen, self.plan.policy);
+        account.note_look(now, seen, self.plan.policy);
     }
 
-    fn seen(&self) -> Seen {
-        if self.known == self.launched { Seen::Ended } else { Seen::Working }
+    fn seen(&self) -> WorkState {
+        if self.known == self.launched { WorkState::Ended } else { WorkState::Working }
     }
 
     fn mark(&mut self) {
@@ -157,7 +157,7 @@ impl Program {
                     return;
                 }
                 self.known = self.launched;
-                self.look(now, Seen::EndedNow);
+                self.look(now, WorkState::EndedNow);
                 (self.waited, self.sleeps) = (true, now + self.plan.thinks);
                 return;
             }
@@ -166,7 +166,7 @@ impl Program {
     }
 
     fn launch(&mut self, now: u64) {
-        let account = self.seat.account();
+        let account = self.slot.account();
         if self.plan.part == 0 {
             let is_room = self.launched - self.done < DRIVER;
             self.launched += u64::from(is_room);
@@ -175,19 +175,19 @@ impl Program {
         }
         let delay = account.wait_for_turn(now, self.plan.policy).as_nanos() as u64;
         let flight = (self.launched - self.known).saturating_sub(1);
-        let is_ahead = flight * self.plan.kernel >= AHEAD || flight >= MOST_AHEAD;
+        let is_ahead = flight * self.plan.kernel >= MAX_TIME_AHEAD || flight >= MAX_AHEAD;
         if is_ahead || delay > 0 {
             self.mark();
             let gap = self.usage.waits(now);
-            account.ran(now, gap, self.plan.policy);
+            account.charge(now, gap, self.plan.policy);
             self.look(now, self.seen());
-            let most = if self.works() { GLANCE } else { NAP };
-            self.sleeps = now + delay.clamp(GLANCE, most) + self.lazy();
+            let most = if self.works() { RETRY_INTERVAL } else { MAX_SLEEP };
+            self.sleeps = now + delay.clamp(RETRY_INTERVAL, most) + self.oversleep();
             self.slept = true;
             return;
         }
         if self.usage.launched(|| now) {
-            account.works();
+            account.note_work();
         }
         self.launched += 1;
         self.waited = false;
@@ -199,14 +199,14 @@ impl Program {
         }
     }
 
-    fn lazy(&mut self) -> u64 {
+    fn oversleep(&mut self) -> u64 {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        (self.random >> 33) % LAZY
+        (self.random >> 33) % MAX_OVERSLEEP
     }
 
     pub(super) fn keep(&mut self, now: u64) {
         if now >= self.looks {
-            self.looks = now + LOOK + self.lazy();
+            self.looks = now + LOOK_INTERVAL + self.oversleep();
             self.look(now, self.seen());
             self.mark();
         }

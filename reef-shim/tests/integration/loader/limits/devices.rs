@@ -2,7 +2,7 @@
 
 use super::{Job, LIMIT, UUID, said};
 use crate::common::{self, Driver, SHIM, call, library};
-use reef_guest::limit::{BooksFile, Seat};
+use reef_guest::limit::{AccountsFile, Slot};
 
 /// What the driver takes for a pool at once.
 const PIECE: usize = 32 << 20;
@@ -13,8 +13,8 @@ fn used() -> [u64; 2] {
     [0, 1].map(|device| {
         let mut uuid = UUID;
         uuid[15] += device;
-        let file = BooksFile::open(&folder, &uuid).unwrap();
-        Seat::join(file, "REEF_JOB=random", Some(LIMIT), None).unwrap().account().used()
+        let file = AccountsFile::open(&folder, &uuid).unwrap();
+        Slot::join(file, "REEF_JOB=random", Some(LIMIT), None).unwrap().account().used()
     })
 }
 

@@ -3,7 +3,7 @@
 use super::super::processes::{piped, registry, wait};
 use super::{Job, UUID, ours, said};
 use crate::common::{self, Driver, SHIM, Work, call, library};
-use reef_guest::limit::{Audit, BooksFile, Seat};
+use reef_guest::limit::{AccountsFile, Audit, Slot};
 use reef_guest::page::Time;
 use reef_guest::registry::{GuestView, Registry};
 use std::process::Child;
@@ -128,8 +128,8 @@ fn of_programs_that_take_turns_one_works_at_a_time() {
     let job = Job::new("one");
     let set = |name| [("REEF_JOB", name), ("REEF_COMPUTE", "50%"), (LASTS, "100000")];
     let mut children = [start(&job, &set("a")), start(&job, &set("b"))];
-    let file = BooksFile::open(&job.books(), &UUID).unwrap();
-    let seat = Seat::join(file, "REEF_JOB=watches", None, None).unwrap();
+    let file = AccountsFile::open(&job.books(), &UUID).unwrap();
+    let seat = Slot::join(file, "REEF_JOB=watches", None, None).unwrap();
     let mut audit = Audit::new(job.books());
     until("that both have worked", || {
         let _ = audit.refresh();
