@@ -1,13 +1,14 @@
-//! What an unmodified program shares with REEF's daemon and with other programs on the same device.
+//! State that an unmodified program shares with REEF's daemon and with other programs on its
+//! device.
 //!
-//! A *guest* is a process on one device. Each has a [`page`] of shared memory, on which a
-//! best-effort guest's device waits, and which real-time guests close by one atomic operation each
-//! ([`hold`]). [`pace`] says after how many launches a gate is due and how far a thread may run
-//! ahead; [`join`] is how a guest gets its page, and [`registry`] how a daemon gives it. [`limit`]
-//! is how much of a device a job may have, and [`library_path`] where the driver's libraries may
-//! be. [`profile`] counts and times a program's calls.
+//! A *guest* is a process on one device. Each guest has a [`page`] of shared memory. A best-effort
+//! guest's device waits on a word of it, and a holder closes that gate by one atomic operation
+//! ([`hold`]). [`pace`] decides after how many launches a gate is due and how far a thread may run
+//! ahead. A guest gets its page by [`join`], and a daemon gives it by [`registry`]. [`limit`]
+//! bounds the memory and the time of a job on a device. [`library_path`] finds the driver's
+//! libraries. [`profile`] counts and times a program's calls.
 //!
-//! Nothing here knows a driver or keeps global state, and nothing that a launch passes through
+//! Nothing here calls a driver or keeps global state, and nothing on the path of a launch
 //! allocates.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -1,10 +1,10 @@
-//! Where a library of NVIDIA's driver may be: for whoever stands in its place.
+//! Paths at which a library of NVIDIA's driver may be, for the libraries that replace it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Where distributions, containers and WSL put it.
+/// Folders of distributions, containers and WSL.
 const FOLDERS: [&str; 7] = [
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib64",
@@ -16,11 +16,12 @@ const FOLDERS: [&str; 7] = [
 ];
 const CACHE: &str = "/etc/ld.so.cache";
 const CACHE_MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
-/// Where the cache's entries begin, and how long each is.
+/// Offset of the cache's entries, and bytes of each.
 const ENTRIES: usize = 48;
 const ENTRY: usize = 24;
 
-/// Files that may be the library of this name, the best first. One that is `named` is the only one.
+/// Returns files that may be the library of this name, the best first. If `named` is set, it is the
+/// only one.
 pub fn candidates(name: &str, named: Option<OsString>) -> Vec<PathBuf> {
     if let Some(named) = named {
         return vec![named.into()];
@@ -33,7 +34,7 @@ pub fn candidates(name: &str, named: Option<OsString>) -> Vec<PathBuf> {
     folders.map(|folder| folder.join(name)).chain(cached(&cache, name)).chain(last).collect()
 }
 
-/// What the loader's cache says of the library. A cache of another form says nothing.
+/// Returns the library's paths in the loader's cache. A cache of another format gives none.
 fn cached(cache: &[u8], wanted: &str) -> Vec<PathBuf> {
     let word = |at: usize| {
         let bytes = cache.get(at..at.checked_add(4)?)?;

@@ -1,4 +1,4 @@
-//! A file's memory as a struct of atomics, which other processes have as well.
+//! Mapped files: their memory as a struct of atomics, shared with other processes.
 
 use rustix::io::pread;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -7,17 +7,18 @@ use std::ops::Deref;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-/// What a file holds that processes map.
+/// Contents of a file that processes map.
 ///
 /// # Safety
 ///
-/// It is atomics alone, so any bytes are a value of it, and any process may write them at any time.
+/// The type consists of atomics alone: any bytes are a value of it, and any process may write them
+/// at any time.
 pub unsafe trait InFile {
-    /// How long the file is.
+    /// Length of the file.
     const BYTES: usize;
 }
 
-/// Mapped memory of a file.
+/// Mapping of a file.
 #[derive(Debug)]
 pub struct Mapped<T: InFile>(NonNull<T>);
 
@@ -27,7 +28,7 @@ unsafe impl<T: InFile> Send for Mapped<T> {}
 unsafe impl<T: InFile> Sync for Mapped<T> {}
 
 impl<T: InFile> Mapped<T> {
-    /// Maps a file that is at least so long, and stays so.
+    /// Maps a file that is and stays at least `T::BYTES` long.
     pub(crate) fn new(file: impl AsFd) -> io::Result<Self> {
         const { assert!(size_of::<T>() <= T::BYTES) };
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
@@ -36,22 +37,21 @@ impl<T: InFile> Mapped<T> {
         Ok(Self(NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?))
     }
 
-    /// The same memory, which child processes don't get.
+    /// Keeps the mapping from child processes.
     pub(crate) fn not_for_children(self) -> io::Result<Self> {
         // SAFETY: the range is the mapping's. That a child has no such memory harms none of ours.
         unsafe { madvise(self.0.as_ptr().cast(), T::BYTES, Advice::LinuxDontFork) }?;
         Ok(self)
     }
 
-    /// Where it is, for a driver that registers it.
+    /// Returns the address, for a driver that registers the memory.
     pub fn address(&self) -> *mut u8 {
         self.0.as_ptr().cast()
     }
 }
 
-/// What a file holds now, in memory of this process. Unlike a mapping it can be read whatever
-/// others do to the file: what a file is too short for is zero. Words that change meanwhile are old
-/// or new.
+/// Copies a file's contents. Unlike a mapping, the copy can be read whatever others do to the file:
+/// bytes beyond the file's end are zero. Words that change during the copy are old or new.
 pub(crate) fn copy_of<T: InFile>(file: impl AsFd) -> io::Result<Box<T>> {
     let mut copy = Box::<T>::new_zeroed();
     let at = copy.as_mut_ptr().cast::<u8>();
@@ -80,6 +80,6 @@ impl<T: InFile> Deref for Mapped<T> {
 impl<T: InFile> Drop for Mapped<T> {
     fn drop(&mut self) {
         // SAFETY: mapped in `new`, and no reference outlives `self`.
-        let _ = unsafe { munmap(self.0.as_ptr().cast(), T::BYTES) }; // can't fail for a whole mapping
+        let _ = unsafe { munmap(self.0.as_ptr().cast(), T::BYTES) }; // can't fail
     }
 }

@@ -1,28 +1,28 @@
-//! Who is at the other end of a socket, as the system says.
+//! Process at the other end of a socket, as the system says.
 
 use std::io;
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The process that connected.
+/// Process that connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its user.
+    /// User of the process.
     pub uid: u32,
-    /// Its number. `None`: it is in a namespace of processes that isn't seen from here, which the
-    /// system says as 0.
+    /// Process ID. `None`: the process is in a PID namespace that isn't visible from here, for
+    /// which the system returns 0.
     pub pid: Option<NonZeroU32>,
 }
 
 impl Peer {
-    /// Of a connected Unix socket.
+    /// Reads the peer of a connected Unix socket.
     ///
-    /// `rustix` reads the same into a type that has no 0, so it can't be asked about a process that
-    /// isn't seen.
+    /// `rustix` reads the process ID into a type without 0, so it fails for a process that isn't
+    /// visible.
     ///
     /// # Errors
     ///
-    /// The system's: it is no such socket.
+    /// The system's: it isn't such a socket.
     pub fn of(socket: impl AsFd) -> io::Result<Self> {
         let mut given = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
         let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -39,11 +39,11 @@ impl Peer {
         Self { uid: given.uid, pid: u32::try_from(given.pid).ok().and_then(NonZeroU32::new) }
     }
 
-    /// Its number.
+    /// Returns the process ID.
     ///
     /// # Errors
     ///
-    /// It isn't seen from here.
+    /// The process isn't visible from here.
     pub fn process(&self) -> io::Result<u32> {
         let why = "the peer's process is in a PID namespace that isn't seen from here";
         self.pid.map(NonZeroU32::get).ok_or_else(|| io::Error::other(why))
@@ -56,7 +56,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn the_other_end_is_this_process() {
+    fn peer_of_a_socket_pair_is_this_process() {
         let (one, _other) = UnixStream::pair().unwrap();
         let peer = Peer::of(&one).unwrap();
         assert_eq!(peer.process().unwrap(), std::process::id());
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_not_seen_has_no_number() {
+    fn invisible_process_has_no_pid() {
         let peer = Peer::new(&libc::ucred { pid: 0, uid: 7, gid: 7 });
         assert_eq!(peer, Peer { uid: 7, pid: None });
         assert!(peer.process().unwrap_err().to_string().contains("PID namespace"));

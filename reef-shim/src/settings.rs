@@ -14,7 +14,7 @@ pub(crate) struct Settings {
     pub(crate) socket: Option<PathBuf>,
     /// `$REEF_CLASS`: `rt` or `be`; best-effort if it is anything else.
     pub(crate) class: Class,
-    /// Whether graphs that are built node by node may be cloned for gates: not if `$REEF_GRAPHS` is
+    /// True if graphs that are built node by node may be cloned for gates: not if `$REEF_GRAPHS` is
     /// `front`.
     pub(crate) clones_graphs: bool,
     /// `$REEF_JOB`, and the first line of the file `$REEF_TOKEN_FILE`; or what is wrong with them.
@@ -62,12 +62,12 @@ fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
     GuestInfo::new(job, token.lines().next().unwrap_or_default().trim())
 }
 
-/// Whether calls are to be looked at.
+/// Returns whether calls are to be looked at.
 pub(crate) fn is_scheduled() -> bool {
     settings().socket.is_some() || limits_time()
 }
 
-/// Whether the time of a device is limited, or may be.
+/// Returns whether the time of a device is limited, or may be.
 pub(crate) fn limits_time() -> bool {
     settings()
         .limits
@@ -75,17 +75,17 @@ pub(crate) fn limits_time() -> bool {
         .is_ok_and(|limits| limits.as_ref().is_some_and(|it| !it.compute.is_empty()))
 }
 
-/// Whether anything is limited, or should be.
+/// Returns whether anything is limited, or should be.
 pub(crate) fn is_limited() -> bool {
     !matches!(settings().limits, Ok(None))
 }
 
-/// Whether calls are to be timed, or should be.
+/// Returns whether calls are to be timed, or should be.
 pub(crate) fn is_profile_enabled() -> bool {
     !matches!(settings().profile, Ok(None))
 }
 
-/// Whether the program is to say which of its calls are timed.
+/// Returns whether the program is to say which of its calls are timed.
 pub(crate) fn is_range_enabled() -> bool {
     settings().profile.as_ref().is_ok_and(|wanted| wanted.as_ref().is_some_and(|it| it.range))
 }

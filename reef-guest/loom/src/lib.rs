@@ -1,4 +1,4 @@
-//! The words that guests share, compiled against loom. Their models stand beside the code.
+//! Words that guests share, compiled against loom. Their models are in the same files.
 //!
 //! `cargo test -p reef-guest-loom --release`
 

@@ -1,5 +1,5 @@
-//! Memory that processes of a job share, and turns of a device; the rest of this folder needs a
-//! system.
+//! Memory that processes of a job share, and turns of a device. The rest of this folder needs an
+//! operating system.
 
 #[path = "../../src/limit/atomic.rs"]
 mod atomic;

@@ -1,22 +1,22 @@
-//! When a real-time guest holds its peers: from its first launch until it is known to be idle.
+//! Activity of a real-time guest: it holds its peers from its first launch until it is known to be
+//! idle.
 //!
-//! The guest says so in its own page, and writes nowhere else; a relay of the daemon's closes its
-//! peers' gates. The relay sleeps on the word itself (a futex), so that a launch wakes it within
-//! microseconds.
+//! The guest writes this to its own page alone. A relay of the daemon closes its peers' gates. The
+//! relay sleeps on the word itself (a futex), so that a launch wakes it within microseconds.
 
 use super::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Nothing is known to be on the device.
 const IDLE: u32 = 0;
-/// Peers are to be held.
+/// Peers must be held.
 const BUSY: u32 = 1;
-/// A release looks for launches that it doesn't know of; peers are still to be held.
+/// A release looks for launches that it doesn't know of. Peers must still be held.
 const ENDING: u32 = 2;
 
-/// A real-time guest's launches, and whether its peers are to be held because of them.
+/// Launches of a real-time guest, and the state that its peers are held by.
 ///
 /// A launch counts `pulse` up and then looks at `busy`; a release writes `busy` and then looks at
-/// `pulse`. So one of the two sees the other: no launch is left with its peers open.
+/// `pulse`. So one of the two sees the other, and no launch runs while its peers' gates are open.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Activity {
@@ -25,7 +25,7 @@ pub struct Activity {
     /// [`IDLE`], [`BUSY`] or [`ENDING`]; any other value counts as busy. Written by launching
     /// threads and one keeper.
     busy: AtomicU32,
-    /// How often it went from idle to busy.
+    /// Number of changes from idle to busy.
     starts: AtomicU32,
     /// Changes with what the device has done. Written by the keeper alone, while the guest is busy.
     beat: AtomicU64,
@@ -39,15 +39,15 @@ impl Default for Activity {
 }
 
 impl Activity {
-    /// Counts a launch that is about to be made. True: the peers aren't held, so call
-    /// [`hold`](Self::hold) first.
+    /// Counts a launch that is about to be made. Returns true if the peers aren't held: call
+    /// [`hold`](Self::hold) first then.
     #[must_use]
     pub fn launch(&self) -> bool {
         self.pulse.fetch_add(1, Ordering::SeqCst);
         self.busy.load(Ordering::SeqCst) != BUSY
     }
 
-    /// Has the peers held. True: they weren't before, and the relay has been woken.
+    /// Has the peers held. Returns true if they weren't held before; the relay has been woken then.
     pub fn hold(&self) -> bool {
         if self.busy.swap(BUSY, Ordering::SeqCst) != IDLE {
             return false;
@@ -58,7 +58,8 @@ impl Activity {
     }
 
     /// Has the peers released if nothing was launched since [`pulse`](Self::pulse) was `seen`,
-    /// after which all work has ended. One thread at a time may call it. True: they are released.
+    /// after which all work has ended. One thread at a time may call it. Returns true if the peers
+    /// are released.
     pub fn release(&self, seen: u64) -> bool {
         if !self.transition(BUSY, ENDING) {
             return false;
@@ -83,33 +84,33 @@ impl Activity {
         self.pulse.load(Ordering::SeqCst)
     }
 
-    /// Whether peers are to be held. Out of date when it returns.
+    /// Returns whether peers must be held. May be out of date when it returns.
     pub fn is_busy(&self) -> bool {
         self.word() != IDLE
     }
 
-    /// How often it went from idle to busy.
+    /// Returns the number of changes from idle to busy.
     pub fn starts(&self) -> u32 {
         self.starts.load(Ordering::Relaxed)
     }
 
-    /// Shows how far the device has come: a number that changes with it.
+    /// Publishes the progress of the device: a number that changes with it.
     pub fn show_progress(&self, progress: u64) {
         self.beat.store(progress, Ordering::Relaxed);
     }
 
-    /// Changes when the guest launches, and when its device is seen to come further: that it is at
-    /// work.
+    /// Returns two numbers that change when the guest launches and when its device makes progress:
+    /// evidence that it is at work.
     pub(crate) fn evidence(&self) -> (u64, u64) {
         (self.pulse.load(Ordering::Relaxed), self.beat.load(Ordering::Relaxed))
     }
 
-    /// What says whether it is busy, for [`wait`](Self::wait).
+    /// Returns the word that says whether it is busy, for [`wait`](Self::wait).
     pub(crate) fn word(&self) -> u32 {
         self.busy.load(Ordering::SeqCst)
     }
 
-    /// Whether this [`word`](Self::word) means that peers are to be held.
+    /// Returns whether this [`word`](Self::word) means that peers must be held.
     pub(crate) fn means_busy(word: u32) -> bool {
         word != IDLE
     }
@@ -126,17 +127,19 @@ mod waiting {
         /// Sleeps while the word is what it was `seen` to be, for no longer than `time`.
         pub(crate) fn wait(&self, seen: u32, time: Duration) {
             let time = Timespec::try_from(time).ok();
-            let _ = futex::wait(&self.busy, futex::Flags::empty(), seen, time.as_ref()); // whoever waits looks again
+            // The caller looks at the word again, whatever the result.
+            let _ = futex::wait(&self.busy, futex::Flags::empty(), seen, time.as_ref());
         }
 
-        /// Wakes whoever waits, in whichever process.
+        /// Wakes all waiting threads of all processes.
         pub(crate) fn wake(&self) {
-            let _ = futex::wake(&self.busy, futex::Flags::empty(), u32::MAX >> 1); // there may be nobody
+            // There may be no waiting thread.
+            let _ = futex::wake(&self.busy, futex::Flags::empty(), u32::MAX >> 1);
         }
     }
 }
 
-/// A futex as the system has it: the look at the word and falling asleep are one step.
+/// Model of a futex: the look at the word and falling asleep are one step.
 #[cfg(loom)]
 mod waiting {
     use super::Activity;
@@ -167,7 +170,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn peers_are_released_only_by_who_knows_of_the_last_launch() {
+    fn release_without_the_last_launch_keeps_peers_held() {
         let activity = Activity::default();
         assert!(activity.launch(), "the first launch holds");
         assert!(activity.hold() && !activity.hold());
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_is_woken_and_what_has_changed_is_not_waited_for() {
+    fn wait_ends_at_a_hold_and_returns_at_once_after_a_change() {
         let (activity, long) = (Activity::default(), Duration::from_secs(60));
         let begin = Instant::now();
         activity.wait(BUSY, long);
@@ -204,7 +207,7 @@ mod models {
     use loom::thread;
     use std::mem::ManuallyDrop;
 
-    /// A real-time guest, and a peer's word that only the relay writes.
+    /// Real-time guest, and a peer's word that only the relay writes.
     #[derive(Default)]
     struct Guests {
         activity: Activity,
@@ -218,14 +221,15 @@ mod models {
             }
         }
 
-        /// The relay, until the peer is held as is wanted; `waits` sleeps while the word is what
-        /// was seen.
+        /// Runs the relay until the peer is held or not, as `is_wanted` says. `waits` sleeps while
+        /// the word is unchanged.
         fn relay(&self, is_wanted: bool, waits: impl Fn(&Activity, u32)) {
             loop {
                 let word = self.activity.word();
-                match Activity::means_busy(word) {
-                    true => self.peer.hold(3),
-                    false => self.peer.release(3),
+                if Activity::means_busy(word) {
+                    self.peer.hold(3)
+                } else {
+                    self.peer.release(3)
                 }
                 if Activity::means_busy(word) == is_wanted {
                     return;
@@ -236,7 +240,7 @@ mod models {
     }
 
     #[test]
-    fn a_launch_that_a_release_does_not_know_of_stays_held() {
+    fn launch_unknown_to_a_release_keeps_peers_held() {
         loom::model(|| {
             let guests = Arc::new(Guests::default());
             guests.launch();
@@ -253,7 +257,7 @@ mod models {
     }
 
     #[test]
-    fn two_launches_and_a_release_of_the_first() {
+    fn release_of_the_first_of_two_launches_keeps_peers_held() {
         loom::model(|| {
             let guests = Arc::new(Guests::default());
             let others: Vec<_> = (0..2)
@@ -282,8 +286,8 @@ mod models {
                 other.relay(false, Activity::wait);
             });
             guests.launch();
-            // As soon as the relay may have followed; it may also come when all is over, so it is
-            // busy for long enough.
+            // The relay might also come when all is over, so the guest stays busy until it has
+            // followed.
             while !guests.peer.has(3) {
                 thread::yield_now();
             }
@@ -293,12 +297,12 @@ mod models {
         });
     }
 
-    /// A relay that falls asleep without a look at the word sleeps on for ever.
+    /// A relay that falls asleep without a look at the word never wakes.
     #[test]
     #[should_panic(expected = "deadlock")]
-    fn relay_that_does_not_look_before_it_sleeps_is_lost() {
+    fn relay_without_a_look_before_its_sleep_deadlocks() {
         loom::model(|| {
-            // A deadlock ends the model with all that is in it; nothing may be dropped then.
+            // A deadlock ends the model at once: nothing may be dropped then.
             let guests = ManuallyDrop::new(Arc::new(Guests::default()));
             let other = ManuallyDrop::new(Arc::clone(&guests));
             let relay = thread::spawn(move || {

@@ -1,18 +1,18 @@
-//! The word that a best-effort guest's device waits on: a set of holders, and an override.
+//! Word that a best-effort guest's device waits on: a set of holders, and an override.
 
 use super::atomic::{AtomicU32, Ordering};
 
-/// A word has bits for so many holders: 0 to 28 are real-time guests', 29 is the daemon's.
+/// Number of holders that a word has bits for: 0 to 28 for real-time guests, 29 for the daemon.
 pub const MAX_HOLDERS: u32 = 30;
 
-/// Both bits together open the gate, whoever holds it.
+/// Both bits together open the gate, whatever its holders are.
 const OVERRIDE: u32 = 0xC000_0000;
 
-/// Who holds a guest. The device passes when the set is empty or the override is set.
+/// Set of holders of a guest. The device passes when the set is empty or the override is set.
 ///
-/// Holders come and go with one atomic operation each and need no lock: bits compose. They are the
-/// daemon's alone to write. The override is set by the guest itself; it leaves the set as it is, so
-/// that a holder may come or go meanwhile.
+/// A holder is added or removed by one atomic operation, without a lock. Only the daemon writes
+/// holders. The guest itself sets the override, which leaves the set as it is, so holders may be
+/// added or removed at the same time.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct Holders(AtomicU32);
@@ -24,65 +24,66 @@ impl Default for Holders {
 }
 
 impl Holders {
-    /// A device passes when the word is at least this, as a signed difference that wraps
-    /// (`CU_STREAM_WAIT_VALUE_GEQ`): true for 0, and for every word with the override.
+    /// Threshold of the device's wait: it passes when the word is at least this, as a signed
+    /// difference that wraps (`CU_STREAM_WAIT_VALUE_GEQ`). That is true for 0, and for every word
+    /// with the override.
     pub const PASS: u32 = 0x8000_0001;
-    /// The daemon's own bit.
+    /// Bit of the daemon.
     pub const DAEMON: u32 = MAX_HOLDERS - 1;
 
-    /// Adds a holder: its bit's number, below [`MAX_HOLDERS`]; others are ignored.
+    /// Adds a holder by the number of its bit. Numbers from [`MAX_HOLDERS`] on are ignored.
     pub fn hold(&self, holder: u32) {
         self.add(holder);
     }
 
-    /// Takes a holder away; nothing happens if it wasn't one.
+    /// Removes a holder. Nothing happens if it wasn't one.
     pub fn release(&self, holder: u32) {
         self.take(holder);
     }
 
-    /// As [`hold`](Self::hold). True: it is the first one.
+    /// Adds a holder, as [`hold`](Self::hold) does. Returns true if it is the first one.
     pub(crate) fn add(&self, holder: u32) -> bool {
         let before = self.0.fetch_or(bit(holder), Ordering::SeqCst);
         before & !OVERRIDE == 0 && bit(holder) != 0
     }
 
-    /// As [`release`](Self::release). True: it was the last one.
+    /// Removes a holder, as [`release`](Self::release) does. Returns true if it was the last one.
     pub(crate) fn take(&self, holder: u32) -> bool {
         let before = self.0.fetch_and(!bit(holder), Ordering::SeqCst);
         before & !OVERRIDE == bit(holder) && bit(holder) != 0
     }
 
-    /// Lets everything pass until [`end_override`](Self::end_override), whoever holds.
+    /// Lets everything pass until [`end_override`](Self::end_override), whatever the holders are.
     pub fn override_all(&self) {
         self.0.fetch_or(OVERRIDE, Ordering::SeqCst);
     }
 
-    /// Ends [`override_all`](Self::override_all): who holds is heeded again.
+    /// Ends [`override_all`](Self::override_all): holders apply again.
     pub fn end_override(&self) {
         self.0.fetch_and(!OVERRIDE, Ordering::SeqCst);
     }
 
-    /// Takes all holders away.
+    /// Removes all holders.
     pub fn clear(&self) {
         self.0.fetch_and(OVERRIDE, Ordering::SeqCst);
     }
 
-    /// Whether the device stops at its next gate. May be out of date when it returns.
+    /// Returns whether the device stops at its next gate. May be out of date when it returns.
     pub fn is_closed(&self) -> bool {
         !passes(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether this holder is one. May be out of date when it returns.
+    /// Returns whether the set has this holder. May be out of date when it returns.
     pub fn has(&self, holder: u32) -> bool {
         self.0.load(Ordering::SeqCst) & bit(holder) != 0
     }
 
-    /// Whether there is any holder, override or not.
+    /// Returns whether there is a holder, with or without the override.
     pub fn is_held(&self) -> bool {
         self.0.load(Ordering::Relaxed) & !OVERRIDE != 0
     }
 
-    /// Whether there is any holder besides this one, override or not.
+    /// Returns whether there is a holder other than this one, with or without the override.
     pub fn is_held_by_another(&self, holder: u32) -> bool {
         self.0.load(Ordering::Relaxed) & !OVERRIDE & !bit(holder) != 0
     }
@@ -92,7 +93,7 @@ fn bit(holder: u32) -> u32 {
     if holder < MAX_HOLDERS { 1 << holder } else { 0 }
 }
 
-/// What the device computes.
+/// Returns the result of the device's comparison.
 fn passes(word: u32) -> bool {
     word.wrapping_sub(Holders::PASS) as i32 >= 0
 }
@@ -104,7 +105,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_gate_is_closed_while_anybody_holds_and_nobody_overrides(
+        fn gate_is_closed_while_held_and_not_overridden(
             steps in proptest::collection::vec((0..4, 0..MAX_HOLDERS), 0..40)
         ) {
             let word = Holders::default();
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_that_are_nobodys_are_taken_away_with_all_others() {
+    fn clear_removes_bits_without_a_holder_too() {
         let word = Holders(AtomicU32::new(u32::MAX));
         word.clear();
         assert!(!word.is_held() && !word.is_closed());
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_without_a_bit_is_ignored() {
+    fn holder_number_without_a_bit_is_ignored() {
         let word = Holders::default();
         word.hold(MAX_HOLDERS);
         word.hold(u32::MAX);
@@ -152,7 +153,7 @@ mod models {
     use loom::thread;
 
     #[test]
-    fn an_override_loses_no_holder_that_comes_or_goes() {
+    fn override_loses_no_concurrent_change_of_holders() {
         loom::model(|| {
             let word = Arc::new(Holders::default());
             word.hold(0);
@@ -169,7 +170,7 @@ mod models {
     }
 
     #[test]
-    fn the_bit_of_the_dead_is_cleared_while_others_come_and_go() {
+    fn bit_of_a_dead_holder_is_cleared_during_other_changes() {
         loom::model(|| {
             let word = Arc::new(Holders::default());
             word.hold(0); // and dies

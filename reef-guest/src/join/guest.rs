@@ -1,4 +1,4 @@
-//! The guest's end of the connection.
+//! Guest's end of the connection.
 
 use super::guest_info::GuestInfo;
 use super::wire::{JoinRequest, Message, receive, send};
@@ -14,14 +14,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Why there is no page.
+/// Reason for which there is no page.
 #[derive(Debug)]
 pub enum Refusal {
-    /// No daemon, or it stopped answering.
+    /// There is no daemon, or it stopped answering.
     Unreachable(io::Error),
-    /// The daemon said no, and why.
+    /// The daemon refused, with its reason.
     Refused(String),
-    /// It says what this program doesn't understand: it is of another version, or no daemon.
+    /// The message can't be decoded: the other side is of another version, or not a daemon.
     Foreign(String),
 }
 
@@ -37,21 +37,21 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A guest that has its page.
+/// Guest that has its page.
 #[derive(Debug)]
 pub struct Joined {
-    /// Who it is, its class being the one that was granted.
+    /// Its identity, with the class that was granted.
     pub who: Identity,
-    /// Its page.
+    /// Mapping of its page.
     pub page: Mapping,
-    /// The page's memory, to be offered to the next daemon if this one goes: see [`rejoin`].
+    /// File of the page, which is offered to the next daemon if this one ends: see [`rejoin`].
     pub file: PageFile,
-    /// The connection, for as long as it is a guest.
+    /// Connection, which must live as long as the guest.
     pub link: Link,
 }
 
-/// The connection. Dropping it leaves. The daemon says nothing more: its end is the end of the
-/// guest.
+/// Connection to the daemon. Dropping it ends the guest. The daemon sends nothing more: the
+/// connection's end is the guest's end.
 #[derive(Debug)]
 pub struct Link(OwnedFd);
 
@@ -64,7 +64,7 @@ pub fn join(path: &Path, request: &JoinRequest, time: Duration) -> Result<Joined
     join_as(path, request, &GuestInfo::default(), time)
 }
 
-/// As [`join`], for a guest that shows a job or a token.
+/// Joins as [`join`] does, for a guest with a job or a token.
 ///
 /// # Errors
 ///
@@ -78,9 +78,9 @@ pub fn join_as(
     ask(path, request, info, None, time)
 }
 
-/// As [`join_as`], for a guest whose daemon has gone: it offers the page that it has, because its
-/// device may have gates for good that wait there. A daemon of this version takes it; whether it
-/// did, [`PageFile::is_same`] says.
+/// Joins as [`join_as`] does, for a guest whose daemon has ended. It offers the page that it has,
+/// because graphs on its device may have gates that wait there. A daemon of this version takes the
+/// page: [`PageFile::is_same`] says whether it did.
 ///
 /// # Errors
 ///
@@ -95,8 +95,8 @@ pub fn rejoin(
     ask(path, request, info, Some(page), time)
 }
 
-/// Which class the daemon at `path` would give to a program with this executable file, if this user
-/// ran it.
+/// Asks which class the daemon at `path` would give to a program with this executable file, if this
+/// user ran it.
 ///
 /// # Errors
 ///
@@ -143,7 +143,8 @@ impl Link {
         Ok(link)
     }
 
-    /// Says something. A daemon that doesn't listen any more may have said why.
+    /// Sends a message. A daemon that has closed its end may have sent the reason, so that isn't an
+    /// error here.
     fn say(&self, message: &Message, file: Option<BorrowedFd<'_>>) -> Result<(), Refusal> {
         match send(&self.0, message, file) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
@@ -153,7 +154,7 @@ impl Link {
         }
     }
 
-    /// The next message, until then.
+    /// Waits for the next message until this time.
     fn wait(&self, until: Instant) -> Result<(Message, Option<OwnedFd>), Refusal> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -181,12 +182,12 @@ impl Link {
     /// Sleeps until the daemon has gone, or has revoked the guest.
     pub fn wait_for_end(&self) {
         while !self.is_over() {
-            let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None); // whatever wakes it, it looks
+            let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None); // the loop looks again
         }
     }
 
-    /// Whether the daemon has gone, or has revoked the guest. Doesn't block; see [`AsFd`] for
-    /// waiting.
+    /// Returns whether the daemon has gone, or has revoked the guest. Doesn't block; see [`AsFd`]
+    /// for waiting.
     pub fn is_over(&self) -> bool {
         !matches!(receive(&self.0), Ok(None))
     }
@@ -198,7 +199,7 @@ impl AsFd for Link {
     }
 }
 
-/// What an answer means that isn't the one that was asked for.
+/// Returns the refusal that an unexpected answer means.
 fn refusal(answer: Message) -> Refusal {
     match answer {
         Message::Refused(why) => Refusal::Refused(why),
@@ -217,7 +218,7 @@ fn unreachable(error: rustix::io::Errno) -> Refusal {
     Refusal::Unreachable(error.into())
 }
 
-/// Whether there is something to receive, or the end, within `time`.
+/// Returns whether a message or the end of the connection comes within `time`.
 fn is_ready(socket: &OwnedFd, time: Duration) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::IN)];
     let time = Timespec::try_from(time).ok();

@@ -1,6 +1,7 @@
-//! What a guest shows besides its request.
+//! Job, token and part of the time that a guest sends with its request.
 
-/// What a program was told to say of itself (`reef exec --job`, `--token-file`).
+/// Job and token of a program (`reef exec --job`, `--token-file`), and its part of the device's
+/// time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestInfo {
     job: String,
@@ -8,7 +9,7 @@ pub struct GuestInfo {
     part: u32,
 }
 
-/// A text that isn't printed.
+/// Text that isn't printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Secret(String);
 
@@ -19,16 +20,16 @@ impl std::fmt::Debug for Secret {
 }
 
 impl GuestInfo {
-    /// Most bytes of a job's name.
+    /// Maximum bytes of a job's name.
     pub const MAX_JOB: usize = 40;
-    /// Most bytes of a token.
+    /// Maximum bytes of a token.
     pub const MAX_TOKEN: usize = 160;
 
-    /// A job's name and a token; empty ones are none.
+    /// Checks a job's name and a token. An empty one means none.
     ///
     /// # Errors
     ///
-    /// In words: one of them is too long, or has a character in it that doesn't print.
+    /// One of them is too long, or has control characters.
     pub fn new(job: impl Into<String>, token: impl Into<String>) -> Result<Self, String> {
         let (job, token) = (job.into(), token.into());
         check("a job's name", &job, Self::MAX_JOB)?;
@@ -36,24 +37,25 @@ impl GuestInfo {
         Ok(Self { job, token: Secret(token), part: 0 })
     }
 
-    /// The same of a program that may have so much of its device's time, in parts per million;
-    /// zero: all.
+    /// Sets the part of the device's time that the program may have, in parts per million. Zero: no
+    /// limit.
     #[must_use]
     pub fn with_part(self, part: u32) -> Self {
         Self { part, ..self }
     }
 
-    /// Its part of its device's time, in parts per million. Zero: it has no limit.
+    /// Returns the part of the device's time, in parts per million. Zero: no limit.
     pub fn part(&self) -> u32 {
         self.part
     }
 
-    /// Processes of one user that name the same job are held together. Empty: none.
+    /// Returns the job's name. Processes of one user with the same job are held together. Empty:
+    /// none.
     pub fn job(&self) -> &str {
         &self.job
     }
 
-    /// What it may use to be granted a class. Empty: none.
+    /// Returns the token, by which a class may be granted. Empty: none.
     pub fn token(&self) -> &str {
         &self.token.0
     }
@@ -72,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_or_does_not_print_is_refused_and_tokens_are_not_shown() {
+    fn overlong_or_unprintable_info_is_refused_and_tokens_hidden() {
         let said = |job: &str, token: &str| GuestInfo::new(job, token).unwrap_err();
         assert_eq!(said(&"x".repeat(41), ""), "a job's name of 41 bytes, 40 at most");
         assert_eq!(said("", &"x".repeat(161)), "a token of 161 bytes, 160 at most");

@@ -1,9 +1,9 @@
-//! How a guest gets its page: messages of one size over a Unix socket that keeps their bounds.
+//! Joining: a guest gets its page by messages of one size over a `SOCK_SEQPACKET` Unix socket.
 //!
-//! *In*: the daemon's socket, the class wished for, the device's UUID, and what else the guest
-//! shows: a job, a token, the page that it had from a daemon which is gone. *Out*: a page, and the
-//! class granted. *Invariant*: a message of another version or kind changes nothing; the end of the
-//! connection is the end of the guest.
+//! *In*: the daemon's socket, the requested class, the device's UUID, and a job, a token, or the
+//! page that the guest had from a daemon that has ended. *Out*: a page, and the class granted.
+//! *Invariant*: a message of another version or kind changes nothing; the end of the connection is
+//! the end of the guest.
 
 mod guest;
 pub(crate) mod guest_info;

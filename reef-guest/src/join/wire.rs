@@ -1,4 +1,4 @@
-//! The messages, byte by byte. Numbers are little-endian.
+//! Messages, byte by byte. Numbers are little-endian.
 
 use super::guest_info::GuestInfo;
 use crate::page::layout::{Class, Identity};
@@ -11,46 +11,48 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What names a device on all sides (`cuDeviceGetUuid`).
+/// UUID of a device (`cuDeviceGetUuid`), the same in all processes.
 pub type Uuid = [u8; 16];
 
-/// Every message has this size. Version 1 had 128 bytes; in version 2 real-time guests had the
-/// pages of others (kinds 4 and 5).
+/// Size of every message. Version 1 had 128 bytes; in version 2 real-time guests had the pages of
+/// others (kinds 4 and 5).
 pub(crate) const BYTES: usize = 256;
 
-/// Changes with the messages. The first 12 bytes, a mark and the version, stay what they are in all
+/// Version of the messages. The first 12 bytes, a magic number and the version, are the same in all
 /// versions.
 const VERSION: u32 = 3;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"REEFGUES");
-/// Where a message's text or UUID begins.
+/// Offset of a message's text or UUID.
 const TEXT: usize = 32;
-/// Where the names of jobs and the tokens begin in a request; each ends with a zero.
+/// Offsets of the job's name and the token in a request. Each ends with a zero byte.
 const JOB: usize = TEXT + 16;
 const TOKEN: usize = JOB + GuestInfo::MAX_JOB + 1;
 const _: () = assert!(TOKEN + GuestInfo::MAX_TOKEN < BYTES);
 
-/// What a guest asks for when it joins.
+/// Request of a guest that joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JoinRequest {
-    /// The class.
+    /// Requested class.
     pub class: Class,
-    /// The device.
+    /// Device that the guest uses.
     pub device: Uuid,
 }
 
-/// What goes over the socket.
+/// Message on the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// From the guest, first; with the file of its page if it has one from a daemon that is gone.
+    /// The guest's first message, with the file of its page if it has one from a daemon that has
+    /// ended.
     Join(JoinRequest, GuestInfo),
-    /// The daemon's answer, with the page's file.
+    /// The daemon's answer to `Join`, with the page's file.
     Page(Identity),
-    /// The daemon's answer: why not.
+    /// The daemon's refusal, with its reason.
     Refused(String),
-    /// Which class a program would get, whose executable file comes along; it joins no guest.
+    /// Question for the class that a program would get. Its executable file is sent along; no guest
+    /// joins.
     Ask(JoinRequest, GuestInfo),
-    /// The daemon's answer to that; or it refuses.
+    /// The daemon's answer to `Ask`, unless it refuses.
     Granted(Class),
 }
 
@@ -78,7 +80,7 @@ impl Message {
         bytes
     }
 
-    /// What is wrong, if these aren't a message of this version.
+    /// Decodes a message. The error says why the bytes aren't a message of this version.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, String> {
         let word = |at: usize| {
             bytes[at..at + 4].iter().rev().fold(0, |sum, &byte| sum << 8 | u32::from(byte))
@@ -118,7 +120,7 @@ impl Message {
     }
 }
 
-/// Writes a text that leaves room for the zero behind it.
+/// Writes a text. The caller's checks leave room for the zero byte after it.
 fn put(place: &mut [u8], text: &str) {
     place.iter_mut().zip(text.bytes()).for_each(|(place, byte)| *place = byte);
 }
@@ -128,11 +130,11 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Sends a message, and a file with it.
+/// Sends a message, with a file if there is one. Doesn't block.
 ///
 /// # Errors
 ///
-/// The other side is gone, or takes no more.
+/// The other side has closed the connection, or its buffer is full.
 pub(crate) fn send(
     socket: impl AsFd,
     message: &Message,
@@ -149,11 +151,13 @@ pub(crate) fn send(
     Ok(())
 }
 
-/// Receives a message, and the file that came with it. `None`: there is none at the moment.
+/// Receives a message, and the file that came with it. Doesn't block. `None`: there is no message
+/// now.
 ///
 /// # Errors
 ///
-/// `UnexpectedEof`: the other side is gone. `InvalidData`: it says what it shouldn't.
+/// `UnexpectedEof`: the other side has closed the connection. `InvalidData`: the bytes aren't a
+/// message.
 pub(crate) fn receive(socket: impl AsFd) -> io::Result<Option<(Message, Option<OwnedFd>)>> {
     let mut bytes = [0; BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -180,8 +184,7 @@ fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
 
-/// Whatever the bytes are: they are refused, or they are a message that is the same when it is sent
-/// on.
+/// Checks that any bytes are refused, or are a message that is the same after it is encoded again.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn understand(bytes: &[u8]) {
     if let Ok(message) = Message::decode(bytes) {
@@ -196,7 +199,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn messages_come_back_as_they_were() {
+    fn encoded_messages_decode_to_the_same() {
         let who = Identity { guest: 3, class: Class::RealTime, holder: 4, pid: 5 };
         let request = JoinRequest { class: Class::BestEffort, device: *b"sixteen bytes id" };
         let all = [
@@ -214,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_named_whatever_its_size() {
+    fn message_of_another_version_is_refused_with_its_number() {
         let mut bytes = Message::Granted(Class::RealTime).encode();
         bytes[8] = 1;
         for size in [TEXT, 128, BYTES] {
@@ -225,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_panic_and_what_is_understood_is_sent_the_same(
+        fn any_bytes_are_refused_or_come_back_as_the_same_message(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..BYTES + 8),
             is_ours: bool,
             kind in 0_u8..8,

@@ -1,5 +1,5 @@
-//! What stands where in the books of a device: jobs with their limits, and their processes with
-//! what these have.
+//! Layout of a device's accounts file: jobs with their limits, and their processes with what they
+//! use.
 
 use super::reserve::Reservation;
 use super::usage::bucket::Bucket;
@@ -8,11 +8,11 @@ use super::usage::turn::Turn;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// Accounts are so many bytes long.
+/// Size of the file.
 pub const ACCOUNTS_BYTES: usize = 24_576;
-/// Most jobs with limits on a device at a time.
+/// Maximum number of jobs with limits on a device at a time.
 pub const MAX_JOBS: usize = 32;
-/// Most processes of them.
+/// Maximum number of their processes.
 pub const MAX_MEMBERS: usize = 128;
 
 /// `REEFBOOK` in memory, and the version of the layout.
@@ -26,10 +26,10 @@ struct Header {
     version: AtomicU64,
 }
 
-/// Bytes of a job's name that are format_bytes.
+/// Maximum bytes of a job's name in the file.
 pub(super) const MAX_LABEL: usize = 48;
 
-/// A job: its name by a number, and its limits. Written by whoever joins it first.
+/// Job: its hashed name, and its limits. Written by the process that joins it first.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(super) struct Job {
@@ -41,11 +41,11 @@ pub(super) struct Job {
     compute: AtomicU64,
     pub(super) bucket: Bucket,
     pub(super) tally: Tally,
-    /// The name's first bytes, for people.
+    /// First bytes of the name, for display.
     label: [AtomicU64; MAX_LABEL / 8],
 }
 
-/// What became of a job's requests since its first process joined. Written by all of its processes.
+/// Sums over a job's requests since its first process joined. Written by all of its processes.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Tally {
@@ -53,7 +53,7 @@ pub(super) struct Tally {
     pub(super) refused: AtomicU64,
     /// Nanoseconds for which launches waited for the job's part of the time, in all threads.
     pub(super) waited: AtomicU64,
-    /// Nanoseconds of the device's time that it was charged with, or would have been.
+    /// Nanoseconds of the device's time that its work took, charged or not.
     pub(super) ran: AtomicU64,
 }
 
@@ -63,7 +63,7 @@ impl Tally {
     }
 }
 
-/// A job's name and limits, as a process says them.
+/// Name and limits of a job, as a process states them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Terms {
     pub(super) name: [u64; 2],
@@ -96,14 +96,14 @@ impl Job {
     }
 }
 
-/// A process of a job.
+/// Process of a job.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(super) struct Member {
-    /// The job's number and one; zero: nobody. Written last by who joins, under the lock of the
-    /// books.
+    /// Index of the job plus one; zero: the slot is free. Written last by a process that joins,
+    /// under the file's lock.
     job: AtomicU32,
-    /// The process as it sees itself, and when it started, in ticks since the system did.
+    /// The process's ID in its own namespace, and its start time in ticks since boot.
     pub(super) process: AtomicU32,
     pub(super) started: AtomicU64,
     pub(super) share: Reservation,
@@ -111,7 +111,7 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// The job's number, if there is a process.
+    /// Returns the job's index, if the slot has a process.
     pub(super) fn job(&self) -> Option<usize> {
         (self.job.load(SeqCst) as usize).checked_sub(1)
     }
@@ -121,7 +121,7 @@ impl Member {
     }
 }
 
-/// The books of one device.
+/// Accounts of one device.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Accounts {
@@ -132,8 +132,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Accounts that were never written say who they are from now on; others have to be of this
-    /// version.
+    /// Writes the header of a new file. That of another one must be of this version.
     pub(super) fn check(&self) -> Result<(), String> {
         let (magic, version) = (self.header.magic.load(Relaxed), self.header.version.load(Relaxed));
         match (magic, version) {
@@ -144,36 +143,36 @@ impl Accounts {
                 Ok(())
             }
             (MAGIC, other) => Err(format!("books of version {other}, this program has {VERSION}")),
-            _ => Err(format!("no books: they begin with {magic:#x}")),
+            _ => Err(format!("not books: they begin with {magic:#x}")),
         }
     }
 
-    /// Where in the file a process's overhead stands: a word of the daemon's.
+    /// Returns the offset of a process's overhead in the file: a word that the daemon writes.
     pub(super) fn overhead_at(member: usize) -> usize {
         let within = offset_of!(Member, share) + Reservation::OVERHEAD_AT;
         offset_of!(Self, members) + member * size_of::<Member>() + within
     }
 
-    /// The shares of a job's processes.
+    /// Returns the reservations of a job's processes.
     pub(super) fn shares(&self, job: usize) -> impl Iterator<Item = &Reservation> {
         let its = move |member: &&Member| member.job() == Some(job);
         self.members.iter().filter(its).map(|member| &member.share)
     }
 
-    /// What a job has, in bytes, with what its contexts take.
+    /// Returns the bytes that a job uses, with those of its contexts.
     pub(super) fn used(&self, job: usize) -> u64 {
         let all = |share: &Reservation| share.used().saturating_add(share.overhead());
         self.shares(job).fold(0, |sum, share| sum.saturating_add(all(share)))
     }
 
-    /// What its contexts take of that.
+    /// Returns the bytes of its contexts among them.
     pub(super) fn overhead(&self, job: usize) -> u64 {
         self.shares(job).fold(0, |sum, share| sum.saturating_add(share.overhead()))
     }
 }
 
-/// A name as two numbers (FNV-1a from two starts). Names that collide would share a limit, which no
-/// one can arrange for a user but that user.
+/// Hashes a name to two numbers (FNV-1a with two offsets). Jobs whose names collide share a limit;
+/// only names of the same user meet in a file.
 pub(super) fn hashed(name: &str) -> [u64; 2] {
     [0xcbf2_9ce4_8422_2325_u64, 0x6c62_272e_07bb_0142].map(|start| {
         name.bytes()
@@ -181,8 +180,8 @@ pub(super) fn hashed(name: &str) -> [u64; 2] {
     })
 }
 
-/// A name for people: what stands behind the variable's name that it came from, as far as there is
-/// room.
+/// Returns a name for display: the value of the variable that it came from, shortened to
+/// [`MAX_LABEL`] bytes.
 pub(super) fn label(name: &str) -> [u64; MAX_LABEL / 8] {
     let name = name.split_once('=').map_or(name, |(_, value)| value);
     let end = (0..=name.len().min(MAX_LABEL)).rev().find(|at| name.is_char_boundary(*at));
@@ -193,7 +192,7 @@ pub(super) fn label(name: &str) -> [u64; MAX_LABEL / 8] {
     std::array::from_fn(|at| u64::from_le_bytes(word(at)))
 }
 
-/// The text of a label; other processes write it, so it may be anything.
+/// Returns the text of a label. Other processes write labels, so the bytes may be anything.
 pub(super) fn text(label: [u64; MAX_LABEL / 8]) -> String {
     let bytes: Vec<u8> = label.iter().flat_map(|word| word.to_le_bytes()).collect();
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

@@ -1,4 +1,5 @@
-//! The books' memory: a file that all processes of a user map, and that a daemon reads.
+//! Accounts file of a device (in `$REEF_BOOKS`): all processes of a user map it, and a daemon reads
+//! it.
 
 use super::accounts::{ACCOUNTS_BYTES, Accounts};
 use crate::mmap::{InFile, Mapped, copy_of};
@@ -11,37 +12,38 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long another process may be joining the same books.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time for which another process may be joining the same file.
+const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-// SAFETY: books are atomics alone.
+// SAFETY: the type consists of atomics alone.
 unsafe impl InFile for Accounts {
     const BYTES: usize = ACCOUNTS_BYTES;
 }
 
-/// An open file of books. Its byte 0 is the lock of who joins; the byte behind it of each member is
-/// that member's, for as long as it lives: the system takes it from the dead.
+/// Open accounts file. Byte 0 is locked while a process joins. The next bytes belong to the
+/// members, one each: a member keeps its byte locked as long as it lives, and the system unlocks it
+/// when the process ends.
 #[derive(Debug)]
 pub struct AccountsFile {
     file: OwnedFd,
-    /// A child process has the same memory.
+    /// Shared with child processes.
     pub(super) books: Arc<Mapped<Accounts>>,
 }
 
 impl AccountsFile {
-    /// Opens the books of a device, in a folder that is this user's alone; both are made if they
-    /// aren't there.
+    /// Opens a device's accounts file in a folder that is this user's alone. Both are created if
+    /// they are missing.
     ///
     /// # Errors
     ///
-    /// The folder is another user's, or others may write there; the file can't be made or isn't
-    /// books of this version.
+    /// The folder is another user's, or others may write there. The file can't be created, or isn't
+    /// an accounts file of this version.
     pub fn open(folder: &Path, device: &[u8; 16]) -> io::Result<Self> {
         let opened = own_folder(folder).and_then(|()| Self::open_file(&path(folder, device)));
         opened.map_err(named(folder))
     }
 
-    /// Whether books can be kept in this folder, which is made if it isn't there.
+    /// Checks that accounts files can be kept in this folder, which is created if it is missing.
     ///
     /// # Errors
     ///
@@ -53,8 +55,9 @@ impl AccountsFile {
     fn open_file(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
+        // Another process may do the same at the same time.
         if fstat(&file)?.st_size < ACCOUNTS_BYTES as i64 {
-            ftruncate(&file, ACCOUNTS_BYTES as u64)?; // whoever else does it does the same
+            ftruncate(&file, ACCOUNTS_BYTES as u64)?;
         }
         let books = Arc::new(Mapped::new(&file)?);
         let opened = Self { file, books };
@@ -62,12 +65,12 @@ impl AccountsFile {
         Ok(opened)
     }
 
-    /// Runs something while no other process joins.
+    /// Runs a function while no other process joins.
     pub(super) fn locked<T>(&self, run: impl FnOnce() -> T) -> io::Result<T> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + JOIN_TIMEOUT;
         while !self.take(0)? {
             if Instant::now() > until {
-                let why = format!("a process has been joining the books for {PATIENCE:?}");
+                let why = format!("a process has been joining the books for {JOIN_TIMEOUT:?}");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -77,7 +80,7 @@ impl AccountsFile {
         Ok(result)
     }
 
-    /// Takes the lock of a byte. False: somebody has it.
+    /// Locks a byte. Returns false if another process has the lock.
     pub(super) fn take(&self, byte: usize) -> io::Result<bool> {
         match self.set_lock(byte, libc::F_WRLCK) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -90,8 +93,8 @@ impl AccountsFile {
         self.set_lock(byte, libc::F_UNLCK)
     }
 
-    /// A lock of the open file, not of the process: another thread that closes another descriptor
-    /// doesn't end it.
+    /// Sets a lock of the open file, not of the process: a thread that closes another descriptor of
+    /// the file doesn't end it.
     fn set_lock(&self, byte: usize, kind: i32) -> io::Result<()> {
         // SAFETY: all zero is a value of this struct.
         let mut lock: libc::flock = unsafe { std::mem::zeroed() };
@@ -104,13 +107,13 @@ impl AccountsFile {
     }
 }
 
-/// A file of books that is looked at from outside. Whoever may write it may shorten it, which ends
-/// a process that has it mapped: so it is read into copies, and no lock of it is waited for.
+/// Accounts file as a daemon reads it. A process that may write it may shorten it, which would kill
+/// a process that has it mapped. So it is read into copies, and its locks are never waited for.
 #[derive(Debug)]
 pub(super) struct AccountsReader(File);
 
 impl AccountsReader {
-    /// Opens the books of a device, in a folder that is this user's alone. They aren't made.
+    /// Opens a device's accounts file in a folder that is this user's alone. It isn't created.
     pub(super) fn open(folder: &Path, device: &[u8; 16]) -> io::Result<Self> {
         let opened = own_folder(folder).and_then(|()| Self::open_file(&path(folder, device)));
         opened.map_err(named(folder))
@@ -120,27 +123,28 @@ impl AccountsReader {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let file = File::from(open(path, flags, Mode::empty())?);
         if !file.metadata()?.is_file() {
-            return Err(io::Error::other(format!("{} is no file", path.display())));
+            return Err(io::Error::other(format!("{} is not a file", path.display())));
         }
         let opened = Self(file);
         opened.read()?.check().map_err(io::Error::other)?;
         Ok(opened)
     }
 
-    /// Whether this is still the file of a device in that folder: who deletes it lets others make a
-    /// new one.
+    /// Returns whether this is still the file of a device in that folder. After a deletion, other
+    /// processes create a new one.
     pub(super) fn is_at(&self, folder: &Path, device: &[u8; 16]) -> bool {
         let there = std::fs::symlink_metadata(path(folder, device));
         let place = |of: Metadata| (of.dev(), of.ino());
         self.0.metadata().is_ok_and(|open| there.is_ok_and(|there| place(open) == place(there)))
     }
 
-    /// What stands in them now.
+    /// Returns a copy of the contents.
     pub(super) fn read(&self) -> io::Result<Box<Accounts>> {
         copy_of(&self.0)
     }
 
-    /// Writes what a process has besides: of memory that it had already, so nobody is asked.
+    /// Writes a process's overhead: memory that the process has already, so there is no check
+    /// against the limit.
     pub(super) fn set_overhead(&self, member: usize, bytes: u64) -> io::Result<()> {
         self.0.write_all_at(&bytes.to_ne_bytes(), Accounts::overhead_at(member) as u64)
     }
@@ -155,7 +159,7 @@ fn path(folder: &Path, device: &[u8; 16]) -> PathBuf {
     folder.join(format!("{name}.books"))
 }
 
-/// Makes the folder, or sees that no other user can write there.
+/// Creates the folder, or checks that no other user can write there.
 fn own_folder(folder: &Path) -> io::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -166,7 +170,7 @@ fn own_folder(folder: &Path) -> io::Result<()> {
     if !found.is_dir() || found.uid() != own || mode & 0o022 != 0 {
         let uid = found.uid();
         let why = format!(
-            "of user {uid}, mode {mode:o}; a folder of user {own} is wanted that no one else writes"
+            "must be a folder of user {own} that no other user can write, got user {uid}, mode {mode:o}"
         );
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }

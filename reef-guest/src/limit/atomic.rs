@@ -1,4 +1,4 @@
-//! The atomics of this protocol, so that loom can take their place.
+//! Atomics of this protocol, which loom replaces in its models.
 
 #[cfg(loom)]
 pub(super) use loom::sync::atomic::{AtomicU64, Ordering, fence};

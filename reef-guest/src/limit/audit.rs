@@ -1,5 +1,5 @@
-//! The books of all devices in a folder, as a daemon reads them: what jobs have; and what it adds
-//! to that from outside.
+//! Audit: a daemon reads the accounts files of all devices in a folder, and charges the memory of
+//! contexts.
 
 use super::accounts::{Accounts, Job, Member, hashed, text};
 use super::accounts_file::AccountsReader;
@@ -12,24 +12,25 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Most books that are open at a time, and names of a folder that are looked at: more than machines
-/// have devices and parts of them, and few enough that a folder full of anything stops no one.
+/// Maximum files that are open at a time, and maximum names of a folder that are read. Both are
+/// more than a machine has devices and MIG instances, and small enough for a folder with many other
+/// files.
 const MAX_FILES: usize = 128;
 const MAX_NAMES: usize = 1024;
 
-/// A device, by what names it.
+/// UUID of a device.
 type Uuid = [u8; 16];
 
-/// Open books.
+/// Open accounts files.
 #[derive(Debug)]
 pub struct Audit {
     folder: PathBuf,
     devices: Vec<(Uuid, AccountsReader)>,
-    /// Locked while this daemon is the one that charges.
+    /// Locked while this daemon is the one that charges overhead.
     lock: Option<File>,
 }
 
-/// A job on a device at one moment.
+/// Job on a device at one moment.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobView {
     /// The device.
@@ -37,17 +38,17 @@ pub struct JobView {
     id: [u64; 2],
     /// Its name, shortened to 48 bytes; empty: programs without one.
     pub name: String,
-    /// Its limit, in bytes.
+    /// Its memory limit, in bytes.
     pub memory: Option<u64>,
-    /// What its processes have, with their overhead, in bytes.
+    /// Bytes of its processes, with their overhead.
     pub used: u64,
-    /// What their contexts take of that, as far as a daemon has found out.
+    /// Bytes of their contexts among these, as far as a daemon knows.
     pub overhead: u64,
-    /// Its part of the device's time, in parts per million.
+    /// Its limit of the device's time, in parts per million.
     pub part: Option<u32>,
-    /// What it had of the device's time.
+    /// Device time of its work.
     pub ran: Duration,
-    /// For how long its launches waited for its part, in all threads together.
+    /// Time for which its launches waited for its part of the time, summed over all threads.
     pub waited: Duration,
     /// Allocations that were refused.
     pub refused: u64,
@@ -55,36 +56,36 @@ pub struct JobView {
     pub processes: Vec<ProcessView>,
 }
 
-/// A process of a job.
+/// Process of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProcessView {
-    /// Its number, as it sees itself.
+    /// Its ID in its own namespace.
     pub pid: u32,
-    /// What it has allocated, in bytes.
+    /// Bytes that it has allocated.
     pub used: u64,
-    /// What its context takes.
+    /// Bytes of its context.
     pub overhead: u64,
 }
 
 impl JobView {
-    /// Whether it is the job of these limits.
+    /// Returns whether it is the job of these limits.
     pub fn is_of(&self, limits: &Limits) -> bool {
         self.id == hashed(&limits.name)
     }
 }
 
 impl Audit {
-    /// For books in this folder, which need not be there yet. Nothing is opened before
+    /// Audits this folder, which may not exist yet. Nothing is opened before
     /// [`refresh`](Self::refresh).
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, devices: Vec::new(), lock: None }
     }
 
-    /// Opens books that are new, and closes those whose file is another one now, or none.
+    /// Opens new files, and closes those that were replaced or deleted.
     ///
     /// # Errors
     ///
-    /// The folder or a file in it isn't what books are kept in; the others are open all the same.
+    /// The folder or a file in it is invalid. The other files are open all the same.
     pub fn refresh(&mut self) -> io::Result<()> {
         self.devices.retain(|(device, file)| file.is_at(&self.folder, device));
         let mut result = Ok(());
@@ -101,12 +102,12 @@ impl Audit {
         result
     }
 
-    /// Whether no other daemon charges overhead in these books; the first one does, and the next
-    /// one once it has ended.
+    /// Returns whether this daemon is the one that charges overhead in this folder: the first one
+    /// does, and the next one once the first has ended.
     ///
     /// # Errors
     ///
-    /// The folder isn't there, or no lock can be had.
+    /// The folder is missing, or the lock fails.
     pub fn is_alone(&mut self) -> io::Result<bool> {
         if self.lock.is_some() {
             return Ok(true);
@@ -123,7 +124,7 @@ impl Audit {
         Ok(true)
     }
 
-    /// All jobs that have processes.
+    /// Returns all jobs that have processes.
     pub fn jobs(&self) -> Vec<JobView> {
         let views = |(device, file): &(Uuid, AccountsReader)| {
             let books = file.read().ok(); // what can't be read has no jobs
@@ -135,22 +136,23 @@ impl Audit {
         self.devices.iter().flat_map(views).collect()
     }
 
-    /// Charges processes with what their contexts take: what `taken` says that each has of a
-    /// device, by process numbers of this namespace, less what it has allocated. `None`, of a
-    /// device or of a process: nobody knows, and what was known last stays.
+    /// Charges processes with the memory of their contexts. `taken` returns the bytes of each
+    /// process on a device, by process IDs of this namespace; the allocated bytes are subtracted.
+    /// `None` for a device or a process means unknown: the last charge stays.
     pub fn charge(&self, taken: impl Fn(&Uuid) -> Option<Vec<(u32, Option<u64>)>>) {
         for (device, file) in &self.devices {
-            let _ = charge(file, || taken(device)); // the next look tries again
+            let _ = charge(file, || taken(device)); // the next call tries again
         }
     }
 }
 
-/// Charges the processes in a file of books.
+/// Charges the processes of one file.
 fn charge(
     file: &AccountsReader,
     taken: impl Fn() -> Option<Vec<(u32, Option<u64>)>>,
 ) -> io::Result<()> {
-    // Before and after: what is allocated or freed while the driver is asked isn't overhead.
+    // Read before and after: memory that is allocated or freed while the driver is asked isn't
+    // overhead.
     let before: Vec<_> = file.read()?.members.iter().map(Snapshot::of).collect();
     let Some(taken) = before.iter().any(Option::is_some).then(taken).flatten() else {
         return Ok(());
@@ -164,7 +166,7 @@ fn charge(
     Ok(())
 }
 
-/// A process that was seen in the books.
+/// Process of the file at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Snapshot {
     pid: u32,
@@ -175,13 +177,13 @@ struct Snapshot {
 impl Snapshot {
     fn of(member: &Member) -> Option<Self> {
         let (pid, started) = (member.process.load(Relaxed), member.started.load(Relaxed));
-        // A process of another namespace has a number that is somebody else's here, who started at
-        // another time.
+        // The ID of a process in another namespace may be that of another process here, with
+        // another start time.
         let is_here = member.job().is_some() && !is_gone(pid, started);
         is_here.then(|| Self { pid, started, used: member.share.used() })
     }
 
-    /// What it has besides. `None`: nobody knows, or it is another process now.
+    /// Returns its overhead. `None`: unknown, or the slot has another process now.
     fn overhead(self, member: &Member, taken: &[(u32, Option<u64>)]) -> Option<u64> {
         let found = taken.iter().find(|(pid, _)| *pid == self.pid);
         let bytes = found.map_or(Some(0), |(_, bytes)| *bytes)?;
@@ -191,7 +193,7 @@ impl Snapshot {
     }
 }
 
-/// Whose books are in a folder. None, if it isn't there.
+/// Returns the devices with a file in the folder. A missing folder has none.
 fn devices(folder: &std::path::Path) -> io::Result<Vec<Uuid>> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

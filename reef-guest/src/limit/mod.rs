@@ -1,12 +1,12 @@
-//! How much of a device a job may have, and who has taken what of it.
+//! Limits of a device's memory and time for each job, and accounts of what its processes use.
 //!
-//! *In*: variables that programs and clusters set ([`Limits`]); what a process is about to
-//! allocate, and for how long its work was on the device. *Out*: when work may begin; whether
-//! memory fits beside what all processes of its job have, from *books* in shared memory ([`Accounts`],
-//! [`Account`]). A daemon reads them and adds what contexts take ([`Audit`]). *Invariant*: the sum
-//! of what a job's processes have reserved never passes the job's limit; what a process had is its
-//! job's again once the process has ended, however it ended; a limit that can't be read is an error
-//! and never no limit.
+//! *In*: environment variables of programs and clusters ([`Limits`]); the bytes that a process is
+//! about to allocate, and the device time that its work took. *Out*: the time at which work may
+//! begin, and whether memory fits in the job's limit. Both come from the *accounts file* of the
+//! device in shared memory ([`Accounts`], [`Account`]). A daemon reads it and adds the memory of
+//! contexts ([`Audit`]). *Invariant*: the sum of what a job's processes have reserved never exceeds
+//! the job's limit; a process's memory returns to its job once the process has ended, however it
+//! ended; an invalid limit is an error, never "unlimited".
 
 pub(crate) mod accounts;
 pub(crate) mod accounts_file;

@@ -1,25 +1,25 @@
-//! Whether a process is there, by its number and the time at which it started.
+//! Liveness of a process, by its ID and its start time.
 
 use std::fs;
 
-/// When this process started, in ticks since the system did. Zero: the system doesn't say.
+/// Returns the start time of this process, in ticks since boot. Zero: unknown.
 pub(super) fn own_start() -> u64 {
     start_and_state(std::process::id()).map_or(0, |(start, _)| start)
 }
 
-/// Whether nothing of a process is left, as far as can be seen from here. A process of another
-/// namespace looks gone or like a different one: it is its lock in the books that counts then.
+/// Returns whether a process has ended, as far as can be seen from here. A process of another
+/// namespace looks ended or like a different one; its lock in the accounts file counts then.
 pub(super) fn is_gone(process: u32, started: u64) -> bool {
     match start_and_state(process) {
         None => true,
         Some((start, _)) if start != started => true,
-        // Its first thread has ended; others may be about to, and have its memory still.
+        // The first thread has ended. Other threads may still run, and keep the memory.
         Some((_, 'Z' | 'X')) => threads(process) <= 1,
         Some(_) => false,
     }
 }
 
-/// Field 22 and field 3 of `/proc/PID/stat` (proc_pid_stat(5)).
+/// Reads fields 22 and 3 of `/proc/PID/stat` (proc_pid_stat(5)).
 fn start_and_state(process: u32) -> Option<(u64, char)> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     let (_, behind_name) = text.rsplit_once(") ")?;
@@ -38,7 +38,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_process_is_gone_once_it_has_ended_and_not_before() {
+    fn process_is_gone_only_after_its_end() {
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let started = start_and_state(child.id()).unwrap().0;
         assert!(!is_gone(child.id(), started) && is_gone(child.id(), started + 1));

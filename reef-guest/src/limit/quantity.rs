@@ -1,27 +1,28 @@
-//! Sizes and shares as people write them.
+//! Text forms of sizes and shares.
 
-/// The largest limit: a pebibyte. Sums of these don't wrap.
+/// Largest limit: a pebibyte. Sums of these don't wrap.
 pub(super) const MAX_BYTES: u64 = 1 << 50;
 
 /// Units by their first letter, each 1,024 times the one before.
 const UNITS: [char; 4] = ['k', 'm', 'g', 't'];
 
-/// A size in bytes: a whole number, and nothing or `k`, `m`, `g`, `t`, `KiB`, `MiB`, `GiB`, `TiB`
-/// (also `Ki` and so on, in any case), all of them powers of 1,024.
+/// Parses a size in bytes: a whole number, and nothing or `k`, `m`, `g`, `t`, `KiB`, `MiB`, `GiB`,
+/// `TiB` (also `Ki` and so on, in any case), all of them powers of 1,024.
 ///
 /// # Errors
 ///
-/// What is wrong, for a line that names the variable and its value.
+/// The fault, for a line that names the variable and its value.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     let number: u64 = match number {
         "" => return Err("not a size such as 8GiB, 8192m or 8589934592".into()),
-        number => number.parse().map_err(|_| most())?,
+        number => number.parse().map_err(|_| too_large())?,
     };
     let factor = factor(unit.trim())?;
-    let bytes = number.checked_mul(factor).filter(|bytes| *bytes <= MAX_BYTES).ok_or_else(most)?;
+    let bytes =
+        number.checked_mul(factor).filter(|bytes| *bytes <= MAX_BYTES).ok_or_else(too_large)?;
     if bytes == 0 { Err("no program runs in 0 bytes".into()) } else { Ok(bytes) }
 }
 
@@ -36,25 +37,25 @@ fn factor(unit: &str) -> Result<u64, String> {
     }
 }
 
-fn most() -> String {
+fn too_large() -> String {
     "more than 1024 TiB".into()
 }
 
-/// All of a device's time, in parts per million: what the parts of real-time programs may come to
-/// together.
+/// All of a device's time, in parts per million: the most that the parts of real-time programs may
+/// add up to.
 pub const WHOLE: u32 = 1_000_000;
 
-/// Parts per million in per cent, for people.
+/// Converts parts per million to per cent, for display.
 pub fn percent(parts: u64) -> f64 {
     parts as f64 / f64::from(WHOLE / 100)
 }
 
-/// A share in parts per million: from 1 to 100, with or without a `%`, and with decimals if need
-/// be.
+/// Parses a share: a number from 1 to 100, with or without `%` and decimals. Returns parts per
+/// million.
 ///
 /// # Errors
 ///
-/// As [`bytes`].
+/// The fault, as for [`bytes`].
 pub fn parts_per_million(text: &str) -> Result<u32, String> {
     let number = text.trim().trim_end_matches('%').trim_end();
     let wrong = || "not a share of 1% to 100%".to_owned();
@@ -67,7 +68,7 @@ pub fn parts_per_million(text: &str) -> Result<u32, String> {
     Ok((percent * f64::from(WHOLE / 100)).round() as u32)
 }
 
-/// A size for people: `8 GiB`, `1.5 GiB`, `12 KiB`, `7 bytes`.
+/// Formats a size for display: `8 GiB`, `1.5 GiB`, `12 KiB`, `7 bytes`.
 pub fn format_bytes(bytes: u64) -> String {
     let unit = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match unit.into_iter().find(|(_, power)| bytes >> power > 0) {
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_read_as_people_and_clusters_write_them() {
+    fn sizes_of_people_and_clusters_are_parsed() {
         for (text, want) in [
             ("8GiB", 8 << 30),
             ("8G", 8 << 30),
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_says_why() {
+    fn invalid_size_is_refused_with_the_reason() {
         let unit = "GB isn't one of the units k, m, g, t, KiB, MiB, GiB, TiB (of 1024)";
         for (text, want) in [
             ("8GB", unit),
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_percentages() {
+    fn shares_are_parsed_as_percentages() {
         for (text, want) in
             [("30%", 300_000), ("30", 300_000), ("12.5 %", 125_000), ("100", 1_000_000)]
         {
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_shown_shortly() {
+    fn sizes_are_formatted_with_the_largest_unit() {
         let all = [8 << 30, 3 << 29, 12 << 10, 7, 0].map(format_bytes);
         assert_eq!(all, ["8 GiB", "1.5 GiB", "12 KiB", "7 bytes", "0 bytes"]);
     }

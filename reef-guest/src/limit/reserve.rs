@@ -1,23 +1,24 @@
-//! What one process has of its job's memory, and how it takes more without a lock.
+//! Reservation of a job's memory by one of its processes, without a lock.
 //!
-//! 1. Whoever wants memory says so: `asking` grows.
-//! 2. It adds up what all have and ask for, of each share first `asking` and then `used`.
-//! 3. If that fits, `used` grows; in any case `asking` shrinks again, last.
+//! 1. A process that wants memory raises `asking`.
+//! 2. It adds up `asking` and `used` of all processes; of each process it reads `asking` first.
+//! 3. If the sum fits, it raises `used`. In any case it lowers `asking` again, last.
 //!
-//! Of two who ask at once the later one sees the earlier one, as asking or as used: who moves from
-//! one to the other is counted twice meanwhile and never not at all. So both may be sent back, and
-//! try again, but never both be let in where one fits. Nobody waits for anybody, and who is killed
-//! in the middle leaves nothing but numbers in its own share.
+//! Of two processes that ask at once, the later one sees the earlier one's bytes in `asking` or in
+//! `used`. Bytes that move from one to the other may be counted twice, but are never missed. So
+//! both processes may be refused and try again, but never both succeed where one fits. No process
+//! waits for another. A process that is killed in the middle leaves nothing but numbers in its own
+//! reservation.
 
 use super::atomic::{AtomicU64, Ordering::SeqCst, fence};
 
-/// Bytes of one process. Written by that process, and by whoever finds it dead.
+/// Bytes of one process. Written by that process, and by a process that finds it dead.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Reservation {
     asking: AtomicU64,
     used: AtomicU64,
-    /// What it has of its device besides: its context, and code. Written by the daemon.
+    /// Further bytes that it has on the device: its context, and code. Written by the daemon.
     overhead: AtomicU64,
 }
 
@@ -28,23 +29,23 @@ impl Default for Reservation {
     }
 }
 
-/// What came of asking.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It is reserved.
+    /// The bytes are reserved.
     Granted,
-    /// Others have so much that it doesn't fit.
+    /// The limit has no room for the bytes.
     Full,
-    /// Others are asking as well: ask again.
+    /// Other processes are asking at the same time: ask again.
     Contended,
 }
 
 impl Reservation {
-    /// Where `overhead` stands, for who writes it from outside.
+    /// Offset of `overhead`, for the daemon, which writes it to the file.
     pub(super) const OVERHEAD_AT: usize = std::mem::offset_of!(Self, overhead);
 
-    /// Reserves so many bytes of the limit that `all` shares have together, of which this is one.
-    /// Neither may be more than `quantity::MAX_BYTES`.
+    /// Reserves `bytes` of the limit that `all` reservations share; this must be one of them.
+    /// Neither number may exceed `quantity::MAX_BYTES`.
     pub(super) fn ask<'a>(
         &self,
         bytes: u64,
@@ -52,9 +53,10 @@ impl Reservation {
         all: impl Iterator<Item = &'a Self>,
     ) -> Answer {
         self.asking.fetch_add(bytes, SeqCst);
-        fence(SeqCst); // step 1 before step 2, of whoever else asks: without it both could miss each other
+        // Step 1 before another process's step 2: without it both could miss each other.
+        fence(SeqCst);
         let (asking, used) = all.fold((0_u64, 0_u64), |(asking, used), share| {
-            let more = share.asking.load(SeqCst); // before `used`: see above
+            let more = share.asking.load(SeqCst); // before `used`: see step 2
             let used = used.saturating_add(share.overhead());
             (asking.saturating_add(more), used.saturating_add(share.used.load(SeqCst)))
         });
@@ -63,35 +65,37 @@ impl Reservation {
             self.used.fetch_add(bytes, SeqCst);
         }
         self.asking.fetch_sub(bytes, SeqCst);
-        match fits {
-            true => Answer::Granted,
-            false if used.saturating_add(bytes) > limit => Answer::Full,
-            false => Answer::Contended,
+        if fits {
+            Answer::Granted
+        } else if used.saturating_add(bytes) > limit {
+            Answer::Full
+        } else {
+            Answer::Contended
         }
     }
 
-    /// Adds what was taken without a question.
+    /// Adds bytes that were taken without a request.
     pub(super) fn add(&self, bytes: u64) {
         self.used.fetch_add(bytes, SeqCst);
     }
 
-    /// Gives bytes back; no more than there are.
+    /// Gives bytes back, at most as many as are reserved.
     pub(super) fn give_back(&self, bytes: u64) {
         let less = |used: u64| Some(used.saturating_sub(bytes));
         let _ = self.used.fetch_update(SeqCst, SeqCst, less);
     }
 
-    /// What it has. May be out of date when it returns.
+    /// Returns the reserved bytes. May be out of date when it returns.
     pub(super) fn used(&self) -> u64 {
         self.used.load(SeqCst)
     }
 
-    /// What it has besides.
+    /// Returns the overhead.
     pub(super) fn overhead(&self) -> u64 {
         self.overhead.load(SeqCst)
     }
 
-    /// Of a process that has ended, or has not begun: it has nothing.
+    /// Resets the reservation, for a process that has ended or has not begun.
     pub(super) fn clear(&self) {
         self.overhead.store(0, SeqCst);
         self.asking.store(0, SeqCst);
@@ -106,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_together_never_pass_the_limit(
+        fn reservations_together_never_exceed_the_limit(
             limit in 1_u64..1000,
             steps in proptest::collection::vec((0..4_usize, any::<bool>(), 1..400_u64), 0..200),
         ) {
@@ -140,7 +144,7 @@ mod models {
     }
 
     #[test]
-    fn two_processes_never_have_more_than_the_limit_and_one_alone_is_let_in() {
+    fn two_processes_never_exceed_the_limit_and_a_single_one_fits() {
         loom::model(|| {
             let shares = Arc::new([Reservation::default(), Reservation::default()]);
             let other = shares.clone();
@@ -155,7 +159,7 @@ mod models {
     }
 
     #[test]
-    fn two_threads_of_one_process_do_not_either() {
+    fn two_threads_of_a_process_never_exceed_the_limit() {
         loom::model(|| {
             let shares = Arc::new([Reservation::default(), Reservation::default()]);
             let other = shares.clone();

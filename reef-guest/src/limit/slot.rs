@@ -1,5 +1,5 @@
-//! A process in the books: it joins a job, takes from its limit and gives back; the dead are found
-//! by their locks.
+//! Slot of a process in the accounts file: it joins a job, reserves memory of its limit and gives
+//! it back. Dead processes are found by their locks.
 
 use super::accounts::{Accounts, Job, Member, Terms, hashed, label};
 use super::accounts_file::AccountsFile;
@@ -12,18 +12,18 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// How often it is asked anew because others ask at the same moment, before that counts as full.
+/// Maximum tries while other processes ask at the same time. After that the limit counts as full.
 const MAX_TRIES: u32 = 10_000;
 
-/// The place of a process in the books. It is the process's as long as this lives; dropping it
-/// gives the memory back.
+/// Slot of a process in the accounts file, as long as this value lives. Dropping it gives the
+/// memory back.
 #[derive(Debug)]
 pub struct Slot {
     file: AccountsFile,
     account: Account,
 }
 
-/// What a process may do in its place, from any thread.
+/// Account of a process, for use by any of its threads.
 #[derive(Clone, Debug)]
 pub struct Account {
     books: Arc<Mapped<Accounts>>,
@@ -31,18 +31,18 @@ pub struct Account {
     job: usize,
     /// The job's limit, in bytes.
     limit: u64,
-    /// The job's part of the time, in parts per million; zero: no limit.
+    /// The job's part of the device's time, in parts per million; zero: no limit.
     part: u64,
 }
 
-/// The limit would be passed.
+/// Refusal: the limit would be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Full {
-    /// What was asked for, what the job has, and its limit, in bytes.
+    /// Bytes that were requested.
     pub asked: u64,
-    /// What the job has.
+    /// Bytes that the job has.
     pub used: u64,
-    /// The job's limit.
+    /// The job's limit, in bytes.
     pub limit: u64,
 }
 
@@ -54,12 +54,12 @@ impl fmt::Display for Full {
 }
 
 impl Slot {
-    /// Joins the job of this name, whose limits are these: memory in bytes, and parts per million
-    /// of the device's time.
+    /// Joins the job of this name with these limits: memory in bytes, and parts per million of the
+    /// device's time.
     ///
     /// # Errors
     ///
-    /// The job has other limits, the books are full, or the system refuses.
+    /// The job has other limits, the file is full, or the system refuses.
     pub fn join(
         file: AccountsFile,
         name: &str,
@@ -76,12 +76,12 @@ impl Slot {
         Ok(Self { file, account })
     }
 
-    /// For the threads that allocate.
+    /// Returns the account, for the threads that allocate.
     pub fn account(&self) -> Account {
         self.account.clone()
     }
 
-    /// Gives back what processes had that have ended: how many there were. Doesn't wait.
+    /// Frees the slots and the memory of ended processes. Returns their number. Doesn't block.
     ///
     /// # Errors
     ///
@@ -100,7 +100,7 @@ impl Drop for Slot {
     }
 }
 
-/// Finds a place and a job; the caller has the lock of the books.
+/// Finds a slot and a job. The caller has the file's lock.
 fn join(file: &AccountsFile, name: &str, terms: &Terms) -> io::Result<(usize, usize)> {
     reclaim(file, None)?;
     let books: &Accounts = &file.books;
@@ -109,7 +109,7 @@ fn join(file: &AccountsFile, name: &str, terms: &Terms) -> io::Result<(usize, us
         if member.job().is_none() && file.take(at + 1)? {
             member.share.clear();
             member.presence.clear();
-            books.turn.leave(at); // of who had this place before
+            books.turn.leave(at); // of the process that had this slot before
             member.process.store(std::process::id(), Relaxed);
             member.started.store(process::own_start(), Relaxed);
             member.set_job(Some(job));
@@ -120,7 +120,7 @@ fn join(file: &AccountsFile, name: &str, terms: &Terms) -> io::Result<(usize, us
     Err(io::Error::other(format!("{count} processes with limits are on this device already")))
 }
 
-/// The job of this name, or a place where nobody is any more.
+/// Returns the job of this name, or a free place for it.
 fn job(books: &Accounts, name: &str, terms: &Terms) -> io::Result<usize> {
     let lives = |at: usize| books.members.iter().any(|member| member.job() == Some(at));
     let living = |(at, _): &(usize, &Job)| lives(*at);
@@ -148,7 +148,7 @@ fn other_limits(name: &str, known: &Terms, asked: &Terms) -> io::Error {
     io::Error::other(format!("{name}: {asked} asked, but others of it run with {known}"))
 }
 
-/// Frees the places of the dead: those whose lock nobody has, and of which no thread is left.
+/// Frees the slots of dead processes: those whose lock is free and that have no thread left.
 fn reclaim(file: &AccountsFile, own: Option<usize>) -> io::Result<usize> {
     let mut freed = 0;
     for (at, member) in file.books.members.iter().enumerate() {
@@ -182,7 +182,7 @@ impl Account {
             match share.ask(bytes, self.limit, self.books.shares(self.job)) {
                 Answer::Granted => return Ok(()),
                 Answer::Full => return Err(full()),
-                // Who runs on another core is ready soon; who doesn't needs this one.
+                // A process on another core is ready soon. A process without a core needs this one.
                 Answer::Contended if tried % 8 == self.member as u32 % 8 => std::hint::spin_loop(),
                 Answer::Contended => std::thread::yield_now(),
             }
@@ -190,7 +190,7 @@ impl Account {
         Err(full())
     }
 
-    /// Counts what was taken without a question, because nobody could know of it before.
+    /// Adds bytes that were taken without a request, because they weren't known before.
     pub fn add(&self, bytes: u64) {
         self.member().share.add(bytes.min(MAX_BYTES));
     }
@@ -225,17 +225,17 @@ impl Account {
         self.books.jobs[self.job].tally.refused.fetch_add(1, Relaxed);
     }
 
-    /// What the job has, in bytes, its overhead included. May be out of date when it returns.
+    /// Returns the job's bytes, its overhead included. May be out of date when it returns.
     pub fn used(&self) -> u64 {
         self.books.used(self.job)
     }
 
-    /// What the contexts of the job's processes take, as far as a daemon has found out.
+    /// Returns the bytes of the contexts of the job's processes, as far as a daemon knows.
     pub fn overhead(&self) -> u64 {
         self.books.overhead(self.job)
     }
 
-    /// What this process has allocated.
+    /// Returns the bytes that this process has allocated.
     pub fn own(&self) -> u64 {
         self.member().share.used()
     }

@@ -1,10 +1,10 @@
-//! Accounts of several processes: here of several open files in one.
+//! Tests of accounts of several processes, which are several open files in one process here.
 
 use super::{AccountsFile, Audit, Full, Policy, ProcessView, Slot};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A folder of this test's own, taken away at its end.
+/// Folder of one test, removed at its end.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -14,7 +14,7 @@ impl Folder {
         Self(path)
     }
 
-    fn seat(&self, name: &str, memory: u64) -> std::io::Result<Slot> {
+    fn join(&self, name: &str, memory: u64) -> std::io::Result<Slot> {
         let file = AccountsFile::open(&self.0, b"sixteen bytes id")?;
         Slot::join(file, name, Some(memory), None)
     }
@@ -27,10 +27,10 @@ impl Drop for Folder {
 }
 
 #[test]
-fn processes_of_a_job_have_one_limit_and_other_jobs_their_own() {
+fn processes_of_a_job_share_one_limit() {
     let folder = Folder::new("jobs");
-    let [one, two] = [(); 2].map(|()| folder.seat("job", 100).unwrap());
-    let other = folder.seat("other", 50).unwrap();
+    let [one, two] = [(); 2].map(|()| folder.join("job", 100).unwrap());
+    let other = folder.join("other", 50).unwrap();
     assert_eq!(one.account().reserve(60), Ok(()));
     assert_eq!(two.account().reserve(41), Err(Full { asked: 41, used: 60, limit: 100 }));
     assert_eq!(two.account().reserve(40), Ok(()));
@@ -39,31 +39,31 @@ fn processes_of_a_job_have_one_limit_and_other_jobs_their_own() {
     one.account().give_back(10);
     assert_eq!((two.account().used(), two.account().own()), (90, 40));
     drop(one);
-    assert_eq!(two.account().used(), 40, "who leaves gives back");
-    assert_eq!(two.reclaim().unwrap(), 0, "nobody has died");
+    assert_eq!(two.account().used(), 40, "its memory is given back");
+    assert_eq!(two.reclaim().unwrap(), 0, "no process has died");
 }
 
 #[test]
-fn a_job_has_the_limits_of_those_who_are_in_it() {
+fn job_keeps_its_limits_while_it_has_processes() {
     let folder = Folder::new("terms");
-    let one = folder.seat("job", 8 << 30).unwrap();
-    let error = folder.seat("job", 4 << 30).unwrap_err().to_string();
+    let one = folder.join("job", 8 << 30).unwrap();
+    let error = folder.join("job", 4 << 30).unwrap_err().to_string();
     assert_eq!(error, "job: 4 GiB asked, but others of it run with 8 GiB");
     drop(one);
-    assert_eq!(folder.seat("job", 4 << 30).unwrap().account().limit(), 4 << 30);
+    assert_eq!(folder.join("job", 4 << 30).unwrap().account().limit(), 4 << 30);
 }
 
 #[test]
-fn full_books_are_an_error() {
+fn full_accounts_file_is_an_error() {
     let folder = Folder::new("full");
-    let seats: Vec<_> = (0..32).map(|job| folder.seat(&job.to_string(), 1).unwrap()).collect();
-    let error = folder.seat("one more", 1).unwrap_err().to_string();
+    let seats: Vec<_> = (0..32).map(|job| folder.join(&job.to_string(), 1).unwrap()).collect();
+    let error = folder.join("one more", 1).unwrap_err().to_string();
     assert_eq!(error, "32 jobs with limits are on this device");
-    let more: Vec<_> = (32..128).map(|_| folder.seat("0", 1).unwrap()).collect();
-    let error = folder.seat("0", 1).unwrap_err().to_string();
+    let more: Vec<_> = (32..128).map(|_| folder.join("0", 1).unwrap()).collect();
+    let error = folder.join("0", 1).unwrap_err().to_string();
     assert_eq!(error, "128 processes with limits are on this device already");
     drop((seats, more));
-    folder.seat("one more", 1).unwrap();
+    folder.join("one more", 1).unwrap();
 }
 
 #[test]
@@ -72,22 +72,22 @@ fn a_folder_or_a_file_of_something_else_is_an_error() {
     let folder = Folder::new("foreign");
     std::fs::create_dir(&folder.0).unwrap();
     std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o777)).unwrap();
-    let error = folder.seat("job", 1).unwrap_err().to_string();
+    let error = folder.join("job", 1).unwrap_err().to_string();
     assert!(error.contains("mode 777; a folder of user "), "{error}");
     std::fs::set_permissions(&folder.0, PermissionsExt::from_mode(0o700)).unwrap();
     let file = folder.0.join("7369787465656e206279746573206964.books");
     std::fs::write(&file, [7; super::ACCOUNTS_BYTES]).unwrap();
-    let error = folder.seat("job", 1).unwrap_err().to_string();
-    assert!(error.ends_with("no books: they begin with 0x707070707070707"), "{error}");
+    let error = folder.join("job", 1).unwrap_err().to_string();
+    assert!(error.ends_with("not books: they begin with 0x707070707070707"), "{error}");
     std::fs::remove_file(&file).unwrap();
     std::os::unix::fs::symlink("/dev/null", &file).unwrap();
-    assert!(folder.seat("job", 1).is_err(), "a link");
+    assert!(folder.join("job", 1).is_err(), "a link");
 }
 
 #[test]
 fn threads_of_several_processes_never_pass_the_limit_together() {
     let folder = Folder::new("threads");
-    let seats = [(); 3].map(|()| folder.seat("job", 1000).unwrap());
+    let seats = [(); 3].map(|()| folder.join("job", 1000).unwrap());
     let held = &AtomicU64::new(0);
     std::thread::scope(|scope| {
         for (at, seat) in seats.iter().chain(&seats).enumerate() {
@@ -109,7 +109,7 @@ fn threads_of_several_processes_never_pass_the_limit_together() {
 }
 
 #[test]
-fn what_contexts_take_counts_and_who_reads_the_books_is_told_of_all() {
+fn audit_charges_contexts_and_reads_all_counts() {
     let folder = Folder::new("audit");
     let mut audit = Audit::new(folder.0.clone());
     audit.refresh().unwrap();
@@ -126,7 +126,7 @@ fn what_contexts_take_counts_and_who_reads_the_books_is_told_of_all() {
     assert_eq!(account.reserve(56), Err(Full { asked: 56, used: 45, limit: 100 }));
     account.note_refused();
     account.note_waited(std::time::Duration::from_millis(3));
-    account.ran(1, 5_000_000, Policy::Hard);
+    account.charge(1, 5_000_000, Policy::Hard);
     let [job] = &audit.jobs()[..] else { panic!("{:?}", audit.jobs()) };
     assert_eq!((job.name.as_str(), job.memory, job.part), ("team", Some(100), Some(250_000)));
     assert_eq!((job.used, job.overhead, job.refused), (45, 15, 1));
@@ -148,22 +148,22 @@ fn what_contexts_take_counts_and_who_reads_the_books_is_told_of_all() {
 }
 
 #[test]
-fn books_whose_file_was_deleted_are_read_no_more() {
+fn deleted_accounts_file_is_not_read_any_more() {
     let folder = Folder::new("audit-deleted");
-    let (mut audit, seat) = (Audit::new(folder.0.clone()), folder.seat("job", 100).unwrap());
+    let (mut audit, seat) = (Audit::new(folder.0.clone()), folder.join("job", 100).unwrap());
     audit.refresh().unwrap();
     std::fs::remove_file(folder.0.join("7369787465656e206279746573206964.books")).unwrap();
-    let _other = folder.seat("other", 100).unwrap();
+    let _other = folder.join("other", 100).unwrap();
     audit.refresh().unwrap();
     assert_eq!(audit.jobs().iter().map(|job| &job.name[..]).collect::<Vec<_>>(), ["other"]);
     drop(seat);
 }
 
-/// Of two daemons that look at the same device, each writes what a process takes, not what it adds.
+/// Each of two daemons for the same device writes the overhead of a process, and doesn't add to it.
 #[test]
 fn two_daemons_charge_a_process_once() {
     let (folder, pid) = (Folder::new("two-daemons"), std::process::id());
-    let seat = folder.seat("job", 100).unwrap();
+    let seat = folder.join("job", 100).unwrap();
     seat.account().reserve(30).unwrap();
     let mut daemons = [(); 2].map(|()| Audit::new(folder.0.clone()));
     for _ in 0..3 {
@@ -184,14 +184,14 @@ fn names(audit: &Audit) -> Vec<String> {
     audit.jobs().into_iter().map(|job| job.name).collect()
 }
 
-/// The name of a test's books.
+/// Name of a test's accounts file.
 const FILE: &str = "7369787465656e206279746573206964.books";
 
-/// Whoever may write books may shorten them: a reader that maps them would be killed by that.
+/// A process that may write the file may shorten it, which would kill a reader that maps it.
 #[test]
-fn books_that_are_shortened_while_they_are_read_have_no_jobs() {
+fn accounts_file_shortened_during_an_audit_has_no_jobs() {
     let folder = Folder::new("audit-shortened");
-    let seat = folder.seat("job", 100).unwrap();
+    let seat = folder.join("job", 100).unwrap();
     let mut audit = Audit::new(folder.0.clone());
     audit.refresh().unwrap();
     assert_eq!(names(&audit), ["job"]);
@@ -207,15 +207,15 @@ fn books_that_are_shortened_while_they_are_read_have_no_jobs() {
 }
 
 #[test]
-fn a_reader_of_books_waits_for_nobody_and_opens_no_more_than_devices_can_be() {
+fn audit_never_waits_and_opens_a_bounded_number_of_files() {
     let (folder, other) = (Folder::new("audit-many"), [7; 16]);
-    let _seat = folder.seat("job", 100).unwrap();
+    let _seat = folder.join("job", 100).unwrap();
     for device in 0..200 {
         let name = format!("{:032x}.books", device + 1);
         std::fs::copy(folder.0.join(FILE), folder.0.join(name)).unwrap();
     }
     let joining = AccountsFile::open(&folder.0, &other).unwrap();
-    assert!(joining.take(0).unwrap(), "somebody joins, and never ends that");
+    assert!(joining.take(0).unwrap(), "a process that never ends joining");
     let mut audit = Audit::new(folder.0.clone());
     for _ in 0..2 {
         audit.refresh().unwrap();
@@ -224,10 +224,10 @@ fn a_reader_of_books_waits_for_nobody_and_opens_no_more_than_devices_can_be() {
 }
 
 #[test]
-fn a_reader_of_books_follows_no_link_and_opens_nothing_but_files() {
+fn audit_follows_no_link_and_opens_only_files() {
     use std::os::unix::fs::{PermissionsExt, symlink};
     let folder = Folder::new("audit-links");
-    drop(folder.seat("job", 100).unwrap());
+    drop(folder.join("job", 100).unwrap());
     let victim = folder.0.join("victim");
     std::fs::rename(folder.0.join(FILE), &victim).unwrap();
     for name in [FILE, "daemon.lock"] {

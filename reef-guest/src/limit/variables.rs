@@ -1,41 +1,41 @@
-//! What the environment says about limits: our names, and those that HAMi's and Alnair's clusters
+//! Limits from environment variables: REEF's names, and those that HAMi's and Alnair's clusters
 //! set.
 
 use super::quantity::{bytes, parts_per_million};
 use std::path::PathBuf;
 
-/// Where Alnair's device plugin puts a container's limits.
+/// Folder in which Alnair's device plugin puts a container's limits.
 const ALNAIR_WORKSPACE: &str = "/var/lib/alnair/workspace";
 
-/// A limit of memory, by devices.
+/// Limits of memory, by devices.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Memory {
-    /// Of each device that has none of its own, in bytes.
+    /// Limit of each device that has none of its own, in bytes.
     pub each: Option<u64>,
-    /// Of the visible device of this number.
+    /// Limits of single visible devices, by their numbers, in bytes.
     pub of: Vec<(u32, u64)>,
 }
 
-/// The limits of a job.
+/// Limits of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Limits {
     /// Processes with the same name have one limit together.
     pub name: String,
     /// Device memory.
     pub memory: Memory,
-    /// Part of a device's time in parts per million, by devices.
+    /// Parts of a device's time in parts per million, by devices. `None`: all devices.
     pub compute: Vec<(Option<u32>, u32)>,
-    /// Whether a job may have more than its part while nobody else wants the device.
+    /// True if a job may have more than its part while no other job wants the device.
     pub is_work_conserving: bool,
 }
 
-/// Where books are kept: `$REEF_BOOKS`, or a folder of this user's in memory.
+/// Returns the folder of accounts files: `$REEF_BOOKS`, or a folder of this user in `/dev/shm`.
 pub fn folder(get: impl Fn(&str) -> Option<String>) -> PathBuf {
     let own = || PathBuf::from(format!("/dev/shm/reef-{}", rustix::process::getuid().as_raw()));
     get("REEF_BOOKS").filter(|path| !path.is_empty()).map_or_else(own, PathBuf::from)
 }
 
-/// A variable that is set to something.
+/// Returns a variable's value, unless it is blank.
 fn set(get: &impl Fn(&str) -> Option<String>, name: &str) -> Option<String> {
     get(name).filter(|value| !value.trim().is_empty())
 }
@@ -47,7 +47,7 @@ fn wrong(name: &str, value: &str) -> impl Fn(String) -> String {
 
 impl Limits {
     /// Reads the environment by `get`, and Alnair's file by `read`. `None`: nothing is limited.
-    /// Ours go before HAMi's, and those before Alnair's, each of memory and compute by itself.
+    /// Precedence: REEF, then HAMi, then Alnair, for memory and compute separately.
     ///
     /// # Errors
     ///
@@ -84,18 +84,18 @@ impl Limits {
         Ok((!is_none).then_some(Self { name, memory, compute, is_work_conserving }))
     }
 
-    /// Whether memory is limited on any device.
+    /// Returns whether memory is limited on any device.
     pub fn has_memory(&self) -> bool {
         self.memory != Memory::default()
     }
 
-    /// The limit of the visible device of this number, in bytes.
+    /// Returns the limit of the visible device of this number, in bytes.
     pub fn memory_of(&self, device: u32) -> Option<u64> {
         let own = self.memory.of.iter().find(|(of, _)| *of == device);
         own.map(|(_, bytes)| *bytes).or(self.memory.each)
     }
 
-    /// The part of the visible device of this number, in parts per million.
+    /// Returns the part of the visible device of this number, in parts per million.
     pub fn compute_of(&self, device: u32) -> Option<u32> {
         let find =
             |wanted| self.compute.iter().find(|(of, _)| *of == wanted).map(|(_, part)| *part);
@@ -107,22 +107,22 @@ fn each(bytes: u64) -> Memory {
     Memory { each: Some(bytes), of: Vec::new() }
 }
 
-/// Who shares: a job, a container of Alnair's or HAMi's, or else all programs of this user that
-/// have no name.
+/// Returns the name of a limit's owner: a job, a container of Alnair or HAMi, or an empty name for
+/// all other programs of this user.
 fn name(get: &impl Fn(&str) -> Option<String>) -> String {
     let named = |name: &str| set(get, name).map(|value| format!("{name}={value}"));
     let names = ["REEF_LIMIT_ID", "REEF_JOB", "ALNAIR_ID", "CUDA_DEVICE_MEMORY_SHARED_CACHE"];
     names.into_iter().find_map(named).unwrap_or_default()
 }
 
-/// The most visible devices that may have limits of their own.
+/// Maximum number of visible devices with limits of their own.
 const MAX_DEVICES: u32 = 16;
 
 fn is_disabled(get: &impl Fn(&str) -> Option<String>) -> bool {
     set(get, "CUDA_DISABLE_CONTROL").is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
-/// Values of a variable of HAMi's, for all devices and for single ones. There, 0 means none.
+/// Reads a variable of HAMi, for all devices and for single ones. The value 0 means no limit there.
 fn hami<T>(
     get: &impl Fn(&str) -> Option<String>,
     name: &str,
@@ -150,7 +150,7 @@ fn hami_compute(get: &impl Fn(&str) -> Option<String>) -> Result<Vec<(Option<u32
     hami(get, "CUDA_DEVICE_SM_LIMIT", parts_per_million)
 }
 
-/// A container without `ALNAIR_ID` isn't limited, nor is one without the file.
+/// Reads Alnair's memory limit. A container without `ALNAIR_ID` or without the file isn't limited.
 fn alnair_memory(
     get: &impl Fn(&str) -> Option<String>,
     read: impl Fn(&std::path::Path) -> Option<String>,
@@ -167,7 +167,8 @@ fn alnair_memory(
     Ok(each(bytes(value).map_err(|why| format!("{begin}vmem:{value}: {why}"))?))
 }
 
-/// As Alnair's own library reads it: outside of 1 to 100 is no limit.
+/// Reads Alnair's compute limit. As in Alnair's own library, a value outside of 1 to 100 means no
+/// limit.
 fn alnair_compute(get: &impl Fn(&str) -> Option<String>) -> Vec<(Option<u32>, u32)> {
     let value = set(get, "ALNAIR_ID").and_then(|_| set(get, "ALNAIR_VGPU_COMPUTE_PERCENTILE"));
     let part = value.and_then(|value| parts_per_million(&value).ok());
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_set_limits_nothing() {
+    fn empty_environment_limits_nothing() {
         assert_eq!(read(&[], None), Ok(None));
         let none =
             [("CUDA_DEVICE_MEMORY_LIMIT", "0"), ("CUDA_DEVICE_SM_LIMIT", "0"), ("REEF_JOB", "j")];
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_go_before_those_of_clusters() {
+    fn own_variables_take_precedence_over_those_of_clusters() {
         let all = [
             ("CUDA_DEVICE_MEMORY_LIMIT", "2g"),
             ("CUDA_DEVICE_MEMORY_LIMIT_1", "3000m"),
@@ -223,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn hami_can_be_switched_off() {
+    fn hami_limits_can_be_switched_off() {
         let off = [("CUDA_DEVICE_MEMORY_LIMIT", "2g"), ("CUDA_DISABLE_CONTROL", "true")];
         assert_eq!(read(&off, None), Ok(None));
         let no_time = [("CUDA_DEVICE_SM_LIMIT", "40"), ("GPU_CORE_UTILIZATION_POLICY", "disable")];
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_cannot_be_read_is_an_error_and_never_no_limit() {
+    fn invalid_value_is_an_error_and_not_unlimited() {
         for (name, value, want) in [
             ("REEF_MEMORY", "8GB", "REEF_MEMORY=8GB: GB isn't one of the units "),
             ("REEF_MEMORY", "0", "REEF_MEMORY=0: no program runs in 0 bytes"),

@@ -1,17 +1,16 @@
-//! How many launches may stand between two gates.
+//! Spacing of gates: the number of launches between two of them.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The device's time between two gates: what real-time work waits for is at most this and one
-/// kernel.
+/// Device time between two gates. Real-time work waits at most for this and one kernel.
 pub const APART: Duration = Duration::from_micros(100);
 
-/// Most launches between two gates, however short they are. A gate costs the launching thread about
-/// 1 µs and the device 2 µs (H200, docs/cuda.md), so 16 kernels of 4 µs pay 3 %.
+/// Maximum launches between two gates, however short they are. A gate costs the launching thread
+/// about 1 µs and the device 2 µs (H200, docs/cuda.md), so 16 kernels of 4 µs pay 3 %.
 pub const MAX_APART: u32 = 16;
 
-/// How many launches a gate is good for, from how long launches took lately.
+/// Number of launches for each gate, from the recent time of a launch.
 ///
 /// The run-ahead is bounded, so over many launches a thread makes them as fast as the device ends
 /// them: the time between launches is the time of a launch on the device, idle time included, which
@@ -23,7 +22,7 @@ pub struct Spacing {
 }
 
 impl Spacing {
-    /// Before anything is known: four launches apart.
+    /// Creates a spacing of four launches, until times are known.
     pub const fn new() -> Self {
         Self { launch_ns: AtomicU32::new((APART.as_nanos() / 4) as u32) }
     }
@@ -36,12 +35,12 @@ impl Spacing {
         self.launch_ns.store(before - before / 4 + per / 4, Relaxed);
     }
 
-    /// Launches from one gate to the next.
+    /// Returns the launches from one gate to the next.
     pub fn launches(&self) -> u32 {
         self.fit(APART).clamp(1, MAX_APART)
     }
 
-    /// About how many launches are made in this time: one at least.
+    /// Returns about how many launches are made in this time, at least one.
     pub fn launches_in(&self, time: Duration) -> u32 {
         self.fit(time).max(1)
     }
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gates_stand_closer_the_longer_kernels_are() {
+    fn gates_are_closer_for_longer_kernels() {
         let spacing = Spacing::new();
         assert_eq!(spacing.launches(), 4);
         let after = |each: Duration| {

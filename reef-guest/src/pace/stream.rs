@@ -1,23 +1,23 @@
-//! What is known of one stream of a guest.
+//! Counts of one stream of a guest.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Launches from one mark to the next.
 pub const MARK_EVERY: u32 = 64;
 
-/// Most launches in flight on a stream, before the next mark, while its gate is open. The driver's
-/// queue has about 1,024 entries, and each launch may bring a gate and a mark along.
+/// Maximum launches in flight on a stream, before the next mark, while its gate is open. The
+/// driver's queue has about 1,024 entries, and each launch may have a gate and a mark.
 pub const MAX_AHEAD: u32 = 256;
 
-/// The same while the gate is closed.
+/// Maximum launches in flight on a stream while its gate is closed.
 pub const MAX_AHEAD_HELD: u32 = 64;
 
-/// Small kernels from one gate to the next inside of a graph, where they take about 2 µs each and a
-/// gate 3 µs (H200, ResNet-18 by PyTorch); 48 cost an open graph of ResNet-50 3.6 %.
+/// Small kernels from one gate to the next inside a graph. A kernel takes about 2 µs there, and a
+/// gate 3 µs (H200, ResNet-18 by PyTorch); with 48, an open graph of ResNet-50 took 3.6 % longer.
 const GRAPH_APART: u32 = 72;
 
-/// About as many blocks as a large device runs at a time: a kernel that has more counts as more
-/// than one.
+/// About the number of blocks that a large device runs at a time: a kernel with more of them counts
+/// as more than one.
 const WAVE: u64 = 512;
 
 /// Counts of one stream. Several threads may launch on it; a race among them shifts a gate by a
@@ -26,11 +26,11 @@ const WAVE: u64 = 512;
 pub struct Stream {
     /// Launches so far; wraps.
     issued: AtomicU32,
-    /// What `issued` was at the last mark.
+    /// Value of `issued` at the last mark.
     marked: AtomicU32,
-    /// What `issued` was when a thread last waited for all of it.
+    /// Value of `issued` when a thread last waited for all launches.
     synced: AtomicU32,
-    /// Looks since the last mark that didn't find it.
+    /// Polls since the last mark that didn't find it.
     missed: AtomicU32,
     /// Launches since the last gate.
     since_gate: AtomicU32,
@@ -40,7 +40,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream that has done nothing.
+    /// Creates a stream without launches.
     pub const fn new() -> Self {
         Self {
             issued: AtomicU32::new(0),
@@ -53,24 +53,25 @@ impl Stream {
         }
     }
 
-    /// Whether a gate has to stand in front of the next launch.
+    /// Returns whether the next launch needs a gate before it.
     pub fn needs_gate(&self, is_closed: bool, apart: u32) -> bool {
         let since = self.since_gate.load(Relaxed);
         is_closed || since == 0 || since >= apart
     }
 
-    /// Notes that a gate was put in.
+    /// Notes that a gate was inserted.
     pub fn note_gate(&self) {
         self.since_gate.store(0, Relaxed);
     }
 
-    /// Notes a launch that counts as so many, such as a graph. Some: a mark is due, with this
-    /// number.
+    /// Notes a launch that counts as `weight` launches, such as a graph. `Some`: a mark with this
+    /// number is due.
     pub fn note_launch(&self, weight: u32) -> Option<u32> {
         self.note_launch_marking(weight, MARK_EVERY)
     }
 
-    /// The same with a mark behind every so many launches.
+    /// Notes a launch as [`note_launch`](Self::note_launch) does, with a mark after every `every`
+    /// launches.
     pub fn note_launch_marking(&self, weight: u32, every: u32) -> Option<u32> {
         self.since_gate.fetch_add(weight, Relaxed);
         let issued = self.issued.fetch_add(weight, Relaxed).wrapping_add(weight);
@@ -78,16 +79,16 @@ impl Stream {
         (since >= every).then(|| self.mark(issued))
     }
 
-    /// The number of a mark for all launches so far, if some are without one.
+    /// Returns the number of a mark for all launches so far, if some are without one.
     pub fn mark_rest(&self) -> Option<u32> {
         let issued = self.issued.load(Relaxed);
         (issued != self.marked.load(Relaxed)).then(|| self.mark(issued))
     }
 
-    /// The same for a look that found the stream at work, at the mark `done`; and the last mark
-    /// once more if that doesn't come: an older one that another thread put in late, or that was
-    /// still on its way from the stream that had this place before, may have taken its place. After
-    /// 2, 4, 8 looks and so on, as the work may just take long.
+    /// Returns the number of a due mark, for a poll that found the stream at work at the mark
+    /// `done`. If the last mark doesn't come, it is due once more: an older mark may have
+    /// overwritten it, put in late by another thread or left by the stream that had this slot
+    /// before. That is after 2, 4, 8 polls and so on, because the work may just take long.
     pub fn mark_again(&self, done: u32) -> Option<u32> {
         let rest = self.mark_rest();
         if rest.is_some() || done == self.issued.load(Relaxed) {
@@ -113,19 +114,21 @@ impl Stream {
         self.synced.store(issued, Relaxed);
     }
 
-    /// Whether all launches have ended, as the mark `done` and the program's own waiting show.
+    /// Returns whether all launches have ended, as the mark `done` and the program's own waiting
+    /// show.
     pub fn is_idle(&self, done: u32) -> bool {
         let issued = self.issued.load(Relaxed);
         done == issued || self.synced.load(Relaxed) == issued
     }
 
-    /// Whether the next launch has to wait until the device has come further than the mark `done`.
+    /// Returns whether the next launch has to wait until the device has come further than the mark
+    /// `done`.
     pub fn is_far_ahead(&self, done: u32, is_closed: bool) -> bool {
         self.is_ahead(done, if is_closed { MAX_AHEAD_HELD } else { MAX_AHEAD })
     }
 
-    /// Whether so many launches are in flight, as the mark `done` and the program's own waiting
-    /// show.
+    /// Returns whether at least `most` launches are in flight, as the mark `done` and the program's
+    /// own waiting show.
     pub fn is_ahead(&self, done: u32, most: u32) -> bool {
         let issued = self.issued.load(Relaxed);
         let ahead = |from: u32| issued.wrapping_sub(from);
@@ -134,9 +137,9 @@ impl Stream {
         ahead(done).min(ahead(self.synced.load(Relaxed))) >= most.max(unmarked + 1)
     }
 
-    /// Notes a launch that is captured into a graph, of so many blocks. True: a gate belongs in
-    /// front of it. The places depend on the capture alone, so that the same program captured again
-    /// makes the same graph.
+    /// Notes a launch of `blocks` blocks that is captured into a graph. Returns true if it needs a
+    /// gate before it. The positions of gates depend on the capture alone, so that the same program
+    /// captured again makes the same graph.
     pub fn note_capture(&self, capture: u64, blocks: u64) -> bool {
         if self.capture.swap(capture, Relaxed) != capture {
             self.captured.store(0, Relaxed);
@@ -147,8 +150,8 @@ impl Stream {
     }
 }
 
-/// Whether a gate belongs in front of a graph's kernel of so many blocks, with `since` small
-/// kernels on its way from the last gate; and how many there are behind it then.
+/// Returns whether a graph's kernel of `blocks` blocks needs a gate before it, with `since` small
+/// kernels since the last gate; and the new number of small kernels since the last gate.
 pub fn in_graph(since: u32, blocks: u64) -> (bool, u32) {
     let is_due = since >= GRAPH_APART;
     let more = u32::try_from(blocks / WAVE).unwrap_or(u32::MAX).min(GRAPH_APART - 1) + 1;
@@ -169,7 +172,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn gates_and_marks_are_never_further_apart_than_they_may_be(
+        fn gates_and_marks_are_within_their_maximum_distances(
             steps in proptest::collection::vec((any::<bool>(), 1..MAX_APART, 0..4_u32), 1..600)
         ) {
             let stream = Stream::new();
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_idle_when_a_mark_or_the_program_says_so() {
+    fn stream_is_idle_after_its_mark_or_a_wait() {
         let stream = Stream::new();
         assert!(stream.is_idle(0));
         stream.note_launch(1);
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_an_older_one_overwrote_is_put_in_again() {
+    fn overwritten_mark_is_due_again() {
         let stream = Stream::new();
         stream.note_launch(1);
         let late = stream.mark_rest().unwrap(); // this thread is held up before it puts it in
@@ -220,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_capture_has_its_gates_at_the_same_places() {
+    fn repeated_capture_has_the_same_gates() {
         let stream = Stream::new();
         let places = |capture, blocks| {
             let is_place = |_: &u32| stream.note_capture(capture, blocks);

@@ -1,4 +1,4 @@
-//! The page's memory, as a file that can be sent to others and can't shrink.
+//! File of a page's memory, which can be sent to other processes and can't shrink.
 
 use super::layout::{BYTES, Identity};
 use super::mapping::{Mapping, map};
@@ -8,23 +8,23 @@ use rustix::fs::{
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// No process can make the memory go away under another that has it mapped.
+/// Seals by which no process can take the memory away from another one that has it mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
-/// Names a page's memory among all that there is.
+/// Identity of a page's memory: device and inode of its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place(u64, u64);
+pub(crate) struct FileId(u64, u64);
 
-/// A page that can be given away.
+/// File of a page, which can be sent to another process.
 #[derive(Debug)]
 pub struct PageFile(OwnedFd);
 
 impl PageFile {
-    /// Makes a page of this identity, and maps it.
+    /// Creates a page with this identity, and maps it.
     ///
     /// # Errors
     ///
-    /// The system gives no memory.
+    /// The system has no memory.
     pub fn create(who: &Identity) -> io::Result<(Self, Mapping)> {
         let file = memfd_create("reef-guest", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&file, BYTES as u64)?;
@@ -34,7 +34,8 @@ impl PageFile {
         Ok((Self(file), page))
     }
 
-    /// Maps a page that another process made, and says whose it is, or was.
+    /// Maps a page that another process created. Returns its identity too, which may be out of
+    /// date.
     ///
     /// # Errors
     ///
@@ -45,15 +46,15 @@ impl PageFile {
         Ok((who, Self(file), page))
     }
 
-    /// Whether both are the same memory.
+    /// Returns whether both files are the same memory.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.place().is_ok_and(|here| other.place().is_ok_and(|there| there == here))
+        self.file_id().is_ok_and(|here| other.file_id().is_ok_and(|there| there == here))
     }
 
-    /// Which memory it is, for as long as somebody has it.
-    pub(crate) fn place(&self) -> io::Result<Place> {
+    /// Returns the identity of the memory, which is unique as long as a process has it.
+    pub(crate) fn file_id(&self) -> io::Result<FileId> {
         let stat = fstat(&self.0)?;
-        Ok(Place(stat.st_dev, stat.st_ino))
+        Ok(FileId(stat.st_dev, stat.st_ino))
     }
 
     fn checked(file: &OwnedFd) -> io::Result<Mapping> {
@@ -87,7 +88,7 @@ mod tests {
     const WHO: Identity = Identity { guest: 7, class: Class::BestEffort, holder: 0, pid: 99 };
 
     #[test]
-    fn both_sides_see_the_same_words() {
+    fn both_sides_of_a_page_see_the_same_words() {
         let (file, page) = PageFile::create(&WHO).unwrap();
         let again = file.as_fd().try_clone_to_owned().unwrap();
         let (who, again, other) = PageFile::open(again).unwrap();
@@ -99,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_could_shrink_is_refused() {
+    fn page_without_seals_is_refused() {
         let file = memfd_create("page", MemfdFlags::ALLOW_SEALING).unwrap();
         ftruncate(&file, BYTES as u64).unwrap();
         let error = PageFile::open(file).unwrap_err().to_string();
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_can_shrink_a_page() {
+    fn sealed_page_cannot_be_shrunk() {
         let (file, _page) = PageFile::create(&WHO).unwrap();
         assert!(ftruncate(&file.0, 0).is_err());
     }

@@ -1,4 +1,4 @@
-//! What stands where in the page.
+//! Layout of the page.
 
 use super::spans::{Spans, Time};
 use super::times::Times;
@@ -7,26 +7,26 @@ use crate::hold::holders::Holders;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// The page's size.
+/// Size of the page.
 pub const BYTES: usize = 4096;
 
-/// Changes with the layout, and with what the words mean.
+/// Version of the layout and of the words' meanings.
 pub const VERSION: u32 = 2;
 
 /// `REEFPAGE`, as the bytes stand in memory on a little-endian machine.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"REEFPAGE");
 
-/// What a guest may do.
+/// Class of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
-    /// Its launches stand behind gates.
+    /// Its launches wait at gates.
     BestEffort,
     /// Its launches hold the best-effort guests of the same device.
     RealTime,
 }
 
 impl Class {
-    /// As it stands in pages and messages.
+    /// Returns its number in pages and messages.
     pub fn to_number(self) -> u32 {
         match self {
             Self::BestEffort => 1,
@@ -34,7 +34,7 @@ impl Class {
         }
     }
 
-    /// `None`: no class has this number.
+    /// Returns the class of a number. `None`: no class has it.
     pub fn from_number(number: u32) -> Option<Self> {
         [Self::BestEffort, Self::RealTime].into_iter().find(|class| class.to_number() == number)
     }
@@ -49,20 +49,20 @@ impl fmt::Display for Class {
     }
 }
 
-/// Who a page belongs to.
+/// Identity of a page's guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The daemon's number of this guest.
+    /// Number that the daemon gave the guest.
     pub guest: u32,
-    /// What the daemon granted.
+    /// Class that the daemon granted.
     pub class: Class,
-    /// The bit that the daemon sets in its peers' holders words while a real-time guest is busy.
+    /// Bit that the daemon sets in its peers' holders words while a real-time guest is busy.
     pub holder: u32,
-    /// The guest's process, as the daemon sees it.
+    /// Process of the guest, in the daemon's namespace.
     pub pid: u32,
 }
 
-/// Written by the daemon before it gives the page away.
+/// Header of the page. Written by the daemon before it sends the page.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(super) struct Header {
@@ -86,7 +86,7 @@ impl Header {
         self.magic.store(MAGIC, Relaxed);
     }
 
-    /// Who it says it is, or what is wrong with it.
+    /// Returns its identity. The error is the fault of the header.
     pub(super) fn read(&self) -> Result<Identity, String> {
         let (magic, version) = (self.magic.load(Relaxed), self.version.load(Relaxed));
         if magic != MAGIC {
@@ -102,7 +102,7 @@ impl Header {
     }
 }
 
-/// What a guest did so far. Written by the guest alone, read by the daemon.
+/// Counters of a guest. Written by the guest alone, read by the daemon.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Counts {
@@ -118,37 +118,37 @@ pub struct Counts {
     pub graph_gates: AtomicU64,
     /// Launches that found the gate closed.
     pub delayed: AtomicU64,
-    /// How often a thread waited because too much was in flight.
+    /// Waits of threads because too many launches were in flight.
     pub waits: AtomicU64,
-    /// How often the guest opened its own gate because it had been closed for too long.
+    /// Times at which the guest opened its own gate because it had been closed for too long.
     pub breathers: AtomicU64,
     /// Gates and marks that the driver refused.
     pub refused: AtomicU64,
-    /// Look-ups of functions that should be intercepted and couldn't be.
+    /// Look-ups of functions that couldn't be intercepted.
     pub unhooked: AtomicU64,
     /// Nanoseconds for which a best-effort guest seemed to use its device: its gate was open, and
-    /// it had launched what isn't known to have ended. From looks now and then.
+    /// launches were in flight. From periodic polls.
     pub busy_ns: AtomicU64,
 }
 
-/// The page.
+/// Page that a guest and its daemon share.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub struct Page {
     pub(super) header: Header,
-    /// The device waits here: at byte 128.
+    /// Word that the device waits on, at byte 128.
     pub holders: CacheAligned<Holders>,
-    /// A real-time guest's launches.
+    /// Activity of a real-time guest.
     pub activity: CacheAligned<Activity>,
-    /// What the guest did.
+    /// Counters of the guest.
     pub counts: Counts,
-    /// When a best-effort guest was held, and a real-time guest held others.
+    /// Times for which a best-effort guest was held, or a real-time guest held others.
     pub spans: Spans,
-    /// How long its calls took, if it has a profile; zeroes from a guest of an older build.
+    /// Times of its calls, if it has a profile; zeroes from a guest of an older build.
     pub times: Times,
 }
 
-/// Alone in its two cache lines, so that writers of neighbours don't slow readers down.
+/// Value in two cache lines of its own, so that writers of neighbours don't slow readers down.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct CacheAligned<T>(T);
@@ -162,48 +162,49 @@ impl<T> std::ops::Deref for CacheAligned<T> {
 }
 
 impl Page {
-    /// Where the word that the device waits on stands, in bytes from the page's start.
+    /// Offset of the word that the device waits on, in bytes from the page's start.
     pub const HOLDERS_AT: usize = std::mem::offset_of!(Page, holders);
 
-    /// Whose it says it is, for a look at what bytes may do.
+    /// Returns the identity in the header, for the fuzz target.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn identity(&self) -> Result<Identity, String> {
         self.header.read()
     }
 
-    /// Whether it still says what the daemon wrote.
+    /// Checks that the header still has the identity that the daemon wrote.
     ///
     /// # Errors
     ///
-    /// What it says: whoever has the page has changed it.
-    pub(crate) fn check(&self, who: &Identity) -> Result<(), String> {
+    /// The difference: a process that has the page has changed it.
+    pub(crate) fn check(&self, identity: &Identity) -> Result<(), String> {
         match self.header.read()? {
-            found if found == *who => Ok(()),
-            found => Err(format!("it says {found:?}, the daemon wrote {who:?}")),
+            found if found == *identity => Ok(()),
+            found => Err(format!("it says {found:?}, the daemon wrote {identity:?}")),
         }
     }
 
-    /// Gives it to a guest, which may have had it from another daemon: nobody holds it then.
+    /// Hands the page to a guest, which may have had it from another daemon. It has no holders
+    /// then.
     pub(crate) fn hand_over(&self, who: &Identity) {
         self.header.write(who);
         self.clear(Time::now());
     }
 
-    /// Adds a holder; with the first one a span begins.
+    /// Adds a holder. A span begins with the first one.
     pub fn hold(&self, holder: u32, now: Time) {
         if self.holders.add(holder) {
             self.spans.begin(now);
         }
     }
 
-    /// Takes a holder away; with the last one the span ends.
+    /// Removes a holder. The span ends with the last one.
     pub fn release(&self, holder: u32, now: Time) {
         if self.holders.take(holder) {
             self.spans.end(now);
         }
     }
 
-    /// Takes all holders away: those who should have done it are dead.
+    /// Removes all holders, because the processes that should have done so are dead.
     pub fn clear(&self, now: Time) {
         self.holders.clear();
         self.spans.end(now);
@@ -215,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_layout_stands_still_within_a_version() {
+    fn layout_is_unchanged_within_a_version() {
         assert_eq!(VERSION, 2, "a new version has new numbers here");
         assert_eq!(Page::HOLDERS_AT, 128);
         assert_eq!(std::mem::offset_of!(Page, activity), 256);
@@ -226,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_lasts_from_the_first_holder_to_the_last() {
+    fn span_lasts_from_the_first_holder_to_the_last() {
         let page = Page::default();
         page.hold(3, Time(10));
         page.hold(4, Time(20));
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_was_tampered_with_says_what_is_wrong() {
+    fn tampered_header_is_refused_with_the_fault() {
         let who = Identity { guest: 7, class: Class::RealTime, holder: 3, pid: 99 };
         let page = Page::default();
         assert_eq!(page.header.read().unwrap_err(), "it begins with 0x0");

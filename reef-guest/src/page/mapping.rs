@@ -1,20 +1,20 @@
-//! The page in this process's memory.
+//! Mapping of a page in this process.
 
 use super::layout::{BYTES, Page};
 use crate::mmap::{InFile, Mapped};
 use std::io;
 use std::os::fd::AsFd;
 
-// SAFETY: a page is atomics alone.
+// SAFETY: a page consists of atomics alone.
 unsafe impl InFile for Page {
     const BYTES: usize = BYTES;
 }
 
-/// A mapped page.
+/// Mapped page.
 pub type Mapping = Mapped<Page>;
 
-/// Maps a file of the page's size, which can't change. A child process doesn't get it: its device's
-/// work isn't the child's.
+/// Maps a file of the page's size, which can't change. Child processes don't get the mapping: the
+/// device's work isn't theirs.
 pub(super) fn map(file: impl AsFd) -> io::Result<Mapping> {
     Mapping::new(file)?.not_for_children()
 }

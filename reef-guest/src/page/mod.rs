@@ -1,10 +1,9 @@
-//! One page of memory that a guest and its daemon share, and nobody else.
+//! Page of memory that a guest and its daemon share with no other process.
 //!
-//! *In*: a memory file from the daemon. *Out*: its words, at fixed places, among them what the
-//! guest did and when it was held. *Invariant*: the file can't change its size, so no access
-//! faults, whatever the others do; all that is read from it is an atomic, and nobody believes more
-//! of it than a wrong value can do: who may hold and who is real-time is the daemon's own
-//! knowledge.
+//! *In*: a memory file from the daemon. *Out*: its words at fixed offsets, among them the guest's
+//! counters and the times for which it was held. *Invariant*: the file can't change its size, so no
+//! access faults, whatever the other process does; only atomics are read from it, and a wrong value
+//! does no further harm: the daemon itself knows which guests are holders or real-time.
 
 pub(crate) mod file;
 pub(crate) mod layout;

@@ -1,17 +1,17 @@
-//! When a guest was held, or held others: for how long in all, and the last times.
+//! Spans in which a guest was held, or held others: their total, and the last of them.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// So many times are kept.
+/// Maximum number of spans that are kept.
 pub const MAX_SPANS: usize = 128;
 
-/// A time on all processes' clock (`CLOCK_MONOTONIC`), in nanoseconds; never 0.
+/// Time by `CLOCK_MONOTONIC`, the same clock in all processes, in nanoseconds; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// This moment.
+    /// Returns the current time.
     pub fn now() -> Self {
         let now = clock_gettime(ClockId::Monotonic);
         let (seconds, nanos) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
@@ -19,19 +19,18 @@ impl Time {
     }
 }
 
-/// Spans of one guest. Whoever is the first to hold begins one, and whoever is the last to release
-/// ends it, from whichever process; two that do so at the same moment may lose or shorten one,
-/// which nothing but reports depends on.
+/// Spans of one guest. The first holder begins a span and the last one ends it, from any process.
+/// Two that do so at the same moment may lose or shorten a span; only reports depend on that.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub struct Spans {
-    /// When the one began that hasn't ended; 0: there is none.
+    /// Begin of the open span; 0: there is none.
     since: AtomicU64,
-    /// Nanoseconds of those that have ended.
+    /// Nanoseconds of the ended spans.
     total: AtomicU64,
-    /// How many have ended.
+    /// Number of ended spans.
     ended: AtomicU64,
-    /// The last of them, each with its beginning and its end.
+    /// The last ended spans, each with its begin and its end.
     last: [[AtomicU64; 2]; MAX_SPANS],
 }
 
@@ -44,12 +43,12 @@ impl Default for Spans {
 }
 
 impl Spans {
-    /// A span begins.
+    /// Begins a span.
     pub fn begin(&self, now: Time) {
         self.since.store(now.0, Relaxed);
     }
 
-    /// The span ends, if there is one.
+    /// Ends the open span, if there is one.
     pub fn end(&self, now: Time) {
         let since = self.since.swap(0, Relaxed);
         if since == 0 {
@@ -63,7 +62,7 @@ impl Spans {
         }
     }
 
-    /// Nanoseconds until now, those of an open span included.
+    /// Returns the nanoseconds of all spans until now, those of the open span included.
     pub fn total(&self, now: Time) -> u64 {
         let open = match self.since.load(Relaxed) {
             0 => 0,
@@ -72,17 +71,17 @@ impl Spans {
         self.total.load(Relaxed).saturating_add(open)
     }
 
-    /// How many have ended.
+    /// Returns the number of ended spans.
     pub fn ended(&self) -> u64 {
         self.ended.load(Relaxed)
     }
 
-    /// When the one began that hasn't ended.
+    /// Returns the begin of the open span.
     pub fn since(&self) -> Option<Time> {
         Some(self.since.load(Relaxed)).filter(|since| *since != 0).map(Time)
     }
 
-    /// Those that ended behind the first `seen`, as far as they are kept.
+    /// Returns the spans that ended after the first `seen`, as far as they are kept.
     pub fn behind(&self, seen: u64) -> Vec<(Time, Time)> {
         let ended = self.ended();
         let first = seen.max(ended.saturating_sub(MAX_SPANS as u64));
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_guest_writes_there_is_a_wrong_number_and_no_more() {
+    fn any_words_of_a_guest_give_wrong_numbers_and_no_harm() {
         let spans = Spans::default();
         let words = [&spans.since, &spans.total, &spans.ended];
         words.into_iter().for_each(|word| word.store(u64::MAX, Relaxed));

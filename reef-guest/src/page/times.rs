@@ -1,10 +1,10 @@
-//! Host times of a guest's calls, for metrics: in steps of four times the one before, from a
+//! Host times of a guest's calls, for metrics: a histogram whose steps grow fourfold, from a
 //! microsecond to a second.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Where steps end, in nanoseconds; the last one has no end.
+/// Upper bounds of the steps, in nanoseconds; the last step has none.
 pub const ENDS: [u64; 11] = {
     let mut ends = [1 << 10; 11];
     let mut at = 1;
@@ -15,7 +15,7 @@ pub const ENDS: [u64; 11] = {
     ends
 };
 
-/// The calls that are counted so.
+/// Kind of calls that are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallKind {
     /// Launches of kernels.
@@ -27,10 +27,10 @@ pub enum CallKind {
 }
 
 impl CallKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 3] = [Self::Kernels, Self::Graphs, Self::Copies];
 
-    /// For people.
+    /// Returns its name for display.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kernels => "kernel",
@@ -40,8 +40,8 @@ impl CallKind {
     }
 }
 
-/// Written by the guest alone, read by the daemon. All zero: nothing was counted, or there is no
-/// profile.
+/// Times of a guest's calls. Written by the guest alone, read by the daemon. All zero: nothing was
+/// counted, or the guest has no profile.
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub struct Times {
@@ -55,26 +55,26 @@ struct Calls {
     counts: [AtomicU64; ENDS.len() + 1],
 }
 
-/// Times of one kind of calls at a moment.
+/// Times of one kind of calls at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimesView {
-    /// Which calls.
+    /// Kind of calls.
     pub of: CallKind,
-    /// All of their times together.
+    /// Sum of their times.
     pub sum: Duration,
-    /// How many were in each step.
+    /// Number of calls in each step.
     pub counts: [u64; ENDS.len() + 1],
 }
 
 impl Times {
-    /// Shows so many calls of a kind, and how long they took together.
+    /// Publishes the calls of a kind by steps, and the sum of their times.
     pub fn show(&self, of: CallKind, nanos: u64, counts: &[u64; ENDS.len() + 1]) {
         let calls = &self.calls[of as usize];
         calls.nanos.store(nanos, Relaxed);
         calls.counts.iter().zip(counts).for_each(|(to, count)| to.store(*count, Relaxed));
     }
 
-    /// The kinds that were counted.
+    /// Returns the kinds that have calls.
     pub fn read(&self) -> Vec<TimesView> {
         let view = |of: CallKind| {
             let calls = &self.calls[of as usize];

@@ -1,37 +1,37 @@
-//! The driver's functions that are recorded. Versions of a function and twins for per-thread
-//! streams are one.
+//! Driver functions that are recorded. Versions of a function and its twins for per-thread streams
+//! count as one.
 
-/// A function, or several that do the same.
+/// Function, or several that do the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Api {
-    /// The driver's beginning.
+    /// Initialization of the driver.
     Init,
-    /// A look-up of a function by its name.
+    /// Look-up of a function by its name.
     LookUp,
-    /// Allocations of device memory, also managed, pitched, in streams and from pools.
+    /// Allocation of device memory, also managed, pitched, in a stream or from a pool.
     Alloc,
-    /// Their ends.
+    /// End of an allocation.
     Free,
-    /// From the host to the device, waited for.
+    /// Synchronous copy from the host to the device.
     CopyIn,
-    /// The same in a stream.
+    /// Copy from the host to the device in a stream.
     CopyInAsync,
-    /// From the device to the host, waited for or in a stream.
+    /// Copy from the device to the host, synchronous or in a stream.
     CopyOut,
-    /// Within the device, or from addresses that say themselves where they are.
+    /// Copy within the device, or between unified addresses.
     Copy,
-    /// Kernels.
+    /// Launch of a kernel.
     Launch,
-    /// Graphs.
+    /// Launch of a graph.
     GraphLaunch,
-    /// Waits for a stream.
+    /// Wait for a stream.
     StreamSync,
-    /// Waits for a context.
+    /// Wait for a context.
     ContextSync,
 }
 
 impl Api {
-    /// All of them.
+    /// All functions.
     pub const ALL: [Self; 12] = [
         Self::Init,
         Self::LookUp,
@@ -47,7 +47,7 @@ impl Api {
         Self::ContextSync,
     ];
 
-    /// The driver's name.
+    /// Returns the driver's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Init => "cuInit",
@@ -70,22 +70,22 @@ impl Api {
     }
 }
 
-/// Some of them.
+/// Set of functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Set(u32);
 
 impl Set {
-    /// Those of a list.
+    /// Returns the set of a list.
     pub fn of(list: &[Api]) -> Self {
         Self(list.iter().fold(0, |set, api| set | 1 << *api as u32))
     }
 
-    /// All of both.
+    /// Returns the union of both sets.
     pub fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether one is among them.
+    /// Returns whether the set has a function.
     pub fn has(self, api: Api) -> bool {
         self.0 & 1 << api as u32 != 0
     }

@@ -1,10 +1,10 @@
-//! Times in steps that grow with them: four to each doubling, from 64 ns to 15 s.
+//! Histogram of times: four steps for each doubling, from 64 ns to 15 s.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The lowest step ends at 2 to this power, in nanoseconds.
+/// Power of two at which the lowest step ends, in nanoseconds.
 const LOWEST: u32 = 6;
-/// Steps to each doubling, as a power of two.
+/// Steps for each doubling, as a power of two.
 const FINE: u32 = 2;
 const STEPS: usize = 112;
 
@@ -42,15 +42,15 @@ fn step(nanos: u64) -> usize {
     (1 + ((power - LOWEST) << FINE) as usize + within).min(STEPS - 1)
 }
 
-/// Where a step ends.
+/// Returns the end of a step.
 fn end(step: usize) -> u64 {
     let (power, within) = (step as u32 >> FINE, step as u64 & ((1 << FINE) - 1));
     ((1 << FINE) + within) << (LOWEST - FINE + power)
 }
 
 impl Histogram {
-    /// The time below which this part of all lies: the end of its step, which is up to a quarter
-    /// too long. Zero of none.
+    /// Returns the time below which this part of all times lies: the end of its step, which is up
+    /// to a quarter too long. Zero if there are no times.
     pub fn quantile(&self, part: f64) -> u64 {
         let all: u64 = self.0.iter().sum();
         let wanted = (part * all as f64).ceil().max(1.0) as u64;
@@ -62,7 +62,7 @@ impl Histogram {
         found.map_or(0, end)
     }
 
-    /// The same in fewer steps, of which these are the ends and the last one has none.
+    /// Returns the counts in fewer steps. `ends` are their upper bounds; the last step has none.
     pub fn within<const N: usize>(&self, ends: &[u64]) -> [u64; N] {
         let mut counts = [0; N];
         for (step, count) in self.0.iter().enumerate() {
@@ -76,7 +76,7 @@ impl Histogram {
         counts
     }
 
-    /// Adds another one's counts.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.0.iter_mut().zip(other.0).for_each(|(count, more)| *count += more);
     }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_in_a_step_that_ends_less_than_a_quarter_behind_it() {
+    fn step_of_a_time_ends_within_a_quarter_after_it() {
         for nanos in (64..4096).chain([1 << 20, (1 << 30) - 1, 14_000_000_000]) {
             let end = end(step(nanos));
             assert!(end > nanos && end <= nanos + nanos / 4 + 1, "{nanos}: {end}");

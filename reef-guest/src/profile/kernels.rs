@@ -1,23 +1,24 @@
-//! Launches by kernels: a table of a fixed size for each thread.
+//! Launches by kernel: a table of a fixed size for each thread.
 
 use super::histogram::{Counts, Histogram};
 use super::totals::Totals;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Most kernels of a thread that are told apart; others are under no name.
+/// Maximum kernels of a thread that are counted separately. The others share one entry without a
+/// handle.
 const MAX_KERNELS: usize = 512;
 
-/// Of one kernel. Written by one thread alone.
+/// Counts of one kernel. Written by one thread alone.
 #[derive(Debug)]
 struct Kernel {
-    /// The driver's handle. Zero: nobody's yet.
+    /// Handle of the driver. Zero: the entry is free.
     handle: AtomicU64,
     count: AtomicU64,
     nanos: AtomicU64,
     times: Counts,
 }
 
-/// Of one thread; the last one is that of all others.
+/// Table of one thread. The last entry is for all other kernels.
 #[derive(Debug)]
 pub(super) struct Kernels([Kernel; MAX_KERNELS + 1]);
 
@@ -33,7 +34,7 @@ impl Kernels {
         kernel.times.note(nanos);
     }
 
-    /// The place of a kernel, or the next free one, or that of all others.
+    /// Returns the entry of a kernel, or the next free one, or the one for all others.
     fn find(&self, handle: u64) -> &Kernel {
         let first = (handle.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 55) as usize;
         for at in 0..16 {

@@ -1,9 +1,9 @@
-//! What a program's calls of its driver cost the program: counts, host times, bytes.
+//! Profile of a program's driver calls: counts, host times, bytes.
 //!
 //! *In*: calls, as they end, each from its own thread ([`Recorder`]). *Out*: totals ([`Totals`]) as
-//! Alnair's files ([`alnair`]), a table for people ([`table`]), events for Perfetto ([`trace`]).
-//! *Invariant*: recording takes no lock and allocates nothing; each thread writes its own part, and
-//! what it counted stays when it ends.
+//! Alnair's files ([`alnair`]), a table for display ([`table`]), events for Perfetto ([`trace`]).
+//! *Invariant*: recording takes no lock and allocates nothing; each thread writes its own profile
+//! ([`ThreadProfile`]), and its counts stay when the thread ends.
 
 mod api;
 mod histogram;

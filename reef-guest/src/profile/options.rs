@@ -1,15 +1,15 @@
-//! What the environment says of profiles.
+//! Options of a profile, from the environment.
 
 use super::api::{Api, Set};
 use super::report::alnair::timeline_calls;
 use std::path::PathBuf;
 
-/// Where Alnair's profiler writes if nobody says where.
+/// Default folder of Alnair's profiler.
 const FOLDER: &str = "./test";
-/// Where its plugin puts what belongs to a container.
+/// Folder in which Alnair's plugin keeps a container's files.
 const WORKSPACE: &str = "/var/lib/alnair/workspace";
 
-/// A version of Alnair's files.
+/// Version of Alnair's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// `metrics.log` with three lines for each function, `timeline.log`.
@@ -20,7 +20,7 @@ pub enum Version {
     Three,
 }
 
-/// What a program is to write.
+/// Outputs of a profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProfileOptions {
     /// Alnair's files, and their folder.
@@ -29,17 +29,17 @@ pub struct ProfileOptions {
     pub table: bool,
     /// A file for Perfetto.
     pub trace: Option<PathBuf>,
-    /// Only what the program does between `cuProfilerStart` and `cuProfilerStop`.
+    /// Record only calls between `cuProfilerStart` and `cuProfilerStop`.
     pub range: bool,
 }
 
 impl ProfileOptions {
     /// Reads `REEF_PROFILE`, a list of `v1`, `v2`, `v3`, `table`, `trace` and `range`; without it,
-    /// `PFLOG` alone means `v1`. `None`: nothing is to be written.
+    /// `PFLOG` alone means `v1`. `None`: there is no profile.
     ///
     /// # Errors
     ///
-    /// A line that names the variable, and what is wrong with its value.
+    /// A line that names the variable, and the fault of its value.
     pub fn read(get: impl Fn(&str) -> Option<String>) -> Result<Option<Self>, String> {
         let set = |name: &str| get(name).filter(|value| !value.trim().is_empty());
         let path = |name: &str, or: &str| PathBuf::from(set(name).unwrap_or_else(|| or.into()));
@@ -73,7 +73,7 @@ impl ProfileOptions {
         Ok(Some(options))
     }
 
-    /// The calls that have to be written down one by one.
+    /// Returns the functions whose calls have to be written one by one.
     pub fn sent(&self) -> Set {
         let lines = match self.alnair {
             Some((Version::One | Version::Two, _)) => timeline_calls(),
@@ -83,7 +83,7 @@ impl ProfileOptions {
         lines.or(spans)
     }
 
-    /// Whether it has to be known what is allocated now.
+    /// Returns whether the allocated bytes have to be known.
     pub fn needs_memory(&self) -> bool {
         matches!(self.alnair, Some((Version::Two | Version::Three, _)))
     }
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wanted_is_a_list() {
+    fn options_are_read_as_a_list() {
         assert_eq!(read(&[("PFLOG", "")]), Ok(None));
         let one = read(&[("PFLOG", "logs")]).unwrap().unwrap();
         assert_eq!(one.alnair, Some((Version::One, "logs".into())));
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_or_does_not_go_together_is_an_error() {
+    fn unknown_or_conflicting_options_are_errors() {
         let said = |list| read(&[("REEF_PROFILE", list)]).unwrap_err();
         assert_eq!(said("v4"), "REEF_PROFILE=v4: v4 isn't one of v1, v2, v3, table, trace, range");
         for list in ["range", "range,v1", "table,v2,range"] {

@@ -1,48 +1,48 @@
-//! Calls on their way from the thread that made them to the one that writes them down.
+//! Ring of calls on their way from the thread that made them to the one that writes them to files.
 
 use super::api::Api;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// Calls of a thread that are on their way at most.
+/// Capacity of a thread's ring, in calls.
 const CAPACITY: u64 = 4096;
 
-/// A call that has ended.
+/// Ended call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
-    /// Which function.
+    /// Function that was called.
     pub api: Api,
-    /// When it began, in nanoseconds of the recorder's clock.
+    /// Begin, in nanoseconds of the recorder's clock.
     pub start: u64,
-    /// How long it took on the host.
+    /// Host time, in nanoseconds.
     pub nanos: u64,
     /// Bytes of copies and allocations; threads of a kernel.
     pub amount: u64,
-    /// The kernel or graph, by the driver's handle.
+    /// Kernel or graph, by the driver's handle.
     pub what: u64,
-    /// The stream, by the driver's handle.
+    /// Stream, by the driver's handle.
     pub stream: u64,
 }
 
-/// A call, and the thread that made it.
+/// Call, and the thread that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// The system's number of the thread.
+    /// Thread ID of the system.
     pub thread: u32,
     /// The call.
     pub call: Call,
 }
 
-/// Of one thread. It writes `head` and what is between; whoever drains writes `tail`.
+/// Ring of one thread. The thread writes `head` and the entries; the draining thread writes `tail`.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// Calls that were put in, and that were taken out.
+    /// Number of calls that were pushed, and that were drained.
     head: AtomicU64,
     tail: AtomicU64,
     entries: [[AtomicU64; 7]; CAPACITY as usize],
 }
 
 impl Ring {
-    /// Puts a call in. False: there is no room.
+    /// Pushes a call. Returns false if the ring is full.
     pub(super) fn push(&self, thread: u32, call: &Call) -> bool {
         let head = self.head.load(Relaxed);
         if head.wrapping_sub(self.tail.load(Acquire)) >= CAPACITY {
@@ -56,7 +56,7 @@ impl Ring {
         true
     }
 
-    /// Takes all out, in their order. One thread at a time does that.
+    /// Takes all calls, in order. One thread at a time may call it.
     pub(super) fn drain(&self, mut take: impl FnMut(Event)) {
         let (mut tail, head) = (self.tail.load(Relaxed), self.head.load(Acquire));
         while tail != head {

@@ -3,10 +3,10 @@
 use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// When the recorder's clock stood at zero, in nanoseconds since 1970.
+/// Zero of the recorder's clock, in nanoseconds since 1970.
 const ZERO: u64 = 1_700_000_000_000_000_000;
 
-/// What a small program does, by a clock of ours.
+/// Calls of a small program, by a clock of the test.
 fn calls() -> Vec<Call> {
     let call = |api, start, nanos, amount| Call { api, start, nanos, amount, what: 7, stream: 1 };
     vec![
@@ -23,10 +23,10 @@ fn calls() -> Vec<Call> {
     ]
 }
 
-/// All of it, recorded by one thread.
+/// Records all of them in one thread.
 fn recorded() -> (Totals, Vec<Event>) {
     let recorder = Recorder::new();
-    let part = recorder.part(3).unwrap();
+    let part = recorder.thread_profile(3).unwrap();
     for call in calls() {
         part.note(&call);
         assert!(part.send(&call));
@@ -37,7 +37,7 @@ fn recorded() -> (Totals, Vec<Event>) {
 }
 
 #[test]
-fn files_of_alnair_are_written_byte_for_byte() {
+fn alnair_files_match_byte_for_byte() {
     let (totals, events) = recorded();
     assert_eq!(alnair::metrics_1(&totals), include_str!("report/golden/metrics-1.log"));
     assert_eq!(alnair::metrics_2(&totals, 4096), include_str!("report/golden/metrics-2.log"));
@@ -47,7 +47,7 @@ fn files_of_alnair_are_written_byte_for_byte() {
     };
     assert_eq!(lines(alnair::line_1), include_str!("report/golden/timeline-1.log"));
     assert_eq!(lines(alnair::line_2), include_str!("report/golden/timeline-2.log"));
-    // The calls that have lines: as many as were counted.
+    // Each counted call of these functions has a line.
     let counted: u64 = alnair::TIMELINE_CALLS.iter().map(|api| totals.of(*api).count).sum();
     assert_eq!(lines(alnair::line_1).lines().count() as u64, counted);
     assert!(
@@ -59,7 +59,7 @@ fn files_of_alnair_are_written_byte_for_byte() {
 }
 
 #[test]
-fn a_table_has_calls_and_kernels_with_those_that_took_longest_first() {
+fn table_lists_calls_and_kernels_by_falling_time() {
     let (totals, _) = recorded();
     let said = table::table(&totals, 42, |handle| (handle == 7).then(|| "mix".into()));
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -71,7 +71,7 @@ fn a_table_has_calls_and_kernels_with_those_that_took_longest_first() {
 }
 
 #[test]
-fn a_trace_is_json_that_says_what_ran_where() {
+fn trace_is_json_with_kernels_and_threads() {
     let (_, events) = recorded();
     let name = |handle: u64| (handle == 7).then(|| "a \"kernel\"\n".to_owned());
     let text = trace::json(&events[..7], 42, 500, 0, name);
@@ -82,7 +82,7 @@ fn a_trace_is_json_that_says_what_ran_where() {
 }
 
 #[test]
-fn what_threads_record_at_once_is_all_there_and_their_parts_are_given_back() {
+fn concurrent_threads_lose_no_call_and_reuse_profiles() {
     let recorder = Recorder::new();
     let is_over = AtomicBool::new(false);
     let mut seen = 0;
@@ -92,7 +92,7 @@ fn what_threads_record_at_once_is_all_there_and_their_parts_are_given_back() {
                 let recorder = &recorder;
                 scope.spawn(move || {
                     for round in 0..20_u64 {
-                        let part = recorder.part(thread + 1).unwrap();
+                        let part = recorder.thread_profile(thread + 1).unwrap();
                         for at in 0..500 {
                             let what = u64::from(thread) * 4096 + at % 97 + 1;
                             let (api, stream) = (Api::Launch, round);
@@ -127,12 +127,13 @@ fn what_threads_record_at_once_is_all_there_and_their_parts_are_given_back() {
 }
 
 #[test]
-fn more_threads_than_there_are_parts_get_none_and_more_kernels_are_one() {
+fn excess_threads_get_no_profile_and_excess_kernels_are_merged() {
     let recorder = Recorder::new();
-    let parts: Vec<_> = (0..MAX_THREADS as u32).map(|at| recorder.part(at + 1).unwrap()).collect();
-    assert!(recorder.part(99).is_none());
+    let parts: Vec<_> =
+        (0..MAX_THREADS as u32).map(|at| recorder.thread_profile(at + 1).unwrap()).collect();
+    assert!(recorder.thread_profile(99).is_none());
     parts[5].give_back();
-    let part = recorder.part(99).unwrap();
+    let part = recorder.thread_profile(99).unwrap();
     let call = |what| Call { api: Api::Launch, start: 0, nanos: 1, amount: 0, what, stream: 0 };
     (1..2000).for_each(|what| part.note(&call(what)));
     let totals = recorder.totals();

@@ -1,4 +1,4 @@
-//! What one thread has recorded.
+//! Profile of one thread.
 
 use super::api::Api;
 use super::histogram::Counts;
@@ -9,25 +9,25 @@ use std::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-/// Of one function. Written by one thread alone.
+/// Counts of one function. Written by one thread alone.
 #[derive(Debug)]
 struct Calls {
     count: AtomicU64,
     nanos: AtomicU64,
-    /// The sum of each call's whole microseconds: not the same as those of `nanos`.
+    /// Sum of each call's whole microseconds, which differs from the microseconds of `nanos`.
     micros: AtomicU64,
     amount: AtomicU64,
     times: Counts,
 }
 
-/// A thread's part. Zeroes are one that nobody has.
+/// Profile of one thread. All zero: it is free and empty.
 #[derive(Debug)]
 pub struct ThreadProfile {
-    /// The thread whose it is; zero: nobody's.
+    /// Thread that has it; zero: it is free.
     thread: AtomicU32,
     calls: [Calls; Api::ALL.len()],
     kernels: Kernels,
-    /// Calls that were not sent for want of room.
+    /// Calls that were not sent because the ring was full.
     missed: AtomicU64,
     ring: Ring,
 }
@@ -37,12 +37,12 @@ fn grow(of: &AtomicU64, by: u64) {
 }
 
 impl ThreadProfile {
-    /// Takes it for a thread. False: somebody has it.
+    /// Takes it for a thread. Returns false if another thread has it.
     pub(super) fn take(&self, thread: u32) -> bool {
         self.thread.compare_exchange(0, thread.max(1), Acquire, Relaxed).is_ok()
     }
 
-    /// Gives it back; what was recorded stays. For its thread alone.
+    /// Gives it back. Its counts stay. For its thread alone.
     pub fn give_back(&self) {
         self.thread.store(0, Release);
     }
@@ -60,7 +60,7 @@ impl ThreadProfile {
         }
     }
 
-    /// Puts a call on its way to who writes. False: there is no room. For its thread alone.
+    /// Sends a call to the writing thread. Returns false if the ring is full. For its thread alone.
     pub fn send(&self, call: &Call) -> bool {
         self.ring.push(self.thread.load(Relaxed), call)
     }

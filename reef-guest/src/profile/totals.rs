@@ -1,10 +1,10 @@
-//! What all threads have recorded.
+//! Totals of all threads of a process.
 
 use super::api::Api;
 use super::histogram::Histogram;
 use std::collections::BTreeMap;
 
-/// Of one function.
+/// Totals of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Total {
     /// Calls.
@@ -19,7 +19,7 @@ pub struct Total {
     pub times: Histogram,
 }
 
-/// Of one kernel.
+/// Totals of one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelTotal {
     /// Launches.
@@ -30,15 +30,15 @@ pub struct KernelTotal {
     pub times: Histogram,
 }
 
-/// Of a process.
+/// Totals of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Totals {
     calls: [Total; Api::ALL.len()],
-    /// By the driver's handles; zero is all that weren't told apart.
+    /// Kernels by the driver's handles; zero: all that weren't counted separately.
     pub kernels: BTreeMap<u64, KernelTotal>,
-    /// Calls that no thread's part had room for.
+    /// Calls of threads without a profile.
     pub lost: u64,
-    /// Calls that were counted, and that nobody wrote down one by one for want of room.
+    /// Calls that were counted but not written one by one, because a ring was full.
     pub missed: u64,
 }
 
@@ -50,12 +50,12 @@ impl Default for Totals {
 }
 
 impl Totals {
-    /// Of one function.
+    /// Returns the totals of one function.
     pub fn of(&self, api: Api) -> &Total {
         &self.calls[api as usize]
     }
 
-    /// The same, to be changed.
+    /// Returns the totals of one function, mutably.
     pub fn of_mut(&mut self, api: Api) -> &mut Total {
         &mut self.calls[api as usize]
     }

@@ -1,9 +1,9 @@
-//! One connection of a guest, from its first message to its end.
+//! Connection of a guest, from its first message to its end.
 
 use super::relay::Relay;
 use crate::join::guest_info::GuestInfo;
 use crate::join::wire::Uuid;
-use crate::page::file::Place;
+use crate::page::file::FileId;
 use crate::page::layout::Identity;
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
@@ -15,16 +15,16 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Who is on the other side, as the system says.
+/// Process on the other side, as the system says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// The user.
+    /// User of the process.
     pub uid: u32,
-    /// The process.
+    /// Process ID.
     pub pid: u32,
-    /// The program, if the system says which.
+    /// Program file, if the system returns it.
     pub exe: Option<PathBuf>,
-    /// What it shows besides.
+    /// Job, token and part that it sent.
     pub info: GuestInfo,
 }
 
@@ -36,8 +36,8 @@ impl Caller {
         Ok(Self { uid: peer.uid, pid, exe, info })
     }
 
-    /// Is ready when the process has ended. `None`: the system doesn't know the process, or has no
-    /// such thing.
+    /// Returns a descriptor that is ready when the process has ended. `None`: the system doesn't
+    /// know the process, or has no such descriptors.
     fn process(&self) -> io::Result<Option<OwnedFd>> {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         match pid.map(|pid| pidfd_open(pid, PidfdFlags::empty())).transpose() {
@@ -47,23 +47,23 @@ impl Caller {
     }
 }
 
-/// What is ready once a guest has left or died. Whoever waits for it has it as well, so that
-/// nothing is copied.
+/// Descriptors that are ready once a guest has left or died. They are shared with the waiting
+/// thread, so that nothing is copied.
 #[derive(Debug)]
 pub(super) struct EndWatch {
     pub(super) socket: OwnedFd,
-    /// Children may keep the socket open for longer than the process lives.
+    /// Child processes may keep the socket open for longer than the process lives.
     process: Option<OwnedFd>,
 }
 
 impl EndWatch {
-    /// All of them.
+    /// Returns all of them.
     pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
         [self.socket.as_fd(), self.process.as_ref().unwrap_or(&self.socket).as_fd()]
     }
 
-    /// Of a caller at the other side of the socket, which comes back with the reason if there is
-    /// none.
+    /// Watches a caller at the other side of the socket. After an error the socket is returned with
+    /// the reason.
     pub(super) fn of(socket: OwnedFd, caller: &Caller) -> Result<Arc<Self>, (OwnedFd, String)> {
         match caller.process() {
             Ok(process) => Ok(Arc::new(Self { socket, process })),
@@ -74,7 +74,7 @@ impl EndWatch {
     }
 }
 
-/// A guest with its page.
+/// Guest with its page.
 #[derive(Debug)]
 pub(super) struct Guest {
     pub(super) who: Identity,
@@ -82,23 +82,23 @@ pub(super) struct Guest {
     pub(super) joined: Time,
     pub(super) job: String,
     pub(super) device: Uuid,
-    /// Of the device's time, in parts per million; zero: no limit.
+    /// Part of the device's time, in parts per million; zero: no limit.
     pub(super) part: u32,
-    /// Which memory its page is.
-    pub(super) place: Place,
+    /// Identity of its page's memory.
+    pub(super) place: FileId,
     pub(super) page: Arc<Mapping>,
     pub(super) ends: Arc<EndWatch>,
-    /// Of a real-time guest: what holds others for it.
+    /// Relay of a real-time guest, which holds others for it.
     pub(super) relay: Option<Relay>,
 }
 
 impl Guest {
-    /// Whether the other is held together with this one, wherever it runs.
+    /// Returns whether both are held together, on whichever devices they run.
     pub(super) fn shares_job_with(&self, other: &Self) -> bool {
         !self.job.is_empty() && self.job == other.job && self.uid == other.uid
     }
 
-    /// Whether it is held (best-effort) or holds (real-time).
+    /// Returns whether it is held (best-effort) or holds (real-time).
     pub(super) fn is_active(&self) -> bool {
         match &self.relay {
             Some(relay) => relay.gates().is_held(),

@@ -1,4 +1,4 @@
-//! The gates of best-effort guests, as one holder closes them.
+//! Gates of best-effort guests, as one holder closes them.
 
 use crate::page::mapping::Mapping;
 use crate::page::spans::Time;
@@ -7,20 +7,20 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Holds best-effort guests in one holder's name: the daemon's for a device, or a real-time guest's
-/// for its peers.
+/// Gates of best-effort guests, as seen by one holder: the daemon for a device, or a real-time
+/// guest for its peers.
 ///
-/// Holding waits for nothing: the list of pages is replaced as a whole when a guest joins or
-/// leaves. Whoever changes one of the two, the list or whether it is held, looks at the other
-/// afterwards; so a guest that joins while it is held is held, whichever comes first.
+/// Holding never blocks: the list of pages is replaced as a whole when a guest joins or leaves. A
+/// thread that changes the list or the state reads the other one afterwards. So a guest that joins
+/// during a hold is held, whichever comes first.
 #[derive(Debug)]
 pub struct Gates {
-    /// Whose bit it is.
+    /// Number of the holder's bit.
     holder: u32,
     pages: ArcSwap<Pages>,
     /// [`OPEN`], [`HELD`] or, for good, [`OVER`].
     state: AtomicU32,
-    /// Whether the device has real-time guests; nobody who holds looks at it.
+    /// True if the device has real-time guests. Not used for holding.
     has_real_time: Mutex<bool>,
     real_time: Condvar,
 }
@@ -37,10 +37,9 @@ impl Gates {
         Self { holder, pages, state, has_real_time: Mutex::new(false), real_time: Condvar::new() }
     }
 
-    /// Closes all gates, and those of guests that join later, or opens them as far as it is this
-    /// holder that holds them. Any thread may call it at any time; it doesn't block. Guests of a
-    /// job that has some on two devices which the daemon both holds go on when it releases one: a
-    /// daemon has one device.
+    /// Closes all gates, and those of guests that join later, or opens them for this holder. Any
+    /// thread may call it at any time. Doesn't block. If a job has guests on two devices and the
+    /// daemon holds both, its guests continue as soon as one device is released.
     pub fn hold(&self, is_held: bool) {
         let wanted = if is_held { HELD } else { OPEN };
         let change = |state| (state != wanted && state != OVER).then_some(wanted);
@@ -50,24 +49,25 @@ impl Gates {
         }
     }
 
-    /// Opens all gates for good: nobody holds in this name any more, whoever tries.
+    /// Opens all gates for good: later holds in this name have no effect.
     pub(super) fn end(&self) {
         self.state.store(OVER, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         self.settle();
     }
 
-    /// Whether it has ended.
+    /// Returns whether [`end`](Self::end) was called.
     pub(super) fn is_over(&self) -> bool {
         self.state.load(Ordering::SeqCst) == OVER
     }
 
-    /// Whether this holder holds them. May be out of date when it returns.
+    /// Returns whether this holder holds the gates. May be out of date when it returns.
     pub fn is_held(&self) -> bool {
         self.state.load(Ordering::SeqCst) == HELD
     }
 
-    /// Sleeps until the device has real-time guests, for no longer than `time`: whether it has.
+    /// Sleeps until the device has real-time guests, at most for `time`. Returns whether it has
+    /// some.
     pub fn wait_for_real_time(&self, time: Duration) -> bool {
         let has_none = |has: &mut bool| !*has;
         match self.real_time.wait_timeout_while(self.has_real_time(), time, has_none) {
@@ -76,7 +76,8 @@ impl Gates {
         }
     }
 
-    /// EndWatch a [wait](Self::wait_for_real_time) if there are any.
+    /// Sets whether there are real-time guests, and wakes [waiting](Self::wait_for_real_time)
+    /// threads.
     pub(super) fn set_real_time(&self, has: bool) {
         *self.has_real_time() = has;
         self.real_time.notify_all();
@@ -86,31 +87,28 @@ impl Gates {
         self.has_real_time.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// These are held with the holder's device from now on; others are released.
+    /// Replaces the list of pages. Pages that are no longer in the list are released.
     pub(super) fn set_pages(&self, pages: Vec<Arc<Mapping>>) {
         let before = self.pages.swap(Arc::new(pages));
         fence(Ordering::SeqCst);
         if self.is_held() {
-            self.settle(); // else nobody has held those that are new
+            self.settle(); // or new pages would not be held
         }
         self.release_gone(&before);
     }
 
-    /// Nobody needs to be remembered.
+    /// Returns whether the gates are not held and have no pages.
     pub(super) fn is_empty(&self) -> bool {
         !self.is_held() && self.pages.load().is_empty()
     }
 
-    /// Brings all pages to what is wanted, until neither that nor the list changed meanwhile:
-    /// whoever was late to apply an old request applies the new one.
+    /// Brings all pages to the current state, until neither the state nor the list has changed in
+    /// the meantime. A thread that was late to apply an old state applies the new one.
     fn settle(&self) {
         loop {
             let (is_held, now, pages) = (self.is_held(), Time::now(), self.pages.load_full());
             for page in pages.iter() {
-                match is_held {
-                    true => page.hold(self.holder, now),
-                    false => page.release(self.holder, now),
-                }
+                if is_held { page.hold(self.holder, now) } else { page.release(self.holder, now) }
             }
             fence(Ordering::SeqCst);
             let is_same_list = Arc::ptr_eq(&pages, &self.pages.load());
@@ -141,10 +139,10 @@ mod tests {
         Arc::new(PageFile::create(&who).unwrap().1)
     }
 
-    /// With a list that isn't looked at again after a hold, or a hold that isn't looked at after a
-    /// change of the list, this fails within a few hundred rounds.
+    /// This fails within a few hundred rounds if the list isn't read again after a hold, or the
+    /// state after a change of the list.
     #[test]
-    fn a_page_that_comes_while_others_hold_and_release_ends_as_they_do() {
+    fn page_added_during_holds_ends_in_the_final_state() {
         let gates = Gates::of(Holders::DAEMON);
         for round in 0..2000 {
             let (first, second) = (page(), page());
@@ -159,10 +157,9 @@ mod tests {
         }
     }
 
-    /// With a release that trusts the list that it began with, this fails within a few thousand
-    /// rounds.
+    /// This fails within a few thousand rounds if a release uses only the list that it began with.
     #[test]
-    fn pages_that_leave_and_holders_that_end_are_open_whatever_comes_meanwhile() {
+    fn removed_pages_and_ended_gates_stay_open_during_holds() {
         for round in 0..4000 {
             let gates = Gates::of(3);
             let (stays, leaves) = (page(), page());

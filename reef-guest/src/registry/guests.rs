@@ -1,4 +1,4 @@
-//! All guests, and what joining and leaving changes.
+//! Table of guests, with the effects of joining and leaving.
 
 use super::connection::{Caller, EndWatch, Guest};
 use super::gates::Gates;
@@ -16,28 +16,28 @@ use rustix::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// The guests of a daemon, in the order in which they came.
+/// Guests of a daemon, in the order in which they joined.
 #[derive(Debug)]
 pub(super) struct Guests {
     rules: Rules,
     all: Vec<Guest>,
     last: u32,
-    /// Of devices that have best-effort guests, or that somebody in the daemon may hold.
+    /// Gates of devices that have best-effort guests, or that a thread of the daemon may hold.
     gates: Vec<(Uuid, Arc<Gates>)>,
 }
 
 impl Guests {
-    /// None yet.
+    /// Creates an empty table.
     pub(super) fn new(rules: Rules) -> Self {
         Self { rules, all: Vec::new(), last: 0, gates: Vec::new() }
     }
 
-    /// Takes a guest in with the class that was granted, and with the page that it has from another
+    /// Adds a guest with the class that was granted, and with the page that it has from another
     /// daemon, if any.
     ///
     /// # Errors
     ///
-    /// In words for the guest: why not.
+    /// The reason, as a text for the guest.
     pub(super) fn join(
         &mut self,
         socket: OwnedFd,
@@ -47,7 +47,7 @@ impl Guests {
     ) -> Result<(), (OwnedFd, String)> {
         let made = self.page(caller, request, former);
         let relayed = made.and_then(|(who, file, page)| {
-            let (page, place) = (Arc::new(page), file.place().map_err(unusable)?);
+            let (page, place) = (Arc::new(page), file.file_id().map_err(unusable)?);
             Ok((who, file, place, self.relay(&who, &page)?, page))
         });
         let (who, file, place, relay, page) = match relayed {
@@ -62,7 +62,7 @@ impl Guests {
         Ok(())
     }
 
-    /// What holds others for a real-time guest.
+    /// Starts the relay of a real-time guest.
     fn relay(&self, who: &Identity, page: &Arc<Mapping>) -> Result<Option<Relay>, String> {
         if who.class == Class::BestEffort {
             return Ok(None);
@@ -71,8 +71,8 @@ impl Guests {
         relay.map(Some).map_err(|error| format!("no thread: {error}"))
     }
 
-    /// A page for a newcomer: the one that it has, or a new one. What it says of itself there is a
-    /// request at most.
+    /// Returns a page for a new guest: the one that it has, or a new one. The identity in its old
+    /// page isn't trusted.
     fn page(
         &mut self,
         caller: &Caller,
@@ -80,7 +80,7 @@ impl Guests {
         former: Option<OwnedFd>,
     ) -> Result<(Identity, PageFile, Mapping), String> {
         let former = former.map(PageFile::open).transpose().map_err(unusable)?;
-        self.has_room(caller.uid)?;
+        self.check_room(caller.uid)?;
         self.admit(caller.info.part(), request)?;
         let holder = match request.class {
             Class::BestEffort => 0,
@@ -94,7 +94,7 @@ impl Guests {
             let (file, page) = PageFile::create(&who).map_err(unusable)?;
             return Ok((who, file, page));
         };
-        let place = file.place().map_err(unusable)?;
+        let place = file.file_id().map_err(unusable)?;
         if self.all.iter().any(|other| other.place == place) {
             return Err("the page that it offers is another guest's".into());
         }
@@ -102,8 +102,9 @@ impl Guests {
         Ok((who, file, page))
     }
 
-    /// Guests take descriptors, pages and threads: one user's don't take those of all others.
-    fn has_room(&self, uid: u32) -> Result<(), String> {
+    /// Checks the limits of guests. They use descriptors, pages and threads, and one user may not
+    /// take them all.
+    fn check_room(&self, uid: u32) -> Result<(), String> {
         let (most, all) = (self.rules.max_guests(), self.all.len());
         if all >= most {
             return Err(format!(
@@ -111,14 +112,14 @@ impl Guests {
             ));
         }
         let (most, its) = (self.rules.per_user, self.all.iter().filter(|it| it.uid == uid).count());
-        match its >= most {
-            true => Err(format!("{its} guests of user {uid}: guests.per_user is {most}")),
-            false => Ok(()),
+        if its >= most {
+            return Err(format!("{its} guests of user {uid}: guests.per_user is {most}"));
         }
+        Ok(())
     }
 
-    /// Real-time programs with limits have to have their parts of the time at any moment, all of
-    /// them together.
+    /// Checks that the parts of all real-time programs with limits fit together in the device's
+    /// time.
     fn admit(&self, part: u32, request: &JoinRequest) -> Result<(), String> {
         let its = self.of(request.device, Class::RealTime).map(|guest| u64::from(guest.part));
         let left = u64::from(WHOLE).saturating_sub(its.sum());
@@ -127,19 +128,20 @@ impl Guests {
         }
         let (part, left) = (percent(part.into()), percent(left));
         Err(format!(
-            "class rt: {part} % of the device's time asked, {left} % are left beside other real-time limits"
+            "class rt: {part} % of the device's time asked, {left} % are left by other real-time limits"
         ))
     }
 
-    /// Makes it known and holds it if that is due, before it gets its page.
+    /// Adds a guest and holds it if necessary, before it gets its page.
     fn welcome(&mut self, guest: Guest, file: &PageFile) {
         let (page, ends) = (Message::Page(guest.who), guest.ends.clone());
         self.all.push(guest);
         self.note();
-        let _ = send(&ends.socket, &page, Some(file.as_fd())); // who is gone is noticed at its socket
+        // A guest that has ended is noticed at its socket.
+        let _ = send(&ends.socket, &page, Some(file.as_fd()));
     }
 
-    /// Takes a guest out, and its hold with it.
+    /// Removes a guest, and its hold with it.
     pub(super) fn leave(&mut self, guest: u32) {
         let Some(at) = self.all.iter().position(|one| one.who.guest == guest) else { return };
         drop(self.all.remove(at));
@@ -147,14 +149,14 @@ impl Guests {
         self.gates.retain(|(_, gates)| Arc::strong_count(gates) > 1 || !gates.is_empty());
     }
 
-    /// Takes a guest out that would have stayed. The server's thread may have its socket still.
+    /// Removes a guest that would have stayed. The server's thread may still have its socket.
     pub(super) fn revoke(&mut self, guest: u32) {
         let found = self.all.iter().find(|one| one.who.guest == guest);
         let _ = found.map(|one| rustix::net::shutdown(&one.ends.socket, Shutdown::Both));
         self.leave(guest);
     }
 
-    /// The gates of a device's best-effort guests.
+    /// Returns the gates of a device's best-effort guests.
     pub(super) fn gates(&mut self, device: Uuid) -> Arc<Gates> {
         if let Some((_, gates)) = self.gates.iter().find(|(of, _)| *of == device) {
             return gates.clone();
@@ -164,8 +166,7 @@ impl Guests {
         gates
     }
 
-    /// Tells those who hold or wait for a device's guests who they are now. A job may have guests
-    /// on other devices.
+    /// Updates the pages of all gates and relays. A job may have guests on several devices.
     fn note(&mut self) {
         let devices: Vec<Uuid> = self.all.iter().map(|guest| guest.device).collect();
         devices.into_iter().for_each(|device| drop(self.gates(device)));
@@ -191,7 +192,7 @@ impl Guests {
         self.all.iter().map(History::new).collect()
     }
 
-    /// The best-effort guests that are held when the device's are: its own, and those that share a
+    /// Returns the best-effort guests that are held with a device: its own, and those that share a
     /// job with one.
     fn held_with(&self, device: Uuid) -> impl Iterator<Item = &Guest> {
         let is_held = move |be: &&Guest| {
@@ -205,8 +206,8 @@ impl Guests {
         self.all.iter().filter(move |guest| guest.device == device && guest.who.class == class)
     }
 
-    /// A bit that no other real-time guest has; if there are more of them on all devices together
-    /// than bits, one that none on this device has.
+    /// Returns a bit that no other real-time guest has. If all devices together have more of them
+    /// than bits, returns one that no guest of this device has.
     fn free_holder(&self, device: Uuid) -> Option<u32> {
         let real_time = || self.all.iter().filter(|guest| guest.who.class == Class::RealTime);
         let free = |bit: &u32| real_time().all(|rt| rt.who.holder != *bit);

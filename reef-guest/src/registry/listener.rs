@@ -1,4 +1,4 @@
-//! The listening socket, also where no file descriptor is left.
+//! Listening socket, which works even if no file descriptor is left.
 
 use rustix::event::Timespec;
 use rustix::io::Errno;
@@ -8,21 +8,21 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-/// A connection that has said nothing yet.
+/// Connection without a message so far.
 #[derive(Debug)]
 pub(super) struct PendingConnection {
     pub(super) since: Instant,
     pub(super) socket: OwnedFd,
-    /// It has the last descriptor, and can only be told so.
+    /// Set if it has the last descriptor, so that it can only be refused.
     pub(super) is_too_much: bool,
 }
 
-/// Accepts connections. One descriptor is kept, so that whoever comes when there is no other is
-/// told so.
+/// Accepts connections. One descriptor is kept in reserve, so that a connection can be refused with
+/// a reason when no other is left.
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: OwnedFd,
-    /// `None`: whom there was no room for has it.
+    /// Reserved descriptor. `None`: a refused connection has it.
     spare: Option<File>,
 }
 
@@ -31,13 +31,13 @@ impl Listener {
         Ok(Self { socket, spare: Some(spare()?) })
     }
 
-    /// The socket, if somebody who comes now can be told anything: else it would be ready all the
-    /// time.
+    /// Returns the socket, if a new connection could be answered. Otherwise it would be ready all
+    /// the time.
     pub(super) fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.spare.as_ref().map(|_| self.socket.as_fd())
     }
 
-    /// When to look again, whatever happens.
+    /// Returns the timeout of a poll.
     pub(super) fn poll_timeout(&self) -> Timespec {
         match self.spare {
             Some(_) => Timespec { tv_sec: 1, tv_nsec: 0 },
@@ -45,7 +45,7 @@ impl Listener {
         }
     }
 
-    /// The next one who has come.
+    /// Accepts the next connection.
     pub(super) fn accept(&mut self) -> Option<PendingConnection> {
         if self.spare.is_none() {
             self.spare = Some(spare().ok()?);

@@ -1,11 +1,11 @@
-//! The daemon's end: who is a guest of which device, and who holds whom.
+//! Registry, the daemon's end: the guests of each device, and their holders.
 //!
 //! *In*: connections, and a policy that grants classes. *Out*: a page for each guest, and a list of
-//! guests for metrics. *Invariant*: a guest's page is known to it and the daemon alone, and nobody
-//! but these two writes the word that its device waits on; a real-time guest's bit stands there
-//! only while its connection and its process live, its own page says that it is busy, and it shows
-//! that it is at work; a best-effort guest that joins while real-time work runs is held from its
-//! first launch; what a guest writes into its page is believed of that guest alone.
+//! guests for metrics. *Invariant*: only a guest and the daemon have the guest's page and write the
+//! word that its device waits on; a real-time guest's bit is set there only while its connection
+//! and its process live, its own page says that it is busy, and it shows that it is at work; a
+//! best-effort guest that joins during real-time work is held from its first launch; a guest's
+//! words in its page affect that guest alone.
 
 mod connection;
 mod gates;

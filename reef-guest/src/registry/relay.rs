@@ -1,9 +1,8 @@
-//! The thread that closes the gates of a real-time guest's peers while that guest says that it is
-//! busy.
+//! Relay: the thread that closes the gates of a real-time guest's peers while that guest says that
+//! it is busy.
 //!
-//! The guest's word counts for as long as it lives, has its class, and shows that it is at work.
-//! Nothing that it writes, or that others write into its page once it has gone, reaches its peers
-//! in any other way.
+//! The guest's word counts as long as it lives, has its class, and shows that it is at work.
+//! Nothing else in its page affects its peers, also after it has ended.
 
 use super::gates::Gates;
 use crate::hold::activity::Activity;
@@ -13,13 +12,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How often a guest is looked at that has woken nobody.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// The same of one that is busy, whose next launch wakes nobody, and that was released because it
-/// wasn't at work.
+/// Interval between polls of a guest that doesn't wake its relay.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval between polls of a busy guest whose peers were released because it wasn't at work: its
+/// next launch doesn't wake the relay.
 const STALL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Follows one guest until it is dropped.
+/// Relay of one guest, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Relay {
     page: Arc<Mapping>,
@@ -29,11 +28,11 @@ pub(super) struct Relay {
 
 impl Relay {
     /// Starts the thread for the guest with this page, whose bit is `holder`. A guest that is busy
-    /// without a sign of work holds others for no longer than `hold_timeout`.
+    /// without progress holds others at most for `hold_timeout`.
     ///
     /// # Errors
     ///
-    /// The system gives no thread.
+    /// The system can't start a thread.
     pub(super) fn start(
         page: Arc<Mapping>,
         holder: u32,
@@ -51,19 +50,20 @@ impl Relay {
         Ok(Self { page, gates, stalls })
     }
 
-    /// The gates of its peers.
+    /// Returns the gates of its peers.
     pub(super) fn gates(&self) -> &Gates {
         &self.gates
     }
 
-    /// How often it was busy without a sign of work for so long that its peers were released.
+    /// Returns how often its peers were released because it was busy without progress for the
+    /// timeout.
     pub(super) fn stalls(&self) -> u64 {
         self.stalls.load(Relaxed)
     }
 }
 
 impl Drop for Relay {
-    /// Releases at once; the thread ends by itself, soon.
+    /// Releases the peers at once. The thread ends shortly afterwards.
     fn drop(&mut self) {
         self.gates.end();
         self.page.activity.wake();
@@ -78,7 +78,7 @@ struct Follower {
     stalls: Arc<AtomicU64>,
 }
 
-/// When a guest last showed that it is at work.
+/// Last evidence that a guest is at work.
 struct WorkEvidence {
     last: (u64, u64),
     since: Instant,
@@ -97,7 +97,7 @@ impl Follower {
         }
     }
 
-    /// Whether a busy guest has launched, or come further, within the time that it has for that.
+    /// Returns whether a busy guest has launched or made progress within the timeout.
     fn is_at_work(&mut self) -> bool {
         let (seen, now) = (self.page.activity.evidence(), Instant::now());
         if seen != self.evidence.last || !self.gates.is_held() && !self.evidence.is_stalled {
@@ -111,18 +111,18 @@ impl Follower {
         !is_stalled
     }
 
-    /// When to look again if the guest doesn't say that something has changed.
+    /// Returns the time until the next poll, if the guest doesn't wake the relay before.
     fn interval(&self, is_busy: bool) -> Duration {
         match (is_busy, self.evidence.is_stalled) {
             (true, true) => STALL_INTERVAL,
-            (true, false) => (self.hold_timeout / 20).clamp(STALL_INTERVAL, LOOK_INTERVAL),
-            (false, _) => LOOK_INTERVAL,
+            (true, false) => (self.hold_timeout / 20).clamp(STALL_INTERVAL, POLL_INTERVAL),
+            (false, _) => POLL_INTERVAL,
         }
     }
 }
 
-/// Has this thread run before others, where the system allows it: real-time work waits for it.
+/// Raises the thread's priority where the system allows it, because real-time work waits for it.
 fn raise() {
     let thread = rustix::thread::gettid();
-    let _ = rustix::process::setpriority_process(Some(thread), -10); // no right to: it runs as others do
+    let _ = rustix::process::setpriority_process(Some(thread), -10); // or normal priority
 }

@@ -1,18 +1,18 @@
-//! How many guests there may be, and for how long one may hold others.
+//! Rules for guests: their maximum number, and the maximum time of a hold.
 
 use rustix::process::{Resource, getrlimit};
 use std::time::Duration;
 
-/// Descriptors that a guest takes: its socket, and its process.
+/// Descriptors of each guest: its socket, and its process.
 const DESCRIPTORS: u64 = 2;
 
-/// What holds for all guests of a registry.
+/// Rules for all guests of a registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// Most guests of one user.
+    /// Maximum guests of one user.
     pub per_user: usize,
-    /// For how long a real-time guest holds others without a sign that it is at work: a launch, or
-    /// work that has ended.
+    /// Maximum time for which a real-time guest holds others without progress: a launch, or work
+    /// that has ended.
     pub hold_timeout: Duration,
 }
 
@@ -23,8 +23,8 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Most guests of all users together: they take half of the descriptors that this process may
-    /// have.
+    /// Returns the maximum guests of all users together: they may use half of the descriptors of
+    /// this process.
     pub(super) fn max_guests(&self) -> usize {
         let limit = getrlimit(Resource::Nofile).current;
         limit.map_or(usize::MAX, |limit| {

@@ -1,4 +1,4 @@
-//! The thread that listens.
+//! Server thread of the registry.
 
 use super::connection::{Caller, EndWatch};
 use super::gates::Gates;
@@ -22,17 +22,17 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a connection may stay silent before it has joined.
+/// Time within which a connection must send its first message.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
-/// How many connections may be joining at a time.
+/// Maximum connections that are joining at a time.
 const MAX_JOINING: usize = 64;
-/// What is said to whom there is no descriptor for.
+/// Reason for which a connection without a descriptor is refused.
 const NO_ROOM: &str = "it has no file descriptor left: raise its limit of open files";
 
-/// Which class a caller gets: the one it wishes for, a lesser one, or none, with the reason.
+/// Policy that grants a caller a class: the requested one, a lesser one, or none, with the reason.
 pub type Policy = dyn Fn(&Caller, &JoinRequest) -> Result<Class, String> + Send;
 
-/// A socket at which guests register, and the thread that serves it. Dropping it ends both.
+/// Socket at which guests register, and the thread that serves it. Dropping it ends both.
 pub struct Registry {
     guests: Arc<Mutex<Guests>>,
     path: PathBuf,
@@ -47,20 +47,20 @@ impl fmt::Debug for Registry {
 }
 
 impl Registry {
-    /// Listens at `path`, where no file may be.
+    /// Listens at `path`, which must not exist.
     ///
     /// # Errors
     ///
-    /// The socket can't be made there.
+    /// The socket can't be created there.
     pub fn open(path: &Path, policy: Box<Policy>) -> io::Result<Self> {
         Self::open_with(path, Rules::default(), policy)
     }
 
-    /// As [`open`](Self::open), by rules of one's own.
+    /// Listens as [`open`](Self::open) does, with other rules than the default ones.
     ///
     /// # Errors
     ///
-    /// The socket can't be made there.
+    /// The socket can't be created there.
     pub fn open_with(path: &Path, rules: Rules, policy: Box<Policy>) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
@@ -75,18 +75,18 @@ impl Registry {
         Ok(Self { guests, path: path.to_owned(), stop, thread })
     }
 
-    /// The guests at this moment.
+    /// Returns the current guests.
     pub fn guests(&self) -> Vec<GuestView> {
         lock(&self.guests).views()
     }
 
-    /// The guests at this moment, with the spans in which they were held, or held others.
+    /// Returns the current guests, with the spans in which they were held, or held others.
     pub fn histories(&self) -> Vec<History> {
         lock(&self.guests).histories()
     }
 
-    /// EndWatch a guest's connection: what it held is released, and it has no class until it joins
-    /// again, which the policy may refuse.
+    /// Ends a guest's connection. Its peers are released, and it has no class until it joins again,
+    /// which the policy may refuse.
     pub fn revoke(&self, guest: u32) {
         lock(&self.guests).revoke(guest);
     }
@@ -96,8 +96,8 @@ impl Registry {
         self.gates(device).hold(is_held);
     }
 
-    /// The gates of a device's best-effort guests, for whoever holds them often: that takes no lock
-    /// of the registry.
+    /// Returns the gates of a device's best-effort guests. Holding by them takes no lock of the
+    /// registry.
     pub fn gates(&self, device: Uuid) -> Arc<Gates> {
         lock(&self.guests).gates(device)
     }
@@ -119,7 +119,7 @@ struct Server {
     listener: Listener,
     stopped: io::PipeReader,
     policy: Box<Policy>,
-    /// Connections that have said nothing yet.
+    /// Connections without a message so far.
     joining: Vec<PendingConnection>,
     guests: Arc<Mutex<Guests>>,
 }
@@ -133,9 +133,9 @@ impl Server {
         }
     }
 
-    /// Sleeps until something happens: which guests have left. `None`: stop.
+    /// Sleeps until an event. Returns the guests that have left. `None`: the server must stop.
     fn wait(&self) -> Option<Vec<u32>> {
-        // Who was taken out meanwhile isn't there when this wakes up.
+        // A guest that is removed in the meantime is ignored by `leave`.
         let guests: Vec<(u32, Arc<EndWatch>)> =
             lock(&self.guests).iter().map(|guest| (guest.who.guest, guest.ends.clone())).collect();
         let fixed = [self.stopped.as_fd()].into_iter().chain(self.listener.as_fd());
@@ -143,9 +143,9 @@ impl Server {
         let ends = guests.iter().flat_map(|(_, ends)| ends.fds());
         let all = fixed.chain(joining).chain(ends);
         let mut fds: Vec<_> = all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        let _ = poll(&mut fds, Some(&self.listener.poll_timeout())); // interrupted: nothing is ready
+        let _ = poll(&mut fds, Some(&self.listener.poll_timeout())); // interrupted: none is ready
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
-        // A guest says nothing after it has joined: whatever comes is the end.
+        // A guest sends nothing after it has joined: any event is the end.
         let ends = ready[ready.len() - 2 * guests.len()..].chunks(2);
         let ended = ends.zip(guests).filter(|(ends, _)| ends.contains(&true));
         (!ready[0]).then(|| ended.map(|(_, (guest, _))| guest).collect())
@@ -159,7 +159,7 @@ impl Server {
         }
     }
 
-    /// Answers those who have said what they request.
+    /// Answers connections that have sent a message.
     fn greet(&mut self) {
         for one in std::mem::take(&mut self.joining) {
             match receive(&one.socket) {
@@ -178,8 +178,8 @@ impl Server {
         }
     }
 
-    /// Says what a program would get. That it is another one's executable changes nothing: nothing
-    /// is given.
+    /// Answers which class a program would get. The file may be any program's, because nothing is
+    /// granted.
     fn answer(
         &self,
         socket: &OwnedFd,
@@ -194,7 +194,7 @@ impl Server {
             (self.policy)(&caller, &request)
         });
         let answer = granted.map_or_else(Message::Refused, Message::Granted);
-        let _ = send(socket, &answer, None); // who doesn't listen needn't know
+        let _ = send(socket, &answer, None); // the other side may have closed its end
     }
 
     fn join(
@@ -219,7 +219,7 @@ impl Server {
     }
 }
 
-/// Says why not; the connection ends with its socket.
+/// Sends a refusal. The connection ends with its socket.
 fn refuse(socket: &OwnedFd, why: String) {
-    let _ = send(socket, &Message::Refused(why), None); // who doesn't listen needn't know
+    let _ = send(socket, &Message::Refused(why), None); // the other side may have closed its end
 }

@@ -1,4 +1,4 @@
-//! What is known of a guest, for metrics.
+//! Views of guests, for metrics.
 
 use super::connection::Guest;
 use super::relay::Relay;
@@ -9,14 +9,14 @@ use crate::page::times::TimesView;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A guest at one moment. Counts are the guest's own words.
+/// Guest at one moment. The counts are the guest's own.
 #[derive(Clone, Debug)]
 pub struct GuestView {
-    /// Its number, class and process.
+    /// Its number, class and process ID.
     pub who: Identity,
     /// Its user.
     pub uid: u32,
-    /// Processes of a job are held together; empty: none.
+    /// Its job, whose processes are held together; empty: none.
     pub job: String,
     /// Its device.
     pub device: Uuid,
@@ -28,40 +28,39 @@ pub struct GuestView {
     pub delayed: u64,
     /// Gates put into streams and graphs.
     pub gates: u64,
-    /// How often it opened its own gate because it had been closed for too long.
+    /// Times at which it opened its own gate because it had been closed for too long.
     pub breathers: u64,
     /// Gates and marks that its driver refused.
     pub refused: u64,
-    /// How often a real-time guest was busy for so long without a sign of work that others were
-    /// released.
+    /// Times at which a real-time guest's peers were released because it was busy without progress.
     pub stalls: u64,
-    /// Whether it is held (best-effort) or holds (real-time).
+    /// True if it is held (best-effort) or holds (real-time).
     pub is_active: bool,
-    /// For how long it was held, or held others.
+    /// Time for which it was held, or held others.
     pub held: Duration,
-    /// For how long it seemed to use its device. Of a real-time guest: for how long it held others,
-    /// which is a little more than its work took. Of a best-effort guest: from the guest's own
-    /// looks, 50 a second.
+    /// Time for which it seemed to use its device. For a real-time guest: the time for which it
+    /// held others, a little more than its work took. For a best-effort guest: from the guest's own
+    /// polls, 50 a second.
     pub busy: Duration,
-    /// What is wrong with its page, if the part that the daemon wrote was changed.
+    /// Fault of its page, if the header that the daemon wrote was changed.
     pub fault: Option<String>,
-    /// How long its calls took on the host, if it has a profile. Of all of its devices together,
-    /// info on one of them.
+    /// Host times of its calls, if it has a profile. They are those of all of its devices together,
+    /// shown on one of them.
     pub times: Vec<TimesView>,
 }
 
-/// A guest's last spans, for traces.
+/// Last spans of a guest, for traces.
 #[derive(Clone, Debug)]
 pub struct History {
-    /// The guest.
+    /// Guest at this moment.
     pub guest: GuestView,
-    /// When it joined.
+    /// Time at which it joined.
     pub joined: Time,
-    /// How many spans have ended in which it was held, or held others.
+    /// Number of ended spans in which it was held, or held others.
     pub ended: u64,
-    /// When the span began that hasn't ended.
+    /// Begin of the open span.
     pub since: Option<Time>,
-    /// Spans that ended, the last one last: the guest's own words.
+    /// Ended spans, the last one last, as the guest's page has them.
     pub spans: Vec<(Time, Time)>,
 }
 

@@ -1,4 +1,5 @@
-//! A daemon whose file descriptors run out: it says so, and goes on noticing who leaves.
+//! Daemon without free file descriptors: it refuses with a reason, and still notices guests that
+//! leave.
 
 use reef_guest::join::{JoinRequest, Joined, Refusal, join};
 use reef_guest::page::Class;
@@ -12,8 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Where the daemon below listens; and how many descriptors it keeps free, beside those of its
-/// limit.
+/// Socket of the daemon below, and number of descriptors that it keeps free within its limit.
 const SOCKET: &str = "REEF_TEST_SOCKET";
 const FREE: &str = "REEF_TEST_FREE";
 /// Longer than anything takes on a busy machine.
@@ -23,7 +23,7 @@ const DESCRIPTORS: u64 = 256;
 #[test]
 #[ignore = "is a program that another test runs"]
 fn serve() {
-    // SAFETY: ends this process, whoever has forgotten it.
+    // SAFETY: ends this process after 300 s, also if its parent has ended.
     unsafe { libc::alarm(300) };
     let path = PathBuf::from(std::env::var_os(SOCKET).unwrap());
     let limit = Rlimit { current: Some(DESCRIPTORS), maximum: Some(DESCRIPTORS) };
@@ -40,7 +40,7 @@ fn serve() {
     }
 }
 
-/// Takes all descriptors but so many.
+/// Opens descriptors until only `free` are left.
 fn crowd(free: usize) -> Vec<File> {
     let mut all: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     all.truncate(all.len() - free);
@@ -75,7 +75,7 @@ impl Daemon {
         daemon
     }
 
-    /// Waits until it knows of so many guests.
+    /// Waits until the daemon has this number of guests.
     fn until(&self, guests: usize) {
         let begin = Instant::now();
         while self.guests.load(SeqCst) != guests {
@@ -98,7 +98,7 @@ fn ask(path: &Path) -> Result<Joined, Refusal> {
     join(path, &JoinRequest { class: Class::BestEffort, device: [7; 16] }, Duration::from_secs(10))
 }
 
-/// Joins until it is refused: who came in, and what was said to who didn't.
+/// Joins until it is refused. Returns the guests, and the reason of the refusal.
 fn fill(daemon: &Daemon) -> (Vec<Joined>, String) {
     let mut all = Vec::new();
     loop {
@@ -110,7 +110,7 @@ fn fill(daemon: &Daemon) -> (Vec<Joined>, String) {
     }
 }
 
-/// Fills it, and has everybody leave, several times: whatever was lost would add up.
+/// Fills the daemon and empties it again, several times: lost descriptors would add up.
 fn is_full_and_empty_again(daemon: &Daemon, most: usize) {
     for _ in 0..5 {
         let (all, why) = fill(daemon);
@@ -129,15 +129,15 @@ fn is_full_and_empty_again(daemon: &Daemon, most: usize) {
 }
 
 #[test]
-fn daemon_with_few_descriptors_refuses_and_notices_who_leaves() {
+fn daemon_with_few_descriptors_refuses_and_notices_leaving() {
     let limit = Rlimit { current: Some(1024), maximum: Some(1024) };
     let _ = setrlimit(Resource::Nofile, limit); // a lower one is as good
     is_full_and_empty_again(&Daemon::start("few", ""), DESCRIPTORS as usize / 4);
 }
 
-/// Connections of others have taken them all.
+/// Other connections have taken all descriptors.
 #[test]
-fn daemon_whose_descriptors_others_have_taken_says_so() {
+fn daemon_without_descriptors_refuses_with_the_reason() {
     for free in ["0", "1", "2", "3", "7", "8", "9", "20"] {
         let daemon = Daemon::start("crowded", free);
         match free {

@@ -1,4 +1,4 @@
-//! Guests of one registry, as processes and devices come and go.
+//! Guests of one registry, with processes and devices that come and go.
 
 use reef_guest::join::{GuestInfo, JoinRequest, Joined, Refusal, join, join_as, rejoin};
 use reef_guest::page::Class::{self, BestEffort, RealTime};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const GPU: [u8; 16] = *b"first device....";
 const OTHER: [u8; 16] = *b"second device...";
-/// Longer than anything takes on a busy machine.
+/// Timeout, longer than any step takes on a busy machine.
 const SOON: Duration = Duration::from_secs(60);
 
 fn registry() -> (Registry, PathBuf) {
@@ -42,14 +42,14 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
     begin.elapsed()
 }
 
-/// A launch of a real-time guest's, as the shim makes it.
+/// Launches on a real-time guest, as the shim does.
 fn launch(rt: &Joined) {
     if rt.page.activity.launch() {
         rt.page.activity.hold();
     }
 }
 
-/// Its end.
+/// Ends the launch.
 fn finish(rt: &Joined) {
     assert!(rt.page.activity.release(rt.page.activity.pulse()));
 }
@@ -78,7 +78,7 @@ fn launch_holds_best_effort_guests_of_its_device_alone() {
 }
 
 #[test]
-fn newcomer_beside_real_time_work_is_held_until_its_holder_dies() {
+fn newcomer_during_real_time_work_is_held_until_holder_dies() {
     let (_registry, path) = registry();
     let (rt, first) = (guest(&path, RealTime, GPU), guest(&path, BestEffort, GPU));
     launch(&rt);
@@ -91,9 +91,9 @@ fn newcomer_beside_real_time_work_is_held_until_its_holder_dies() {
     until_open(&be);
 }
 
-/// Each holds again and again, in its own time; whoever is the last decides.
+/// Each holds repeatedly, at its own pace. The last one decides.
 #[test]
-fn random_holds_of_many_end_as_the_living_say() {
+fn random_holds_of_many_guests_end_as_the_live_ones_set() {
     let (_registry, path) = registry();
     let held: Vec<_> = (0..3).map(|_| guest(&path, BestEffort, GPU)).collect();
     for round in 0..30_u64 {
@@ -124,7 +124,7 @@ fn random_holds_of_many_end_as_the_living_say() {
 }
 
 #[test]
-fn the_daemon_holds_a_device_and_lists_its_guests() {
+fn daemon_holds_a_device_and_lists_its_guests() {
     let (registry, path) = registry();
     let be = guest(&path, BestEffort, GPU);
     registry.hold(GPU, true);
@@ -138,7 +138,7 @@ fn the_daemon_holds_a_device_and_lists_its_guests() {
 }
 
 #[test]
-fn a_policy_that_says_no_is_quoted_and_no_daemon_is_an_error() {
+fn refusal_quotes_the_policy_and_missing_daemon_is_an_error() {
     let (registry, path) = registry();
     drop(registry);
     let request = JoinRequest { class: RealTime, device: GPU };
@@ -173,7 +173,7 @@ fn guest_keeps_its_page_and_its_hold_under_the_next_daemon() {
 }
 
 #[test]
-fn a_daemon_that_goes_is_noticed() {
+fn end_of_the_daemon_is_noticed() {
     let (registry, path) = registry();
     let be = guest(&path, BestEffort, GPU);
     assert!(!be.link.is_over());
@@ -193,7 +193,7 @@ fn more_real_time_guests_than_bits_are_refused() {
 }
 
 #[test]
-fn real_time_guests_whose_parts_of_the_time_do_not_fit_are_refused() {
+fn real_time_guests_with_excess_parts_are_refused() {
     let (_registry, path) = registry();
     let asks = |class, device, percent: u32| {
         let part = GuestInfo::default().with_part(percent * 10_000);
@@ -201,8 +201,7 @@ fn real_time_guests_whose_parts_of_the_time_do_not_fit_are_refused() {
     };
     let first = asks(RealTime, GPU, 60).unwrap();
     let error = asks(RealTime, GPU, 50).unwrap_err().to_string();
-    let want =
-        "class rt: 50 % of the device's time asked, 40 % are left beside other real-time limits";
+    let want = "class rt: 50 % of the device's time asked, 40 % are left by other real-time limits";
     assert_eq!(error, format!("the daemon refuses: {want}"));
     let others =
         [(RealTime, GPU, 40), (RealTime, OTHER, 70), (RealTime, GPU, 0), (BestEffort, GPU, 90)];
@@ -223,7 +222,7 @@ fn scribble(page: &Mapping, seed: u64) {
 }
 
 #[test]
-fn a_guest_that_overwrites_its_page_harms_nobody_else() {
+fn guest_that_overwrites_its_page_harms_no_other_guest() {
     for seed in 0..20 {
         let (registry, path) = registry();
         let [honest, liar] = [guest(&path, BestEffort, GPU), guest(&path, BestEffort, GPU)];
@@ -242,14 +241,14 @@ fn a_guest_that_overwrites_its_page_harms_nobody_else() {
         let views = registry.guests();
         let of = |joined: &Joined| views.iter().find(|view| view.who == joined.who).unwrap();
         assert_eq!((of(&honest).kernels, of(&liar).uid), (0, of(&honest).uid));
-        // A liar that says it is busy holds by its own bit alone, until it goes.
+        // A guest that falsely says it is busy holds by its own bit alone, until it ends.
         drop(liar_rt);
         until_open(&honest);
     }
 }
 
 #[test]
-fn changed_page_shows_and_revoked_guest_holds_nobody_again() {
+fn changed_page_is_reported_and_revoked_guest_never_holds() {
     let (registry, path) = registry();
     let be = guest(&path, BestEffort, GPU);
     let liar = guest(&path, RealTime, GPU);
@@ -268,7 +267,7 @@ fn changed_page_shows_and_revoked_guest_holds_nobody_again() {
     stays_open(&be, &liar.page);
 }
 
-/// Whatever this page says, by whichever way it is written, the guest isn't held.
+/// Checks that no content of this page, however it is written, holds the guest.
 fn stays_open(be: &Joined, page: &Mapping) {
     let begin = Instant::now();
     for step in 0.. {
@@ -277,17 +276,17 @@ fn stays_open(be: &Joined, page: &Mapping) {
         }
         scribble(page, step);
         page.holders.hold(3);
-        assert!(!be.page.holders.is_closed(), "held by one that is no guest");
+        assert!(!be.page.holders.is_closed(), "held by a process that isn't a guest");
         if begin.elapsed() > Duration::from_millis(1200) {
-            return; // more than the time after which everything is looked at again
+            return; // longer than the interval of all polls
         }
         std::thread::sleep(Duration::from_micros(200));
     }
 }
 
-/// A child, or whoever was sent the file, has the page for longer than the guest lives.
+/// A child, or a process that was sent the file, has the page for longer than the guest lives.
 #[test]
-fn page_of_the_dead_in_the_hands_of_others_holds_nobody() {
+fn page_of_a_dead_guest_kept_by_others_holds_no_guest() {
     let (_registry, path) = registry();
     let be = guest(&path, BestEffort, GPU);
     let Joined { page, file, link, .. } = guest(&path, RealTime, GPU);
@@ -299,10 +298,10 @@ fn page_of_the_dead_in_the_hands_of_others_holds_nobody() {
     stays_open(&be, &copy);
 }
 
-/// It was a guest's, so another may offer it; it is the other's then, and the first one's word
-/// counts through it alone.
+/// Another guest may offer a page of a former guest. It is the new guest's page then, and the first
+/// one's words count for the new guest alone.
 #[test]
-fn page_that_is_passed_on_counts_as_its_new_owners() {
+fn reused_page_counts_for_its_new_guest() {
     let (registry, path) = registry();
     let be = guest(&path, BestEffort, GPU);
     let Joined { page, file, link, .. } = guest(&path, RealTime, GPU);
@@ -315,10 +314,9 @@ fn page_that_is_passed_on_counts_as_its_new_owners() {
     drop(heir);
 }
 
-/// The memory goes away from under everybody who has it mapped, and new memory comes into its
-/// place.
+/// The memory is taken away from all processes that have it mapped, and replaced by new memory.
 #[test]
-fn page_with_a_hole_is_its_guests_own_loss() {
+fn page_with_a_hole_harms_only_its_guest() {
     let (_registry, path) = registry();
     let [be, holed] = [guest(&path, BestEffort, GPU), guest(&path, BestEffort, GPU)];
     let rt = guest(&path, RealTime, GPU);
@@ -328,16 +326,16 @@ fn page_with_a_hole_is_its_guests_own_loss() {
     for joined in [&rt, &holed] {
         fallocate(&joined.file, punch, 0, BYTES as u64).unwrap();
     }
-    until_open(&be); // zeros are an idle guest's
+    until_open(&be); // zeroes mean an idle guest
     launch(&rt);
     until_held(&be);
     drop(rt);
     until_open(&be);
 }
 
-/// The system stops it in the middle of its work.
+/// The system stops the guest in the middle of its work.
 #[test]
-fn guest_that_stops_in_its_work_holds_nobody_for_long() {
+fn guest_stopped_during_work_holds_for_a_bounded_time() {
     let hold_timeout = Duration::from_millis(300);
     let (registry, path) = registry_with(Rules { hold_timeout, ..Rules::default() });
     let (be, rt) = (guest(&path, BestEffort, GPU), guest(&path, RealTime, GPU));
@@ -349,7 +347,7 @@ fn guest_that_stops_in_its_work_holds_nobody_for_long() {
     assert!(time >= hold_timeout, "it was busy for {time:?}");
     let stalls = || registry.guests().iter().map(|view| view.stalls).sum::<u64>();
     assert_eq!(stalls(), 1);
-    // It goes on: each sign of work counts.
+    // It continues: each sign of work counts.
     for _ in 0..3 {
         rt.page
             .activity
@@ -368,7 +366,7 @@ fn guest_that_stops_in_its_work_holds_nobody_for_long() {
 }
 
 #[test]
-fn guest_at_work_holds_for_as_long_as_it_shows_that() {
+fn guest_holds_as_long_as_it_makes_progress() {
     let hold_timeout = Duration::from_millis(400);
     let (_registry, path) = registry_with(Rules { hold_timeout, ..Rules::default() });
     let (be, rt) = (guest(&path, BestEffort, GPU), guest(&path, RealTime, GPU));
@@ -386,7 +384,7 @@ fn guest_at_work_holds_for_as_long_as_it_shows_that() {
 }
 
 #[test]
-fn user_with_too_many_guests_is_refused_and_told() {
+fn user_with_too_many_guests_is_refused_with_the_limit() {
     let (_registry, path) = registry_with(Rules { per_user: 3, ..Rules::default() });
     let all: Vec<_> = (0..3).map(|_| guest(&path, BestEffort, GPU)).collect();
     let error = join(&path, &JoinRequest { class: RealTime, device: GPU }, SOON).unwrap_err();
@@ -398,7 +396,7 @@ fn user_with_too_many_guests_is_refused_and_told() {
 }
 
 #[test]
-fn processes_of_a_job_are_held_together_wherever_they_run() {
+fn processes_of_a_job_are_held_together_on_all_devices() {
     let (registry, path) = registry();
     let shows = |job: &str, class, device| {
         join_as(&path, &JoinRequest { class, device }, &GuestInfo::new(job, "").unwrap(), SOON)
@@ -423,8 +421,8 @@ fn processes_of_a_job_are_held_together_wherever_they_run() {
     assert!(first.page.holders.is_closed(), "another device's release is not this one's");
     registry.hold(GPU, false);
     until("open", || ![&first, &second, &third].iter().any(|be| be.page.holders.is_closed()));
-    // Those on the other device are held because of the one on this device, and no longer than that
-    // is there.
+    // Guests on the other device are held because of the one on this device, and only as long as
+    // that exists.
     launch(&rt);
     until_held(&first);
     drop(second);
@@ -433,7 +431,7 @@ fn processes_of_a_job_are_held_together_wherever_they_run() {
 }
 
 #[test]
-fn a_daemon_of_another_version_is_one_clear_line() {
+fn daemon_of_another_version_is_refused_in_one_clear_line() {
     let path = std::env::temp_dir().join(format!("reef-guests-old-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
     let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();

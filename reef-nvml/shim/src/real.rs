@@ -16,7 +16,7 @@ pub(crate) fn symbol(name: &CStr) -> Option<usize> {
     (!found.is_null()).then_some(found as usize)
 }
 
-/// Whether there is one.
+/// Returns whether there is one.
 pub(crate) fn is_there() -> bool {
     symbol(c"nvmlInit_v2").is_some()
 }

@@ -72,7 +72,7 @@ pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32)
 fn correct(device: &'static Limited, context: usize, took: u64) -> u32 {
     let Some(charge) = charges::take(Kind::Context, context) else { return 0 };
     let more = took.saturating_sub(charge.bytes);
-    if !room(device, more) {
+    if !make_room(device, more) {
         let _ = calls::destroy_context(context); // the driver's own, of a moment ago
         device.give_back(charge.bytes);
         learn(device.ordinal, took);
@@ -92,7 +92,7 @@ fn free_memory() -> Option<u64> {
 /// The least that a further context was seen to take, by ordinal; 0: none was seen. Others allocate
 /// meanwhile, so one look may show too much.
 static COSTS: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
-/// Most that a context is charged with: what others took meanwhile isn't its.
+/// Maximum that a context is charged with: what others took meanwhile isn't its.
 const MAX_CONTEXT: u64 = 1 << 30;
 
 fn known_cost(ordinal: i32) -> u64 {

@@ -36,7 +36,7 @@ pub(crate) type Flat = Sides<2, 2>;
 /// `CUDA_MEMCPY3D`, also between contexts: an array, a context or nothing, and two distances.
 pub(crate) type Deep = Sides<4, 4>;
 
-/// Whether a side is memory of the device.
+/// Returns whether a side is memory of the device.
 ///
 /// # Safety
 ///

@@ -227,7 +227,7 @@ impl Launch {
         let device = self.device();
         device.meter.iter().for_each(Meter::note_launch);
         let every = device.mark_every();
-        let due = self.state().launched_of(self.work.weight(), every);
+        let due = self.state().note_launch_marking(self.work.weight(), every);
         if let Some(number) = due {
             self.mark(number);
             device.time(every);

@@ -21,12 +21,12 @@ impl Stream {
         }
     }
 
-    /// Whether it is the thread's own: no other thread can name it.
+    /// Returns whether it is the thread's own: no other thread can name it.
     pub(crate) fn is_own(self) -> bool {
         self.0 == 2
     }
 
-    /// Whether its handle names it in every context.
+    /// Returns whether its handle names it in every context.
     pub(crate) fn is_default(self) -> bool {
         self.0 <= 2
     }
@@ -129,7 +129,7 @@ pub(crate) fn in_context<T>(other: usize, calls: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether a stream is being captured, as far as the driver says so.
+/// Returns whether a stream is being captured, as far as the driver says so.
 pub(crate) fn is_capturing(stream: Stream) -> bool {
     let (mut status, mut id) = (0, 0);
     capture_info(stream.0, &mut status, &mut id) == Some(0) && status != 0

@@ -20,8 +20,8 @@ pub(crate) fn replace(found: usize, hooks: &[Hook]) -> usize {
     hit.map_or(found, |hook| hook.ours as usize)
 }
 
-/// Whether an address that isn't ours was given for a name that we hook: a variant that we don't
-/// know.
+/// Returns whether an address that isn't ours was given for a name that we hook: a variant that we
+/// don't know.
 pub(crate) fn is_missed(name: &[u8], given: usize, hooks: &[Hook]) -> bool {
     let is_base = |hook: &Hook| NAMES.get(hook.slot).is_some_and(|known| known.to_bytes() == name);
     given != 0 && hooks.iter().any(is_base) && !hooks.iter().any(|hook| hook.ours as usize == given)

@@ -68,7 +68,7 @@ pub(crate) fn end_profile() {
     PROFILE.store(PASS, Ordering::Relaxed);
 }
 
-/// Whether calls are timed.
+/// Returns whether calls are timed.
 #[inline]
 pub(crate) fn is_profiled() -> bool {
     PROFILE.load(Ordering::Relaxed) == ON

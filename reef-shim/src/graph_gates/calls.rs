@@ -182,13 +182,13 @@ pub(super) fn grid(node: usize) -> Option<[u32; 3]> {
     Some(params.grid)
 }
 
-/// Whether kernels on the device may change this node: then it must stay the only one.
+/// Returns whether kernels on the device may change this node: then it must stay the only one.
 pub(super) fn is_device_updatable(node: usize) -> bool {
     let mut value = [0; 8];
     raw::attribute(node, UPDATABLE, &mut value) == Some(0) && value[0] as u32 != 0
 }
 
-/// Whether a node of memory operations is a gate, of any context.
+/// Returns whether a node of memory operations is a gate, of any context.
 pub(super) fn is_gate(node: usize) -> Option<bool> {
     let mut params = Waits { context: 0, count: 0, waits: std::ptr::null(), flags: 0 };
     succeeded(raw::waits(node, &mut params))?;

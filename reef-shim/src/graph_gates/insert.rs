@@ -28,8 +28,8 @@ pub(crate) struct Gate {
     pub(crate) address: u64,
 }
 
-/// Clones a graph and puts gates at these positions. `None`: the driver refused a step, or there are
-/// no such positions.
+/// Clones a graph and puts gates at these positions. `None`: the driver refused a step, or there
+/// are no such positions.
 pub(crate) fn insert(
     graph: usize,
     shape: &Shape,

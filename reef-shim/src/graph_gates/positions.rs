@@ -18,7 +18,7 @@ impl GatePositions {
         Self::behind(shape, 0).0
     }
 
-    /// How many gates there are.
+    /// Returns how many gates there are.
     pub(crate) fn count(&self) -> u64 {
         let inner = self.children.iter().map(|(_, positions)| positions.count());
         inner.sum::<u64>() + self.kernels.len() as u64
@@ -71,8 +71,8 @@ fn ends(shape: &Shape) -> impl Iterator<Item = usize> {
     (0..shape.nodes.len()).filter(move |at| !passed.contains(at))
 }
 
-/// GatePositions so that each node comes after those that it depends on. Nodes of a cycle, which no driver
-/// gives, are left out.
+/// GatePositions so that each node comes after those that it depends on. Nodes of a cycle, which no
+/// driver gives, are left out.
 fn order(shape: &Shape) -> Vec<usize> {
     let mut next = vec![Vec::new(); shape.nodes.len()];
     let mut missing: Vec<_> = shape.nodes.iter().map(|node| node.after.len()).collect();

@@ -58,13 +58,14 @@ impl Shape {
 }
 
 impl Shape {
-    /// Whether it was captured, and has its gates. Those of graphs inside of it don't count.
+    /// Returns whether it was captured, and has its gates. Those of graphs inside of it don't
+    /// count.
     pub(crate) fn is_gated(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, Kind::Gate))
     }
 }
 
-/// Whether the driver put gates into a graph when it was captured, whatever else is in it.
+/// Returns whether the driver put gates into a graph when it was captured, whatever else is in it.
 pub(crate) fn was_gated(graph: usize) -> bool {
     let is_gate = |node| calls::kind(node) == Some(12) && calls::is_gate(node) == Some(true);
     calls::nodes(graph).into_iter().flatten().any(is_gate)

@@ -73,7 +73,7 @@ pub(crate) fn end(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Whether a stream that the driver has refused to end the capture of still captures.
+/// Returns whether a stream that the driver has refused to end the capture of still captures.
 fn is_open_after(stream: Stream, code: u32) -> bool {
     let (mut status, mut id) = (0, 0);
     match calls::capture_info(stream.0, &mut status, &mut id) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// How many devices were joined.
 static JOINED: AtomicU64 = AtomicU64::new(0);
 
-/// How many devices were joined: what wasn't scheduled may be when this changes.
+/// Returns how many devices were joined: what wasn't scheduled may be when this changes.
 pub(crate) fn joined() -> u64 {
     JOINED.load(Ordering::Acquire)
 }
@@ -73,12 +73,12 @@ impl Device {
         self.class == Class::RealTime
     }
 
-    /// Whether a daemon knows of it, so that it may be held.
+    /// Returns whether a daemon knows of it, so that it may be held.
     pub(crate) fn has_daemon(&self) -> bool {
         self.guest.load(Ordering::Relaxed) != 0
     }
 
-    /// How many launches a mark is good for.
+    /// Returns how many launches a mark is good for.
     pub(crate) fn mark_every(&self) -> u32 {
         self.meter.as_ref().map_or(MARK_EVERY, |_| Meter::mark_every(&self.spacing))
     }

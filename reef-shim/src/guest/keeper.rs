@@ -154,8 +154,8 @@ impl Keeper {
     }
 }
 
-/// Whether all streams of a device have come to their ends, as far as is known; puts marks where it
-/// isn't.
+/// Returns whether all streams of a device have come to their ends, as far as is known; puts marks
+/// where it isn't.
 fn is_idle(device: &Device) -> bool {
     let mut is_idle = true;
     for stream in streams(device).filter(|stream| !stream.is_idle()) {

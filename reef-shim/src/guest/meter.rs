@@ -88,7 +88,7 @@ impl Meter {
         if is_ahead(most) { wait.max(BUSY_INTERVAL) } else { wait }
     }
 
-    /// How many launches a mark is good for.
+    /// Returns how many launches a mark is good for.
     pub(super) fn mark_every(spacing: &Spacing) -> u32 {
         spacing.launches_in(MARK_INTERVAL).min(MARK_EVERY)
     }

@@ -35,7 +35,7 @@ fn blocks(grid: [u32; 3]) -> u64 {
     grid.into_iter().fold(1, |product, side| u64::from(side).saturating_mul(product))
 }
 
-/// How many threads a kernel has.
+/// Returns how many threads a kernel has.
 fn threads(grid: [u32; 3], block: [u32; 3]) -> u64 {
     blocks(grid).saturating_mul(blocks(block))
 }

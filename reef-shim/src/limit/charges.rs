@@ -45,7 +45,7 @@ pub(crate) fn take(kind: Kind, handle: usize) -> Option<Charge> {
     charges().remove(&(kind, handle))
 }
 
-/// Whether there is something of a kind on a device.
+/// Returns whether there is something of a kind on a device.
 pub(crate) fn has(kind: Kind, ordinal: i32) -> bool {
     charges().iter().any(|((of, _), charge)| *of == kind && charge.device.ordinal == ordinal)
 }

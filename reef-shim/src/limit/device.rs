@@ -132,7 +132,7 @@ impl Limited {
         }
     }
 
-    /// Whether so much fits, without a look for the dead and without counting a refusal.
+    /// Returns whether so much fits, without a look for the dead and without counting a refusal.
     pub(crate) fn try_reserve(&self, bytes: u64) -> bool {
         self.account.reserve(bytes).is_ok()
     }

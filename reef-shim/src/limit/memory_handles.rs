@@ -12,7 +12,7 @@ struct PhysicalMemory {
     device: Option<&'static Limited>,
     bytes: u64,
     mappings: u64,
-    /// How often its handles have to be released.
+    /// Number of times that its handles have to be released.
     references: u64,
     /// Others may have it, and nobody says until when: it stays charged while this process lives.
     is_exported: bool,
@@ -32,8 +32,8 @@ pub(crate) enum Holder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region(pub(crate) [u64; 4]);
 
-/// All that this process has made and that is limited. MemoryTable of others aren't known, and aren't
-/// charged here.
+/// All that this process has made and that is limited. MemoryTable of others aren't known, and
+/// aren't charged here.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTable {
     last: u64,

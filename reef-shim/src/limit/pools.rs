@@ -141,7 +141,7 @@ impl Stores {
         self.live.insert(at, Store::Pool(pool));
     }
 
-    /// Whether something is an allocation from a pool that may be destroyed.
+    /// Returns whether something is an allocation from a pool that may be destroyed.
     pub(crate) fn is_live(&self, at: usize) -> bool {
         self.live.contains_key(&at)
     }

@@ -54,7 +54,7 @@ fn start() -> Option<&'static ActiveProfile> {
         began: Time::now().0,
         began_at: day,
         state: Mutex::new(WriterState::new(&options)),
-        wanted,
+        options,
     };
     Some(Box::leak(Box::new(active)))
 }

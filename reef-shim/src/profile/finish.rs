@@ -37,10 +37,10 @@ pub(super) fn wait(time: Duration) -> bool {
     STATE.load(Acquire) == ASKED
 }
 
-/// Whether a thread writes, or is about to begin. Read by those who wait for it to make room.
+/// True if a thread writes, or is about to begin. Read by those who wait for it to make room.
 static HAS_WRITER: AtomicBool = AtomicBool::new(false);
 
-/// Whether it is worth while to wait for room.
+/// Returns whether it is worth while to wait for room.
 pub(super) fn has_writer() -> bool {
     HAS_WRITER.load(Relaxed)
 }

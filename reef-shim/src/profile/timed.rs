@@ -74,7 +74,7 @@ fn note(call: &Call) {
 #[cold]
 fn take(slot: &ThreadSlot, active: &'static ActiveProfile) -> Option<&'static ThreadProfile> {
     // SAFETY: asks for a number.
-    let part = active.recorder.part(unsafe { libc::gettid() }.unsigned_abs());
+    let part = active.recorder.thread_profile(unsafe { libc::gettid() }.unsigned_abs());
     slot.0.set(part);
     part
 }

@@ -109,7 +109,7 @@ impl Program {
         }
     }
 
-    /// Whether what was recorded has run.
+    /// Returns whether what was recorded has run.
     fn has_run(&self, event: usize) -> bool {
         call!(self.driver, cuEventQuery(event)) == 0
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 pub(crate) struct Thread {
     pub(super) driver: Driver,
     pub(super) streams: [usize; 2],
-    /// Whether the streams wait for the legacy default stream.
+    /// True if the streams wait for the legacy default stream.
     is_blocking: bool,
     pub(super) words: Words,
     event: usize,

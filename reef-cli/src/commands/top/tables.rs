@@ -56,8 +56,8 @@ pub(super) fn jobs_table(jobs: &[Job]) -> Table<'_> {
 
 fn job_row(job: &Job) -> Row<'_> {
     let name = if job.job.is_empty() { "–".into() } else { job.job.clone() };
-    let limit = job.memory_bytes.map_or("–".into(), shown);
-    let [used, contexts] = [job.memory_used_bytes, job.memory_overhead_bytes].map(shown);
+    let limit = job.memory_bytes.map_or("–".into(), format_bytes);
+    let [used, contexts] = [job.memory_used_bytes, job.memory_overhead_bytes].map(format_bytes);
     let percent =
         |part: Option<f64>| part.map_or("–".into(), |part| format!("{:.0} %", 100.0 * part));
     let [had, part, waited] = [job.compute_used, job.compute, job.waited].map(percent);

@@ -1,10 +1,10 @@
-//! A process's use of its device's time, as the books have it: when it may begin work, and what
-//! that took.
+//! Device time of a process in the accounts file: when it may begin work, and the time that its
+//! work took.
 //!
-//! A process that may begin as far as its job's part goes also needs the device's turn, or the
-//! driver would slice the time between it and others, and all would lose. A turn is whole: whoever
-//! has it goes on for a while, below empty if need be, and then for as long as nobody waits who is
-//! owed more. It is left when the work has ended, so the next one meets an empty device.
+//! A process whose job's part allows work also needs the device's turn. Otherwise the driver would
+//! slice the time between processes, at a cost for all of them. A turn isn't divided: its process
+//! continues for a while, with a debt if necessary, and then as long as no waiting process is owed
+//! more. It leaves the turn when its work has ended, so the next process finds the device idle.
 
 use super::super::accounts::{Accounts, Member, Tally};
 use super::super::slot::Account;
@@ -16,48 +16,48 @@ use std::cmp::Reverse;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long a turn lasts at least, if others want the device: the job's part of this, so that turns
-/// are in proportion where all want more than there is; and long beside the 0.3 to 0.5 ms that the
-/// next one begins late.
+/// Minimum length of a turn if other processes want the device: the job's part of `ROUND`, so that
+/// turns are in proportion under overload. It is long compared to the 0.3 to 0.5 ms that the next
+/// turn begins late. Nanoseconds.
 const ROUND: u64 = 30_000_000;
 const MIN_TURN: u64 = 8_000_000;
-/// Who hasn't looked at its work for so long doesn't run: it was stopped, or has ended. It looks
-/// every millisecond.
+/// Time without a poll after which a process counts as stopped or ended: it polls its work every
+/// millisecond. Nanoseconds.
 const STOPPED_TIMEOUT: u64 = 30_000_000;
-/// For how long a turn that should have ended is waited for: a kernel may take long.
+/// Time after which a turn that should have ended is taken: a kernel may take long. Nanoseconds.
 const TURN_TIMEOUT: u64 = 500_000_000;
-/// For how long it isn't asked again whether a turn goes on: to look at all places takes about as
-/// long as a launch.
+/// Time from one check whether a turn continues to the next: reading all slots takes about as long
+/// as a launch. Nanoseconds.
 const RECHECK_INTERVAL: u64 = 100_000;
-/// Who waits for its job's part, and for nobody else, goes on once it has saved for so long, so
-/// that waits are few: each seems to cost up to 0.1 ms that is charged as work (batches of 0.56 ms
-/// had 43.5 to 48.5 % for 50 on an H200).
+/// Time that a process saves before it continues, if it waits for its job's part alone. It keeps
+/// waits rare: each seems to cost up to 0.1 ms that is charged as work (batches of 0.56 ms had 43.5
+/// to 48.5 % for 50 on an H200). Nanoseconds.
 const MIN_SAVED: u64 = 8_000_000;
-/// How often a turn that isn't to be had is asked for.
+/// Interval between requests for a turn that another process has.
 const RETRY_INTERVAL: Duration = Duration::from_micros(100);
 
-/// Whether a job may have more than its part of the time while no other job wants the device.
+/// Policy for time that no other job wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Never more than its part.
+    /// A job never has more than its part.
     Hard,
-    /// More, while nobody else with a limit has a claim to the time.
+    /// A job has more than its part while no other job with a limit has a claim to the time.
     WorkConserving,
 }
 
 impl Account {
-    /// Whether the job's device time is limited.
+    /// Returns whether the job's device time is limited.
     pub fn has_time_limit(&self) -> bool {
         self.part() > 0
     }
 
-    /// The job's part of the device's time, in parts per million. Zero: no limit.
+    /// Returns the job's part of the device's time, in parts per million. Zero: no limit.
     pub fn part_of_time(&self) -> u32 {
         u32::try_from(self.part()).unwrap_or(u32::MAX)
     }
 
-    /// How long until this process may begin work, whoever else works, as far as its job's part
-    /// goes: zero if it may now. `now` is a [`Time`](crate::page::Time), in nanoseconds.
+    /// Returns the time until the job's part allows work of this process, whether or not others
+    /// work: zero if it may begin now. `now` is a [`Time`](crate::page::Time), in nanoseconds.
     pub fn wait_for_part(&self, now: u64, policy: Policy) -> Duration {
         self.member().presence.wanted.store(now, Relaxed);
         let wait = self.fill(now);
@@ -65,8 +65,9 @@ impl Account {
         if is_spare { Duration::ZERO } else { wait }
     }
 
-    /// The same, and alone: with the device's turn, which this process has once the answer is zero.
-    /// Otherwise it has to ask again after that time at the latest, or others go first.
+    /// Returns the time until this process may begin work with the device's turn, which it has once
+    /// the result is zero. Otherwise it must ask again after that time at the latest, or other
+    /// processes go first.
     pub fn wait_for_turn(&self, now: u64, policy: Policy) -> Duration {
         let presence = &self.member().presence;
         presence.wanted.store(now, Relaxed);
@@ -104,7 +105,7 @@ impl Account {
         RETRY_INTERVAL
     }
 
-    /// Fills the job's bucket; returns how long until its part allows work.
+    /// Fills the job's bucket. Returns the time until its part allows work.
     fn fill(&self, now: u64) -> Duration {
         let presence = &self.member().presence;
         let is_pause = presence.idle.since().is_some_and(|since| now.saturating_sub(since) > GAP);
@@ -112,19 +113,19 @@ impl Account {
         self.bucket().wait(self.part())
     }
 
-    /// How long until the job's part allows work for a while.
+    /// Returns the time until the job's part allows work for [`MIN_SAVED`].
     fn wait_until_saved(&self) -> Duration {
         self.bucket().wait_for(MIN_SAVED, self.part())
     }
 
-    /// Whether whoever has the turn, which is this process, may begin more in it.
+    /// Returns whether this process, which has the turn, may begin more work in it.
     fn may_continue(&self, held: TurnHolder, now: u64, policy: Policy) -> bool {
         let is_new = now.saturating_sub(held.began()) < self.turn_lasts();
         let is_owed = self.bucket().wait(self.part()).is_zero();
-        match is_new {
-            true if is_owed => true,
-            true => policy == Policy::WorkConserving || self.is_contended(now),
-            false => (is_owed || policy == Policy::WorkConserving) && !self.is_asked_for(now),
+        if is_new {
+            is_owed || policy == Policy::WorkConserving || self.is_contended(now)
+        } else {
+            (is_owed || policy == Policy::WorkConserving) && !self.is_asked_for(now)
         }
     }
 
@@ -132,14 +133,15 @@ impl Account {
         (ROUND * self.part() / 1_000_000).max(MIN_TURN)
     }
 
-    /// Whether somebody waits for the turn who is owed as much as this process, or more.
+    /// Returns whether a process that is owed at least as much as this one waits for the turn.
     fn is_asked_for(&self, now: u64) -> bool {
         let own = self.bucket().claim(self.part());
         let is_claimed = is_recent(self.turn().claimed.load(Relaxed), now);
         is_claimed && self.claimants(now).any(|member| claim(self.books(), member) >= own)
     }
 
-    /// Whether nobody else who waits is owed more; of equals, who had no turn for longest.
+    /// Returns whether no other waiting process is owed more. Of equals, the one without a turn for
+    /// longest is first.
     fn is_first(&self, now: u64) -> bool {
         let rank = |member: &Member| {
             (claim(self.books(), member), Reverse(member.presence.had.load(Relaxed)))
@@ -148,8 +150,8 @@ impl Account {
         !self.claimants(now).any(|member| rank(member) > own)
     }
 
-    /// Takes the turn if nobody has it, or whoever has it doesn't use it, as far as can be seen.
-    /// This process has waited for it since then.
+    /// Takes the turn if it is free, or if its holder doesn't use it, as far as can be seen. This
+    /// process has waited since `since`.
     fn try_take(&self, held: TurnHolder, now: u64, since: u64) -> bool {
         let passed = |then: u64| now.saturating_sub(then.max(held.began()));
         let take = |holder: Option<&Idle>| self.turn().take(self.place(), now, held, holder);
@@ -158,7 +160,7 @@ impl Account {
             return take(None);
         };
         let presence = &holder.presence;
-        // Somebody who is owed more than this process goes on rightly, however long that takes.
+        // A holder that is owed more than this process continues, however long that takes.
         let is_owed = claim(self.books(), self.member()) >= claim(self.books(), holder);
         let is_late = is_owed && passed(since) >= TURN_TIMEOUT;
         match presence.idle.since() {
@@ -168,7 +170,7 @@ impl Account {
         }
     }
 
-    /// Others who wait for the turn.
+    /// Returns the other members that wait for the turn.
     fn claimants(&self, now: u64) -> impl Iterator<Item = &Member> {
         self.others_with(move |member| member.presence.claims(now))
     }
@@ -185,7 +187,7 @@ impl Account {
         }
     }
 
-    /// Notes what a look showed. Whoever has nothing more to do in its turn leaves it.
+    /// Notes the state at a poll. A process with nothing more to do in its turn leaves it.
     pub fn note_look(&self, now: u64, seen: WorkState, policy: Policy) {
         let presence = &self.member().presence;
         presence.looked.store(now, Relaxed);
@@ -206,8 +208,8 @@ impl Account {
         self.member().presence.idle.end();
     }
 
-    /// How many other processes with limits have work on their way, of this job and of others. One
-    /// that was stopped, or has ended, has none.
+    /// Returns the number of other processes with limits that have work in flight, of this job and
+    /// of others. A process that was stopped, or has ended, has none.
     pub fn other_workers(&self, now: u64) -> u64 {
         let works = |member: &Member| {
             let looked = member.presence.looked.load(Relaxed);
@@ -216,7 +218,7 @@ impl Account {
         self.others_with(works).count() as u64
     }
 
-    /// Notes that the device worked for this process for so many nanoseconds until `now`.
+    /// Charges the job for `nanos` of the device's time until `now`.
     pub fn charge(&self, now: u64, nanos: u64, policy: Policy) {
         self.member().presence.worked.store(now, Relaxed);
         self.tally().ran.fetch_add(nanos, Relaxed);
@@ -247,19 +249,19 @@ impl Account {
         &self.books().jobs[self.job()].tally
     }
 
-    /// Whether another process works, or waits.
+    /// Returns whether another process works or waits.
     fn is_contended(&self, now: u64) -> bool {
         self.others_with(|member| member.presence.wants(now)).next().is_some()
     }
 
-    /// Whether one of another job does.
+    /// Returns whether a process of another job works or waits.
     fn is_wanted(&self, now: u64) -> bool {
         let wants = |member: &Member| member.presence.wants(now);
         self.others_with(wants).any(|member| member.job() != Some(self.job()))
     }
 }
 
-/// What a process's job is owed, in nanoseconds of waiting.
+/// Returns the time that a process's job is owed, in nanoseconds of waiting.
 fn claim(books: &Accounts, member: &Member) -> i64 {
     let job = member.job().and_then(|job| books.jobs.get(job));
     job.map_or(i64::MIN, |job| job.bucket.claim(job.part()))

@@ -1,31 +1,31 @@
-//! What programs get of a device's time when some of them come and go, are stopped or killed, or
-//! have kernels that take long.
+//! Parts of a device's time of programs that start and end, are stopped or killed, or have long
+//! kernels.
 
 use super::simulated::{Fleet, MILLISECOND, Plan};
 use std::ops::Range;
 
 const SECOND: u64 = 1_000 * MILLISECOND;
 
-/// What the device did for each program in a second, in ms.
+/// Returns the device time of each program in a second, in ms.
 fn second(fleet: &mut Fleet) -> Vec<f64> {
     let ran = fleet.go_on(SECOND);
     ran.iter().map(|ran| *ran as f64 / MILLISECOND as f64).collect()
 }
 
-/// The other one of two has its part of the time, whatever became of the one that may have the
-/// turn.
+/// Checks that the second program has its part of the time, whatever happened to the first, which
+/// may have the turn.
 fn other_goes_on(first: Plan) {
     let mut fleet = Fleet::new(vec![first.clone(), Plan::new("b", 50, 28, 20)]);
     let before = second(&mut fleet);
     assert!(before[0] > 100.0, "{first:?}: {before:.0?}");
     fleet.go_on(SECOND);
     let after = second(&mut fleet);
-    // Nor more: one that doesn't run has no part in what the device works.
+    // It doesn't have more either: a stopped program has no share in the device's work.
     assert!((440.0..520.0).contains(&after[1]), "{first:?}: {before:.0?}, {after:.0?}");
 }
 
 #[test]
-fn who_is_stopped_or_killed_with_the_turn_keeps_nobody_from_it() {
+fn stopped_or_killed_program_does_not_keep_the_turn() {
     for at in 0..20 {
         let from = SECOND + at * 1_700_000; // at one of these moments it has the turn
         for (kernel, batch) in [(28, 20), (100, 0), (3_000, 0)] {
@@ -37,7 +37,7 @@ fn who_is_stopped_or_killed_with_the_turn_keeps_nobody_from_it() {
 }
 
 #[test]
-fn a_program_that_comes_has_its_part_within_two_seconds() {
+fn new_program_has_its_part_within_two_seconds() {
     let comes = Plan { lives: 3 * SECOND..u64::MAX, ..Plan::new("b", 70, 28, 20) };
     let mut fleet = Fleet::new(vec![Plan::new("a", 30, 28, 20), comes]);
     fleet.go_on(5 * SECOND);
@@ -48,7 +48,7 @@ fn a_program_that_comes_has_its_part_within_two_seconds() {
 }
 
 #[test]
-fn kernels_that_take_long_keep_others_waiting_and_not_from_their_parts() {
+fn long_kernels_do_not_cost_other_programs_their_parts() {
     for (kernel, batch) in [(150_000, 0), (150_000, 1), (700_000, 1)] {
         let mut fleet =
             Fleet::new(vec![Plan::new("a", 30, kernel, batch), Plan::new("b", 70, 28, 20)]);
@@ -65,7 +65,7 @@ fn kernels_that_take_long_keep_others_waiting_and_not_from_their_parts() {
 }
 
 #[test]
-fn processes_of_a_job_share_its_part_and_parts_of_more_than_all_are_in_proportion() {
+fn processes_share_their_jobs_part_and_overload_is_proportional() {
     let plan = |job, part| Plan::new(job, part, 28, 20);
     let mut fleet = Fleet::new(vec![plan("a", 40), plan("a", 40), plan("b", 50)]);
     fleet.go_on(2 * SECOND);
@@ -79,10 +79,10 @@ fn processes_of_a_job_share_its_part_and_parts_of_more_than_all_are_in_proportio
     assert!((had[0] / had[1] - 2.0).abs() < 0.5 && had[0] + had[1] > 900.0, "{had:.0?}");
 }
 
-/// Programs of random kinds, some of which are stopped for a time or killed: whoever is left has
-/// its part.
+/// Programs of random kinds, of which some are stopped for a time or killed: the others have their
+/// parts.
 #[test]
-fn random_programs_have_their_parts_whatever_becomes_of_others() {
+fn random_programs_have_their_parts_despite_faults_of_others() {
     let asked = std::env::var("REEF_TEST_SEED").ok().and_then(|seed| seed.parse().ok());
     let now = || std::time::UNIX_EPOCH.elapsed().map_or(0, |now| u64::from(now.subsec_nanos()));
     let seed = asked.unwrap_or_else(now);

@@ -1,9 +1,9 @@
-//! Parts of a device's time: who may begin work when.
+//! Schedule of a device's time: the times at which processes may begin work.
 //!
-//! *In*: a process that wants to begin, and what looks at its work show. *Out*: how long it has to
-//! wait. *Invariant*: a job has its part of the time, as its work is measured; of processes that
-//! want the device at once one has it at a time; and whoever has it and is idle, stopped, dead or
-//! late keeps nobody else from it for long.
+//! *In*: a process that wants to begin, and polls of its work. *Out*: the time that it has to wait.
+//! *Invariant*: a job has its part of the time, as its work is measured; of processes that want the
+//! device at once, one has it at a time; a process that has it and is idle, stopped, dead or late
+//! delays others only for a bounded time.
 
 mod account;
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! What programs get of a device's time.
+//! Parts of a device's time that programs get.
 
 use super::Policy;
 use super::simulated::{MICROSECOND, MILLISECOND, Plan, parts};
 
 #[test]
-fn a_program_has_its_part_of_the_time_within_three_points() {
+fn lone_program_has_its_part_within_three_points() {
     for percent in [10, 30, 50, 70, 100] {
         let ahead = [10, 300, 1_000, 9_000, 150_000].map(|kernel| (kernel, 0));
         // The first of these waits for each 0.56 ms of work.
@@ -21,7 +21,7 @@ fn a_program_has_its_part_of_the_time_within_three_points() {
 /// is charged, so it has to be seldom. With a wait behind each batch a half was 46.8 and 43.9 %
 /// here (an H200: 43.5 to 48.5).
 #[test]
-fn a_first_launch_that_takes_long_costs_a_program_alone_little_of_its_part() {
+fn slow_first_launch_costs_a_lone_program_little_of_its_part() {
     for (wakes, percent) in [60, 100].into_iter().flat_map(|of| [10, 30, 50, 70].map(|to| (of, to)))
     {
         let wakes = wakes * MICROSECOND;
@@ -31,7 +31,7 @@ fn a_first_launch_that_takes_long_costs_a_program_alone_little_of_its_part() {
     }
 }
 
-/// Programs of these parts have them within so many per cent of the part.
+/// Checks that programs have their parts, within `within` per cent of each part.
 fn keeps(plans: &[Plan], within: f64) {
     let had = parts(plans.to_vec());
     let said: Vec<_> = plans.iter().map(|plan| (plan.part, plan.kernel, plan.batch)).collect();
@@ -45,7 +45,7 @@ fn keeps(plans: &[Plan], within: f64) {
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 #[test]
-fn programs_at_once_have_their_parts_within_a_tenth() {
+fn concurrent_programs_have_their_parts_within_a_tenth() {
     let parts = [vec![30, 70], vec![50, 50], vec![10, 90], vec![10, 30, 60]];
     let kernels = [(28, 20), (100, 0), (28, 200)];
     for (parts, (kernel, batch)) in parts.iter().flat_map(|parts| kernels.map(|of| (parts, of))) {
@@ -61,7 +61,7 @@ fn programs_at_once_have_their_parts_within_a_tenth() {
 }
 
 #[test]
-fn programs_of_different_kernels_have_their_parts_within_a_tenth() {
+fn programs_with_mixed_kernels_have_their_parts_within_a_tenth() {
     for (a, b) in [((28, 20), (5_000, 1)), ((100, 0), (9_000, 0)), ((28, 20), (100, 0))] {
         let new = |name, part, (kernel, batch)| Plan::new(name, part, kernel, batch);
         keeps(&[new("a", 30, a), new("b", 70, b)], 10.0);
@@ -70,18 +70,18 @@ fn programs_of_different_kernels_have_their_parts_within_a_tenth() {
 }
 
 #[test]
-fn a_work_conserving_part_is_all_of_it_while_nobody_else_wants_it() {
+fn work_conserving_program_gets_all_unwanted_time() {
     let soft =
         |name, part| Plan { policy: Policy::WorkConserving, ..Plan::new(name, part, 1_000, 0) };
     assert!(parts(vec![soft("a", 10)])[0] > 97.0);
-    // What a program leaves that thinks for most of the time is another's.
+    // Time that an often idle program leaves goes to another one.
     let thinks = Plan { thinks: 50 * MILLISECOND, ..Plan::new("b", 70, 1_000, 1) };
     let had = parts(vec![soft("a", 10), thinks]);
     assert!(had[0] > 80.0, "{had:.1?}");
 }
 
 #[test]
-fn what_nobody_is_owed_goes_to_work_conserving_programs() {
+fn unowed_time_goes_to_work_conserving_programs() {
     let plan = |name, part, policy| Plan { policy, ..Plan::new(name, part, 28, 20) };
     let soft = |name, part| plan(name, part, Policy::WorkConserving);
     let had = parts(vec![soft("a", 20), soft("b", 30)]);
@@ -94,7 +94,7 @@ fn what_nobody_is_owed_goes_to_work_conserving_programs() {
 
 /// An H200 gave two loops of matrix products 86 % of what one makes alone (2026-11-23).
 #[test]
-fn slices_cost_two_programs_without_limits_a_seventh() {
+fn slicing_costs_two_unlimited_programs_a_seventh() {
     let had = parts(vec![Plan::new("a", 0, 28, 20), Plan::new("b", 0, 28, 20)]);
     let sum = had[0] + had[1];
     println!("no limits: {had:.1?}");

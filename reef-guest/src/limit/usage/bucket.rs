@@ -1,30 +1,30 @@
-//! Device time as a bucket of nanoseconds: filled by the clock at a job's part of it, emptied by
-//! what ran.
+//! Bucket of device time in nanoseconds: filled by the clock at a job's part of the time, emptied
+//! by its work.
 //!
-//! Work may begin while the bucket isn't below empty. How long it takes is known only afterwards,
-//! so the bucket may go below empty, and then nothing begins until the clock has filled it again. A
-//! pause saves no more than a burst; time for which a job waits for the turns of others is saved
-//! for longer, since it isn't the job's fault.
+//! Work may begin while the balance isn't negative. The time that it takes is known only
+//! afterwards, so the balance may become negative. Then no work begins until the clock has filled
+//! the bucket again. A pause saves at most a burst. Time for which a job waits for the turns of
+//! other jobs is saved up to a higher bound.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The bucket holds so much: what a job may use at once after a pause.
+/// Capacity after a pause: the time that a job may use at once. Nanoseconds.
 const BURST: i64 = 20_000_000;
-/// It holds its part of so many nanoseconds if they were waited for others, and lacks no more than
-/// that where the time was to spare.
+/// The job's part of this time is the capacity while it waits for other jobs, and the maximum debt
+/// for time that no other job wanted. Nanoseconds.
 const MAX_SAVED: u64 = 500_000_000;
-/// The most that a look counts: a longer time between two looks is a clock that jumped, or a
-/// process that was stopped.
+/// Maximum time that one poll counts: a longer time between two polls is a clock that jumped, or a
+/// process that was stopped. Nanoseconds.
 const MAX_STEP: u64 = 100_000_000;
 const MILLION: u64 = 1_000_000;
 
-/// In the books, for all processes of a job.
+/// Bucket of a job in the accounts file, written by all of its processes.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(in crate::limit) struct Bucket {
     balance: AtomicI64,
-    /// When it was last filled, by `CLOCK_MONOTONIC`; zero: never.
+    /// Time of the last fill, by `CLOCK_MONOTONIC`; zero: never.
     filled: AtomicU64,
 }
 
@@ -34,8 +34,8 @@ impl Bucket {
         self.filled.store(0, Relaxed);
     }
 
-    /// Fills it for the time since it was last filled, up to a burst after a pause, and otherwise
-    /// as far as waiting for others goes. A clock that goes back fills nothing.
+    /// Fills it for the time since the last fill: up to a burst after a pause, and otherwise up to
+    /// the part of [`MAX_SAVED`]. A clock that goes back fills nothing.
     pub(in crate::limit) fn fill(&self, now: u64, part: u64, is_pause: bool) {
         let before = self.filled.load(Relaxed);
         if now <= before && before - now <= MAX_STEP {
@@ -52,31 +52,31 @@ impl Bucket {
         let _ = self.balance.fetch_update(Relaxed, Relaxed, add);
     }
 
-    /// How long it takes until work may begin, at this part of the time in parts per million. Zero:
-    /// it may.
+    /// Returns the time until work may begin, at this part of the time in parts per million. Zero:
+    /// it may begin now.
     pub(in crate::limit) fn wait(&self, part: u64) -> Duration {
         self.wait_for(0, part)
     }
 
-    /// How long it takes until as much is in it as the clock fills in so many nanoseconds.
+    /// Returns the time until the balance is what the clock fills in `nanos`.
     pub(in crate::limit) fn wait_for(&self, nanos: u64, part: u64) -> Duration {
         let wanted = i64::try_from(nanos).unwrap_or(i64::MAX);
         Duration::from_nanos(wanted.saturating_sub(self.claim(part)).max(0).unsigned_abs())
     }
 
-    /// For how many nanoseconds the clock would have to fill it for what is in it; below zero: for
-    /// what is missing.
+    /// Returns the nanoseconds in which the clock fills the balance. Negative: the time to pay a
+    /// debt.
     pub(in crate::limit) fn claim(&self, part: u64) -> i64 {
         let part = i64::try_from(part.max(1)).unwrap_or(i64::MAX);
         self.balance.load(Relaxed).saturating_mul(MILLION as i64) / part
     }
 
-    /// Takes out what ran.
+    /// Subtracts the time of work.
     pub(in crate::limit) fn take(&self, nanos: u64) {
         self.take_down_to(nanos, i64::MIN);
     }
 
-    /// Takes out what ran in time that may have been to spare.
+    /// Subtracts the time of work that no other job may have wanted.
     pub(in crate::limit) fn take_spare(&self, nanos: u64, part: u64) {
         self.take_down_to(nanos, -max_saved(part));
     }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_too_much_is_waited_for() {
+    fn overused_time_is_waited_for() {
         let bucket = Bucket::default();
         assert_eq!(wait(&bucket, SECOND, 100_000), Duration::ZERO, "new");
         bucket.take(30_000_000);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_others_saves_more_than_a_pause_and_spare_time_costs_no_more() {
+    fn waiting_saves_more_than_a_pause_and_spare_time_is_bounded() {
         let (bucket, part) = (Bucket::default(), 500_000);
         bucket.fill(SECOND, part, false);
         bucket.fill(2 * SECOND, part, false);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_gives_no_more_than_a_burst_and_takes_no_more_than_a_look() {
+    fn jump_of_the_clock_gives_a_burst_and_takes_one_step() {
         let bucket = Bucket::default();
         wait(&bucket, SECOND, 500_000);
         wait(&bucket, u64::MAX, 500_000);

@@ -1,25 +1,24 @@
-//! How much of a device's time a process uses, from what its threads see of its work.
+//! Measurement of the device time that a process uses, by polls of its work.
 //!
-//! When work begins is known: it is launched. When it ends is seen by a thread that waited for it,
-//! at once, or by a look at the marks behind it, some time later: then it ended somewhere since the
-//! look before, on average in the middle. A gap between work and the next that the program asks for
-//! counts as well if it is shorter than [`GAP`]: no other process could have used it, and without a
-//! limit the program would have it too.
+//! Work begins when it is launched. A thread that waited for it sees its end at once. A poll of the
+//! marks after it sees the end later: then the work ended between two polls, on average in the
+//! middle. A gap between work and the program's next work counts too if it is shorter than [`GAP`]:
+//! no other process could have used it, and without a limit the program would have it too.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// About as long as a device takes to turn to another process, and that one to notice: 0.1 to 0.18
-/// ms and less than 0.1 on an H200. Nanoseconds.
+/// About the time in which a device switches to another process and that one notices: 0.1 to 0.18
+/// ms and less than 0.1 ms on an H200. Nanoseconds.
 pub(in crate::limit) const GAP: u64 = 200_000;
 
-/// What a look shows of this process's work.
+/// State of this process's work at a poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkState {
     /// Work is on its way.
     Working,
     /// Work is on its way behind a closed gate.
     Held,
-    /// All work has ended since the last look.
+    /// All work has ended since the last poll.
     Ended,
     /// All work has ended just now.
     EndedNow,
@@ -31,22 +30,22 @@ impl WorkState {
     }
 }
 
-/// Up to when a process's work has been counted.
+/// Time up to which a process's work has been counted.
 #[derive(Debug, Default)]
 pub struct Usage {
-    /// In nanoseconds; zero: there is no work.
+    /// Nanoseconds; zero: the process has no work.
     counted: AtomicU64,
-    /// When work was last seen to end, if nothing more was asked for since; zero: not known.
+    /// Time at which work was last seen to end, if no work was requested since; zero: unknown.
     ended: AtomicU64,
 }
 
 impl Usage {
-    /// Of a process without work.
+    /// Creates the usage of a process without work.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Notes a launch. `now` is asked only if there was no work; returns whether there was none.
+    /// Notes a launch. Returns whether the process had no work before; only then it calls `now`.
     #[inline]
     pub fn launched(&self, now: impl FnOnce() -> u64) -> bool {
         self.counted.load(Relaxed) == 0 && self.begin(now().max(1))
@@ -57,8 +56,7 @@ impl Usage {
         self.counted.compare_exchange(0, from, Relaxed, Relaxed).is_ok()
     }
 
-    /// Notes that a launch begins to wait; returns for how many nanoseconds before that counts as
-    /// work.
+    /// Notes that a launch begins to wait. Returns the nanoseconds before that which count as work.
     pub fn waits(&self, now: u64) -> u64 {
         self.gap(now)
     }
@@ -69,9 +67,9 @@ impl Usage {
         if ended > 0 && gap <= GAP { gap } else { 0 }
     }
 
-    /// Notes what a look shows, while so many other processes with limits have work as well;
-    /// returns for how many nanoseconds more the device has worked for this process. Of two threads
-    /// that look at once, one counts.
+    /// Notes the state at a poll, while `others` processes with limits have work too. Returns the
+    /// nanoseconds that the device has worked for this process since the last poll. Of two threads
+    /// that poll at once, one counts.
     pub fn look(&self, now: u64, seen: WorkState, others: u64) -> u64 {
         let before = self.counted.load(Relaxed);
         if before == 0 && seen.is_end() {

@@ -1,9 +1,9 @@
-//! What the books have of a device's time, and how it is measured.
+//! Device time: the words of the accounts file that describe it, and its measurement.
 //!
-//! *In*: the clock; what looks at a process's work show. *Out*: the words of which parts of the
-//! time are made. *Invariant*: a job's [`bucket`] is filled by the clock at its part and emptied by
-//! what its work took; at most one process has the [`turn`]; what a process did when ([`presence`])
-//! is written by that process alone.
+//! *In*: the clock, and polls of a process's work. *Out*: the words by which `schedule` divides the
+//! time. *Invariant*: a job's [`bucket`] is filled by the clock at its part, and emptied by the
+//! time that its work took; at most one process has the [`turn`]; a process's [`presence`] is
+//! written by that process alone.
 
 pub(super) mod bucket;
 pub(super) mod measure;

@@ -1,21 +1,23 @@
-//! Whose turn a device is: one word that processes take and leave without a lock.
+//! Turn of a device: one word that processes take and leave without a lock.
 //!
-//! 1. Who has the turn and wants to begin says that it isn't idle, and then reads the word: if that
+//! 1. A process that has the turn and wants to begin sets itself not idle, and then reads the word:
+//!    if it
 //!    is still its own, it begins.
-//! 2. Who takes the turn of somebody idle writes the word, and then reads whether that one is idle
+//! 2. A process that takes the turn of an idle process writes the word, and then reads whether that
+//!    one is idle
 //!    still: if not, it gives the turn back.
 //!
-//! So of the two at least one sees the other, and both may retreat: then the first one has the turn
-//! and finds that out when it asks again. Nobody waits for anybody here. A turn is also taken from
-//! processes that have ended, that were stopped, or that don't come to an end; their work may still
-//! be on the device then.
+//! So at least one of the two sees the other, and both may retreat: then the first one has the
+//! turn, and finds that out when it asks again. No process waits for another here. A turn is also
+//! taken from processes that have ended, that were stopped, or whose work takes too long. Their
+//! work may still be on the device then.
 
 use super::super::atomic::{AtomicU64, Ordering::SeqCst, fence};
 
 const MICROSECOND: u64 = 1_000;
 
-/// Since when a process has no work, in nanoseconds; zero: it has some, or is about to. Written by
-/// that process.
+/// Time since which a process has no work, in nanoseconds; zero: it has work, or is about to begin
+/// some. Written by that process alone.
 #[derive(Debug)]
 #[repr(C)]
 pub(in crate::limit) struct Idle(AtomicU64);
@@ -27,25 +29,25 @@ impl Default for Idle {
 }
 
 impl Idle {
-    /// Since when. `None`: it works.
+    /// Returns the time since which it is idle. `None`: it works.
     pub(in crate::limit) fn since(&self) -> Option<u64> {
         Some(self.0.load(SeqCst)).filter(|since| *since > 0)
     }
 
-    /// It has work.
+    /// Notes that it has work.
     pub(in crate::limit) fn end(&self) {
         if self.0.load(SeqCst) > 0 {
             self.0.store(0, SeqCst);
         }
     }
 
-    /// It has none any more.
+    /// Notes that it has no work any more.
     pub(in crate::limit) fn begin(&self, now: u64) {
         let _ = self.0.compare_exchange(0, now.max(1), SeqCst, SeqCst);
     }
 }
 
-/// A turn as it was at one moment: who has it, and since when.
+/// Value of the turn at one moment: its member, and its begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::limit) struct TurnHolder(u64);
 
@@ -54,24 +56,24 @@ impl TurnHolder {
         Self((now / MICROSECOND) << 8 | (member as u64 + 1) & 0xff)
     }
 
-    /// The place of who has it, if anybody has.
+    /// Returns the slot of the member that has the turn.
     pub(in crate::limit) fn member(self) -> Option<usize> {
         (self.0 as usize & 0xff).checked_sub(1)
     }
 
-    /// When it began, in nanoseconds, to a microsecond.
+    /// Returns its begin, in nanoseconds with a resolution of a microsecond.
     pub(in crate::limit) fn began(self) -> u64 {
-        (self.0 >> 8).saturating_mul(MICROSECOND) // whatever others wrote
+        (self.0 >> 8).saturating_mul(MICROSECOND) // other processes may write any value
     }
 }
 
-/// In the books, for all processes of a device.
+/// Turn of a device, in the accounts file.
 #[derive(Debug)]
 #[repr(C, align(128))]
 pub(in crate::limit) struct Turn {
-    /// Zero: nobody's. Otherwise microseconds, and in the lowest byte the member's place and one.
+    /// Zero: free. Otherwise microseconds, and in the lowest byte the member's slot plus one.
     word: AtomicU64,
-    /// When somebody last asked for a turn that wasn't to be had, in nanoseconds.
+    /// Time of the last request for a turn that was refused, in nanoseconds.
     pub(in crate::limit) claimed: AtomicU64,
 }
 
@@ -86,7 +88,7 @@ impl Turn {
         TurnHolder(self.word.load(SeqCst))
     }
 
-    /// Step 1. False: it isn't this member's turn, and it is as idle as before.
+    /// Step 1. Returns false if it isn't this member's turn; it is as idle as before then.
     pub(in crate::limit) fn begin(&self, member: usize, idle: &Idle) -> bool {
         let since = idle.0.swap(0, SeqCst);
         fence(SeqCst);
@@ -97,8 +99,8 @@ impl Turn {
         is_ours
     }
 
-    /// Takes the turn, if it still is as it was read; step 2 if it is taken because of `holder`'s
-    /// idleness. False: it isn't this member's.
+    /// Takes the turn, if its value is still `from`. Step 2, if it is taken because `holder` is
+    /// idle. Returns whether this member has it.
     pub(in crate::limit) fn take(
         &self,
         member: usize,
@@ -118,7 +120,7 @@ impl Turn {
         !is_late
     }
 
-    /// Leaves the turn to others, if it is this member's.
+    /// Leaves the turn to other processes, if it is this member's.
     pub(in crate::limit) fn leave(&self, member: usize) {
         let held = self.read();
         if held.member() == Some(member) {
@@ -132,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_says_whose_it_is_and_since_when_whatever_stands_there() {
+    fn turn_returns_its_member_and_begin_for_any_value() {
         let (turn, idle) = (Turn::default(), Idle::default());
         assert_eq!((turn.read().member(), turn.begin(0, &idle)), (None, false));
         assert!(turn.take(127, 7_000_999, turn.read(), None));
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_idle_any_more_keeps_its_turn() {
+    fn turn_of_a_member_with_new_work_is_kept() {
         let (turn, idle) = (Turn::default(), [Idle::default(), Idle::default()]);
         assert!(turn.take(0, 1_000, turn.read(), None) && turn.begin(0, &idle[0]));
         let held = turn.read();
@@ -174,7 +176,7 @@ mod models {
     }
 
     #[test]
-    fn who_begins_and_who_takes_its_turn_never_both_go_on() {
+    fn begin_and_take_of_a_turn_never_both_succeed() {
         loom::model(|| {
             let books = books();
             let other = books.clone();
@@ -187,7 +189,7 @@ mod models {
             let first = turn.begin(0, &idle[0]);
             let second = thread.join().unwrap();
             assert!(!(first && second));
-            // Whoever of them has the turn now may begin; nobody is left without an answer.
+            // The one that has the turn now may begin.
             let holder = turn.read().member().unwrap();
             assert_eq!(second, holder == 1);
             assert!(turn.begin(holder, &idle[holder]));
@@ -195,7 +197,7 @@ mod models {
     }
 
     #[test]
-    fn of_two_who_take_a_turn_one_has_it() {
+    fn only_one_of_two_members_takes_a_turn() {
         loom::model(|| {
             let books = books();
             books.0.leave(0);

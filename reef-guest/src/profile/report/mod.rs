@@ -1,7 +1,7 @@
 //! Totals and calls as text: Alnair's files, a table, a trace.
 //!
-//! *In*: totals, and calls in their order. *Out*: text. *Invariant*: the same numbers are the same
-//! bytes; nothing is written anywhere.
+//! *In*: totals, and calls in their order. *Out*: text. *Invariant*: equal numbers give equal
+//! bytes; no file is written.
 
 pub mod alnair;
 pub mod table;

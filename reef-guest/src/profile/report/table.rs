@@ -1,4 +1,4 @@
-//! Totals as a table for people.
+//! Totals as a table for display.
 
 use super::super::api::Api;
 use super::super::histogram::Histogram;
@@ -7,13 +7,13 @@ use crate::limit::quantity::format_bytes;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// Most kernels that are format_bytes.
+/// Maximum kernels in the table.
 const MAX_KERNELS: usize = 30;
-/// Most characters of a kernel's name.
+/// Maximum characters of a kernel's name.
 const MAX_NAME: usize = 48;
 
-/// The table of a process: its calls, and its kernels by `name` of the driver's handle. All times
-/// are the host's, from a call's begin to its return.
+/// Returns the table of a process: its calls, and its kernels. `name` returns the name of a
+/// driver's handle. All times are host times, from a call's begin to its return.
 pub fn table(totals: &Totals, pid: u32, name: impl Fn(u64) -> Option<String>) -> String {
     let mut text = format!("reef: process {pid}: calls of the driver, host time\n");
     header(&mut text, "call", "bytes");
@@ -23,7 +23,7 @@ pub fn table(totals: &Totals, pid: u32, name: impl Fn(u64) -> Option<String>) ->
         let total = totals.of(api);
         let has_bytes = !matches!(api, Api::Launch) && total.amount > 0;
         let bytes = if has_bytes { format_bytes(total.amount) } else { String::new() };
-        row(&mut text, api.name(), (total.count, total.nanos), &total.times, &bytes);
+        row(&mut text, api.name(), total.count, total.nanos, &total.times, &bytes);
     }
     if !totals.kernels.is_empty() {
         kernels(&mut text, totals, name);
@@ -47,7 +47,7 @@ fn kernels(text: &mut String, totals: &Totals, name: impl Fn(u64) -> Option<Stri
     all.sort_by_key(|(_, kernel)| std::cmp::Reverse(kernel.nanos));
     header(text, "kernel, its launches", "");
     for (name, kernel) in all.iter().take(MAX_KERNELS) {
-        row(text, name, (kernel.count, kernel.nanos), &kernel.times, "");
+        row(text, name, kernel.count, kernel.nanos, &kernel.times, "");
     }
     if let Some(more) = all.len().checked_sub(MAX_KERNELS).filter(|more| *more > 0) {
         let _ = writeln!(text, "  and {more} more kernels");
@@ -62,7 +62,7 @@ fn header(text: &mut String, what: &str, last: &str) {
     let _ = writeln!(text, "{}", line.trim_end()); // a string takes all
 }
 
-fn row(text: &mut String, name: &str, (count, nanos): (u64, u64), times: &Histogram, last: &str) {
+fn row(text: &mut String, name: &str, count: u64, nanos: u64, times: &Histogram, last: &str) {
     let name: String = name.chars().take(MAX_NAME).collect();
     let [p50, p99] = [0.5, 0.99].map(|part| times.quantile(part) as f64 / 1e3);
     let total = nanos as f64 / 1e6;

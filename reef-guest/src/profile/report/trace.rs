@@ -5,8 +5,8 @@ use super::super::ring::Event;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// The file of a process; `zero` is where its time begins, by the recorder's clock. Kernels are
-/// named by `name`, of the driver's handles.
+/// Returns the file of a process. `zero` is the time of the recorder's clock at which it begins.
+/// `name` returns the name of a kernel by the driver's handle.
 pub fn json(
     events: &[Event],
     pid: u32,
@@ -44,7 +44,7 @@ pub fn json(
     text
 }
 
-/// A string of JSON.
+/// Returns a JSON string.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

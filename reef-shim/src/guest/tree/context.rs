@@ -79,12 +79,12 @@ impl Context {
         self.gate.load(Relaxed)
     }
 
-    /// Whether it is this device's primary context, and lives.
+    /// Returns whether it is this device's primary context, and lives.
     pub(crate) fn is_primary_of(&self, ordinal: i32) -> bool {
         self.is_live() && self.primary.load(Relaxed) == ordinal
     }
 
-    /// Whether handles of it and of its streams may be used.
+    /// Returns whether handles of it and of its streams may be used.
     pub(crate) fn is_live(&self) -> bool {
         self.state.load(Acquire) == State::Live as u32
     }

@@ -52,7 +52,7 @@ impl Stream {
         self.is_live.store(true, Release);
     }
 
-    /// Whether it is this stream, and lives.
+    /// Returns whether it is this stream, and lives.
     pub(crate) fn is(&self, key: Key) -> bool {
         let is_live = self.is_live.load(Acquire);
         is_live && Key(self.key.0.load(Relaxed), self.key.1.load(Relaxed)) == key
@@ -62,7 +62,7 @@ impl Stream {
         Key(self.key.0.load(Relaxed), self.key.1.load(Relaxed))
     }
 
-    /// Whether its handle may be used.
+    /// Returns whether its handle may be used.
     pub(crate) fn is_live(&self) -> bool {
         self.is_live.load(Acquire)
     }
@@ -88,7 +88,7 @@ impl Stream {
         calls::Stream(self.handle())
     }
 
-    /// Whether it is a thread's own, which no other thread can name.
+    /// Returns whether it is a thread's own, which no other thread can name.
     pub(crate) fn is_own(&self) -> bool {
         self.handle() == 2
     }
@@ -98,7 +98,7 @@ impl Stream {
         self.word.load(Acquire)
     }
 
-    /// Whether all that it was given has run, as far as is known.
+    /// Returns whether all that it was given has run, as far as is known.
     pub(crate) fn is_idle(&self) -> bool {
         self.counts.is_idle(self.done())
     }

@@ -1,20 +1,20 @@
-//! A device that slices its time between programs, on a simulated clock.
+//! Device that slices its time between programs, on a simulated clock.
 
 use super::program::{MICROSECOND, MILLISECOND, Plan, Program, STEP};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// How an H200 turns between processes: after so long, or at once if one has nothing to do, and it
-/// takes so long (measured, driver 580: a block beside kernels of another process waits for 1.34
-/// ms, beside an idle one 0.17).
+/// Time slice of an H200 for a process with work, and time of a switch to another process
+/// (measured, driver 580: a block next to kernels of another process waits for 1.34 ms, next to an
+/// idle one for 0.17 ms).
 const SLICE: u64 = 1_200 * MICROSECOND;
 const SWITCH: u64 = 150 * MICROSECOND;
-/// Programs on a device, and their books.
+/// Programs on a device, and their accounts file.
 pub(in super::super) struct Fleet {
     folder: PathBuf,
     plans: Vec<Plan>,
     programs: Vec<Option<Program>>,
-    /// Which of them the device works for, since when, and until when it only turns to it.
+    /// Program that the device works for, the start of its slice, and the end of the switch to it.
     at: usize,
     since: u64,
     ready: u64,
@@ -39,8 +39,7 @@ impl Fleet {
         Self { folder, plans, programs, at: 0, since: 0, ready: 0, now: begin, begin }
     }
 
-    /// Goes on for so many nanoseconds; returns how many of them the device worked for each
-    /// program.
+    /// Simulates `nanos` nanoseconds. Returns the device time of each program among them.
     pub(in super::super) fn go_on(&mut self, nanos: u64) -> Vec<u64> {
         self.programs.iter_mut().flatten().for_each(|program| program.ran = 0);
         let until = self.now + nanos;
@@ -64,8 +63,7 @@ impl Fleet {
         for (plan, program) in self.plans.iter().zip(&mut self.programs) {
             match (plan.lives.contains(&time), &program) {
                 (true, None) => *program = Some(Program::new(&self.folder, plan.clone())),
-                // As if it were killed: it is in the books until they are reclaimed, a second
-                // later.
+                // As if it were killed: its slot is reclaimed a second later.
                 (false, Some(_)) if time > plan.lives.end + 1_000 * MILLISECOND => *program = None,
                 (false, Some(it)) if it.plan.stopped.end == 0 => {
                     let it = program.as_mut().unwrap();
@@ -93,8 +91,8 @@ impl Fleet {
     }
 }
 
-/// The throughput that programs had in seconds 2 to 12, in per cent of what each has without a
-/// limit and alone.
+/// Returns the throughput of each program in seconds 2 to 12, in per cent of its throughput alone
+/// and without a limit.
 pub(in super::super) fn parts(plans: Vec<Plan>) -> Vec<f64> {
     let alone = |plan: &Plan| {
         let mut fleet = Fleet::new(vec![Plan { part: 0, ..plan.clone() }]);

@@ -1,8 +1,8 @@
-//! Programs on a device, simulated as far as parts of its time go.
+//! Simulation of programs on a device, for parts of its time.
 //!
-//! *In*: what programs do. *Out*: for how long the device worked for each. *Invariant*: what is
-//! simulated is the device, threads and sleeps; meters, books and turns are those that processes
-//! have, on a clock of the simulation's.
+//! *In*: plans of programs. *Out*: the device time of each. *Invariant*: only the device, threads
+//! and sleeps are simulated; usage, accounts file and turns are the real code, on the clock of the
+//! simulation.
 
 mod device;
 mod program;

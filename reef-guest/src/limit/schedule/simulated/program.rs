@@ -1,4 +1,4 @@
-//! A program with a part of a device's time, on a simulated clock.
+//! Program with a part of a device's time, on a simulated clock.
 
 use super::super::super::{AccountsFile, Slot, Usage, WorkState};
 use super::super::Policy;
@@ -10,37 +10,36 @@ pub(in super::super) const MICROSECOND: u64 = 1_000;
 pub(in super::super) const MILLISECOND: u64 = 1_000_000;
 /// A step of the simulation.
 pub(super) const STEP: u64 = 10 * MICROSECOND;
-/// From one look of the keeper to the next, and of a thread that waits; and the longest sleep of
-/// one whose process has no work. Each takes up to [`MAX_OVERSLEEP`] longer.
-const LOOK_INTERVAL: u64 = 1_000 * MICROSECOND;
+/// Intervals between polls of the keeper and of a waiting thread, and longest sleep of a thread
+/// whose process has no work. Each sleep takes up to [`MAX_OVERSLEEP`] longer.
+const POLL_INTERVAL: u64 = 1_000 * MICROSECOND;
 const RETRY_INTERVAL: u64 = 100 * MICROSECOND;
 const MAX_SLEEP: u64 = 2_000 * MICROSECOND;
 const MAX_OVERSLEEP: u64 = 120 * MICROSECOND;
-/// How much may be launched ahead, in time and in launches, and how many launches a mark is good
-/// for.
+/// Run-ahead in time and in launches, and launches for each mark.
 const MAX_TIME_AHEAD: u64 = 20 * MILLISECOND;
 const MAX_AHEAD: u64 = 128;
 const MARK_EVERY: u64 = 64;
-/// How many launches the driver takes.
+/// Capacity of the driver's queue, in launches.
 const DRIVER: u64 = 1_024;
-/// From the end of the work that a thread waits for to its next launch.
+/// Time from the end of work that a thread waits for to its next launch.
 const RETURN: u64 = 20 * MICROSECOND;
 
-/// What a program does.
+/// Behaviour of a program.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Plan {
     pub(in super::super) job: &'static str,
     /// Per cent; 0: without a limit.
     pub(in super::super) part: u32,
     pub(in super::super) policy: Policy,
-    /// How long its kernels take, and for how many launches it waits at once; 0: it never waits.
+    /// Duration of its kernels, and launches that it waits for at once; 0: it never waits.
     pub(in super::super) kernel: u64,
     pub(in super::super) batch: u64,
-    /// What it does between a wait and the next launch.
+    /// Time that it computes between a wait and the next launch.
     pub(in super::super) thinks: u64,
-    /// How much longer than others its first launch after a wait for its part takes.
+    /// Additional time of its first launch after a wait for its part.
     pub(in super::super) wakes: u64,
-    /// When it is there, and when it is stopped.
+    /// Time for which it exists, and time for which it is stopped.
     pub(in super::super) lives: Range<u64>,
     pub(in super::super) stopped: Range<u64>,
 }
@@ -53,7 +52,7 @@ impl Plan {
     }
 }
 
-/// A program that launches kernels of one length whenever it may, and waits for each so many.
+/// Program that launches kernels of one length whenever it may, and waits after each batch.
 pub(super) struct Program {
     pub(super) plan: Plan,
     slot: Slot,
@@ -68,11 +67,11 @@ pub(super) struct Program {
     known: u64,
     looks: u64,
     random: u64,
-    /// Its thread does nothing until then.
+    /// Time until which its thread sleeps.
     sleeps: u64,
-    /// The end of its batch was seen.
+    /// Set once the end of its batch was seen.
     waited: bool,
-    /// It has waited for its part since its last launch.
+    /// Set if it has waited for its part since its last launch.
     slept: bool,
     pub(super) ran: u64,
 }
@@ -116,7 +115,7 @@ impl Program {
         account.note_look(now, seen, self.plan.policy);
     }
 
-    fn seen(&self) -> WorkState {
+    fn state(&self) -> WorkState {
         if self.known == self.launched { WorkState::Ended } else { WorkState::Working }
     }
 
@@ -180,7 +179,7 @@ impl Program {
             self.mark();
             let gap = self.usage.waits(now);
             account.charge(now, gap, self.plan.policy);
-            self.look(now, self.seen());
+            self.look(now, self.state());
             let most = if self.works() { RETRY_INTERVAL } else { MAX_SLEEP };
             self.sleeps = now + delay.clamp(RETRY_INTERVAL, most) + self.oversleep();
             self.slept = true;
@@ -206,8 +205,8 @@ impl Program {
 
     pub(super) fn keep(&mut self, now: u64) {
         if now >= self.looks {
-            self.looks = now + LOOK_INTERVAL + self.oversleep();
-            self.look(now, self.seen());
+            self.looks = now + POLL_INTERVAL + self.oversleep();
+            self.look(now, self.state());
             self.mark();
         }
     }

@@ -137,7 +137,7 @@ fn of_programs_that_take_turns_one_works_at_a_time() {
     });
     let mut seen = [0; 3];
     while seen.iter().sum::<u32>() < 2_000 {
-        seen[seat.account().others(Time::now().0).min(2) as usize] += 1;
+        seen[seat.account().other_workers(Time::now().0).min(2) as usize] += 1;
         std::thread::sleep(Duration::from_micros(200));
     }
     for child in &mut children {
