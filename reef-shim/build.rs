@@ -10,10 +10,10 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=names.txt");
     println!("cargo::rerun-if-changed=src/hooks");
-    // Threads and handlers of ours point into the library, so it stays. Our own functions are ours,
-    // whoever else has functions of these names.
+    // Threads and handlers of ours point into the library, so it stays loaded. References to our
+    // own functions bind to them, even if other libraries have functions of these names.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1,-z,nodelete,-Bsymbolic");
-    let names = std::fs::read_to_string("names.txt").expect("names.txt stands beside");
+    let names = std::fs::read_to_string("names.txt").expect("names.txt is next to build.rs");
     let hooked = hooked(Path::new("src/hooks"));
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
     let names: Vec<_> = names.lines().filter_map(|line| line.split(' ').next()).collect();

@@ -24,4 +24,5 @@ pub mod pace;
 pub mod page;
 pub mod profile;
 pub mod registry;
+mod thunk;
 pub mod unix_peer;

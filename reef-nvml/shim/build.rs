@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-/// Those that are answered here.
+/// Functions that are answered here.
 const ANSWERED: [&str; 6] = [
     "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetMemoryInfo_v2",
@@ -17,15 +17,16 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=names.txt");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libnvidia-ml.so.1,-z,nodelete,-Bsymbolic");
-    let names = std::fs::read_to_string("names.txt").expect("names.txt stands beside");
+    let names = std::fs::read_to_string("names.txt").expect("names.txt is next to build.rs");
     let names: Vec<_> = names.lines().collect();
     let strings: String = names.iter().map(|name| format!("    c\"{name}\",\n")).collect();
     let mut text =
         format!("pub(crate) const NAMES: [&std::ffi::CStr; {}] = [\n{strings}];\n", names.len());
     for (slot, name) in names.iter().enumerate() {
-        match ANSWERED.contains(name) {
-            true => text += &format!("pub(crate) const {name}: usize = {slot};\n"),
-            false => text += &format!("thunk!({name}, {slot});\n"),
+        if ANSWERED.contains(name) {
+            text += &format!("pub(crate) const {name}: usize = {slot};\n");
+        } else {
+            text += &format!("thunk!({name}, {slot});\n");
         }
         if *name == "nvmlDeviceGetUUID" {
             text += &format!("pub(crate) const UUID: usize = {slot};\n");

@@ -1,11 +1,11 @@
-//! What the library refused.
+//! Errors of the library.
 
 use std::fmt;
 
 /// Why something isn't known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// There is no library, or it can't be opened: what the loader says.
+    /// The library is missing or can't be opened, with the loader's reason.
     Absent(String),
     /// The library doesn't have a function.
     Function(&'static str),

@@ -1,4 +1,4 @@
-//! What NVIDIA's management library (NVML) says of the processes on a device.
+//! Memory and utilization of processes on a device, from NVIDIA's management library (NVML).
 //!
 //! *In*: devices by their UUIDs. *Out*: how much device memory each process has, its context and
 //! code included, and for which part of the time its kernels ran ([`Monitor`], [`Nvml`]).

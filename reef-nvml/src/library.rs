@@ -54,7 +54,7 @@ pub struct Nvml {
     shutdown: unsafe extern "C" fn() -> u32,
     text: Option<Text>,
     by_uuid: unsafe extern "C" fn(*const c_char, *mut Device) -> u32,
-    /// Of programs, and of those under MPS.
+    /// Functions that list programs, and programs under MPS.
     lists: Vec<(&'static str, List<Info>)>,
     samples: Option<Samples>,
     // Last: the functions are in it.
@@ -162,7 +162,7 @@ impl Nvml {
     }
 }
 
-/// What the loader says, which names the file, or not.
+/// Returns the loader's reason, with the file's name if it lacks it.
 fn absent(file: &OsStr, error: &libloading::Error) -> Error {
     let why = std::error::Error::source(error).map_or(error.to_string(), ToString::to_string);
     let file = file.to_string_lossy();
@@ -194,7 +194,7 @@ impl Monitor for Nvml {
             return Err(Error::Function("nvmlDeviceGetComputeRunningProcesses_v2"));
         }
         for (name, list) in &self.lists {
-            // SAFETY: a device, a length, and room for so many.
+            // SAFETY: a device, a length, and a buffer of that length.
             let infos = self.list(name, |count, to: *mut Info| unsafe { list(device, count, to) });
             let memory = |of: u64| (of != NOT_AVAILABLE).then_some(of);
             let process = |info: Info| Process { pid: info.pid, memory: memory(info.memory) };
@@ -215,7 +215,7 @@ impl Monitor for Nvml {
     fn busy(&self, device: &Uuid, since: u64) -> Result<Vec<Busy>, Error> {
         const NAME: &str = "nvmlDeviceGetProcessUtilization";
         let (device, samples) = (self.device(device)?, self.samples.ok_or(Error::Function(NAME))?);
-        // SAFETY: a device, room for so many, and a length.
+        // SAFETY: a device, a buffer, and its length.
         let call = |count, to: *mut Sample| unsafe { samples(device, to, count, since) };
         let mut last: Vec<Busy> = Vec::new();
         for Sample { pid, at, percent } in self.list(NAME, call)? {

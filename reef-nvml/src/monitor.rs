@@ -1,9 +1,9 @@
-//! What is asked of a device's processes.
+//! Monitor: the source of the memory and utilization of a device's processes.
 
 use crate::error::Error;
 use std::fmt;
 
-/// What names a device, or a MIG instance of one.
+/// UUID of a device, or of a MIG instance.
 pub type Uuid = [u8; 16];
 
 /// A process on a device.
@@ -15,18 +15,18 @@ pub struct Process {
     pub memory: Option<u64>,
 }
 
-/// How much a process used a device.
+/// Utilization of a device by a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy {
     /// Its number, in the system's first namespace.
     pub pid: u32,
     /// Per cent of the time in which its kernels ran, of the driver's last sample.
     pub percent: u32,
-    /// When the sample was taken, in microseconds of the driver's clock.
+    /// Time of the sample, in microseconds of the driver's clock.
     pub at: u64,
 }
 
-/// Whoever knows what processes have of devices.
+/// Source of processes' memory and utilization on devices.
 pub trait Monitor: fmt::Debug + Send + Sync {
     /// The processes that have something of a device.
     ///
@@ -35,8 +35,8 @@ pub trait Monitor: fmt::Debug + Send + Sync {
     /// It isn't known, as on MIG instances and under WSL.
     fn processes(&self, device: &Uuid) -> Result<Vec<Process>, Error>;
 
-    /// How much processes used a device, in samples after `since`, which is a sample's `at`; one of
-    /// each process.
+    /// Returns the utilization of a device by its processes, in samples after `since`, which is a
+    /// sample's `at`; one of each process.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ fn reads() {
     println!("said: {:?}", nvml.busy(&DEVICE, 41));
 }
 
-fn said(set: &[(&str, &str)]) -> Vec<String> {
+fn output_of(set: &[(&str, &str)]) -> Vec<String> {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "reads", "--include-ignored", "--nocapture"])
@@ -37,11 +37,11 @@ fn said(set: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn processes_and_what_they_have_are_read() {
+fn processes_are_read_with_their_memory() {
     let file = std::env::temp_dir().join(format!("reef-nvml-{}", std::process::id()));
     let all: String = (1..40).map(|pid| format!("{pid} {} {pid}\n", pid << 20)).collect();
     std::fs::write(&file, all + "99 - 5\n").unwrap();
-    let lines = said(&[("REEF_FAKE_NVML", file.to_str().unwrap())]);
+    let lines = output_of(&[("REEF_FAKE_NVML", file.to_str().unwrap())]);
     std::fs::remove_file(&file).unwrap();
     let memory = |pid| if pid == 99 { None } else { Some(u64::from(pid) << 20) };
     let processes = (1..40).chain([99]).map(|pid| Process { pid, memory: memory(pid) });
@@ -52,13 +52,14 @@ fn processes_and_what_they_have_are_read() {
     assert_eq!(lines, want, "more than there is room for at first");
 }
 
-/// As on devices and drivers without MPS: the list of other programs counts.
+/// Devices and drivers without MPS refuse its list: the list of other programs counts then.
 #[test]
-fn a_list_under_mps_that_is_not_supported_hides_no_other() {
+fn unsupported_mps_list_hides_no_other_list() {
     let file = std::env::temp_dir().join(format!("reef-nvml-mps-{}", std::process::id()));
     std::fs::write(&file, "7 1000 3\n").unwrap();
-    let with =
-        |code| said(&[("REEF_FAKE_NVML", file.to_str().unwrap()), ("REEF_FAKE_NVML_MPS", code)]);
+    let with = |code| {
+        output_of(&[("REEF_FAKE_NVML", file.to_str().unwrap()), ("REEF_FAKE_NVML_MPS", code)])
+    };
     let (unsupported, lost) = (with("3"), with("15"));
     std::fs::remove_file(&file).unwrap();
     let want = Ok::<_, Error>(vec![Process { pid: 7, memory: Some(1000) }]);
@@ -67,11 +68,11 @@ fn a_list_under_mps_that_is_not_supported_hides_no_other() {
 }
 
 #[test]
-fn what_is_not_known_is_one_line() {
-    let lines = said(&[("REEF_FAKE_NVML_INIT", "9")]);
+fn unknown_process_memory_is_an_error_of_one_line() {
+    let lines = output_of(&[("REEF_FAKE_NVML_INIT", "9")]);
     assert_eq!(lines, ["nvml: nvmlInit_v2: Driver Not Loaded (code 9)"]);
     // As on MIG instances.
-    let lines = said(&[("REEF_FAKE_NVML_LIST", "3")]);
+    let lines = output_of(&[("REEF_FAKE_NVML_LIST", "3")]);
     assert!(lines[0].contains("code: 3, text: \"Not Supported\""), "{lines:?}");
     let error = Nvml::open(Some("/nowhere/libnvidia-ml.so.1".as_ref())).unwrap_err();
     let line = error.to_string();

@@ -1,9 +1,9 @@
-//! Errors of ours don't become the program's.
+//! Panics of this library don't reach the program.
 
 use crate::driver::state::pass_all;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs something of ours. A panic ends scheduling in this process, and nothing else.
+/// Runs code of this library. A panic ends scheduling in this process, and has no other effect.
 #[inline]
 pub(crate) fn catch_panics<T: Default>(ours: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(ours)).unwrap_or_else(|_| {

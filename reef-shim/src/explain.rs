@@ -1,4 +1,4 @@
-//! What was intercepted, for `reef exec --explain`: written to a file when the process ends.
+//! Report of intercepted calls for `reef exec --explain`, written to a file when the process ends.
 
 use crate::driver::library;
 use crate::settings::settings;
@@ -8,10 +8,10 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Most reasons that are kept.
+/// Maximum reasons that are kept.
 const MAX_REASONS: usize = 16;
 
-/// Look-ups of functions by `cuGetProcAddress`, and how many of them got a hook.
+/// Look-ups of functions by `cuGetProcAddress`, and the number of them that got a hook.
 pub(crate) static LOOKUPS: AtomicU64 = AtomicU64::new(0);
 pub(crate) static HOOKED: AtomicU64 = AtomicU64::new(0);
 /// Look-ups of functions that the driver doesn't have.
@@ -20,14 +20,14 @@ pub(crate) static MISSING: AtomicU64 = AtomicU64::new(0);
 pub(crate) static TABLES: AtomicU64 = AtomicU64::new(0);
 
 static REASONS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-/// Graphs without gates inside, by what is the matter with them.
+/// Graphs without gates inside, by reason.
 static UNGATED_GRAPHS: Mutex<BTreeMap<&str, u64>> = Mutex::new(BTreeMap::new());
-/// Whatever else has something to say in the report.
-static OTHERS: Mutex<Vec<Box<Line>>> = Mutex::new(Vec::new());
+/// Further lines of the report.
+static LINES: Mutex<Vec<Box<Line>>> = Mutex::new(Vec::new());
 
 type Line = dyn Fn() -> String + Send;
 
-/// Notes why something isn't scheduled. Always `None`, for whoever returns.
+/// Notes the reason for which something isn't scheduled. Returns `None`, for the caller to return.
 pub(crate) fn refuse<T>(why: &str) -> Option<T> {
     let mut reasons = REASONS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     if reasons.len() < MAX_REASONS && !reasons.iter().any(|reason| reason == why) {
@@ -36,21 +36,21 @@ pub(crate) fn refuse<T>(why: &str) -> Option<T> {
     None
 }
 
-/// Notes a graph that is gated in front alone, and why.
+/// Notes a graph with a gate before it but none inside, and the reason.
 pub(crate) fn note_ungated(why: &'static str) {
     let mut graphs = UNGATED_GRAPHS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     *graphs.entry(why).or_default() += 1;
 }
 
-/// Has somebody say something in the report.
+/// Adds a line to the report.
 pub(crate) fn add(line: impl Fn() -> String + Send + 'static) {
-    OTHERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(Box::new(line));
+    LINES.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(Box::new(line));
 }
 
-/// The process that began: a child has neither its pages nor its devices.
+/// Process that writes the report: a child process has neither its pages nor its devices.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
-/// Has the report written at the process's end, if one is wanted.
+/// Has the report written at the process's end, if it is enabled.
 pub(crate) fn begin() {
     let is_first = PROCESS.compare_exchange(0, std::process::id(), Relaxed, Relaxed).is_ok();
     if is_first && settings().report.is_some() {
@@ -83,7 +83,7 @@ fn report() -> String {
         writeln!(text, "  private tables of the driver asked for: {}", TABLES.load(Relaxed))
     })
     .unwrap_or_default(); // a string takes all
-    let others = OTHERS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let others = LINES.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     others.iter().for_each(|line| text.push_str(&line()));
     let graphs = UNGATED_GRAPHS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let line = |(why, count)| format!("  graphs with a gate in front alone: {count} ({why})\n");
@@ -93,7 +93,7 @@ fn report() -> String {
     text
 }
 
-/// What a guest did, in words.
+/// Formats a guest's counters.
 pub(crate) fn counts(counts: &Counts) -> String {
     let counts = [
         ("kernels", &counts.kernels),

@@ -1,16 +1,15 @@
-//! `libcuda.so.1` for programs that know nothing of REEF: the real driver, with gates and marks in
-//! between.
+//! `libcuda.so.1` for unmodified programs: the real driver, with gates and marks in between.
 //!
 //! Every driver function of CUDA 11.8 to 13.5 is exported. Most are a jump into the real driver
 //! (`driver`); some are `hooks`, which give a call to `actions`: there a best-effort `guest`'s
-//! launch gets a gate in front of it, and a real-time guest's launch first holds the best-effort
-//! guests of the same device. The program's own thread then calls the real driver, in the program's
-//! order, so streams, events, graphs and errors stay the driver's.
+//! launch gets a gate before it, and a real-time guest's launch first holds the best-effort guests
+//! of the same device. The program's own thread then calls the real driver, in the program's order,
+//! so streams, events, graphs and errors stay the driver's.
 //!
 //! Nothing happens when the library is loaded. Without `$REEF_GUESTS` (a daemon's socket) every
-//! call is passed on as it is; whatever goes wrong in here ends in the same. Limits of memory and
-//! time (`limit`) are for themselves: they need no daemon, and what goes wrong there ends in
-//! refused allocations.
+//! call is passed on as it is; any failure in here ends in the same. Limits of memory and time
+//! (`limit`) are independent of that: they need no daemon, and a failure there ends in refused
+//! allocations.
 //!
 //! A `profile` counts and times calls, with or without the rest.
 //!

@@ -1,4 +1,4 @@
-//! What the environment says, read once.
+//! Settings from the environment, read once.
 
 use reef_guest::join::GuestInfo;
 use reef_guest::limit::{self, Limits};
@@ -7,30 +7,30 @@ use reef_guest::profile::ProfileOptions;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// What this process was told.
+/// Settings of this process.
 #[derive(Debug)]
 pub(crate) struct Settings {
     /// The daemon's socket, `$REEF_GUESTS`. Without it nothing is done.
     pub(crate) socket: Option<PathBuf>,
     /// `$REEF_CLASS`: `rt` or `be`; best-effort if it is anything else.
     pub(crate) class: Class,
-    /// True if graphs that are built node by node may be cloned for gates: not if `$REEF_GRAPHS` is
-    /// `front`.
+    /// True if graphs that are built node by node may be cloned for gates. False if `$REEF_GRAPHS`
+    /// is `front`.
     pub(crate) clones_graphs: bool,
-    /// `$REEF_JOB`, and the first line of the file `$REEF_TOKEN_FILE`; or what is wrong with them.
+    /// `$REEF_JOB`, and the first line of the file `$REEF_TOKEN_FILE`; or the fault of these.
     pub(crate) guest_info: Result<GuestInfo, String>,
-    /// Where to write what was intercepted, `$REEF_EXPLAIN`.
+    /// File for the report of intercepted calls, `$REEF_EXPLAIN`.
     pub(crate) report: Option<PathBuf>,
-    /// How much of a device this process's job may have, or what is wrong with what was said about
-    /// it.
+    /// Limits of this process's job, or the fault of a variable.
     pub(crate) limits: Result<Option<Limits>, String>,
-    /// Where the accounts of limits are.
+    /// Folder of accounts files.
     pub(crate) accounts: PathBuf,
-    /// What is to be written of calls, or what is wrong with what was said about it.
+    /// Options of the profile, or the fault of a variable.
     pub(crate) profile: Result<Option<ProfileOptions>, String>,
 }
 
-/// Reading the environment enters no driver, so whoever waits here waits for that alone.
+/// Returns the settings. Reading the environment calls no driver, so a thread that waits here waits
+/// for that alone.
 pub(crate) fn settings() -> &'static Settings {
     static SETTINGS: OnceLock<Settings> = OnceLock::new();
     SETTINGS.get_or_init(|| {
@@ -62,12 +62,12 @@ fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
     GuestInfo::new(job, token.lines().next().unwrap_or_default().trim())
 }
 
-/// Returns whether calls are to be looked at.
+/// Returns whether calls are scheduled.
 pub(crate) fn is_scheduled() -> bool {
     settings().socket.is_some() || limits_time()
 }
 
-/// Returns whether the time of a device is limited, or may be.
+/// Returns whether the time of a device may be limited.
 pub(crate) fn limits_time() -> bool {
     settings()
         .limits
@@ -75,17 +75,17 @@ pub(crate) fn limits_time() -> bool {
         .is_ok_and(|limits| limits.as_ref().is_some_and(|it| !it.compute.is_empty()))
 }
 
-/// Returns whether anything is limited, or should be.
+/// Returns whether anything is limited, or a limit is invalid.
 pub(crate) fn is_limited() -> bool {
     !matches!(settings().limits, Ok(None))
 }
 
-/// Returns whether calls are to be timed, or should be.
+/// Returns whether calls are timed, or the options are invalid.
 pub(crate) fn is_profile_enabled() -> bool {
     !matches!(settings().profile, Ok(None))
 }
 
-/// Returns whether the program is to say which of its calls are timed.
+/// Returns whether the program itself selects the calls that are timed.
 pub(crate) fn is_range_enabled() -> bool {
     settings().profile.as_ref().is_ok_and(|wanted| wanted.as_ref().is_some_and(|it| it.range))
 }

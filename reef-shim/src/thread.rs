@@ -1,10 +1,10 @@
-//! Threads of ours in the program's process.
+//! Threads of this library in the program's process.
 
 use crate::driver::state::Inside;
 use std::io;
 use std::thread::{Builder, Thread};
 
-/// Starts a thread. Signals go to the program's own threads.
+/// Starts a thread. All signals are blocked in it, so that they go to the program's own threads.
 pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
     // SAFETY: sets of signals of ours; the old one is put back.
     let old = unsafe {
@@ -24,24 +24,24 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 
 /// Gives this thread a table of file descriptors of its own, with nothing of the program's in it.
 ///
-/// Then a program that closes all that it didn't open, counts what is open or may have few finds
-/// nothing of ours, a child inherits nothing of ours, and we keep nothing of the program's open.
-/// Such a thread must not call the driver, whose files are in the program's table. A system that
-/// refuses (before Linux 5.9, or a sandbox) leaves the table shared.
+/// So a program that closes unknown descriptors, counts open ones or has a low limit finds none of
+/// ours, a child process inherits none of ours, and we keep no file of the program open. Such a
+/// thread must not call the driver, whose files are in the program's table. A system that refuses
+/// (before Linux 5.9, or a sandbox) leaves the table shared.
 pub(crate) fn leave_files() {
     const UNSHARE: u32 = 2; // CLOSE_RANGE_UNSHARE
     // SAFETY: closes what is in this thread's table alone, and nothing of ours is in it yet.
     let code = unsafe { libc::syscall(libc::SYS_close_range, 0, i32::MAX, UNSHARE) };
     if code == 0 {
-        // Whoever prints in this thread (a panic) must not print to the daemon.
-        // SAFETY: new files, at the three lowest places.
+        // Output of this thread (of a panic) must not go to the daemon. SAFETY: new files, at the
+        // three lowest places.
         (0..3).for_each(|_| unsafe {
             libc::eventfd(0, libc::EFD_NONBLOCK);
         });
     }
 }
 
-/// A number of this thread: where a word of its own stands.
+/// Returns a number of this thread: the address of a word of its own.
 pub(crate) fn number() -> usize {
     thread_local!(static WORD: u8 = const { 0 });
     WORD.with(|word| std::ptr::from_ref(word) as usize)

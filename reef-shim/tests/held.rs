@@ -92,7 +92,7 @@ fn mixed(start: u64, values: impl IntoIterator<Item = u64>) -> u64 {
 }
 
 #[test]
-fn launches_are_counted_and_run_in_order_while_nobody_holds() {
+fn launches_without_a_holder_are_counted_and_run_in_order() {
     let program = program();
     let program = program.as_ref().unwrap();
     let (kernels, before) = (program.counts().0, program.value());
@@ -120,7 +120,7 @@ fn a_held_program_does_nothing_and_goes_on_where_it_stood() {
 }
 
 #[test]
-fn a_real_time_guest_that_dies_leaves_no_gate_closed() {
+fn dead_real_time_guest_leaves_no_gate_closed() {
     let program = program();
     let program = program.as_ref().unwrap();
     assert_eq!(program.launch(0), 0);
@@ -138,7 +138,7 @@ fn a_real_time_guest_that_dies_leaves_no_gate_closed() {
 }
 
 #[test]
-fn a_thread_that_is_far_ahead_waits_outside_of_the_driver() {
+fn thread_far_ahead_waits_outside_the_driver() {
     let program = program();
     let program = program.as_ref().unwrap();
     program.synchronize();

@@ -52,7 +52,7 @@ impl Program {
     }
 }
 
-/// A socket at which nobody answers.
+/// Socket without an answer.
 fn deaf(path: &Path) -> OwnedFd {
     let _ = std::fs::remove_file(path);
     // SAFETY: an address of this path, which is short; the result is checked.
@@ -71,7 +71,7 @@ fn deaf(path: &Path) -> OwnedFd {
 
 /// One test: the library's state is the process's.
 #[test]
-fn a_guest_outlives_its_daemons_and_joins_each_that_answers() {
+fn guest_outlives_its_daemons_and_joins_the_next() {
     let path = std::env::temp_dir().join(format!("reef-orphaned-{}", std::process::id()));
     let deaf = deaf(&path);
     let program = Program::start(&path);
@@ -97,7 +97,7 @@ fn joins_late(program: &Program, deaf: OwnedFd) -> Registry {
     registry
 }
 
-/// Who holds for a second gets it, but for a breather in which what is there gets through.
+/// A holder of more than a second holds, except for a breather in which waiting work runs.
 fn breathes(program: &Program, registry: &Registry) {
     let begin = Instant::now();
     registry.hold(UUID, true);
@@ -117,7 +117,7 @@ fn breathes(program: &Program, registry: &Registry) {
     until("the end", || program.is_idle());
 }
 
-/// Who holds when a graph comes to its middle.
+/// Holds a guest when a graph reaches its middle.
 static HOLDER: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn hold(_: usize) {
@@ -133,7 +133,7 @@ fn graph(program: &Program) -> usize {
     graph.instantiate()
 }
 
-/// The daemon dies, and then a real-time guest that holds: nobody takes its bit away.
+/// The daemon dies, and then a real-time guest that holds: no process removes its bit.
 fn opens_for_good(program: &Program, registry: Registry) {
     let rt =
         join(&program.path, &JoinRequest { class: Class::RealTime, device: UUID }, SOON).unwrap();
@@ -149,7 +149,8 @@ fn opens_for_good(program: &Program, registry: Registry) {
         program.launch();
         assert_eq!(call!(program.driver, cuStreamSynchronize(program.work.stream)), 0);
     }
-    assert!(begin.elapsed() < SOON, "it stays open"); // or each would wait most of a second for a breather
+    // Otherwise each launch would wait most of a second for a breather.
+    assert!(begin.elapsed() < SOON, "it stays open");
 }
 
 /// The next daemon takes the same page, so that gates which graphs have had inside since before are

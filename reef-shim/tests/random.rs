@@ -60,16 +60,16 @@ fn run_here(driver: Driver, program: &Program) -> Outcome {
     (codes, left)
 }
 
-/// A driver as it is, one under the shim, and who holds the latter.
-struct Both {
+/// Plain driver, driver under the shim, and the daemon of the latter.
+struct Drivers {
     plain: Driver,
     shim: Driver,
     registry: Registry,
 }
 
-fn both() -> &'static Both {
-    static BOTH: OnceLock<Both> = OnceLock::new();
-    BOTH.get_or_init(|| {
+fn drivers() -> &'static Drivers {
+    static DRIVERS: OnceLock<Drivers> = OnceLock::new();
+    DRIVERS.get_or_init(|| {
         let path = std::env::temp_dir().join(format!("reef-random-{}", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class))).unwrap();
@@ -82,10 +82,10 @@ fn both() -> &'static Both {
         }
         let copy = fake_copy("reef-random");
         let plain = Driver::open(&copy);
-        std::fs::remove_file(copy).unwrap(); // it stays for those who have it open
+        std::fs::remove_file(copy).unwrap(); // the open library keeps it
         let shim = Driver::open(&library(SHIM));
         assert_eq!((call!(plain, cuInit(0)), call!(shim, cuInit(0))), (0, 0));
-        Both { plain, shim, registry }
+        Drivers { plain, shim, registry }
     })
 }
 
@@ -118,7 +118,7 @@ fn one_at_a_time() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Numbers of programs: so many of them.
+/// Returns the numbers of the programs.
 fn seeds(cases: u64) -> impl Iterator<Item = u64> {
     let asked = |name| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
@@ -131,7 +131,7 @@ fn seeds(cases: u64) -> impl Iterator<Item = u64> {
 #[test]
 fn a_program_does_the_same_plainly_open_and_held() {
     let _one = one_at_a_time();
-    let both = both();
+    let both = drivers();
     for seed in seeds(16) {
         let (program, what) = (program(seed), format!("REEF_TEST_SEED={seed}"));
         let plain = run(both.plain, &program, &format!("{what}, plainly"));
@@ -147,7 +147,7 @@ fn a_program_does_the_same_plainly_open_and_held() {
 #[test]
 fn gates_stand_in_streams_and_graphs() {
     let _one = one_at_a_time();
-    let both = both();
+    let both = drivers();
     let steps = vec![Step::Graph { stream: 0, launches: 149 }; 3];
     let program = [steps.clone(), steps, vec![]];
     held_at_random(&both.registry, 1, || run(both.shim, &program, "gates"));

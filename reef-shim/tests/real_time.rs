@@ -91,7 +91,7 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
         is_in_time
     });
 
-    // What is captured holds nobody; the graph that comes of it does, without marks inside.
+    // A captured launch holds no guest; a launch of the captured graph does, without marks inside.
     let (mut graph, mut exec, mut nodes) = (0_usize, 0_usize, 0_usize);
     assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 0)), 0);
     (0..40).for_each(|_| launch("cuLaunchKernel", stream));
@@ -130,7 +130,7 @@ fn others_are_held_from_the_first_launch_to_the_end_of_the_last() {
     assert!(views.iter().any(|view| view.who.class == Class::RealTime && view.busy >= LENGTH));
     assert!(held(be.who.guest).is_some_and(|held| held >= LENGTH), "{views:?}");
 
-    // The daemon goes, and nobody holds; the next one's guests are held as soon as this one has
+    // The daemon ends, and no guest holds; the next one's guests are held as soon as this one has
     // joined it.
     drop(registry);
     let again = (0..3).map(|_| {

@@ -59,7 +59,7 @@ unsafe fn give<T>(to: *mut T, value: T) -> u32 {
 ///
 /// # Safety
 ///
-/// There is a length at `count`, and room for so many at `to`.
+/// There is a length at `count`, and room for that number of elements at `to`.
 unsafe fn list<T>(count: *mut u32, to: *mut T, of: impl Fn((u32, u64, u32)) -> T) -> u32 {
     if code("REEF_FAKE_NVML_LIST") != 0 {
         return code("REEF_FAKE_NVML_LIST");
@@ -148,7 +148,7 @@ exports! {
     }
 }
 
-/// The same for every code.
+/// Returns the same text for every code.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn nvmlErrorString(code: u32) -> *const c_char {

@@ -1,5 +1,5 @@
-//! The functions that are answered with a limit: the real library's answer, and no more than the
-//! limit in it.
+//! Functions that are answered with a limit: the real library's answer, with no more than the limit
+//! in it.
 
 use crate::limit::{Device, of};
 use crate::slots::{self, NO_FUNCTION, NO_LIBRARY, address};
@@ -32,7 +32,7 @@ struct Memory2 {
 type Info1 = [u64; 2];
 type Info2 = [u64; 3];
 
-/// Total, free and used, as the job sees them.
+/// Limits total, free and used memory to the job's view.
 fn limited(device: Device, [total, free, used]: [&mut u64; 3]) {
     let Some(limit) = of(device) else { return };
     *total = limit.limit.min(*total);
@@ -44,7 +44,7 @@ fn limited(device: Device, [total, free, used]: [&mut u64; 3]) {
 ///
 /// # Safety
 ///
-/// It is what `nvml.h` says of the function in this slot.
+/// The function in this slot has these arguments in `nvml.h`.
 unsafe fn real<T>(slot: usize, device: Device, to: *mut T) -> u32 {
     // SAFETY: the real library's function of these arguments, or one that looks at none.
     unsafe {
@@ -79,8 +79,8 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(device: Device, to: *mut Memory2
     code
 }
 
-/// Processes with no more memory than the limit: what one of another job has beyond that is none of
-/// the program's.
+/// Lists processes with no more memory than the limit: memory of another job beyond it isn't shown
+/// to the program.
 ///
 /// # Safety
 ///
@@ -103,7 +103,7 @@ unsafe fn processes<const N: usize>(
     if code != 0 || count.is_null() || to.is_null() {
         return code;
     }
-    // SAFETY: the library has written so many.
+    // SAFETY: the library has written `count` elements.
     let all = unsafe { std::slice::from_raw_parts_mut(to, *count as usize) };
     if let Some(limit) = of(device) {
         let known =
@@ -113,7 +113,7 @@ unsafe fn processes<const N: usize>(
     code
 }
 
-/// The three versions.
+/// Exports the three versions.
 macro_rules! lists {
     ($($name:ident($info:ty);)+) => {
         $(
@@ -133,7 +133,7 @@ lists! {
     nvmlDeviceGetComputeRunningProcesses_v3(Info2);
 }
 
-/// What codes mean where no real library says it.
+/// Returns the meaning of a code where there is no real library.
 fn meaning(code: u32) -> &'static CStr {
     match code {
         0 => c"no error",
@@ -143,8 +143,7 @@ fn meaning(code: u32) -> &'static CStr {
     }
 }
 
-/// The only function of the library that answers with an address: a code in its place would be read
-/// from.
+/// The only function of the library that returns an address: a caller would read from a code.
 #[allow(non_snake_case)]
 #[unsafe(no_mangle)]
 extern "C" fn nvmlErrorString(code: u32) -> *const c_char {

@@ -1,4 +1,4 @@
-//! How much of a device this program's job may have, and has.
+//! Memory limit of this program's job on a device, and the memory that the job has.
 
 use crate::slots::{self, address};
 use reef_guest::limit::{Audit, Limits, folder};
@@ -13,12 +13,12 @@ pub(crate) type Device = *mut c_void;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     pub(crate) limit: u64,
-    /// What the job has, as far as it has joined the books.
+    /// Bytes that the job has, as far as it has joined the accounts file.
     pub(crate) used: u64,
 }
 
-/// What the environment says, read once. A value that can't be read limits nothing here: the
-/// driver's library refuses the device then.
+/// Reads the limits of the environment, once. An invalid value limits nothing here: the driver's
+/// library refuses the device then.
 fn limits() -> Option<&'static Limits> {
     static LIMITS: OnceLock<Option<Limits>> = OnceLock::new();
     let read = || Limits::read(variable, |path| std::fs::read_to_string(path).ok()).ok().flatten();
@@ -29,23 +29,22 @@ fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
 }
 
-/// Where the books are, looked up once: programs may change their environment while other threads
-/// ask.
-fn books() -> &'static PathBuf {
-    static BOOKS: OnceLock<PathBuf> = OnceLock::new();
-    BOOKS.get_or_init(|| folder(variable))
+/// Returns the folder of accounts files. It is read once, because programs may change their
+/// environment while other threads ask.
+fn accounts_folder() -> &'static PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| folder(variable))
 }
 
-/// The limit on a device. Before a process of the job has used the device nobody knows its number
-/// among the visible ones, so it is the limit of each device then. `None`: there is no limit.
+/// Returns the limit on a device. Before a process of the job has used the device, its number among
+/// the visible ones is unknown, so the limit of each device applies. `None`: there is no limit.
 ///
-/// Books are open no longer than the call takes: a file of ours among the program's may be closed
-/// by it, and its number be another file's. Nor is there a lock, which a child process could find
-/// taken.
+/// Accounts files are open only during the call: the program might close a file of ours, and reuse
+/// its number. There is no lock either, which a child process could find taken.
 pub(crate) fn of(device: Device) -> Option<Limit> {
     let limits = limits().filter(|limits| limits.has_memory())?;
     let uuid = uuid(device)?;
-    let mut audit = Audit::new(books().clone());
+    let mut audit = Audit::new(accounts_folder().clone());
     let _ = audit.refresh(); // what can't be read isn't joined
     let job = audit.jobs().into_iter().find(|job| job.device == uuid && job.is_of(limits));
     match job.and_then(|job| Some((job.memory?, job.used))) {

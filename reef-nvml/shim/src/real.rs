@@ -1,4 +1,4 @@
-//! The real library: `$REEF_NVML_LIBRARY`, or the first of this name that isn't this one.
+//! Real library: `$REEF_NVML_LIBRARY`, or the first one of this name that isn't this library.
 
 use reef_guest::library_path::candidates;
 use std::ffi::{CStr, CString, c_void};
@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// A function of the real library. `None`: there is no library, or it doesn't have it.
+/// Returns the address of a function of the real library. `None`: the library or the function is
+/// missing.
 pub(crate) fn symbol(name: &CStr) -> Option<usize> {
     static HANDLE: OnceLock<Option<usize>> = OnceLock::new();
     let all = || candidates("libnvidia-ml.so.1", std::env::var_os("REEF_NVML_LIBRARY"));
@@ -16,13 +17,13 @@ pub(crate) fn symbol(name: &CStr) -> Option<usize> {
     (!found.is_null()).then_some(found as usize)
 }
 
-/// Returns whether there is one.
+/// Returns whether there is a real library.
 pub(crate) fn is_there() -> bool {
     symbol(c"nvmlInit_v2").is_some()
 }
 
 /// Opens a library by its path, if it is NVIDIA's and not this one. With `DEEPBIND` its calls of
-/// its own functions don't come back to us.
+/// its own functions don't reach this library.
 fn open(path: &Path) -> Option<usize> {
     let name = CString::new(path.canonicalize().ok()?.as_os_str().as_bytes()).ok()?;
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_DEEPBIND;
@@ -36,7 +37,7 @@ fn open(path: &Path) -> Option<usize> {
     (!init.is_null() && base(init) != base(open as *const c_void)).then_some(handle as usize)
 }
 
-/// Where the library that holds this address was loaded.
+/// Returns the base address of the library that holds this address.
 fn base(address: *const c_void) -> usize {
     // SAFETY: all zero is a value of this struct, which the call fills in.
     unsafe {

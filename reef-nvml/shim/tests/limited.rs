@@ -1,4 +1,4 @@
-//! What a program is told of its device's memory. Each case is a process of its own.
+//! Memory of a device as a program sees it. Each case is a process of its own.
 
 use reef_guest::limit::{AccountsFile, Slot};
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -38,7 +38,7 @@ fn call(handle: *mut c_void, name: &str, arguments: [usize; 3]) -> u32 {
     }
 }
 
-/// What the library says that a code means.
+/// Returns the library's text for a code.
 fn text(handle: *mut c_void, code: u32) -> String {
     let at = symbol(handle, "nvmlErrorString");
     // SAFETY: the function of this name answers every number with a string that stays.
@@ -80,8 +80,8 @@ fn asks() {
     println!("said: missing {missing:?}");
 }
 
-/// What the program says with these variables and with these lines of processes.
-fn said(name: &str, processes: &str, set: &[(&str, &str)]) -> Vec<String> {
+/// Runs the program with these variables and these lines of processes. Returns its output.
+fn output_of(name: &str, processes: &str, set: &[(&str, &str)]) -> Vec<String> {
     let folder = std::env::temp_dir().join(format!("reef-nvml-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder); // of a test that was killed
     std::fs::create_dir(&folder).unwrap();
@@ -106,7 +106,7 @@ fn said(name: &str, processes: &str, set: &[(&str, &str)]) -> Vec<String> {
 const PROCESSES: &str = "7 1000 3\n8 134217728 4\n9 - 0\n";
 
 #[test]
-fn a_limit_is_what_a_program_is_told_of_its_device() {
+fn program_sees_the_limit_as_its_devices_memory() {
     let set = [("REEF_MEMORY", "64MiB"), ("REEF_JOB", "told")];
     let (used, free) = (5 << 20, LIMIT - (5 << 20));
     let unknown = u64::MAX;
@@ -123,25 +123,25 @@ fn a_limit_is_what_a_program_is_told_of_its_device() {
         "not there 13".into(),
         "missing []".into(),
     ];
-    assert_eq!(said("limited", PROCESSES, &set), want);
+    assert_eq!(output_of("limited", PROCESSES, &set), want);
 }
 
 #[test]
-fn a_limit_that_nobody_has_joined_yet_is_told_as_well() {
+fn program_sees_a_limit_that_no_process_has_joined() {
     let set = [("CUDA_DEVICE_MEMORY_LIMIT", "64m")];
-    let memory = &said("new", "", &set)[2];
+    let memory = &output_of("new", "", &set)[2];
     assert_eq!(*memory, format!("memory [{LIMIT}, {LIMIT}, 0] and [{LIMIT}, 0, {LIMIT}, 0]"));
 }
 
 #[test]
-fn without_a_limit_or_without_the_real_library_nothing_is_changed() {
+fn answers_without_a_limit_or_a_library_are_unchanged() {
     let (used, all) = (1000 + (128 << 20), 1_u64 << 30);
-    let memory = &said("free", PROCESSES, &[])[2];
+    let memory = &output_of("free", PROCESSES, &[])[2];
     assert_eq!(
         *memory,
         format!("memory [{all}, {}, {used}] and [{all}, 0, {}, {used}]", all - used, all - used)
     );
-    let absent = said("absent", "", &[("REEF_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")]);
+    let absent = output_of("absent", "", &[("REEF_NVML_LIBRARY", "/nowhere/libnvidia-ml.so.1")]);
     let codes = r#"codes 9 "error of libnvidia-ml.so.1", 12 "libnvidia-ml.so.1 not found""#;
     assert_eq!(absent, [codes, "init 12"]);
 }

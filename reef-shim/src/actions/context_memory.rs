@@ -1,4 +1,4 @@
-//! Contexts, and limits of theirs that take memory.
+//! Memory of contexts, and of their limits such as stacks and heaps.
 
 use super::reserve::{make_room, refuse_on_panic, with_reservation};
 use crate::driver::calls;
@@ -9,7 +9,7 @@ use crate::limit::device::{self, Limited, LimitState};
 use crate::limit::refusal::OUT_OF_MEMORY;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Sets a limit of the current context. What it takes is in the books before.
+/// Sets a limit of the current context. Its memory is reserved before.
 pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     refuse_on_panic(|| {
@@ -40,8 +40,8 @@ pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) ->
     })
 }
 
-/// Makes a context. The first one of a process on a device is besides its limit, as long as nobody
-/// says what it takes.
+/// Makes a context. The memory of a process's first context on a device isn't charged here: the
+/// daemon charges it as overhead.
 pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     refuse_on_panic(|| match device::of(ordinal) {
@@ -109,6 +109,7 @@ fn learn(ordinal: i32, took: u64) {
 /// Whether this process has a context on a device.
 fn has_context(ordinal: i32) -> bool {
     let (mut flags, mut is_active) = (0, 0);
-    let _ = calls::primary_state(ordinal, &mut flags, &mut is_active); // not said: there is none
+    // An error means that there is none.
+    let _ = calls::primary_state(ordinal, &mut flags, &mut is_active);
     is_active != 0 || charges::has(Kind::Context, ordinal)
 }

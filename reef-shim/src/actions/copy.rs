@@ -1,18 +1,17 @@
-//! Which copies take the device: those between its own memory and itself, and fills. Those from and
-//! to the host are done by copy engines, beside the work of others.
+//! Copies and fills that use the device: those within its memory. Copies from and to the host are
+//! done by copy engines, in parallel to work of other programs.
 
 use super::launch::copy;
 use crate::driver::calls::{self, Stream};
 
 /// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`.
 const MEMORY_TYPE: u32 = 2;
-/// `CUmemorytype`: the host's, and what an address says by itself. Others are the device's, or
-/// arrays in it.
+/// `CUmemorytype`: host memory, and unified addresses. The other types are device memory or arrays.
 const HOST: u32 = 1;
 const UNIFIED: u32 = 4;
 
-/// One side of a copy of rows (`CUDA_MEMCPY2D`, `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`): `N`
-/// coordinates of its corner, and `M` words behind its address.
+/// Side of a copy of rows (`CUDA_MEMCPY2D`, `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`): `N`
+/// coordinates of its corner, and `M` words after its address.
 #[repr(C)]
 #[derive(Debug)]
 struct Side<const N: usize, const M: usize> {
@@ -23,7 +22,7 @@ struct Side<const N: usize, const M: usize> {
     rest: [usize; M],
 }
 
-/// A copy of rows, as far as it is read.
+/// Copy of rows, as far as it is read.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Sides<const N: usize, const M: usize> {
@@ -31,7 +30,7 @@ pub(crate) struct Sides<const N: usize, const M: usize> {
     to: Side<N, M>,
 }
 
-/// `CUDA_MEMCPY2D`: behind the address are an array and the rows' distance.
+/// `CUDA_MEMCPY2D`: after the address are an array and the rows' pitch.
 pub(crate) type Flat = Sides<2, 2>;
 /// `CUDA_MEMCPY3D`, also between contexts: an array, a context or nothing, and two distances.
 pub(crate) type Deep = Sides<4, 4>;
@@ -40,8 +39,8 @@ pub(crate) type Deep = Sides<4, 4>;
 ///
 /// # Safety
 ///
-/// A side as the program has made it for the driver: its kind, and the address that belongs to
-/// that. The rest may be anything, so that no more is read.
+/// The side has a kind and the address of that kind, as the driver requires. No other fields are
+/// read, because they may be uninitialized.
 unsafe fn is_device_side<const N: usize, const M: usize>(side: *const Side<N, M>) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
@@ -53,23 +52,24 @@ unsafe fn is_device_side<const N: usize, const M: usize>(side: *const Side<N, M>
     }
 }
 
-/// What the driver says of an address. Memory of the host that it wasn't told of is an error there.
+/// Returns whether the driver knows an address as device memory. It returns an error for host
+/// memory that isn't registered.
 fn is_on_device(at: usize) -> bool {
     let mut kind = HOST;
     calls::pointer_attribute(&mut kind, MEMORY_TYPE, at) == Some(0) && kind != HOST
 }
 
-/// A fill, or a copy that is from the device to itself by its name.
+/// Treats a fill, or a copy within the device by its name.
 pub(crate) fn on_device(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     copy(stream, || true, real)
 }
 
-/// A copy between addresses that may be the host's.
+/// Treats a copy between addresses that may be on the host.
 pub(crate) fn between(stream: Stream, to: usize, from: usize, real: impl FnOnce() -> u32) -> u32 {
     copy(stream, || is_on_device(to) && is_on_device(from), real)
 }
 
-/// Copies between addresses in two lists: like the first of them.
+/// Treats a batch of copies between addresses in two lists. The first copy decides for all.
 pub(crate) fn batch(
     stream: Stream,
     to: *const usize,
@@ -86,7 +86,7 @@ pub(crate) fn batch(
     copy(stream, is_inside, real)
 }
 
-/// A copy of rows.
+/// Treats a copy of rows.
 pub(crate) fn rows<const N: usize, const M: usize>(
     stream: Stream,
     sides: *const Sides<N, M>,
@@ -105,7 +105,7 @@ mod tests {
     use std::mem::offset_of;
 
     #[test]
-    fn sides_stand_where_the_headers_have_them() {
+    fn sides_have_the_offsets_of_the_headers() {
         assert_eq!((offset_of!(Side<2, 2>, kind), offset_of!(Side<2, 2>, device)), (16, 32));
         assert_eq!((offset_of!(Flat, to), offset_of!(Deep, to)), (56, 88));
         assert_eq!((offset_of!(Side<4, 4>, kind), offset_of!(Side<4, 4>, device)), (32, 48));

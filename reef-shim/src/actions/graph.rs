@@ -1,5 +1,5 @@
-//! Graphs that were built node by node: gates at their instantiation, and updates of what came of
-//! it.
+//! Graphs that were built node by node: gates at their instantiation, and updates of the executable
+//! graphs.
 
 use crate::catch_panics::catch_panics;
 use crate::driver::state::Inside;
@@ -37,7 +37,7 @@ pub(crate) fn instantiate(
     0
 }
 
-/// A clone with gates. `None`: it needs none, or can't have any, which the report says.
+/// Makes a clone with gates. `None`: the graph needs none, or can't have any; the report says why.
 fn prepare(graph: usize) -> Option<(GatedClone, GatePositions, Gate)> {
     let context = &find::current()?.context;
     if context.device.is_real_time() {
@@ -63,13 +63,13 @@ fn prepare(graph: usize) -> Option<(GatedClone, GatePositions, Gate)> {
     Some((gated?, positions, gate))
 }
 
-/// What the graph looks like, if it may be cloned.
+/// Reads the graph's shape, if it may be cloned.
 fn shape(graph: usize) -> Result<Shape, UngatedReason> {
     if settings().clones_graphs { Shape::read(graph) } else { Err("REEF_GRAPHS=front") }
 }
 
-/// Updates an executable graph with a graph of the program's. `real` is given that graph, or a
-/// clone with gates where the executable graph has them. After a failure `nodes` are to name the
+/// Updates an executable graph with a graph of the program's. `real` gets that graph, or a clone
+/// with gates where the executable graph has them. After a failure `nodes` are translated to the
 /// program's nodes.
 pub(crate) fn update<const N: usize>(
     exec: usize,
@@ -78,7 +78,9 @@ pub(crate) fn update<const N: usize>(
     real: impl Fn(usize) -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::enter() else { return real(graph) };
-    let gated = catch_panics(|| insert_at(graph, execs::positions(exec)?));
+    let gated = catch_panics(|| {
+        execs::positions(exec).and_then(|(positions, gate)| insert_at(graph, &positions, gate))
+    });
     let Some(gated) = gated else { return real(graph) };
     let code = real(gated.graph);
     if code != 0 {
@@ -91,13 +93,13 @@ pub(crate) fn update<const N: usize>(
     code
 }
 
-/// A clone of another graph, with gates where one had them.
-fn insert_at(graph: usize, (positions, gate): (GatePositions, Gate)) -> Option<GatedClone> {
+/// Clones a graph, with gates at the positions of another one.
+fn insert_at(graph: usize, positions: &GatePositions, gate: Gate) -> Option<GatedClone> {
     let shape = Shape::read(graph).ok()?;
-    insert(graph, &shape, &positions, gate)
+    insert(graph, &shape, positions, gate)
 }
 
-/// A call that names a node of an executable graph by the program's node.
+/// Makes a call that names a node of an executable graph by the program's node.
 pub(crate) fn node(exec: usize, node: usize, real: impl Fn(usize) -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real(node) };
     real(catch_panics(|| Some(execs::node(exec, node))).unwrap_or(node))
@@ -111,7 +113,10 @@ pub(crate) fn child(
     real: impl Fn(usize, usize) -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::enter() else { return real(node, child) };
-    let gated = catch_panics(|| insert_at(child, execs::child_positions(exec, node)?));
+    let gated = catch_panics(|| {
+        execs::child_positions(exec, node)
+            .and_then(|(positions, gate)| insert_at(child, &positions, gate))
+    });
     let node = catch_panics(|| Some(execs::node(exec, node))).unwrap_or(node);
     real(node, gated.as_ref().map_or(child, |gated| gated.graph))
 }

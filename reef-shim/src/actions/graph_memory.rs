@@ -1,4 +1,4 @@
-//! Graphs with memory of their own, which the driver takes when they are launched or uploaded.
+//! Memory of graphs, which the driver allocates when they are launched or uploaded.
 
 use super::reserve::{make_room, refuse_on_panic};
 use crate::driver::calls::{self, Stream};
@@ -9,12 +9,12 @@ use crate::limit::graphs::{self as needs, Need};
 use crate::limit::pools::{Store, stores};
 use crate::limit::refusal::OUT_OF_MEMORY;
 
-/// Makes an executable graph at `to` by `real`, and notes what its nodes take.
+/// Makes an executable graph at `to` by `real`, and notes the memory that its nodes need.
 pub(crate) fn instantiated(to: *const usize, graph: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(inside) = Inside::limited() else { return real() };
     let needs = memory::needs(graph);
     drop(inside);
-    let code = real(); // has its own way in
+    let code = real(); // enters by itself
     // SAFETY: null, or where the driver has just written.
     if let (0, Some(exec), false) = (code, unsafe { to.as_ref() }, needs.is_empty()) {
         needs::note(*exec, needs);
@@ -22,8 +22,8 @@ pub(crate) fn instantiated(to: *const usize, graph: usize, real: impl FnOnce() -
     code
 }
 
-/// Destroys an executable graph. The driver keeps its memory for others, or for allocations that no
-/// node has ended.
+/// Destroys an executable graph. The driver keeps its memory for other graphs, or for allocations
+/// that no node has freed.
 pub(crate) fn destroyed(exec: usize, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
     if code == 0 {
@@ -32,8 +32,8 @@ pub(crate) fn destroyed(exec: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Launches or uploads a graph. What it may take is reserved before, and what it has taken the
-/// driver says then.
+/// Launches or uploads a graph. The memory that it needs is reserved before. Afterwards the driver
+/// says how much it has allocated.
 pub(crate) fn backed(exec: usize, stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let needs = needs::of(exec);
     if needs.is_empty() {
@@ -42,12 +42,12 @@ pub(crate) fn backed(exec: usize, stream: Stream, real: impl FnOnce() -> u32) ->
     let Some(inside) = Inside::limited() else { return real() };
     if calls::is_capturing(stream) {
         drop(inside);
-        return real(); // a node, which takes nothing now
+        return real(); // a node, which allocates nothing now
     }
     let mut reserved = Vec::new();
     let code = refuse_on_panic(|| reserve(&needs, &mut reserved));
     drop(inside);
-    let code = if code == 0 { real() } else { code }; // has its own way in
+    let code = if code == 0 { real() } else { code }; // enters by itself
     if code == 0 {
         needs::back(exec);
     }
@@ -73,7 +73,7 @@ fn reserve(needs: &[Need], reserved: &mut Vec<(&'static Limited, u64)>) -> u32 {
     0
 }
 
-/// Has the driver give back the memory of graphs that don't run.
+/// Has the driver free the memory of graphs that don't run.
 pub(crate) fn trim(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();

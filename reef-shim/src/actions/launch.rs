@@ -17,33 +17,33 @@ use std::sync::atomic::{
 };
 use std::time::{Duration, Instant};
 
-/// How often a thread that is too far ahead looks again.
+/// Interval between polls of a thread that is too far ahead.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-/// How long it waits at most: longer than any gate is closed.
+/// Maximum wait of such a thread: longer than any gate is closed.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// What is launched.
+/// Kind of launched work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// A kernel of so many blocks.
+    /// A kernel with its number of blocks.
     Kernel(u64),
-    /// A kernel that may begin before the one in front of it has ended: a gate between them would
-    /// end that.
+    /// A kernel that may begin before the previous one has ended. A gate between them would prevent
+    /// that.
     Overlapping,
     /// A graph.
     Graph,
-    /// A copy or a fill of the device's memory: it waits for its part of the time, and at no gate.
+    /// A copy or a fill of the device's memory: it waits for its part of the time, but at no gate.
     Copy,
 }
 
 impl Work {
-    /// As how many launches it counts.
+    /// Returns the number of launches that it counts as.
     fn weight(self) -> u32 {
         if self == Self::Graph { 16 } else { 1 }
     }
 }
 
-/// A launch whose stream is known.
+/// Launch on a scheduled stream.
 #[derive(Clone, Copy, Debug)]
 struct Launch {
     stream: Stream,
@@ -58,8 +58,8 @@ pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> 
     with_launch(|| prepare(stream, work), real)
 }
 
-/// Copies or fills on `stream` by `real`. If the program's part of the time is limited, that is
-/// work like a launch, as far as `takes_device` says that it takes the device's memory alone.
+/// Copies or fills on `stream` by `real`. If the program's part of the time is limited, it counts
+/// as work like a launch if `takes_device` says that it uses device memory alone.
 #[inline]
 pub(crate) fn copy(
     stream: Stream,
@@ -90,7 +90,7 @@ fn with_launch(before: impl FnOnce() -> Option<Launch>, real: impl FnOnce() -> u
     code
 }
 
-/// What belongs in front of a copy. `None`: nothing belongs behind it.
+/// Does the work before a copy. `None`: there is no work after it.
 fn prepare_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<Launch> {
     let known = find::stream(stream)?;
     known.context().device.meter.as_ref()?;
@@ -100,7 +100,7 @@ fn prepare_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<L
     Launch { stream, known, work: Work::Copy }.run()
 }
 
-/// What belongs in front of a launch. `None`: nothing belongs behind it.
+/// Does the work before a launch. `None`: there is no work after it.
 fn prepare(stream: Stream, work: Work) -> Option<Launch> {
     let launch = Launch { stream, known: find::stream(stream)?, work };
     match capture::of(stream) {
@@ -128,14 +128,15 @@ impl Launch {
             Work::Copy => {}
         }
         device.wait_for_time(self.known, || self.mark_rest());
-        match device.is_real_time() {
-            true => self.hold_others(),
-            false => self.wait_and_gate(),
+        if device.is_real_time() {
+            self.hold_others();
+        } else {
+            self.wait_and_gate();
         }
         Some(self)
     }
 
-    /// A real-time launch holds others, unless they are held.
+    /// Holds other guests for a real-time launch, unless they are held.
     fn hold_others(&self) {
         let device = self.device();
         if device.page.activity.launch() {
@@ -144,7 +145,7 @@ impl Launch {
         }
     }
 
-    /// A best-effort launch waits for its turn: this thread if it is far ahead, the stream at a
+    /// Delays a best-effort launch: this thread waits if it is far ahead, the stream waits at a
     /// gate.
     fn wait_and_gate(&self) {
         let (page, state) = (&self.device().page, self.state());
@@ -200,7 +201,7 @@ impl Launch {
         code == Some(0)
     }
 
-    /// A launch that becomes part of a graph: best-effort graphs have gates inside.
+    /// Treats a launch that is captured into a graph: best-effort graphs have gates inside.
     fn capture(self, capture: u64) -> Option<Self> {
         let device = self.device();
         count(&device.page.counts.captured);
@@ -215,7 +216,7 @@ impl Launch {
         None
     }
 
-    /// What belongs behind a launch, once the driver has answered.
+    /// Does the work after a launch, once the driver has returned.
     fn finish(self, code: u32) {
         if code == 0 {
             self.account();
@@ -232,12 +233,12 @@ impl Launch {
             self.mark(number);
             device.time(every);
         } else if (device.is_real_time() || device.meter.is_some()) && self.stream.is_own() {
-            // No other thread can put a mark there.
+            // No other thread can insert a mark there.
             self.mark_rest();
         }
     }
 
-    /// Puts a mark behind what has none.
+    /// Inserts a mark after launches without one.
     fn mark_rest(&self) {
         self.state().mark_rest().into_iter().for_each(|number| self.mark(number));
     }

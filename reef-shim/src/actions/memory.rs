@@ -1,5 +1,5 @@
-//! Allocations and their ends: each is in the books before the driver is asked, and comes out once
-//! it has refused.
+//! Allocations and their ends: each is reserved before the driver is asked, and given back if it
+//! refuses.
 
 use super::pools;
 use super::reserve::{refuse_on_panic, with_reservation};
@@ -15,10 +15,10 @@ use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::sizes::granted;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The handles of devices' primary contexts, as far as they were asked for.
+/// Handles of devices' primary contexts, as far as the program retained them.
 static PRIMARY: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 
-/// Allocates so many bytes by `real`, which writes a handle of this kind to `to`.
+/// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.
 pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     refuse_on_panic(|| match device::current() {
@@ -33,13 +33,13 @@ pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce
     })
 }
 
-/// Allocates so many bytes of addresses: the driver has units of its own.
+/// Allocates `bytes` of linear memory, rounded up to the driver's units.
 pub(crate) fn allocate_linear(bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
     allocate(Kind::Memory, granted(bytes), to, real)
 }
 
-/// Allocates rows of `width` bytes. How far apart they are the driver decides: 512 bytes at most,
-/// as far as is known.
+/// Allocates rows of `width` bytes. The driver chooses the pitch: it rounds up to 512 bytes at
+/// most, as far as is known.
 pub(crate) fn pitched(
     to: *mut usize,
     pitch: *mut usize,
@@ -59,7 +59,7 @@ pub(crate) fn pitched(
     refuse_on_panic(|| correct(at, took))
 }
 
-/// Charges an allocation with what it took. What has no room ends.
+/// Charges an allocation with its actual size. Frees it if the limit has no room.
 fn correct(at: usize, took: u64) -> u32 {
     let Some(charge) = charges::take(Kind::Memory, at) else { return 0 };
     let Charge { device, bytes, .. } = charge;
@@ -90,8 +90,8 @@ pub(crate) fn free(kind: Kind, handle: usize, real: impl FnOnce() -> u32) -> u32
     code
 }
 
-/// Ends an allocation in a stream. Memory of pools isn't in the ledger: the pool is what is
-/// charged.
+/// Ends an allocation in a stream. Memory of pools isn't in the table of charges: the pool itself
+/// is charged.
 pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let charge = charges::take(Kind::Memory, at);
@@ -108,8 +108,8 @@ pub(crate) fn free_in(stream: Stream, at: usize, real: impl FnOnce() -> u32) -> 
     code
 }
 
-/// What can't be counted, such as the functions of CUDA 3 with addresses of 32 bits: refused where
-/// there is a limit.
+/// Makes a call whose memory can't be counted, such as a function of CUDA 3 with addresses of 32
+/// bits. It is refused where there is a limit.
 pub(crate) fn uncounted(real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     match device::current() {
@@ -118,7 +118,7 @@ pub(crate) fn uncounted(real: impl FnOnce() -> u32) -> u32 {
     }
 }
 
-/// Says how much memory there is: the limit, and what is left of it.
+/// Returns the device's memory to the program: the limit, and the bytes left of it.
 pub(crate) fn info(left: *mut usize, total: *mut usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
@@ -130,23 +130,23 @@ pub(crate) fn info(left: *mut usize, total: *mut usize, real: impl FnOnce() -> u
             pending::settle();
             stores().settle_all(device);
         });
-        at_most(left, device.left());
-        device::limit(device.ordinal).into_iter().for_each(|limit| at_most(total, limit));
+        lower_to(left, device.remaining());
+        device::limit(device.ordinal).into_iter().for_each(|limit| lower_to(total, limit));
     }
     code
 }
 
-/// Says how large a device is.
+/// Returns the total memory of a device to the program: at most the limit.
 pub(crate) fn total(bytes: *mut usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
-        device::limit(ordinal).into_iter().for_each(|limit| at_most(bytes, limit));
+        device::limit(ordinal).into_iter().for_each(|limit| lower_to(bytes, limit));
     }
     code
 }
 
-fn at_most(value: *mut usize, most: u64) {
+fn lower_to(value: *mut usize, most: u64) {
     // SAFETY: null, or where the driver has just written.
     if let Some(value) = unsafe { value.as_mut() } {
         *value = (*value).min(usize::try_from(most).unwrap_or(usize::MAX));
@@ -164,23 +164,24 @@ pub(crate) fn primary(context: *mut usize, ordinal: i32, real: impl FnOnce() -> 
     code
 }
 
-/// What becomes of allocations when their context has ended by `real`.
+/// Ends a context by `real`, and gives back its allocations.
 pub(crate) fn end_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
-    let code = real(); // has its own way in
+    let code = real(); // enters by itself
     if let (0, Some(_inside)) = (code, Inside::limited()) {
         ended(context);
     }
     code
 }
 
-/// Gives back all that a context had.
+/// Gives back all allocations of a context.
 fn ended(context: usize) {
     charges::end_context(context);
     pending::end_context(context);
     contexts::end(context);
 }
 
-/// The same of a device's primary context, which may have others who retain it.
+/// Releases a device's primary context by `real`, and gives back its allocations if no other
+/// reference retains it.
 pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
     let Some(_inside) = Inside::limited() else { return code };

@@ -1,4 +1,4 @@
-//! Memory by handles.
+//! Physical memory by handles (`cuMemCreate`), its mappings, and multicast objects.
 
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
@@ -29,7 +29,7 @@ impl AllocationProperties {
         Self { kind, handles: 0, location, ordinal: ordinal as i32 }
     }
 
-    /// Whose memory it is.
+    /// Returns the owner of the memory.
     pub(super) fn owner(&self) -> Owner {
         match (self.location, self.kind) {
             (DEVICE, _) => Owner::Device(self.ordinal),
@@ -40,18 +40,18 @@ impl AllocationProperties {
     }
 }
 
-/// Whose memory something is.
+/// Owner of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Device(i32),
-    /// The current context's device, whichever that is when it is used.
+    /// The device of the context that is current when it is used.
     Any,
     Host,
 }
 
 impl Owner {
-    /// Where an allocation stands.
-    fn standing(self) -> LimitState {
+    /// Returns the limit state of an allocation.
+    fn limit_state(self) -> LimitState {
         match self {
             Self::Device(ordinal) => device::of(ordinal),
             Self::Any => device::current(),
@@ -60,7 +60,7 @@ impl Owner {
     }
 }
 
-/// Makes a allocation of memory.
+/// Makes an allocation of physical memory.
 pub(crate) fn create(
     handle: *mut u64,
     bytes: usize,
@@ -70,8 +70,8 @@ pub(crate) fn create(
     let Some(_inside) = Inside::limited() else { return real() };
     // SAFETY: null, or the program's promise to the driver.
     let properties = unsafe { properties.as_ref() }.filter(|_| !handle.is_null());
-    let standing = properties.map(|properties| properties.owner().standing());
-    refuse_on_panic(|| match standing {
+    let state = properties.map(|properties| properties.owner().limit_state());
+    refuse_on_panic(|| match state {
         None | Some(LimitState::Unlimited) => real(),
         Some(LimitState::Broken) => OUT_OF_MEMORY,
         Some(LimitState::Limited(device)) => with_reservation(device, bytes as u64, real, || {
@@ -93,7 +93,7 @@ pub(crate) fn release(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Maps a allocation.
+/// Maps an allocation.
 pub(crate) fn map(at: u64, bytes: usize, handle: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let mut memory = memory_table();
@@ -114,7 +114,7 @@ pub(crate) fn unmap(at: u64, bytes: usize, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Asks for the handle of what is mapped at an address.
+/// Gets the handle of the allocation that is mapped at an address.
 pub(crate) fn retain(handle: *mut u64, at: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let mut memory = memory_table();
@@ -126,7 +126,7 @@ pub(crate) fn retain(handle: *mut u64, at: u64, real: impl FnOnce() -> u32) -> u
     code
 }
 
-/// Gives a allocation to others, who may keep it: it has no end that could be seen.
+/// Exports an allocation to other processes, which may keep it: its end can't be seen.
 pub(crate) fn export(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
@@ -138,7 +138,7 @@ pub(crate) fn export(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// The same of what is mapped at an address.
+/// Exports the allocation that is mapped at an address.
 pub(crate) fn export_at(address: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
@@ -161,7 +161,7 @@ pub(crate) fn create_multicast(handle: *mut u64, real: impl FnOnce() -> u32) -> 
     code
 }
 
-/// Binds a allocation, by its handle or an address, to an object, which keeps it.
+/// Binds an allocation, by its handle or an address, to a multicast object, which keeps it.
 pub(crate) fn bind(
     object: u64,
     at: usize,
@@ -184,7 +184,7 @@ pub(crate) fn bind(
     code
 }
 
-/// Takes what is bound in a range out of an object.
+/// Unbinds a range of a multicast object.
 pub(crate) fn unbind(object: u64, at: usize, bytes: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
@@ -215,8 +215,8 @@ pub(crate) struct Mapping {
 /// `CU_MEM_OPERATION_TYPE_MAP`; the other one is its end.
 const MAP: u32 = 1;
 
-/// Maps memory into sparse arrays, which keep them, or takes them out once the stream has come so
-/// far.
+/// Maps allocations into sparse arrays, which keep them, or unmaps them once the stream has reached
+/// this point.
 pub(crate) fn map_arrays(
     list: *const Mapping,
     count: u32,
@@ -229,7 +229,7 @@ pub(crate) fn map_arrays(
         return code;
     }
     for at in 0..count as usize {
-        // SAFETY: the program's promise to the driver, which has just read so many.
+        // SAFETY: the program's promise to the driver, which has just read `count` entries.
         let Mapping { array, region, operation, handle, .. } = unsafe { list.add(at).read() };
         let holder = Holder::Array(array);
         let gone = memory_table().take_out(holder, region);

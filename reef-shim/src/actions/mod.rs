@@ -1,12 +1,12 @@
-//! Direct mode: what a hooked call does besides itself.
+//! Actions: the additional work of a hooked call.
 //!
 //! *In*: a typed call and the real one. *Out*: the real one's result. *Invariant*: the real call is
-//! made exactly once, by the calling thread; if anything of ours fails, it is made all the same. A
-//! graph is instantiated a second time, as it is, if the driver doesn't take it with gates. An
-//! allocation that would pass a limit isn't made at all.
+//! made exactly once, by the calling thread; if our work fails, it is made all the same. A graph is
+//! instantiated a second time without gates if the driver refuses it with gates. An allocation that
+//! would exceed a limit isn't made.
 //!
-//! These functions are the sinks of all hooks: what else should happen to calls (another machine)
-//! belongs here, not into the hooks.
+//! All hooks end in these functions. Further treatment of calls, such as remote execution, belongs
+//! here and not into the hooks.
 
 pub(crate) mod context_memory;
 pub(crate) mod copy;

@@ -1,4 +1,4 @@
-//! Code, whose global variables take memory for as long as it is loaded.
+//! Modules and libraries, whose global variables take memory as long as they are loaded.
 
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls;
@@ -52,7 +52,7 @@ fn charged(
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     refuse_on_panic(|| {
-        // Libraries need no context; they are the first device's then.
+        // Libraries need no context. Without one they belong to the first device.
         let device = match device::of(calls::device().unwrap_or(0)) {
             LimitState::Unlimited => return real(),
             LimitState::Broken => return OUT_OF_MEMORY,
@@ -79,7 +79,7 @@ fn charged(
     })
 }
 
-/// The first digit of a device's version; zero if the driver doesn't say it.
+/// Returns the first digit of a device's compute capability; zero if the driver doesn't return it.
 fn major(ordinal: i32) -> u32 {
     let mut major = 0;
     match calls::device_attribute(&mut major, COMPUTE_CAPABILITY_MAJOR, ordinal) {

@@ -11,7 +11,7 @@ use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::sizes::round_up;
 
 /// Allocates from a pool, or from the current one of the stream's device. In a capture nothing is
-/// taken: the graph is charged when it is launched.
+/// allocated: the graph is charged when it is launched.
 pub(crate) fn allocate(
     to: *mut usize,
     bytes: usize,
@@ -20,7 +20,7 @@ pub(crate) fn allocate(
     real: impl FnOnce() -> u32,
 ) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
-    refuse_on_panic(|| match calls::with_relaxed_capture(|| standing(pool, stream)) {
+    refuse_on_panic(|| match calls::with_relaxed_capture(|| limit_state(pool, stream)) {
         LimitState::Unlimited => real(),
         LimitState::Broken => OUT_OF_MEMORY,
         LimitState::Limited(_) if calls::is_capturing(stream) => real(),
@@ -35,9 +35,9 @@ pub(crate) fn allocate(
     })
 }
 
-/// A pool stands where its own device does, whichever is current. One that isn't known may be of
-/// any.
-fn standing(pool: Option<usize>, stream: Stream) -> LimitState {
+/// Returns the limit state of a pool's own device, whichever device is current. For an unknown
+/// pool, that of the stream's device.
+fn limit_state(pool: Option<usize>, stream: Stream) -> LimitState {
     let owner = pool.and_then(|pool| stores().owner(pool));
     match owner {
         Some(Some(ordinal)) => device::of(ordinal),
@@ -77,13 +77,13 @@ fn from_pool(
     code
 }
 
-/// A device's pool is asked for.
+/// Gets a device's pool.
 pub(crate) fn own_pool(pool: *mut usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     own(pool, Owner::Device(ordinal), real)
 }
 
-/// A pool was made or asked for: whose it is. One that may be any device's is charged where it is
-/// used.
+/// Notes the owner of a pool that was created or asked for. A pool that may be any device's is
+/// charged where it is used.
 fn own(pool: *mut usize, owner: Owner, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
@@ -94,17 +94,17 @@ fn own(pool: *mut usize, owner: Owner, real: impl FnOnce() -> u32) -> u32 {
             Owner::Host => None,
             Owner::Any => return code,
         };
-        let standing = ordinal.map(device::of);
+        let state = ordinal.map(device::of);
         let mut stores = stores();
         stores.own(*pool, ordinal);
-        if let Some(LimitState::Limited(device)) = standing {
+        if let Some(LimitState::Limited(device)) = state {
             stores.of(Store::Pool(*pool), device);
         }
     }
     code
 }
 
-/// A pool is made. `CUmemPoolProps` begins as `CUmemAllocationProp` does.
+/// Creates a pool. `CUmemPoolProps` begins like `CUmemAllocationProp`.
 pub(crate) fn create_pool(
     pool: *mut usize,
     properties: *const AllocationProperties,
@@ -114,7 +114,7 @@ pub(crate) fn create_pool(
     own(pool, unsafe { properties.as_ref() }.map_or(Owner::Any, AllocationProperties::owner), real)
 }
 
-/// The pool of a properties is asked for, which holds memory of this kind.
+/// Gets the pool of a location for memory of this kind.
 pub(crate) fn pool_of(
     pool: *mut usize,
     location: *const [u32; 2],
@@ -126,26 +126,26 @@ pub(crate) fn pool_of(
     own(pool, location.map_or(Owner::Any, |at| AllocationProperties::new(kind, *at).owner()), real)
 }
 
-/// Has the driver give back what no one uses in a pool.
+/// Has the driver free the unused memory of a pool.
 pub(crate) fn trim(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
-    if let LimitState::Limited(device) = standing(Some(pool), Stream::new(0, false)) {
+    if let LimitState::Limited(device) = limit_state(Some(pool), Stream::new(0, false)) {
         calls::with_relaxed_capture(|| stores().settle(device, Store::Pool(pool), 0));
     }
     code
 }
 
-/// Destroys a pool. What it keeps for its allocations is known as long as it has a handle, and
-/// without what is spare.
+/// Destroys a pool. Its unused memory is freed before, because the driver reports a pool's memory
+/// only while it has a handle.
 pub(crate) fn destroy_pool(pool: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     calls::with_relaxed_capture(pending::settle);
-    let standing = standing(Some(pool), Stream::new(0, false));
-    let mut stores = stores(); // nobody gets the same handle meanwhile
-    if let LimitState::Limited(device) = standing {
+    let state = limit_state(Some(pool), Stream::new(0, false));
+    let mut stores = stores(); // locked, so that no other thread gets the same handle
+    if let LimitState::Limited(device) = state {
         calls::with_relaxed_capture(|| {
-            let _ = calls::trim_pool(pool, 0); // what it doesn't give back stays charged
+            let _ = calls::trim_pool(pool, 0); // memory that isn't freed stays charged
             stores.settle(device, Store::Pool(pool), 0);
         });
     }

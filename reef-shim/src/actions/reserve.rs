@@ -1,4 +1,4 @@
-//! Reservation of memory before the driver is asked for it.
+//! Reservation of memory before the driver allocates it.
 
 use crate::driver::calls;
 use crate::limit::device::Limited;
@@ -7,12 +7,14 @@ use crate::limit::pools::stores;
 use crate::limit::refusal::OUT_OF_MEMORY;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs something of ours about limits. A panic is no way round one: the allocation is refused.
+/// Runs our work for a limit. After a panic the allocation is refused, so that no limit is
+/// bypassed.
 pub(super) fn refuse_on_panic(ours: impl FnOnce() -> u32) -> u32 {
     catch_unwind(AssertUnwindSafe(ours)).unwrap_or(OUT_OF_MEMORY)
 }
 
-/// Reserves, calls, and notes what was made or gives back.
+/// Reserves bytes and makes the call. Then notes the allocation, or gives the bytes back if it
+/// failed.
 pub(super) fn with_reservation(
     device: &'static Limited,
     bytes: u64,
@@ -31,8 +33,8 @@ pub(super) fn with_reservation(
     code
 }
 
-/// Reserves, after what has ended in streams is counted and pools have given back what they don't
-/// use, if need be.
+/// Reserves bytes. If there is no room, first counts allocations that have ended in streams, and
+/// has pools free unused memory.
 pub(super) fn make_room(device: &'static Limited, bytes: u64) -> bool {
     device.try_reserve(bytes) || {
         calls::with_relaxed_capture(|| {

@@ -1,4 +1,4 @@
-//! Waiting, and the ends of streams and contexts. Each has to do with a part of the tree alone.
+//! Waits, captures, and the ends of streams and contexts.
 
 use crate::catch_panics::catch_panics;
 use crate::driver::calls::{self, Stream};
@@ -10,7 +10,7 @@ use crate::guest::tree::context::State;
 use crate::guest::tree::stream::Stream as StreamRecord;
 use crate::guest::ungated_captures;
 
-/// Waits for a stream: all that it was given before has ended then.
+/// Waits for a stream: all of its earlier work has ended then.
 pub(crate) fn stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     let known = catch_panics(|| find::find(stream).map(|known| (known, known.counts.issued())));
@@ -18,13 +18,14 @@ pub(crate) fn stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     if code == 0 {
         known.into_iter().for_each(|(known, issued)| {
             known.counts.note_sync(issued);
-            catch_panics(|| known.context().device.waited());
+            catch_panics(|| known.context().device.note_wait());
         });
     }
     code
 }
 
-/// Waits for a context; zero is the current one. What its streams are given meanwhile is left out.
+/// Waits for a context; zero is the current one. Work that its streams get in the meantime isn't
+/// counted as ended.
 pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     let known = catch_panics(|| {
@@ -36,13 +37,13 @@ pub(crate) fn context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
     if let (0, Some((device, streams))) = (code, known) {
         streams.into_iter().for_each(|(stream, issued)| stream.counts.note_sync(issued));
-        catch_panics(|| device.waited());
+        catch_panics(|| device.note_wait());
     }
     code
 }
 
-/// Begins a capture, which gates are put into if it takes them. A mark is behind what the stream
-/// has: none can be put in until the capture ends.
+/// Begins a capture, which gets gates if it takes them. A mark is inserted after the stream's work
+/// first, because none can be inserted until the capture ends.
 pub(crate) fn begin_capture(
     stream: Stream,
     takes_gates: impl FnOnce() -> bool,
@@ -50,10 +51,10 @@ pub(crate) fn begin_capture(
 ) -> u32 {
     let Some(_inside) = Inside::enter() else { return capture::begin(stream, real) };
     catch_panics(|| mark_last(stream));
-    let is_bare = !catch_panics(|| Some(takes_gates())).unwrap_or_default();
+    let is_ungated = !catch_panics(|| Some(takes_gates())).unwrap_or_default();
     let code = capture::begin(stream, real);
     if code == 0
-        && is_bare
+        && is_ungated
         && let Capture::Of(id) = capture::of(stream)
     {
         ungated_captures::add(id);
@@ -74,7 +75,7 @@ pub(crate) fn end_capture(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Puts a mark behind what a stream has, if it takes one.
+/// Inserts a mark after a stream's work, if the stream takes one.
 fn mark_last(stream: Stream) -> Option<&'static StreamRecord> {
     let known = find::find(stream)?;
     if !known.is_idle() && capture::of(stream) == Capture::None {
@@ -83,8 +84,8 @@ fn mark_last(stream: Stream) -> Option<&'static StreamRecord> {
     Some(known)
 }
 
-/// Destroys a stream, which returns at once: what the stream has counts until its last mark has
-/// come. Its handle may come back as another's.
+/// Destroys a stream. The call returns at once: the stream's work counts until its last mark has
+/// come. Another stream may get the same handle.
 pub(crate) fn destroy_stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     if !stream.is_default() {
@@ -99,13 +100,13 @@ pub(crate) fn end_context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     end(|| find::find_context(of), real, || true)
 }
 
-/// Gives a reference to the current context back, which may have been the last one: then it isn't
-/// current any more.
+/// Releases a reference to the current context. If it was the last one, the context isn't current
+/// any more.
 pub(crate) fn detach_context(of: usize, real: impl FnOnce() -> u32) -> u32 {
     end(|| find::find_context(of), real, || calls::context() != of)
 }
 
-/// Gives a reference to a device's primary context back, or all.
+/// Releases a reference to a device's primary context, or all of them.
 pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let (mut flags, mut is_active) = (0, 1);
     let is_over = || {
@@ -115,8 +116,8 @@ pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     end(|| find::find_primary(ordinal), real, is_over)
 }
 
-/// Makes a call that may end a context, and says so by `is_over`: with the device's gate open, as
-/// it waits for the context's work.
+/// Makes a call that may end a context; `is_over` says whether it did. The device's gate is open
+/// meanwhile, because the call waits for the context's work.
 fn end(
     find: impl FnOnce() -> Option<&'static Branch>,
     real: impl FnOnce() -> u32,
@@ -140,12 +141,12 @@ fn end(
             capture::forget(stream.name());
         });
         find::forget_context(branch);
-        context.device.waited();
+        context.device.note_wait();
     });
     code
 }
 
-/// Destroys a green context, whose streams run what they have, and take nothing more.
+/// Destroys a green context. Its streams finish their work, and take no more.
 pub(crate) fn end_green(green: usize, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     let branch = catch_panics(|| {

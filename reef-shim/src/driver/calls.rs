@@ -1,18 +1,20 @@
-//! Calls of the real driver that are our own. Each is `None` if the driver doesn't have the
+//! Calls of the real driver that are our own. Each returns `None` if the driver doesn't have the
 //! function.
 //!
-//! Those that ask about graphs and change our own are in `graph::calls`.
+//! Calls that read graphs and change our own ones are in `graph_gates::calls`.
 
 use crate::driver::names;
 use crate::driver::slots::real;
 use std::ffi::c_void;
 
-/// A stream's handle with its default streams told apart: 1 is the legacy one, 2 the thread's own.
+/// Handle of a stream, with separate numbers for default streams: 1 is the legacy one, 2 the
+/// thread's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stream(pub(crate) usize);
 
 impl Stream {
-    /// What a handle means to a function, or to its twin for per-thread default streams.
+    /// Returns the stream of a handle, as passed to a function or to its twin for per-thread
+    /// default streams.
     pub(crate) fn new(handle: usize, is_twin: bool) -> Self {
         match (handle, is_twin) {
             (0, false) => Self(1),
@@ -32,7 +34,7 @@ impl Stream {
     }
 }
 
-/// Functions that call the driver's.
+/// Defines functions that call the driver's.
 macro_rules! calls {
     ($($(#[$doc:meta])* $name:ident = $symbol:ident($($arg:ident: $type:ty),*);)+) => {
         $(
@@ -56,16 +58,16 @@ calls! {
     context_current = cuCtxGetCurrent(context: &mut usize);
     set_context = cuCtxSetCurrent(context: usize);
     context_device = cuCtxGetDevice(device: &mut i32);
-    /// Since CUDA 12: a number that no other context of the process gets.
+    /// Gets a number that no other context of the process has. Since CUDA 12.
     context_id = cuCtxGetId(context: usize, id: &mut u64);
     context_of_green = cuCtxFromGreenCtx(context: &mut usize, green: usize);
     retain_primary = cuDevicePrimaryCtxRetain(context: &mut usize, device: i32);
     release_primary = cuDevicePrimaryCtxRelease_v2(device: i32);
-    /// Since CUDA 12: a number that no other stream of the process gets.
+    /// Gets a number that no other stream of the process has. Since CUDA 12.
     stream_id = cuStreamGetId(stream: usize, id: &mut u64);
     stream_contexts = cuStreamGetCtx_v2(stream: usize, context: &mut usize, green: &mut usize);
     device_uuid = cuDeviceGetUuid(uuid: &mut [u8; 16], device: i32);
-    /// Of the MIG instance, where there is one.
+    /// Gets the UUID of the MIG instance, where there is one.
     device_uuid_v2 = cuDeviceGetUuid_v2(uuid: &mut [u8; 16], device: i32);
     device_attribute = cuDeviceGetAttribute(value: &mut i32, attribute: u32, device: i32);
     host_register = cuMemHostRegister_v2(at: *mut c_void, bytes: usize, flags: u32);
@@ -93,7 +95,7 @@ calls! {
     graph_memory = cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: &mut u64);
 }
 
-/// The current context; zero if there is none.
+/// Returns the current context; zero if there is none.
 pub(crate) fn context() -> usize {
     let mut context = 0;
     match context_current(&mut context) {
@@ -102,22 +104,23 @@ pub(crate) fn context() -> usize {
     }
 }
 
-/// The context of a stream: the current one, if it names none.
+/// Returns the context of a stream: the current one for a default stream.
 pub(crate) fn stream_context(stream: Stream) -> usize {
     let mut found = 0;
-    match stream.is_default() {
-        false if context_of_stream(stream.0, &mut found) == Some(0) => found,
-        _ => context(),
+    if !stream.is_default() && context_of_stream(stream.0, &mut found) == Some(0) {
+        found
+    } else {
+        context()
     }
 }
 
-/// The device of the current context.
+/// Returns the device of the current context.
 pub(crate) fn device() -> Option<i32> {
     let mut ordinal = 0;
     (context_device(&mut ordinal) == Some(0)).then_some(ordinal)
 }
 
-/// Runs calls of ours in another context.
+/// Runs our own calls in another context.
 pub(crate) fn in_context<T>(other: usize, calls: impl FnOnce() -> T) -> T {
     let own = context();
     if other == own {
@@ -135,7 +138,7 @@ pub(crate) fn is_capturing(stream: Stream) -> bool {
     capture_info(stream.0, &mut status, &mut id) == Some(0) && status != 0
 }
 
-/// What names a device, or its MIG instance.
+/// Returns the UUID of a device, or of its MIG instance.
 pub(crate) fn uuid(ordinal: i32) -> Option<[u8; 16]> {
     let mut uuid = [0; 16];
     let is_known =
@@ -143,7 +146,7 @@ pub(crate) fn uuid(ordinal: i32) -> Option<[u8; 16]> {
     is_known.then_some(uuid)
 }
 
-/// Runs calls of ours so that they don't break a capture of the program's.
+/// Runs our own calls so that they don't break a capture of the program.
 pub(crate) fn with_relaxed_capture<T>(calls: impl FnOnce() -> T) -> T {
     let mut mode = 2; // CU_STREAM_CAPTURE_MODE_RELAXED
     let _ = exchange_mode(&mut mode);

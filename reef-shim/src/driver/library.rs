@@ -1,4 +1,4 @@
-//! The real driver's library, opened at the first call.
+//! Library of the real driver, opened at the first call.
 
 use super::state::{decide, decide_copies, decide_limits, decide_profile, pause_profile};
 use crate::settings::{
@@ -16,14 +16,15 @@ const OPENING: u32 = 1;
 const OVER: u32 = 2;
 
 static STATE: AtomicU32 = AtomicU32::new(NEW);
-/// The thread that opens: the driver may call back into us meanwhile.
+/// Thread that opens the library: the driver may call back into this one in the meantime.
 static OPENER: AtomicI32 = AtomicI32::new(0);
-/// Zero: there is no driver.
+/// Handle of the library; zero: there is no driver.
 static HANDLE: AtomicUsize = AtomicUsize::new(0);
-/// What was opened, for reports; a leaked `PathBuf`.
+/// Path of the library, for reports; a leaked `PathBuf`.
 static PATH: AtomicUsize = AtomicUsize::new(0);
 
-/// A function of the real driver. `Ok(None)`: it doesn't have it. `Err`: there is no driver.
+/// Returns the address of a function of the real driver. `Ok(None)`: the driver doesn't have it.
+/// `Err`: there is no driver.
 pub(super) fn symbol(name: &CStr) -> Result<Option<usize>, ()> {
     open();
     let handle = HANDLE.load(Ordering::Acquire);
@@ -35,7 +36,7 @@ pub(super) fn symbol(name: &CStr) -> Result<Option<usize>, ()> {
     Ok((!found.is_null()).then_some(found as usize))
 }
 
-/// The file of the real driver.
+/// Returns the file of the real driver.
 pub(crate) fn path() -> Option<&'static Path> {
     let path = PATH.load(Ordering::Acquire) as *const PathBuf;
     // SAFETY: null, or leaked by `open_first`.
@@ -59,7 +60,7 @@ fn open() {
             }
             STATE.store(OVER, Ordering::Release);
         }
-        // What this thread asks for while it opens the driver is not there yet.
+        // A function that this thread calls while it opens the driver isn't available yet.
         Err(OPENING) if OPENER.load(Ordering::Relaxed) == thread => {}
         Err(_) => {
             while STATE.load(Ordering::Acquire) != OVER {
@@ -79,7 +80,7 @@ fn open_first() -> usize {
 }
 
 /// Opens a library by its path, if it is a driver and not this one. With `DEEPBIND` its calls of
-/// its own functions don't come back to us.
+/// its own functions don't reach this library.
 fn try_open(path: &Path) -> Option<usize> {
     let absolute = path.canonicalize().ok()?;
     let name = CString::new(absolute.as_os_str().as_bytes()).ok()?;
@@ -94,7 +95,7 @@ fn try_open(path: &Path) -> Option<usize> {
     (!init.is_null() && base(init) != base(try_open as *const c_void)).then_some(handle as usize)
 }
 
-/// Where the library that holds this address was loaded.
+/// Returns the base address of the library that holds this address.
 fn base(address: *const c_void) -> usize {
     // SAFETY: all zero is a value of this struct, which the call fills in.
     unsafe {

@@ -1,8 +1,9 @@
-//! The real driver, and one slot for each of its functions.
+//! Real driver: its library, one slot for each of its functions, and calls of our own.
 //!
-//! *In*: a call of a function that we export. *Out*: the same call of the real driver's.
-//! *Invariant*: nothing is opened before the first call; a thunk touches no argument; no lock is
-//! held while the real driver runs, except that its library is opened once.
+//! *In*: a call of an exported function, or a call of our own. *Out*: the same call of the real
+//! driver. *Invariant*: nothing is opened before the first call; a thunk changes no argument; no
+//! lock is held while the real driver runs, except while its library is opened; a call of our own
+//! in `with_relaxed_capture` breaks no capture of the program.
 
 pub(crate) mod calls;
 pub(crate) mod library;

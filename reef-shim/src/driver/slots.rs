@@ -1,4 +1,4 @@
-//! One address for each of the driver's functions, filled in when it is first needed.
+//! Slots: one address for each of the driver's functions, looked up at its first call.
 
 use super::library::symbol;
 use super::names::NAMES;
@@ -9,10 +9,10 @@ const NO_DEVICE: u32 = 100;
 /// `CUDA_ERROR_NOT_FOUND`: the driver doesn't have this function.
 const NOT_FOUND: u32 = 500;
 
-/// Zero: not looked up yet. Written by whoever comes first, always with the same value.
+/// Zero: not looked up yet. Written by the first callers, always with the same value.
 pub(super) static SLOTS: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
 
-/// The address behind a slot: the real driver's function, or one that says that there is none.
+/// Returns the address in a slot: the real driver's function, or one that returns an error.
 #[inline]
 pub(crate) fn address(slot: usize) -> usize {
     match SLOTS.get(slot).map_or(0, |at| at.load(Ordering::Acquire)) {
@@ -21,7 +21,7 @@ pub(crate) fn address(slot: usize) -> usize {
     }
 }
 
-/// The real driver's function, if it has it.
+/// Returns the real driver's function, if it has it.
 pub(crate) fn real(slot: usize) -> Option<usize> {
     let at = address(slot);
     (at != no_driver as *const () as usize && at != no_function as *const () as usize).then_some(at)

@@ -1,32 +1,32 @@
-//! Whether calls are looked at or passed on.
+//! State of this library: calls are inspected, or passed on to the driver.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Not decided, pass all on, look at calls.
+/// Calls are passed on, or inspected. Zero: not decided.
 const PASS: u32 = 1;
 const ON: u32 = 2;
-/// Of a profile: nothing is recorded now, and calls are looked up as if it were.
+/// State of a profile that records nothing now. Look-ups return hooks as if it did.
 const PAUSED: u32 = 3;
 
 static STATE: AtomicU32 = AtomicU32::new(0);
-/// The same of calls about memory, which are looked at for limits alone. An error of ours doesn't
-/// change it: a limit isn't given up.
+/// State for calls about memory, which are inspected for limits alone. A panic doesn't change it:
+/// limits stay in force.
 static LIMITS: AtomicU32 = AtomicU32::new(0);
 
-/// The same of copies on the device, which are looked at for limits of time alone.
+/// State for copies on the device, which are inspected for limits of time alone.
 static COPIES: AtomicU32 = AtomicU32::new(0);
 
-/// The same of calls that are timed.
+/// State for calls that are timed.
 static PROFILE: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// Above zero while this thread is inside: whatever it calls meanwhile is passed on. Has no
+    /// Above zero while this thread is inside this library: its calls are passed on then. Has no
     /// destructor, so that its use costs no allocation.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Decides, once; later decisions are ignored.
+/// Decides whether calls are inspected. Only the first decision counts.
 pub(crate) fn decide(is_on: bool) {
     let state = if is_on { ON } else { PASS };
     let _ = STATE.compare_exchange(0, state, Ordering::Relaxed, Ordering::Relaxed);
@@ -74,30 +74,29 @@ pub(crate) fn is_profiled() -> bool {
     PROFILE.load(Ordering::Relaxed) == ON
 }
 
-/// Passes everything on from now on: in a child process, or after an error of ours.
+/// Passes all calls on from now on: in a child process, or after a panic.
 pub(crate) extern "C" fn pass_all() {
     STATE.store(PASS, Ordering::Relaxed);
 }
 
-/// A thread that is inside. While it is, its calls are passed on.
+/// Guard of a thread inside this library. While it lives, the thread's calls are passed on.
 #[derive(Debug)]
 pub(crate) struct Inside(());
 
 impl Inside {
-    /// `None`: pass the call on.
+    /// Enters for a call. `None`: pass the call on.
     #[inline]
     pub(crate) fn enter() -> Option<Self> {
         Self::if_on(&STATE)
     }
 
-    /// The same for a call about memory. `None`: nothing is limited, or the call is the driver's
-    /// own.
+    /// Enters for a call about memory. `None`: nothing is limited, or the call is the driver's own.
     #[inline]
     pub(crate) fn limited() -> Option<Self> {
         Self::if_on(&LIMITS)
     }
 
-    /// The same for a copy. `None`: no time is limited, or all is passed on.
+    /// Enters for a copy. `None`: no time is limited, or all calls are passed on.
     #[inline]
     pub(crate) fn copying() -> Option<Self> {
         if COPIES.load(Ordering::Relaxed) == ON { Self::enter() } else { None }
@@ -112,8 +111,8 @@ impl Inside {
         Some(Self(()))
     }
 
-    /// The same for a look-up, which has to find the calls of all kinds: NVIDIA's runtime takes
-    /// every function by looking it up.
+    /// Enters for a look-up, which has to find the hooks of all kinds: NVIDIA's runtime looks up
+    /// every function.
     pub(crate) fn looking_up() -> Option<Self> {
         Self::enter().or_else(Self::limited).or_else(|| match PROFILE.load(Ordering::Relaxed) {
             ON | PAUSED if DEPTH.get() == 0 => Some(Self::always()),
@@ -121,7 +120,7 @@ impl Inside {
         })
     }
 
-    /// The same, whatever is decided: for threads of ours.
+    /// Enters whatever is decided, for threads of this library.
     pub(crate) fn always() -> Self {
         DEPTH.set(DEPTH.get().saturating_add(1));
         Self(())

@@ -1,78 +1,13 @@
-//! Functions that jump: one for each of the driver's names without a hook.
+//! Thunks: functions that jump to the real driver, one for each of its names without a hook.
 
 use super::slots::{SLOTS, bind};
-use std::arch::naked_asm;
 
-/// A function that jumps to its slot's address, which the first call looks up. `r11` is free at a
-/// function's entry.
 macro_rules! thunk {
     ($name:ident, $slot:literal) => {
-        #[allow(non_snake_case)]
-        #[unsafe(naked)]
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name() {
-            naked_asm!(
-                "mov r11, [rip + {slots} + 8 * {slot}]",
-                "test r11, r11",
-                "jz 2f",
-                "jmp r11",
-                "2:",
-                "mov r11d, {slot}",
-                "jmp {first}",
-                slots = sym SLOTS,
-                slot = const $slot,
-                first = sym first_call,
-            )
-        }
+        reef_guest::thunk!($name, $slot, SLOTS, first_call);
     };
 }
 
-/// Looks up the slot in `r11` with all arguments kept, and goes on to the function.
-#[unsafe(naked)]
-unsafe extern "C" fn first_call() {
-    naked_asm!(
-        "push rbp",
-        "mov rbp, rsp",
-        "push rdi",
-        "push rsi",
-        "push rdx",
-        "push rcx",
-        "push r8",
-        "push r9",
-        "push rax",
-        "push r11", // the stack is aligned to 16 bytes again
-        "sub rsp, 128",
-        "movups [rsp], xmm0",
-        "movups [rsp + 16], xmm1",
-        "movups [rsp + 32], xmm2",
-        "movups [rsp + 48], xmm3",
-        "movups [rsp + 64], xmm4",
-        "movups [rsp + 80], xmm5",
-        "movups [rsp + 96], xmm6",
-        "movups [rsp + 112], xmm7",
-        "mov rdi, r11",
-        "call {bind}",
-        "mov r11, rax",
-        "movups xmm0, [rsp]",
-        "movups xmm1, [rsp + 16]",
-        "movups xmm2, [rsp + 32]",
-        "movups xmm3, [rsp + 48]",
-        "movups xmm4, [rsp + 64]",
-        "movups xmm5, [rsp + 80]",
-        "movups xmm6, [rsp + 96]",
-        "movups xmm7, [rsp + 112]",
-        "add rsp, 136", // with the slot
-        "pop rax",
-        "pop r9",
-        "pop r8",
-        "pop rcx",
-        "pop rdx",
-        "pop rsi",
-        "pop rdi",
-        "pop rbp",
-        "jmp r11",
-        bind = sym bind,
-    )
-}
+reef_guest::first_call!(first_call, bind);
 
 include!(concat!(env!("OUT_DIR"), "/thunks.rs"));

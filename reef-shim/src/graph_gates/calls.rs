@@ -1,5 +1,5 @@
-//! The driver's functions for graphs, with lists as vectors. `None`: the driver refused, or doesn't
-//! have the function.
+//! Driver functions for graphs, with lists as vectors. `None`: the driver refused, or doesn't have
+//! the function.
 
 use crate::driver::calls::calls;
 use crate::driver::names;
@@ -8,7 +8,7 @@ use crate::guest::find;
 use crate::limit::sizes::round_up;
 use reef_guest::hold::Holders;
 
-/// What the driver writes in front of a kernel's other parameters: function and grid.
+/// Parameters of a kernel node: its function and its grid, before fields that aren't read.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct KernelParams {
@@ -43,8 +43,8 @@ const WAIT: u32 = 1;
 /// `CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE`.
 const UPDATABLE: u32 = 13;
 
-/// `CUDA_MEM_ALLOC_NODE_PARAMS`: a pool's properties, which say where, then who may have access,
-/// and how much.
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`: a pool's properties with the location, then access rights, and the
+/// size.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub(super) struct MemoryParams {
@@ -62,7 +62,7 @@ pub(super) struct MemoryParams {
 const CHILD: u32 = 4;
 const MEMORY: u32 = 10;
 const FREE: u32 = 11;
-/// The driver takes memory for graphs in multiples of this.
+/// Unit in which the driver allocates memory for graphs, in bytes.
 const MEMORY_UNIT: u64 = 2 << 20;
 mod raw {
     use super::*;
@@ -96,7 +96,7 @@ fn succeeded(code: Option<u32>) -> Option<()> {
     (code == Some(0)).then_some(())
 }
 
-/// What a node is to the memory of its graph.
+/// Effect of a node on the memory of its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
     Allocated {
@@ -107,14 +107,14 @@ pub(super) enum Memory {
     Freed {
         address: u64,
     },
-    /// Of a graph inside of it.
+    /// A child graph, with its own nodes.
     Inside(usize),
     None,
 }
 
 pub(super) fn memory_of(node: usize) -> Memory {
     let (mut kind, mut child, mut address, mut params) = (0, 0, 0, MemoryParams::default());
-    let _ = raw::kind(node, &mut kind); // not said: it is no kind that is looked for
+    let _ = raw::kind(node, &mut kind); // an error leaves a kind that isn't matched below
     match kind {
         CHILD if raw::child(node, &mut child) == Some(0) => Memory::Inside(child),
         FREE if raw::free(node, &mut address) == Some(0) => Memory::Freed { address },
@@ -127,7 +127,7 @@ pub(super) fn memory_of(node: usize) -> Memory {
     }
 }
 
-/// All nodes, in the driver's order.
+/// Returns all nodes, in the driver's order.
 pub(super) fn nodes(graph: usize) -> Option<Vec<usize>> {
     let mut count = 0;
     succeeded(raw::nodes(graph, std::ptr::null_mut(), &mut count))?;
@@ -139,7 +139,7 @@ pub(super) fn nodes(graph: usize) -> Option<Vec<usize>> {
     Some(nodes)
 }
 
-/// All edges, and whether each lets its second node begin before the first has ended.
+/// Returns all edges, each with a flag that its second node may begin before the first has ended.
 pub(super) fn edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
     let null = std::ptr::null_mut();
     let mut count = 0;
@@ -156,7 +156,7 @@ pub(super) fn edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
     Some(pairs.map(|((from, to), data)| (from, to, data != 0)).collect())
 }
 
-/// The same of drivers before CUDA 12.3, whose edges are all alike.
+/// Returns all edges on a driver before CUDA 12.3, which has no such flag.
 fn plain_edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
     let mut count = 0;
     succeeded(raw::edges(graph, std::ptr::null_mut(), std::ptr::null_mut(), &mut count))?;
@@ -167,14 +167,14 @@ fn plain_edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
     Some(from.into_iter().zip(to).take(count).map(|(from, to)| (from, to, false)).collect())
 }
 
-/// `CUgraphNodeType`.
+/// Returns the `CUgraphNodeType` of a node.
 pub(super) fn kind(node: usize) -> Option<u32> {
     let mut kind = 0;
     succeeded(raw::kind(node, &mut kind))?;
     Some(kind)
 }
 
-/// A kernel node's grid.
+/// Returns the grid of a kernel node.
 pub(super) fn grid(node: usize) -> Option<[u32; 3]> {
     let mut params = KernelParams::default();
     let code = raw::kernel_v2(node, &mut params).filter(|code| *code == 0);
@@ -182,7 +182,7 @@ pub(super) fn grid(node: usize) -> Option<[u32; 3]> {
     Some(params.grid)
 }
 
-/// Returns whether kernels on the device may change this node: then it must stay the only one.
+/// Returns whether kernels on the device may change this node. Such a node can't be cloned.
 pub(super) fn is_device_updatable(node: usize) -> bool {
     let mut value = [0; 8];
     raw::attribute(node, UPDATABLE, &mut value) == Some(0) && value[0] as u32 != 0
@@ -198,7 +198,7 @@ pub(super) fn is_gate(node: usize) -> Option<bool> {
     Some(first.is_some_and(|wait| wait.operation == WAIT && find::is_gate(wait.at)))
 }
 
-/// The graph inside of a node, which owns it.
+/// Returns the child graph of a node, which owns it.
 pub(super) fn child(node: usize) -> Option<usize> {
     let mut child = 0;
     succeeded(raw::child(node, &mut child))?;
@@ -211,14 +211,14 @@ pub(super) fn clone(graph: usize) -> Option<usize> {
     Some(clone)
 }
 
-/// The node of a clone that was made from this one.
+/// Returns the node of a clone that was made from this one.
 pub(super) fn find(original: usize, clone: usize) -> Option<usize> {
     let mut node = 0;
     succeeded(raw::find(&mut node, original, clone))?;
     Some(node)
 }
 
-/// Adds a gate at this address, behind these nodes.
+/// Adds a gate at this address, after these nodes.
 pub(super) fn add_gate(graph: usize, after: &[usize], context: usize, gate: u64) -> Option<usize> {
     let value = u64::from(Holders::PASS);
     let wait = Wait { operation: WAIT, at: gate, value, flags: 0, rest: [0; 2] };
@@ -232,7 +232,7 @@ pub(super) fn connect(graph: usize, from: usize, to: usize) -> Option<()> {
     succeeded(raw::connect(graph, &raw const from, &raw const to, 1))
 }
 
-/// Takes out the edges that lead from these nodes to one.
+/// Removes the edges from these nodes to one.
 pub(super) fn disconnect(graph: usize, from: &[usize], to: usize) -> Option<()> {
     if from.is_empty() {
         return Some(());

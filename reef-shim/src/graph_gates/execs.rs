@@ -1,12 +1,12 @@
-//! Executable graphs that were made from clones of ours.
+//! Executable graphs that were made from our clones.
 
 use super::insert::{Gate, GatedClone};
 use super::positions::GatePositions;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// What is known of an executable graph. The clone lives as long: its nodes name the executable
-/// graph's.
+/// Record of an executable graph. The clone lives as long, because its nodes name those of the
+/// executable graph.
 #[derive(Debug)]
 struct Exec {
     clone: GatedClone,
@@ -14,7 +14,7 @@ struct Exec {
     gate: Gate,
 }
 
-/// Never held while the driver is called.
+/// Records by handle. The lock is never held during a call of the driver.
 static EXECS: LazyLock<Mutex<HashMap<usize, Exec>>> = LazyLock::new(Mutex::default);
 
 fn execs() -> MutexGuard<'static, HashMap<usize, Exec>> {
@@ -33,25 +33,25 @@ pub(crate) fn forget(exec: usize) {
     drop(former);
 }
 
-/// The node by which the driver knows the program's node in `exec`.
+/// Returns the node that names the program's node in `exec` to the driver.
 pub(crate) fn node(exec: usize, node: usize) -> usize {
     let known = execs().get(&exec).and_then(|exec| exec.clone.nodes.get(&node).copied());
     known.unwrap_or(node)
 }
 
-/// Where gates stand in `exec`, if they do.
+/// Returns the positions of gates in `exec`, if it has some.
 pub(crate) fn positions(exec: usize) -> Option<(GatePositions, Gate)> {
     execs().get(&exec).map(|exec| (exec.positions.clone(), exec.gate))
 }
 
-/// Where gates stand in the graph inside of the program's node, if they do.
+/// Returns the positions of gates in the child graph of the program's node, if it has some.
 pub(crate) fn child_positions(exec: usize, node: usize) -> Option<(GatePositions, Gate)> {
     let execs = execs();
     let exec = execs.get(&exec)?;
     Some((exec.clone.children.get(&node)?.clone(), exec.gate))
 }
 
-/// The program's node that a node of `exec` was made from.
+/// Returns the program's node that a node of `exec` was made from.
 pub(crate) fn original(exec: usize, clone: usize) -> Option<usize> {
     execs().get(&exec)?.clone.original(clone)
 }

@@ -1,17 +1,17 @@
-//! A clone of a graph, with gates in it.
+//! Insertion of gates into a clone of a graph.
 
 use super::calls;
 use super::positions::GatePositions;
 use super::shape::{Kind, Shape};
 use std::collections::HashMap;
 
-/// A clone with gates. It is destroyed with this value.
+/// Clone with gates. It is destroyed with this value.
 #[derive(Debug)]
 pub(crate) struct GatedClone {
     pub(crate) graph: usize,
-    /// The program's nodes, and the clone's that were made from them.
+    /// The clone's nodes by the program's nodes.
     pub(super) nodes: HashMap<usize, usize>,
-    /// The program's nodes that have a graph inside, and where its gates are.
+    /// Positions of gates in child graphs, by the program's nodes.
     pub(super) children: HashMap<usize, GatePositions>,
 }
 
@@ -21,15 +21,15 @@ impl Drop for GatedClone {
     }
 }
 
-/// What gates wait for, and in which context.
+/// Word that gates wait on, and the context in which they wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gate {
     pub(crate) context: usize,
     pub(crate) address: u64,
 }
 
-/// Clones a graph and puts gates at these positions. `None`: the driver refused a step, or there
-/// are no such positions.
+/// Clones a graph and puts gates at these positions. `None`: the driver refused a step, or the
+/// graph lacks a position.
 pub(crate) fn insert(
     graph: usize,
     shape: &Shape,
@@ -44,7 +44,7 @@ pub(crate) fn insert(
 }
 
 impl GatedClone {
-    /// Puts gates into a graph of the clone; `shape` is the program's.
+    /// Inserts gates into a graph of the clone. `shape` is that of the program's graph.
     fn fill(
         &mut self,
         graph: usize,
@@ -59,7 +59,7 @@ impl GatedClone {
         for &at in &positions.kernels {
             let before = shape.nodes.get(at)?.after.iter();
             let before: Vec<_> = before.filter_map(|at| clones.get(*at).copied()).collect();
-            gate_in_front(graph, *clones.get(at)?, &before, gate)?;
+            insert_before(graph, *clones.get(at)?, &before, gate)?;
         }
         for (at, node) in shape.nodes.iter().enumerate() {
             let Kind::Child(inner) = &node.kind else { continue };
@@ -71,15 +71,15 @@ impl GatedClone {
         Some(())
     }
 
-    /// The program's node that a node of the clone was made from. `None`: a gate, or none of the
-    /// clone's.
+    /// Returns the program's node that a node of the clone was made from. `None`: it is a gate, or
+    /// not a node of the clone.
     pub(crate) fn original(&self, clone: usize) -> Option<usize> {
         self.nodes.iter().find(|(_, node)| **node == clone).map(|(original, _)| *original)
     }
 }
 
-/// Puts a gate between a node and those that it comes after.
-fn gate_in_front(graph: usize, node: usize, before: &[usize], gate: Gate) -> Option<()> {
+/// Inserts a gate between a node and its predecessors.
+fn insert_before(graph: usize, node: usize, before: &[usize], gate: Gate) -> Option<()> {
     let added = calls::add_gate(graph, before, gate.context, gate.address)?;
     calls::disconnect(graph, before, node)?;
     calls::connect(graph, added, node)

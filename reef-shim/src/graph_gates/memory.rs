@@ -1,16 +1,17 @@
-//! What the memory nodes of a graph take at most at a time.
+//! Peak memory of a graph's memory nodes.
 //!
-//! When a node takes memory, another one's is gone if that one's end comes before it, and not there
-//! yet if it comes after it. All others may be there.
+//! When a node allocates memory, that of another node is already freed if its free node comes
+//! before, and not yet allocated if that node comes after. All other memory may exist at the same
+//! time.
 
 use super::calls::{Memory, edges, memory_of, nodes};
 use crate::limit::graphs::Need;
 use std::collections::{HashMap, HashSet};
 
-/// How deep graphs may be inside of each other: no program has as many.
+/// Maximum depth of nested graphs, more than any program has.
 const MAX_DEPTH: u32 = 64;
 
-/// A node that takes memory, and all nodes that come before it.
+/// Allocation node, with all nodes that come before it.
 #[derive(Debug)]
 struct AllocationNode {
     node: usize,
@@ -20,8 +21,8 @@ struct AllocationNode {
     before: HashSet<usize>,
 }
 
-/// What a graph takes of each device, with graphs inside of it as if all of these were there at
-/// once.
+/// Returns the memory that a graph needs on each device, as if all of its child graphs had theirs
+/// at once.
 pub(crate) fn needs(graph: usize) -> Vec<Need> {
     let mut needs = Vec::new();
     add(graph, MAX_DEPTH, &mut needs);
@@ -62,7 +63,7 @@ fn add(graph: usize, depth: u32, needs: &mut Vec<Need>) {
     }
 }
 
-/// What may be there when a node takes memory, with its own.
+/// Returns the memory that may exist when a node allocates its own, including that.
 fn peak_at(allocation: &AllocationNode, all: &[&AllocationNode]) -> u64 {
     let may_be = |other: &&&AllocationNode| {
         let is_gone = other.end.is_some_and(|end| allocation.before.contains(&end));
@@ -71,7 +72,7 @@ fn peak_at(allocation: &AllocationNode, all: &[&AllocationNode]) -> u64 {
     all.iter().filter(may_be).fold(0, |sum: u64, other| sum.saturating_add(other.bytes))
 }
 
-/// The nodes that each node comes right after.
+/// Returns the direct predecessors of each node.
 fn parents(graph: usize) -> HashMap<usize, Vec<usize>> {
     let mut parents: HashMap<_, Vec<_>> = HashMap::new();
     for (from, to, _) in edges(graph).unwrap_or_default() {
@@ -80,7 +81,7 @@ fn parents(graph: usize) -> HashMap<usize, Vec<usize>> {
     parents
 }
 
-/// All nodes that a node comes after.
+/// Returns all predecessors of a node.
 fn ancestors(node: usize, parents: &HashMap<usize, Vec<usize>>) -> HashSet<usize> {
     let (mut found, mut open) = (HashSet::new(), vec![node]);
     while let Some(node) = open.pop() {

@@ -1,11 +1,10 @@
-//! Gates inside of graphs that are built node by node.
+//! Gates inside graphs that are built node by node.
 //!
-//! *In*: a best-effort program's graph, at its instantiation. *Out*: a clone with gates in front of
-//! some of its kernels, which is instantiated in its place, and what is needed to translate the
-//! program's nodes when it updates the result. *Invariant*: the program's graph and its nodes stay
-//! as they are; the places of gates in an executable graph stay where they were, whatever it is
-//! updated with; a graph that has a node which can't be cloned or isn't understood is instantiated
-//! as it is, and counted.
+//! *In*: a best-effort program's graph, at its instantiation. *Out*: a clone with gates before some
+//! of its kernels, which is instantiated in its place, and a translation of the program's nodes for
+//! updates. *Invariant*: the program's graph and its nodes stay as they are; the positions of gates
+//! in an executable graph stay the same through all updates; a graph with a node that can't be
+//! cloned or isn't known is instantiated as it is, and counted.
 
 mod calls;
 pub(crate) mod execs;

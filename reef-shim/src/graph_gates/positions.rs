@@ -1,11 +1,11 @@
-//! In front of which kernels of a graph gates belong.
+//! Positions of gates in a graph: the kernels that have one before them.
 
 use super::shape::{Kind, Shape};
 use reef_guest::pace::in_graph;
 use std::collections::HashSet;
 
-/// Where gates are: positions of kernels that have one in front, and the same for graphs inside of
-/// nodes.
+/// Positions of gates: indices of kernels that have one before them, and the positions in child
+/// graphs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct GatePositions {
     pub(super) kernels: Vec<usize>,
@@ -13,24 +13,25 @@ pub(crate) struct GatePositions {
 }
 
 impl GatePositions {
-    /// Gates so that no way through the graph is longer without one than in a captured graph.
+    /// Places gates so that no path through the graph is longer without one than in a captured
+    /// graph.
     pub(crate) fn of(shape: &Shape) -> Self {
         Self::behind(shape, 0).0
     }
 
-    /// Returns how many gates there are.
+    /// Returns the number of gates.
     pub(crate) fn count(&self) -> u64 {
         let inner = self.children.iter().map(|(_, positions)| positions.count());
         inner.sum::<u64>() + self.kernels.len() as u64
     }
 
-    /// The positions inside of this node.
+    /// Returns the positions in the child graph of this node.
     pub(super) fn child(&self, at: usize) -> Option<&Self> {
         self.children.iter().find(|(place, _)| *place == at).map(|(_, positions)| positions)
     }
 
-    /// `since`: small kernels from the last gate to the graph's beginning. Also: from the last gate
-    /// to its end.
+    /// Places gates, with `since` small kernels from the last gate to the graph's beginning.
+    /// Returns also the number from the last gate to its end.
     fn behind(shape: &Shape, since: u32) -> (Self, u32) {
         let mut positions = Self::default();
         let mut behind = vec![since; shape.nodes.len()];
@@ -39,7 +40,7 @@ impl GatePositions {
             let before = node.after.iter().filter_map(|before| behind.get(*before)).max();
             let before = before.copied().unwrap_or(since);
             let after = match &node.kind {
-                // No gate here; the next kernel that waits for its predecessors has one.
+                // No gate here: the next kernel that waits for its predecessors gets one.
                 Kind::Kernel(blocks) if node.overlaps => {
                     before.saturating_add(in_graph(0, *blocks).1)
                 }
@@ -64,15 +65,15 @@ impl GatePositions {
     }
 }
 
-/// GatePositions of nodes that nothing comes after.
+/// Returns the indices of nodes without successors.
 fn ends(shape: &Shape) -> impl Iterator<Item = usize> {
     let passed: HashSet<_> =
         shape.nodes.iter().flat_map(|node| node.after.iter().copied()).collect();
     (0..shape.nodes.len()).filter(move |at| !passed.contains(at))
 }
 
-/// GatePositions so that each node comes after those that it depends on. Nodes of a cycle, which no
-/// driver gives, are left out.
+/// Returns indices in an order in which each node comes after its predecessors. Nodes of a cycle,
+/// which no driver returns, are left out.
 fn order(shape: &Shape) -> Vec<usize> {
     let mut next = vec![Vec::new(); shape.nodes.len()];
     let mut missing: Vec<_> = shape.nodes.iter().map(|node| node.after.len()).collect();

@@ -1,9 +1,9 @@
-//! What a graph looks like: its nodes in the driver's order, and the places that each comes after.
+//! Shape of a graph: its nodes in the driver's order, with their predecessors.
 
 use super::calls;
 use std::collections::HashMap;
 
-/// A graph's nodes.
+/// Nodes of a graph.
 #[derive(Debug, Default)]
 pub(crate) struct Shape {
     pub(super) nodes: Vec<Node>,
@@ -13,31 +13,31 @@ pub(crate) struct Shape {
 pub(super) struct Node {
     pub(super) handle: usize,
     pub(super) kind: Kind,
-    /// GatePositions of the nodes that it comes after.
+    /// Indices of its predecessors.
     pub(super) after: Vec<usize>,
-    /// It may begin before one of them has ended: a gate in between would end that.
+    /// True if it may begin before one of them has ended. A gate in between would prevent that.
     pub(super) overlaps: bool,
 }
 
 #[derive(Debug)]
 pub(super) enum Kind {
-    /// A kernel of so many blocks.
+    /// A kernel, with its number of blocks.
     Kernel(u64),
-    /// The graph inside of it.
+    /// A child graph.
     Child(Shape),
-    /// A gate that was put in when the graph was captured.
+    /// A gate that was inserted when the graph was captured.
     Gate,
-    /// Takes no time, or the copy engines'.
+    /// A node that takes no time, or only that of copy engines.
     Other,
 }
 
-/// Why a graph is instantiated as it is, for the report.
+/// Reason for which a graph gets no gates, for the report.
 pub(crate) type UngatedReason = &'static str;
 
 const UNKNOWN: UngatedReason = "the driver doesn't say what is in it";
 
 impl Shape {
-    /// Asks the driver about a graph.
+    /// Reads a graph from the driver.
     pub(crate) fn read(graph: usize) -> Result<Self, UngatedReason> {
         let handles = calls::nodes(graph).ok_or(UNKNOWN)?;
         let place: HashMap<_, _> =
@@ -58,14 +58,13 @@ impl Shape {
 }
 
 impl Shape {
-    /// Returns whether it was captured, and has its gates. Those of graphs inside of it don't
-    /// count.
+    /// Returns whether it has gates of its capture. Gates of child graphs don't count.
     pub(crate) fn is_gated(&self) -> bool {
         self.nodes.iter().any(|node| matches!(node.kind, Kind::Gate))
     }
 }
 
-/// Returns whether the driver put gates into a graph when it was captured, whatever else is in it.
+/// Returns whether a graph has gates of its capture, whatever its other nodes are.
 pub(crate) fn was_gated(graph: usize) -> bool {
     let is_gate = |node| calls::kind(node) == Some(12) && calls::is_gate(node) == Some(true);
     calls::nodes(graph).into_iter().flatten().any(is_gate)
@@ -85,7 +84,7 @@ impl Kind {
                 Ok(Self::Child(Shape::read(child)?))
             }
             // The driver's restrictions: such a graph can't be cloned, and no edge of it can be
-            // taken out.
+            // removed.
             10 | 11 => Err("it has memory nodes"),
             12 if calls::is_gate(node).ok_or(UNKNOWN)? => Ok(Self::Gate),
             // It can't be cloned, and bodies of such nodes may not have memory operations in them.

@@ -1,4 +1,4 @@
-//! Joins the current context's device.
+//! Attachment: joins the current context's device.
 
 use super::device::Device;
 use super::membership::Membership;
@@ -11,23 +11,23 @@ use crate::settings::settings;
 use reef_guest::join::{JoinRequest, Uuid};
 use std::sync::{Mutex, MutexGuard};
 
-/// `CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT`: a display's watchdog ends what waits for long.
+/// `CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT`: a display's watchdog ends work that waits for long.
 const WATCHDOG: u32 = 17;
 
-/// Devices that were asked for.
+/// Devices for which the daemon was asked.
 static MEMBERSHIPS: Mutex<Vec<&'static Membership>> = Mutex::new(Vec::new());
 
 fn memberships() -> MutexGuard<'static, Vec<&'static Membership>> {
     MEMBERSHIPS.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Some device that was joined.
+/// Returns one of the joined devices.
 pub(crate) fn any() -> Option<&'static Device> {
     memberships().iter().find_map(|member| member.device())
 }
 
-/// The current context's device and its ordinal. `None`: its calls are passed on, until a daemon
-/// that is late has answered; the report says why.
+/// Returns the current context's device and its ordinal. `None`: calls are passed on until a late
+/// daemon has answered; the report says why.
 pub(crate) fn device() -> Option<(&'static Device, i32)> {
     let mut ordinal = 0;
     let is_known = calls::context_device(&mut ordinal) == Some(0);
@@ -48,7 +48,7 @@ fn join(uuid: Uuid, ordinal: i32) -> Option<&'static Device> {
     member.wait()
 }
 
-/// Asks the daemon for a device, unless nothing can come of it.
+/// Asks the daemon for a device, unless that is pointless.
 fn start(device: Uuid, ordinal: i32) -> Option<&'static Membership> {
     let settings = settings();
     let limited = match limit::of(ordinal) {
@@ -66,7 +66,7 @@ fn start(device: Uuid, ordinal: i32) -> Option<&'static Membership> {
     if let (Err(why), None) = (&settings.guest_info, limited) {
         return explain::refuse(why);
     }
-    // SAFETY: a function that touches an atomic alone. In a child process the device isn't ours.
+    // SAFETY: a function that touches an atomic alone. A child process can't use the device.
     unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     let member = Membership::new(JoinRequest { class: settings.class, device }, limited);
     let started = keeper::start(member).and_then(|keeper| {

@@ -1,21 +1,21 @@
-//! Which streams are being captured into graphs: nothing runs there, and nothing but what is meant
-//! may be put in.
+//! Open captures of streams into graphs. Such a stream runs nothing, and gates are the only
+//! operations that may be inserted.
 
 use crate::driver::calls::{self, Stream};
 use crate::thread;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// Where captures have begun and not ended. Whoever has it may put marks into streams of other
-/// threads.
+/// Streams whose captures have begun and not ended. A thread that has this lock may insert marks
+/// into streams of other threads.
 static ORIGINS: Mutex<Vec<Origin>> = Mutex::new(Vec::new());
-/// How many these are. One too many is harmless for a while: it is asked then.
+/// Number of open captures. A number that is too high is harmless: the driver is asked then.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
 
 /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`, `…_UNJOINED`: the capture has ended as well.
 const ENDED: [u32; 2] = [901, 904];
 
-/// A stream's handle, and its thread if each has another one of that handle.
+/// Stream's handle, and its thread if the handle names another stream in each thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Origin(usize, usize);
 
@@ -35,7 +35,7 @@ fn change(change: impl FnOnce(&mut Vec<Origin>)) {
     OPEN.store(origins.len(), Ordering::SeqCst);
 }
 
-/// Does something that no capture and no end of a stream may fall into; nothing if a capture is
+/// Inserts a mark, during which no capture begins and no stream ends. Does nothing if a capture is
 /// open.
 pub(crate) fn unless_open(mark: impl FnOnce()) {
     let origins = origins();
@@ -44,7 +44,7 @@ pub(crate) fn unless_open(mark: impl FnOnce()) {
     }
 }
 
-/// Waits until no other thread puts a mark anywhere.
+/// Waits until no other thread inserts a mark.
 pub(crate) fn settle() {
     drop(origins());
 }
@@ -55,7 +55,7 @@ pub(crate) fn begin(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     change(|origins| origins.push(origin));
     let code = real();
     if code != 0 {
-        // One that has begun before goes on.
+        // An earlier capture of the stream continues.
         change(|origins| {
             let last = origins.iter().rposition(|open| *open == origin);
             let _ = last.map(|at| origins.remove(at));
@@ -73,7 +73,7 @@ pub(crate) fn end(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Returns whether a stream that the driver has refused to end the capture of still captures.
+/// Returns whether a capture is still open after the driver has refused to end it.
 fn is_open_after(stream: Stream, code: u32) -> bool {
     let (mut status, mut id) = (0, 0);
     match calls::capture_info(stream.0, &mut status, &mut id) {
@@ -82,20 +82,20 @@ fn is_open_after(stream: Stream, code: u32) -> bool {
     }
 }
 
-/// A stream has ended, and a capture of it with it.
+/// Removes the captures of a stream that has ended.
 pub(crate) fn forget(stream: Stream) {
     let origin = Origin::of(stream);
     change(|origins| origins.retain(|open| *open != origin));
 }
 
-/// What a stream is part of.
+/// Capture that a stream is part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Capture {
-    /// Nothing: it runs what it is given.
+    /// None: the stream runs its work.
     None,
     /// The capture of this number.
     Of(u64),
-    /// The driver doesn't say, or the capture is broken: nothing may be put in.
+    /// The driver doesn't say, or the capture is broken: nothing may be inserted.
     Unclear,
 }
 

@@ -1,4 +1,4 @@
-//! A device that this process has joined.
+//! Device that this process has joined.
 
 use super::meter::Meter;
 use reef_guest::pace::{MARK_EVERY, Spacing};
@@ -7,42 +7,43 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How many devices were joined.
+/// Number of joined devices.
 static JOINED: AtomicU64 = AtomicU64::new(0);
 
-/// Returns how many devices were joined: what wasn't scheduled may be when this changes.
+/// Returns the number of joined devices. When it changes, contexts without a schedule may have one
+/// now.
 pub(crate) fn joined() -> u64 {
     JOINED.load(Ordering::Acquire)
 }
 
-/// Notes that one more was joined.
+/// Counts a joined device.
 pub(super) fn note_joined() {
     JOINED.fetch_add(1, Ordering::Release);
 }
 
-/// A device that was joined; it stays for the life of the process.
+/// Joined device. It stays for the life of the process.
 #[derive(Debug)]
 pub(crate) struct Device {
     pub(crate) class: Class,
-    /// The daemon's number of this guest; the next daemon has another one.
+    /// Number of this guest at the daemon. The next daemon gives another one.
     pub(crate) guest: AtomicU32,
     pub(crate) page: Mapping,
     pub(crate) spacing: Spacing,
-    /// Launches of a real-time guest that are counted in their streams: as many as its pulse says,
-    /// unless one is under way, which may take long if the driver loads code.
+    /// Launches of a real-time guest that are counted in their streams. It equals its pulse unless
+    /// a launch is in progress, which may take long if the driver loads code.
     pub(crate) settled: AtomicU64,
-    /// The daemon has gone, and there is no other one yet.
+    /// Set while the daemon has ended and no other one has been joined.
     pub(crate) is_orphaned: AtomicBool,
     keeper: Option<Thread>,
-    /// If its time is limited.
+    /// Meter, if its time is limited.
     pub(crate) meter: Option<Meter>,
     began: Instant,
-    /// When launches were last timed, in nanoseconds since `began`.
+    /// Time at which launches were last timed, in nanoseconds since `began`.
     timed: AtomicU64,
 }
 
 impl Device {
-    /// A device, from what the daemon gave.
+    /// Creates a device from the daemon's answer.
     pub(crate) fn new(
         who: &Identity,
         page: Mapping,
@@ -63,7 +64,7 @@ impl Device {
         }
     }
 
-    /// Goes on under the next daemon, which holds others for it if its page says that it is busy.
+    /// Continues with the next daemon, which holds others for it if its page says that it is busy.
     pub(crate) fn renew(&self, who: &Identity) {
         self.guest.store(who.guest, Ordering::Relaxed);
         self.is_orphaned.store(false, Ordering::Relaxed);
@@ -73,17 +74,17 @@ impl Device {
         self.class == Class::RealTime
     }
 
-    /// Returns whether a daemon knows of it, so that it may be held.
+    /// Returns whether a daemon has this guest, so that it may be held.
     pub(crate) fn has_daemon(&self) -> bool {
         self.guest.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns how many launches a mark is good for.
+    /// Returns the number of launches for each mark.
     pub(crate) fn mark_every(&self) -> u32 {
         self.meter.as_ref().map_or(MARK_EVERY, |_| Meter::mark_every(&self.spacing))
     }
 
-    /// Notes that so many launches were made since this was last called.
+    /// Notes the launches since the last call.
     pub(crate) fn time(&self, launches: u32) {
         let now = self.began.elapsed();
         let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
@@ -92,7 +93,7 @@ impl Device {
         self.spacing.note(launches, passed);
     }
 
-    /// Has all peers held, before a launch. True: they weren't.
+    /// Has all peers held, before a launch. Returns true if they weren't held before.
     #[cold]
     pub(crate) fn hold_peers(&self) -> bool {
         let is_first = self.page.activity.hold();
@@ -102,7 +103,7 @@ impl Device {
         is_first
     }
 
-    /// Tells the keeper that this guest is busy now.
+    /// Wakes the keeper, because this guest is busy now.
     #[cold]
     pub(crate) fn wake_keeper(&self) {
         self.keeper.iter().for_each(Thread::unpark);
@@ -115,7 +116,7 @@ impl Device {
         }
     }
 
-    /// Shows the daemon that this guest is at work, if it is.
+    /// Publishes the progress of this guest's work to the daemon.
     pub(super) fn show_progress(&self) {
         self.page.activity.show_progress(self.progress().0.into());
     }

@@ -1,4 +1,4 @@
-//! Which record a handle means.
+//! Records of contexts and streams by their handles.
 //!
 //! Names are numbers that the driver never gives twice, or handles where it has no numbers (before
 //! CUDA 12).
@@ -15,19 +15,18 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// What is known. Of a context that isn't scheduled it is known that it wasn't when so many devices
-/// had been joined.
+/// Records by name. A context that isn't scheduled has the number of joined devices at that time.
 #[derive(Debug, Default)]
 struct Records {
     contexts: HashMap<u64, Result<&'static Branch, u64>>,
     streams: HashMap<Key, &'static Stream>,
 }
 
-/// Never held while the driver is called.
+/// Never locked during a call of the driver.
 static RECORDS: LazyLock<RwLock<Records>> = LazyLock::new(RwLock::default);
-/// Whoever takes records has it.
+/// Locked while a record is added.
 static ADDING: Mutex<()> = Mutex::new(());
-/// What a thread found last: with so many devices joined, under which name, and what. It has no
+/// Last result of a thread: the number of joined devices, the name, and the stream. It has no
 /// destructor.
 type CachedLookup = (u64, Key, Option<&'static Stream>);
 
@@ -43,8 +42,8 @@ fn write() -> RwLockWriteGuard<'static, Records> {
     RECORDS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stream's name: its number, or on a driver without numbers its handle, with the context for a
-/// default stream.
+/// Returns a stream's name: its number, or on a driver without numbers its handle, with the context
+/// for a default stream.
 fn key(stream: calls::Stream) -> Key {
     let mut id = 0;
     if calls::stream_id(stream.0, &mut id) == Some(0) {
@@ -57,14 +56,13 @@ fn key(stream: calls::Stream) -> Key {
     }
 }
 
-/// A context's name: its number, or its handle.
+/// Returns a context's name: its number, or its handle.
 fn name(context: usize) -> u64 {
     let mut id = 0;
     if calls::context_id(context, &mut id) == Some(0) { id } else { context as u64 }
 }
 
-/// A stream that is scheduled, which joins its device when it is the first. `None`: pass the call
-/// on.
+/// Returns a scheduled stream. The first one of a device joins it. `None`: pass the call on.
 #[inline]
 pub(crate) fn stream(stream: calls::Stream) -> Option<&'static Stream> {
     if is_captured(stream) {
@@ -135,15 +133,15 @@ fn find_key(key: Key) -> Option<&'static Stream> {
     read().streams.get(&key).copied().filter(|stream| stream.is(key))
 }
 
-/// The context to make calls in for this one's streams: a green one may be current in one thread
-/// only.
+/// Returns the context in which calls for this one's streams are made: a green one may be current
+/// in one thread only.
 fn via(stream: calls::Stream, context: usize) -> usize {
     let (mut primary, mut green) = (0, 0);
     let code = calls::stream_contexts(stream.0, &mut primary, &mut green);
     if code == Some(0) && green != 0 { primary } else { context }
 }
 
-/// A stream, if it is scheduled already.
+/// Returns a stream, if it is scheduled already.
 pub(crate) fn find(stream: calls::Stream) -> Option<&'static Stream> {
     if is_captured(stream) {
         return by_handle(find_context(calls::stream_context(stream))?, stream);
@@ -151,18 +149,18 @@ pub(crate) fn find(stream: calls::Stream) -> Option<&'static Stream> {
     find_key(key(stream)).or_else(|| find_key(captured_key(stream)))
 }
 
-/// A context, if it is scheduled already.
+/// Returns a context, if it is scheduled already.
 pub(crate) fn find_context(handle: usize) -> Option<&'static Branch> {
     let name = name(handle);
     read().contexts.get(&name)?.ok()
 }
 
-/// The current context, which joins its device if need be.
+/// Returns the current context. Joins its device if necessary.
 pub(crate) fn current() -> Option<&'static Branch> {
     context(calls::context())
 }
 
-/// A context by its handle, which joins its device if need be.
+/// Returns a context by its handle. Joins its device if necessary.
 pub(crate) fn context(handle: usize) -> Option<&'static Branch> {
     find_or_take(handle, || handle)
 }
@@ -193,7 +191,7 @@ fn find_or_take(handle: usize, via: impl FnOnce() -> usize) -> Option<&'static B
     taken
 }
 
-/// Returns whether a context is its device's primary one: then this is what a reference to that is.
+/// Returns whether a context is its device's primary one: a reference to that has the same handle.
 fn is_primary(context: usize, ordinal: i32) -> bool {
     let (mut flags, mut is_active, mut primary) = (0, 0, 0);
     let state = calls::primary_state(ordinal, &mut flags, &mut is_active);
@@ -205,12 +203,12 @@ fn is_primary(context: usize, ordinal: i32) -> bool {
     primary == context
 }
 
-/// The primary context of a device, if it is scheduled.
+/// Returns the primary context of a device, if it is scheduled.
 pub(crate) fn find_primary(ordinal: i32) -> Option<&'static Branch> {
     read().contexts.values().flatten().copied().find(|it| it.context.is_primary_of(ordinal))
 }
 
-/// Forgets a stream whose handle is about to mean nothing; nobody uses that from now on.
+/// Forgets a stream whose handle is about to become invalid. No thread uses the handle from now on.
 pub(crate) fn forget(stream: &'static Stream) {
     stream.end();
     let mut known = write();
@@ -221,7 +219,7 @@ pub(crate) fn forget(stream: &'static Stream) {
     }
 }
 
-/// Forgets a context and all its streams: their handles mean nothing any more.
+/// Forgets a context and all its streams, whose handles are invalid now.
 pub(crate) fn forget_context(branch: &'static Branch) {
     branch.streams().filter(|stream| stream.is_live()).for_each(forget);
     write().contexts.remove(&branch.context.name());

@@ -1,8 +1,8 @@
-//! A thread for each device: releases peers when this guest is idle, and opens a gate that has been
-//! closed for too long.
+//! Keeper: a thread for each device. It releases peers when this guest is idle, and opens a gate
+//! that has been closed for too long.
 //!
-//! It may call the driver, so it shares the program's files, and has none of its own: it is woken
-//! by a futex.
+//! It may call the driver, so it shares the program's file descriptors and opens none itself. It is
+//! woken by a futex.
 
 use super::capture;
 use super::device::Device;
@@ -17,35 +17,35 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How often a busy real-time guest is looked at; without a launch for this long, marks are put
-/// behind its work.
-const LOOK_INTERVAL: Duration = Duration::from_micros(50);
-/// How long a real-time guest is idle before its peers are released: a next request may be on its
-/// way.
+/// Interval between polls of a busy real-time guest. Without a launch for this time, marks are
+/// inserted after its work.
+const POLL_INTERVAL: Duration = Duration::from_micros(50);
+/// Time for which a real-time guest is idle before its peers are released: its next request may be
+/// on its way.
 const HYSTERESIS: Duration = Duration::from_micros(200);
-/// How long a gate may be closed before it opens for a breather: what holds it may wait for this
-/// guest.
+/// Maximum time for which a gate is closed before it opens for a breather: its holder may wait for
+/// this guest.
 const MAX_CLOSED: Duration = Duration::from_millis(900);
-/// How long a breather lasts: 0.4 % of the time.
+/// Duration of a breather: 0.4 % of the time.
 const BREATHER: Duration = Duration::from_millis(4);
-/// For how long a best-effort guest without progress counts as busy: its streams may have come to
-/// their ends unseen.
+/// Time for which a best-effort guest without progress counts as busy: its streams may have ended
+/// unseen.
 const STALE_TIMEOUT: Duration = Duration::from_millis(200);
-/// How often a held guest looks at the clock.
+/// Interval between polls of a held guest.
 const TICK_INTERVAL: Duration = Duration::from_millis(20);
 
 struct Keeper {
     device: &'static Device,
-    /// Since when the gate has been closed without a break.
+    /// Time since which the gate has been closed without a break.
     closed: Option<Instant>,
     progress: Progress,
 }
 
-/// What a best-effort guest's streams showed at the last look.
+/// Progress of a best-effort guest's streams at the last poll.
 #[derive(Debug)]
 struct Progress {
     seen: u32,
-    /// When something had changed.
+    /// Time of the last change.
     changed: Instant,
     looked: Instant,
 }
@@ -68,23 +68,23 @@ pub(super) fn start(member: &'static Membership) -> io::Result<Thread> {
 impl Keeper {
     fn run(mut self) {
         loop {
-            match self.device.is_real_time() {
-                true if self.device.page.activity.is_busy() => self.watch(),
-                true => std::thread::park(), // a launch that makes it busy wakes it
-                false => {
-                    self.breathe();
-                    self.count_busy();
-                }
+            if !self.device.is_real_time() {
+                self.breathe();
+                self.count_busy();
+            } else if self.device.page.activity.is_busy() {
+                self.watch();
+            } else {
+                std::thread::park(); // a launch that makes it busy wakes it
             }
         }
     }
 
-    /// Looks at a busy real-time guest until it has been idle for a while.
+    /// Polls a busy real-time guest until it has been idle for a while.
     fn watch(&mut self) {
         let mut idle_since = None;
         while self.device.page.activity.is_busy() {
             let seen = self.device.page.activity.pulse();
-            std::thread::sleep(LOOK_INTERVAL);
+            std::thread::sleep(POLL_INTERVAL);
             self.device.show_progress();
             if let Some(meter) = &self.device.meter {
                 self.measure(meter);
@@ -102,8 +102,8 @@ impl Keeper {
         }
     }
 
-    /// Opens the gate of a best-effort guest for a moment if it has been closed for too long. With
-    /// the daemon gone nobody takes the dead away, so then the holders are forgotten.
+    /// Opens the gate of a best-effort guest for a moment if it has been closed for too long.
+    /// Without a daemon no process removes dead holders, so all holders are cleared then.
     fn breathe(&mut self) {
         let holders = &self.device.page.holders;
         if !holders.is_held() {
@@ -121,25 +121,24 @@ impl Keeper {
         self.rest();
     }
 
-    /// Sleeps for a tick; of a guest whose time is limited, with looks at what it does.
+    /// Sleeps for a tick. Polls the work of a guest whose time is limited in the meantime.
     fn rest(&mut self) {
         let Some(meter) = &self.device.meter else { return std::thread::sleep(TICK_INTERVAL) };
         let begin = Instant::now();
         while begin.elapsed() < TICK_INTERVAL {
-            std::thread::sleep(meter::LOOK_INTERVAL);
+            std::thread::sleep(meter::POLL_INTERVAL);
             self.measure(meter);
         }
     }
 
-    /// Counts what the device did since the last look.
+    /// Counts the device time since the last poll.
     fn measure(&self, meter: &Meter) {
-        meter.look(self.device.seen(is_idle(self.device)));
+        meter.look(self.device.work_state(is_idle(self.device)));
     }
 }
 
 impl Keeper {
-    /// Counts the time since the last look as busy if the gate is open and launches are on their
-    /// way.
+    /// Counts the time since the last poll as busy if the gate is open and launches are in flight.
     fn count_busy(&mut self) {
         let now = Instant::now();
         let (seen, is_idle) = self.device.progress();
@@ -154,15 +153,15 @@ impl Keeper {
     }
 }
 
-/// Returns whether all streams of a device have come to their ends, as far as is known; puts marks
-/// where it isn't.
+/// Returns whether all streams of a device are idle, as far as is known. Inserts marks where it
+/// isn't known.
 fn is_idle(device: &Device) -> bool {
     let mut is_idle = true;
     for stream in streams(device).filter(|stream| !stream.is_idle()) {
         is_idle = false;
         capture::unless_open(|| {
-            // Whoever ends a stream or its context has these say so, and then waits until we are
-            // out of here.
+            // A thread that ends a stream or its context marks them first, and then waits until
+            // this closure has returned.
             if stream.is_live() && stream.context().is_live() && !stream.is_own() {
                 let number = stream.counts.mark_again(stream.done());
                 number.into_iter().for_each(|number| mark(stream, number));
@@ -172,7 +171,7 @@ fn is_idle(device: &Device) -> bool {
     is_idle
 }
 
-/// Puts a mark behind a stream's work, from this thread.
+/// Inserts a mark after a stream's work, from this thread.
 fn mark(stream: &Stream, number: u32) {
     let _ = stream.context().within(|| stream.mark(number)); // refused: the next sync tells
 }

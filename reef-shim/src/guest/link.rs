@@ -1,9 +1,9 @@
-//! The connection to the daemon: a thread for each device asks for a page, and asks the next daemon
-//! when this one has gone.
+//! Link to the daemon: a thread for each device asks for a page, and asks the next daemon when this
+//! one has ended.
 //!
-//! All of it is off the program's path: the thread calls no driver and takes no lock that a launch
-//! on a joined device takes. No answer is final: what a daemon refuses now it may grant when others
-//! have left, or by another configuration.
+//! The thread isn't on the program's path: it calls no driver and takes no lock that a launch on a
+//! joined device takes. No refusal is final: a daemon may grant the request when other guests have
+//! left, or with another configuration.
 
 use super::device::Device;
 use super::membership::Membership;
@@ -14,13 +14,13 @@ use reef_guest::page::{Class, PageFile};
 use std::io;
 use std::time::Duration;
 
-/// How long a daemon may take before it is asked anew.
+/// Time after which a daemon without an answer is asked again.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// From one question to the next while no daemon answers: best-effort guests of a daemon that is
-/// there again, and real-time guests, are to know each other within 100 ms. A question that nobody
-/// hears takes some microseconds.
+/// Interval between requests while no daemon answers. After a restart of the daemon, best-effort
+/// and real-time guests must know each other within 100 ms. A request without a daemon takes some
+/// microseconds.
 const ASK_INTERVAL: Duration = Duration::from_millis(40);
-/// From a refusal to the next question: at first, and at most.
+/// Minimum and maximum time from a refusal to the next request.
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
@@ -51,7 +51,7 @@ fn run(member: &'static Membership) {
             Err(Refusal::Refused(why)) => {
                 member.set_refused(format!("the daemon refuses: {why}"));
                 if member.device().is_none() && member.limited.is_some() {
-                    page = keep_alone(member); // the limit counts all the same
+                    page = keep_alone(member); // the limit applies all the same
                 }
             }
             Err(why) => member.wait_for_more(why.to_string()),
@@ -61,8 +61,9 @@ fn run(member: &'static Membership) {
     }
 }
 
-/// A best-effort guest whose time is limited has a page of its own from the beginning, which
-/// daemons take as that of one that went. False: there is no daemon to ask, or no page.
+/// Gives a best-effort guest whose time is limited a page of its own from the beginning. Daemons
+/// accept it like the page of an earlier daemon. Returns false if there is no daemon to ask, or no
+/// page.
 fn start_alone(member: &'static Membership, page: &mut Option<PageFile>) -> bool {
     let is_asking = settings().socket.is_some() && settings().guest_info.is_ok();
     if !is_asking || member.request.class == Class::BestEffort {
@@ -89,7 +90,7 @@ fn ask(member: &Membership, page: Option<&PageFile>) -> Result<Joined, Refusal> 
     }
 }
 
-/// What was joined, if it is the page that this guest has, or its first one.
+/// Takes the joined guest, if it has this guest's page, or its first one.
 fn take(
     member: &'static Membership,
     joined: Joined,

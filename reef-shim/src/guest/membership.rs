@@ -1,5 +1,5 @@
-//! A device of this process as the daemon knows it: asked for, joined, refused, or left alone by a
-//! daemon that went.
+//! Membership of a device of this process at the daemon: requested, joined, refused, or orphaned by
+//! a daemon that has ended.
 
 use super::device::{Device, note_joined};
 use super::meter::Meter;
@@ -15,11 +15,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-/// How long the first launch on a device waits for the daemon. Until there is an answer, launches
-/// are passed on.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(200);
+/// Time for which the first launch on a device waits for the daemon. Without an answer launches are
+/// passed on.
+const JOIN_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A device that this process uses; it stays for the life of the process.
+/// Device that this process uses. It stays for the life of the process.
 #[derive(Debug)]
 pub(crate) struct Membership {
     pub(super) request: JoinRequest,
@@ -28,21 +28,21 @@ pub(crate) struct Membership {
     changed: Condvar,
     device: OnceLock<&'static Device>,
     keeper: OnceLock<Thread>,
-    /// If its time is limited.
+    /// Limit of the device, if its time is limited.
     pub(super) limited: Option<&'static Limited>,
 }
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Asked for; what the last answer was, if it wasn't one.
+    /// Requested; with the fault of the last try, if there was one.
     Asked(Option<String>),
-    /// In after this time; how many daemons have gone since.
+    /// Joined after this time; with the number of daemons that have ended since.
     Joined(Duration, u32),
-    /// Without a daemon, for its limit's sake.
+    /// Without a daemon, because its time is limited.
     Alone,
-    /// It said no the last time.
+    /// The last request was refused.
     Refused(String),
-    /// The daemon has gone; how many have.
+    /// The daemon has ended; with the number of daemons that have.
     Gone(u32),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for State {
         match self {
             Self::Asked(None) => write!(out, "asked, no answer yet; launches are passed on"),
             Self::Asked(Some(why)) => write!(out, "not joined yet, launches are passed on: {why}"),
-            Self::Joined(after, 0) if *after > ANSWER_TIMEOUT => {
+            Self::Joined(after, 0) if *after > JOIN_TIMEOUT => {
                 write!(out, "joined late, after {after:.1?}; launches before were passed on")
             }
             Self::Joined(after, 0) => write!(out, "joined after {after:.1?}"),
@@ -64,7 +64,7 @@ impl fmt::Display for State {
 }
 
 impl Membership {
-    /// A device that nobody has asked for yet.
+    /// Creates the membership of a device before the first request.
     pub(super) fn new(request: JoinRequest, limited: Option<&'static Limited>) -> &'static Self {
         let member: &Self = Box::leak(Box::new(Self {
             request,
@@ -79,21 +79,21 @@ impl Membership {
         member
     }
 
-    /// Its keeper, which has started.
+    /// Sets its keeper, which has started.
     pub(super) fn set_keeper(&self, keeper: Thread) {
         let _ = self.keeper.set(keeper); // once
     }
 
-    /// The device, once it is joined.
+    /// Returns the device, once it is joined.
     pub(crate) fn device(&self) -> Option<&'static Device> {
         self.device.get().copied()
     }
 
-    /// The device, after a wait for the first answer. A daemon that needs longer is joined when it
-    /// answers.
+    /// Waits for the first answer, and returns the device. A daemon that needs longer is joined
+    /// when it answers.
     pub(super) fn wait(&self) -> Option<&'static Device> {
         let is_open = |state: &mut State| matches!(state, State::Asked(None));
-        drop(self.changed.wait_timeout_while(self.state(), ANSWER_TIMEOUT, is_open));
+        drop(self.changed.wait_timeout_while(self.state(), JOIN_TIMEOUT, is_open));
         self.device()
     }
 
@@ -107,7 +107,7 @@ impl Membership {
         self.changed.notify_all();
     }
 
-    /// The daemon has given a page.
+    /// Joins with the page that the daemon has given.
     pub(super) fn join(&'static self, who: &Identity, page: Mapping) -> &'static Device {
         let meter = self.limited.and_then(|limited| Meter::of(limited, who.class));
         let device = Device::new(who, page, self.keeper.get().cloned(), meter);
@@ -118,8 +118,8 @@ impl Membership {
         device
     }
 
-    /// Nobody has given a page, and this process's part of the time counts all the same: it has a
-    /// page of its own.
+    /// Joins with a page of its own, because this process's part of the time applies without a
+    /// daemon too.
     pub(super) fn join_alone(&'static self) -> io::Result<(&'static Device, PageFile)> {
         let pid = std::process::id();
         let who = Identity { guest: 0, class: Class::BestEffort, holder: 0, pid };
@@ -129,8 +129,8 @@ impl Membership {
         Ok((device, file))
     }
 
-    /// The daemon is gone, and its own hold with it. Whom it held for real-time guests stays held
-    /// for the keeper's time, in which the next one may come.
+    /// Notes that the daemon has ended, and ends its own hold. A hold for real-time guests stays
+    /// for the keeper's time, in which the next daemon may start.
     pub(super) fn lose(&self, device: &Device) {
         device.is_orphaned.store(true, Relaxed);
         device.page.release(Holders::DAEMON, Time::now());
@@ -140,7 +140,7 @@ impl Membership {
         });
     }
 
-    /// Another daemon has taken this guest in.
+    /// Notes that another daemon has accepted this guest.
     pub(super) fn note_rejoined(&self) {
         self.set(|state| match state {
             State::Gone(gone) => State::Joined(self.asked.elapsed(), *gone),
@@ -149,18 +149,18 @@ impl Membership {
         });
     }
 
-    /// The daemon says no, for now; who is without a device waits no longer.
+    /// Notes a refusal of the daemon. Threads without a device stop waiting.
     pub(super) fn set_refused(&self, why: String) {
         self.set(|_| State::Refused(why));
     }
 
-    /// Nothing can be asked or given.
+    /// Notes that no request is possible.
     pub(super) fn refuse(&self, why: &str) {
         explain::refuse::<()>(why);
         self.set(|_| State::Refused(why.into()));
     }
 
-    /// There was no answer; who is without a device waits for it no longer.
+    /// Notes a request without an answer. Threads without a device stop waiting.
     pub(super) fn wait_for_more(&self, why: String) {
         self.set(|state| match state {
             State::Asked(_) => State::Asked(Some(why)),
@@ -168,7 +168,7 @@ impl Membership {
         });
     }
 
-    /// For the report.
+    /// Returns the lines for the report.
     fn report(&self) -> String {
         let state = format!("  daemon: {}\n", self.state());
         let Some(device) = self.device() else { return state };

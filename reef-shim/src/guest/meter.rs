@@ -1,8 +1,8 @@
-//! Device time of a guest whose part of it is limited: who launches waits for it, and the keeper
-//! counts it.
+//! Meter of a guest whose part of the device's time is limited: launching threads wait for the
+//! part, and the keeper counts the time.
 //!
-//! A guest works if a stream has work that isn't known to have ended. Threads that waited for their
-//! work know; the keeper looks every millisecond, and who has to wait looks more often.
+//! A guest works if a stream has work that isn't known to have ended. A thread that waited for its
+//! work knows its end. The keeper polls every millisecond, and a waiting thread more often.
 
 use crate::limit::device::Limited;
 use crate::settings::settings;
@@ -12,24 +12,24 @@ use reef_guest::page::{Class, Time};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How often the keeper looks.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(1);
-/// How much work may be in flight: what is launched can't be taken back.
+/// Interval between polls of the keeper.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// Maximum work in flight, in time: launches can't be undone.
 const MAX_AHEAD: Duration = Duration::from_millis(20);
-/// How far marks are apart, in time.
+/// Time between marks.
 const MARK_INTERVAL: Duration = Duration::from_millis(1);
-/// How often who waits looks: at its work while there is some, then at the bucket. And the longest
-/// that a launch waits, whatever the books say.
+/// Intervals between polls of a waiting thread: while it has work in flight, and after that. And
+/// the maximum wait of a launch, whatever the accounts file says.
 const BUSY_INTERVAL: Duration = Duration::from_micros(100);
 const IDLE_INTERVAL: Duration = Duration::from_millis(2);
 const MAX_WAIT: Duration = Duration::from_secs(10);
 
-/// A device's time, as this process may use it.
+/// Meter of a device's time for this process.
 #[derive(Debug)]
 pub(crate) struct Meter {
     account: Account,
     policy: Policy,
-    /// It works in turns with others. A real-time guest holds them instead.
+    /// True if it works in turns with other processes. A real-time guest holds them instead.
     takes_turns: bool,
     usage: Usage,
     /// Launches that had to wait.
@@ -37,7 +37,7 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
-    /// The meter of a device whose time is limited.
+    /// Creates the meter of a device whose time is limited.
     pub(super) fn of(limited: &Limited, class: Class) -> Option<Self> {
         let is_soft = settings().limits.as_ref().ok()?.as_ref()?.is_work_conserving;
         let policy = if is_soft { Policy::WorkConserving } else { Policy::Hard };
@@ -47,9 +47,9 @@ impl Meter {
         account.has_time_limit().then_some(Self { account, policy, takes_turns, usage, waits })
     }
 
-    /// Waits until work may begin: outside of the driver, so that nobody else has to. `is_ahead`
-    /// says whether so many launches are in flight; `mark` puts a mark behind them, and `look`
-    /// whether they are on their way.
+    /// Waits until work may begin, outside the driver, so that no other thread has to wait.
+    /// `is_ahead` returns whether a number of launches is in flight; `mark` inserts a mark after
+    /// them, and `look` returns their state.
     pub(super) fn wait(
         &self,
         spacing: &Spacing,
@@ -76,24 +76,25 @@ impl Meter {
         self.account.note_waited(begin.elapsed());
     }
 
-    /// For how long a launch on a stream has to wait, at least, where `is_ahead` says whether so
-    /// many are in flight.
+    /// Returns the minimum time that a launch has to wait. `is_ahead` returns whether a number of
+    /// launches is in flight on its stream.
     fn delay(&self, spacing: &Spacing, is_ahead: impl Fn(u32) -> bool) -> Duration {
         let most = spacing.launches_in(MAX_AHEAD).clamp(2, 2 * MARK_EVERY);
         let now = Time::now().0;
-        let wait = match self.takes_turns {
-            true => self.account.wait_for_turn(now, self.policy),
-            false => self.account.wait_for_part(now, self.policy),
+        let wait = if self.takes_turns {
+            self.account.wait_for_turn(now, self.policy)
+        } else {
+            self.account.wait_for_part(now, self.policy)
         };
         if is_ahead(most) { wait.max(BUSY_INTERVAL) } else { wait }
     }
 
-    /// Returns how many launches a mark is good for.
+    /// Returns the number of launches for each mark.
     pub(super) fn mark_every(spacing: &Spacing) -> u32 {
         spacing.launches_in(MARK_INTERVAL).min(MARK_EVERY)
     }
 
-    /// Notes that there is work from now on.
+    /// Notes a launch.
     #[inline]
     pub(crate) fn note_launch(&self) {
         if self.usage.launched(|| Time::now().0) {
@@ -101,7 +102,7 @@ impl Meter {
         }
     }
 
-    /// Counts what the device did since the last look.
+    /// Counts the device time since the last poll.
     pub(crate) fn look(&self, seen: WorkState) {
         let now = Time::now().0;
         self.charge(now, self.usage.look(now, seen, self.account.other_workers(now)));
@@ -114,7 +115,7 @@ impl Meter {
         }
     }
 
-    /// Launches that had to wait.
+    /// Returns the launches that had to wait.
     pub(crate) fn waits(&self) -> u64 {
         self.waits.load(Relaxed)
     }

@@ -1,9 +1,9 @@
-//! This process as a guest: what it was told to be, and which devices it has joined.
+//! This process as a guest: its class, and the devices that it has joined.
 //!
-//! *In*: the environment, once; contexts that launches come from. *Out*: for each context the page
-//! to wait on, in the device's own address. *Invariant*: a launch waits for the daemon once per
-//! device, and not long; a daemon that is late, or that comes back, is joined by a thread of ours;
-//! whatever fails leaves the context alone, and its calls are passed on.
+//! *In*: the environment, read once; contexts of launches. *Out*: for each context the page to wait
+//! on, at the device's address. *Invariant*: a launch waits for the daemon once per device, for a
+//! bounded time; a daemon that is late, or that returns, is joined by a thread of ours; after any
+//! failure a context's calls are passed on.
 
 pub(crate) mod attach;
 pub(crate) mod capture;

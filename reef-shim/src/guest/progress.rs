@@ -1,4 +1,4 @@
-//! What a device has of this process: whether it works, and who has to wait for that.
+//! Progress of this process's work on a device, and waits for its part of the time.
 
 use super::device::Device;
 use super::tree::branch::streams;
@@ -6,27 +6,30 @@ use super::tree::stream::Stream;
 use reef_guest::limit::WorkState;
 
 impl Device {
-    /// Waits for this process's part of the time, if that is limited; `mark` puts a mark behind the
-    /// stream's work. A held guest's launches have a bound of their own.
+    /// Waits for this process's part of the time, if that is limited. `mark` inserts a mark after
+    /// the stream's work. Launches of a held guest have a bound of their own.
     #[inline]
     pub(crate) fn wait_for_time(&self, stream: &Stream, mark: impl FnOnce()) {
         let Some(meter) = &self.meter else { return };
         let is_ahead =
             |most| !self.page.holders.is_closed() && stream.counts.is_ahead(stream.done(), most);
-        meter.wait(&self.spacing, is_ahead, mark, || self.seen(self.progress().1));
+        meter.wait(&self.spacing, is_ahead, mark, || self.work_state(self.progress().1));
     }
 
-    /// What a look shows that found its streams so.
-    pub(super) fn seen(&self, is_idle: bool) -> WorkState {
-        match is_idle {
-            true => WorkState::Ended,
-            false if !self.is_real_time() && self.page.holders.is_closed() => WorkState::Held,
-            false => WorkState::Working,
+    /// Returns the state of the work, given whether its streams are idle.
+    pub(super) fn work_state(&self, is_idle: bool) -> WorkState {
+        if is_idle {
+            WorkState::Ended
+        } else if !self.is_real_time() && self.page.holders.is_closed() {
+            WorkState::Held
+        } else {
+            WorkState::Working
         }
     }
 
-    /// A thread has waited for work: if that was all there is, its time is known.
-    pub(crate) fn waited(&self) {
+    /// Notes that a thread has waited for work. If no other work is left, the time of its end is
+    /// known.
+    pub(crate) fn note_wait(&self) {
         if let Some(meter) = &self.meter
             && self.progress().1
         {
@@ -34,8 +37,8 @@ impl Device {
         }
     }
 
-    /// A number that changes as streams are given work and come further, and whether all have come
-    /// to their ends.
+    /// Returns a number that changes with launches and with progress of the streams, and whether
+    /// all streams are idle.
     pub(super) fn progress(&self) -> (u32, bool) {
         streams(self).fold((0, true), |(sum, is_idle), stream| {
             let sum = sum.wrapping_add(stream.counts.issued()).wrapping_add(stream.done());

@@ -1,13 +1,13 @@
-//! Captures that no gates are put into: bodies of conditional nodes and lists of commands take no
-//! memory operations, and a graph that is captured again keeps its shape. Graphs that are captured
-//! into get their gates when they are instantiated.
+//! Captures without gates. Bodies of conditional nodes and command lists allow no memory
+//! operations, and a graph that is captured again must keep its shape. Graphs that are captured
+//! into get their gates at instantiation.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-/// Numbers of such captures, which the driver never gives twice.
+/// Numbers of such captures, which are unique.
 static UNGATED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-/// How many there are, so that most captures need no lock.
+/// Number of these captures, so that most captures need no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 fn ungated() -> MutexGuard<'static, Vec<u64>> {

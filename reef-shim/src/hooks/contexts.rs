@@ -1,4 +1,4 @@
-//! The driver's beginning; contexts: waiting for them, and their ends.
+//! Initialization of the driver, contexts, and ranges of a profile.
 
 use super::declare::hooks;
 use crate::actions::memory;

@@ -1,5 +1,5 @@
-//! Copies: those on the device are work of a program whose time is limited; and look-ups of
-//! kernels, for profiles.
+//! Copies, and look-ups of kernels for profiles. Copies on the device count as work of a program
+//! whose time is limited.
 
 use super::declare::{hooks, twins};
 use crate::actions::copy::{Deep, Flat, batch, between, on_device, rows};

@@ -1,7 +1,7 @@
-//! Exports hooks under the driver's names.
+//! Macros that export hooks under the driver's names.
 
 /// `name(arguments) |real| sink;`, where `real` makes the real call. `|real(argument, …)|`: with
-/// other arguments in the places of those of these names.
+/// other arguments instead of those of these names.
 macro_rules! hooks {
     ($($name:ident($($arg:ident: $type:ty),* $(,)?) |$real:ident $(($($other:ident),+))?| $sink:expr;)+) => {
         $($crate::hooks::declare::hook! { $name, ($($arg: $type),*), $real($($($other),+)?), $sink })+

@@ -1,4 +1,4 @@
-//! Fills of the device's memory: work of a program whose time is limited.
+//! Fills of the device's memory, which count as work of a program whose time is limited.
 
 use super::declare::twins;
 use crate::actions::copy::on_device;

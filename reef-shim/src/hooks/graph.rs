@@ -1,4 +1,4 @@
-//! Graphs: instantiation, and updates of what came of it.
+//! Graphs: their instantiation, and updates of executable graphs.
 
 use super::declare::{hooks, twins};
 use crate::actions::graph::{child, destroy, instantiate, node, update};
@@ -18,7 +18,7 @@ struct UpdateResult {
     from: usize,
 }
 
-/// `CUgraphNodeParams`: a kind, and what belongs to it.
+/// `CUgraphNodeParams`: a kind, and its words.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct Params {
@@ -30,15 +30,15 @@ struct Params {
 /// `CU_GRAPH_NODE_TYPE_GRAPH`: the first word is a graph.
 const CHILD: u32 = 4;
 
-/// Sets what a node of any kind does; `params` is where a [`Params`] stands.
+/// Sets the parameters of a node of any kind. `params` is the address of a [`Params`].
 fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize) -> u32) -> u32 {
     let program_params = params as *const Params;
     // SAFETY: null, or the program's promise to the driver: a struct with a kind.
     if program_params.is_null() || unsafe { (*program_params).kind } != CHILD {
         return node(exec, of, |of| real(of, params));
     }
-    // SAFETY: as above. Of the words a program has written those that belong to the kind: here the
-    // first, a graph. The others are copied as they are, written or not.
+    // SAFETY: as above. A program has written the words of the kind: here the first, a graph. The
+    // others are copied as they are, initialized or not.
     let (inner, copy) = unsafe {
         (
             (&raw const (*program_params).words).cast::<usize>().read(),
@@ -54,7 +54,7 @@ fn set_params(exec: usize, of: usize, params: usize, real: impl Fn(usize, usize)
 }
 
 impl UpdateResult {
-    /// Where it names nodes.
+    /// Returns the addresses at which it names nodes.
     fn nodes(at: *mut Self) -> [*mut usize; 2] {
         if at.is_null() {
             return [std::ptr::null_mut(); 2];
@@ -98,7 +98,7 @@ twins! {
     };
 }
 
-// Calls that name a node of an executable graph by the node that it was made from.
+// Calls that name a node of an executable graph by the original node.
 hooks! {
     cuGraphExecKernelNodeSetParams(
         exec: usize, of: usize, params: *const c_void,

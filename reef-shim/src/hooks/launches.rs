@@ -20,7 +20,7 @@ struct LaunchConfig {
     count: u32,
 }
 
-/// `CUlaunchAttribute`: a kind, and a value of 64 bytes at the next place that is aligned to 8.
+/// `CUlaunchAttribute`: a kind, and a value of 64 bytes, aligned to 8 bytes.
 #[repr(C, align(8))]
 #[derive(Debug)]
 struct Attribute {
@@ -35,7 +35,7 @@ fn blocks(grid: [u32; 3]) -> u64 {
     grid.into_iter().fold(1, |product, side| u64::from(side).saturating_mul(product))
 }
 
-/// Returns how many threads a kernel has.
+/// Returns the number of threads of a kernel.
 fn threads(grid: [u32; 3], block: [u32; 3]) -> u64 {
     blocks(grid).saturating_mul(blocks(block))
 }
@@ -61,22 +61,19 @@ impl LaunchParams {
 impl LaunchConfig {
     /// # Safety
     ///
-    /// The program's promise to the driver: so many attributes as it says.
+    /// `attributes` has `count` entries, as the driver requires.
     unsafe fn work(&self) -> Work {
         let count = if self.attributes.is_null() { 0 } else { self.count as usize };
         let is_set = |at: usize| {
-            // SAFETY: the caller's promise. Of a value the program has written what belongs to its
-            // kind, so no more is read than that: an `int` of this kind.
+            // SAFETY: the caller's promise. The program has initialized only the part of the value
+            // that its kind uses, so only an `int` is read.
             unsafe {
                 let attribute = self.attributes.add(at);
                 (*attribute).kind == OVERLAPS
                     && (&raw const (*attribute).value).cast::<u32>().read() != 0
             }
         };
-        match (0..count).any(is_set) {
-            true => Work::Overlapping,
-            false => Work::Kernel(blocks(self.grid)),
-        }
+        if (0..count).any(is_set) { Work::Overlapping } else { Work::Kernel(blocks(self.grid)) }
     }
 }
 
@@ -127,13 +124,13 @@ twins! {
     ) |is_twin, real| launch(Stream::new(stream, is_twin), Work::Kernel(count as u64), real);
 }
 
-// From before streams had twins.
+// Functions without twins, from before per-thread streams.
 hooks! {
     cuLaunchCooperativeKernelMultiDevice(
         list: *const LaunchParams, count: u32, flags: u32,
     ) |real| {
         let count = if list.is_null() { 0 } else { count as usize };
-        // SAFETY: the program's promise to the driver: so many launches.
+        // SAFETY: the program's promise to the driver: `count` launches.
         let all = (0..count).map(|at| unsafe { &*list.add(at) }.stream_and_work());
         launch_all(all, real)
     };

@@ -1,4 +1,4 @@
-//! All hooks with their slots.
+//! List of all hooks with their slots.
 
 use crate::driver::lookup::Hook;
 

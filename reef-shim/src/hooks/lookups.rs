@@ -1,4 +1,4 @@
-//! Look-ups of functions: hooks are answered in the place of what the real driver found.
+//! Look-ups of functions: a function that has a hook is replaced by it.
 
 use super::declare::{hooks, twins};
 use super::list::HOOKS;
@@ -22,7 +22,7 @@ twins! {
     ) |_is_twin, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, real));
 }
 
-// Calls through the tables are not seen. That they are there is.
+// Calls through the tables are not seen; requests for the tables are counted.
 hooks! {
     cuGetExportTable(table: *mut *const c_void, uuid: *const c_void) |real| {
         explain::TABLES.fetch_add(1, Relaxed);

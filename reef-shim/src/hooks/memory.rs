@@ -1,5 +1,5 @@
-//! Memory: what takes it, and what gives it back. Without limits each is a call of the real driver
-//! and one look at a word.
+//! Allocations of memory, and their ends. Without limits each is a call of the real driver and one
+//! read of a word.
 
 use super::declare::{hooks, twins};
 use crate::actions::memory::{self, allocate, allocate_linear, free, uncounted};
@@ -12,7 +12,7 @@ use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::c_void;
 
-/// What an array takes; nothing if there is no description, which the driver refuses.
+/// Returns the bytes of an array; zero without a description, which the driver refuses.
 fn flat(description: *const Flat) -> u64 {
     // SAFETY: null, or the program's promise to the driver.
     unsafe { description.as_ref() }.map_or(0, Flat::bytes)
@@ -23,12 +23,13 @@ fn deep(description: *const Deep, levels: u32) -> u64 {
     unsafe { description.as_ref() }.map_or(0, |description| description.bytes(levels))
 }
 
-/// An allocation, as profiles see it.
+/// Makes an allocation, and records it in a profile.
 fn alloc(to: *const usize, bytes: usize, call: impl FnOnce() -> u32) -> u32 {
     timed(Api::Alloc, bytes as u64, 0, 0, || allocated(call(), to, bytes))
 }
 
-/// An allocation of rows: the call is of what was asked for, the memory of what it took.
+/// Makes an allocation of rows. The profile records the requested bytes for the call, and the
+/// actual bytes as memory.
 fn rows(
     to: *const usize,
     pitch: *const usize,
@@ -39,7 +40,7 @@ fn rows(
     timed(Api::Alloc, asked, 0, 0, || allocated_rows(call(), to, pitch, height))
 }
 
-/// An allocation's end.
+/// Ends an allocation, and records that in a profile.
 fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
     timed(Api::Free, 0, 0, stream, || freed(at, call))
 }
@@ -70,7 +71,7 @@ hooks! {
     cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |real| memory::total(bytes, device, real);
 }
 
-// From before addresses had 64 bits.
+// Functions from before addresses had 64 bits.
 hooks! {
     cuMemAlloc(to: *mut u32, bytes: u32) |real| uncounted(real);
     cuMemAllocPitch(

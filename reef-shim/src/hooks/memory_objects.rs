@@ -1,5 +1,4 @@
-//! Memory by other ways than allocations: pieces by handles, pools, code, limits of contexts,
-//! graphs.
+//! Objects with memory of their own: memory handles, pools, modules, limits of contexts, graphs.
 
 use super::declare::{hooks, twins};
 use crate::actions::context_memory::{create, set_limit};

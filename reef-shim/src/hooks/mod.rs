@@ -1,4 +1,4 @@
-//! The driver's functions that are looked at: each gives its call to a sink in `actions`.
+//! Hooks: driver functions that are inspected. Each passes its call to a function in `actions`.
 //!
 //! A line `    cuName / cuName_ptsz(arguments) => sink;` declares both exports; `build.rs` reads
 //! these lines to know which names aren't plain jumps.

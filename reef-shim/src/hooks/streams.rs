@@ -1,4 +1,4 @@
-//! Streams: waiting for them, their ends, captures.
+//! Streams: waits for them, their ends, and captures.
 
 use super::declare::{hooks, twins};
 use crate::actions::sync::{self, begin_capture, end_capture};

@@ -1,29 +1,29 @@
-//! What each allocation of this process was charged with, so that its end gives that back.
+//! Charges of this process's allocations, which are given back at their ends.
 
 use super::device::Limited;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// What a handle is: handles of different kinds may be equal.
+/// Kind of a handle: handles of different kinds may be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     /// An address.
     Memory,
     Array,
     Mipmapped,
-    /// Code, with its global variables.
+    /// A module, with its global variables.
     Module,
     Library,
-    /// With what its threads' stacks take, unless it is the first one.
+    /// A context, with its threads' stacks, unless it is the process's first one.
     Context,
 }
 
-/// Of one allocation.
+/// Charge of one allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Charge {
     pub(crate) device: &'static Limited,
     pub(crate) bytes: u64,
-    /// The context that it ends with.
+    /// Context with which it ends.
     pub(crate) context: usize,
 }
 
@@ -36,21 +36,21 @@ fn charges() -> MutexGuard<'static, HashMap<(Kind, usize), Charge>> {
 /// Notes an allocation.
 pub(crate) fn note(kind: Kind, handle: usize, charge: Charge) {
     if let Some(former) = charges().insert((kind, handle), charge) {
-        former.device.give_back(former.bytes); // it ended in a way that nobody saw
+        former.device.give_back(former.bytes); // it has ended unseen
     }
 }
 
-/// Takes an allocation out that is about to end: its handle may be another's as soon as it has.
+/// Removes an allocation that is about to end: afterwards another one may get its handle.
 pub(crate) fn take(kind: Kind, handle: usize) -> Option<Charge> {
     charges().remove(&(kind, handle))
 }
 
-/// Returns whether there is something of a kind on a device.
+/// Returns whether a device has an allocation of a kind.
 pub(crate) fn has(kind: Kind, ordinal: i32) -> bool {
     charges().iter().any(|((of, _), charge)| *of == kind && charge.device.ordinal == ordinal)
 }
 
-/// Gives back all that ended with a context.
+/// Gives back all allocations that ended with a context.
 pub(crate) fn end_context(context: usize) {
     let mut gone = Vec::new();
     charges().retain(|_, charge| {

@@ -1,4 +1,4 @@
-//! Devices with limits, by their numbers in this process.
+//! Devices with limits, by their ordinals in this process.
 
 use super::refusal::say;
 use super::slot_thread::SlotThread;
@@ -9,13 +9,13 @@ use reef_guest::limit::{Account, format_bytes};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Once, OnceLock};
 
-/// Most devices of a process that may have limits.
+/// Maximum devices of a process with limits.
 const MAX_DEVICES: usize = 16;
 
-/// By their numbers. `None`: the books can't be joined.
+/// Devices by their ordinals. `None`: the accounts file can't be joined.
 static DEVICES: [OnceLock<Option<Limited>>; MAX_DEVICES] = [const { OnceLock::new() }; MAX_DEVICES];
 
-/// A device whose memory or time is limited.
+/// Device whose memory or time is limited.
 #[derive(Debug)]
 pub(crate) struct Limited {
     pub(crate) ordinal: i32,
@@ -25,28 +25,30 @@ pub(crate) struct Limited {
     refused: AtomicU64,
 }
 
-/// What becomes of an allocation on a device.
+/// Limit state of a device, which decides on allocations.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LimitState {
-    /// The driver decides alone.
+    /// There is no limit.
     Unlimited,
-    /// It has to be reserved first.
+    /// An allocation has to be reserved first.
     Limited(&'static Limited),
-    /// There is a limit, and no way to keep it: it is refused.
+    /// There is a limit that can't be kept: allocations are refused.
     Broken,
 }
 
-/// Where the current context's allocations stand. Without a context the driver says what is wrong.
+/// Returns the limit state of the current context's device. Without a context the driver returns
+/// the error.
 pub(crate) fn current() -> LimitState {
     calls::device().map_or(LimitState::Unlimited, of)
 }
 
-/// Where allocations in a stream stand: it may be another device's than the current context.
+/// Returns the limit state of a stream's device, which may differ from the current context's
+/// device.
 pub(crate) fn of_stream(stream: Stream) -> LimitState {
     calls::in_context(calls::stream_context(stream), current)
 }
 
-/// Where a device's allocations stand. The first question joins the books.
+/// Returns the limit state of a device. The first call joins the accounts file.
 pub(crate) fn of(ordinal: i32) -> LimitState {
     let number = u32::try_from(ordinal).unwrap_or(u32::MAX);
     match &settings().limits {
@@ -65,7 +67,7 @@ pub(crate) fn of(ordinal: i32) -> LimitState {
     }
 }
 
-/// The limit of a device in bytes, joined or not.
+/// Returns the limit of a device in bytes, joined or not.
 pub(crate) fn limit(ordinal: i32) -> Option<u64> {
     let limits = settings().limits.as_ref().ok()?.as_ref()?;
     limits.memory_of(u32::try_from(ordinal).ok()?)
@@ -90,7 +92,7 @@ fn join(ordinal: i32) -> Option<Limited> {
     }
 }
 
-/// Has the report say what became of the limits.
+/// Adds lines about the limits to the report.
 pub(crate) fn explain_limits() {
     static ONCE: Once = Once::new();
     let line = |limited: &Limited| {
@@ -103,7 +105,8 @@ pub(crate) fn explain_limits() {
 }
 
 impl Limited {
-    /// Reserves bytes, after a look for the dead if there is no room. False: they are refused.
+    /// Reserves bytes. If there is no room, first reclaims memory of dead processes. Returns false
+    /// if the bytes are refused.
     pub(crate) fn reserve(&self, bytes: u64) -> bool {
         if self.account.reserve(bytes).is_ok() {
             return true;
@@ -116,8 +119,8 @@ impl Limited {
         is_reserved
     }
 
-    /// Counts a refusal. A limit below what contexts take by themselves is said: no allocation
-    /// could ever be made.
+    /// Counts a refusal. Reports a limit that is below the memory of contexts: no allocation could
+    /// ever succeed.
     #[cold]
     fn refuse(&self) {
         self.refused.fetch_add(1, Relaxed);
@@ -132,12 +135,13 @@ impl Limited {
         }
     }
 
-    /// Returns whether so much fits, without a look for the dead and without counting a refusal.
+    /// Reserves bytes if there is room. Doesn't reclaim memory of dead processes, and counts no
+    /// refusal.
     pub(crate) fn try_reserve(&self, bytes: u64) -> bool {
         self.account.reserve(bytes).is_ok()
     }
 
-    /// Counts what the driver has taken already.
+    /// Adds bytes that the driver has allocated already.
     pub(crate) fn add(&self, bytes: u64) {
         self.account.add(bytes);
     }
@@ -146,13 +150,13 @@ impl Limited {
         self.account.give_back(bytes);
     }
 
-    /// What the books say of this process's job.
+    /// Returns the account of this process.
     pub(crate) fn account(&self) -> &Account {
         &self.account
     }
 
-    /// What is left of the limit, in bytes.
-    pub(crate) fn left(&self) -> u64 {
+    /// Returns the bytes left of the limit.
+    pub(crate) fn remaining(&self) -> u64 {
         self.account.limit().saturating_sub(self.account.used())
     }
 }

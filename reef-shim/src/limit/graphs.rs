@@ -1,11 +1,10 @@
-//! What executable graphs take of devices when they are launched, until the driver is told to give
-//! it back.
+//! Memory of executable graphs, which they have from a launch until the driver is told to free it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// What the memory nodes of a graph take of a device at most.
+/// Peak memory of a graph's memory nodes on a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     pub(crate) ordinal: i32,
@@ -15,15 +14,15 @@ pub(crate) struct Need {
 #[derive(Debug)]
 struct Exec {
     needs: Vec<Need>,
-    /// It was launched, so it has what it needs.
+    /// Set if it was launched, so that it has its memory.
     is_backed: bool,
 }
 
 static EXECS: LazyLock<Mutex<HashMap<usize, Exec>>> = LazyLock::new(Mutex::default);
-/// How many there are: launches of graphs look no further without any.
+/// Number of graphs with memory: without any, launches of graphs take no lock.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Runs something with all graphs, and counts them again.
+/// Runs a function with all graphs, and counts them again.
 fn with<T>(run: impl FnOnce(&mut HashMap<usize, Exec>) -> T) -> T {
     let mut execs: MutexGuard<'_, _> =
         EXECS.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -32,7 +31,7 @@ fn with<T>(run: impl FnOnce(&mut HashMap<usize, Exec>) -> T) -> T {
     result
 }
 
-/// Notes a graph with memory of its own.
+/// Notes a graph with its own memory.
 pub(crate) fn note(exec: usize, needs: Vec<Need>) {
     with(|execs| execs.insert(exec, Exec { needs, is_backed: false }));
 }
@@ -43,7 +42,7 @@ pub(crate) fn forget(exec: usize) {
     }
 }
 
-/// What a graph needs that it doesn't have.
+/// Returns the memory that a graph needs and doesn't have.
 pub(crate) fn of(exec: usize) -> Vec<Need> {
     if COUNT.load(Relaxed) == 0 {
         return Vec::new();
@@ -54,12 +53,12 @@ pub(crate) fn of(exec: usize) -> Vec<Need> {
     })
 }
 
-/// A graph has what it needs.
+/// Notes that a graph has its memory.
 pub(crate) fn back(exec: usize) {
     with(|execs| execs.get_mut(&exec).into_iter().for_each(|exec| exec.is_backed = true));
 }
 
-/// Graphs may have lost what they had of a device.
+/// Notes that graphs may have lost their memory on a device.
 pub(crate) fn unback(ordinal: i32) {
     let has = |exec: &&mut Exec| exec.needs.iter().any(|need| need.ordinal == ordinal);
     with(|execs| execs.values_mut().filter(has).for_each(|exec| exec.is_backed = false));

@@ -1,48 +1,49 @@
-//! Memory by handles and mappings: it is there until neither a handle nor a mapping is left, of
-//! addresses or in what holds it.
+//! Physical memory by handles: it exists until neither a handle nor a mapping is left, in the
+//! address space or in a holder.
 
 use super::device::Limited;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// A allocation of memory.
+/// Allocation of physical memory.
 #[derive(Debug)]
 struct PhysicalMemory {
-    /// Nothing for multicast objects, which have no memory of their own.
+    /// `None` for multicast objects, which have no memory of their own.
     device: Option<&'static Limited>,
     bytes: u64,
     mappings: u64,
-    /// Number of times that its handles have to be released.
+    /// Number of releases until its handles are gone.
     references: u64,
-    /// Others may have it, and nobody says until when: it stays charged while this process lives.
+    /// True if other processes may have it: its end is unknown, so it stays charged while this
+    /// process lives.
     is_exported: bool,
 }
 
-/// What keeps memory besides addresses.
+/// Holder that keeps memory besides the address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// A sparse array, by its handle.
     Array(usize),
-    /// A multicast object, which is a allocation.
+    /// A multicast object, which is an allocation.
     Object(u64),
 }
 
-/// Where in a holder: the words by which the program names it.
+/// Region of a holder: the words by which the program names it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Region(pub(crate) [u64; 4]);
 
-/// All that this process has made and that is limited. MemoryTable of others aren't known, and
-/// aren't charged here.
+/// Physical memory that this process has created and that is limited. Memory of other processes is
+/// unknown, and isn't charged here.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryTable {
     last: u64,
     memory: HashMap<u64, PhysicalMemory>,
-    /// Which allocation a handle means, and how often it has to be released.
+    /// Allocations by handle, with the number of releases that each handle needs.
     handles: HashMap<u64, (u64, u64)>,
-    /// By their addresses: lengths, and memory.
+    /// Mappings by address: length and allocation.
     mappings: BTreeMap<u64, (u64, u64)>,
-    /// What holders have.
+    /// Allocations in regions of holders.
     held: Vec<(Holder, Region, u64)>,
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn memory_table() -> MutexGuard<'static, MemoryTable> {
 }
 
 impl MemoryTable {
-    /// A allocation was made.
+    /// Adds an allocation.
     pub(crate) fn create(&mut self, handle: u64, device: Option<&'static Limited>, bytes: u64) {
         self.last += 1;
         let allocation =
@@ -62,7 +63,7 @@ impl MemoryTable {
         self.handles.insert(handle, (self.last, 1));
     }
 
-    /// A handle was released once.
+    /// Releases a handle once.
     pub(crate) fn release(&mut self, handle: u64) {
         let Some((allocation, count)) = self.handles.get_mut(&handle) else { return };
         let allocation = *allocation;
@@ -75,14 +76,14 @@ impl MemoryTable {
         });
     }
 
-    /// A handle was mapped.
+    /// Maps a handle.
     pub(crate) fn map(&mut self, at: u64, bytes: u64, handle: u64) {
         let Some((allocation, _)) = self.handles.get(&handle).copied() else { return };
         self.mappings.insert(at, (bytes, allocation));
         self.change(allocation, |allocation| allocation.mappings += 1);
     }
 
-    /// Whatever was mapped here is so no more.
+    /// Removes the mappings in a range of addresses.
     pub(crate) fn unmap(&mut self, at: u64, bytes: u64) {
         let its = self.mappings.range(at..at.saturating_add(bytes));
         let gone: Vec<_> = its.map(|(at, (_, allocation))| (*at, *allocation)).collect();
@@ -94,14 +95,14 @@ impl MemoryTable {
         }
     }
 
-    /// A handle was asked for by an address.
+    /// Adds a reference to the allocation at an address, by this handle.
     pub(crate) fn retain(&mut self, handle: u64, at: u64) {
         let Some(allocation) = self.at(at) else { return };
         self.handles.entry(handle).or_insert((allocation, 0)).1 += 1;
         self.change(allocation, |allocation| allocation.references += 1);
     }
 
-    /// The allocation that is mapped at an address.
+    /// Returns the allocation that is mapped at an address.
     pub(crate) fn at(&self, at: u64) -> Option<u64> {
         let (from, (bytes, allocation)) = self.mappings.range(..=at).next_back()?;
         (at - from < *bytes).then_some(*allocation)
@@ -111,12 +112,12 @@ impl MemoryTable {
         self.handles.get(&handle).map(|(allocation, _)| *allocation)
     }
 
-    /// A multicast object.
+    /// Returns a multicast object as a holder.
     pub(crate) fn object(&self, handle: u64) -> Option<Holder> {
         self.of_handle(handle).map(Holder::Object)
     }
 
-    /// A allocation was exported.
+    /// Marks an allocation as exported.
     pub(crate) fn export(&mut self, allocation: u64) {
         self.memory
             .get_mut(&allocation)
@@ -124,13 +125,13 @@ impl MemoryTable {
             .for_each(|allocation| allocation.is_exported = true);
     }
 
-    /// A allocation is held.
+    /// Puts an allocation into a region of a holder.
     pub(crate) fn put(&mut self, holder: Holder, region: Region, allocation: u64) {
         self.held.push((holder, region, allocation));
         self.change(allocation, |allocation| allocation.mappings += 1);
     }
 
-    /// A holder has nothing in these regions any more.
+    /// Removes the allocations in matching regions of a holder.
     pub(crate) fn take(&mut self, holder: Holder, is_meant: impl Fn(&Region) -> bool) {
         let is_gone =
             |(of, region, _): &mut (Holder, Region, u64)| *of == holder && is_meant(region);
@@ -139,18 +140,19 @@ impl MemoryTable {
         self.leave(&gone);
     }
 
-    /// A holder has ended.
+    /// Removes all allocations of a holder that has ended.
     pub(crate) fn take_all(&mut self, holder: Holder) {
         self.take(holder, |_| true);
     }
 
-    /// Takes out what is in a region; it has to [leave](Self::leave) later.
+    /// Removes the allocations in a region without ending their mappings, which
+    /// [`leave`](Self::leave) has to do later.
     pub(crate) fn take_out(&mut self, holder: Holder, region: Region) -> Vec<u64> {
         let is_it = |(of, at, _): &mut (Holder, Region, u64)| (*of, *at) == (holder, region);
         self.held.extract_if(.., is_it).map(|(.., allocation)| allocation).collect()
     }
 
-    /// MemoryTable aren't held any more.
+    /// Ends mappings of allocations in holders.
     pub(crate) fn leave(&mut self, gone: &[u64]) {
         for allocation in gone {
             self.change(*allocation, |allocation| {

@@ -1,9 +1,9 @@
-//! How much memory this process may still take, and what it has.
+//! Memory limits of this process, and the memory that it has.
 //!
-//! *In*: what the environment says of limits; allocations and their ends. *Out*: whether an
-//! allocation may be made. *Invariant*: nothing is allocated that isn't in the books of the
-//! process's job first; what can't be read or joined ends in refused allocations and one line on
-//! stderr; nothing here is on the way of a launch.
+//! *In*: limits from the environment; allocations and their ends. *Out*: whether an allocation may
+//! be made. *Invariant*: memory is reserved in the account of the process's job before it is
+//! allocated; an invalid limit or accounts file ends in refused allocations and one line on stderr;
+//! nothing here is on the path of a launch.
 
 pub(crate) mod charges;
 pub(crate) mod contexts;

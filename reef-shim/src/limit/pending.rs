@@ -1,4 +1,5 @@
-//! What ends in a stream: it stays charged until the stream has come so far.
+//! Ends of allocations in streams: an allocation stays charged until the stream has reached its
+//! end.
 
 use crate::driver::calls::{self, Stream};
 use std::sync::{Mutex, MutexGuard};
@@ -6,10 +7,10 @@ use std::sync::{Mutex, MutexGuard};
 /// `CU_EVENT_DISABLE_TIMING`.
 const WITHOUT_TIME: u32 = 2;
 
-/// Takes something out of the books.
+/// Function that gives an allocation back.
 pub(crate) type End = Box<dyn FnOnce() + Send>;
 
-/// An end that is on its way, the event behind it, and the event's context.
+/// Pending end, with the event after it and the event's context.
 struct Pending {
     event: usize,
     context: usize,
@@ -22,9 +23,9 @@ fn pending() -> MutexGuard<'static, Vec<Pending>> {
     PENDING.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Notes that something ends where this stream is now. An event belongs to a context, which has to
-/// be the stream's. Without an event nobody knows when that is, so it stays charged until the
-/// stream's context ends.
+/// Adds an end at the current point of a stream. An event belongs to a context, which has to be the
+/// stream's. Without an event the time of the end is unknown, so the allocation stays charged until
+/// the stream's context ends.
 pub(crate) fn add(stream: Stream, end: impl FnOnce() + Send + 'static) {
     let context = calls::stream_context(stream);
     let mut event = 0;
@@ -38,13 +39,13 @@ pub(crate) fn add(stream: Stream, end: impl FnOnce() + Send + 'static) {
     pending().push(Pending { event, context, end: Box::new(end) });
 }
 
-/// Ends what has been reached. The lock is not held meanwhile: ends have locks of their own.
+/// Runs the ends that have been reached, without the lock, because they take locks of their own.
 fn end_all(is_over: impl Fn(&Pending) -> bool) {
     let over: Vec<_> = pending().extract_if(.., |pending| is_over(pending)).collect();
     over.into_iter().for_each(|pending| (pending.end)());
 }
 
-/// Counts what has ended meanwhile.
+/// Runs the ends that streams have reached.
 pub(crate) fn settle() {
     end_all(|Pending { event, .. }| {
         let has_ended = *event != 0 && calls::query_event(*event) == Some(0);
@@ -55,7 +56,7 @@ pub(crate) fn settle() {
     });
 }
 
-/// Counts what ended with a context, and its events with it.
+/// Runs the ends of a context that has ended, with its events.
 pub(crate) fn end_context(context: usize) {
     end_all(|pending| pending.context == context);
 }

@@ -1,4 +1,4 @@
-//! What a program is told, and its operator.
+//! Refusals: codes for the program, and a line for its operator.
 
 use crate::explain;
 use crate::settings::settings;
@@ -10,17 +10,18 @@ pub(crate) const OUT_OF_MEMORY: u32 = 2;
 /// `CUDA_ERROR_NOT_PERMITTED`: limits that can't be read.
 pub(crate) const NOT_PERMITTED: u32 = 800;
 
-/// Says once why a limit can't be kept. A program knows an error's number alone, so this line goes
-/// to stderr, as those of the loader do.
+/// Prints once why a limit can't be kept. A program gets only an error's number, so this line goes
+/// to stderr, like those of the loader.
 pub(super) fn say(why: &str) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     explain::refuse::<()>(why);
     if !IS_SAID.swap(true, Relaxed) {
-        let _ = writeln!(std::io::stderr(), "reef: {why}"); // nobody else could be told
+        let _ = writeln!(std::io::stderr(), "reef: {why}"); // a failure can't be reported
     }
 }
 
-/// The code for a program whose limits are said wrongly: it isn't let in. `None`: they can be read.
+/// Returns the code for a program with invalid limits, which may not use the device. `None`: the
+/// limits are valid.
 pub(crate) fn of_settings() -> Option<u32> {
     settings().limits.as_ref().err().map(|why| {
         say(&format!("{why}: the device is refused"));

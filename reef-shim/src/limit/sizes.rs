@@ -1,9 +1,8 @@
-//! How much memory arrays take, at most: the driver doesn't say.
+//! Upper bounds of the memory of arrays, because the driver doesn't return it.
 
 /// Arrays begin at multiples of this.
 const ARRAY_UNIT: u64 = 64 << 10;
-/// Rows of arrays are multiples of this, in bytes, and so many of them are together; levels are
-/// multiples of this.
+/// Units of arrays: bytes of a row, number of rows, and bytes of a mipmap level.
 const ROW_UNIT: u64 = 64;
 const ROWS: u64 = 8;
 const LEVEL_UNIT: u64 = 4 << 10;
@@ -45,7 +44,7 @@ impl Flat {
 }
 
 impl Deep {
-    /// In bytes, with so many levels of half the size each.
+    /// Returns the bytes of an array with `levels` levels of half the size each.
     pub(crate) fn bytes(&self, levels: u32) -> u64 {
         if self.flags & WITHOUT_MEMORY != 0 {
             return 0;
@@ -66,7 +65,7 @@ impl Deep {
     }
 }
 
-/// Bytes of a channel (`CUarray_format`); of formats that aren't known, more than any has.
+/// Returns the bytes of a channel (`CUarray_format`); for unknown formats the maximum of all.
 fn element(format: u32) -> u64 {
     match format {
         0x01 | 0x08 => 1,
@@ -76,12 +75,12 @@ fn element(format: u32) -> u64 {
     }
 }
 
-/// What the driver takes for an allocation of so many bytes.
+/// Returns the bytes that the driver allocates for `bytes`.
 pub(crate) fn granted(bytes: u64) -> u64 {
     round_up(bytes, if bytes > MAX_SHARED { BLOCK } else { SHARED_UNIT })
 }
 
-/// The next multiple of `unit`, or the largest number.
+/// Returns the next multiple of `unit`, or the largest number.
 pub(crate) fn round_up(bytes: u64, unit: u64) -> u64 {
     bytes.checked_next_multiple_of(unit).unwrap_or(u64::MAX)
 }

@@ -1,8 +1,8 @@
-//! A thread that has this process's place in the accounts of a device, because the file's lock says
-//! that it lives.
+//! Thread that keeps this process's slot in a device's accounts file. The file's lock shows that
+//! the process lives.
 //!
-//! The thread's files are its own, so a program that closes all files doesn't end the lock, and a
-//! child doesn't inherit it.
+//! The thread has a descriptor table of its own, so a program that closes all files doesn't end the
+//! lock, and a child process doesn't inherit it.
 
 use super::refusal::say;
 use crate::driver::state::end_limits;
@@ -12,12 +12,12 @@ use reef_guest::limit::{Account, AccountsFile, Limits, Slot};
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// How long an allocation waits until the dead have been looked for.
+/// Maximum time that an allocation waits for dead processes to be reclaimed.
 const RECLAIM_TIMEOUT: Duration = Duration::from_millis(200);
-/// How often they are looked for anyway.
+/// Interval at which dead processes are reclaimed anyway.
 const RECLAIM_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The thread, as others see it.
+/// State of the thread that other threads see.
 #[derive(Debug, Default)]
 pub(super) struct SlotThread {
     state: Mutex<State>,
@@ -27,17 +27,17 @@ pub(super) struct SlotThread {
 #[derive(Debug, Default)]
 struct State {
     account: Option<Result<Account, String>>,
-    /// Looks at the dead that were asked for, and that were made.
+    /// Number of requested and of finished reclaims.
     asked: u64,
     made: u64,
 }
 
 impl SlotThread {
-    /// Joins the accounts of a device for the life of the process.
+    /// Joins a device's accounts file for the life of the process.
     ///
     /// # Errors
     ///
-    /// In words: why not.
+    /// The reason, as a text.
     pub(super) fn start(
         limits: &'static Limits,
         uuid: [u8; 16],
@@ -75,7 +75,7 @@ impl SlotThread {
         }
     }
 
-    /// Looks for the dead, now and then and when it is asked to.
+    /// Reclaims memory of dead processes periodically and on request.
     fn keep(&self, slot: &Slot) {
         loop {
             let state = self.state();
@@ -91,7 +91,7 @@ impl SlotThread {
         }
     }
 
-    /// Has the dead looked for, and waits until that is done, or not for ever.
+    /// Requests a reclaim, and waits until it is done, at most for the timeout.
     pub(super) fn reclaim(&self) {
         let mut state = self.state();
         state.asked += 1;

@@ -1,4 +1,4 @@
-//! The profile of this process.
+//! Active profile of this process, and the state of its writer.
 
 use crate::driver::state::end_profile;
 use crate::settings::settings;
@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, OnceLock};
 use std::time::UNIX_EPOCH;
 
-/// A profile that is taken.
+/// Active profile.
 #[derive(Debug)]
 pub(crate) struct ActiveProfile {
     pub(super) recorder: Box<Recorder>,
     pub(super) options: ProfileOptions,
-    /// Calls that are written down one by one, and those of them that wait for room.
+    /// Functions whose calls are written one by one, and those among them that wait for room.
     pub(super) sent: Set,
     pub(super) lined: Set,
-    /// The process whose it is: a child's calls are its own business.
+    /// Process of the profile: calls of a child process aren't recorded.
     pub(super) process: u32,
-    /// When it began, by the system's clock since it started, and by that of the day. A day's clock
-    /// that jumps later changes nothing.
+    /// Begin, by `CLOCK_MONOTONIC` and by the wall clock, in nanoseconds. Later jumps of the wall
+    /// clock have no effect.
     pub(super) began: u64,
     pub(super) began_at: u64,
     pub(super) state: Mutex<WriterState>,
@@ -29,7 +29,7 @@ pub(crate) struct ActiveProfile {
 
 static ACTIVE: OnceLock<Option<&'static ActiveProfile>> = OnceLock::new();
 
-/// The profile, once the first call that is looked at has begun it.
+/// Returns the profile, which the first inspected call begins.
 #[inline]
 pub(super) fn active() -> Option<&'static ActiveProfile> {
     *ACTIVE.get_or_init(start)
@@ -63,22 +63,22 @@ unsafe extern "C" fn in_child() {
     end_profile();
 }
 
-/// Says once why there is no profile, or a part of one.
+/// Prints once why a profile, or a part of it, is missing.
 pub(super) fn say(why: &str) {
     static IS_SAID: AtomicBool = AtomicBool::new(false);
     if !IS_SAID.swap(true, Relaxed) {
-        let _ = writeln!(std::io::stderr(), "reef: profile: {why}"); // nobody else could be told
+        let _ = writeln!(std::io::stderr(), "reef: profile: {why}"); // a failure can't be reported
     }
 }
 
-/// What stands between two looks.
+/// State of the writer between two writes.
 #[derive(Debug)]
 pub(super) struct WriterState {
     pub(super) folder: PathBuf,
     pub(super) trace: Option<PathBuf>,
     pub(super) spans: Vec<Event>,
     pub(super) dropped: u64,
-    /// What went wrong first: said at the end, since the thread that writes has no stderr.
+    /// First error: printed at the end, because the writer thread has no stderr.
     pub(super) error: Option<String>,
     pub(super) is_over: bool,
 }
@@ -92,7 +92,7 @@ impl WriterState {
         }
     }
 
-    /// Paths are those of where the program begins: it may go elsewhere.
+    /// Creates the state. Paths are made absolute, because the program may change its directory.
     pub(super) fn new(options: &ProfileOptions) -> Self {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let folder =

@@ -1,4 +1,4 @@
-//! The profile's beginning and end.
+//! Begin and end of the profile, and its ranges.
 
 use super::active::{active, say};
 use super::finish::{self, WriterGuard};
@@ -9,7 +9,8 @@ use crate::thread;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-/// Begins, at the driver's beginning: not everything is ready when the driver is opened.
+/// Begins the profile when the driver is initialized: not everything is ready when the driver is
+/// opened.
 pub(crate) fn begin() {
     static IS_BEGUN: AtomicBool = AtomicBool::new(false);
     let Some(active) = active().filter(|active| active.process == std::process::id()) else {
@@ -29,16 +30,14 @@ pub(crate) fn begin() {
 
 extern "C" fn end() {
     if let Some(active) = active().filter(|active| active.process == std::process::id()) {
-        let _ = std::io::stderr().write_all(active.finish().as_bytes()); // who doesn't listen needn't know
+        let _ = std::io::stderr().write_all(active.finish().as_bytes()); // stderr may be closed
     }
 }
 
-/// Records from here on, or no longer, if that is for the program to say.
+/// Begins or ends a range, if the program selects the recorded calls.
 pub(crate) fn range(is_begin: bool, real: impl FnOnce() -> u32) -> u32 {
-    match is_begin {
-        _ if !is_range_enabled() => {}
-        true => resume_profile(),
-        false => pause_profile(),
+    if is_range_enabled() {
+        if is_begin { resume_profile() } else { pause_profile() }
     }
     real()
 }

@@ -1,9 +1,9 @@
-//! How the thread that writes is asked for the end, and by SIGTERM among others.
+//! End of the writer thread, on request or at a SIGTERM.
 //!
-//! A signal's handler may do next to nothing, so it asks the thread that writes, waits for it,
-//! though not for long, and lets the signal do what it does: unless the program has put a handler
-//! of its own before this one, which decides that then. A program that has a handler of its own for
-//! SIGTERM before the profile begins keeps that alone.
+//! A signal handler may do very little. So it asks the writer thread, waits for it for a bounded
+//! time, and then lets the signal take its default effect. If the program has installed a handler
+//! that calls this one, that handler decides. A program with its own handler for SIGTERM before the
+//! profile begins keeps only that one.
 
 use crate::driver::state::end_profile;
 use std::sync::atomic::{
@@ -12,15 +12,15 @@ use std::sync::atomic::{
 };
 use std::time::Duration;
 
-/// How long a signal waits for the last lines, in milliseconds.
+/// Maximum time that a signal waits for the last lines, in milliseconds.
 const SIGNAL_TIMEOUT_MS: u32 = 3_000;
 
-/// Nothing was asked for; the thread is to finish; it has. A child process begins with what its
-/// parent had.
+/// State of the request: zero for none, [`ASKED`], or [`DONE`]. A child process begins with its
+/// parent's state.
 static STATE: AtomicU32 = AtomicU32::new(0);
 const ASKED: u32 = 1;
 const DONE: u32 = 2;
-/// Whose handler it is: a child has it too.
+/// Process of the handler, which a child process has too.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 fn futex(operation: i32, value: u32, time: *const libc::timespec) {
@@ -28,7 +28,7 @@ fn futex(operation: i32, value: u32, time: *const libc::timespec) {
     unsafe { libc::syscall(libc::SYS_futex, STATE.as_ptr(), operation, value, time) };
 }
 
-/// Waits for so long, or until the end is asked for: whether it is.
+/// Waits for `time`, or until the end is requested. Returns whether it is requested.
 pub(super) fn wait(time: Duration) -> bool {
     let time = libc::timespec { tv_sec: 0, tv_nsec: i64::from(time.subsec_nanos()) };
     if STATE.load(Acquire) == 0 {
@@ -37,15 +37,15 @@ pub(super) fn wait(time: Duration) -> bool {
     STATE.load(Acquire) == ASKED
 }
 
-/// True if a thread writes, or is about to begin. Read by those who wait for it to make room.
+/// True if the writer thread runs, or is about to start. Read by threads that wait for room.
 static HAS_WRITER: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether it is worth while to wait for room.
+/// Returns whether a thread may wait for room.
 pub(super) fn has_writer() -> bool {
     HAS_WRITER.load(Relaxed)
 }
 
-/// Lives while there is a thread that writes: it goes with that thread, however it ends.
+/// Guard of the writer thread. It is dropped with that thread, however it ends.
 #[derive(Debug)]
 pub(super) struct WriterGuard(());
 
@@ -62,11 +62,11 @@ impl Drop for WriterGuard {
     }
 }
 
-/// What a handler says when all is written.
+/// Text that the handler prints when all is written.
 static MESSAGE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
 static MESSAGE_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// Tells a handler that all is written, and what it says.
+/// Tells the handler that all is written, and the text to print.
 pub(super) fn done(text: String) {
     let text = text.leak(); // once in a process
     MESSAGE_BYTES.store(text.len(), Relaxed);
@@ -74,7 +74,7 @@ pub(super) fn done(text: String) {
     STATE.store(DONE, Release);
 }
 
-/// What a SIGTERM does now.
+/// Returns the current action of SIGTERM.
 fn action() -> libc::sigaction {
     // SAFETY: zeroes are a value of this struct, which the call fills in.
     unsafe {
@@ -98,8 +98,8 @@ fn own_handler() -> usize {
     at_signal as *const () as usize
 }
 
-/// Has the thread, which was started, asked at a SIGTERM of this process, unless the program has a
-/// handler.
+/// Installs the handler for SIGTERM of this process, unless the program has one. The writer thread
+/// must have started.
 pub(super) fn handle_signal(process: u32) {
     PROCESS.store(process, Relaxed);
     if action().sa_sigaction == libc::SIG_DFL {
@@ -107,8 +107,8 @@ pub(super) fn handle_signal(process: u32) {
     }
 }
 
-/// Touches atomics and makes system calls, and nothing else. It stays the handler until all is
-/// written, so that one more signal waits as well.
+/// Handles the signal: uses only atomics and system calls. It stays the handler until all is
+/// written, so that another signal waits as well.
 extern "C" fn at_signal(signal: libc::c_int) {
     // SAFETY: the address of a word of this thread's.
     let code = unsafe { libc::__errno_location() };
@@ -120,8 +120,8 @@ extern "C" fn at_signal(signal: libc::c_int) {
         futex(libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1, std::ptr::null());
         await_last_lines();
     }
-    // A handler of the program that calls this one does what it likes afterwards: a signal more
-    // would call it again.
+    // A handler of the program that calls this one decides what follows: another signal would call
+    // it again.
     if action().sa_sigaction == own_handler() {
         set_action(libc::SIG_DFL);
         // SAFETY: this process's own number, and the signal that it was sent.
@@ -132,7 +132,7 @@ extern "C" fn at_signal(signal: libc::c_int) {
     unsafe { *code = before };
 }
 
-/// Waits until all is written, though not for long, and says what there is to say, once.
+/// Waits until all is written, for a bounded time, and prints the text, once.
 fn await_last_lines() {
     let pause = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
     for _ in 0..SIGNAL_TIMEOUT_MS {

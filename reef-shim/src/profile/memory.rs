@@ -1,4 +1,4 @@
-//! How much is allocated now, for the files that say so.
+//! Allocated bytes, for the files that contain them.
 
 use super::active::active;
 use crate::driver::state::is_profiled;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
 static USED: AtomicU64 = AtomicU64::new(0);
-/// Bytes by addresses.
+/// Bytes of live allocations by address.
 static LIVE: LazyLock<Mutex<HashMap<usize, u64>>> = LazyLock::new(Mutex::default);
 
 fn live() -> MutexGuard<'static, HashMap<usize, u64>> {
@@ -33,7 +33,7 @@ pub(crate) fn allocated(code: u32, to: *const usize, bytes: usize) -> u32 {
     code
 }
 
-/// Notes bytes at an address. What was known of it has ended in a way that nobody saw.
+/// Notes bytes at an address. An earlier allocation there has ended unseen.
 fn hold(at: usize, bytes: u64) {
     let mut live = live();
     let before = live.insert(at, bytes).unwrap_or(0);
@@ -56,8 +56,8 @@ pub(crate) fn allocated_rows(
     allocated(code, to, pitch.saturating_mul(height))
 }
 
-/// Ends an allocation by `call`. It is taken out before: its address may be another's as soon as it
-/// has ended.
+/// Ends an allocation by `call`. It is removed before, because another allocation may get its
+/// address afterwards.
 pub(crate) fn freed(at: usize, call: impl FnOnce() -> u32) -> u32 {
     let bytes = if is_wanted() { live().remove(&at) } else { None };
     let code = call();

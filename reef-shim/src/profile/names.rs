@@ -1,5 +1,4 @@
-//! Names of kernels by the driver's handles, noted when they are looked up: long before they are
-//! launched.
+//! Names of kernels by the driver's handles, noted when they are looked up.
 
 use crate::driver::state::is_profiled;
 use std::collections::HashMap;
@@ -23,7 +22,7 @@ pub(crate) fn note_name(to: *const usize, name: *const c_char, call: impl FnOnce
     code
 }
 
-/// Asks for another handle of a kernel by `call`.
+/// Gets another handle of a kernel by `call`, and gives it the same name.
 pub(crate) fn copy_name(to: *const usize, of: usize, call: impl FnOnce() -> u32) -> u32 {
     let code = call();
     // SAFETY: null, or where the driver has just written.
@@ -34,7 +33,7 @@ pub(crate) fn copy_name(to: *const usize, of: usize, call: impl FnOnce() -> u32)
     code
 }
 
-/// All that are known.
+/// Returns all names.
 pub(super) fn all() -> HashMap<u64, String> {
     names().clone()
 }

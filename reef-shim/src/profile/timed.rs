@@ -1,4 +1,4 @@
-//! Calls with a clock before and behind them.
+//! Timed calls.
 
 use super::active::{ActiveProfile, active};
 use super::finish::has_writer;
@@ -8,11 +8,11 @@ use reef_guest::profile::{Api, Call, ThreadProfile};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// How often a call that has to be written down looks whether there is room, and how often at most.
+/// Interval at which a call that must be written polls for room, and maximum number of polls.
 const ROOM_INTERVAL: Duration = Duration::from_micros(200);
 const MAX_ROUNDS: u32 = 5_000;
 
-/// This thread's part, which it gives back when it ends.
+/// Profile of this thread, which it gives back when it ends.
 struct ThreadSlot(Cell<Option<&'static ThreadProfile>>);
 
 impl Drop for ThreadSlot {
@@ -25,8 +25,8 @@ thread_local! {
     static THREAD_SLOT: ThreadSlot = const { ThreadSlot(Cell::new(None)) };
 }
 
-/// Calls, and notes how long that took the program. `amount`: bytes, or threads of a kernel; `what`
-/// and `stream`: the driver's handles.
+/// Makes a call, and records its host time. `amount`: bytes, or threads of a kernel; `what` and
+/// `stream`: the driver's handles.
 #[inline]
 pub(crate) fn timed(
     api: Api,
@@ -36,7 +36,9 @@ pub(crate) fn timed(
     call: impl FnOnce() -> u32,
 ) -> u32 {
     let start = if is_profiled() { now() } else { 0 };
-    let code = call(); // in one place, so that it is part of the hook: in two it isn't, which costs 11 ns
+    // One call site, so that the call is inlined into the hook. With two it isn't, which costs 11
+    // ns..
+    let code = call();
     if start != 0 {
         end(api, amount, what, stream, start);
     }
@@ -54,8 +56,8 @@ fn end(api: Api, amount: u64, what: usize, stream: usize, start: u64) {
     note(&Call { api, start, nanos, amount, what: what as u64, stream: stream as u64 });
 }
 
-/// The same of the driver's beginning. Opening the driver, which came before, decides whether there
-/// is a profile.
+/// Times the initialization of the driver. Opening the driver, which came before, decides whether
+/// there is a profile.
 pub(crate) fn timed_init(call: impl FnOnce() -> u32) -> u32 {
     timed(Api::Init, 0, 0, 0, call)
 }
@@ -79,8 +81,8 @@ fn take(slot: &ThreadSlot, active: &'static ActiveProfile) -> Option<&'static Th
     part
 }
 
-/// Puts a call on its way. A line of a file waits for room while there is a thread that makes some;
-/// a span that finds none is left out, which the trace says.
+/// Sends a call to the writer thread. A line of a file waits for room while that thread runs. A
+/// span that finds no room is dropped, and the trace has the number of dropped spans.
 fn send(active: &ActiveProfile, part: &ThreadProfile, call: &Call) {
     let mut is_sent = part.send(call);
     for _ in 0..MAX_ROUNDS {

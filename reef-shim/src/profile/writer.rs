@@ -1,4 +1,4 @@
-//! Writes what threads have recorded, every now and then and at the end.
+//! Writer of the profile's files, periodically and at the end.
 
 use super::active::{ActiveProfile, WriterState};
 use super::finish::{self, WriterGuard};
@@ -14,13 +14,13 @@ use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::time::Duration;
 
-/// From one look to the next; with spans of every call, before a thread's room is used up.
+/// Interval between writes; with spans of every call it is shorter, before a thread's ring is full.
 const WRITE_INTERVAL: Duration = Duration::from_millis(100);
 const TRACE_WRITE_INTERVAL: Duration = Duration::from_millis(10);
-/// Most spans of a trace.
+/// Maximum spans of a trace.
 const MAX_SPANS: usize = 1 << 20;
 
-/// The thread.
+/// Runs the writer thread.
 pub(super) fn run(active: &'static ActiveProfile, _writing: WriterGuard) {
     thread::leave_files();
     let tick = if active.options.trace.is_some() { TRACE_WRITE_INTERVAL } else { WRITE_INTERVAL };
@@ -39,16 +39,20 @@ impl ActiveProfile {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Writes what is new.
+    /// Writes new calls and totals.
     fn write(&self) {
         let state = &mut *self.state();
         let mut lines = String::new();
         self.recorder.drain(|event| {
             let start = self.began_at.saturating_add(event.call.start.saturating_sub(self.began));
             lines.extend(self.line(&event, start));
-            match self.options.trace.is_some() {
-                true if state.spans.len() < MAX_SPANS => state.spans.push(event),
-                is_wanted => state.dropped += u64::from(is_wanted),
+            if self.options.trace.is_none() {
+                return;
+            }
+            if state.spans.len() < MAX_SPANS {
+                state.spans.push(event);
+            } else {
+                state.dropped += 1;
             }
         });
         self.show();
@@ -58,7 +62,7 @@ impl ActiveProfile {
         state.note(&folder, written);
     }
 
-    /// Shows the daemon how long calls took, if it knows this process.
+    /// Publishes the times of calls to the daemon, if this process has joined one.
     fn show(&self) {
         let Some(device) = attach::any() else { return };
         let totals = self.recorder.calls();
@@ -100,7 +104,7 @@ impl ActiveProfile {
         replace(&folder.join("metrics.log"), &text)
     }
 
-    /// Writes what is written once, at the end: what is to be said then.
+    /// Writes the outputs of the end, once. Returns the text to print.
     pub(super) fn finish(&self) -> String {
         self.write();
         let state = &mut *self.state();
@@ -118,8 +122,8 @@ impl ActiveProfile {
         table.into_iter().chain(state.error.take()).collect()
     }
 
-    /// A trace's file. Of what a program starts, others than the first process, it has the
-    /// process's number in it.
+    /// Returns the file of a trace. It has the process ID in its name, except for the first process
+    /// of the program.
     fn own_file(&self, path: &Path) -> PathBuf {
         let first = std::env::var("REEF_PROFILE_FIRST").ok();
         if first.is_none_or(|first| first == self.process.to_string()) {
@@ -130,10 +134,10 @@ impl ActiveProfile {
     }
 }
 
-// Files that others read while they are written. Their folder may be one where others write: no
+// Files that other processes read during writes. Other processes may write to their folder, so no
 // link is followed.
 
-/// Puts a text in the place of a file: who reads finds the old one or the new one.
+/// Replaces a file by a text. A reader finds the old one or the new one.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -147,8 +151,8 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(&temporary, path)
 }
 
-/// Adds lines to a file, which is made if it isn't there. It isn't state open: threads that write
-/// have tables of files of their own.
+/// Appends lines to a file, which is created if it is missing. It isn't kept open, because writing
+/// threads have descriptor tables of their own.
 pub(super) fn append(path: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     let mut file = options.create(true).append(true).custom_flags(libc::O_NOFOLLOW).open(path)?;

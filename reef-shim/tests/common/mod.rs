@@ -1,4 +1,4 @@
-//! A driver's functions, looked up in a library: the fake one, or the shim in front of it.
+//! Driver functions, looked up in a library: the fake driver, or the shim before it.
 
 #![allow(dead_code, unreachable_pub)] // each test uses a part
 
@@ -14,7 +14,7 @@ pub const UUID: [u8; 16] = *b"fake device no 0";
 /// Longer than anything takes on a busy machine.
 pub const SOON: Duration = Duration::from_secs(60);
 
-/// Where cargo put a library of this workspace.
+/// Returns the path of a library of this workspace.
 pub fn library(name: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let folders = program.ancestors().skip(1).take(2);
@@ -134,7 +134,7 @@ impl Driver {
     }
 }
 
-/// What a program launches, on what, and what that writes to.
+/// Kernels that a program launches, its stream, and its memory.
 pub struct Work {
     pub stream: usize,
     pub memory: usize,

@@ -94,7 +94,7 @@ fn a_graph_inside_of_a_node_has_gates_as_well() {
 }
 
 #[test]
-fn an_executable_graph_with_gates_is_updated_from_a_graph_without() {
+fn gated_executable_graph_is_updated_from_an_ungated_graph() {
     let program = program();
     let program = program.as_ref().unwrap();
     let (driver, graph, word) = (program.driver, program.graph(), program.memory);
@@ -132,7 +132,7 @@ fn an_executable_graph_with_gates_is_updated_from_a_graph_without() {
 }
 
 #[test]
-fn a_captured_graph_inside_of_a_built_one_keeps_its_gates_and_gets_more() {
+fn captured_child_graph_keeps_its_gates_and_gets_more() {
     let program = program();
     let program = program.as_ref().unwrap();
     let (driver, stream, word, mut handle) = (program.driver, program.stream, program.memory, 0);
@@ -149,7 +149,7 @@ fn a_captured_graph_inside_of_a_built_one_keeps_its_gates_and_gets_more() {
     let child = graph.child(&first[39..], &captured);
     graph.chain(&[child], word, 300..360);
     let exec = graph.instantiate();
-    // In front of the captured one's kernel 32, where it is 72 from the beginning, and of kernel 36
+    // Before the captured one's kernel 32, where it is 72 from the beginning, and of kernel 36
     // behind it.
     assert_eq!(program.gates() - gates, 4);
     program.launch_graph(exec);
@@ -166,7 +166,7 @@ fn a_captured_graph_inside_of_a_built_one_keeps_its_gates_and_gets_more() {
 
 /// Kernels that may begin before their predecessors have ended: a gate between them would end that.
 #[test]
-fn a_gate_stands_in_front_of_the_next_kernel_that_does_not_overlap() {
+fn gate_is_before_the_next_kernel_without_overlap() {
     let program = program();
     let program = program.as_ref().unwrap();
     program.launch(0);
@@ -188,7 +188,7 @@ fn a_gate_stands_in_front_of_the_next_kernel_that_does_not_overlap() {
 }
 
 #[test]
-fn graphs_that_cannot_be_cloned_stand_behind_a_gate_in_front() {
+fn uncloneable_graph_waits_at_a_gate_before_it() {
     let program = program();
     let program = program.as_ref().unwrap();
     let (driver, word) = (program.driver, program.memory);

@@ -19,7 +19,7 @@ const ALONE: &str = "REEF_TEST_ALONE";
 const LENGTH: Duration = Duration::from_millis(2);
 const MANY: u64 = 60;
 
-/// A program as a guest of a daemon of its own, and a best-effort guest beside it.
+/// Program as a guest of its own daemon, next to a best-effort guest.
 struct Program {
     driver: Driver,
     registry: Registry,
@@ -30,7 +30,7 @@ struct Program {
 
 /// Runs a test in a process of its own, as a guest of this class, on a driver whose streams have
 /// numbers or not.
-fn alone(test: &str, class: &str, ids: &str, run: impl FnOnce(Program)) {
+fn run_alone(test: &str, class: &str, ids: &str, run: impl FnOnce(Program)) {
     if std::env::var(ALONE).is_ok_and(|which| which == format!("{test} {ids}")) {
         return run(Program::start(class));
     }
@@ -47,12 +47,12 @@ fn alone(test: &str, class: &str, ids: &str, run: impl FnOnce(Program)) {
     assert!(ran, "no test {name}");
 }
 
-/// The same on both kinds of drivers.
-fn alone_on_both(test: &str, class: &str, run: impl Fn(Program)) {
+/// Runs a test alone on both kinds of drivers.
+fn run_on_both(test: &str, class: &str, run: impl Fn(Program)) {
     ["1", "0"].into_iter().for_each(|ids| {
         let is_other = std::env::var(ALONE).is_ok_and(|which| !which.ends_with(ids));
         if !is_other {
-            alone(test, class, ids, &run);
+            run_alone(test, class, ids, &run);
         }
     });
 }
@@ -60,7 +60,7 @@ fn alone_on_both(test: &str, class: &str, run: impl Fn(Program)) {
 impl Program {
     fn start(class: &str) -> Self {
         let path = std::env::temp_dir().join(format!("reef-ends-{}", std::process::id()));
-        // Nobody is released because it takes too long: each end has to be seen.
+        // No guest is released after a timeout: each end has to be seen.
         let rules = Rules { hold_timeout: 2 * SOON, ..Rules::default() };
         let policy = Box::new(|_: &_, wish: &JoinRequest| Ok(wish.class));
         let registry = Registry::open_with(&path, rules, policy).unwrap();
@@ -95,7 +95,7 @@ impl Program {
         stream
     }
 
-    /// With memory and a kernel; there is a context.
+    /// Creates memory and a kernel in a context.
     fn with_work(mut self) -> Self {
         let work = self.driver.work(64);
         (self.mix, self.memory) = (work.mix, work.memory);
@@ -153,7 +153,7 @@ impl Program {
 
 #[test]
 fn destroyed_streams_count_until_their_work_has_run() {
-    alone_on_both("destroyed_streams_count_until_their_work_has_run", "rt", |program| {
+    run_on_both("destroyed_streams_count_until_their_work_has_run", "rt", |program| {
         program.use_device(0);
         let program = program.with_work();
         for _ in 0..3 {
@@ -174,7 +174,7 @@ fn destroyed_streams_count_until_their_work_has_run() {
 
 #[test]
 fn thousands_of_streams_hold_as_few_do() {
-    alone("thousands_of_streams_hold_as_few_do", "rt", "1", |program| {
+    run_alone("thousands_of_streams_hold_as_few_do", "rt", "1", |program| {
         program.use_device(0);
         let program = program.with_work();
         let streams: Vec<_> = (0..4500).map(|_| program.stream()).collect();

@@ -1,5 +1,5 @@
-//! What is read from code of its global variables. The library's own tests can't be built into it,
-//! as it exports the driver's names.
+//! Sizes of global variables, read from code. The library's own tests can't be built into it, as it
+//! exports the driver's names.
 
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 
@@ -11,7 +11,7 @@ use image::read::size;
 use image::size::Size;
 use proptest::prelude::*;
 
-/// What an image takes on any device.
+/// Returns the size of an image on any device.
 fn size_of(image: &[u8]) -> Size {
     image::read::size_of(image, 0)
 }
@@ -41,7 +41,7 @@ fn texts_without_variables_take_nothing() {
 }
 
 #[test]
-fn sizes_that_cannot_be_read_are_the_largest() {
+fn unreadable_sizes_count_as_the_largest() {
     for size in ["99999999999999999999", "N", "0xffffffffffffffff"] {
         assert_eq!(text(&format!(".global .b64 a[{size}];")), u64::MAX, "{size}");
     }

@@ -13,7 +13,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the program below is to do.
+/// Task of the program below.
 const WAY: &str = "REEF_TEST_WAY";
 
 /// Opens the driver in the way that it is told to, and says whose functions it got.
@@ -54,7 +54,7 @@ fn file_of(address: *const c_void) -> PathBuf {
     PathBuf::from(name.to_str().unwrap())
 }
 
-/// What the program says, with these variables.
+/// Returns the program's output, with these variables.
 fn got(way: &str, variables: &[(&str, &Path)]) -> String {
     let this = std::env::current_exe().unwrap();
     let mut command = Command::new(this);
@@ -68,7 +68,7 @@ fn got(way: &str, variables: &[(&str, &Path)]) -> String {
 }
 
 #[test]
-fn a_preloaded_shim_is_what_programs_get_by_the_drivers_name() {
+fn preloaded_shim_is_found_by_the_drivers_name() {
     let shim = library(SHIM);
     let preloaded: &[(&str, &Path)] = &[("LD_PRELOAD", &shim)];
     for flags in [
@@ -89,9 +89,9 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// As a bind mount leaves it: the driver's file under another name, the shim in its place.
+/// A bind mount leaves the driver's file under another name, and the shim in its place.
 #[test]
-fn a_shim_in_the_place_of_the_drivers_file_is_found_by_an_absolute_path() {
+fn shim_mounted_over_the_driver_is_found_by_absolute_path() {
     let folder = folder("mounted");
     let (place, real) = (folder.join("libcuda.so.1"), folder.join("libcuda.so.595.45"));
     std::fs::copy(library(SHIM), &place).unwrap();
@@ -108,7 +108,7 @@ fn a_shim_in_the_place_of_the_drivers_file_is_found_by_an_absolute_path() {
 /// `dlmopen` by the driver's name, which a preloaded library doesn't take part in: in the search
 /// path it does.
 #[test]
-fn a_namespace_of_its_own_gets_a_shim_that_is_in_the_search_path() {
+fn shim_in_the_search_path_is_found_in_a_linker_namespace() {
     let folder = folder("namespace");
     std::os::unix::fs::symlink(library(SHIM), folder.join("libcuda.so.1")).unwrap();
     assert_eq!(got("libcuda.so.1 -1", &[("LD_LIBRARY_PATH", &folder)]), "libcuda.so.1 code 0");
@@ -116,14 +116,14 @@ fn a_namespace_of_its_own_gets_a_shim_that_is_in_the_search_path() {
 }
 
 #[test]
-fn a_shim_that_is_not_loaded_is_not_found_without_loading() {
+fn unloaded_shim_is_not_found_without_loading() {
     let nowhere: &[(&str, &Path)] = &[("LD_LIBRARY_PATH", Path::new("/nowhere"))];
     let flags = libc::RTLD_NOW | libc::RTLD_NOLOAD;
     assert_eq!(got(&format!("libcuda.so.1 {flags}"), nowhere), "nothing");
 }
 
 #[test]
-fn a_shim_under_the_drivers_name_in_the_search_path_is_found_as_well() {
+fn shim_under_the_drivers_name_is_found_in_the_search_path() {
     let folder = folder("loader");
     let link = folder.join("libcuda.so.1");
     let _ = std::fs::remove_file(&link);
@@ -139,7 +139,7 @@ fn a_shim_under_the_drivers_name_in_the_search_path_is_found_as_well() {
 /// The name that compilers link by: a library that is preloaded by its own name isn't meant by it,
 /// unless a file of that name in the search path is the same library.
 #[test]
-fn shim_under_the_linkers_name_is_found_in_the_search_path_alone() {
+fn shim_under_the_linkers_name_needs_the_search_path() {
     let (shim, folder, system) = (library(SHIM), folder("linker"), folder("system"));
     let link = |target: &Path, place: PathBuf| std::os::unix::fs::symlink(target, place).unwrap();
     link(&library(FAKE), system.join("libcuda.so"));
@@ -183,7 +183,7 @@ fn a_program_without_cuda_runs_as_without_the_shim() {
 }
 
 #[test]
-fn all_names_are_exported_and_those_that_the_driver_lacks_say_so() {
+fn all_names_are_exported_and_missing_ones_return_an_error() {
     // SAFETY: no other test of this process reads it.
     unsafe { std::env::set_var("REEF_CUDA", library(FAKE)) };
     let driver = Driver::open(&library(SHIM));

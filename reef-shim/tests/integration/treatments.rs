@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// From the headers: `tools/interpose/names.py`.
+/// Names from the headers, by `tools/interpose/names.py`.
 const NAMES: &str = include_str!("../../names.txt");
 const TREATMENTS: &str = include_str!("../../treatments.txt");
 /// Treatments without a hook.

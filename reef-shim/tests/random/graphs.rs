@@ -39,9 +39,10 @@ impl Thread {
         let mut make = |first: u64| {
             let graph = Graph::new(driver, self.mix);
             let mut child = Graph::new(driver, self.mix);
-            match captured {
-                true => child.handle = self.capture(stream, first..first + inner),
-                false => drop(child.chain(&[], word, first..first + inner)),
+            if captured {
+                child.handle = self.capture(stream, first..first + inner);
+            } else {
+                drop(child.chain(&[], word, first..first + inner));
             }
             let mut nodes = graph.chain(&[], word, first..first + kernels / 2);
             let middle = graph.child(nodes.last().map_or(&[], std::slice::from_ref), &child);

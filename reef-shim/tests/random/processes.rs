@@ -1,5 +1,5 @@
-//! The same in processes of their own: real-time, spawned, and forked before the driver is first
-//! called.
+//! Random programs in processes of their own: real-time, spawned, and forked before the driver is
+//! first called.
 
 use super::{Outcome, held_at_random, one_at_a_time, program, run, seeds};
 use crate::common::{self, Driver, FAKE, SHIM, UUID, call, library};
@@ -10,8 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What the program below is to do: which number, under the shim or not, whether a child of it does
-/// it.
+/// Task of the program below: its number, with the shim or without, in a child process or not.
 const ORDER: &str = "REEF_TEST_ORDER";
 /// Longer than a process may take for its program.
 const LIMIT: Duration = Duration::from_secs(90);
@@ -24,7 +23,7 @@ fn run_as_told() {
         panic!("{order}")
     };
     let driver = Driver::open(&library(library_name));
-    // SAFETY: ends this process if it takes too long, whoever waits for it.
+    // SAFETY: ends this process if it takes too long.
     let limit = || unsafe { libc::alarm(LIMIT.as_secs() as u32) };
     if way == "forked" {
         // SAFETY: this thread goes on in the child; the harness's other thread holds nothing that
@@ -81,7 +80,7 @@ fn outcomes(seed: u64, library_name: &str, way: &str, class: &str, socket: &Path
 }
 
 #[test]
-fn processes_do_the_same_plainly_best_effort_and_real_time_spawned_and_forked() {
+fn processes_of_both_classes_give_the_drivers_results() {
     let _one = one_at_a_time();
     let path = std::env::temp_dir().join(format!("reef-processes-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);

@@ -32,7 +32,7 @@ pub(crate) enum Step {
     Join {
         from: usize,
     },
-    /// The same there and back, so often, without the host waiting in between.
+    /// Waits of two streams for each other, repeated without a wait of the host in between.
     PingPong {
         from: usize,
         rounds: usize,
@@ -64,7 +64,7 @@ pub(crate) enum Step {
         value: u64,
         twin: bool,
     },
-    /// A capture of so many launches, launched as a graph twice.
+    /// A capture of a number of launches, launched as a graph twice.
     Graph {
         stream: usize,
         launches: u64,
@@ -92,7 +92,7 @@ pub(crate) enum Step {
     Wrong,
 }
 
-/// How an executable graph is updated.
+/// Update of an executable graph.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Update {
     /// One of its kernels.
@@ -101,7 +101,7 @@ pub(crate) enum Update {
     Child,
     /// All of it.
     Whole,
-    /// By a graph of another shape.
+    /// An update by a graph of another shape.
     Odd,
     /// Not at all: another is made from a clone.
     Clone,
@@ -147,7 +147,7 @@ fn built() -> impl Strategy<Value = Step> {
     })
 }
 
-/// What three threads do.
+/// Steps of three threads.
 pub(crate) type Program = [Vec<Step>; 3];
 
 /// The program of this number.

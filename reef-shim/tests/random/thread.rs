@@ -18,22 +18,22 @@ pub(crate) struct Thread {
     pub(super) codes: Vec<u32>,
 }
 
-/// Where a thread's words are.
+/// Addresses of a thread's words.
 #[derive(Clone, Copy)]
 pub(crate) struct Words {
     /// One for each stream.
     pub(crate) of: [usize; 2],
     pub(crate) copy: usize,
-    /// Of the thread's own default stream.
+    /// Word of the thread's own default stream.
     pub(crate) own: usize,
-    /// Of all threads.
+    /// Word of all threads.
     pub(crate) sum: usize,
 }
 
 /// A word that a function of the host's changes, and by what.
 struct Call(usize, u64);
 
-/// What the driver calls: `mix`, by the host.
+/// Host function that the driver calls: `mix`.
 extern "C" fn mixed(call: usize) {
     // SAFETY: leaked by `Step::Host` for this one call, in a stream whose word it names.
     unsafe {
@@ -178,9 +178,10 @@ impl Thread {
 
     /// Other threads' streams that don't block leave no order to rely on: then sums alone.
     fn legacy(&mut self, stream: usize, value: u64, by_name: bool) {
-        let (kernel, word) = match self.is_blocking {
-            true => (self.mix, self.words.of[stream]),
-            false => (self.add, self.words.sum),
+        let (kernel, word) = if self.is_blocking {
+            (self.mix, self.words.of[stream])
+        } else {
+            (self.add, self.words.sum)
         };
         self.launch_by("cuLaunchKernel", kernel, usize::from(by_name), word, value);
     }
@@ -191,29 +192,32 @@ impl Thread {
             self.note(call!(driver, cuStreamSynchronize(self.streams[stream])));
         }
         let to = &raw mut value;
-        self.note(match twin {
-            true => call!(driver, cuMemcpyDtoH_v2_ptds(to, from, 8)),
-            false => call!(driver, cuMemcpyDtoH_v2(to, from, 8)),
+        self.note(if twin {
+            call!(driver, cuMemcpyDtoH_v2_ptds(to, from, 8))
+        } else {
+            call!(driver, cuMemcpyDtoH_v2(to, from, 8))
         });
         self.codes.extend([value as u32, (value >> 32) as u32]);
     }
 
     fn pool(&mut self, stream: usize, value: u64, twin: bool) {
         let (driver, on, mut at) = (self.driver, self.streams[stream], 0_usize);
-        self.note(match twin {
-            true => call!(driver, cuMemAllocAsync_ptsz(&raw mut at, 8, on)),
-            false => call!(driver, cuMemAllocAsync(&raw mut at, 8, on)),
+        self.note(if twin {
+            call!(driver, cuMemAllocAsync_ptsz(&raw mut at, 8, on))
+        } else {
+            call!(driver, cuMemAllocAsync(&raw mut at, 8, on))
         });
         self.note(call!(driver, cuMemsetD8Async(at, 3, 8, on)));
         self.launch(self.mix, stream, at, value);
         self.launch(self.join, stream, self.words.of[stream], at as u64);
-        self.note(match twin {
-            true => call!(driver, cuMemFreeAsync_ptsz(at, on)),
-            false => call!(driver, cuMemFreeAsync(at, on)),
+        self.note(if twin {
+            call!(driver, cuMemFreeAsync_ptsz(at, on))
+        } else {
+            call!(driver, cuMemFreeAsync(at, on))
         });
     }
 
-    /// What a child process gets from the driver, as its exit status says it.
+    /// Returns the driver's code for a child process, from its exit status.
     fn fork(&self, stream: usize) -> u32 {
         // Looked up here: a child of a process with threads may not.
         let query = self.driver.symbol("cuStreamQuery").unwrap();

@@ -1,4 +1,4 @@
-//! A context with its streams.
+//! Branch: a context with its streams.
 
 use super::context::{Context, ContextNames};
 use super::list::List;
@@ -8,10 +8,10 @@ use crate::explain;
 use crate::guest::device::Device;
 use reef_guest::page::Page;
 
-/// Those of all devices.
+/// Branches of all devices.
 static BRANCHES: List<Branch> = List::new();
 
-/// A context, the mapping of its device's page that is registered in it, and its streams.
+/// Context, the mapping of its device's page that is registered in it, and its streams.
 #[derive(Debug)]
 pub(crate) struct Branch {
     pub(crate) context: Context,
@@ -20,14 +20,14 @@ pub(crate) struct Branch {
 }
 
 impl Branch {
-    /// Takes a place for the context that is current. `None`: the driver doesn't register memory
-    /// for it, which the report says.
+    /// Takes a record for the current context. `None`: the driver doesn't register memory for it,
+    /// which the report says.
     pub(crate) fn take(device: &'static Device, names: ContextNames) -> Option<&'static Self> {
         let mut free = branches(device).filter(|branch| branch.is_free());
         if let Some(branch) = free.find(|branch| branch.begin(names).is_ok()) {
             return Some(branch);
         }
-        let page = Area::again(&device.page);
+        let page = Area::map_again(&device.page);
         let page =
             page.map_err(|error| explain::refuse::<()>(&format!("the page: {error}"))).ok()?;
         let blocks = List::new();
@@ -40,7 +40,7 @@ impl Branch {
     fn begin(&self, names: ContextNames) -> Result<(), u32> {
         let page = self.page.register()?;
         for block in self.blocks.iter() {
-            let _ = block.register(); // or it has no place for a stream
+            let _ = block.register(); // or it has no room for a stream
         }
         self.context.take(names, page + Page::HOLDERS_AT as u64);
         Ok(())
@@ -50,12 +50,12 @@ impl Branch {
         self.context.is_gone() && self.streams().all(Stream::is_idle)
     }
 
-    /// Its streams, and those that were destroyed.
+    /// Returns its streams, with those that were destroyed.
     pub(crate) fn streams(&self) -> impl Iterator<Item = &'static Stream> + use<> {
         self.blocks.iter().flat_map(Block::streams)
     }
 
-    /// Takes a place for a stream of it. `None`: the driver registers no memory.
+    /// Takes a record for one of its streams. `None`: the driver registers no memory.
     pub(crate) fn add(&'static self, key: Key, handle: usize) -> Option<&'static Stream> {
         let taken = |block: &'static Block| block.take(key, handle, &self.context);
         if let Some(stream) = self.blocks.iter().find_map(taken) {
@@ -68,19 +68,19 @@ impl Branch {
         }
     }
 
-    /// Puts marks behind all that its streams have. Threads' own streams can't be names here.
+    /// Inserts marks after the work of all its streams. Threads' own streams can't be named here.
     pub(crate) fn mark_last(&self) {
         let streams = || self.streams().filter(|it| it.is_live() && !it.is_own());
         self.context.within(|| streams().for_each(Stream::mark_last));
     }
 }
 
-/// The contexts of a device, and those that are gone.
+/// Returns the contexts of a device, with those that have ended.
 fn branches(device: &Device) -> impl Iterator<Item = &'static Branch> {
     BRANCHES.iter().filter(move |branch| std::ptr::eq(branch.context.device, device))
 }
 
-/// The streams of a device, and those that are gone.
+/// Returns the streams of a device, with those that have ended.
 pub(crate) fn streams(device: &Device) -> impl Iterator<Item = &'static Stream> {
     branches(device).flat_map(Branch::streams)
 }

@@ -1,4 +1,4 @@
-//! A context: its handles, and where its streams wait.
+//! Context: its handles, and the address at which its streams wait.
 
 use crate::driver::calls;
 use crate::guest::device::Device;
@@ -7,19 +7,19 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// What may be done with a context.
+/// State of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// Nothing: its handles mean nothing any more. The record is free once its streams are idle.
+    /// Its handles are invalid. The record is free once its streams are idle.
     Gone,
-    /// Everything.
+    /// Its handles may be used.
     Live,
     /// A call that may end it is under way: no thread of ours uses its handles.
     Ending,
 }
 
-/// What a context is to the driver.
+/// Name, handle and kind of a context.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ContextNames {
     pub(crate) name: u64,
@@ -31,7 +31,8 @@ pub(crate) struct ContextNames {
     pub(crate) primary: i32,
 }
 
-/// A context's record, which the next one of its device takes when nothing of this one is left.
+/// Record of a context. The next context of its device takes it when none of this one's work is
+/// left.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) device: &'static Device,
@@ -40,7 +41,7 @@ pub(crate) struct Context {
     via: AtomicUsize,
     primary: AtomicI32,
     gate: AtomicU64,
-    /// A [`State`]; written last when it is taken.
+    /// A [`State`]; written last when the record is taken.
     state: AtomicU32,
 }
 
@@ -74,7 +75,7 @@ impl Context {
         self.handle.load(Relaxed)
     }
 
-    /// Where its streams wait.
+    /// Returns the address at which its streams wait.
     pub(crate) fn gate(&self) -> u64 {
         self.gate.load(Relaxed)
     }
@@ -103,7 +104,7 @@ impl Context {
     }
 }
 
-/// Calls the driver with a context current, so that captures of the program's are left alone.
+/// Calls the driver with a context current, without breaking captures of the program.
 pub(crate) fn within<T>(context: usize, call: impl FnOnce() -> T) -> T {
     calls::with_relaxed_capture(|| calls::in_context(context, call))
 }

@@ -1,9 +1,9 @@
-//! A list that grows at its front, whose readers take no lock.
+//! List that grows at its front, whose readers take no lock.
 
 use std::fmt;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Values that stay for the life of the process.
+/// List of values that stay for the life of the process.
 pub(crate) struct List<T: 'static>(AtomicPtr<Node<T>>);
 
 struct Node<T: 'static> {
@@ -16,7 +16,7 @@ impl<T> List<T> {
         Self(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Adds a value. Callers take turns, or one's value is lost.
+    /// Adds a value. Callers must not overlap, or a value is lost.
     pub(crate) fn push(&self, value: T) -> &'static T {
         let node = Box::leak(Box::new(Node { value, next: self.first() }));
         self.0.store(node, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Memory that the device reads and writes: mappings of ours, each registered in one context at a
+//! Memory that the device reads and writes: our own mappings, each registered in one context at a
 //! time.
 
 use crate::driver::calls;
@@ -11,10 +11,10 @@ const MAPPED: u32 = 2;
 /// `CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED`: a context that had this memory before has kept it.
 const ALREADY: u32 = 712;
 
-/// Words of a page.
+/// Number of words in a page.
 pub(super) const WORDS: usize = 1024;
 
-/// Whole pages, which children don't get: what the device writes must not become a child's copy.
+/// Area of whole pages, which child processes don't get: a copy would miss the device's writes.
 #[derive(Debug)]
 pub(super) struct Area {
     at: usize,
@@ -22,16 +22,16 @@ pub(super) struct Area {
 }
 
 impl Area {
-    /// The device's page once more: the same memory at another address, so that it can be
-    /// registered once more.
-    pub(super) fn again(page: &Mapping) -> io::Result<Self> {
+    /// Maps the device's page again: the same memory at another address, so that it can be
+    /// registered again.
+    pub(super) fn map_again(page: &Mapping) -> io::Result<Self> {
         // SAFETY: a length of zero copies a shared mapping, which the page is, to where the system
         // has room.
         let at = unsafe { libc::mremap(page.address().cast(), 0, BYTES, libc::MREMAP_MAYMOVE) };
         Self::new(at, BYTES)
     }
 
-    /// Words that are zero.
+    /// Maps words that are zero.
     pub(super) fn words() -> io::Result<Self> {
         let (access, bytes) = (libc::PROT_READ | libc::PROT_WRITE, 4 * WORDS);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -48,14 +48,14 @@ impl Area {
         Ok(Self { at: at as usize, bytes })
     }
 
-    /// A word, which is there for the life of the process.
+    /// Returns a word, which stays for the life of the process.
     pub(super) fn word(&self, at: usize) -> &'static AtomicU32 {
         assert!(4 * at < self.bytes, "word {at} of {} bytes", self.bytes);
         // SAFETY: within the mapping, which is never taken away, and aligned.
         unsafe { &*((self.at + 4 * at) as *const AtomicU32) }
     }
 
-    /// Registers it in the current context. Its address there, or what the driver said.
+    /// Registers it in the current context. Returns its address there, or the driver's code.
     pub(super) fn register(&self) -> Result<u64, u32> {
         let (at, mut address) = (self.at as *mut libc::c_void, 0);
         let code = calls::host_register(at, self.bytes, MAPPED).unwrap_or(ALREADY);

@@ -1,4 +1,4 @@
-//! A stream: its counts, and how far the device has come.
+//! Stream: its counts, and the progress of the device.
 
 use super::context::Context;
 use super::memory::{Area, WORDS};
@@ -9,23 +9,22 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Names a stream: a number of the driver's, or a handle with the context that a default stream's
-/// handle needs.
+/// Name of a stream: a number of the driver, or a handle, with the context for a default stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key(pub(crate) u64, pub(crate) usize);
 
-/// A stream's record. Its place, its word and its counts stay when it passes to another stream.
+/// Record of a stream. Its position, its word and its counts stay when another stream takes it.
 #[derive(Debug)]
 pub(crate) struct Stream {
     key: (AtomicU64, AtomicUsize),
-    /// As the driver's functions take it; 1 and 2 are the default streams.
+    /// Handle for the driver's functions; 1 and 2 are the default streams.
     handle: AtomicUsize,
     /// Written last when it is taken, first when it ends.
     is_live: AtomicBool,
     context: AtomicPtr<Context>,
-    /// How far it has come. Written by the device.
+    /// Number of the last mark that was reached. Written by the device.
     word: &'static AtomicU32,
-    /// Where the device finds that.
+    /// Address of that word on the device.
     address: AtomicU64,
     pub(crate) counts: pace::Stream,
 }
@@ -52,7 +51,7 @@ impl Stream {
         self.is_live.store(true, Release);
     }
 
-    /// Returns whether it is this stream, and lives.
+    /// Returns whether it is this stream, and is live.
     pub(crate) fn is(&self, key: Key) -> bool {
         let is_live = self.is_live.load(Acquire);
         is_live && Key(self.key.0.load(Relaxed), self.key.1.load(Relaxed)) == key
@@ -67,12 +66,12 @@ impl Stream {
         self.is_live.load(Acquire)
     }
 
-    /// Its handle means nothing from now on.
+    /// Invalidates its handle.
     pub(crate) fn end(&self) {
         self.is_live.store(false, Release);
     }
 
-    /// Its context: only a stream that was found has one.
+    /// Returns its context. Only a stream that was found has one.
     pub(crate) fn context(&self) -> &'static Context {
         // SAFETY: streams are found once `take` has written a context, and contexts stay for the
         // life of the process.
@@ -83,7 +82,7 @@ impl Stream {
         self.handle.load(Relaxed)
     }
 
-    /// As calls name it.
+    /// Returns its handle, for calls.
     pub(crate) fn name(&self) -> calls::Stream {
         calls::Stream(self.handle())
     }
@@ -93,28 +92,28 @@ impl Stream {
         self.handle() == 2
     }
 
-    /// How far it has come.
+    /// Returns the number of the last mark that was reached.
     pub(crate) fn done(&self) -> u32 {
         self.word.load(Acquire)
     }
 
-    /// Returns whether all that it was given has run, as far as is known.
+    /// Returns whether all of its work has ended, as far as is known.
     pub(crate) fn is_idle(&self) -> bool {
         self.counts.is_idle(self.done())
     }
 
-    /// Notes that all that it was given has run.
+    /// Notes that all of its work has ended.
     pub(crate) fn has_run(&self) {
         self.counts.note_sync(self.counts.issued());
     }
 
-    /// Puts a mark with this number behind its work. Its context, or one that has the same memory,
-    /// is current.
+    /// Inserts a mark with this number after its work. Its context, or one that has the same
+    /// memory, must be current.
     pub(crate) fn mark(&self, number: u32) -> Option<u32> {
         calls::write_value(self.handle(), self.address.load(Relaxed), number, 0)
     }
 
-    /// Puts a mark behind all that is left. Without one nothing would tell its end.
+    /// Inserts a mark after all of its remaining work. Without one its end would be unknown.
     pub(crate) fn mark_last(&self) {
         if !self.is_idle() && self.mark(self.counts.issued()) != Some(0) {
             self.has_run();
@@ -122,14 +121,14 @@ impl Stream {
     }
 }
 
-/// Streams whose words share a page.
+/// Block of streams whose words share a page.
 #[derive(Debug)]
 pub(super) struct Block {
     area: Area,
-    /// Where the device finds the words; zero if its context has none here.
+    /// Address of the words on the device; zero if its context has none here.
     address: AtomicU64,
     streams: Box<[Stream]>,
-    /// Streams behind this one were never taken.
+    /// Number of streams that were ever taken.
     used: AtomicUsize,
 }
 
@@ -147,12 +146,12 @@ impl Block {
         Ok(())
     }
 
-    /// Those that were ever taken.
+    /// Returns the streams that were ever taken.
     pub(super) fn streams(&'static self) -> impl Iterator<Item = &'static Stream> {
         self.streams.iter().take(self.used.load(Acquire))
     }
 
-    /// Takes a place for a stream. `None`: all have work.
+    /// Takes a record for a stream. `None`: all have work.
     pub(super) fn take(
         &'static self,
         key: Key,

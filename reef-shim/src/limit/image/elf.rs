@@ -1,18 +1,18 @@
-//! Machine code (`cubin`): sections with the names of what they are.
+//! Machine code (`cubin`): sections with names by their contents.
 
 use super::size::{Size, u16_at, u32_at, u64_at};
 
 /// Bytes of the header, and of a section's.
 const HEADER: usize = 64;
 const SECTION: usize = 64;
-/// Most bytes that are taken for an image: a header that says more is wrong.
+/// Maximum bytes of an image: a header with a larger number is invalid.
 const MAX_BYTES: usize = 1 << 34;
 
-/// The whole image, as far as its header says.
+/// Returns the whole image, as far as its header says.
 ///
 /// # Safety
 ///
-/// All that the header speaks of is there.
+/// The memory that the header describes is readable.
 pub(super) unsafe fn whole<'a>(image: *const u8, first: [u8; 4]) -> Option<&'a [u8]> {
     if first != [0x7f, b'E', b'L', b'F'] {
         return None;
@@ -26,14 +26,14 @@ pub(super) unsafe fn whole<'a>(image: *const u8, first: [u8; 4]) -> Option<&'a [
     }
     // SAFETY: as above.
     let upto = unsafe { std::slice::from_raw_parts(image, end) };
-    // The sections' names may stand behind their headers.
+    // The sections' names may come after their headers.
     let names = sections(upto)?.nth(u16_at(header, 62)?)?;
     let end = names.at.checked_add(names.bytes)?.max(end);
     // SAFETY: as above.
     (end <= MAX_BYTES).then(|| unsafe { std::slice::from_raw_parts(image, end) })
 }
 
-/// A section: where its name is among the names, where it is, and how long.
+/// Section: the offset of its name among the names, its offset, and its length.
 struct Section {
     name: usize,
     at: usize,
@@ -50,7 +50,7 @@ fn sections(image: &[u8]) -> Option<impl Iterator<Item = Section>> {
     Some((0..count).map_while(section))
 }
 
-/// What the image takes, by its sections.
+/// Returns the size of an image, by its sections.
 pub(super) fn size(image: &[u8]) -> Size {
     read(image).unwrap_or(Size::UNKNOWN)
 }

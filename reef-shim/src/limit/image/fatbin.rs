@@ -1,31 +1,31 @@
-//! Fat binaries: the same code for several kinds of devices, as machine code and text, perhaps
+//! Fat binaries: the same code for several kinds of devices, as machine code and PTX text, perhaps
 //! compressed.
 
 use super::size::{Size, u16_at, u32_at, u64_at};
 use super::{elf, lz4, ptx};
 
-/// How a fat binary begins, and what programs have in its place: four bytes, a version, and its
-/// address.
+/// First bytes of a fat binary, and of its wrapper: four bytes, a version, and the address of the
+/// fat binary.
 const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
 const WRAPPER: [u8; 4] = [0xb1, 0x43, 0x62, 0x46];
-/// Bytes of the header, and least bytes of an entry's.
+/// Bytes of the header, and minimum bytes of an entry's header.
 const HEADER: usize = 16;
 const ENTRY: usize = 64;
 /// Kinds of entries.
 const TEXT: usize = 1;
 const MACHINE: usize = 2;
-/// Of an entry's flags: compressed as LZ4, and as Zstandard, which isn't read here.
+/// Flags of an entry: compressed as LZ4, and as Zstandard, which isn't read here.
 const LZ4: usize = 0x2000;
 const ZSTD: usize = 0x8000;
-/// Most bytes of a fat binary, and of what comes out of an entry.
+/// Maximum bytes of a fat binary, and of an unpacked entry.
 const MAX_BYTES: usize = 1 << 34;
 const MAX_UNPACKED: usize = 1 << 30;
 
-/// The whole image, as far as its header says.
+/// Returns the whole image, as far as its header says.
 ///
 /// # Safety
 ///
-/// All that the header speaks of is there.
+/// The memory that the header describes is readable.
 pub(super) unsafe fn whole<'a>(image: *const u8, first: [u8; 4]) -> Option<&'a [u8]> {
     let image = match first {
         MAGIC => image,
@@ -46,8 +46,8 @@ pub(super) unsafe fn whole<'a>(image: *const u8, first: [u8; 4]) -> Option<&'a [
     (bytes <= MAX_BYTES).then(|| unsafe { std::slice::from_raw_parts(image, bytes.max(HEADER)) })
 }
 
-/// What the largest entry takes that a device with this first digit of its version may load:
-/// machine code that is made for it, or else text.
+/// Returns the size of the largest entry for a device with this first digit of its compute
+/// capability: machine code for it, or else text.
 pub(super) fn size(image: &[u8], major: u32) -> Size {
     let entries = || {
         let first = u16_at(image, 6).and_then(|at| Entry::read(image, at));
@@ -66,17 +66,17 @@ pub(super) fn size(image: &[u8], major: u32) -> Size {
     }
 }
 
-/// The code for one kind of device.
+/// Code for one kind of device.
 #[derive(Clone, Copy, Debug)]
 struct Entry<'a> {
     kind: usize,
     architecture: usize,
     flags: usize,
-    /// How many bytes of the payload count if it is packed, and how many come out.
+    /// Bytes of the payload that count if it is packed, and bytes when unpacked.
     packed: usize,
     unpacked: usize,
     payload: &'a [u8],
-    /// Where the next one is.
+    /// Offset of the next entry.
     next: usize,
 }
 

@@ -1,6 +1,6 @@
-//! Blocks of LZ4, as fat binaries have them.
+//! LZ4 blocks, as fat binaries have them.
 
-/// A block, of which `most` bytes come out at most. `None`: it isn't one.
+/// Unpacks a block to at most `most` bytes. `None`: it isn't a valid block.
 pub(super) fn block(mut from: &[u8], most: usize) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(most.min(1 << 20));
     while let Some((token, rest)) = from.split_first() {
@@ -27,7 +27,7 @@ pub(super) fn block(mut from: &[u8], most: usize) -> Option<Vec<u8>> {
     (out.len() <= most).then_some(out)
 }
 
-/// A length of four bits, and the bytes that go on with it.
+/// Reads a length of four bits, and the bytes that extend it.
 fn length(begin: usize, from: &mut &[u8]) -> Option<usize> {
     let mut length = begin;
     let mut goes_on = begin == 15;

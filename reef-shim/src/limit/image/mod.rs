@@ -1,4 +1,5 @@
-//! What the global variables of code take, read from the code: the driver doesn't say it.
+//! Memory of the global variables of code, read from the code, because the driver doesn't return
+//! it.
 //!
 //! *In*: an image as programs give it to the driver. *Out*: bytes, at most. *Invariant*: nothing is
 //! read beyond what the image itself says that it has; what can't be read counts as nothing and is

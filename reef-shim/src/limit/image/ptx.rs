@@ -2,7 +2,7 @@
 
 use super::size::Size;
 
-/// What the variables of a text take. Its machine code isn't known.
+/// Returns the size of a text's variables. The size of its machine code is unknown.
 pub(super) fn size(text: &[u8]) -> Size {
     let (mut data, mut words) = (0_u64, Words { text });
     while let Some(word) = words.next() {
@@ -13,7 +13,7 @@ pub(super) fn size(text: &[u8]) -> Size {
     Size { data, ..Size::default() }
 }
 
-/// Bytes of a variable's elements, by its type.
+/// Returns the bytes of a variable's elements, by its type.
 fn element(word: &[u8]) -> Option<u64> {
     let bits = word.strip_prefix(b".")?;
     let digits = bits.iter().position(u8::is_ascii_digit)?;
@@ -27,9 +27,9 @@ fn element(word: &[u8]) -> Option<u64> {
     is_type.then(|| bits.parse::<u64>().map_or(1, |bits| bits.div_ceil(8)))
 }
 
-/// What stands behind `.global`, up to its end: `.align 4 .b8 name[8][16] = {…};`, of which several
-/// may follow each other. In functions it is part of an instruction's name, without a blank in
-/// front.
+/// Parses a declaration after `.global`, up to its end: `.align 4 .b8 name[8][16] = {…};`, of which
+/// several may follow each other. In functions `.global` is part of an instruction's name, without
+/// a blank before it.
 fn declaration(words: &mut Words<'_>) -> u64 {
     let (mut each, mut lanes, mut count, mut sum) = (0_u64, 1_u64, 1_u64, 0_u64);
     let (mut listed, mut depth, mut is_open) = (0_u64, 0_u32, false);
@@ -64,8 +64,8 @@ fn total(each: u64, lanes: u64, count: u64, listed: u64, is_open: bool) -> u64 {
     each.saturating_mul(lanes).saturating_mul(count)
 }
 
-/// `12`, `0x1f`, `0b11`, `017`, each perhaps with `U`. What can't be read is the largest number: it
-/// isn't let in.
+/// `12`, `0x1f`, `0b11`, `017`, each perhaps with `U`. A number that can't be read counts as the
+/// largest one, so that the code is refused.
 fn number(word: &[u8]) -> Option<u64> {
     if word == b"]" {
         return None;
@@ -80,7 +80,7 @@ fn number(word: &[u8]) -> Option<u64> {
     Some(parsed.unwrap_or(u64::MAX))
 }
 
-/// Words of a text: names, numbers and marks, without comments and what is quoted.
+/// Returns the words of a text: names, numbers and marks, without comments and quoted strings.
 struct Words<'a> {
     text: &'a [u8],
 }

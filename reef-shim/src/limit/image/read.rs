@@ -4,18 +4,19 @@ use super::size::Size;
 use super::{elf, fatbin, ptx};
 use std::ffi::{CStr, c_char};
 
-/// What an image takes whose end it says itself, on devices with this first digit of their version;
-/// zero: any.
+/// Returns the size of an image that states its own end, for devices with this first digit of their
+/// compute capability; zero: any.
 ///
 /// # Safety
 ///
-/// The program's promise to the driver: null, or a text that ends with a zero, machine code, or a
-/// list of these.
+/// The pointer is null, or points to a text that ends with a zero, machine code, or a fat binary,
+/// as the driver requires.
 pub(crate) unsafe fn size(image: *const u8, major: u32) -> Size {
     if image.is_null() {
         return Size::default();
     }
-    // SAFETY: the caller's promise: each of the readers reads what the image says that it has.
+    // SAFETY: the caller's promise: each of the readers reads only the memory that the image
+    // describes.
     unsafe {
         let mut first = [0; 4];
         for (at, byte) in first.iter_mut().enumerate() {
@@ -34,7 +35,7 @@ pub(crate) unsafe fn size(image: *const u8, major: u32) -> Size {
     }
 }
 
-/// What an image takes that was read from a file.
+/// Returns the size of an image that was read from a file.
 pub(crate) fn size_of(bytes: &[u8], major: u32) -> Size {
     match bytes {
         [0x50, 0xed, 0x55, 0xba, ..] => fatbin::size(bytes, major),

@@ -1,19 +1,19 @@
 //! Size of an image, and the numbers that images are made of.
 
-/// What an image takes.
+/// Size of an image on the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Global variables.
+    /// Bytes of global variables.
     pub(crate) data: u64,
-    /// Machine code, which is loaded at once or when it is first used.
+    /// Bytes of machine code, which is loaded at once or at its first use.
     pub(crate) code: u64,
-    /// There was something that can't be read.
+    /// True if a part of the image can't be read.
     pub(crate) is_unknown: bool,
 }
 
 impl Size {
-    /// The larger of each: an image has the same code for several kinds of devices, of which one is
-    /// loaded.
+    /// Returns the larger of each: an image has the same code for several kinds of devices, of
+    /// which one is loaded.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             data: self.data.max(other.data),
@@ -25,7 +25,7 @@ impl Size {
     pub(super) const UNKNOWN: Self = Self { data: 0, code: 0, is_unknown: true };
 }
 
-/// A number at a place.
+/// Returns the bytes at an offset.
 fn word<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }

@@ -1,6 +1,6 @@
 //! Captures that a driver takes no gates into, and launches of kinds that few programs use.
 
-use super::{LENGTH, Program, UUID, alone};
+use super::{LENGTH, Program, UUID, run_alone};
 use crate::common::graph::Graph;
 use crate::common::{self, call, until};
 use reef_guest::registry::Registry;
@@ -37,7 +37,7 @@ fn begun(program: Program) -> (Program, usize) {
 
 #[test]
 fn bodies_are_captured_without_gates() {
-    alone("captures::bodies_are_captured_without_gates", "be", "1", |program| {
+    run_alone("captures::bodies_are_captured_without_gates", "be", "1", |program| {
         let (program, stream) = begun(program);
         let (driver, [mut condition, mut body, mut exec]) = (program.driver, [0_usize; 3]);
         let graph = Graph::new(driver, program.mix);
@@ -58,7 +58,7 @@ fn bodies_are_captured_without_gates() {
     });
 }
 
-/// Who holds when a graph comes to its beginning.
+/// Holds a guest when a graph reaches its beginning.
 static HOLDER: AtomicPtr<Registry> = AtomicPtr::new(std::ptr::null_mut());
 
 extern "C" fn hold(_: usize) {
@@ -66,11 +66,12 @@ extern "C" fn hold(_: usize) {
     unsafe { HOLDER.load(SeqCst).as_ref() }.into_iter().for_each(|holder| holder.hold(UUID, true));
 }
 
-/// What is captured into a graph of the program's gets its gates when that is instantiated.
+/// Work that is captured into a graph of the program gets its gates when that graph is
+/// instantiated.
 #[test]
 fn captures_into_a_graph_have_gates_once_it_is_instantiated() {
     let name = "captures::captures_into_a_graph_have_gates_once_it_is_instantiated";
-    alone(name, "be", "1", |program| {
+    run_alone(name, "be", "1", |program| {
         let (mut program, stream) = begun(program);
         let (driver, mut same) = (program.driver, 0_usize);
         let graph = Graph::new(driver, program.mix);
@@ -93,8 +94,8 @@ fn captures_into_a_graph_have_gates_once_it_is_instantiated() {
 
 /// The second capture has gates where the first one had them, and none where that had none.
 #[test]
-fn a_graph_is_captured_again() {
-    alone("captures::a_graph_is_captured_again", "be", "1", |program| {
+fn graph_is_captured_again() {
+    run_alone("captures::graph_is_captured_again", "be", "1", |program| {
         let (program, stream) = begun(program);
         let driver = program.driver;
         let built = Graph::new(driver, program.mix);
@@ -119,26 +120,31 @@ fn lists_of_commands_are_captured_without_gates() {
         if std::env::var("REEF_CLASS").is_ok_and(|own| own != class) {
             continue;
         }
-        alone("captures::lists_of_commands_are_captured_without_gates", class, "1", |program| {
-            let (program, stream) = begun(program);
-            let (driver, params) = (program.driver, [0_usize; 2]);
-            assert_eq!(call!(driver, cuStreamBeginCaptureToCig(stream, params.as_ptr())), 0);
-            program.launch(stream, 200);
-            assert_eq!(call!(driver, cuStreamEndCaptureToCig(stream)), 0);
-            // Nothing is left of it.
-            if class == "be" {
-                is_held_at(&program, || program.launch(stream, 2));
-            } else {
-                program.launch(stream, 20);
-                program.holds_until(program.event(stream));
-            }
-        });
+        run_alone(
+            "captures::lists_of_commands_are_captured_without_gates",
+            class,
+            "1",
+            |program| {
+                let (program, stream) = begun(program);
+                let (driver, params) = (program.driver, [0_usize; 2]);
+                assert_eq!(call!(driver, cuStreamBeginCaptureToCig(stream, params.as_ptr())), 0);
+                program.launch(stream, 200);
+                assert_eq!(call!(driver, cuStreamEndCaptureToCig(stream)), 0);
+                // Nothing is left of it.
+                if class == "be" {
+                    is_held_at(&program, || program.launch(stream, 2));
+                } else {
+                    program.launch(stream, 20);
+                    program.holds_until(program.event(stream));
+                }
+            },
+        );
     }
 }
 
 #[test]
 fn launches_on_several_devices_are_held() {
-    alone("captures::launches_on_several_devices_are_held", "be", "1", |program| {
+    run_alone("captures::launches_on_several_devices_are_held", "be", "1", |program| {
         let (program, stream) = begun(program);
         let (driver, to, value) = (program.driver, program.memory as u64, 3_u64);
         let args = [&raw const to, &raw const value];
@@ -153,8 +159,8 @@ fn launches_on_several_devices_are_held() {
 }
 
 #[test]
-fn what_is_unpacked_is_held() {
-    alone("captures::what_is_unpacked_is_held", "be", "1", |program| {
+fn unpacking_launch_is_held() {
+    run_alone("captures::unpacking_launch_is_held", "be", "1", |program| {
         let (program, stream) = begun(program);
         let (driver, from) = (program.driver, 12_345_678_901_u64);
         let packed = [8, 8, 0, &raw const from as usize, program.memory, 0, 0, 0];

@@ -1,11 +1,11 @@
 //! Contexts that end, or lose a reference, while others work.
 
-use super::{MANY, alone, alone_on_both};
+use super::{MANY, run_alone, run_on_both};
 use crate::common::{self, call, until};
 
 #[test]
 fn a_released_reference_ends_no_other_devices_work() {
-    alone_on_both("contexts::a_released_reference_ends_no_other_devices_work", "rt", |program| {
+    run_on_both("contexts::a_released_reference_ends_no_other_devices_work", "rt", |program| {
         let (driver, mut other) = (program.driver, 0_usize);
         program.use_device(1);
         let program = program.with_work();
@@ -25,7 +25,7 @@ fn a_released_reference_ends_no_other_devices_work() {
 
 #[test]
 fn synchronising_a_context_ends_no_others_work() {
-    alone_on_both("contexts::synchronising_a_context_ends_no_others_work", "rt", |program| {
+    run_on_both("contexts::synchronising_a_context_ends_no_others_work", "rt", |program| {
         let first = program.use_device(0);
         let program = program.with_work();
         let stream = program.stream();
@@ -54,7 +54,7 @@ fn alone_with_class(name: &str, class: &str) {
     if std::env::var("REEF_CLASS").is_ok_and(|own| own != class) {
         return;
     }
-    alone(name, class, "1", |program| {
+    run_alone(name, class, "1", |program| {
         let driver = program.driver;
         let first = program.context();
         let program = program.with_work();
@@ -83,7 +83,7 @@ fn alone_with_class(name: &str, class: &str) {
 
 #[test]
 fn green_contexts_end_without_their_work() {
-    alone_on_both("contexts::green_contexts_end_without_their_work", "rt", |program| {
+    run_on_both("contexts::green_contexts_end_without_their_work", "rt", |program| {
         let (driver, [mut green, mut stream, mut context]) = (program.driver, [0_usize; 3]);
         let primary = program.use_device(0);
         let program = program.with_work();
@@ -105,8 +105,8 @@ fn green_contexts_end_without_their_work() {
 }
 
 #[test]
-fn detached_contexts_are_left_alone() {
-    alone_on_both("contexts::detached_contexts_are_left_alone", "rt", |program| {
+fn detached_contexts_are_left_run_alone() {
+    run_on_both("contexts::detached_contexts_are_left_alone", "rt", |program| {
         let (driver, mut again) = (program.driver, 0_usize);
         let primary = program.use_device(0);
         let program = program.with_work();
@@ -132,7 +132,7 @@ fn detached_contexts_are_left_alone() {
 
 #[test]
 fn many_contexts_hold_and_are_held_as_few_are() {
-    alone("contexts::many_contexts_hold_and_are_held_as_few_are", "rt", "1", |program| {
+    run_alone("contexts::many_contexts_hold_and_are_held_as_few_are", "rt", "1", |program| {
         let program = {
             program.use_device(0);
             program.with_work()
@@ -160,7 +160,7 @@ fn many_contexts_hold_and_are_held_as_few_are() {
 /// Hundreds of contexts one after the other need no more room than one.
 #[test]
 fn contexts_one_after_the_other_leave_nothing() {
-    alone_on_both("contexts::contexts_one_after_the_other_leave_nothing", "rt", |program| {
+    run_on_both("contexts::contexts_one_after_the_other_leave_nothing", "rt", |program| {
         let program = {
             program.use_device(0);
             program.with_work()

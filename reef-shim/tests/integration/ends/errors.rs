@@ -1,6 +1,6 @@
 //! Captures that end otherwise than by a graph: what the program does afterwards is seen to end.
 
-use super::{Program, alone};
+use super::{Program, run_alone};
 use crate::common::{self, call, until};
 use reef_guest::page::Class;
 
@@ -31,8 +31,8 @@ impl Program {
 }
 
 #[test]
-fn capture_that_ends_in_an_error_is_over() {
-    alone("errors::capture_that_ends_in_an_error_is_over", "rt", "1", |program| {
+fn capture_ended_with_an_error_is_closed() {
+    run_alone("errors::capture_ended_with_an_error_is_closed", "rt", "1", |program| {
         program.use_device(0);
         let program = program.with_work();
         let (first, second) = (program.begin(), program.stream());
@@ -45,8 +45,8 @@ fn capture_that_ends_in_an_error_is_over() {
 }
 
 #[test]
-fn capture_of_a_stream_that_ends_is_over() {
-    alone("errors::capture_of_a_stream_that_ends_is_over", "rt", "1", |program| {
+fn capture_of_a_destroyed_stream_is_closed() {
+    run_alone("errors::capture_of_a_destroyed_stream_is_closed", "rt", "1", |program| {
         program.use_device(0);
         let program = program.with_work();
         let stream = program.begin();
@@ -62,8 +62,8 @@ fn capture_of_a_stream_that_ends_is_over() {
 }
 
 #[test]
-fn capture_that_is_refused_or_goes_on_counts_once() {
-    alone("errors::capture_that_is_refused_or_goes_on_counts_once", "rt", "1", |program| {
+fn refused_or_continued_capture_counts_once() {
+    run_alone("errors::refused_or_continued_capture_counts_once", "rt", "1", |program| {
         program.use_device(0);
         let program = program.with_work();
         let stream = program.begin();

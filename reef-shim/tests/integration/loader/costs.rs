@@ -1,4 +1,4 @@
-//! What the shim costs, on a driver whose calls cost next to nothing:
+//! Costs of the shim, on a driver whose calls cost next to nothing:
 //!
 //!     cargo test --release -p reef-shim --test integration costs::of_all -- --ignored --nocapture
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// Which library the program below opens.
+/// Library that the program below opens.
 const OPENS: &str = "REEF_TEST_OPENS";
 /// Calls in a round, shorter than a turn on the processor, and rounds; the fastest counts.
 const CALLS: u32 = 10_000;
@@ -56,7 +56,7 @@ fn costs(opens: &str, class: Option<(&str, &Path)>) -> (f64, f64) {
     costs_with(opens, set.iter().flatten().cloned().collect())
 }
 
-/// The same with these variables.
+/// Measures with these variables.
 fn costs_with(opens: &str, set: Vec<(&str, OsString)>) -> (f64, f64) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "loader::costs::program", "--include-ignored", "--nocapture"]);
@@ -108,7 +108,7 @@ fn of_all() {
     }
 }
 
-/// What a profile adds to a launch, in turns; the fastest counts.
+/// Time that a profile adds to a launch, measured in turns; the fastest counts.
 #[test]
 #[ignore = "measures"]
 fn of_a_profile() {
@@ -133,7 +133,7 @@ fn of_a_profile() {
     }
 }
 
-/// What a limit of time adds to a launch, in turns; the fastest counts.
+/// Time that a limit of time adds to a launch, measured in turns; the fastest counts.
 #[test]
 #[ignore = "measures"]
 fn of_a_limit() {

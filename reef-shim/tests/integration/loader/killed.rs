@@ -1,5 +1,5 @@
-//! SIGKILL of real-time and best-effort programs and of the daemon, at random under load: nobody
-//! else fails, and no gate stays closed.
+//! SIGKILL of real-time and best-effort programs and of the daemon, at random under load: no
+//! process else fails, and no gate stays closed.
 //!
 //! `REEF_KILLS=100 cargo test -p reef-shim --test integration loader::killed -- --nocapture`
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the program below is to be: `daemon`, `rt` or `be`.
+/// Role of the program below: `daemon`, `rt` or `be`.
 const ROLE: &str = "REEF_TEST_ROLE";
 /// Longest that a survivor may need for a few rounds of its work: 1 s for a gate that is not
 /// opened, and a busy machine.
@@ -23,7 +23,7 @@ const LIFE: u32 = 300;
 #[test]
 #[ignore = "is a program that another test runs"]
 fn play() {
-    // SAFETY: ends this process, whoever has forgotten it.
+    // SAFETY: ends this process after some time, in any case.
     unsafe { libc::alarm(LIFE) };
     let role = std::env::var(ROLE).unwrap();
     match role.as_str() {
@@ -122,7 +122,7 @@ fn kill(all: &mut [Process], victims: &[usize], round: u64) -> Duration {
 }
 
 #[test]
-fn whoever_is_killed_nobody_else_fails_and_no_gate_stays_closed() {
+fn killed_process_fails_no_other_and_closes_no_gate() {
     let rounds = std::env::var("REEF_KILLS").map_or(5, |rounds| rounds.parse().unwrap());
     let socket = std::env::temp_dir().join(format!("reef-killed-{}", std::process::id()));
     let mut all = start_all(&socket);
@@ -131,7 +131,7 @@ fn whoever_is_killed_nobody_else_fails_and_no_gate_stays_closed() {
         random =
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         std::thread::sleep(Duration::from_micros((random >> 40) % 20_000));
-        // Who holds and who would take its bit away, together, is the worst.
+        // The worst case is the holder together with the daemon, which would remove its bit.
         let victims: &[usize] = [&[1][..], &[2], &[0], &[0, 1]][(random >> 33) as usize % 4];
         longest = longest.max(kill(&mut all, victims, round));
         match victims {

@@ -29,10 +29,10 @@ use std::time::{Duration, Instant};
 const UUID: [u8; 16] = *b"fake device no 0";
 /// The limit of these programs.
 const LIMIT: u64 = 192 << 20;
-/// Where the fake device's file has the most that was ever taken.
+/// Offset of the peak memory in the fake device's file.
 const PEAK_AT: usize = 8 * 64;
 
-/// Books, a device's file, and processes that share them.
+/// Accounts folder, file of a device, and processes that share them.
 struct Job {
     folder: PathBuf,
 }
@@ -73,7 +73,7 @@ impl Job {
             .map_or(0, |peak| u64::from_le_bytes(peak.try_into().unwrap()))
     }
 
-    /// What the job has according to its books, once the dead have been looked for.
+    /// Returns the job's memory in its accounts file, after a reclaim of dead processes.
     fn used(&self) -> u64 {
         let file = AccountsFile::open(&self.books(), &UUID).unwrap();
         let seat = Slot::join(file, "REEF_JOB=random", Some(LIMIT), None).unwrap();
@@ -88,13 +88,13 @@ impl Drop for Job {
     }
 }
 
-fn asked(name: &str, default: u64) -> u64 {
+fn number_from(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
 }
 
 fn seed() -> u64 {
     let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
-    asked("REEF_TEST_SEED", now)
+    number_from("REEF_TEST_SEED", now)
 }
 
 fn ended(child: Child, what: &str) {
@@ -105,8 +105,8 @@ fn ended(child: Child, what: &str) {
 }
 
 #[test]
-fn random_programs_of_several_processes_and_threads_never_pass_their_limit() {
-    let (job, seed, cases) = (Job::new("random"), seed(), asked("REEF_TEST_CASES", 600));
+fn random_programs_never_exceed_their_limit() {
+    let (job, seed, cases) = (Job::new("random"), seed(), number_from("REEF_TEST_CASES", 600));
     println!("REEF_TEST_SEED={seed}: {cases} programs");
     let children: Vec<_> = (0..3).map(|at| job.start(seed.wrapping_add(at), cases / 3)).collect();
     children.into_iter().for_each(|child| ended(child, &format!("REEF_TEST_SEED={seed}")));
@@ -126,7 +126,7 @@ fn begun(job: &Job, child: &Child) {
 }
 
 #[test]
-fn what_a_killed_process_had_is_its_jobs_again() {
+fn killed_process_returns_its_memory_to_its_job() {
     let job = Job::new("killed");
     for round in 0..3 {
         let mut hoarder = job.command("loader::limits::program::hoards");
@@ -139,7 +139,7 @@ fn what_a_killed_process_had_is_its_jobs_again() {
         };
         all("nothing");
         child.kill().unwrap();
-        all("everything"); // not waited for: a process that nobody buries is gone all the same
+        all("everything"); // not waited for: a zombie counts as ended too
         child.wait().unwrap();
     }
     assert!(job.peak() <= LIMIT, "{} of {LIMIT}", job.peak());
@@ -147,12 +147,12 @@ fn what_a_killed_process_had_is_its_jobs_again() {
 }
 
 #[test]
-fn processes_that_are_killed_at_random_leave_the_others_within_their_limit() {
+fn random_kills_leave_other_processes_within_their_limit() {
     let (job, seed) = (Job::new("kills"), seed());
     let mut random = seed;
     let mut children: Vec<_> =
         (0..3).map(|at| job.start(seed.wrapping_add(at), 1_000_000)).collect();
-    for round in 0..asked("REEF_KILLS", 6) {
+    for round in 0..number_from("REEF_KILLS", 6) {
         random =
             random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         std::thread::sleep(Duration::from_micros((random >> 40) % 60_000));
@@ -171,8 +171,8 @@ fn processes_that_are_killed_at_random_leave_the_others_within_their_limit() {
     assert_eq!(job.used(), 0, "REEF_TEST_SEED={seed}");
 }
 
-/// What a child says on stderr, and how it ends.
-fn said(command: &mut Command, what: &str) -> (bool, String) {
+/// Runs a child. Returns whether it succeeded, and its stderr.
+fn run(command: &mut Command, what: &str) -> (bool, String) {
     let output = wait(piped(command), what);
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }

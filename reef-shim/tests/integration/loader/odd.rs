@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-/// Which program, and which library it opens.
+/// Program, and library that it opens.
 const WHICH: &str = "REEF_TEST_ODD";
 const OPENS: &str = "REEF_TEST_OPENS";
 /// A process that is not ended ends itself.
@@ -61,7 +61,7 @@ impl Program {
         assert_eq!(call!(self.driver, cuStreamSynchronize(self.work.stream)), 0);
     }
 
-    /// What all launches together left.
+    /// Sum of all launches.
     fn value(&self) -> u64 {
         self.wait();
         // SAFETY: a word of the fake driver's, which is not written any more.
@@ -72,7 +72,7 @@ impl Program {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn program() {
-    // SAFETY: ends this process, whoever has forgotten it.
+    // SAFETY: ends this process after some time, in any case.
     unsafe { libc::alarm(LIFE) };
     let which = std::env::var(WHICH).unwrap();
     let driver = Driver::open(&PathBuf::from(std::env::var_os(OPENS).unwrap()));
@@ -82,7 +82,7 @@ fn program() {
     println!("odd: {}", odd(&program));
 }
 
-/// Where the program's library says what became of it.
+/// File in which the program's library reports.
 fn report(which: &str) -> PathBuf {
     std::env::temp_dir().join(format!("reef-odd-{}-{which}", std::process::id()))
 }
@@ -98,7 +98,7 @@ fn check_report(which: &str) {
     }
 }
 
-/// What the program says, plainly or as a guest of the daemon at this socket.
+/// Returns the program's output, on the driver or as a guest of the daemon at this socket.
 fn says(which: &str, opens: &str, class: &str, socket: &Path) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "loader::odd::program", "--include-ignored", "--nocapture"]);

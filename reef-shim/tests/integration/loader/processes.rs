@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Which library the program below opens.
+/// Library that the program below opens.
 const OPENS: &str = "REEF_TEST_OPENS";
-/// How long a process may take.
+/// Timeout of a process.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Opens the driver, initialises it, launches a kernel, and says how long the first two took.
@@ -50,7 +50,7 @@ pub(super) fn piped(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Nanoseconds that each of so many processes took to start, all at once.
+/// Returns the start times of processes that start at once, in nanoseconds.
 pub(super) fn start_at_once(count: usize, opens: &str, socket: Option<&Path>) -> Vec<u64> {
     let start = || {
         let mut command = Command::new(std::env::current_exe().unwrap());
@@ -118,7 +118,7 @@ fn has_something_to_explain() {
 }
 
 #[test]
-fn the_report_says_what_was_missing_and_which_graphs_have_no_gates_inside() {
+fn report_lists_missing_functions_and_ungated_graphs() {
     let (_registry, socket) = registry("explained");
     let folder = folder("explained-report");
     let once = |graphs| {
@@ -189,7 +189,7 @@ if __name__ == '__main__':
 ";
 
 #[test]
-fn children_of_python_programs_get_what_they_get_without_the_shim() {
+fn children_of_python_programs_get_the_drivers_results() {
     let folder = folder("python");
     let program = folder.join("program.py");
     std::fs::write(&program, PYTHON).unwrap();

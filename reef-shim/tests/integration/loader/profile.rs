@@ -1,5 +1,5 @@
-//! What is written of a program's calls: Alnair's files to the last line, however the program ends;
-//! a table; a trace.
+//! Files of a program's calls: Alnair's files to the last line, however the program ends; a table;
+//! a trace.
 
 #[path = "profile/odd.rs"]
 mod odd;
@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How the program below ends: `return`, `exit`, `term` (which it doesn't handle), `twice` (in two
+/// End of the program below: `return`, `exit`, `term` (which it doesn't handle), `twice` (in two
 /// threads at once), `handled`, or `chained` (its handler calls the one that was there, and it goes
 /// on). `early`: it calls before it initialises the driver. `memory`: it returns, with odd
 /// allocations before. `range`: it returns, and launches twice as often as it says are worth a
@@ -68,7 +68,7 @@ fn allocate_oddly(driver: Driver) {
 }
 
 /// Two threads signal themselves at once.
-fn twice() -> i32 {
+fn signal_twice() -> i32 {
     let barrier = Barrier::new(2);
     let signal = || {
         barrier.wait();
@@ -116,7 +116,7 @@ fn program() {
     assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
     if end == "range" {
         for _ in 0..LAUNCHES {
-            call!(driver, cuProfilerStart()); // the driver of these tests has none, which is the program's affair
+            call!(driver, cuProfilerStart()); // missing in the fake driver, which doesn't matter
             assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 7), 0);
             call!(driver, cuProfilerStop());
             assert_eq!(driver.launch("cuLaunchKernel", mix, stream, memory, 7), 0);
@@ -134,10 +134,10 @@ fn program() {
             "chained" => {
                 install_chain();
                 libc::raise(libc::SIGTERM);
-                copies(COPIES); // nobody writes them down
+                copies(COPIES); // they are not written
                 libc::exit(6)
             }
-            "twice" => twice(),
+            "twice" => signal_twice(),
             _ => return,
         };
     }
@@ -202,7 +202,7 @@ fn files_of_alnair_have_every_call_however_a_program_ends() {
 }
 
 #[test]
-fn the_other_versions_say_what_is_allocated() {
+fn later_versions_write_the_allocated_bytes() {
     let folder = folder("profile-versions");
     let workspace = folder.to_str().unwrap();
     let set = [("REEF_PROFILE", "v2"), ("ALNAIR_WORKSPACE_PATH", workspace)];
@@ -254,7 +254,7 @@ fn a_table_is_said_and_a_trace_is_written_at_the_end() {
 }
 
 #[test]
-fn a_profile_that_cannot_be_written_is_one_line_and_the_program_goes_on() {
+fn unwritable_profile_is_one_line_and_the_program_continues() {
     let folder = folder("profile-wrong");
     let said = |set: &[(&str, &str)]| {
         let output = run("return", &folder, set);

@@ -7,10 +7,10 @@ use crate::common::{self, Driver, SHIM, Work, call, library};
 use reef_guest::limit::Audit;
 use std::time::Duration;
 
-/// What the program below does.
+/// Task of the program below.
 const DOES: &str = "REEF_TEST_DOES";
 const PROGRAM: &str = "loader::limits::copies::copies";
-/// How often, and how often it waits for that: 1 ms each on the device.
+/// Number of copies of 1 ms on the device, and number of waits for them.
 const TIMES: u64 = 40;
 const WAITS_AT: [u64; 2] = [30, TIMES];
 
@@ -70,20 +70,19 @@ fn copies() {
         }
     }
     if is_captured {
-        std::thread::sleep(Duration::from_millis(30)); // what counted as work would be seen meanwhile
+        std::thread::sleep(Duration::from_millis(30)); // charged work would be seen by then
         let mut graph = 0_usize;
         assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut graph)), 0);
     }
     let mut audit = Audit::new(reef_guest::limit::folder(|name| std::env::var(name).ok()));
-    let _ = audit.refresh(); // without a job there may be no books
+    let _ = audit.refresh(); // without a job there may be no accounts file
     let (ran, waited) = audit.jobs().iter().fold((0, 0), |(ran, waited), job| {
         (ran + job.ran.as_micros(), waited + job.waited.as_micros())
     });
     println!("charged: {ran} {waited}");
 }
 
-/// What a program was charged with that does this, with a fifth of the time; and for how long it
-/// waited.
+/// Runs a program with a fifth of the time. Returns the charged time, and the time that it waited.
 fn charged(does: &str) -> (Duration, Duration) {
     let job = Job::new(&format!("copies-{}", does.replace(' ', "-")));
     let mut command = job.command(PROGRAM);
@@ -98,7 +97,7 @@ fn charged(does: &str) -> (Duration, Duration) {
 }
 
 #[test]
-fn copies_and_fills_on_the_device_wait_for_their_part_and_are_charged() {
+fn copies_on_the_device_wait_for_their_part_and_are_charged() {
     for does in [
         "cuMemcpyDtoDAsync_v2",
         "cuMemcpyAsync",
@@ -118,7 +117,7 @@ fn copies_and_fills_on_the_device_wait_for_their_part_and_are_charged() {
 }
 
 #[test]
-fn captured_copies_and_those_from_and_to_the_host_are_not_charged() {
+fn captured_copies_and_host_copies_are_not_charged() {
     for does in ["captured", "in", "in by address", "out by address", "rows in"] {
         assert_eq!(charged(does), (Duration::ZERO, Duration::ZERO), "{does}");
     }

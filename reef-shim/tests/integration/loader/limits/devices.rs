@@ -1,13 +1,13 @@
-//! Programs with pools on two devices: each device's books say what is taken of that device.
+//! Programs with pools on two devices: each device's accounts file has the memory of that device.
 
-use super::{Job, LIMIT, UUID, said};
+use super::{Job, LIMIT, UUID, run};
 use crate::common::{self, Driver, SHIM, call, library};
 use reef_guest::limit::{AccountsFile, Slot};
 
-/// What the driver takes for a pool at once.
+/// Bytes that the driver allocates for a pool at once.
 const PIECE: usize = 32 << 20;
 
-/// What the books say of this program's job, on its first and its second device.
+/// Returns the memory of this program's job, on its first and its second device.
 fn used() -> [u64; 2] {
     let folder = std::path::PathBuf::from(std::env::var_os("REEF_BOOKS").unwrap());
     [0, 1].map(|device| {
@@ -18,7 +18,7 @@ fn used() -> [u64; 2] {
     })
 }
 
-/// Leaves a piece in a pool of the current device that nobody uses.
+/// Leaves unused memory in a pool of the current device.
 fn leave_spare(driver: Driver) {
     let [mut at, mut pool, mut device] = [0_usize; 3];
     assert_eq!(call!(driver, cuCtxGetDevice(&raw mut device)), 0);
@@ -66,7 +66,7 @@ fn uses_two_devices() {
 fn pools_are_in_the_books_of_their_device_whichever_is_current() {
     let job = Job::new("devices");
     let program = "loader::limits::devices::uses_two_devices";
-    let (_, text) = said(job.command(program).env("REEF_FAKE_DEVICES", "2"), program);
+    let (_, text) = run(job.command(program).env("REEF_FAKE_DEVICES", "2"), program);
     let taken = PIECE as u64 + LIMIT;
     for line in [
         format!("spare: [{PIECE}, {PIECE}]"),
@@ -96,14 +96,14 @@ fn uses_a_limited_pool_from_a_free_device() {
     );
 }
 
-/// With a limit of one device alone.
+/// Only one device has a limit.
 #[test]
-fn a_pool_has_its_own_devices_limit_in_a_context_of_a_device_without_one() {
+fn pool_has_its_own_devices_limit_in_any_context() {
     let (job, program) =
         (Job::new("owner"), "loader::limits::devices::uses_a_limited_pool_from_a_free_device");
     let mut command = job.command(program);
     command.env_remove("REEF_MEMORY").env("CUDA_DEVICE_MEMORY_LIMIT_0", "96m");
-    let (_, text) = said(command.env("REEF_FAKE_DEVICES", "2"), program);
+    let (_, text) = run(command.env("REEF_FAKE_DEVICES", "2"), program);
     assert!(text.lines().any(|line| line == "limited: [0, 0, 0, 2], free: 0"), "{text}");
 }
 
@@ -137,7 +137,7 @@ fn uses_a_stream_of_another_device() {
 fn memory_of_a_stream_is_its_devices_and_the_hosts_is_none() {
     let (job, program) =
         (Job::new("streams"), "loader::limits::devices::uses_a_stream_of_another_device");
-    let (_, text) = said(job.command(program).env("REEF_FAKE_DEVICES", "2"), program);
+    let (_, text) = run(job.command(program).env("REEF_FAKE_DEVICES", "2"), program);
     for line in [
         format!("in the stream: [0, {PIECE}]"),
         format!("of the host: [0, {PIECE}]"),

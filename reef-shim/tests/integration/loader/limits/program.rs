@@ -4,12 +4,12 @@ use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// Which programs are run, and how many.
+/// Seed of the programs, and their number.
 pub(super) const SEED: &str = "REEF_TEST_PROGRAM";
 pub(super) const PROGRAMS: &str = "REEF_TEST_PROGRAMS";
-/// Where a program says that it has begun.
+/// File that shows that a program has begun.
 pub(super) const BEGUN: &str = "REEF_TEST_BEGUN";
-/// What a program is to find.
+/// Values that a program must find.
 pub(super) const WANTS: &str = "REEF_TEST_WANTS";
 /// A process that is not ended ends itself.
 const LIFE: u32 = 300;
@@ -28,7 +28,7 @@ enum Held {
 }
 
 fn begin() -> Driver {
-    // SAFETY: ends this process, whoever has forgotten it.
+    // SAFETY: ends this process after some time, in any case.
     unsafe { libc::alarm(LIFE) };
     let driver = Driver::open(&library(SHIM));
     assert_eq!(call!(driver, cuInit(0)), 0);
@@ -40,7 +40,7 @@ struct Thread {
     driver: Driver,
     random: u64,
     held: Vec<Held>,
-    /// Where it maps: nobody else does.
+    /// Next address for its mappings, which no other thread uses.
     next: usize,
     pool: usize,
 }
@@ -170,7 +170,7 @@ fn runs_at_random() {
     check(driver);
 }
 
-/// What the program is told of its memory agrees with what its device says.
+/// Checks that the program's view of its memory agrees with that of its device.
 fn check(driver: Driver) {
     let (fake, mut taken, mut told) = (Driver::open(&library(FAKE)), [0_u64; 2], [0_usize; 2]);
     assert_eq!(call!(fake, reef_fake_memory(&raw mut taken[0], &raw mut taken[1])), 0);

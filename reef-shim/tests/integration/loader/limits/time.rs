@@ -1,7 +1,7 @@
 //! Limits of time, on a driver whose kernels take as long as they are told to.
 
 use super::super::processes::{piped, registry, wait};
-use super::{Job, UUID, ours, said};
+use super::{Job, UUID, ours, run};
 use crate::common::{self, Driver, SHIM, Work, call, library};
 use reef_guest::limit::{AccountsFile, Audit, Slot};
 use reef_guest::page::Time;
@@ -9,8 +9,7 @@ use reef_guest::registry::{GuestView, Registry};
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-/// For how many milliseconds the program below launches; zero: so many kernels as it has to wait
-/// for.
+/// Milliseconds for which the program below launches; zero: as many kernels as it has to wait for.
 const LASTS: &str = "REEF_TEST_LASTS";
 const PROGRAM: &str = "loader::limits::time::launches";
 
@@ -66,7 +65,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 /// It has a page before a daemon has answered, is held like others within its part, and goes on
 /// under the next daemon.
 #[test]
-fn a_program_with_a_part_of_the_time_is_held_like_others_and_outlives_its_daemon() {
+fn limited_program_is_held_and_outlives_its_daemon() {
     let (job, (registry, socket)) = (Job::new("guest"), registry("limited-guest"));
     let set =
         [("REEF_COMPUTE", "60%"), (LASTS, "100000"), ("REEF_GUESTS", socket.to_str().unwrap())];
@@ -89,10 +88,10 @@ fn a_program_with_a_part_of_the_time_is_held_like_others_and_outlives_its_daemon
 }
 
 #[test]
-fn a_part_that_cannot_be_read_is_refused() {
+fn invalid_part_of_the_time_is_refused() {
     let job = Job::new("part");
     let mut command = job.command("loader::limits::told::asks");
-    let (_, text) = said(command.env("REEF_COMPUTE", "half"), "half");
+    let (_, text) = run(command.env("REEF_COMPUTE", "half"), "half");
     assert_eq!(
         ours(&text),
         ["reef: REEF_COMPUTE=half: not a share of 1% to 100%: the device is refused"]
@@ -107,7 +106,7 @@ fn rate(child: Child) -> f64 {
     rate.unwrap_or_else(|| panic!("{text} {}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// What each of some programs is told that run at once: all of them end.
+/// Runs programs at once. Returns the outputs of all of them: all have to end.
 fn at_once(job: &Job, sets: &[&[(&str, &str)]]) -> Vec<f64> {
     let children: Vec<_> = sets.iter().map(|set| start(job, set)).collect();
     children.into_iter().map(rate).collect()
@@ -124,12 +123,12 @@ fn programs_that_take_turns_all_end() {
 /// Both want the device all the time, and one has work on it at a time: seen from outside, in the
 /// books.
 #[test]
-fn of_programs_that_take_turns_one_works_at_a_time() {
+fn one_of_the_programs_that_take_turns_works_at_a_time() {
     let job = Job::new("one");
     let set = |name| [("REEF_JOB", name), ("REEF_COMPUTE", "50%"), (LASTS, "100000")];
     let mut children = [start(&job, &set("a")), start(&job, &set("b"))];
     let file = AccountsFile::open(&job.books(), &UUID).unwrap();
-    let seat = Slot::join(file, "REEF_JOB=watches", None, None).unwrap();
+    let slot = Slot::join(file, "REEF_JOB=watches", None, None).unwrap();
     let mut audit = Audit::new(job.books());
     until("that both have worked", || {
         let _ = audit.refresh();
@@ -137,7 +136,7 @@ fn of_programs_that_take_turns_one_works_at_a_time() {
     });
     let mut seen = [0; 3];
     while seen.iter().sum::<u32>() < 2_000 {
-        seen[seat.account().other_workers(Time::now().0).min(2) as usize] += 1;
+        seen[slot.account().other_workers(Time::now().0).min(2) as usize] += 1;
         std::thread::sleep(Duration::from_micros(200));
     }
     for child in &mut children {
@@ -150,13 +149,13 @@ fn of_programs_that_take_turns_one_works_at_a_time() {
 
 /// Without others it has the turn all the time, and it is stopped with it.
 #[test]
-fn a_stopped_program_keeps_nobody_from_its_turn() {
+fn stopped_program_does_not_keep_its_turn() {
     let job = Job::new("stopped");
     let set = |name, lasts| [("REEF_JOB", name), ("REEF_COMPUTE", "100%"), (LASTS, lasts)];
     let mut stopped = start(&job, &set("stopped", "100000"));
     let mut audit = Audit::new(job.books());
     until("that it works", || {
-        let _ = audit.refresh(); // there are no books yet
+        let _ = audit.refresh(); // there may be no accounts file yet
         audit.jobs().iter().any(|job| job.ran > Duration::from_millis(20))
     });
     let signal = |signal| {

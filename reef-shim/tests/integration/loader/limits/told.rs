@@ -1,6 +1,6 @@
-//! What a program is told of its memory, and what its operator is told.
+//! Values that a program sees of its memory, and lines for its operator.
 
-use super::{Job, LIMIT, exists, ours, said};
+use super::{Job, LIMIT, exists, ours, run};
 use crate::common::{self, Driver, SHIM, call, library};
 use std::ffi::CStr;
 
@@ -14,7 +14,7 @@ fn asks() {
     let [mut at, mut left, mut total, mut all] = [0_usize; 4];
     let code = call!(driver, cuMemAlloc_v2(&raw mut at, 1 << 20));
     assert_eq!(call!(driver, cuMemGetInfo_v2(&raw mut left, &raw mut total)), 0);
-    assert_eq!(call!(driver, cuMemGetInfo_v2(0, 0)), 0, "neither is wanted");
+    assert_eq!(call!(driver, cuMemGetInfo_v2(0, 0)), 0, "both pointers are null");
     assert_eq!(call!(driver, cuDeviceTotalMem_v2(&raw mut all, 0)), 0);
     eprintln!("told: init {init} alloc {code} left {left} total {total} all {all}");
 }
@@ -40,31 +40,31 @@ fn looks_up() {
     eprintln!("told: alloc {code} info {info} left {left} total {total}");
 }
 
-fn told(text: &str) -> &str {
+fn values(text: &str) -> &str {
     text.lines().find_map(|line| line.split_once("told: ")).unwrap_or_else(|| panic!("{text}")).1
 }
 
 #[test]
-fn a_limit_is_what_a_program_is_told_of_its_device() {
+fn program_sees_the_limit_as_its_devices_memory() {
     let job = Job::new("told");
     let program = "loader::limits::told::asks";
-    let (_, text) = said(&mut job.command(program), program);
+    let (_, text) = run(&mut job.command(program), program);
     let left = LIMIT - (1 << 20);
-    assert_eq!(told(&text), format!("init 0 alloc 0 left {left} total {LIMIT} all {LIMIT}"));
+    assert_eq!(values(&text), format!("init 0 alloc 0 left {left} total {LIMIT} all {LIMIT}"));
     assert_eq!(ours(&text), [""; 0]);
-    let (_, text) = said(job.command(program).env_remove("REEF_MEMORY"), "without a limit");
+    let (_, text) = run(job.command(program).env_remove("REEF_MEMORY"), "without a limit");
     let (left, all) = ((1 << 30) - (1 << 20), 1 << 30);
-    assert_eq!(told(&text), format!("init 0 alloc 0 left {left} total {all} all {all}"));
-    let (_, text) = said(job.command(program).env("REEF_MEMORY", "2g"), "more than there is");
-    assert_eq!(told(&text), format!("init 0 alloc 0 left {left} total {all} all {all}"));
+    assert_eq!(values(&text), format!("init 0 alloc 0 left {left} total {all} all {all}"));
+    let (_, text) = run(job.command(program).env("REEF_MEMORY", "2g"), "more than there is");
+    assert_eq!(values(&text), format!("init 0 alloc 0 left {left} total {all} all {all}"));
 }
 
 /// Without a daemon, where nothing but memory is looked at.
 #[test]
-fn a_limit_holds_for_functions_that_are_looked_up() {
+fn limit_applies_to_functions_that_are_looked_up() {
     let job = Job::new("look-up");
-    let (_, text) = said(&mut job.command("loader::limits::told::looks_up"), "a runtime's way");
-    assert_eq!(told(&text), format!("alloc 2 info 0 left {LIMIT} total {LIMIT}"));
+    let (_, text) = run(&mut job.command("loader::limits::told::looks_up"), "a runtime's way");
+    assert_eq!(values(&text), format!("alloc 2 info 0 left {LIMIT} total {LIMIT}"));
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn limits_of_clusters_are_kept_by_their_names() {
     let run = |set: &[(&str, &str)]| {
         let mut command = job.command("loader::limits::told::asks");
         command.env_remove("REEF_MEMORY").env_remove("REEF_JOB");
-        let (_, text) = said(command.envs(set.iter().copied()), "a cluster's");
-        told(&text).to_owned()
+        let (_, text) = run(command.envs(set.iter().copied()), "a cluster's");
+        values(&text).to_owned()
     };
     let (two, left) = (2_u64 << 20, 1_u64 << 20);
     let want = format!("init 0 alloc 0 left {left} total {two} all {two}");
@@ -89,11 +89,11 @@ fn limits_of_clusters_are_kept_by_their_names() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_read_or_kept_is_said_in_one_line_and_never_no_limit() {
+fn invalid_limit_is_refused_with_one_line() {
     let job = Job::new("wrong");
     let run = |name: &str, value: &str| {
         let mut command = job.command("loader::limits::told::asks");
-        said(command.env(name, value), name).1
+        run(command.env(name, value), name).1
     };
     let text = run("REEF_MEMORY", "8GB");
     assert_eq!(
@@ -102,13 +102,13 @@ fn a_limit_that_cannot_be_read_or_kept_is_said_in_one_line_and_never_no_limit() 
             "reef: REEF_MEMORY=8GB: GB isn't one of the units k, m, g, t, KiB, MiB, GiB, TiB (of 1024): the device is refused"
         ]
     );
-    assert!(told(&text).starts_with("init 800 alloc 2 "), "{text}");
+    assert!(values(&text).starts_with("init 800 alloc 2 "), "{text}");
     let text = run("REEF_MEMORY", "0");
     assert!(text.contains("reef: REEF_MEMORY=0: no program runs in 0 bytes"), "{text}");
     let text = run("REEF_BOOKS", "/proc/nowhere");
     let [line] = ours(&text)[..] else { panic!("{text}") };
     assert!(line.starts_with("reef: books in /proc/nowhere: "), "{line}");
     assert!(line.ends_with(": all memory is refused"), "{line}");
-    assert!(told(&text).starts_with("init 0 alloc 2 "), "{text}");
+    assert!(values(&text).starts_with("init 0 alloc 2 "), "{text}");
     assert!(!exists(&job.books()));
 }

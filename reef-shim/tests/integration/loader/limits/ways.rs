@@ -5,7 +5,7 @@ use crate::common::graph::Graph;
 use crate::common::{self, Driver, FAKE, SHIM, call, library};
 use std::ffi::CString;
 
-/// Which way a program goes.
+/// Way of allocation that a program uses.
 const WAY: &str = "REEF_TEST_WAY";
 /// The limit here, what each step takes, and how often it is tried.
 const LIMIT: u64 = 256 << 20;
@@ -27,7 +27,7 @@ fn place(location: u32) -> [u32; 24] {
     place
 }
 
-/// Words of `CUDA_MEM_ALLOC_NODE_PARAMS`: on the first device, so many bytes.
+/// Words of `CUDA_MEM_ALLOC_NODE_PARAMS`: `PIECE` bytes on the first device.
 fn node(bytes: usize) -> [usize; 15] {
     let mut words = [0; 15];
     (words[0], words[1], words[13]) = (1, 1, bytes);
@@ -126,9 +126,10 @@ impl Holder {
     fn run(&self, exec: usize, uploads: bool) -> u32 {
         let driver = self.driver;
         for _ in 0..2 {
-            must!(match uploads {
-                true => call!(driver, cuGraphUpload(exec, self.stream)),
-                false => call!(driver, cuGraphLaunch(exec, self.stream)),
+            must!(if uploads {
+                call!(driver, cuGraphUpload(exec, self.stream))
+            } else {
+                call!(driver, cuGraphLaunch(exec, self.stream))
             });
         }
         call!(driver, cuStreamSynchronize(self.stream))
@@ -247,7 +248,7 @@ impl Holder {
 #[test]
 #[ignore = "is a program that other tests run"]
 fn goes_one_way() {
-    // SAFETY: ends this process, whoever has forgotten it.
+    // SAFETY: ends this process after some time, in any case.
     unsafe { libc::alarm(60) };
     let driver = Driver::open(&library(SHIM));
     assert_eq!((call!(driver, cuInit(0)), call!(driver, cuCtxSetCurrent(1))), (0, 0));

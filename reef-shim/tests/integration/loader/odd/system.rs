@@ -57,7 +57,7 @@ pub(super) fn forks(program: &Program) -> String {
     format!("{codes:?}")
 }
 
-/// What became of a child.
+/// Returns the result of a child.
 fn forked(child: impl FnOnce()) -> i32 {
     // SAFETY: the child calls what children may, and ends.
     unsafe {
@@ -102,7 +102,7 @@ pub(super) fn signals(program: &Program) -> String {
     value.to_string()
 }
 
-/// Closes all files but the standard ones, and opens others in their places, which nobody else
+/// Closes all files but the standard ones, and opens others in their places, which no other thread
 /// writes to or closes.
 pub(super) fn files(program: &Program) -> String {
     let folder = folder("odd-files");
@@ -148,7 +148,7 @@ pub(super) fn no_files(program: &Program) -> String {
     value.to_string()
 }
 
-/// In an empty folder as root, if the system lets this program, and without variables.
+/// Runs in an empty folder as root, if the system allows that, and without variables.
 pub(super) fn nowhere(program: &Program) -> String {
     let folder = folder("odd-root");
     let path = std::ffi::CString::new(folder.to_str().unwrap()).unwrap();

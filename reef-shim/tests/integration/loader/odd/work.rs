@@ -7,7 +7,7 @@ use std::ffi::{CStr, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-/// What threads without an argument of their own work on.
+/// Work of threads without an argument of their own.
 pub(super) static OF_ALL: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn small_thread(_: *mut c_void) -> *mut c_void {

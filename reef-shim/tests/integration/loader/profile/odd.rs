@@ -1,4 +1,4 @@
-//! Calls before anybody writes, ends of memory that nobody saw, and links in the place of files.
+//! Calls before the writer starts, unseen ends of memory, and links in the place of files.
 
 use super::{COPIES, END, LAUNCHES, folder, metrics, piped, row, run, wait};
 use crate::common::{FAKE, library};
@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// More than there is room for: each would wait for a second.
 #[test]
-fn calls_that_nobody_writes_down_yet_do_not_wait() {
+fn calls_before_the_writer_starts_do_not_wait() {
     let folder = folder("profile-early");
     assert!(run("early", &folder, &[("PFLOG", "logs")]).status.success());
     let copies = metrics(&folder.join("logs"))["cuMemcpyD2H"].0;
@@ -15,7 +15,7 @@ fn calls_that_nobody_writes_down_yet_do_not_wait() {
 }
 
 #[test]
-fn what_is_allocated_is_what_the_driver_took_and_an_address_counts_once() {
+fn allocated_bytes_are_the_drivers_and_count_once() {
     let folder = folder("profile-memory");
     let set = [("REEF_PROFILE", "v3"), ("ALNAIR_WORKSPACE_PATH", folder.to_str().unwrap())];
     let said = String::from_utf8(run("memory", &folder, &set).stdout).unwrap();
@@ -48,7 +48,7 @@ fn a_profile_is_not_written_through_links() {
 }
 
 #[test]
-fn a_range_has_the_calls_that_the_program_says_and_no_others() {
+fn range_has_only_the_calls_that_the_program_selects() {
     let folder = folder("profile-range");
     let launches = |list: &str| {
         let output = run("range", &folder, &[("REEF_PROFILE", list)]);
