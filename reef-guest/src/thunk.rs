@@ -4,8 +4,8 @@
 //! a slot up. *Out*: functions of any signature. *Invariant*: a thunk changes no argument register
 //! and no stack argument. x86-64 System V alone.
 
-/// Defines a function that jumps to the address in its slot, which the first call looks up. `r11` is
-/// free at a function's entry.
+/// Defines a function that jumps to the address in its slot, which the first call looks up. `r11`
+/// is free at the entry of a function.
 ///
 /// `$slots`: a static array of `AtomicUsize`. `$first_call`: a function that [`first_call!`] has
 /// defined.
