@@ -44,7 +44,7 @@ struct DeviceGuests {
 
 impl DeviceGuests {
     fn is_held(&self) -> bool {
-        self.page.holders.is_held_beside(Holders::DAEMON)
+        self.page.holders.is_held_by_another(Holders::DAEMON)
     }
 
     fn must_pause(&self) -> bool {

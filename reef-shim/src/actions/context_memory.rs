@@ -5,7 +5,7 @@ use crate::driver::calls;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::contexts::{RaisedLimit, begin, cost, raised_limits};
-use crate::limit::device::{self, Limited, LimitState};
+use crate::limit::device::{self, LimitState, Limited};
 use crate::limit::refusal::OUT_OF_MEMORY;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
