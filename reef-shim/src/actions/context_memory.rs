@@ -68,7 +68,7 @@ pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32)
     })
 }
 
-/// Charges a context with what the device has less since it was made, or ends it.
+/// Charges a context with the decrease of the device's free memory since it was made, or ends it.
 fn correct(device: &'static Limited, context: usize, took: u64) -> u32 {
     let Some(charge) = charges::take(Kind::Context, context) else { return 0 };
     let more = took.saturating_sub(charge.bytes);
@@ -83,16 +83,16 @@ fn correct(device: &'static Limited, context: usize, took: u64) -> u32 {
     0
 }
 
-/// Bytes that no process has, as the current context's driver says.
+/// Returns the free bytes of the current context's device.
 fn free_memory() -> Option<u64> {
     let (mut free, mut total) = (0, 0);
     (calls::memory_info(&mut free, &mut total) == Some(0)).then_some(free as u64)
 }
 
-/// The least that a further context was seen to take, by ordinal; 0: none was seen. Others allocate
-/// meanwhile, so one look may show too much.
+/// Minimum bytes that a further context was seen to take, by ordinal; 0: unknown. Other processes
+/// allocate at the same time, so one measurement may be too high.
 static COSTS: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
-/// Maximum that a context is charged with: what others took meanwhile isn't its.
+/// Maximum charge of a context: other processes may have allocated at the same time.
 const MAX_CONTEXT: u64 = 1 << 30;
 
 fn known_cost(ordinal: i32) -> u64 {
@@ -106,7 +106,7 @@ fn learn(ordinal: i32, took: u64) {
     let _ = place.map(|cost| cost.fetch_update(Relaxed, Relaxed, less));
 }
 
-/// Whether this process has a context on a device.
+/// Returns whether this process has a context on a device.
 fn has_context(ordinal: i32) -> bool {
     let (mut flags, mut is_active) = (0, 0);
     // An error means that there is none.

@@ -82,15 +82,15 @@ pub(crate) fn stream(stream: calls::Stream) -> Option<&'static Stream> {
     })
 }
 
-/// Whether a stream is part of a capture. The driver breaks a capture whose stream is asked for its
-/// number or its flags, in every mode (driver 580).
+/// Returns whether a stream is part of a capture. The driver breaks a capture whose stream is asked
+/// for its number or its flags, in every mode (driver 580).
 fn is_captured(stream: calls::Stream) -> bool {
     capture::is_any_open() && calls::is_capturing(stream)
 }
 
-/// A stream that is part of a capture, by its handle. Of several with this handle, which only
-/// threads' own streams have, any serves: they share the context and its gate, and nothing that is
-/// captured is counted as work.
+/// Returns a stream that is part of a capture, by its handle. Of several with this handle, which
+/// only threads' own streams have, any serves: they share the context and its gate, and nothing
+/// that is captured is counted as work.
 #[cold]
 fn in_capture(stream: calls::Stream) -> Option<&'static Stream> {
     calls::with_relaxed_capture(|| {
@@ -105,7 +105,7 @@ fn by_handle(branch: &'static Branch, stream: calls::Stream) -> Option<&'static 
     branch.streams().find(|it| it.is_live() && it.handle() == stream.0)
 }
 
-/// The name of a stream that was seen in captures alone.
+/// Returns the name of a stream that was seen in captures alone.
 fn captured_key(stream: calls::Stream) -> Key {
     Key(stream.0 as u64, 3)
 }
