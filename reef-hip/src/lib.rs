@@ -6,7 +6,7 @@
 //! runtime does for an open device, and what it doesn't.
 
 #[cfg(test)]
-mod abi;
+mod abi_tests;
 mod code;
 mod context;
 mod driver;
