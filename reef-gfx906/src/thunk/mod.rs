@@ -9,7 +9,6 @@
 //! Their symbols have no version: where a reference asks for one, the loader takes those too.
 #![allow(non_snake_case, reason = "AMD's names")]
 
-mod clocks;
 mod events;
 mod memory;
 mod open;

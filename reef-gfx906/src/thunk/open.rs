@@ -1,6 +1,7 @@
-//! Opening the driver, and its version.
+//! Opening the driver, its version, and its clocks.
 
-use crate::abi::{Status, Version, put};
+use crate::abi::{Clocks, Status, Version, put};
+use crate::clock::{host_nanos, ticks};
 use crate::device::machine::device;
 
 #[unsafe(no_mangle)]
@@ -34,4 +35,11 @@ extern "C" fn hsaKmtGetXNACKMode(enabled: *mut i32) -> Status {
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtGetRuntimeCapabilities(capabilities: *mut u32) -> Status {
     put(capabilities, 0)
+}
+
+/// Clocks of the device and of the host, read at the same moment.
+#[unsafe(no_mangle)]
+extern "C" fn hsaKmtGetClockCounters(_node: u32, clocks: *mut Clocks) -> Status {
+    let nanos = host_nanos();
+    put(clocks, Clocks { gpu: ticks(nanos), cpu: nanos, system: nanos, system_hz: 1_000_000_000 })
 }
