@@ -13,6 +13,9 @@ use crate::driver::stream::{Stream, Writer};
 use crate::driver::tick_rate::{Sighting, TickRateProbe};
 use crate::driver::timeout::Timeout;
 use crate::gpu::{Gpu, Open};
+use crate::hal::calls::Vendor;
+use crate::hal::facts::TickRate;
+use crate::hal::options::Options;
 use crate::launch::checkpoint::Checkpoint;
 use crate::launch::gated::Gated;
 use crate::launch::graph::Graph;
@@ -24,9 +27,6 @@ use crate::launch::timeline::Timeline;
 use crate::preempt::gate::Gate;
 use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
-use crate::vendor::calls::Vendor;
-use crate::vendor::facts::TickRate;
-use crate::vendor::options::Options;
 use reef_core::dkp::Resources;
 use reef_core::{
     Backend, Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel,

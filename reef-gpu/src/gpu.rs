@@ -8,11 +8,11 @@ use crate::driver::context::Context;
 use crate::driver::control_stream::ControlStream;
 use crate::driver::handles::cloned;
 use crate::driver::stream::Writer;
+use crate::hal::calls::{Start, Vendor};
+use crate::hal::facts::Facts;
+use crate::hal::options::{Options, Precision};
 use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
-use crate::vendor::calls::{Start, Vendor};
-use crate::vendor::facts::Facts;
-use crate::vendor::options::{Options, Precision};
 use reef_core::{Caps, Priority, Result};
 use std::sync::{Arc, OnceLock};
 

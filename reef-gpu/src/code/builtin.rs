@@ -2,7 +2,7 @@
 
 use crate::code::kernel::Kernel;
 use crate::code::loaded::Builds;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::{Error, Result};
 
 /// Loaded when the device is opened.

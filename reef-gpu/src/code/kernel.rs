@@ -3,7 +3,7 @@
 use crate::code::guard::Guard;
 use crate::code::loaded::{Builds, Code, Functions};
 use crate::driver::handles::cloned;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::{Error, Result};
 use std::sync::Arc;
 

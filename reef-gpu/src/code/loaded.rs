@@ -1,9 +1,9 @@
 //! Images on the device: what ships with the backend, and what was compiled or checked.
 
 use crate::driver::context::Context;
-use crate::vendor::calls::Vendor;
-use crate::vendor::facts::FunctionFacts;
-use crate::vendor::image::Build;
+use crate::hal::calls::Vendor;
+use crate::hal::facts::FunctionFacts;
+use crate::hal::image::Build;
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ impl<V: Vendor> Code<V> {
     ///
     /// # Safety
     ///
-    /// As of [`Modules::load_code`](crate::vendor::calls::Modules::load_code).
+    /// As of [`Modules::load_code`](crate::hal::calls::Modules::load_code).
     pub(crate) unsafe fn load(context: &Arc<Context<V>>, image: &[u8]) -> Result<Arc<Self>> {
         // SAFETY: the caller's promise.
         let raw = unsafe { context.call().load_code(image) }?;
@@ -174,8 +174,8 @@ impl<V: Vendor> Builds<V> {
 #[cfg(test)]
 mod tests {
     use crate::gpu::Gpu;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
 
     /// The guard's own words count as well: 48 KiB and they are more than a block has without
     /// asking.

@@ -3,7 +3,7 @@
 use crate::code::kernel::Kernel;
 use crate::code::loaded::{Builds, Code};
 use crate::driver::handles::cloned;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::Result;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::{Error, HostMemory, Result, words};
 use std::slice;
 use std::sync::Arc;
@@ -169,8 +169,8 @@ impl<V: Vendor> Buffer<V> {
 #[cfg(test)]
 mod tests {
     use crate::gpu::Gpu;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use reef_core::{Device, HostMemory};
     use std::ptr::NonNull;
     use std::sync::Arc;

@@ -3,8 +3,8 @@
 
 use crate::driver::call_tracker::{CallGuard, CallTracker};
 use crate::driver::signal_pool::SignalPool;
-use crate::vendor::calls::{StreamKind, Vendor};
-use crate::vendor::free_list::FreeList;
+use crate::hal::calls::{StreamKind, Vendor};
+use crate::hal::free_list::FreeList;
 use parking_lot::{Mutex, MutexGuard};
 use std::ops::Deref;
 use std::sync::Arc;

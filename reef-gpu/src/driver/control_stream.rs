@@ -10,7 +10,7 @@
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;
 use crate::driver::stream::{Stream, Writer};
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::{Priority, Result};
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use crate::driver::clock::Clock;
 use crate::driver::context::Context;
 use crate::driver::handles::cloned;
 use crate::driver::signal::HostSignal;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::Result;
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,8 +2,8 @@
 //! so that asking makes no call of the driver while there is some.
 
 use crate::driver::context::Context;
-use crate::vendor::calls::Vendor;
-use crate::vendor::free_list::place;
+use crate::hal::calls::Vendor;
+use crate::hal::free_list::place;
 use reef_core::Result;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 
 use crate::driver::context::Context;
 use crate::driver::control_stream::ControlStream;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::Result;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! Places of signals that are not in use, and the pages that they are part of.
 
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::Result;
 
 /// Bytes of one host signal's place.

@@ -2,7 +2,7 @@
 
 use crate::driver::context::Context;
 use crate::driver::timeout::Timeout;
-use crate::vendor::calls::{Start, StreamKind, Vendor};
+use crate::hal::calls::{Start, StreamKind, Vendor};
 use reef_core::{Dim3, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl<V: Vendor> Stream<V> {
     ///
     /// # Safety
     ///
-    /// As [`crate::vendor::calls::Streams::wait_value`].
+    /// As [`crate::hal::calls::Streams::wait_value`].
     pub(crate) unsafe fn wait_value(&self, address: u64, value: u32) -> Result<()> {
         // SAFETY: the caller's promise.
         unsafe { self.context.call().wait_value(self.raw, address, value) }

@@ -43,8 +43,8 @@ impl Timeout {
 mod tests {
     use super::*;
     use crate::gpu::Gpu;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use reef_core::{Args, Device, Error, Launch, Priority, Queue, Seq};
 
     const LIMIT: Duration = Duration::from_millis(20);

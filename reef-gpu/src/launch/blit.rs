@@ -1,7 +1,7 @@
 //! Copies and fills are kernels, so that they can be stopped and captured like any other.
 
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::{Args, Copy, Error, Fill, Launch, Result};
 
 /// Threads of a block of the two kernels below.

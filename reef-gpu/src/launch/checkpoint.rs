@@ -1,8 +1,8 @@
 //! Which blocks of a launch remain: ranges, and lists that the device wrote when it stopped them.
 
 use crate::driver::handles::cloned;
+use crate::hal::calls::Vendor;
 use crate::launch::stop_lists::StopList;
-use crate::vendor::calls::Vendor;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -104,7 +104,7 @@ impl<V: Vendor> reef_core::Checkpoint for Checkpoint<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
+    use crate::hal::fake::Fake;
     use reef_core::Checkpoint as _;
 
     #[test]

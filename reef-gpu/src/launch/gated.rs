@@ -10,9 +10,9 @@
 //! nothing is launched twice.
 
 use crate::driver::stream::{Stream, Writer};
+use crate::hal::calls::Vendor;
 use crate::launch::timeline::Timeline;
 use crate::preempt::gate::{Gate, OPEN};
-use crate::vendor::calls::Vendor;
 use reef_core::Result;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -101,8 +101,8 @@ impl<V: Vendor> Gated<V> {
 #[cfg(test)]
 mod tests {
     use crate::gpu::Gpu;
-    use crate::vendor::fake::{Fake, Put};
-    use crate::vendor::options::Options;
+    use crate::hal::fake::{Fake, Put};
+    use crate::hal::options::Options;
     use reef_core::{
         Args, Device, Error, Launch, PreemptLevel, Preemptor as _, Priority, Queue, Seq,
     };

@@ -11,12 +11,12 @@ use crate::driver::event::Event;
 use crate::driver::handles::cloned;
 use crate::driver::stream::Stream;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::launch::blit::{copy_launch, fill_launch};
 use crate::launch::checkpoint::{Checkpoint, whole};
 use crate::launch::guarded::{Epoch, Guarded};
 use crate::launch::noted::launch_noted;
 use crate::launch::stop_lists::StopList;
-use crate::vendor::calls::Vendor;
 use parking_lot::Mutex;
 use reef_core::{Command, Error, Launch, Priority, Result};
 use std::sync::{Arc, Weak};
@@ -288,8 +288,8 @@ impl<V: Vendor> Drop for Exec<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use reef_core::{Device, Fill, Queue as _, Seq};
     use std::sync::mpsc;
     use std::thread;

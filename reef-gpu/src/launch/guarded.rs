@@ -7,9 +7,9 @@ use crate::driver::context::Context;
 use crate::driver::signal::HostSignal;
 use crate::driver::stream::Stream;
 use crate::gpu::Gpu;
+use crate::hal::calls::{Start, Vendor};
 use crate::launch::checkpoint::Segment;
 use crate::launch::stop_lists::{BANK, StopList, StopLists};
-use crate::vendor::calls::{Start, Vendor};
 use reef_core::{Args, Dim3, Error, Launch, PreemptLevel, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -209,9 +209,9 @@ fn run<V: Vendor>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use crate::launch::checkpoint::whole;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
     use reef_core::{Device, Priority};
     use std::sync::atomic::Ordering;
 

@@ -7,8 +7,8 @@
 use crate::code::guard::Guard;
 use crate::driver::stream::Stream;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::launch::guarded::launch_with;
-use crate::vendor::calls::Vendor;
 use reef_core::{Launch, Result};
 
 /// Launches these so that the words at `start` and `end`, where these aren't 0, are set to the
@@ -52,11 +52,11 @@ fn stamp<V: Vendor>(stream: &Stream<V>, gpu: &Gpu<V>, word: u64) -> Result<()> {
 mod tests {
     use crate::driver::event::Event;
     use crate::gpu::Gpu;
+    use crate::hal::calls::Start;
+    use crate::hal::fake::{Fake, Put};
+    use crate::hal::options::Options;
     use crate::launch::graph::Graph;
     use crate::launch::queue::hardware_queue::Queue;
-    use crate::vendor::calls::Start;
-    use crate::vendor::fake::{Fake, Put};
-    use crate::vendor::options::Options;
     use reef_core::{
         Args, Command, Device, Event as _, Fill, Launch, PreemptLevel, Priority, Queue as _, Seq,
     };

@@ -11,7 +11,7 @@
 use crate::driver::buffer::Buffer;
 use crate::driver::context::Context;
 use crate::driver::scratch::Scratch;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::Result;
 use std::sync::{Arc, Weak};
 
@@ -116,7 +116,7 @@ fn bank<V: Vendor>(context: &Arc<Context<V>>) -> Result<Buffer<V>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
+    use crate::hal::fake::Fake;
 
     #[test]
     fn slots_of_graphs_that_are_gone_are_used_again() {

@@ -7,7 +7,7 @@ use crate::driver::context::Context;
 use crate::driver::event::Event;
 use crate::driver::signal::HostSignal;
 use crate::driver::stream::{Stream, Writer};
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::Result;
 use std::collections::VecDeque;
 use std::sync::Arc;

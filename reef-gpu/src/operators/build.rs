@@ -13,7 +13,7 @@ use super::{map, pack, pointwise, pool, program};
 use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::op::{
     Activate, Function, Op, Operands, Operators, PackedInput, Pool2d, PoolKind, Scratch,
     TensorOperands,
@@ -143,8 +143,8 @@ fn in_place(op: &Op, function: Function) -> Activate {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use reef_core::op::{Bounds, Conv2d, Layout, Linear, Storage, Tensor, Window};
     use reef_core::rounding::Rounded;
     use reef_core::{Device, Error};

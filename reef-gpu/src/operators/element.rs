@@ -1,8 +1,8 @@
 //! How numbers are stored, and rounded on the way there.
 
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
-use crate::vendor::options::Precision;
+use crate::hal::calls::Vendor;
+use crate::hal::options::Precision;
 use reef_core::tensor::{Half, Stored};
 
 /// What native tensors and packed weights are made of.

@@ -6,7 +6,7 @@ use super::operand::{Operand, check_same};
 use super::params::{Divisor, LinearParams, MapParams};
 use super::site::{BoundOp, blocks};
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::op::{Linear, ScaleShift};
 use reef_core::{Error, Launch, Result};
 
@@ -100,9 +100,9 @@ pub(super) fn linear<V: Vendor>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use crate::operators::pack;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
     use reef_core::Device;
     use reef_core::op::{Layout, Op, Operands, Operators, Storage, Tensor};
     use reef_core::rounding::Rounded;

@@ -3,7 +3,7 @@
 use super::element::Element as Stored;
 use super::params::View;
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::op::{Layout, Storage, Tensor, Window};
 use reef_core::{Error, Result};
 

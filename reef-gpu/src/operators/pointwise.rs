@@ -5,7 +5,7 @@ use super::operand::{Operand, check_same};
 use super::params::{Divisor, PointwiseParams, View};
 use super::site::{BoundOp, blocks};
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::op::{Activate, Multiply};
 use reef_core::{Error, Launch, Result};
 

@@ -4,7 +4,7 @@ use super::operand::check_window;
 use super::params::{PoolParams, window};
 use super::site::{BoundOp, blocks};
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::op::{Pool2d, PoolKind};
 use reef_core::{Error, Launch, Result};
 

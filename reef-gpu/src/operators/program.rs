@@ -4,8 +4,8 @@ use crate::code::kernel::Kernel;
 use crate::code::loaded::Code;
 use crate::code::module::{Module, ModuleKind};
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
-use crate::vendor::image::Build;
+use crate::hal::calls::Vendor;
+use crate::hal::image::Build;
 use reef_core::program::{Call, Program, ProgramText, SourceFile};
 use reef_core::{Error, Result};
 use std::collections::HashMap;
@@ -58,8 +58,8 @@ fn find<V: Vendor>(files: &[SourceFile], modules: &[Module<V>], call: &Call) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use reef_core::Device;
     use reef_core::program::{LoadedProgram, Part};
 

@@ -17,8 +17,8 @@
 
 use crate::driver::context::Context;
 use crate::driver::signal::HostSignal;
-use crate::vendor::calls::Vendor;
-use crate::vendor::facts::GateSignal;
+use crate::hal::calls::Vendor;
+use crate::hal::facts::GateSignal;
 use parking_lot::Mutex;
 use reef_core::Result;
 use std::sync::Arc;
@@ -139,7 +139,7 @@ impl<V: Vendor> Drop for Gate<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
+    use crate::hal::fake::Fake;
     use std::sync::atomic::AtomicBool;
     use std::thread;
 

@@ -5,8 +5,8 @@
 //! more.
 
 use crate::driver::context::Context;
+use crate::hal::calls::Vendor;
 use crate::preempt::gate::Gate;
-use crate::vendor::calls::Vendor;
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -111,7 +111,7 @@ fn watch<V: Vendor>(gates: &Weak<Shared<V>>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
+    use crate::hal::fake::Fake;
 
     fn gates() -> (Arc<Context<Fake>>, GateSet<Fake>, Arc<Gate<Fake>>) {
         let context = Arc::new(Context::new(Fake::default()));

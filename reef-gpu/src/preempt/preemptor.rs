@@ -12,9 +12,9 @@
 use crate::driver::control_stream::ControlStream;
 use crate::driver::handles::cloned;
 use crate::driver::signal::DeviceSignal;
+use crate::hal::calls::Vendor;
 use crate::preempt::gate::Gate;
 use crate::preempt::gate_set::GateSet;
-use crate::vendor::calls::Vendor;
 use reef_core::{Error, PreemptLevel, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -164,8 +164,8 @@ impl<V: Vendor> reef_core::Preemptor for Preemptor<V> {
 #[cfg(test)]
 mod tests {
     use crate::gpu::Gpu;
-    use crate::vendor::fake::{Fake, Put};
-    use crate::vendor::options::Options;
+    use crate::hal::fake::{Fake, Put};
+    use crate::hal::options::Options;
     use reef_core::{Device, Error, PreemptLevel, Preemptor as _};
     use std::sync::atomic::Ordering;
 

@@ -2,6 +2,7 @@
 
 use crate::driver::event::Event;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::launch::blit::{copy_launch, fill_launch};
 use crate::launch::checkpoint::Checkpoint;
 use crate::launch::graph::Graph;
@@ -9,7 +10,6 @@ use crate::launch::guarded::launch_plain;
 use crate::launch::noted::launch_noted;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::timeline::Watch;
-use crate::vendor::calls::Vendor;
 use reef_core::{Command, Copy, Drained, Fill, Launch, Result, Seq};
 use std::slice;
 use std::thread::Thread;

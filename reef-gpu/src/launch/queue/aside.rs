@@ -6,8 +6,8 @@
 
 use crate::driver::context::Context;
 use crate::driver::stream::Stream;
+use crate::hal::calls::{StreamKind, Vendor};
 use crate::launch::timeline::Timeline;
-use crate::vendor::calls::{StreamKind, Vendor};
 use reef_core::Result;
 use std::sync::Arc;
 
@@ -43,11 +43,11 @@ impl<V: Vendor> Aside<V> {
 mod tests {
     use super::*;
     use crate::gpu::Gpu;
+    use crate::hal::calls::StreamKind::{BestEffort, Capped, RealTime};
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use crate::launch::queue::hardware_queue::Queue;
     use crate::preempt::preemptor::Preemptor;
-    use crate::vendor::calls::StreamKind::{BestEffort, Capped, RealTime};
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
     use reef_core::{
         Args, Command, Device, Launch, PreemptLevel, Preemptor as _, Priority, Queue as _, Seq,
     };

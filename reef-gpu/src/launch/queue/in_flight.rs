@@ -1,9 +1,9 @@
 //! Guarded commands on their way, and what is left of them when they were stopped.
 
+use crate::hal::calls::Vendor;
 use crate::launch::checkpoint::{Checkpoint, Segment};
 use crate::launch::graph::{Exec, Graph};
 use crate::launch::stop_lists::StopList;
-use crate::vendor::calls::Vendor;
 use reef_core::{Error, Launch, Result};
 use std::sync::Arc;
 
@@ -110,9 +110,9 @@ impl<V: Vendor> Remainder<V> {
 mod tests {
     use super::*;
     use crate::gpu::Gpu;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use crate::launch::stop_lists::StopLists;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
     use reef_core::{Args, Checkpoint as _, Command, Device};
 
     const TOTAL: u32 = 10;

@@ -5,9 +5,9 @@
 
 use crate::driver::event::Event;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::queue::in_flight::{InFlight, Remainder};
-use crate::vendor::calls::Vendor;
 use reef_core::{Drained, Result, Seq};
 
 impl<V: Vendor> Queue<V> {

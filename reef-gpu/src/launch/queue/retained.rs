@@ -11,8 +11,8 @@ use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::driver::event::Event;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::launch::graph::Graph;
-use crate::vendor::calls::Vendor;
 use reef_core::{Copy, Fill, Launch, MemoryHandle};
 use std::collections::VecDeque;
 
@@ -76,8 +76,8 @@ impl<V: Vendor> Retained<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use reef_core::{Args, Device, PreemptLevel, Preemptor, Priority, Queue, Seq};
 
     /// A device on which nothing ends by itself.

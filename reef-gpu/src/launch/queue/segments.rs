@@ -5,13 +5,13 @@
 
 use crate::driver::signal::DeviceSignal;
 use crate::gpu::Gpu;
+use crate::hal::calls::{Start, Vendor};
 use crate::launch::checkpoint::{Checkpoint, Segment, whole};
 use crate::launch::graph::Graph;
 use crate::launch::guarded::Epoch;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::queue::in_flight::InFlight;
 use crate::launch::stop_lists::StopList;
-use crate::vendor::calls::{Start, Vendor};
 use reef_core::{Error, Launch, Result, Seq};
 use std::slice;
 

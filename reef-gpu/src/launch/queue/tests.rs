@@ -1,10 +1,10 @@
 //! Queues of the fake driver: what is stopped, capped, captured.
 
 use crate::gpu::Gpu;
+use crate::hal::fake::{Fake, Put};
+use crate::hal::options::Options;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::preempt::preemptor::Preemptor;
-use crate::vendor::fake::{Fake, Put};
-use crate::vendor::options::Options;
 use reef_core::{
     Args, Command, Device, Drained, Error, Launch, PreemptLevel, Preemptor as _, Priority,
     Queue as _, Seq,

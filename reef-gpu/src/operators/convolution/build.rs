@@ -4,6 +4,8 @@
 use super::tiled::{by_tiles, scratch_of};
 use super::tune::tuned_plan;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
+use crate::hal::facts::Facts;
 use crate::operators::activation::ActivationParams;
 use crate::operators::depthwise::{self, Sliding};
 use crate::operators::element::Element;
@@ -12,8 +14,6 @@ use crate::operators::params::{ConvAnyParams, View, window};
 use crate::operators::site::{BoundOp, blocks};
 use crate::operators::tiles::slabs::ImplicitGemm;
 use crate::operators::tiles::tile::{Plan, THREADS, Tile, WARPS, WAVES};
-use crate::vendor::calls::Vendor;
-use crate::vendor::facts::Facts;
 use reef_core::op::{Conv2d, Scratch};
 use reef_core::rounding::{Rounded, Rounding};
 use reef_core::{Error, Launch, Result};
@@ -120,8 +120,8 @@ fn one_by_one<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d) -> Result<Launch<G
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::{Options, Precision};
+    use crate::hal::fake::Fake;
+    use crate::hal::options::{Options, Precision};
     use reef_core::Device;
     use reef_core::op::{Function, Layout, Op, Operands, Operators, Storage, Tensor, Window};
 

@@ -2,6 +2,7 @@
 //! first where it isn't, and the scratch memory that they need.
 
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::operators::activation::ActivationParams;
 use crate::operators::element::{Element, has_tensor_cores};
 use crate::operators::map;
@@ -10,7 +11,6 @@ use crate::operators::params::{ConvParams, Divisor, window};
 use crate::operators::site::BoundOp;
 use crate::operators::tiles::slabs::{ImplicitGemm, SLAB, Shape};
 use crate::operators::tiles::tile::{Plan, Tile};
-use crate::vendor::calls::Vendor;
 use reef_core::op::{Conv2d, Scratch};
 use reef_core::rounding::Rounded;
 use reef_core::{Error, Launch, Result};

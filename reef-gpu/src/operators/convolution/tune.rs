@@ -7,6 +7,8 @@
 use super::tiled::{by_tiles, family, scratch_of};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
+use crate::hal::cache::{Cache, Key};
+use crate::hal::calls::Vendor;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::operators::element::Element;
 use crate::operators::pack;
@@ -14,8 +16,6 @@ use crate::operators::site::BoundOp;
 use crate::operators::tiles::slabs::{ImplicitGemm, Shape};
 use crate::operators::tiles::tile::{Plan, Tile};
 use crate::tuning::{Choice, TunedPlans, Tuning, tell};
-use crate::vendor::cache::{Cache, Key};
-use crate::vendor::calls::Vendor;
 use reef_core::op::{Conv2d, Op, Operands, Storage, Tensor};
 use reef_core::rounding::Rounded;
 use reef_core::{Command, Device, Event, Launch, Priority, Queue as _, Result, Seq};
@@ -175,9 +175,9 @@ impl<'a, V: Vendor> Bench<'a, V> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::{Options, Precision};
     use crate::operators::tiles::tile::WARPS;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::{Options, Precision};
     use reef_core::op::{Layout, Window};
 
     /// The kernels that are timed for a convolution of so many channels.

@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::op::{Storage, TensorOperands};
 use reef_core::tensor::{Domain, Spec, TensorOp, View};
 use reef_core::{Error, Result};

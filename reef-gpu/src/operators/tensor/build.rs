@@ -8,7 +8,7 @@ use super::products::packed::packed;
 use super::products::{contract, group};
 use super::{depthwise, fold, formula, indexed, movement, row_map, rows};
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::op::{PackedInput, Scratch, TensorOperands};
 use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Launch, Result};
@@ -148,8 +148,8 @@ fn build_bound<V: Vendor>(bound: &BoundTensors<'_, V>) -> Result<Vec<Launch<Gpu<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use reef_core::op::Storage;
     use reef_core::tensor::{
         Domain, Element, Fold, FoldKind, Formula, Map, Spec, Term, Unary, View,

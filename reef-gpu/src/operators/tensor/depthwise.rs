@@ -3,10 +3,10 @@
 use super::bound::BoundTensors;
 use super::launch::Grid;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::operators::activation::ActivationParams;
 use crate::operators::depthwise::{Sliding, THREADS, kernel};
 use crate::operators::params::{Params, View};
-use crate::vendor::calls::Vendor;
 use reef_core::op::Window;
 use reef_core::tensor::Depthwise;
 use reef_core::{Launch, Result};

@@ -4,7 +4,7 @@ use super::bound::{BoundTensors, THREADS, suffix};
 use super::plan::Plan;
 use super::scalar::bits;
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::tensor::{Domain, Fold, FoldKind, Scalar};
 use reef_core::{Launch, Result};
 

@@ -7,7 +7,7 @@ use super::bound::{BoundTensors, SHARED, THREADS, bytes, suffix};
 use super::plan::{NOWHERE, Plan};
 use super::scalar::bits;
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::tensor::{Binary, Domain, Map, Term, Unary, View};
 use reef_core::{Error, Launch, Result};
 

@@ -4,8 +4,8 @@ use super::bound::{BoundTensors, suffix};
 use super::movement::{element_bytes, rounds};
 use super::plan::Plan;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::operators::params::Divisor;
-use crate::vendor::calls::Vendor;
 use reef_core::tensor::{Gather, Scatter, Target, View};
 use reef_core::{Launch, Result};
 

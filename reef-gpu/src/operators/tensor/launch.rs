@@ -6,8 +6,8 @@ use crate::code::guard::MAX_BLOCKS;
 use crate::code::kernel::Kernel;
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::operators::params::Params;
-use crate::vendor::calls::Vendor;
 use reef_core::{Args, Launch, Result};
 
 /// A launch's blocks, the threads of each, and bytes of their dynamic shared memory.

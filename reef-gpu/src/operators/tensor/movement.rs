@@ -4,8 +4,8 @@ use super::bound::{BoundTensors, THREADS};
 use super::plan::{NOWHERE as NO_PLACE, Plan};
 use super::scalar::stored;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::operators::params::Divisor;
-use crate::vendor::calls::Vendor;
 use reef_core::tensor::{Concat, Move, NOWHERE};
 use reef_core::{Launch, Result};
 

@@ -7,7 +7,7 @@ use super::formula::{Slots, step, views};
 use super::normal::launch as normal;
 use super::plan::Plan;
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::tensor::{Domain, RowMap, RowTerm, Term, Unary};
 use reef_core::{Launch, Result};
 

@@ -3,7 +3,7 @@
 use super::bound::{BoundTensors, THREADS, suffix};
 use super::plan::Plan;
 use crate::gpu::Gpu;
-use crate::vendor::calls::Vendor;
+use crate::hal::calls::Vendor;
 use reef_core::tensor::{Domain, Scan, TopK};
 use reef_core::{Launch, Result};
 

@@ -6,8 +6,8 @@
 //! the six networks takes 0.6 % (TF32) and 0.2 % (fp16) longer in all than the best of each, so
 //! nothing is measured when a network is loaded, unless a device is asked to (`tune.rs`).
 
+use crate::hal::facts::Facts;
 use crate::operators::tiles::slabs::{SLAB, Shape};
-use crate::vendor::facts::Facts;
 
 /// A kernel's tile.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -129,8 +129,8 @@ fn units(facts: &Facts) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vendor::calls::Vendor;
-    use crate::vendor::fake::Fake;
+    use crate::hal::calls::Vendor;
+    use crate::hal::fake::Fake;
 
     /// Of a device with this many units and KiB of shared memory for a block.
     fn facts(units: u32, shared: u32) -> Facts {

@@ -2,10 +2,10 @@
 
 use super::{launch_of, sorted};
 use crate::gpu::Gpu;
+use crate::hal::fake::Fake;
+use crate::hal::options::Options;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::preempt::preemptor::Preemptor;
-use crate::vendor::fake::Fake;
-use crate::vendor::options::Options;
 use reef_core::{Device, Error, PreemptLevel, Preemptor as _, Priority, Queue as _, Seq};
 /// Two queues of a preemptor; the first has a void launch whose report has been asked for and is
 /// not there.

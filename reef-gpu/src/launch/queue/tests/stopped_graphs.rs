@@ -2,8 +2,8 @@
 
 use super::{hurried, launch_of, preempt, sorted};
 use crate::gpu::Gpu;
-use crate::vendor::fake::Fake;
-use crate::vendor::options::Options;
+use crate::hal::fake::Fake;
+use crate::hal::options::Options;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use reef_core::{

@@ -2,11 +2,11 @@
 
 use super::params::{AttentionParams, Code, PlacesParams, STEPS, ScoreParams, SideParams};
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::operators::element::tensor_core_family;
 use crate::operators::tensor::bound::BoundTensors;
 use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
-use crate::vendor::calls::Vendor;
 use reef_core::tensor::{Attention, Element, Placed, ScoreStep, TensorOp, View};
 use reef_core::{Launch, Result};
 

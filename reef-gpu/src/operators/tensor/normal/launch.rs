@@ -2,10 +2,10 @@
 
 use super::pattern::Normal;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::operators::params::Params;
 use crate::operators::tensor::bound::BoundTensors;
 use crate::operators::tensor::launch::Grid;
-use crate::vendor::calls::Vendor;
 use reef_core::tensor::{Element, RowMap, Spec, TensorOp, View};
 use reef_core::{Launch, Result};
 
@@ -113,9 +113,9 @@ fn is_seen(input: &Spec, output: &Spec, seen: &View) -> bool {
 mod tests {
     use super::*;
     use crate::driver::buffer::Buffer;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use crate::operators::tensor::build;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
     use reef_core::Device;
     use reef_core::op::{Storage, TensorOperands};
     use reef_core::tensor::{Binary, FoldKind, Kind, RowTerm, Scalar, TensorOp, Term, Unary};

@@ -5,9 +5,9 @@ use super::contract::{afters, product_of, product_when_packed, table};
 use super::params::{GroupParams, PRODUCTS};
 use super::tiled::{ANY, Product, kind};
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::operators::tensor::bound::BoundTensors;
 use crate::operators::tensor::plan::{NOWHERE, Plan};
-use crate::vendor::calls::Vendor;
 use reef_core::tensor::TensorOp;
 use reef_core::{Launch, Result};
 
@@ -68,9 +68,9 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
 mod tests {
     use super::*;
     use crate::driver::buffer::Buffer;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::Options;
     use crate::operators::tensor::build::build_group;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::Options;
     use reef_core::op::{Storage, TensorOperands};
     use reef_core::tensor::{
         Binary, Contract, Domain, Element, Finished, Formula, Kind, Spec, Term, View,

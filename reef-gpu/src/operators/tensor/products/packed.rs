@@ -4,9 +4,9 @@ use super::matrices::{Axes, Matrices};
 use super::tiled::{LEAST, Product, contract_of};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
+use crate::hal::calls::Vendor;
 use crate::operators::element::Element as Native;
 use crate::operators::tensor::bound::Seen;
-use crate::vendor::calls::Vendor;
 use reef_core::op::PackedInput;
 use reef_core::tensor::{Element, Finished, Kind, Spec, TensorOp, View};
 use reef_core::{Error, Result};
@@ -95,9 +95,9 @@ fn on_packed(op: &TensorOp, packed: &PackedInput, element: Element) -> TensorOp 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hal::fake::Fake;
+    use crate::hal::options::{Options, Precision};
     use crate::operators::tensor::build;
-    use crate::vendor::fake::Fake;
-    use crate::vendor::options::{Options, Precision};
     use reef_core::Device;
     use reef_core::op::{Storage, TensorOperands};
     use reef_core::tensor::{Contract, Domain, Half, Stored as _};

@@ -1,7 +1,7 @@
 //! The device: what was put into its streams, and signals that arrive at once or when told to.
 
-use crate::vendor::calls::{Start, StreamKind};
-use crate::vendor::facts::{Facts, TickRate};
+use crate::hal::calls::{Start, StreamKind};
+use crate::hal::facts::{Facts, TickRate};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! A vendor's run-time compiler, NVRTC or hipRTC: the same functions under two names, in a library
 //! that is opened when something has to be compiled.
 
-use crate::vendor::cache::Program;
-use crate::vendor::compiler_calls::{CompilerCalls, Functions, Output};
+use crate::hal::cache::Program;
+use crate::hal::compiler_calls::{CompilerCalls, Functions, Output};
 use libloading::Library;
 use reef_core::{Error, Result};
 

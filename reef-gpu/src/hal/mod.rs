@@ -12,6 +12,5 @@ pub(crate) mod facts;
 #[cfg(test)]
 pub(crate) mod fake;
 pub(crate) mod free_list;
-pub(crate) mod header;
 pub(crate) mod image;
 pub(crate) mod options;

@@ -2,7 +2,7 @@
 //!
 //! Codes are plain integers, because newer libraries have codes that we don't know.
 
-use crate::vendor::cache::Program;
+use crate::hal::cache::Program;
 use reef_core::{Error, Result};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::{null, null_mut};

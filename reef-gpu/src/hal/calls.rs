@@ -1,8 +1,8 @@
 //! What a vendor's driver does for an open device: all that the backends don't share.
 
-use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
-use crate::vendor::image::Build;
-use crate::vendor::options::Options;
+use crate::hal::facts::{Facts, FunctionFacts, GateSignal};
+use crate::hal::image::Build;
+use crate::hal::options::Options;
 use reef_core::{Dim3, Priority, Result};
 use std::ffi::c_void;
 use std::fmt::Debug;

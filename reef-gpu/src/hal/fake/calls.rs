@@ -3,10 +3,10 @@
 use super::blocks::{report, run_blocks};
 use super::device::{Fake, Put, Step, at};
 use crate::code::guard::Guard;
-use crate::vendor::calls::{Graphs, Memory, Modules, Start, StreamKind, Streams, Vendor};
-use crate::vendor::facts::{Facts, FunctionFacts, GateSignal};
-use crate::vendor::image::Build;
-use crate::vendor::options::Options;
+use crate::hal::calls::{Graphs, Memory, Modules, Start, StreamKind, Streams, Vendor};
+use crate::hal::facts::{Facts, FunctionFacts, GateSignal};
+use crate::hal::image::Build;
+use crate::hal::options::Options;
 use reef_core::{Dim3, Error, Result};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
