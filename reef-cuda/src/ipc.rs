@@ -49,11 +49,12 @@ impl Context {
             self.driver.cuMemGetAddressRange_v2(&mut begin, &mut bytes, memory)?;
         }
         let own = self.primary.device;
-        match ordinal == own {
-            true => Ok((memory, bytes.saturating_sub((memory - begin) as usize))),
-            false => Err(Error::Invalid(format!(
+        if ordinal == own {
+            Ok((memory, bytes.saturating_sub((memory - begin) as usize)))
+        } else {
+            Err(Error::Invalid(format!(
                 "the memory of this handle is on {BACKEND}:{ordinal}, not on {BACKEND}:{own}"
-            ))),
+            )))
         }
     }
 }

@@ -73,9 +73,12 @@ fn capped_graphs_keep_to_few_multiprocessors() {
     let mut bench = Bench { device, queue, units, next: 0 };
     let mut count = |what: &str, cap: Option<u32>, with_graph: bool| {
         bench.queue.cap_blocks(cap);
-        let seen = bench.run(|queue, seq| match with_graph {
-            true => queue.launch_graph(seq, &graph, None).unwrap(),
-            false => queue.launch(seq, &launch, None).unwrap(),
+        let seen = bench.run(|queue, seq| {
+            if with_graph {
+                queue.launch_graph(seq, &graph, None).unwrap()
+            } else {
+                queue.launch(seq, &launch, None).unwrap()
+            }
         });
         println!("{what}: on {} of {all} multiprocessors: {seen:?}", seen.len());
         seen.len() as u32

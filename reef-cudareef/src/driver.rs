@@ -184,10 +184,11 @@ impl Driver {
         let mut name = std::ptr::null();
         // SAFETY: a place for a pointer.
         let is_known = unsafe { (self.0.cuGetErrorName)(code, &mut name) } == 0 && !name.is_null();
-        let text = match is_known {
+        let text = if is_known {
             // SAFETY: the driver's strings stay.
-            true => unsafe { CStr::from_ptr(name) }.to_string_lossy(),
-            false => "unknown".into(),
+            unsafe { CStr::from_ptr(name) }.to_string_lossy()
+        } else {
+            "unknown".into()
         };
         Err(Fault::invalid(format!("cuda: {call}: {text} (code {code})")))
     }

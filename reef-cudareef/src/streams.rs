@@ -114,9 +114,10 @@ pub(crate) fn preempt(stream: usize, waits: bool) -> Result<()> {
     let (driver, enabled) = (Driver::get()?, find(stream)?);
     driver.within(enabled.context, || {
         let (gate, reached) = close(driver, stream, &mut enabled.gate.lock())?;
-        match waits {
-            true => until(|| reached.is_past(gate), || driver.is_idle(stream).map(drop)),
-            false => Ok(()),
+        if waits {
+            until(|| reached.is_past(gate), || driver.is_idle(stream).map(drop))
+        } else {
+            Ok(())
         }
     })
 }

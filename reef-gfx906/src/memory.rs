@@ -221,10 +221,8 @@ fn counts(node: u32, flags: MemoryFlags) -> bool {
 }
 
 fn map(bytes: u64, flags: MemoryFlags, at: u64) -> Option<u64> {
-    let access = match flags.scratch() {
-        true => ProtFlags::empty(),
-        false => ProtFlags::READ | ProtFlags::WRITE,
-    };
+    let access =
+        if flags.scratch() { ProtFlags::empty() } else { ProtFlags::READ | ProtFlags::WRITE };
     let kind = MapFlags::PRIVATE | MapFlags::NORESERVE;
     if flags.fixed_address() && at != 0 {
         let kind = kind | MapFlags::FIXED_NOREPLACE;

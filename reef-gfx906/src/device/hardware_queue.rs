@@ -29,9 +29,10 @@ pub(crate) struct HardwareQueue {
 
 impl HardwareQueue {
     pub(crate) fn new(ring: Ring, copies: bool, priority: i32, active: bool) -> Self {
-        let processor = match copies {
-            true => Processor::Copy(Sdma::default()),
-            false => Processor::Compute(Aql::starting_at(&ring)),
+        let processor = if copies {
+            Processor::Copy(Sdma::default())
+        } else {
+            Processor::Compute(Aql::starting_at(&ring))
         };
         Self { ring, processor, priority, mask: EVERY_UNIT, active }
     }

@@ -91,10 +91,13 @@ impl Residents {
         match &mut self.order {
             Order::Rotation if turn.is_multiple_of(FAIRNESS) => (turn / FAIRNESS) as usize % count,
             Order::Rotation => 0,
-            Order::Chance(rng) => match rng.random_ratio(1, FAIRNESS as u32) {
-                true => rng.random_range(0..count),
-                false => 0,
-            },
+            Order::Chance(rng) => {
+                if rng.random_ratio(1, FAIRNESS as u32) {
+                    rng.random_range(0..count)
+                } else {
+                    0
+                }
+            }
         }
     }
 

@@ -249,9 +249,10 @@ impl State {
 
     fn keep(&mut self, group: Group) {
         let queue = &self.queues[&group.queue];
-        match queue.active {
-            true => self.residents.push(queue.priority, group),
-            false => self.parked.push(group),
+        if queue.active {
+            self.residents.push(queue.priority, group)
+        } else {
+            self.parked.push(group)
         }
     }
 

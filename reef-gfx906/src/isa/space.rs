@@ -76,9 +76,10 @@ impl<'a> Env<'a> {
 
     /// A pointer to `bytes` mapped bytes of host memory.
     pub(super) fn host(&mut self, address: u64, bytes: usize) -> Result<*mut u8, Bad> {
-        match self.covers(address, address, bytes) {
-            true => Ok(address as *mut u8),
-            false => Err(Bad::Unmapped { address, bytes }),
+        if self.covers(address, address, bytes) {
+            Ok(address as *mut u8)
+        } else {
+            Err(Bad::Unmapped { address, bytes })
         }
     }
 

@@ -144,12 +144,11 @@ impl Wave {
     pub(super) fn step(&mut self, inst: &Inst, env: &mut Env<'_>) -> Result<Option<Pause>, String> {
         self.pc = self.pc.wrapping_add(u64::from(inst.len));
         let indexed;
-        let inst = match self.regs.indexing {
-            false => inst,
-            true => {
-                indexed = self.regs.indexed(*inst);
-                &indexed
-            }
+        let inst = if self.regs.indexing {
+            indexed = self.regs.indexed(*inst);
+            &indexed
+        } else {
+            inst
         };
         let mut pause = None;
         match inst.run {

@@ -119,9 +119,10 @@ impl Aql {
         view: &View<'_>,
         id: u64,
     ) -> Result<Option<Taken>, String> {
-        let taken = match self.failed {
-            true => Ok((Progress::Finished { good: false }, Taken::Other)),
-            false => begin(kind, at, packet, view, id),
+        let taken = if self.failed {
+            Ok((Progress::Finished { good: false }, Taken::Other))
+        } else {
+            begin(kind, at, packet, view, id)
         };
         let failed = (Progress::Finished { good: false }, Taken::Other);
         let (progress, result) = match taken {

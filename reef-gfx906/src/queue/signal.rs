@@ -39,9 +39,10 @@ pub(crate) fn complete(
         at => Some(view.word64(at)?),
     };
     let value = view.word64(signal.wrapping_add(VALUE))?;
-    match good {
-        true => value.fetch_sub(1, SeqCst),
-        false => value.swap(FAILED, SeqCst),
+    if good {
+        value.fetch_sub(1, SeqCst)
+    } else {
+        value.swap(FAILED, SeqCst)
     };
     // From here on the signal may be used for something else, or be gone.
     if let Some(mailbox) = mailbox {

@@ -90,17 +90,19 @@ extern "C" fn hsaKmtWaitOnMultipleEvents_Ext(
     let count = count as usize;
     // SAFETY: the interface promises an array of `count` events.
     let events = unsafe { std::slice::from_raw_parts(events, count) };
-    let ages = match ages.is_null() {
-        true => &mut [],
+    let ages = if ages.is_null() {
+        &mut []
+    } else {
         // SAFETY: if there are ages, there is one for each event.
-        false => unsafe { std::slice::from_raw_parts_mut(ages, count) },
+        unsafe { std::slice::from_raw_parts_mut(ages, count) }
     };
     if events.iter().any(|event| event.is_null()) {
         return Status::InvalidHandle;
     }
     let ids: Vec<u32> = events.iter().map(|&event| id(event)).collect();
-    match device().events.wait(&ids, all, millis, ages) {
-        true => Status::Success,
-        false => Status::WaitTimeout,
+    if device().events.wait(&ids, all, millis, ages) {
+        Status::Success
+    } else {
+        Status::WaitTimeout
     }
 }

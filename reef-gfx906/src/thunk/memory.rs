@@ -83,10 +83,7 @@ extern "C" fn hsaKmtMapMemoryToGPU(address: u64, _bytes: u64, alternate: *mut u6
     if !device().memory.map(address) {
         return Status::InvalidParameter;
     }
-    match alternate.is_null() {
-        true => Status::Success,
-        false => put(alternate, address),
-    }
+    if alternate.is_null() { Status::Success } else { put(alternate, address) }
 }
 
 #[unsafe(no_mangle)]

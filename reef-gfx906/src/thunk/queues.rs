@@ -34,9 +34,10 @@ extern "C" fn hsaKmtCreateQueue(
     // in.
     let asked = unsafe { resource.read_unaligned() };
     let words = Words::lasting();
-    let (write_pointer, read_pointer) = match copies {
-        true => (words.write.as_ptr() as u64, words.read.as_ptr() as u64),
-        false => (asked.write_pointer, asked.read_pointer),
+    let (write_pointer, read_pointer) = if copies {
+        (words.write.as_ptr() as u64, words.read.as_ptr() as u64)
+    } else {
+        (asked.write_pointer, asked.read_pointer)
     };
     let Some(ring) = Ring::new(address, bytes, write_pointer, read_pointer) else {
         return Status::InvalidParameter;

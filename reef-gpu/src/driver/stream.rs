@@ -29,9 +29,10 @@ impl<V: Vendor> Writer<V> {
     pub(crate) fn write(self, stream: &Stream<V>, address: u64, value: u32) -> Result<()> {
         // SAFETY: callers give signals of ours, to which there are no references.
         unsafe {
-            match self.by_stream {
-                true => stream.context.call().write_value(stream.raw, address, value),
-                false => stream.launch_one(self.store, 1, [address, value.into()]),
+            if self.by_stream {
+                stream.context.call().write_value(stream.raw, address, value)
+            } else {
+                stream.launch_one(self.store, 1, [address, value.into()])
             }
         }
     }

@@ -7,9 +7,12 @@ use crate::isa::wave::Wave;
 /// Two operands, with another operation when the result is to be clamped.
 macro_rules! sat {
     ($wrapping:expr, $saturating:expr) => {
-        Run::Alu(|w, i| match i.clamp {
-            false => super::lanes::binary(w, i, $wrapping),
-            true => super::lanes::binary(w, i, $saturating),
+        Run::Alu(|w, i| {
+            if i.clamp {
+                super::lanes::binary(w, i, $saturating)
+            } else {
+                super::lanes::binary(w, i, $wrapping)
+            }
         })
     };
 }

@@ -13,9 +13,12 @@ macro_rules! i2 {
         Run::Alu(|w, i| integers(w, i, |a, b, _| $f(a, b)))
     };
     ($wrapping:expr, $saturating:expr) => {
-        Run::Alu(|w, i| match i.clamp {
-            false => integers(w, i, |a, b, _| $wrapping(a, b)),
-            true => integers(w, i, |a, b, _| $saturating(a, b)),
+        Run::Alu(|w, i| {
+            if i.clamp {
+                integers(w, i, |a, b, _| $saturating(a, b))
+            } else {
+                integers(w, i, |a, b, _| $wrapping(a, b))
+            }
         })
     };
 }

@@ -69,10 +69,11 @@ fn buffer_load(w: &mut Wave, i: &Inst, env: &mut Env<'_>, words: u8) -> Result<(
     for k in 0..words {
         let at = first.wrapping_add(4 * u64::from(k));
         let inside = at < size * stride.max(1);
-        let value = match inside {
+        let value = if inside {
             // SAFETY: `host` has checked that the word is mapped.
-            true => unsafe { load32(env.host(base.wrapping_add(at), 4)?) },
-            false => 0,
+            unsafe { load32(env.host(base.wrapping_add(at), 4)?) }
+        } else {
+            0
         };
         w.regs.set_s(i.dst.wrapping_add(k), value);
     }

@@ -11,10 +11,7 @@ macro_rules! s2 {
         Run::Alu(|w, i| binary(w, i, $f))
     };
     ($wrapping:expr, $saturating:expr) => {
-        Run::Alu(|w, i| match i.clamp {
-            false => binary(w, i, $wrapping),
-            true => binary(w, i, $saturating),
-        })
+        Run::Alu(|w, i| if i.clamp { binary(w, i, $saturating) } else { binary(w, i, $wrapping) })
     };
 }
 

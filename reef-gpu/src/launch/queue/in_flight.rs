@@ -74,9 +74,10 @@ impl<V: Vendor> InFlight<V> {
     ///
     /// `State`.
     pub(crate) fn check_void(&self, count: u32) -> Result<()> {
-        match count == self.blocks + self.later {
-            true => Ok(()),
-            false => Err(Error::State("a kernel ran behind one that was stopped")),
+        if count == self.blocks + self.later {
+            Ok(())
+        } else {
+            Err(Error::State("a kernel ran behind one that was stopped"))
         }
     }
 }

@@ -81,9 +81,10 @@ impl<V: Vendor> Queue<V> {
         let &Rest { launches, graph, node, ref segment, later, checkpoint } = rest;
         let stop_list = self.guarded.stop_list(segment.count + later)?;
         for (at, launch) in launches.iter().enumerate().skip(node) {
-            let launched = match at == node {
-                true => self.launch_segment(at, launch, segment, &stop_list),
-                false => self.launch_segment(at, launch, &whole(launch.blocks()), &stop_list),
+            let launched = if at == node {
+                self.launch_segment(at, launch, segment, &stop_list)
+            } else {
+                self.launch_segment(at, launch, &whole(launch.blocks()), &stop_list)
             };
             launched.inspect_err(|_| {
                 let _ = self.stream.wait(); // earlier parts may run, and have no entry in `in_flight`

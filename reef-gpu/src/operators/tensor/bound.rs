@@ -92,9 +92,10 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
     /// Blocks write their parts of the output while others read, so nothing that is read may lie in
     /// it.
     fn check_apart(&self) -> Result<()> {
-        match self.read().any(|read| meet(&read, &self.written())) {
-            true => Err(Error::Invalid(format!("{}: the output overlaps what is read", V::NAME))),
-            false => Ok(()),
+        if self.read().any(|read| meet(&read, &self.written())) {
+            Err(Error::Invalid(format!("{}: the output overlaps what is read", V::NAME)))
+        } else {
+            Ok(())
         }
     }
 
@@ -104,9 +105,10 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         Self: 'b,
     {
         let used = |other: &'b Self| other.read().chain([other.written()]);
-        match others.flat_map(used).any(|used| meet(&used, &self.written())) {
-            true => Err(Error::Invalid(format!("{}: outputs overlap side by side", V::NAME))),
-            false => Ok(()),
+        if others.flat_map(used).any(|used| meet(&used, &self.written())) {
+            Err(Error::Invalid(format!("{}: outputs overlap side by side", V::NAME)))
+        } else {
+            Ok(())
         }
     }
 
@@ -206,9 +208,10 @@ fn address<V: Vendor>(op: &TensorOp, storage: &Storage<'_, Gpu<V>>, spec: &Spec)
         return Err(refused::<V>(op, format!("{spec} has 2^31 elements or more")));
     }
     let address = storage.buffer.range(storage.offset, spec.bytes())?;
-    match address.is_multiple_of(spec.element.bytes() as u64) {
-        true => Ok(address),
-        false => Err(Error::invalid(format!("{spec} at offset {}", storage.offset))),
+    if address.is_multiple_of(spec.element.bytes() as u64) {
+        Ok(address)
+    } else {
+        Err(Error::invalid(format!("{spec} at offset {}", storage.offset)))
     }
 }
 

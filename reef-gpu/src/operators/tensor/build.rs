@@ -113,12 +113,13 @@ fn bind<'a, V: Vendor>(
     operands: &TensorOperands<'_, Gpu<V>>,
 ) -> Result<BoundTensors<'a, V>> {
     op.check()?;
-    let seen = match operands.packed {
-        false => Seen::as_it_is(op),
-        true => match packed(gpu, op) {
+    let seen = if operands.packed {
+        match packed(gpu, op) {
             Some((_, seen)) => seen,
             None => return Err(refused::<V>(op, "none of its inputs is packed")),
-        },
+        }
+    } else {
+        Seen::as_it_is(op)
     };
     BoundTensors::new(gpu, seen, operands)
 }

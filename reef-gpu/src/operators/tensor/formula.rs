@@ -154,12 +154,13 @@ impl Slots {
             done.dedup();
             let ended = done.iter().filter(|&&read| last_read[read] == k);
             free.extend(ended.map(|&read| of_terms[read]).filter(|&slot| slot != NOWHERE));
-            of_terms.push(match last_read[k] > k + 1 {
-                true => free.pop().unwrap_or_else(|| {
+            of_terms.push(if last_read[k] > k + 1 {
+                free.pop().unwrap_or_else(|| {
                     most += 1;
                     most as u32 - 1
-                }),
-                false => NOWHERE,
+                })
+            } else {
+                NOWHERE
             });
         }
         Self { of_terms, most }
