@@ -1,4 +1,4 @@
-//! How fast waves execute: lane-operations (instructions times 64) a second on one core.
+//! Speed of waves: lane-operations (instructions times 64) a second on one core.
 //!
 //!     cargo bench -p reef-gfx906 --bench waves
 

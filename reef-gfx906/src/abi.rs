@@ -1,9 +1,9 @@
-//! What passes between AMD's runtime and this library: the structures of `hsakmttypes.h`.
+//! Structures that pass between AMD's runtime and this library, from `hsakmttypes.h`.
 //!
 //! They are packed to 4 bytes, and the same for ROCr 5.2 and 6.1: what 6.1 adds to a node
 //! (`xcc_count` and after) stands where 5.2 has reserved bytes.
 
-/// What a function of the driver interface answers.
+/// Result of a function of the driver interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Status {

@@ -1,4 +1,4 @@
-//! How the queues touch memory: like waves, only where it is mapped.
+//! Memory access of the queues: like waves, only where memory is mapped.
 
 use crate::isa::wave::Memory as _;
 use crate::memory::View;

@@ -9,7 +9,7 @@ const TICK: u64 = 40;
 /// The rate of [`Clock`] in kHz.
 pub(crate) const CLOCK_KHZ: u32 = (1_000_000 / TICK) as u32;
 
-/// What a wave reads as time (`s_memrealtime`).
+/// Clock that a wave reads as time (`s_memrealtime`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Clock {
     /// The host's monotonic clock.

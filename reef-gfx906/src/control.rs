@@ -1,4 +1,4 @@
-//! What tests call: the C functions `reef_gfx906_*`.
+//! Functions that tests call: the C functions `reef_gfx906_*`.
 
 use crate::device::machine::{configure, device};
 use crate::settings::{Counters, Record, Settings};

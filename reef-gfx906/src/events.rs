@@ -7,14 +7,14 @@ use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 /// As many as the kernel driver gives to a process.
-const MOST: u32 = 4096;
+const MAX_EVENTS: u32 = 4096;
 
 #[derive(Debug, Clone, Copy)]
 struct State {
     set: bool,
     /// It stays set until it is reset; others last for one wait.
     manual: bool,
-    /// How often it was set.
+    /// Number of times that it was set.
     age: u64,
 }
 
@@ -32,7 +32,7 @@ impl Default for Events {
         Self {
             states: Mutex::default(),
             changed: Condvar::new(),
-            mailboxes: (0..MOST).map(|_| AtomicU64::new(0)).collect(),
+            mailboxes: (0..MAX_EVENTS).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 }
@@ -46,7 +46,7 @@ impl Events {
         set: bool,
     ) -> Option<Box<abi::Event>> {
         let mut states = self.states.lock();
-        let id = (1..MOST).find(|id| !states.contains_key(id))?;
+        let id = (1..MAX_EVENTS).find(|id| !states.contains_key(id))?;
         states.insert(id, State { set, manual, age: 1 });
         let variable = descriptor.variable;
         let (data, bytes) = (variable.user_data, variable.bytes);
@@ -61,7 +61,7 @@ impl Events {
         self.states.lock().remove(&id).is_some()
     }
 
-    /// Wakes who waits for an event; false if there is none.
+    /// Wakes the threads that wait for an event; false if there is no such event.
     pub(crate) fn set(&self, id: u32) -> bool {
         let mut states = self.states.lock();
         let Some(state) = states.get_mut(&id) else { return false };
@@ -71,14 +71,15 @@ impl Events {
         true
     }
 
-    /// Whoever waits from now on, waits for the next time; false if there is no such event.
+    /// Resets an event: a thread that waits from now on waits for the next time. False if there is
+    /// no such event.
     pub(crate) fn reset(&self, id: u32) -> bool {
         self.states.lock().get_mut(&id).map(|state| state.set = false).is_some()
     }
 
     /// Waits for one or all of the events; false if `millis` have passed first. `ages` are what the
     /// caller knew last, or 0: an event that was set since then counts, even if another wait has
-    /// taken it. All who wait when an event is set go on.
+    /// taken it. All threads that wait when an event is set go on.
     pub(crate) fn wait(&self, ids: &[u32], all: bool, millis: u32, ages: &mut [u64]) -> bool {
         let deadline =
             (millis < u32::MAX - 1).then(|| Instant::now() + Duration::from_millis(millis.into()));
@@ -104,9 +105,9 @@ impl Events {
         true
     }
 
-    /// Where the device writes the numbers of events: address and bytes.
+    /// Memory to which the device writes the numbers of events: address and bytes.
     pub(crate) fn mailboxes(&self) -> (u64, u64) {
-        (self.mailboxes.as_ptr() as u64, 8 * u64::from(MOST))
+        (self.mailboxes.as_ptr() as u64, 8 * u64::from(MAX_EVENTS))
     }
 }
 
@@ -165,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn all_who_wait_go_on_when_an_event_is_set_once() {
+    fn all_waiting_threads_go_on_when_an_event_is_set_once() {
         // On a busy machine one may not wait yet when it is set.
         assert!((0..20).any(|_| all_go_on()), "not all of three in 20 tries");
     }
@@ -187,7 +188,7 @@ mod tests {
     #[test]
     fn destroying_an_event_makes_room_for_another() {
         let events = Events::default();
-        let ids: Vec<u32> = (1..MOST).map(|_| event(&events, false, false)).collect();
+        let ids: Vec<u32> = (1..MAX_EVENTS).map(|_| event(&events, false, false)).collect();
         let descriptor = abi::EventDescriptor {
             kind: 0,
             node: 1,

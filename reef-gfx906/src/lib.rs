@@ -5,8 +5,8 @@
 //! codes. Only tests use this.
 //!
 //! ```text
-//!     libamdhip64 → libhsa-runtime64 → thunk ── memory, events
-//!                                        └──── device: queues → launches → workgroups on units → isa
+//! libamdhip64 → libhsa-runtime64 → thunk ── memory, events
+//!                                    └──── device: queues → launches → workgroups on units → isa
 //! ```
 
 mod abi;

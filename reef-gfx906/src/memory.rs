@@ -33,7 +33,7 @@ pub(crate) struct Region {
     pub(crate) flags: MemoryFlags,
     pub(crate) mapped: bool,
     pub(crate) user_data: u64,
-    /// How often the host has registered it; 0 for memory that was allocated here.
+    /// Number of times that the host has registered it; 0 for memory that was allocated here.
     pub(crate) registrations: u32,
 }
 
@@ -89,9 +89,9 @@ impl Regions {
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     regions: Mutex<Regions>,
-    /// What is mapped, sorted; read by whoever touches memory for the device.
+    /// Mapped ranges, sorted; read by threads that touch memory for the device.
     mapped: RwLock<Vec<(u64, u64)>>,
-    /// What waves have decoded; forgotten where memory is freed or copied to.
+    /// Code that waves have decoded; forgotten where memory is freed or copied to.
     code: Arc<Code>,
 }
 
@@ -204,18 +204,18 @@ impl Memory {
         DEVICE_BYTES - self.regions.lock().used
     }
 
-    /// What is mapped now stays mapped as long as the view lives.
+    /// Makes a view: memory that is mapped now stays mapped as long as the view lives.
     pub(crate) fn view(&self, clock: Clock) -> View<'_> {
         View { mapped: self.mapped.read(), clock, code: &self.code }
     }
 
-    /// What waves have decoded.
+    /// Code that waves have decoded.
     pub(crate) fn code(&self) -> &Arc<Code> {
         &self.code
     }
 }
 
-/// Whether an allocation takes from the device's memory.
+/// Returns whether an allocation takes from the device's memory.
 fn counts(node: u32, flags: MemoryFlags) -> bool {
     node == DEVICE_NODE && !flags.scratch()
 }
@@ -250,7 +250,7 @@ fn trim(from: u64, to: u64) {
     }
 }
 
-/// What the device may touch, as long as this lives.
+/// View of the memory that the device may touch, as long as this lives.
 #[derive(Debug)]
 pub(crate) struct View<'a> {
     mapped: RwLockReadGuard<'a, Vec<(u64, u64)>>,
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_was_registered_twice_stays_until_it_is_taken_back_twice() {
+    fn memory_registered_twice_stays_until_deregistered_twice() {
         let memory = Memory::default();
         let start = vec![0u8; 3 * PAGE as usize].leak().as_ptr() as u64;
         memory.register(start, 100, MemoryFlags(0));

@@ -1,7 +1,7 @@
 //! The plain values that pass between a test and the device.
 
-/// How the device is built. Fixed at the first use, but for `step_budget` and `seed`: each time
-/// that they are set, the seed's order begins anew.
+/// Settings of the device. Fixed at the first use, but for `step_budget` and `seed`: each time that
+/// they are set, the seed's order begins anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Settings {
@@ -15,7 +15,7 @@ pub struct Settings {
     pub step_budget: u64,
     /// Most instructions of one wave at a time.
     pub slice: u32,
-    /// How many workgroups the trace keeps; the oldest go first.
+    /// Number of workgroups that the trace keeps; the oldest go first.
     pub trace: u32,
 }
 
@@ -26,7 +26,7 @@ impl Default for Settings {
     }
 }
 
-/// How a workgroup has ended.
+/// End of a workgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Outcome {
@@ -64,11 +64,11 @@ pub struct Record {
     pub group: [u32; 3],
     /// Workgroups of the grid.
     pub groups: [u32; 3],
-    /// How it has ended.
+    /// End of the workgroup.
     pub outcome: Outcome,
 }
 
-/// What the device has done since it was made.
+/// Counts of the device's work since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Counters {

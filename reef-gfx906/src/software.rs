@@ -1,4 +1,5 @@
-//! How a test gets the device: find the library, load it before AMD's runtime, set it, look at it.
+//! Access to the device for tests: find the library, load it before AMD's runtime, set it, read its
+//! trace.
 
 use crate::settings::{Counters, Record, Settings};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 
 const FILE: &str = "libreef_gfx906.so";
 
-/// The library beside the running program, where cargo puts it.
+/// The library next to the running program, where cargo puts it.
 ///
 /// # Errors
 ///
@@ -66,7 +67,7 @@ impl Software {
         hold(held);
     }
 
-    /// What the device has done.
+    /// Counts of the device's work.
     pub fn counters(&self) -> Counters {
         let read: ReadCounters = self.symbol(b"reef_gfx906_counters\0");
         let mut counters = Counters::default();
@@ -90,8 +91,8 @@ impl Software {
         forget();
     }
 
-    /// Which queue, launch, workgroup, address and instruction, and what was wrong; empty if
-    /// nothing was.
+    /// The last fault with its queue, launch, workgroup, address and instruction; empty if there
+    /// was none.
     pub fn last_fault(&self) -> String {
         let fault: Text = self.symbol(b"reef_gfx906_last_fault\0");
         let text = read_all(|out, room| {

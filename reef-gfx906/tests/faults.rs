@@ -9,14 +9,14 @@ use parking_lot::MutexGuard;
 use reef_gfx906::{Outcome, Settings};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use support::{Bench, Buffer, Function, Module, Pinned, alone};
+use support::{Bench, Buffer, Function, Module, Pinned, lock_bench};
 
 const SOURCE: &str = include_str!("kernels/faults.hip");
 const SETTINGS: Settings =
     Settings { units: 4, workers: 2, seed: 0, step_budget: 1 << 36, slice: 256, trace: 1000 };
 
 fn faulty(step_budget: u64) -> Option<(MutexGuard<'static, ()>, &'static Bench)> {
-    alone(Settings { step_budget, ..SETTINGS })
+    lock_bench(Settings { step_budget, ..SETTINGS })
 }
 
 fn kernel(bench: &'static Bench, name: &str) -> Function {
@@ -57,7 +57,7 @@ fn an_endless_kernel_ends_in_an_error() {
 }
 
 #[test]
-fn an_address_that_is_not_mapped_is_an_error_with_the_instruction() {
+fn unmapped_address_is_an_error_with_the_instruction() {
     let Some((_turn, bench)) = faulty(SETTINGS.step_budget) else { return };
     let hip = &bench.hip;
     let stream = hip.masked_stream(&[0xf]);

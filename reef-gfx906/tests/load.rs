@@ -3,13 +3,13 @@
 mod support;
 
 use reef_gfx906::Settings;
-use support::{Bench, Buffer, Pinned, alone};
+use support::{Bench, Buffer, Pinned, lock_bench};
 
 const BASIC: &str = include_str!("kernels/basic.hip");
 
 #[test]
 fn eight_streams_of_many_launches_lose_none() {
-    let Some((_turn, Bench { hip, software })) = alone(Settings::default()) else { return };
+    let Some((_turn, Bench { hip, software })) = lock_bench(Settings::default()) else { return };
     let module = hip.compile(BASIC);
     let increment = module.function("increment");
     let streams: Vec<_> = (0..8).map(|i| hip.stream(i % 3 - 1)).collect();
@@ -31,7 +31,7 @@ fn eight_streams_of_many_launches_lose_none() {
 
 #[test]
 fn allocating_and_freeing_leaves_nothing_behind() {
-    let Some((_turn, Bench { hip, software })) = alone(Settings::default()) else { return };
+    let Some((_turn, Bench { hip, software })) = lock_bench(Settings::default()) else { return };
     let round = || {
         let large = Buffer::<u8>::zeros(hip, 20 << 20);
         let small: Vec<_> = (1..20).map(|size| Buffer::<u32>::zeros(hip, 100 * size)).collect();
@@ -53,7 +53,7 @@ fn allocating_and_freeing_leaves_nothing_behind() {
 
 #[test]
 fn modules_come_and_go_at_the_same_addresses() {
-    let Some((_turn, Bench { hip, .. })) = alone(Settings::default()) else { return };
+    let Some((_turn, Bench { hip, .. })) = lock_bench(Settings::default()) else { return };
     for value in 1..6u32 {
         let source = format!(
             "extern \"C\" __global__ void constant(unsigned* out) {{ out[threadIdx.x] = {value}; }}"
@@ -71,7 +71,7 @@ fn modules_come_and_go_at_the_same_addresses() {
 
 #[test]
 fn device_memory_ends() {
-    let Some((_turn, Bench { hip, software })) = alone(Settings::default()) else { return };
+    let Some((_turn, Bench { hip, software })) = lock_bench(Settings::default()) else { return };
     const OUT_OF_MEMORY: u32 = 2;
     let before = software.counters().available;
     let most = hip.malloc(12 << 30);

@@ -7,7 +7,7 @@ use parking_lot::MutexGuard;
 use reef_gfx906::Settings;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use support::{Bench, Buffer, Function, NOT_READY, Pinned, Stream, alone};
+use support::{Bench, Buffer, Function, NOT_READY, Pinned, Stream, lock_bench};
 
 const BASIC: &str = include_str!("kernels/basic.hip");
 
@@ -18,7 +18,7 @@ fn millis(count: u64) -> Duration {
 /// One test at a time: where AMD's runtime waits for a kernel, it keeps locks that other threads
 /// need to let that kernel go on.
 fn free_running() -> Option<(MutexGuard<'static, ()>, &'static Bench)> {
-    alone(Settings::default())
+    lock_bench(Settings::default())
 }
 
 fn kernel(bench: &'static Bench, name: &str) -> Function {

@@ -1,18 +1,18 @@
-//! What runs where and in which order, on AMD's runtime over a small device whose seed decides.
+//! Units and order of workgroups, on AMD's runtime over a small device whose seed decides.
 
 mod support;
 
 use parking_lot::MutexGuard;
 use reef_gfx906::{Outcome, Record, Settings};
 use std::collections::BTreeSet;
-use support::{Bench, Buffer, Function, Module, NOT_READY, Stream, alone};
+use support::{Bench, Buffer, Function, Module, NOT_READY, Stream, lock_bench};
 
 const SOURCE: &str = include_str!("kernels/scheduling.hip");
 const UNITS: u32 = 8;
 
 fn small() -> Option<(MutexGuard<'static, ()>, &'static Bench)> {
     let settings = Settings { units: UNITS, workers: 0, seed: 7, slice: 64, ..Settings::default() };
-    let small = alone(settings)?;
+    let small = lock_bench(settings)?;
     assert_eq!(small.1.software.last_fault(), "");
     Some(small)
 }
@@ -22,7 +22,7 @@ fn kernel(bench: &'static Bench, name: &str) -> Function {
     MODULE.get_or_init(|| bench.hip.compile(SOURCE)).function(name)
 }
 
-/// Records of the launch with so many workgroups.
+/// Records of the launch with this number of workgroups.
 fn of_grid(bench: &Bench, groups: u32) -> Vec<Record> {
     let trace = bench.software.trace();
     trace.into_iter().filter(|record| record.groups == [groups, 1, 1]).collect()

@@ -1,16 +1,15 @@
 //! A workgroup on a compute unit.
 
 use crate::dispatch::unit::Seat;
-use crate::isa::wave::{Fault, Memory, Pause, Wave, poisoned};
+use crate::isa::wave::{Fault, Memory, Pause, Wave};
 
-/// What a sleep counts for, in instructions: without it a launch that waits would never use up its
-/// budget.
+/// Cost of a sleep, in instructions: without it a launch that waits would never use up its budget.
 const SLEEP: u64 = 64;
 /// Most rounds from barrier to barrier before others have their turn.
 const ROUNDS: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Progress {
+pub(super) enum Progress {
     Ready,
     AtBarrier,
     Ended,
@@ -27,24 +26,31 @@ pub(crate) struct Group {
     pub(crate) record: u64,
     /// Its number in the launch.
     pub(crate) index: u32,
-    waves: Vec<(Wave, Progress)>,
-    lds: Vec<u8>,
+    /// From [`ready`].
+    pub(super) waves: Vec<(Wave, Progress)>,
+    /// Shared memory.
+    pub(super) lds: Vec<u8>,
 }
 
-/// Who runs in a turn, and for how long.
+/// Waves that have not begun.
+pub(super) fn ready(waves: Vec<Wave>) -> Vec<(Wave, Progress)> {
+    waves.into_iter().map(|wave| (wave, Progress::Ready)).collect()
+}
+
+/// Waves that run in a turn, and for how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Each wave, at most so many instructions at a time.
+    /// Each wave, at most this number of instructions at a time.
     All(u32),
-    /// One of the waves that can, counted modulo their number, for so many instructions.
+    /// One of the waves that can, counted modulo their number, for `steps` instructions.
     One { choice: u32, steps: u32 },
 }
 
-/// What came of a turn.
+/// Result of a turn.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) steps: u64,
-    /// What counts against the launch's budget.
+    /// Steps that count against the launch's budget.
     pub(crate) spent: u64,
     /// Waves only looked, and went to sleep again.
     pub(crate) slept: bool,
@@ -54,18 +60,6 @@ pub(crate) struct Ran {
 }
 
 impl Group {
-    pub(crate) fn new(
-        (launch, index): (u64, u32),
-        queue: u32,
-        (unit, seat): (usize, Seat),
-        record: u64,
-        waves: Vec<Wave>,
-        lds: usize,
-    ) -> Self {
-        let waves = waves.into_iter().map(|wave| (wave, Progress::Ready)).collect();
-        Self { launch, queue, unit, seat, record, index, waves, lds: poisoned(lds) }
-    }
-
     /// Address of the instruction that the first wave which has not ended would run next.
     pub(crate) fn pc(&self) -> u64 {
         let live = self.waves.iter().find(|(_, progress)| *progress != Progress::Ended);

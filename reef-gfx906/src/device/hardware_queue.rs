@@ -7,7 +7,7 @@ use crate::queue::sdma::Sdma;
 /// All units.
 pub(crate) const EVERY_UNIT: u64 = u64::MAX;
 
-/// Which packets it understands.
+/// Processor of a queue, by the packets that it understands.
 #[derive(Debug)]
 pub(crate) enum Processor {
     Compute(Aql),

@@ -1,4 +1,4 @@
-//! What the host does to hardware queues: makes, changes and ends them.
+//! The host's calls on hardware queues: it makes, changes and ends them.
 
 use super::hardware_queue::{EVERY_UNIT, HardwareQueue};
 use super::machine::Device;

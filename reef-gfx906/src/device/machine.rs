@@ -13,7 +13,7 @@ use std::sync::{Once, OnceLock};
 /// The one device of the process. It lives as long as the process: its threads may outlast
 /// everything.
 static DEVICE: OnceLock<Device> = OnceLock::new();
-/// What it will be made with.
+/// Settings that the device will be made with.
 static SETTINGS: Mutex<Option<Settings>> = Mutex::new(None);
 
 /// The words of a queue that the library keeps for the host.

@@ -7,11 +7,11 @@ use rand_chacha::ChaCha8Rng;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Every so many turns a lower priority has one, so that a workgroup that waits for one of lower
-/// priority doesn't wait for ever.
+/// One in this number of turns goes to a lower priority, so that a workgroup that waits for one of
+/// lower priority doesn't wait for ever.
 const FAIRNESS: u64 = 8;
 
-/// Who decides the order.
+/// Order in which workgroups run.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// One after the other.
@@ -61,7 +61,7 @@ impl Residents {
         self.levels.entry(Reverse(priority)).or_default().push_back(group);
     }
 
-    /// Takes out who runs next.
+    /// Takes out the workgroup that runs next.
     pub(crate) fn pick(&mut self) -> Option<(Group, Turn)> {
         let filled: Vec<Reverse<i32>> = self
             .levels

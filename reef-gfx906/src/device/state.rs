@@ -4,16 +4,17 @@
 //! worker picks one, lets it run for a while without the lock, and brings it back. A workgroup that
 //! is being run is nowhere else, so what ends a launch in the meantime only marks it (`ending`).
 
-use super::group::{Group, Ran, Turn};
+use super::group::{Group, Ran, Turn, ready};
 use super::hardware_queue::{HardwareQueue, Processor};
 use super::residents::{Order, Residents};
 use super::trace::Trace;
 use crate::clock::Clock;
 use crate::dispatch::launch::Launch;
-use crate::dispatch::unit::Unit;
+use crate::dispatch::unit::{Seat, Unit};
 use crate::events::Events;
+use crate::isa::wave::poisoned;
 use crate::memory::Memory;
-use crate::queue::aql::Taken;
+use crate::queue::aql::Work;
 use crate::settings::{Counters, Outcome, Record, Settings};
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ pub(super) struct Running {
     next: u32,
     /// Workgroups on units.
     resident: u32,
-    /// What counts against the budget.
+    /// Steps that count against the budget.
     spent: u64,
     /// Why no more of it shall run.
     ending: Option<Outcome>,
@@ -79,7 +80,7 @@ impl State {
         }
     }
 
-    /// What waves read as time.
+    /// Clock that waves read as time.
     pub(super) fn clock(&self) -> Clock {
         match self.settings.workers {
             0 => Clock::Steps(self.counters.steps),
@@ -119,7 +120,7 @@ impl State {
                     let number = self.counters.launches + 1;
                     let Some(taken) = aql.take_up(&queue.ring, &view, number)? else { break };
                     self.counters.packets += 1;
-                    if let Taken::Launch(launch) = taken {
+                    if let Work::Launch(launch) = taken {
                         self.counters.launches = number;
                         self.unplaced = true;
                         self.launches.insert(number, Running::new(*launch, id));
@@ -183,16 +184,11 @@ impl State {
             .min_by_key(|&(unit, after, _)| (after.waves(), unit));
         let Some((unit, after, seat)) = taken else { return false };
         self.units[unit] = after;
-        self.settle_in(id, (unit, seat), memory);
+        self.settle_in(id, unit, seat, memory);
         true
     }
 
-    fn settle_in(
-        &mut self,
-        id: u64,
-        (unit, seat): (usize, crate::dispatch::unit::Seat),
-        memory: &Memory,
-    ) {
+    fn settle_in(&mut self, id: u64, unit: usize, seat: Seat, memory: &Memory) {
         let running = self.launches.get_mut(&id).expect("it was chosen by its number");
         let priority = self.queues[&running.queue].priority;
         let index = running.next;
@@ -213,13 +209,20 @@ impl State {
         running.next += 1;
         running.resident += 1;
         self.counters.groups += 1;
-        let waves = running.launch.waves(place, memory.code());
-        let lds = running.launch.lds_bytes();
-        let group = Group::new((id, index), running.queue, (unit, seat), record, waves, lds);
+        let group = Group {
+            launch: id,
+            index,
+            queue: running.queue,
+            unit,
+            seat,
+            record,
+            waves: ready(running.launch.waves(place, memory.code())),
+            lds: poisoned(running.launch.lds_bytes()),
+        };
         self.residents.push(priority, group);
     }
 
-    /// Takes out who runs next.
+    /// Takes out the workgroup that runs next.
     pub(super) fn pick(&mut self) -> Option<(Group, Turn)> {
         self.residents.pick()
     }
@@ -315,7 +318,7 @@ impl State {
         ids.into_iter().for_each(|id| self.finish(id));
     }
 
-    /// Whether a workgroup of the queue is on a unit or being run.
+    /// Returns whether a workgroup of the queue is on a unit or being run.
     pub(super) fn is_running(&self, queue: u32) -> bool {
         self.launches.values().any(|running| running.queue == queue)
     }

@@ -167,7 +167,7 @@ fn a_launch_runs_each_workgroup_once_and_sets_its_signal() {
     assert_eq!(rig.state.resident(), 0);
 }
 
-/// What is left there by others on a chip: a kernel that takes it for zero must not pass.
+/// On a chip they hold what others left there: a kernel that takes it for zero must not pass.
 #[test]
 fn registers_and_shared_memory_begin_with_poison() {
     let mut rig = Rig::small(1);
@@ -240,7 +240,7 @@ fn equal_priorities_share_the_device() {
 }
 
 #[test]
-fn a_waiting_workgroup_keeps_lower_priorities_from_its_units_only() {
+fn waiting_workgroup_blocks_lower_priorities_on_its_units_only() {
     let mut rig = Rig::small(2);
     let (large, small) = (rig.kernel(&[AGAIN], 64 << 10), rig.kernel(&[END], 512));
     rig.queue(1, 3, 0b01);
@@ -297,7 +297,7 @@ fn workgroups_wait_for_each_other_as_long_as_they_fit() {
 }
 
 #[test]
-fn an_endless_launch_uses_up_its_budget_and_fails_with_its_queue() {
+fn endless_launch_spends_its_budget_and_fails_with_its_queue() {
     for code in [&[AGAIN][..], &[SLEEP, BACK]] {
         let settings = Settings { step_budget: 5000, workers: 0, ..Settings::default() };
         let mut rig = Rig::new(settings);

@@ -1,4 +1,4 @@
-//! Which workgroup ran where and when.
+//! Trace of workgroups: unit and time of each.
 
 use crate::settings::{Outcome, Record};
 use std::collections::VecDeque;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_records_go_first_and_late_news_of_them_is_dropped() {
+    fn oldest_records_go_first_and_late_ends_of_them_are_dropped() {
         let mut trace = Trace::new(2);
         let numbers = [1, 2, 3].map(|launch| trace.begin(record(launch)));
         trace.end(numbers[0], 10, Outcome::Ended);

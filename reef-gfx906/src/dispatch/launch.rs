@@ -22,7 +22,7 @@ mod properties {
     pub(super) const PRIVATE_SIZE: u16 = 1 << 6;
 }
 
-/// What all workgroups of a launch have in common.
+/// Common part of all workgroups of a launch.
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
     pub(crate) id: u64,
@@ -91,13 +91,13 @@ impl Launch {
         self.groups().iter().product()
     }
 
-    /// Where workgroup number `index` is in the grid.
+    /// Place of workgroup number `index` in the grid.
     pub(crate) fn place(&self, index: u32) -> [u32; 3] {
         let groups = self.groups();
         [index % groups[0], index / groups[0] % groups[1], index / groups[0] / groups[1]]
     }
 
-    /// What each workgroup takes of its unit.
+    /// Resources that each workgroup takes of its unit.
     pub(crate) fn need(&self) -> Need {
         let items: u32 = self.group.iter().product();
         Need {

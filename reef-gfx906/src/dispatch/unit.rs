@@ -7,7 +7,7 @@ const LDS_BYTES: u32 = 64 << 10;
 /// Workgroups of more than one wave need a barrier, and there are as many.
 const BARRIERS: u32 = 16;
 
-/// What a workgroup takes of its unit.
+/// Resources that a workgroup takes of its unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Need {
     pub(crate) waves: u32,
@@ -16,14 +16,14 @@ pub(crate) struct Need {
     pub(crate) lds: u32,
 }
 
-/// Where a workgroup's waves are.
+/// Places of a workgroup's waves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Seat {
     waves: [u32; SIMDS],
     need: Need,
 }
 
-/// What is free of a compute unit.
+/// Free resources of a compute unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unit {
     slots: [u32; SIMDS],
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_released_is_there_again() {
+    fn released_resources_are_free_again() {
         let mut unit = Unit::default();
         let first = unit.take(Need { waves: 5, vgprs: 32, lds: 1024 }).expect("the unit is empty");
         let second = unit.take(Need { waves: 3, vgprs: 8, lds: 0 }).expect("there is room");

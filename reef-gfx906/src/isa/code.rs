@@ -1,8 +1,8 @@
-//! What has been decoded, by address, for all waves of a device.
+//! Decoded instructions, by address, for all waves of a device.
 //!
-//! A page holds the instructions of 16 KiB of code, each decoded when a wave first reaches it.
-//! Whoever unmaps or rewrites code calls [`Code::forget`]; a wave looks its page up when it starts
-//! running, so it must not be inside `run` at that moment.
+//! A page holds the instructions of 16 KiB of code, each decoded when a wave first reaches it. A
+//! thread that unmaps or rewrites code calls [`Code::forget`]; a wave looks its page up when it
+//! starts running, so it must not be inside `run` at that moment.
 
 use std::collections::HashMap;
 use std::ops::Range;

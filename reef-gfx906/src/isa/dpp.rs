@@ -25,13 +25,13 @@ impl Dpp {
         }
     }
 
-    /// Whether the control is one that gfx906 has.
+    /// Returns whether the control is one that gfx906 has.
     pub(super) fn is_known(&self) -> bool {
         matches!(self.control, 0..=0xff | 0x101..=0x10f | 0x111..=0x11f | 0x121..=0x12f)
             || matches!(self.control, 0x130 | 0x134 | 0x138 | 0x13c | 0x140..=0x143)
     }
 
-    /// What each lane reads: zero where the source is outside or inactive.
+    /// Values that the lanes read: zero where the source is outside or inactive.
     pub(super) fn read(&self, from: &Lanes<u32>, exec: u64) -> Lanes<u32> {
         let source = |lane| self.source(lane).filter(|from| exec >> from & 1 != 0);
         std::array::from_fn(|lane| source(lane).map_or(0, |lane| from[lane]))

@@ -16,9 +16,9 @@ use super::space::Env;
 use super::wave::{Memory, Pause, Wave};
 
 const VGPRS: usize = 20;
-/// What stands for the condition bit among scalar registers.
+/// Number that stands for the condition bit among scalar registers.
 const SCC: usize = 128;
-/// How many bytes of private memory a lane has.
+/// Bytes of private memory of a lane.
 const PRIVATE: usize = 64;
 
 /// The file, taken apart.
@@ -120,14 +120,14 @@ impl Case {
         }
     }
 
-    /// Whether the assembler's mnemonic is this one, but for its suffixes.
+    /// Returns whether the assembler's mnemonic is this one, but for its suffixes.
     fn spells(&self, text: &str) -> bool {
         let mnemonic = self.asm.split(' ').next().unwrap_or_default();
         let bare = mnemonic.trim_end_matches("_e32").trim_end_matches("_e64");
         bare == text
     }
 
-    /// Whether it must be an error.
+    /// Returns whether it must be an error.
     fn refused(&self) -> bool {
         self.results.iter().any(|(name, _)| *name == "refused")
     }
@@ -351,7 +351,7 @@ fn check_bytes(
     Ok(())
 }
 
-/// Whether a value is what it must be: any NaN is as good as another; results of approximate
+/// Returns whether a value is right: any NaN is as good as another; results of approximate
 /// operations may be the next float.
 fn same(kind: &str, want: u64, got: u64) -> bool {
     let (want32, got32) = (want as u32, got as u32);

@@ -22,7 +22,7 @@ pub(super) enum Format {
     Mubuf,
 }
 
-/// What an instruction does, by what it may touch.
+/// Function of an instruction, by the state that it may touch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Run {
     /// Registers only.
@@ -42,7 +42,7 @@ pub(super) struct Op {
     pub(super) run: Run,
 }
 
-/// Where an operand comes from.
+/// Source of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Src {
     /// A vector register.
@@ -55,7 +55,7 @@ pub(super) enum Src {
     Literal(u32),
 }
 
-/// How the lanes of operands and results are selected.
+/// Selection of the lanes of operands and results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Select {
     Plain,
@@ -68,7 +68,7 @@ pub(super) enum Select {
 pub(super) struct Sdwa {
     /// 0 to 3 a byte, 4 and 5 a half, 6 all.
     pub(super) dst: u8,
-    /// What happens to the rest of the result: 0 zero, 1 sign, 2 stays.
+    /// Rest of the result: 0 zero, 1 sign, 2 stays.
     pub(super) unused: u8,
     pub(super) src: [u8; 2],
     pub(super) sext: [bool; 2],
@@ -112,7 +112,7 @@ pub(super) struct Inst {
     pub(super) mem: Mem,
 }
 
-/// What only memory instructions have.
+/// Fields that only memory instructions have.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Mem {
     /// 0 flat, 1 scratch, 2 global.

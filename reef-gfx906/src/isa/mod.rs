@@ -6,7 +6,7 @@
 //! the host.
 //!
 //! - **In**: code in mapped memory, a wave's registers, shared memory of its workgroup.
-//! - **Out**: the same after so many steps, and why the wave has paused.
+//! - **Out**: the same after a number of steps, and why the wave has paused.
 //! - **Invariant**: memory is touched only where it is mapped; what can't be executed is a fault
 //!   that names it.
 //!

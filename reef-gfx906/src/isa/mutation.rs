@@ -1,5 +1,5 @@
-//! Whether the vectors would notice a wrong operation: each opcode is run with the operation of
-//! every other opcode of its format, and with none, and some case of it must fail.
+//! Test that the vectors notice a wrong operation: each opcode is run with the operation of every
+//! other opcode of its format, and with none, and some case of it must fail.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,13 +88,13 @@ struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Whether some case fails with this operation in place of the right one.
+    /// Returns whether some case fails with this operation in place of the right one.
     fn notices(&self, run: Run) -> bool {
         let change = |inst: Inst| Inst { run, ..inst };
         self.cases.iter().any(|case| self.golden.run(case, change).is_err())
     }
 
-    /// What it can't tell from the right operation, and should.
+    /// Wrong operations that it can't tell from the right one, and should.
     fn survivors(&self) -> Vec<String> {
         let others =
             opcodes::all().filter(|op| op.format == self.op.format && op.name != self.op.name);

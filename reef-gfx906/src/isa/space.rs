@@ -41,7 +41,7 @@ impl fmt::Display for Bad {
     }
 }
 
-/// What is around a wave while it runs.
+/// Surroundings of a wave while it runs.
 #[derive(Debug)]
 pub(super) struct Env<'a> {
     pub(super) lds: &'a mut [u8],
@@ -56,8 +56,8 @@ impl<'a> Env<'a> {
         Self { lds, memory, known: [const { 0..0 }; 4], next: 0 }
     }
 
-    /// Whether all of `first..last + bytes` is in one range that is known to be mapped, or becomes
-    /// known.
+    /// Returns whether all of `first..last + bytes` is in one range that is known to be mapped, or
+    /// becomes known.
     pub(super) fn covers(&mut self, first: u64, last: u64, bytes: usize) -> bool {
         let Some(end) = last.checked_add(bytes as u64) else { return false };
         if self.known.iter().any(|known| known.start <= first && end <= known.end) {

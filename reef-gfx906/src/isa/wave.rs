@@ -9,9 +9,9 @@ use super::inst::{Inst, Run};
 use super::registers::Registers;
 use super::space::Env;
 
-/// What a wave may touch. Addresses of the device are addresses of this process.
+/// Memory that a wave may touch. Addresses of the device are addresses of this process.
 pub trait Memory: Debug {
-    /// Whether `bytes` bytes at `address` are mapped for the device.
+    /// Returns whether `bytes` bytes at `address` are mapped for the device.
     fn is_mapped(&self, address: u64, bytes: usize) -> bool;
 
     /// A range of mapped addresses that has `bytes` bytes at `address` in it, the larger the
@@ -46,15 +46,15 @@ pub struct Fault {
     pub pc: u64,
     /// The instruction as text, as far as it could be decoded.
     pub instruction: String,
-    /// What was wrong, such as `unknown opcode` or `0x7f…: not mapped`.
+    /// The fault, such as `unknown opcode` or `0x7f…: not mapped`.
     pub why: String,
 }
 
-/// What registers and memory that nothing has been written to hold: NaN as a float of 32 bits and
+/// Content of registers and memory that nothing has been written to: NaN as a float of 32 bits and
 /// as two of 16, no address, and a large number.
 pub const POISON: u32 = 0xffa5_ffa5;
 
-/// So many bytes of [`POISON`].
+/// Makes this number of bytes of [`POISON`].
 pub fn poisoned(bytes: usize) -> Vec<u8> {
     POISON.to_le_bytes().into_iter().cycle().take(bytes).collect()
 }
@@ -112,7 +112,7 @@ impl Wave {
         self.pc
     }
 
-    /// How many instructions it has executed.
+    /// Number of instructions that it has executed.
     pub fn executed(&self) -> u64 {
         self.executed
     }

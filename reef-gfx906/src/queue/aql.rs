@@ -1,7 +1,7 @@
 //! The packet processor of a compute queue: packets of 64 bytes, taken up in order.
 //!
 //! A packet stays in the ring until it is complete, and the read index passes it only when all
-//! before it are. Those without the barrier bit may run beside the ones before them.
+//! before it are. Those without the barrier bit may run at the same time as the ones before them.
 
 use super::ring::Ring;
 use super::signal;
@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 const PACKET: u64 = 64;
-/// As many launches of one queue run beside each other at most.
+/// Maximum of launches of one queue that run at the same time.
 const IN_FLIGHT: usize = 8;
 const BARRIER: u16 = 1 << 8;
 
@@ -34,7 +34,7 @@ mod format {
     pub(super) const BARRIER_VALUE: u8 = 2;
 }
 
-/// What a barrier packet waits for.
+/// Condition that a barrier packet waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Condition {
     All([u64; 5]),
@@ -57,7 +57,7 @@ struct InFlight {
     start: u64,
 }
 
-/// What a queue is at.
+/// State of a queue's packet processor.
 #[derive(Debug, Default)]
 pub(crate) struct Aql {
     in_flight: VecDeque<InFlight>,
@@ -83,7 +83,7 @@ impl Aql {
         ring: &Ring,
         view: &View<'_>,
         id: u64,
-    ) -> Result<Option<Taken>, String> {
+    ) -> Result<Option<Work>, String> {
         let index = self.oldest + self.in_flight.len() as u64;
         if index >= ring.write.load(Acquire) || self.is_blocked() {
             return Ok(None);
@@ -118,13 +118,13 @@ impl Aql {
         packet: &[u8; 64],
         view: &View<'_>,
         id: u64,
-    ) -> Result<Option<Taken>, String> {
+    ) -> Result<Option<Work>, String> {
         let taken = if self.failed {
-            Ok((Progress::Finished { good: false }, Taken::Other))
+            Ok((Progress::Finished { good: false }, Work::Other))
         } else {
             begin(kind, at, packet, view, id)
         };
-        let failed = (Progress::Finished { good: false }, Taken::Other);
+        let failed = (Progress::Finished { good: false }, Work::Other);
         let (progress, result) = match taken {
             Ok((progress, taken)) => (progress, Ok(Some(taken))),
             Err(why) => (failed.0, Err(why)),
@@ -175,9 +175,9 @@ impl Aql {
     }
 }
 
-/// What was taken up.
+/// Work that was begun for a packet.
 #[derive(Debug)]
-pub(crate) enum Taken {
+pub(crate) enum Work {
     Launch(Box<Launch>),
     Other,
 }
@@ -209,19 +209,19 @@ fn begin(
     packet: &[u8; 64],
     view: &View<'_>,
     id: u64,
-) -> Result<(Progress, Taken), String> {
+) -> Result<(Progress, Work), String> {
     let signals = || [8, 16, 24, 32, 40].map(|field| u64_at(packet, field));
     let progress = match kind {
         kind::DISPATCH => {
             let launch = Launch::read(id, at, view)?;
-            return Ok((Progress::Runs(id), Taken::Launch(Box::new(launch))));
+            return Ok((Progress::Runs(id), Work::Launch(Box::new(launch))));
         }
         kind::BARRIER_AND => Progress::Waits(Condition::All(signals())),
         kind::BARRIER_OR => Progress::Waits(Condition::Any(signals())),
         kind::VENDOR => vendor(packet)?,
         other => return Err(format!("packet of unknown type {other}")),
     };
-    Ok((progress, Taken::Other))
+    Ok((progress, Work::Other))
 }
 
 fn vendor(packet: &[u8; 64]) -> Result<Progress, String> {
@@ -238,7 +238,7 @@ fn vendor(packet: &[u8; 64]) -> Result<Progress, String> {
 }
 
 impl Condition {
-    /// A failed signal counts as set: who waits for it shall not wait for ever.
+    /// A failed signal counts as set: a packet that waits for it must not wait for ever.
     fn holds(&self, view: &View<'_>) -> Result<bool, String> {
         let signal = |at| signal::value(view, at).map_err(|bad| format!("signal {bad}"));
         let done = |at: &u64| signal(*at).map(|value| value <= 0);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-/// A queue's memory. Whoever created the queue keeps it until the queue is destroyed.
+/// A queue's memory. The creator of the queue keeps it until the queue is destroyed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ring {
     pub(crate) base: u64,

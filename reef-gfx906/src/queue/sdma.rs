@@ -27,9 +27,9 @@ mod operation {
 /// The one atomic operation that the runtime uses: add to a 64-bit word.
 const ADD_64: u32 = 47;
 
-/// What a packet comes to.
+/// Result of a packet.
 enum Done {
-    /// It has so many words and is carried out.
+    /// It has this number of words and is carried out.
     Words(u64),
     /// It waits.
     NotYet,
@@ -158,8 +158,8 @@ impl Packet<'_> {
         Ok(Done::Words(6))
     }
 
-    /// Whether a poll waits for half of a signal that will never be 0, because its packet has
-    /// failed.
+    /// Returns whether a poll waits for half of a signal that will never be 0, because its packet
+    /// has failed.
     fn awaits_failed(&self, view: &View<'_>) -> Result<bool, Unmapped> {
         let whole = view.word64(self.address(1) & !7)?.load(Acquire) as i64;
         Ok(self.words[3] == 0 && whole < 0)

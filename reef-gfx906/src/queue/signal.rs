@@ -12,7 +12,7 @@ const EVENT: u64 = 24;
 const START: u64 = 32;
 const END: u64 = 40;
 
-/// What a signal holds whose packet was not carried out. Whoever waits for less than 1 goes on.
+/// Value of a signal whose packet was not carried out. A thread that waits for less than 1 goes on.
 const FAILED: u64 = -1_i64 as u64;
 
 /// The value of a signal.
@@ -20,7 +20,7 @@ pub(crate) fn value(view: &View<'_>, signal: u64) -> Result<i64, Unmapped> {
     Ok(view.word64(signal.wrapping_add(VALUE))?.load(Acquire) as i64)
 }
 
-/// Tells who waits that a packet is done, or will never be. Without a signal no thread waits.
+/// Tells waiting threads that a packet is done, or will never be. Without a signal no thread waits.
 pub(crate) fn complete(
     view: &View<'_>,
     events: &Events,

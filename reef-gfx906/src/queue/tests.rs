@@ -140,7 +140,7 @@ fn a_trap_raises_its_event() {
 }
 
 #[test]
-fn what_is_unknown_or_not_mapped_stops_the_queue_with_a_reason() {
+fn unknown_packet_or_unmapped_memory_stops_the_queue() {
     let [a, b] = split(0x1000);
     let unmapped = [COPY, 7, 0, a, b, a, b];
     for (packet, why) in [(&[0xffu32][..], "0x000000ff: unknown"), (&unmapped, "not mapped")] {

@@ -9,8 +9,9 @@ fn id(event: *const Event) -> u32 {
     unsafe { (*event).id }
 }
 
-fn known(known: bool) -> Status {
-    if known { Status::Success } else { Status::InvalidHandle }
+/// Success if the handle was known.
+fn status_of(is_known: bool) -> Status {
+    if is_known { Status::Success } else { Status::InvalidHandle }
 }
 
 #[unsafe(no_mangle)]
@@ -43,12 +44,12 @@ extern "C" fn hsaKmtDestroyEvent(event: *mut Event) -> Status {
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtSetEvent(event: *const Event) -> Status {
-    known(!event.is_null() && device().events.set(id(event)))
+    status_of(!event.is_null() && device().events.set(id(event)))
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtResetEvent(event: *const Event) -> Status {
-    known(!event.is_null() && device().events.reset(id(event)))
+    status_of(!event.is_null() && device().events.reset(id(event)))
 }
 
 #[unsafe(no_mangle)]

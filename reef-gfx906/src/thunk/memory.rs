@@ -6,7 +6,7 @@ use crate::memory::{DEVICE_NODE, Region};
 
 const ALLOCATED: u32 = 1;
 const REGISTERED: u32 = 2;
-/// What maps of memory list: there is one device.
+/// Nodes that maps of memory list: there is one device.
 static NODES: [u32; 1] = [DEVICE_NODE];
 
 fn found(found: bool) -> Status {

@@ -31,7 +31,7 @@ extern "C" fn hsaKmtGetXNACKMode(enabled: *mut i32) -> Status {
     put(enabled, 0)
 }
 
-/// What debuggers can do here: nothing.
+/// Capabilities of debuggers here: none.
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtGetRuntimeCapabilities(capabilities: *mut u32) -> Status {
     put(capabilities, 0)

@@ -8,8 +8,9 @@ const SDMA: u32 = 2;
 const SDMA_XGMI: u32 = 5;
 const COMPUTE_AQL: u32 = 21;
 
-fn known(known: bool) -> Status {
-    if known { Status::Success } else { Status::InvalidHandle }
+/// Success if the handle was known.
+fn status_of(is_known: bool) -> Status {
+    if is_known { Status::Success } else { Status::InvalidHandle }
 }
 
 #[unsafe(no_mangle)]
@@ -51,7 +52,7 @@ extern "C" fn hsaKmtCreateQueue(
 
 #[unsafe(no_mangle)]
 extern "C" fn hsaKmtDestroyQueue(id: u64) -> Status {
-    known(u32::try_from(id).is_ok_and(|id| device().destroy_queue(id)))
+    status_of(u32::try_from(id).is_ok_and(|id| device().destroy_queue(id)))
 }
 
 /// The ring of a queue stays where it is.
@@ -65,7 +66,7 @@ extern "C" fn hsaKmtUpdateQueue(
     _event: *const (),
 ) -> Status {
     let update = |id| device().update_queue(id, percentage > 0, priority);
-    known(u32::try_from(id).is_ok_and(update))
+    status_of(u32::try_from(id).is_ok_and(update))
 }
 
 /// Bits beyond the units that there are have no meaning.
@@ -77,7 +78,7 @@ extern "C" fn hsaKmtSetQueueCUMask(id: u64, bits: u32, mask: *const u32) -> Stat
     // SAFETY: the interface promises `bits` bits.
     let words = unsafe { std::slice::from_raw_parts(mask, bits as usize / 32) };
     let mask = words.iter().take(2).rev().fold(0, |mask, &word| mask << 32 | u64::from(word));
-    known(u32::try_from(id).is_ok_and(|id| device().set_mask(id, mask)))
+    status_of(u32::try_from(id).is_ok_and(|id| device().set_mask(id, mask)))
 }
 
 /// There is no global wave sync: kernels can't ask for it here.

@@ -1,5 +1,6 @@
-//! What the runtime imports and the device doesn't have: sharing between processes and with
-//! graphics, shared virtual memory, debuggers, profilers. And settings that have no meaning here.
+//! Functions that the runtime imports and the device doesn't have: sharing between processes and
+//! with graphics, shared virtual memory, debuggers, profilers. And settings that have no meaning
+//! here.
 
 use crate::abi::{Status, put};
 use crate::clock::CLOCK_KHZ;

@@ -1,4 +1,4 @@
-//! What compilers make of a language's features, against the same computation here.
+//! Code that compilers make of a language's features, against the same computation here.
 
 use crate::common::{Kernel, Mapped};
 
@@ -193,6 +193,6 @@ fn half(x: f32) -> u16 {
         return sign;
     }
     let exponent = (bits >> 23 & 0xff) as i32 - 112;
-    assert!(bits & 0x1fff == 0 && (1..31).contains(&exponent), "{x} is no half");
+    assert!(bits & 0x1fff == 0 && (1..31).contains(&exponent), "{x} is not a half");
     sign | (exponent as u16) << 10 | (bits >> 13 & 0x3ff) as u16
 }

@@ -38,7 +38,7 @@ fn gemm_through_shared_memory_is_the_product() {
 }
 
 #[test]
-fn memory_that_is_not_mapped_is_a_fault_with_address_and_mnemonic() {
+fn unmapped_memory_is_a_fault_with_address_and_mnemonic() {
     let kernel = Kernel::load(include_bytes!("../kernels/vadd.hsaco"), "vadd");
     let a = vec![0f32; 64];
     let mut memory = Mapped::default();

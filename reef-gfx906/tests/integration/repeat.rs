@@ -1,6 +1,6 @@
-//! The same seed gives the same order, from process to process.
+//! Order of workgroups by a seed: it repeats from process to process.
 
-use crate::support::{Buffer, Module, alone};
+use crate::support::{Buffer, Module, lock_bench};
 use reef_gfx906::Settings;
 use std::process::Command;
 
@@ -13,7 +13,7 @@ const SEED: &str = "REEF_GFX906_TEST_SEED";
 fn child() {
     let Some(seed) = std::env::var(SEED).ok().and_then(|seed| seed.parse().ok()) else { return };
     let settings = Settings { units: 6, workers: 0, seed, slice: 100, ..Settings::default() };
-    let Some((_turn, bench)) = alone(settings) else { return };
+    let Some((_turn, bench)) = lock_bench(settings) else { return };
     let hip = &bench.hip;
     let module: Module<'_> = hip.compile(SOURCE);
     let (work, meet) = (module.function("work"), module.function("meet"));

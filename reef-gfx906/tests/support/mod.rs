@@ -22,7 +22,7 @@ static TURN: Mutex<()> = Mutex::new(());
 
 /// Loads both once in a process, with an empty trace; `None`, and says so, where AMD's runtime is
 /// not installed. One caller at a time has them.
-pub(crate) fn alone(settings: Settings) -> Option<(MutexGuard<'static, ()>, &'static Bench)> {
+pub(crate) fn lock_bench(settings: Settings) -> Option<(MutexGuard<'static, ()>, &'static Bench)> {
     let turn = TURN.lock();
     let bench = BENCH.get_or_init(|| load(settings)).as_ref()?;
     assert!(bench.software.configure(&settings), "one device in a process; {settings:?}");

@@ -80,7 +80,7 @@ fn dpp(words: &mut Words, inst: &mut Inst) -> Result<(), Undecodable> {
     Ok(())
 }
 
-/// Whether a VOP3 instruction has a second, scalar result in place of `abs` and `op_sel`.
+/// Returns whether a VOP3 instruction has a second, scalar result in place of `abs` and `op_sel`.
 fn has_sdst(code: u32) -> bool {
     matches!(code, 0x119..=0x11e | 0x1e0 | 0x1e1 | 0x1e8 | 0x1e9)
 }
@@ -117,7 +117,7 @@ pub(super) fn vop3p(words: &mut Words) -> Decoded {
     Ok(inst)
 }
 
-/// What both encodings with three sources share.
+/// Common part of both encodings with three sources.
 fn three(words: &mut Words, op: &'static Op) -> Decoded {
     let second = words.second()?;
     let mut inst = blank(op);

@@ -1,4 +1,4 @@
-//! What all encodings share.
+//! Common parts of all encodings.
 
 use crate::isa::inst::{Format, Inst, Mem, Op, Select, Src};
 use crate::isa::registers::VCC;

@@ -1,6 +1,6 @@
 //! Loads, stores and atomics of lanes, once it is known where each lane's bytes are.
 //!
-//! Whoever makes [`Pointers`] has checked, for each lane of the mask, as many bytes as the
+//! The maker of [`Pointers`] has checked, for each lane of the mask, as many bytes as the
 //! instruction touches; nothing unmaps them while the instruction runs.
 
 use crate::isa::inst::Inst;
@@ -10,7 +10,7 @@ use crate::isa::space::{
 };
 use crate::isa::wave::Wave;
 
-/// Where the bytes of each active lane are.
+/// Addresses of the bytes of each active lane.
 #[derive(Debug)]
 pub(super) struct Pointers {
     pub(super) mask: u64,
@@ -23,7 +23,7 @@ impl Pointers {
     }
 }
 
-/// What is read of less than a word, and how it becomes one.
+/// Value of less than a word, and the way in which it becomes one.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Part {
     U8,

@@ -50,8 +50,8 @@ fn writelane(w: &mut Wave, i: &Inst) {
     w.regs.put(i.dst, &[value; 64], 1 << lane);
 }
 
-/// How many of the 32 lanes from `first` on that are below this one are in the mask; plus operand
-/// 1.
+/// Counts those of the 32 lanes from `first` on that are below this one and in the mask; adds
+/// operand 1.
 fn count(w: &mut Wave, i: &Inst, first: usize) {
     let (mut a, b) = (w.regs.lanes(i, 0), w.regs.lanes(i, 1));
     for lane in 0..64 {

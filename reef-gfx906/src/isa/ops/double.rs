@@ -184,7 +184,7 @@ fn scaled_sum(a: f64, b: f64, c: f64) -> f64 {
     let sum = a.mul_add(b, c);
     let by = if raw_exponent(c) > 1023 { 128 } else { -128 };
     let plain = scale(sum, by);
-    // Exact, as `a * b` is small beside `c`.
+    // Exact, as `a * b` is small compared with `c`.
     let error = a.mul_add(b, c - sum);
     let dropped = 1 - raw_exponent(sum) - by;
     if !plain.is_subnormal() || !(1..=53).contains(&dropped) || raw_exponent(sum) == 0 {

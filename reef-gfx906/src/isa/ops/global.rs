@@ -84,7 +84,7 @@ fn stored(i: &Inst) -> u8 {
     }
 }
 
-/// Where each active lane's bytes are.
+/// Addresses of each active lane's bytes.
 fn places(w: &mut Wave, i: &Inst, env: &mut Env<'_>, bytes: usize) -> Result<Pointers, Bad> {
     match i.mem.segment {
         1 => scratch(w, i, bytes),

@@ -93,7 +93,7 @@ fn join(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-/// How many bits from the top are the same, or all ones if all are.
+/// Number of bits from the top that are the same, or all ones if all are.
 pub(super) fn sign_bits(a: i32) -> u32 {
     let same = (a ^ (a >> 31)).leading_zeros();
     if same == 32 { u32::MAX } else { same }

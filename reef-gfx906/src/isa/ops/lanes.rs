@@ -1,4 +1,4 @@
-//! What operations have in common.
+//! Common parts of operations.
 //!
 //! The macros make a line's operation into a loop over lanes. `u1` to `u3` work on 32 bits, `f` on
 //! floats, `h` on halves, `d` on doubles, `w` on 64-bit integers; the number is how many operands

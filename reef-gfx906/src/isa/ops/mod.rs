@@ -1,4 +1,4 @@
-//! What each opcode does: one line each, grouped by kind.
+//! Operations of the opcodes: one line each, grouped by kind.
 //!
 //! - **In**: a wave and a decoded instruction.
 //! - **Out**: the wave after it.

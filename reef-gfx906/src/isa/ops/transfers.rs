@@ -1,7 +1,7 @@
 //! Opcodes that load or store, in one line each.
 //!
-//! For whoever has `places`, which says where each lane's bytes are, and `stored`, the first
-//! register of what is stored.
+//! For modules that have `places`, which gives the addresses of each lane's bytes, and `stored`,
+//! the first register of the stored value.
 
 macro_rules! load {
     ($words:literal) => {

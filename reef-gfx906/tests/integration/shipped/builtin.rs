@@ -85,7 +85,7 @@ fn copies_and_fills_take_every_byte_and_no_other() {
         let mut to = vec![u32::MAX; 304];
         let mut memory = Mapped::default();
         let (source, target) = (memory.map(&from), memory.map_mut(&mut to));
-        // A length that is no multiple of 16, in chunks of 512 bytes; shifted, not even aligned.
+        // A length that is not a multiple of 16, in chunks of 512 bytes; shifted, not even aligned.
         let arguments = [source, target + shift, 1190, 512];
         let mut launch = |name, blocks, arguments: [u64; 4]| {
             let kernel = shipped("builtin", build, name);

@@ -1,4 +1,4 @@
-//! What the host gives to a launch that can be stopped.
+//! Parameter that the host gives to a launch that can be stopped.
 
 use crate::common::{Kernel, Mapped};
 

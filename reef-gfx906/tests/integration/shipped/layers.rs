@@ -15,7 +15,8 @@ fn run(
     name: &str,
     element: Element,
     blocks: u32,
-    (input, output): (&[f32], Shape),
+    input: &[f32],
+    output: Shape,
     params: impl Fn(&mut Mapped, u64, u64) -> Struct,
 ) -> Vec<f32> {
     let suffix = if element == Element::F32 { "f32" } else { "f16" };
@@ -41,7 +42,7 @@ fn a_linear_layer_is_the_product_whatever_the_width_of_a_wave() {
     for (element, fours) in Element::BOTH.into_iter().flat_map(|e| [(e, 0), (e, 1)]) {
         let packed = element.pack(&weights);
         let got =
-            run("linear", element, 37_u32.div_ceil(THREADS / 32), (&input, to), |memory, i, o| {
+            run("linear", element, 37_u32.div_ceil(THREADS / 32), &input, to, |memory, i, o| {
                 Struct::default()
                     .view(i, from)
                     .view(o, to)
@@ -69,7 +70,7 @@ fn the_mean_of_a_picture_is_that_of_its_pixels() {
     for (element, (name, each)) in Element::BOTH.into_iter().flat_map(|e| kernels.map(|k| (e, k))) {
         let blocks = IMAGES * each;
         let got =
-            run(name, element, blocks, (&input, to), |_, i, o| {
+            run(name, element, blocks, &input, to, |_, i, o| {
                 Struct::default()
                     .view(i, from)
                     .view(o, to)
@@ -94,7 +95,7 @@ fn the_mean_of_many_pixels_is_exact() {
     for (name, each) in
         [("pool_picture", 4), ("pool_large_picture", 4), ("pool_fours", 4), ("pool_any", 1)]
     {
-        let got = run(name, Element::F32, IMAGES, (&input, to), |_, i, o| {
+        let got = run(name, Element::F32, IMAGES, &input, to, |_, i, o| {
             let count = u64::from(IMAGES) * 4 / each;
             let mut words = words;
             words[1] = 4 / each as u32;
@@ -122,7 +123,7 @@ fn activations_are_what_they_say() {
     let cases = clamps.into_iter().chain([1, 2, 3, 4].map(|work| (work, 0.0, 6.0)));
     let kernels = [("pointwise_any", 1), ("pointwise_fours", 4)];
     for ((work, low, high), (name, each)) in cases.flat_map(|case| kernels.map(|k| (case, k))) {
-        let got = run(name, Element::F32, 2, (&input, shape), |_, i, o| {
+        let got = run(name, Element::F32, 2, &input, shape, |_, i, o| {
             Struct::default()
                 .view(i, shape)
                 .view(0, shape)
@@ -153,9 +154,9 @@ fn pools_take_the_greatest_or_the_mean_of_windows() {
     pools_are_those_of(&integers(POOLED.len(), 9));
 }
 
-/// What is no number is greater than all that are.
+/// A NaN counts as greater than all numbers.
 #[test]
-fn a_window_with_what_is_no_number_gives_none() {
+fn window_with_a_nan_gives_nan() {
     pools_are_those_of(&with_nans(POOLED.len(), 9));
 }
 
@@ -207,7 +208,7 @@ fn maps_scale_each_channel_and_fill_up_with_zeros() {
     {
         // The kernel that takes single numbers may be given fewer channels than it writes.
         let given = if each == 1 { 10 } else { 12 };
-        let got = run(name, element, 2, (&input, shape), |memory, i, o| {
+        let got = run(name, element, 2, &input, shape, |memory, i, o| {
             Struct::default()
                 .view(i, shape)
                 .view(o, shape)
@@ -232,7 +233,7 @@ fn any_convolution_adds_up_its_group() {
     let [weights, bias] = [integers(10 * 3 * 3 * 2, 3), integers(10, 9)];
     for element in Element::BOTH {
         let added = element.pack(&residual);
-        let got = run("conv_any", element, 2, (&input, to), |memory, i, o| {
+        let got = run("conv_any", element, 2, &input, to, |memory, i, o| {
             let residual = memory.map(&added);
             Struct::default()
                 .view(i, from)

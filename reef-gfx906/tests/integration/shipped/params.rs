@@ -101,7 +101,7 @@ pub(crate) struct Shape(pub(crate) [u32; 3]);
 /// `Activation` in kernels/activation.h: no value below zero.
 pub(crate) const RELU: [u32; 3] = [0, 0, f32::INFINITY.to_bits()];
 
-/// The same: values as they are.
+/// `Activation` that leaves values as they are.
 pub(crate) const KEPT: [u32; 3] = [0, f32::NEG_INFINITY.to_bits(), f32::INFINITY.to_bits()];
 
 /// Pictures of every tensor.
@@ -112,7 +112,7 @@ impl Shape {
         (IMAGES * self.0.iter().product::<u32>()) as usize
     }
 
-    /// Where an element is; `None` outside of the picture.
+    /// Index of an element; `None` outside of the picture.
     pub(crate) fn at(self, [n, y, x, c]: [i64; 4]) -> Option<usize> {
         let [height, width, channels] = self.0.map(i64::from);
         let inside = (0..height).contains(&y) && (0..width).contains(&x);
@@ -134,14 +134,14 @@ pub(crate) fn integers(count: usize, modulus: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7 + i / 5) % modulus) as f32 - (modulus / 2) as f32).collect()
 }
 
-/// As [`integers`], each 17th of which is no number.
+/// As [`integers`], but each 17th is a NaN.
 pub(crate) fn with_nans(count: usize, modulus: usize) -> Vec<f32> {
     let mut values = integers(count, modulus);
     values.iter_mut().step_by(17).for_each(|value| *value = f32::NAN);
     values
 }
 
-/// Zero for what is less; what is no number stays.
+/// Zero for smaller values; NaN stays.
 pub(crate) fn relu(value: f32) -> f32 {
     if value < 0.0 { 0.0 } else { value }
 }
