@@ -1,4 +1,4 @@
-//! What C++ calls. Names and numbers are those of the port's header.
+//! Functions that C++ calls. Names and numbers are those of the port's header.
 
 #![allow(non_snake_case, reason = "the port's names")]
 
@@ -102,7 +102,7 @@ pub extern "C" fn restore(stream: usize) -> RFresult {
     })
 }
 
-/// What went wrong in the last call of this thread that failed; "" if none did. Not in the port.
+/// Returns the error of the last call of this thread that failed; "" if none did. Not in the port.
 #[unsafe(no_mangle)]
 pub extern "C" fn reefPreemptError() -> *const c_char {
     MESSAGE.try_with(|message| message.borrow().as_ptr()).unwrap_or(c"".as_ptr())

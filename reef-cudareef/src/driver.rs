@@ -127,7 +127,7 @@ impl Driver {
         self.check("cuStreamSynchronize", unsafe { (self.0.cuStreamSynchronize)(stream) })
     }
 
-    /// Whether all of the stream has run.
+    /// Returns whether all of the stream has run.
     pub(crate) fn is_idle(&self, stream: usize) -> Result<bool> {
         // SAFETY: the program's handle.
         match unsafe { (self.0.cuStreamQuery)(stream) } {
@@ -136,7 +136,7 @@ impl Driver {
         }
     }
 
-    /// Whether the stream is being captured, as far as the driver says.
+    /// Returns whether the stream is being captured, as far as the driver says.
     pub(crate) fn is_capturing(&self, stream: usize) -> bool {
         let Some(call) = self.0.cuStreamIsCapturing else { return false };
         let mut status = 0;
@@ -212,7 +212,7 @@ pub(crate) mod fake {
         CONTEXT.set(context);
     }
 
-    /// Whether registering memory waits: 1 it shall, 2 it does.
+    /// State of registering memory: 1 it must wait, 2 it waits.
     static REGISTERING: AtomicU32 = AtomicU32::new(0);
 
     pub(crate) struct Registering;

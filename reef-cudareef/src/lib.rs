@@ -10,8 +10,8 @@
 //! runs to its end. The numbers of a slot only grow, so a late write or wait of an old gate harms
 //! no new one.
 //!
-//! The port itself keeps commands in queues of its own, by standing in front of the driver. This
-//! library doesn't: docs/cudareef.md says what follows.
+//! The port itself replaces the driver and keeps commands in queues of its own. This library
+//! doesn't: docs/cudareef.md says what follows.
 
 mod api;
 mod driver;

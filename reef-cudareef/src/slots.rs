@@ -30,7 +30,7 @@ const PAGE: usize = (64 << 10) / size_of::<Words>();
 #[derive(Debug)]
 pub(crate) struct Slot {
     words: &'static Words,
-    /// Where the device sees them.
+    /// Address of them on the device.
     there: u64,
     /// The newest gate.
     newest: u32,
@@ -93,23 +93,23 @@ impl Slot {
         self.words.gate.store(self.newest, Ordering::Release);
     }
 
-    /// Whether the device has come to the newest mark.
+    /// Returns whether the device has come to the newest mark.
     pub(crate) fn is_reached(&self) -> bool {
         self.reached().is_past(self.newest)
     }
 
-    /// How far the device has come, for whoever waits without the slot.
+    /// Progress of the device, for threads that wait without the slot.
     pub(crate) fn reached(&self) -> Reached {
         Reached(self.words)
     }
 }
 
-/// How far the device has come in one stream.
+/// Progress of the device in one stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reached(&'static Words);
 
 impl Reached {
-    /// Whether it has come to this gate; numbers count in a circle.
+    /// Returns whether it has come to this gate; numbers count in a circle.
     pub(crate) fn is_past(self, gate: u32) -> bool {
         self.0.mark.load(Ordering::Acquire).wrapping_sub(gate) as i32 >= 0
     }

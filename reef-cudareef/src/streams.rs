@@ -10,9 +10,9 @@ use std::sync::{Arc, LazyLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// For how long whoever waits for a stream keeps its core.
+/// Time that a thread which waits for a stream spins before it sleeps.
 const SPIN: Duration = Duration::from_micros(200);
-/// How often it looks after that.
+/// Interval at which it polls after that.
 const POLL: Duration = Duration::from_micros(50);
 
 struct Enabled {
@@ -54,7 +54,7 @@ pub(crate) fn enable(stream: usize) -> Result<()> {
     let enabled = Arc::new(Enabled { context, id, gate });
     match STREAMS.lock().enabled.entry(stream) {
         Entry::Vacant(place) => drop(place.insert(enabled)),
-        Entry::Occupied(_) => return Err(Fault::enabled_already(stream)), // by another thread; a slot is lost
+        Entry::Occupied(_) => return Err(Fault::enabled_already(stream)), // by another thread
     }
     Ok(())
 }
@@ -83,7 +83,7 @@ fn forget_destroyed(stream: usize, id: Option<u64>) -> Result<()> {
     }
 }
 
-/// Whether the stream can do what gates need; it is empty then.
+/// Checks that the stream can do what gates need. Leaves it empty.
 fn try_out(driver: &Driver, stream: usize, slot: &mut Slot) -> Result<()> {
     if driver.is_capturing(stream) {
         return Err(capturing(stream));
@@ -108,7 +108,7 @@ pub(crate) fn disable(stream: usize) -> Result<()> {
     Ok(())
 }
 
-/// Closes the stream's gate, unless it is closed; `waits`: until all that stands in front of it has
+/// Closes the stream's gate, unless it is closed; `waits`: until all before it in the stream has
 /// ended.
 pub(crate) fn preempt(stream: usize, waits: bool) -> Result<()> {
     let (driver, enabled) = (Driver::get()?, find(stream)?);
