@@ -1,14 +1,14 @@
-//! A folder of images that ship with a backend, and the table beside them.
+//! A folder of images that ship with a backend, and their table.
 
 use crate::error::Result;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The table that stands beside the images: what each kernel takes of the device.
+/// The table next to the images: resources of the device that each kernel takes.
 const TABLE: &str = "resources.txt";
 
-/// What a folder is to hold.
+/// Expected contents of a folder.
 pub(crate) struct Contents {
     /// Names of files and what they hold, unpacked.
     pub(crate) images: Vec<(String, Vec<u8>)>,

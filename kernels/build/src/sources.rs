@@ -9,7 +9,7 @@ pub(crate) const BUILDS: [(&str, bool); 2] = [("plain", false), ("guarded", true
 /// The build whose kernels can be stopped and whose blocks take turns.
 pub(crate) const TURNS: &str = "turns";
 
-/// What a build is compiled with.
+/// Options that a build is compiled with.
 pub(crate) fn defines(build: &str) -> Vec<&'static str> {
     match build {
         "plain" => vec!["-DREEF_GUARDED=0"],

@@ -7,8 +7,7 @@ use std::process::Command;
 
 /// The GPU.
 pub(crate) const TARGET: &str = "gfx906";
-/// What the images that are committed were made with. Another may make other code of the same
-/// source.
+/// Version that made the committed images. Another may make other code of the same source.
 pub(crate) const VERSION: &str = "Debian clang version 19.1.7";
 
 const COMPILER: &str = "clang++-19";
@@ -36,8 +35,7 @@ impl Clang {
         Ok(Self { version: said.lines().next().unwrap_or_default().to_owned() })
     }
 
-    /// An error that says what is wanted if images of this compiler may differ from those
-    /// committed.
+    /// Checks the version: images of another compiler may differ from those committed.
     pub(crate) fn is_recorded(&self) -> Result<(), String> {
         if self.version == VERSION || self.version.starts_with(&format!("{VERSION} ")) {
             return Ok(());
@@ -74,7 +72,7 @@ impl Clang {
     }
 }
 
-/// What a command says.
+/// Output of a command.
 fn run(command: &mut Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let said = command.output().map_err(|error| format!("{program}: {error}"))?;

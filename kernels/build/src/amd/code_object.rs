@@ -1,4 +1,4 @@
-//! What a code object says of its kernels: the metadata in its note, and each kernel's descriptor.
+//! Kernels of a code object: the metadata in its note, and each kernel's descriptor.
 
 use crate::error::Result;
 use object::read::elf::{ElfFile64, FileHeader, SectionHeader};
@@ -7,14 +7,14 @@ use rmpv::Value;
 
 /// `NT_AMDGPU_METADATA`.
 const METADATA: elf::NoteType = elf::NoteType(32);
-/// Where the properties stand in a kernel descriptor, which says what it finds in its first
+/// Offset of the properties in a kernel descriptor, which say what the kernel finds in its first
 /// registers.
 const PROPERTIES: usize = 56;
-/// What may precede the address of the parameters: bit of the properties, registers.
+/// Values that may precede the address of the parameters: bit of the properties, registers.
 const BEFORE_PARAMETERS: [(u16, u32); 3] = [(1, 4), (1 << 1, 2), (1 << 2, 2)];
 const HAS_PARAMETERS: u16 = 1 << 3;
 
-/// What a kernel takes of the device.
+/// Resources of the device that a kernel takes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Kernel {
     pub(crate) name: String,
@@ -73,7 +73,7 @@ fn metadata(file: &ElfFile64<'_>, code: &[u8]) -> Result<Value> {
 fn kernel(file: &ElfFile64<'_>, value: &Value) -> Result<Kernel> {
     let number = |name| number(value, name);
     let arguments = match field(value, ".args") {
-        Ok(list) => list.as_array().ok_or("arguments are no list")?.as_slice(),
+        Ok(list) => list.as_array().ok_or("arguments are not a list")?.as_slice(),
         Err(_) => &[],
     };
     Ok(Kernel {
@@ -119,12 +119,12 @@ fn field<'a>(value: &'a Value, name: &str) -> Result<&'a Value> {
 }
 
 fn number(value: &Value, name: &str) -> Result<u64> {
-    field(value, name)?.as_u64().ok_or_else(|| format!("metadata: {name} is no number").into())
+    field(value, name)?.as_u64().ok_or_else(|| format!("metadata: {name} is not a number").into())
 }
 
 fn text(value: &Value, name: &str) -> Result<String> {
     let text = field(value, name)?.as_str();
-    Ok(text.ok_or_else(|| format!("metadata: {name} is no text"))?.to_owned())
+    Ok(text.ok_or_else(|| format!("metadata: {name} is not a text"))?.to_owned())
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_code_object_is_refused() {
+    fn file_that_is_not_a_code_object_is_refused() {
         assert!(kernels(b"\x7fELF, as it seems").is_err());
     }
 }

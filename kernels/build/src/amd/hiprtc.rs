@@ -24,11 +24,17 @@ type Size = unsafe extern "C" fn(Handle, *mut usize) -> u32;
 type Bytes = unsafe extern "C" fn(Handle, *mut c_char) -> u32;
 type Destroy = unsafe extern "C" fn(*mut Handle) -> u32;
 
+/// Something that a program has: the calls for its size and for its bytes.
+struct Output {
+    size: Size,
+    bytes: Bytes,
+}
+
 struct Hiprtc {
     create: Create,
     compile: Compile,
-    log: (Size, Bytes),
-    code: (Size, Bytes),
+    log: Output,
+    code: Output,
     destroy: Destroy,
     /// Two compilations at once crash, even of programs that have nothing to do with each other.
     turn: Mutex<()>,
@@ -43,11 +49,14 @@ impl Hiprtc {
             Ok(Self {
                 create: *library.get(b"hiprtcCreateProgram")?,
                 compile: *library.get(b"hiprtcCompileProgram")?,
-                log: (
-                    *library.get(b"hiprtcGetProgramLogSize")?,
-                    *library.get(b"hiprtcGetProgramLog")?,
-                ),
-                code: (*library.get(b"hiprtcGetCodeSize")?, *library.get(b"hiprtcGetCode")?),
+                log: Output {
+                    size: *library.get(b"hiprtcGetProgramLogSize")?,
+                    bytes: *library.get(b"hiprtcGetProgramLog")?,
+                },
+                code: Output {
+                    size: *library.get(b"hiprtcGetCodeSize")?,
+                    bytes: *library.get(b"hiprtcGetCode")?,
+                },
                 destroy: *library.get(b"hiprtcDestroyProgram")?,
                 turn: Mutex::new(()),
                 _library: library,
@@ -80,8 +89,8 @@ impl Hiprtc {
             let count = options.pointers.len().try_into()?;
             let code = (self.compile)(program, count, options.pointers.as_ptr());
             let made = match code {
-                0 => Ok(self.bytes(program, self.code)),
-                _ => Err(self.bytes(program, self.log)),
+                0 => Ok(self.bytes(program, &self.code)),
+                _ => Err(self.bytes(program, &self.log)),
             };
             (self.destroy)(&mut program);
             made.map_err(|log| {
@@ -94,13 +103,13 @@ impl Hiprtc {
     /// # Safety
     ///
     /// The program lives.
-    unsafe fn bytes(&self, program: Handle, (size, bytes): (Size, Bytes)) -> Vec<u8> {
+    unsafe fn bytes(&self, program: Handle, output: &Output) -> Vec<u8> {
         let mut length = 0;
         // SAFETY: the caller's promise; the buffer is as long as the library says.
         unsafe {
-            assert_eq!(size(program, &mut length), 0);
+            assert_eq!((output.size)(program, &mut length), 0);
             let mut buffer = vec![0; length];
-            assert_eq!(bytes(program, buffer.as_mut_ptr().cast()), 0);
+            assert_eq!((output.bytes)(program, buffer.as_mut_ptr().cast()), 0);
             buffer
         }
     }
@@ -147,7 +156,8 @@ mod tests {
         headers.into_iter().map(|(name, text)| (name + ".h", text)).collect()
     }
 
-    /// What the rules say of this code, looks included where there is a disassembler.
+    /// Faults that the rules find in this code, loads of the live word included where there is a
+    /// disassembler.
     fn faults(source: &str, build: &'static str, code: Vec<u8>) -> Vec<String> {
         let kernels = code_object::kernels(&code).unwrap();
         let Ok(clang) = Clang::find() else {

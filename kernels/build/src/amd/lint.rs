@@ -42,7 +42,7 @@ const POLLING: [&str; 20] = [
     "top_u64",
 ];
 
-/// What is wrong with the kernels of an image.
+/// Faults of the kernels of an image.
 pub(crate) fn faults(image: &Image) -> Vec<String> {
     let of_kernel = |kernel: &Kernel| {
         let mut faults = excesses(kernel);
@@ -58,7 +58,7 @@ pub(crate) fn faults(image: &Image) -> Vec<String> {
     image.kernels.iter().flat_map(of_kernel).collect()
 }
 
-/// What a kernel takes that a compute unit doesn't have.
+/// Resources that a kernel takes beyond those of a compute unit.
 pub(crate) fn excesses(kernel: &Kernel) -> Vec<String> {
     let Kernel { threads, vgprs, spills, private, shared, .. } = *kernel;
     let waves = threads.div_ceil(LANES).div_ceil(SIMDS);
@@ -80,7 +80,7 @@ pub(crate) fn misplaced_guard(kernel: &Kernel) -> Option<String> {
     let is_guard = first.is_some_and(|first| {
         (first.offset, first.size, first.kind.as_str()) == (0, GUARD, "by_value")
     });
-    (!is_guard).then(|| format!("its first parameter is no guard: {first:?}"))
+    (!is_guard).then(|| format!("its first parameter is not a guard: {first:?}"))
 }
 
 fn looks(image: &Image, kernel: &Kernel) -> Vec<Load> {

@@ -15,7 +15,7 @@ pub(crate) struct Instruction {
     pub(crate) address: u64,
     pub(crate) mnemonic: String,
     pub(crate) operands: Vec<String>,
-    /// What follows the operands, such as `glc`.
+    /// Words after the operands, such as `glc`.
     pub(crate) modifiers: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ impl Instruction {
         self.operands.get(operand).and_then(parse).unwrap_or_default()
     }
 
-    /// Where it may go if it doesn't go on: branches count in words from the next instruction.
+    /// Address that it may branch to: branches count in words from the next instruction.
     pub(crate) fn target(&self) -> Option<u64> {
         if !self.mnemonic.starts_with("s_cbranch_") && self.mnemonic != "s_branch" {
             return None;
@@ -55,7 +55,7 @@ impl Instruction {
         self.address.checked_add_signed(4 + 4 * i64::from(words.cast_signed()))
     }
 
-    /// Whether the next instruction is never next.
+    /// Returns whether execution never goes on with the instruction after it.
     pub(crate) fn ends(&self) -> bool {
         ["s_branch", "s_endpgm", "s_setpc_b64"].contains(&self.mnemonic.as_str())
     }

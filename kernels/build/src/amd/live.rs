@@ -1,4 +1,4 @@
-//! How a kernel loads the live word, whose address is the first thing in its parameters.
+//! Loads of the live word by a kernel, whose address is the first thing in its parameters.
 //!
 //! Follows the address through the registers along every path that the kernel may take. What a
 //! register *may* hold is kept, so that no load is missed as long as the address is only moved and
@@ -19,7 +19,7 @@ enum Half {
 const PARAMETERS: [Half; 2] = [Half::Parameters { high: false }, Half::Parameters { high: true }];
 const LIVE: [Half; 2] = [Half::Live { high: false }, Half::Live { high: true }];
 
-/// What registers may hold before an instruction.
+/// Address halves that registers may hold before an instruction.
 type State = BTreeSet<(Register, Half)>;
 
 /// A load of the live word.
@@ -27,9 +27,9 @@ type State = BTreeSet<(Register, Half)>;
 pub(crate) struct Load {
     pub(crate) address: u64,
     pub(crate) mnemonic: String,
-    /// Whether it goes past the caches of the compute unit.
+    /// It bypasses the caches of the compute unit.
     pub(crate) bypasses: bool,
-    /// Whether the kernel can come to it again.
+    /// The kernel can come to it again.
     pub(crate) in_loop: bool,
 }
 
@@ -78,7 +78,7 @@ fn flow(code: &[Instruction], start: State) -> BTreeMap<u64, State> {
     states
 }
 
-/// What registers may hold after an instruction.
+/// Address halves that registers may hold after an instruction.
 fn step(instruction: &Instruction, before: &State) -> State {
     if writes_nothing(&instruction.mnemonic) {
         return before.clone();
@@ -110,7 +110,7 @@ fn held(state: &State, register: Register) -> impl Iterator<Item = Half> {
     state.iter().filter(move |(at, _)| *at == register).map(|(_, half)| *half)
 }
 
-/// Whether the first two of these registers may hold this address.
+/// Returns whether the first two of these registers may hold this address.
 fn points(state: &State, registers: &[Register], address: [Half; 2]) -> bool {
     registers.len() >= 2
         && registers.iter().zip(address).all(|(at, half)| state.contains(&(*at, half)))
@@ -135,7 +135,7 @@ fn is_move(mnemonic: &str) -> bool {
         .any(|start| mnemonic.starts_with(start))
 }
 
-/// Whether the first operand is no result.
+/// Returns whether the first operand is not a result.
 fn writes_nothing(mnemonic: &str) -> bool {
     let reads = ["s_cmp", "s_bitcmp", "s_cbranch", "s_branch", "s_waitcnt", "s_nop", "s_barrier"];
     mnemonic.contains("_store_")
@@ -156,11 +156,11 @@ mod tests {
     }
 
     const GUARD: &str = "s_load_dwordx8 s[8:15], s[4:5], 0x0";
-    const LOOK: &str = "global_load_dword v1, v0, s[8:9] glc";
+    const LIVE_LOAD: &str = "global_load_dword v1, v0, s[8:9] glc";
 
     #[test]
     fn a_look_goes_past_the_caches() {
-        let load = &loads_of(&[GUARD, LOOK])[..];
+        let load = &loads_of(&[GUARD, LIVE_LOAD])[..];
         assert!(
             matches!(load, [Load { address: 4, bypasses: true, in_loop: false, .. }]),
             "{load:?}"
@@ -183,15 +183,15 @@ mod tests {
         let moved = ["s_mov_b64 s[20:21], s[8:9]", "s_load_dword s3, s[20:21], 0x0"];
         assert_eq!(loads_of(&[GUARD, moved[0], moved[1]])[0].mnemonic, "s_load_dword");
         let parts = ["s_load_dword s9, s[4:5], 0x4", "s_load_dword s8, s[4:5], 0x0"];
-        assert_eq!(loads_of(&[parts[0], parts[1], LOOK]).len(), 1);
+        assert_eq!(loads_of(&[parts[0], parts[1], LIVE_LOAD]).len(), 1);
     }
 
     #[test]
-    fn what_is_written_over_is_forgotten() {
-        assert_eq!(loads_of(&[GUARD, "s_mov_b64 s[8:9], exec", LOOK]), []);
+    fn overwritten_address_is_forgotten() {
+        assert_eq!(loads_of(&[GUARD, "s_mov_b64 s[8:9], exec", LIVE_LOAD]), []);
         assert_eq!(loads_of(&[GUARD, "global_load_dword v1, v0, s[10:11]"]), [], "other words");
         assert_eq!(
-            loads_of(&["s_load_dwordx2 s[8:9], s[4:5], 0x40", LOOK]),
+            loads_of(&["s_load_dwordx2 s[8:9], s[4:5], 0x40", LIVE_LOAD]),
             [],
             "other parameters"
         );
@@ -200,17 +200,17 @@ mod tests {
     #[test]
     fn every_path_counts() {
         // One path writes over the address, the other jumps there.
-        let code = [GUARD, "s_cbranch_scc1 1", "s_mov_b64 s[8:9], exec", LOOK];
+        let code = [GUARD, "s_cbranch_scc1 1", "s_mov_b64 s[8:9], exec", LIVE_LOAD];
         assert_eq!(loads_of(&code).len(), 1);
-        let ends = [GUARD, "s_cbranch_scc1 1", "s_endpgm", LOOK];
+        let ends = [GUARD, "s_cbranch_scc1 1", "s_endpgm", LIVE_LOAD];
         assert_eq!(loads_of(&ends).len(), 1);
     }
 
     #[test]
     fn a_loop_is_what_can_be_come_to_again() {
-        let polls = loads_of(&[GUARD, LOOK, "s_cbranch_vccnz 65534"]);
+        let polls = loads_of(&[GUARD, LIVE_LOAD, "s_cbranch_vccnz 65534"]);
         assert!(polls[0].in_loop, "{polls:?}");
-        let hoisted = loads_of(&[GUARD, LOOK, "s_nop 0", "s_cbranch_vccnz 65534"]);
+        let hoisted = loads_of(&[GUARD, LIVE_LOAD, "s_nop 0", "s_cbranch_vccnz 65534"]);
         assert!(!hoisted[0].in_loop, "{hoisted:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! What each kernel takes of a compute unit, as a table that is committed: a kernel that grows
-//! shows as a changed line.
+//! Resources of a compute unit that each kernel takes, as a table that is committed: a kernel that
+//! grows shows as a changed line.
 
 use super::clang::VERSION;
 use super::image::Image;

@@ -46,7 +46,7 @@ pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Resu
         scratch,
         headers: headers(sources)?,
     };
-    let waiting = Mutex::new(wanted(sources)?.into_iter());
+    let waiting = Mutex::new(planned_images(sources)?.into_iter());
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let one_after_another = || -> Result<Vec<Image>> {
         let next = || waiting.lock().expect("no thread panics with it").next();
@@ -62,7 +62,7 @@ pub(crate) fn all(sources: &Path, toolchain: &Toolchain, scratch: &Path) -> Resu
 }
 
 /// Each image that is to be, still empty, with its source.
-fn wanted(sources: &Path) -> Result<Vec<(String, Image)>> {
+fn planned_images(sources: &Path) -> Result<Vec<(String, Image)>> {
     let mut wanted = Vec::new();
     for (source, text) in with_ending(sources, ".cu")? {
         let builds = builds(&source);
@@ -83,7 +83,7 @@ fn builds(source: &str) -> Vec<&'static str> {
     BUILDS.map(|(build, _)| build).into_iter().chain(turns).collect()
 }
 
-/// What sources include: the headers beside them.
+/// Headers that sources include, from the same folder.
 fn headers(sources: &Path) -> Result<Vec<(String, String)>> {
     let headers = with_ending(sources, ".h")?;
     Ok(headers.into_iter().map(|(name, text)| (name + ".h", text)).collect())

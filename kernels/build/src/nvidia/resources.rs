@@ -1,11 +1,11 @@
-//! What each kernel takes of a multiprocessor, as a table that is committed: a kernel that spills
-//! or grows shows as a changed line.
+//! Resources of a multiprocessor that each kernel takes, as a table that is committed: a kernel
+//! that spills or grows shows as a changed line.
 
 use crate::error::Result;
 
 /// Registers of a multiprocessor, of every GPU from sm_70 to sm_90.
 const REGISTERS: u32 = 65536;
-/// What a kernel may have of shared memory without asking for more.
+/// Bytes of shared memory that a kernel may have without asking for more.
 const SHARED: u32 = 48 << 10;
 
 /// Of one kernel on one target.
@@ -115,7 +115,7 @@ ptxas info    : Used 255 registers, 380 bytes cmem[0]
 ";
 
     #[test]
-    fn what_ptxas_says_is_read() {
+    fn output_of_ptxas_is_read() {
         let kernels = parse(MESSAGES, PTX).unwrap();
         let step = Resources {
             kernel: "step".into(),

@@ -12,7 +12,7 @@ const WHEELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/toolchain.txt");
 pub(crate) const VERSION: &str = "11.8.89";
 const PLATFORM: &str = "manylinux2014_x86_64";
 
-/// Where the two compilers are.
+/// Paths of the two compilers.
 pub(crate) struct Toolchain {
     pub(crate) nvrtc: PathBuf,
     pub(crate) ptxas: PathBuf,
@@ -22,7 +22,7 @@ impl Toolchain {
     /// The compilers in this folder, fetched if they are not there yet.
     pub(crate) fn get(folder: &Path) -> Result<Self> {
         if cfg!(not(all(target_os = "linux", target_arch = "x86_64"))) {
-            return Err("NVIDIA's compilers are wanted for Linux on x86-64".into());
+            return Err("NVIDIA's compilers run on Linux on x86-64 only".into());
         }
         let installed = folder.join(VERSION);
         if !installed.exists() {
