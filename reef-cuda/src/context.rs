@@ -4,7 +4,7 @@
 //! buffers and kernels of theirs can be mixed with ours.
 
 use crate::driver::Driver;
-use crate::facts::Own;
+use crate::facts::CudaFacts;
 use crate::split::{Part, Split};
 use cudarc::driver::sys::*;
 use parking_lot::Mutex;
@@ -44,10 +44,10 @@ impl Drop for Primary {
 pub struct Context {
     pub(crate) driver: &'static Driver,
     pub(crate) facts: Facts,
-    pub(crate) own: Own,
-    /// Where streams are opened, if the device is in two parts.
+    pub(crate) own: CudaFacts,
+    /// The two parts in which streams are opened, if the device was split.
     pub(crate) split: Option<Split>,
-    /// Where capped streams are opened, if not on all multiprocessors.
+    /// The part in which capped streams are opened, if not on all multiprocessors.
     pub(crate) few: Option<Part>,
     /// For allocation, and for reads and writes that block.
     pub(crate) housekeeping: CUstream,

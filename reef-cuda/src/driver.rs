@@ -10,6 +10,7 @@
 use cudarc::driver::sys::*;
 use libloading::Library;
 use reef_core::{Error, Result};
+use reef_gpu::{driver_error, driver_table, symbols};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::fmt;
 use std::sync::OnceLock;
@@ -17,73 +18,12 @@ use std::sync::OnceLock;
 /// The name users type.
 pub(crate) const BACKEND: &str = "cuda";
 
-/// Where the driver library may be, unless `$REEF_CUDA` names it.
+/// Names of the driver library, unless `$REEF_CUDA` names it.
 const LIBRARIES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
-macro_rules! table {
-    (
-        needed { $($name:ident($($arg:ident: $type:ty),*);)+ }
-        optional { $($maybe:ident($($marg:ident: $mtype:ty),*);)+ }
-    ) => {
-        /// The functions that we call. `Option`: newer than the oldest driver that we support.
-        pub(crate) struct Driver {
-            $(pub(crate) $name: unsafe extern "C" fn($($type),*) -> u32,)+
-            $(pub(crate) $maybe: Option<unsafe extern "C" fn($($mtype),*) -> u32>,)+
-        }
-
-        impl Driver {
-            /// Fills the table with what `find` knows; null is what it doesn't.
-            ///
-            /// # Safety
-            ///
-            /// `find` gives functions of the driver API by their names, valid for the program's
-            /// life.
-            pub(crate) unsafe fn resolve(find: impl Fn(&str) -> *mut c_void) -> Result<Self> {
-                let needed = |name: &str| match find(name) {
-                    p if p.is_null() => {
-                        let text = format!("the CUDA driver has no {name}: older than CUDA 11.7?");
-                        Err(Error::NotFound(text))
-                    }
-                    p => Ok(p),
-                };
-                Ok(Self {
-                    // SAFETY: the caller's promise; the types are those of cuda.h.
-                    $($name: unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($type),*) -> u32>(needed(stringify!($name))?) },)+
-                    // SAFETY: as above, and a null pointer becomes `None`.
-                    $($maybe: unsafe { std::mem::transmute::<*mut c_void, Option<unsafe extern "C" fn($($mtype),*) -> u32>>(find(stringify!($maybe))) },)+
-                })
-            }
-
-            $(
-                /// # Safety
-                ///
-                /// As the driver API's manual says.
-                #[inline]
-                #[allow(dead_code, clippy::too_many_arguments)] // some are only used as fields
-                pub(crate) unsafe fn $name(&self, $($arg: $type),*) -> Result<()> {
-                    // SAFETY: the caller's promise.
-                    self.check(stringify!($name), unsafe { (self.$name)($($arg),*) })
-                }
-            )+
-            $(
-                /// # Safety
-                ///
-                /// As the driver API's manual says.
-                #[allow(dead_code)]
-                pub(crate) unsafe fn $maybe(&self, $($marg: $mtype),*) -> Result<()> {
-                    let Some(call) = self.$maybe else {
-                        let what = concat!(stringify!($maybe), ", which this driver doesn't have");
-                        return Err(Error::Unsupported { backend: BACKEND, what: what.into() });
-                    };
-                    // SAFETY: the caller's promise.
-                    self.check(stringify!($maybe), unsafe { call($($marg),*) })
-                }
-            )+
-        }
-    };
-}
-
-table! {
+driver_table! {
+    /// The functions that we call. `Option`: newer than the oldest driver that we support.
+    library: "CUDA driver", a "driver" from "CUDA 11.7" on;
     needed {
         cuInit(flags: c_uint);
         cuDriverGetVersion(version: *mut c_int);
@@ -158,6 +98,7 @@ table! {
         cuGreenCtxCreate(context: *mut CUgreenCtx, description: CUdevResourceDesc, device: CUdevice, flags: c_uint);
         cuGreenCtxStreamCreate(stream: *mut CUstream, context: CUgreenCtx, flags: c_uint, priority: c_int);
     }
+    other {}
 }
 
 impl Driver {
@@ -174,19 +115,13 @@ impl Driver {
     fn open() -> Result<Self> {
         let named = std::env::var("REEF_CUDA").ok();
         let tried: Vec<&str> = named.as_deref().map_or(LIBRARIES.into(), |path| vec![path]);
-        // SAFETY: the driver library's initialisers are meant to be run by whoever opens it.
+        // SAFETY: the driver library's initialisers are meant to be run when it is opened.
         let library = tried.iter().find_map(|name| unsafe { Library::new(*name).ok() });
         let Some(library) = library else {
             return Err(Error::NotFound(format!("no CUDA driver (tried {})", tried.join(", "))));
         };
-        let library: &'static Library = Box::leak(Box::new(library)); // for the program's life
-        let find = |name: &str| {
-            // SAFETY: only the address is taken.
-            let symbol = unsafe { library.get::<*mut c_void>(name) };
-            symbol.map_or(std::ptr::null_mut(), |symbol| *symbol)
-        };
         // SAFETY: this is the driver library, and it stays mapped.
-        let driver = unsafe { Self::resolve(find) }?;
+        let driver = unsafe { Self::resolve(symbols(library)) }?;
         // SAFETY: no other call is made before.
         unsafe { driver.cuInit(0) }?;
         Ok(driver)
@@ -206,14 +141,7 @@ impl Driver {
 
     #[cold]
     fn error(&self, call: &'static str, code: u32) -> Error {
-        let name = self.name(code);
-        match code {
-            OUT_OF_MEMORY => Error::OutOfMemory { backend: BACKEND, asked: 0 },
-            _ if LOST.contains(&code) => {
-                Error::DeviceLost { backend: BACKEND, why: format!("{call}: {name} (code {code})") }
-            }
-            _ => Error::Driver { backend: BACKEND, call, name, code },
-        }
+        driver_error(BACKEND, &LOST, call, code, self.name(code))
     }
 
     fn name(&self, code: u32) -> String {
@@ -228,7 +156,6 @@ impl Driver {
     }
 }
 
-const OUT_OF_MEMORY: u32 = 2;
 /// `CUDA_ERROR_NOT_READY`: the answer of queries, not an error.
 pub(crate) const NOT_READY: u32 = 600;
 /// Codes after which nothing works in the context: uncorrectable memory errors, faults of kernels.

@@ -1,15 +1,48 @@
-//! What devices there are, and what one can do.
+//! The devices that there are, and their features.
 
 use crate::driver::{BACKEND, Driver};
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
 use reef_gpu::{Facts, TickRate};
 use std::ffi::{CStr, c_char, c_int, c_uint};
+use std::fmt;
 
-/// What the driver tells of an open device, beyond what all backends have.
+/// A compute capability, such as 9.0; ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Capability {
+    pub(crate) major: u32,
+    pub(crate) minor: u32,
+}
+
+impl Capability {
+    pub(crate) const fn new(major: u32, minor: u32) -> Self {
+        Self { major, minor }
+    }
+
+    fn read(driver: &Driver, device: CUdevice) -> Result<Self> {
+        use CUdevice_attribute::*;
+        Ok(Self {
+            major: attribute_of(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            minor: attribute_of(driver, device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        })
+    }
+
+    /// 90 for 9.0, as in `sm_90`.
+    pub(crate) fn number(self) -> u32 {
+        self.major * 10 + self.minor
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Facts of an open device that only this backend needs.
 #[derive(Debug, Clone)]
-pub(crate) struct Own {
-    pub(crate) capability: (u32, u32),
+pub(crate) struct CudaFacts {
+    pub(crate) capability: Capability,
     /// Memory comes from the driver's pool, so that freeing it doesn't wait.
     pub(crate) pools: bool,
     /// There is programmatic dependent launch: images for sm_90 have its instructions, and captures
@@ -31,7 +64,7 @@ pub(crate) fn find(driver: &Driver, ordinal: usize) -> Result<CUdevice> {
     Ok(device)
 }
 
-/// How many devices there are.
+/// Returns the number of devices.
 pub(crate) fn count(driver: &Driver) -> Result<usize> {
     let mut count = 0;
     // SAFETY: the pointer is valid for the call.
@@ -40,10 +73,10 @@ pub(crate) fn count(driver: &Driver) -> Result<usize> {
 }
 
 /// Reads both; the context must be current.
-pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
+pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, CudaFacts)> {
     use CUdevice_attribute::*;
     let get = |attribute: CUdevice_attribute| attribute_of(driver, device, attribute);
-    let own = Own::read(driver, device)?;
+    let own = CudaFacts::read(driver, device)?;
     let facts = Facts {
         name: name(driver, device)?,
         uuid: uuid(driver, device),
@@ -57,7 +90,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
         shared_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
         shared_per_block: get(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         wave: 32,
-        tensor_cores: own.capability >= (8, 0),
+        tensor_cores: own.capability >= Capability::new(8, 0),
         writes_values: driver.cuStreamWriteValue32_v2.is_some(),
         writes_without_kernels: driver.cuStreamWriteValue32_v2.is_some(),
         waits_values: driver.cuStreamWaitValue32_v2.is_some(),
@@ -69,7 +102,7 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, Own)> {
     Ok((facts, own))
 }
 
-impl Own {
+impl CudaFacts {
     fn read(driver: &Driver, device: CUdevice) -> Result<Self> {
         use CUdevice_attribute::*;
         let get = |attribute: CUdevice_attribute| attribute_of(driver, device, attribute);
@@ -77,26 +110,22 @@ impl Own {
         // SAFETY: the pointers are valid for the call.
         unsafe { driver.cuCtxGetStreamPriorityRange(&mut lowest, &mut highest) }?;
         let async_memory = driver.cuMemAllocAsync.is_some() && driver.cuMemFreeAsync.is_some();
-        let capability = (
-            get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-            get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-        );
+        let capability = Capability::read(driver, device)?;
         let can_launch = driver.cuLaunchKernelEx.is_some() && driver.version()? >= 12030;
         Ok(Self {
             capability,
-            starts_early: capability.0 == 9 && can_launch,
+            starts_early: capability.major == 9 && can_launch,
             pools: async_memory && get(CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED)? == 1,
             priorities: (lowest, highest),
         })
     }
 }
 
-/// What there is beyond the least that is needed, for people to read.
-fn features(driver: &Driver, own: &Own) -> Result<Vec<String>> {
-    let (major, minor) = own.capability;
+/// Features beyond the required ones, for people to read.
+fn features(driver: &Driver, own: &CudaFacts) -> Result<Vec<String>> {
     let version = driver.version()?;
     let first = [
-        format!("sm_{major}{minor}"),
+        format!("sm_{}", own.capability.number()),
         format!("driver {}.{}", version / 1000, version % 1000 / 10),
         "graphs".into(),
     ];
@@ -134,7 +163,8 @@ fn memory(driver: &Driver, device: CUdevice) -> Option<u64> {
     said.ok().and((bytes > 0).then_some(bytes as u64))
 }
 
-/// What names the device in every process: of the MIG instance, where there is one.
+/// Identifier of the device that is the same in every process: of the MIG instance, where there is
+/// one.
 fn uuid(driver: &Driver, device: CUdevice) -> Option<[u8; 16]> {
     let mut uuid = [0; 16];
     // SAFETY: the pointer is valid for the call, for 16 bytes.
@@ -146,11 +176,9 @@ fn uuid(driver: &Driver, device: CUdevice) -> Option<[u8; 16]> {
 
 /// One line about a device, without opening it.
 pub(crate) fn describe(driver: &Driver, ordinal: usize) -> Result<String> {
-    use CUdevice_attribute::*;
     let device = find(driver, ordinal)?;
-    let get = |attribute| attribute_of(driver, device, attribute);
-    let major = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-    let minor = get(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
-    let units = get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
-    Ok(format!("{}, sm_{major}{minor}, {units} multiprocessors", name(driver, device)?))
+    let capability = Capability::read(driver, device)?.number();
+    let attribute = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+    let units = attribute_of(driver, device, attribute)?;
+    Ok(format!("{}, sm_{capability}, {units} multiprocessors", name(driver, device)?))
 }

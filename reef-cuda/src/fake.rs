@@ -10,7 +10,7 @@ use reef_gpu::Options;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// What `cuLaunchKernel`, `cuStreamQuery` and `cuMemAllocAsync` answer from now on.
+/// Answers of `cuLaunchKernel`, `cuStreamQuery` and `cuMemAllocAsync` from now on.
 static LAUNCH: AtomicU32 = AtomicU32::new(0);
 static QUERY: AtomicU32 = AtomicU32::new(0);
 static ALLOC: AtomicU32 = AtomicU32::new(0);
@@ -231,7 +231,7 @@ extern "C" fn multiprocessors(_: c_int, resource: *mut CUdevResource, _: c_uint)
     0
 }
 
-/// As on sm_90: so many times 8, and none where there are fewer.
+/// As on sm_90: a multiple of 8, and none where there are fewer.
 extern "C" fn divide(
     part: *mut CUdevResource,
     parts: *mut c_uint,
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_newer_than_the_oldest_driver_may_be_missing() {
+    fn functions_newer_than_the_oldest_driver_may_be_missing() {
         let _answers = Answers::take();
         let old = driver(&["cuMemAllocAsync", "cuGreenCtxCreate"]).unwrap();
         let device = open(old, 0).unwrap();
@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_another_process_is_opened_on_its_own_device_and_closed() {
+    fn shared_memory_is_opened_on_its_own_device_and_closed() {
         let _answers = Answers::take();
         let device = device();
         let open = || SHARED_OPEN.load(Ordering::Relaxed);
@@ -547,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn while_evicted_the_end_of_a_launch_means_nothing() {
+    fn end_of_a_launch_means_nothing_while_evicted() {
         let _answers = Answers::take();
         let device = device();
         let flag = device.preemptor(PreemptLevel::All).unwrap();

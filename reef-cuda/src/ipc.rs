@@ -1,8 +1,8 @@
 //! Memory of the device that another process has allocated and shares by a handle.
 //!
 //! The driver counts how often a process has opened a handle, so each opening is closed once. The
-//! memory is there until all who have opened it have closed it, also if the process that allocated
-//! it is killed.
+//! memory is there until every process that opened it has closed it, also if the process that
+//! allocated it is killed.
 
 use crate::context::Context;
 use crate::driver::BACKEND;

@@ -4,7 +4,7 @@ use crate::context::Context;
 use crate::driver::BACKEND;
 use cudarc::driver::sys::*;
 use reef_core::{Error, Result};
-use reef_gpu::{GateSignal, Memory, place};
+use reef_gpu::{GateSignal, Memory, place, with_asked};
 use std::ffi::{c_uint, c_void};
 
 // SAFETY: allocations are the driver's, cleared before they are given; addresses and sizes are
@@ -18,7 +18,7 @@ unsafe impl Memory for Context {
         let mut memory = 0;
         // SAFETY: the pointer is valid for the call.
         let done = unsafe { self.driver.cuMemAllocAsync(&mut memory, bytes, self.housekeeping) };
-        done.map_err(|error| asked(error, bytes))?;
+        done.map_err(|error| with_asked(error, bytes))?;
         // SAFETY: allocated above, and used by nothing but the fill, which was refused.
         self.zero(memory, bytes).inspect_err(|_| unsafe { self.free(memory) })?;
         Ok(memory)
@@ -41,7 +41,7 @@ unsafe impl Memory for Context {
         let mut memory = 0;
         // SAFETY: the pointer is valid for the call.
         let done = unsafe { self.driver.cuMemAlloc_v2(&mut memory, bytes) };
-        done.map_err(|error| asked(error, bytes))?;
+        done.map_err(|error| with_asked(error, bytes))?;
         // SAFETY: as in `alloc`.
         self.zero(memory, bytes).inspect_err(|_| unsafe { self.free_signals(memory) })?;
         Ok(memory)
@@ -106,12 +106,12 @@ unsafe impl Memory for Context {
 
     fn alloc_gate(&self) -> Result<GateSignal> {
         let (host, device) = self.alloc_host(size_of::<u32>())?;
-        Ok((host.cast(), device))
+        Ok(GateSignal { host: host.cast(), device })
     }
 
-    unsafe fn free_gate(&self, (host, _): GateSignal) {
+    unsafe fn free_gate(&self, signal: GateSignal) {
         // SAFETY: the caller's promise; `alloc_gate` took it from there.
-        unsafe { self.free_host(host.cast()) };
+        unsafe { self.free_host(signal.host.cast()) };
     }
 
     unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()> {
@@ -150,7 +150,7 @@ impl Context {
             self.release_pinned();
             alloc()
         });
-        done.map_err(|error| asked(error, bytes))?;
+        done.map_err(|error| with_asked(error, bytes))?;
         self.pinned.lock().add(host as u64, bytes);
         Ok(host.cast())
     }
@@ -200,13 +200,5 @@ fn unpinned(error: Error) -> Error {
         other => {
             Error::Unsupported { backend: BACKEND, what: format!("this host memory: {other}") }
         }
-    }
-}
-
-/// The driver doesn't say how much was asked for.
-fn asked(error: Error, bytes: usize) -> Error {
-    match error {
-        Error::OutOfMemory { backend, .. } => Error::OutOfMemory { backend, asked: bytes },
-        other => other,
     }
 }

@@ -7,8 +7,8 @@ use crate::handles::{Code, Function, Stream};
 use cudarc::driver::sys::{
     CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig,
 };
-use reef_core::{Dim3, Result};
-use reef_gpu::{Build, FunctionFacts, Modules, Start};
+use reef_core::Result;
+use reef_gpu::{Build, FunctionFacts, LaunchConfig, Modules, Start};
 use std::ffi::{CString, c_int, c_uint, c_void};
 
 /// `CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
@@ -93,14 +93,14 @@ impl Modules for Context {
 
     unsafe fn launch(
         &self,
-        (stream, start): (Stream, Start),
+        stream: Stream,
         function: Function,
-        [grid_x, grid_y, grid_z]: Dim3,
-        [block_x, block_y, block_z]: Dim3,
-        shared: u32,
+        config: &LaunchConfig,
         params: &mut [*mut c_void],
     ) -> Result<()> {
         self.bind()?;
+        let LaunchConfig { start, shared, .. } = *config;
+        let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (config.grid, config.block);
         if start == Start::Early {
             let mut attribute = early();
             let config = CUlaunchConfig {

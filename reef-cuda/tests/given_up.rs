@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 /// Waits until the word at its parameter is not 0; for any GPU since 2014.
 const PTX: &str = include_str!("deaf.ptx");
-/// What the device was opened with.
+/// Timeout that the device was opened with.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What 20 launches in a queue of this class make of a zero.
+/// Result of 20 launches on a zero, in a queue of this class.
 fn count(device: &Cuda, class: Priority) -> u64 {
     let cells = device.alloc(8).unwrap();
     let append = device.kernel("append").unwrap();

@@ -6,9 +6,9 @@ use reef_core::{Cells, Config, Device, Error, PreemptLevel, VirtualQueue};
 use reef_cuda::Cuda;
 use std::time::{Duration, Instant};
 
-/// What the device was opened with.
+/// Timeout that the device was opened with.
 const TIMEOUT: Duration = Duration::from_secs(1);
-/// What a block takes, of rounds of about a microsecond: longer than all that is waited for here.
+/// Rounds of a block, each of about a microsecond: longer than every wait here.
 const ROUNDS: u64 = 30_000_000;
 /// Blocks of 32 threads that every unit has places for, and more.
 const BLOCKS_A_UNIT: u32 = 64;

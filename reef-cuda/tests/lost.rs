@@ -1,4 +1,4 @@
-//! A kernel that faults takes the device's context with it: everybody who waits hears of it, and
+//! A kernel that faults takes the device's context with it: every waiting thread gets an error, and
 //! the process lives. Alone in its file because nothing works in this process's context afterwards.
 
 use reef_core::scheduler::Reef;
@@ -7,7 +7,7 @@ use reef_cuda::Cuda;
 use std::time::{Duration, Instant};
 
 #[test]
-fn everybody_hears_of_a_lost_device() {
+fn lost_device_is_reported_to_all() {
     let Some(device) = reef_conformance::open::<Cuda>(0, "") else { return };
     let cells = device.alloc(8 * 64).unwrap();
     let append = |address: u64, rounds: u64| {
@@ -28,7 +28,7 @@ fn everybody_hears_of_a_lost_device() {
     let last = bad.submit(&[append(8, 0)]).unwrap();
     let lost = |error: &Error| matches!(error, Error::DeviceLost { .. });
     let error = bad.wait(last).unwrap_err();
-    assert!(lost(&error), "the one who did it: {error}");
+    assert!(lost(&error), "the client whose kernel faulted: {error}");
     let error = good.wait(Seq(49)).unwrap_err();
     assert!(lost(&error), "a neighbour: {error}");
     let error = real_time.run(&task).unwrap_err();

@@ -8,7 +8,7 @@ use reef_cuda::{Cuda, Kernel};
 /// Adds its second parameter, 4 bytes, to the word at its first; for any GPU since 2014.
 const PTX: &str = include_str!("bump.ptx");
 
-/// The same, packed by NVIDIA's nvFatbin 12.9.
+/// `bump.ptx`, packed by NVIDIA's nvFatbin 12.9.
 const FATBIN: &[u8] = include_bytes!("bump.fatbin");
 
 const PREEMPTIBLE: &str = r#"
@@ -64,7 +64,7 @@ fn unguarded(device: &Cuda, bump: &Kernel) {
 }
 
 #[test]
-fn what_is_wrong_with_a_module_is_said() {
+fn faulty_module_is_an_error_with_its_reason() {
     let Some(device) = open() else { return };
     let module = device.load(PTX.as_bytes()).unwrap();
     assert!(matches!(module.kernel("jump"), Err(Error::NotFound(_))));

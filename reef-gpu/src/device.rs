@@ -20,7 +20,7 @@ use crate::launch::checkpoint::Checkpoint;
 use crate::launch::gated::Gated;
 use crate::launch::graph::Graph;
 use crate::launch::guarded::Guarded;
-use crate::launch::queue::aside::Aside;
+use crate::launch::queue::aside::SpareStream;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::queue::retained::Retained;
 use crate::launch::timeline::Timeline;
@@ -110,7 +110,7 @@ impl<V: Vendor> Gpu<V> {
         }
     }
 
-    /// How long queues of this class may be silent.
+    /// Timeout of a queue of this class.
     fn timeout(&self, class: Priority) -> Timeout {
         Timeout::new(self.options().timeout.filter(|_| class == Priority::BestEffort))
     }
@@ -160,8 +160,8 @@ impl<V: Vendor> Gpu<V> {
     }
 }
 
-/// Which of the rates it is, from sightings farther and farther apart: about a millisecond tells
-/// them apart where the device answers within 20 µs.
+/// Finds the device's rate among these, from sightings farther and farther apart: about a
+/// millisecond tells them apart where the device answers within 20 µs.
 fn measure(rates: &'static [u64], mut sight: impl FnMut() -> Result<Sighting>) -> Result<u64> {
     let probe = TickRateProbe::new(rates, sight()?);
     let mut pause = Duration::from_micros(200);
@@ -306,10 +306,10 @@ impl<V: Vendor> Device for Gpu<V> {
         let preemptor = preemptor.unwrap_or(self.never()).clone();
         let gated = self.gated(&preemptor)?;
         let may_be_capped = gated.is_none() && preemptor.level() >= PreemptLevel::DeviceQueue;
-        let aside = may_be_capped.then(|| Aside::open(self.context())).transpose()?.flatten();
+        let spare = may_be_capped.then(|| SpareStream::open(self.context())).transpose()?.flatten();
         Ok(Queue {
             stream: Stream::open(self.context(), priority)?,
-            aside,
+            spare,
             gated,
             preemptor,
             timeline: Timeline::new(self.context(), self.writer())?,

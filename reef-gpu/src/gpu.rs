@@ -25,7 +25,7 @@ pub struct Gpu<V: Vendor>(pub(crate) Arc<Open<V>>);
 
 cloned!(Gpu);
 
-/// What the handles of one open device share.
+/// State that the handles of one open device share.
 #[derive(Debug)]
 pub(crate) struct Open<V: Vendor> {
     pub(crate) builtin: Builtin<V>,
@@ -48,7 +48,7 @@ pub(crate) struct Open<V: Vendor> {
 }
 
 impl<V: Vendor> Gpu<V> {
-    /// What is the vendor's of it.
+    /// The vendor's part of the device.
     pub fn vendor(&self) -> &V {
         &self.0.context.vendor
     }
@@ -87,7 +87,7 @@ impl<V: Vendor> Gpu<V> {
         &self.0.clock
     }
 
-    /// How networks are computed on this device.
+    /// Precision of networks on this device.
     pub fn precision(&self) -> Precision {
         let own = if self.facts().tensor_cores { Precision::Tf32 } else { Precision::Fp32 };
         self.0.options.precision.unwrap_or(own)
@@ -108,7 +108,7 @@ impl<V: Vendor> Gpu<V> {
         self.0.writer
     }
 
-    /// Where words are set past all other work.
+    /// Stream in which words are set past all other work.
     pub(crate) fn control(&self) -> &ControlStream<V> {
         &self.0.control
     }
@@ -127,7 +127,7 @@ impl<V: Vendor> Gpu<V> {
         }
     }
 
-    /// What it was opened with.
+    /// Options that the device was opened with.
     pub(crate) fn options(&self) -> &Options {
         &self.0.options
     }

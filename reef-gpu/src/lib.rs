@@ -1,5 +1,5 @@
-//! What the GPU backends do alike: devices, queues that can be stopped, graphs and networks, on top
-//! of what each vendor's driver does ([`Vendor`]).
+//! Common part of the GPU backends: devices, queues that can be stopped, graphs and networks, on
+//! top of the calls of each vendor's driver ([`Vendor`]).
 //!
 //! A backend implements [`Vendor`] for its open device; [`Gpu`] of that is its `Device`.
 
@@ -19,13 +19,15 @@ pub use driver::buffer::Buffer;
 pub use driver::event::Event;
 pub use gpu::Gpu;
 pub use hal::cache;
-pub use hal::calls::{Graphs, Memory, Modules, Start, StreamKind, Streams, Vendor};
+pub use hal::calls::{Graphs, LaunchConfig, Memory, Modules, Start, StreamKind, Streams, Vendor};
 pub use hal::compiler::Compiler;
 pub use hal::compiler_calls::CompilerCalls;
+pub use hal::errors::{driver_error, with_asked};
 pub use hal::facts::{Facts, FunctionFacts, GateSignal, TickRate};
 pub use hal::free_list::{FreeList, place};
-pub use hal::image::{Build, HIP_FLAVOUR_H, REEF_H, unpack};
+pub use hal::image::{Build, HIP_FLAVOUR_H, REEF_H, ShippedSource, unpack};
 pub use hal::options::{Options, Precision};
+pub use hal::table::symbols;
 pub use launch::checkpoint::Checkpoint;
 pub use launch::graph::Graph;
 pub use launch::queue::hardware_queue::Queue;

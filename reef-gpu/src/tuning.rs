@@ -8,13 +8,13 @@ use std::sync::OnceLock;
 /// Index of the tile, and splits.
 pub(crate) type Choice = (u8, u8);
 
-/// What has been chosen since the device was opened, by the convolution's shape.
+/// Plans that were chosen since the device was opened, by the convolution's shape.
 #[derive(Debug, Default)]
 pub(crate) struct TunedPlans(Mutex<BTreeMap<String, Choice>>);
 
 impl TunedPlans {
-    /// What was chosen for `shape`, or what `measure` finds now; only one thread measures at a
-    /// time.
+    /// The plan chosen for `shape`, or the one that `measure` finds now; only one thread measures
+    /// at a time.
     pub(crate) fn get_or_measure(
         &self,
         shape: &str,
@@ -30,7 +30,7 @@ impl TunedPlans {
     }
 }
 
-/// How far the measuring of one convolution is.
+/// Progress of measuring one convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tuning<'a> {
     /// The convolution: window, channels and picture.
@@ -41,7 +41,7 @@ pub struct Tuning<'a> {
     pub plans: usize,
 }
 
-/// Who wants to know.
+/// Callback that observes tuning.
 type Observer = Box<dyn Fn(&Tuning<'_>) + Send + Sync>;
 
 static OBSERVER: OnceLock<Observer> = OnceLock::new();

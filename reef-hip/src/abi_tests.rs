@@ -1,4 +1,4 @@
-//! What we believe of the runtime's binary interface, against the library of this machine, and,
+//! Tests of our view of the runtime's binary interface, against the library of this machine, and,
 //! with the feature `hip-sys-types`, against the headers of HIP 5.4 as the crate hip-sys has them.
 //! The headers of HIP 5.2.3, 5.7.1, 6.4.3 and 7.1.0 have the same numbers.
 
@@ -43,7 +43,7 @@ fn the_library_has_every_function_that_we_need() {
 }
 
 #[test]
-fn what_may_be_missing_is_missing_in_old_versions_only() {
+fn optional_functions_are_missing_in_old_versions_only() {
     let Some(library) = library() else { return };
     let version = table(&library).version().expect("this one works without a device");
     assert!(version.major >= 5, "{version}");
@@ -55,7 +55,7 @@ fn what_may_be_missing_is_missing_in_old_versions_only() {
 }
 
 #[test]
-fn without_a_device_the_library_is_said_to_be_there() {
+fn library_without_a_device_is_reported_as_found() {
     let Some(_library) = library() else { return };
     match Driver::get() {
         Ok(_) => eprintln!("skipped: this machine has a device"),

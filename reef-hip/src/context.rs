@@ -1,5 +1,5 @@
-//! What everything of one open device shares: facts, a stream for housekeeping, and what is kept to
-//! be used again.
+//! State that all parts of one open device share: facts, a stream for housekeeping, and pools of
+//! streams and memory.
 
 use crate::code::elf::Kernels;
 use crate::driver::Driver;
@@ -16,7 +16,7 @@ use std::fmt;
 /// An open device.
 ///
 /// Nothing here waits while work is pending, except for what it is asked to wait for: memory and
-/// streams that are given back are kept for the next who asks, and go back to the runtime when this
+/// streams that are given back are kept for the next request, and go back to the runtime when this
 /// is dropped.
 pub struct Context {
     pub(crate) driver: &'static Driver,
@@ -30,7 +30,7 @@ pub struct Context {
     /// Locked after `streams`, if both are.
     pub(crate) retired: Mutex<Retired>,
     pub(crate) memory: Places,
-    /// What is loaded, and what it says of itself.
+    /// Loaded code, and the kernels that it describes.
     pub(crate) loaded: Mutex<HashMap<Code, Kernels>>,
 }
 

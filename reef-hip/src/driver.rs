@@ -8,6 +8,7 @@
 
 use libloading::Library;
 use reef_core::{Error, Result};
+use reef_gpu::{driver_error, driver_table, symbols};
 use std::ffi::{CStr, OsString, c_char, c_int, c_uint, c_void};
 use std::fmt;
 use std::path::Path;
@@ -23,82 +24,9 @@ const LIBRARIES: [&str; 4] =
 /// `hipStream_t`, `hipModule_t`, `hipFunction_t`, `hipGraph_t` and so on: all are opaque.
 pub(crate) type Handle = *mut c_void;
 
-macro_rules! table {
-    (
-        needed { $($name:ident($($arg:ident: $type:ty),*);)+ }
-        optional { $($maybe:ident($($marg:ident: $mtype:ty),*);)+ }
-    ) => {
-        /// The functions that we call. `Option`: not in every runtime that we support.
-        pub(crate) struct Driver {
-            $(pub(crate) $name: unsafe extern "C" fn($($type),*) -> u32,)+
-            $(pub(crate) $maybe: Option<unsafe extern "C" fn($($mtype),*) -> u32>,)+
-            /// The one that gives no code.
-            hipGetErrorName: unsafe extern "C" fn(u32) -> *const c_char,
-        }
-
-        /// All names in the table, and whether we can't do without.
-        #[cfg(test)]
-        pub(crate) const NAMES: &[(&str, bool)] = &[
-            $((stringify!($name), true),)+
-            $((stringify!($maybe), false),)+
-            ("hipGetErrorName", true),
-        ];
-
-        impl Driver {
-            /// Fills the table with what `find` knows; null is what it doesn't.
-            ///
-            /// # Safety
-            ///
-            /// `find` gives functions of the runtime API by their names, valid for the program's
-            /// life.
-            pub(crate) unsafe fn resolve(find: impl Fn(&str) -> Handle) -> Result<Self> {
-                let needed = |name: &str| match find(name) {
-                    p if p.is_null() => {
-                        let text = format!("the HIP runtime has no {name}: older than HIP 5.2?");
-                        Err(Error::NotFound(text))
-                    }
-                    p => Ok(p),
-                };
-                Ok(Self {
-                    // SAFETY: the caller's promise; the types are those of hip_runtime_api.h.
-                    $($name: unsafe { std::mem::transmute::<Handle, unsafe extern "C" fn($($type),*) -> u32>(needed(stringify!($name))?) },)+
-                    // SAFETY: as above, and a null pointer becomes `None`.
-                    $($maybe: unsafe { std::mem::transmute::<Handle, Option<unsafe extern "C" fn($($mtype),*) -> u32>>(find(stringify!($maybe))) },)+
-                    // SAFETY: as above.
-                    hipGetErrorName: unsafe { std::mem::transmute::<Handle, unsafe extern "C" fn(u32) -> *const c_char>(needed("hipGetErrorName")?) },
-                })
-            }
-
-            $(
-                /// # Safety
-                ///
-                /// As the runtime API's manual says.
-                #[inline]
-                #[allow(dead_code, clippy::too_many_arguments)] // some are only used as fields
-                pub(crate) unsafe fn $name(&self, $($arg: $type),*) -> Result<()> {
-                    // SAFETY: the caller's promise.
-                    self.check(stringify!($name), unsafe { (self.$name)($($arg),*) })
-                }
-            )+
-            $(
-                /// # Safety
-                ///
-                /// As the runtime API's manual says.
-                #[allow(dead_code)]
-                pub(crate) unsafe fn $maybe(&self, $($marg: $mtype),*) -> Result<()> {
-                    let Some(call) = self.$maybe else {
-                        let what = concat!(stringify!($maybe), ", which this runtime doesn't have");
-                        return Err(Error::Unsupported { backend: BACKEND, what: what.into() });
-                    };
-                    // SAFETY: the caller's promise.
-                    self.check(stringify!($maybe), unsafe { call($($marg),*) })
-                }
-            )+
-        }
-    };
-}
-
-table! {
+driver_table! {
+    /// The functions that we call. `Option`: not in every runtime that we support.
+    library: "HIP runtime", a "runtime" from "HIP 5.2" on;
     needed {
         hipInit(flags: c_uint);
         hipRuntimeGetVersion(version: *mut c_int);
@@ -147,6 +75,9 @@ table! {
         hipGraphExecDestroy(exec: Handle);
         hipGraphDestroy(graph: Handle);
     }
+    other {
+        hipGetErrorName(u32) -> *const c_char;
+    }
 }
 
 impl Driver {
@@ -161,14 +92,8 @@ impl Driver {
     }
 
     fn open() -> Result<Self> {
-        let library: &'static Library = Box::leak(Box::new(library()?)); // for the program's life
-        let find = |name: &str| {
-            // SAFETY: only the address is taken.
-            let symbol = unsafe { library.get::<Handle>(name) };
-            symbol.map_or(std::ptr::null_mut(), |symbol| *symbol)
-        };
         // SAFETY: this is the runtime library, and it stays mapped.
-        let driver = unsafe { Self::resolve(find) }?;
+        let driver = unsafe { Self::resolve(symbols(library()?)) }?;
         driver.init()?;
         Ok(driver)
     }
@@ -200,14 +125,7 @@ impl Driver {
 
     #[cold]
     fn error(&self, call: &'static str, code: u32) -> Error {
-        let name = self.name(code);
-        match code {
-            OUT_OF_MEMORY => Error::OutOfMemory { backend: BACKEND, asked: 0 },
-            _ if LOST.contains(&code) => {
-                Error::DeviceLost { backend: BACKEND, why: format!("{call}: {name} (code {code})") }
-            }
-            _ => Error::Driver { backend: BACKEND, call, name, code },
-        }
+        driver_error(BACKEND, &LOST, call, code, self.name(code))
     }
 
     pub(crate) fn name(&self, code: u32) -> String {
@@ -221,8 +139,6 @@ impl Driver {
     }
 }
 
-/// `hipErrorOutOfMemory`
-const OUT_OF_MEMORY: u32 = 2;
 /// `hipErrorNoDevice`
 pub(crate) const NO_DEVICE: u32 = 100;
 /// `hipErrorInvalidDevice`
@@ -266,7 +182,7 @@ pub(crate) fn library() -> Result<Library> {
         Some(path) => vec![path],
         None => in_rocm(&LIBRARIES),
     };
-    // SAFETY: the runtime's initialisers are meant to be run by whoever opens it.
+    // SAFETY: the runtime's initialisers are meant to be run when it is opened.
     let library = tried.iter().find_map(|name| unsafe { Library::new(name).ok() });
     library.ok_or_else(|| {
         let tried: Vec<_> = tried.iter().map(|name| name.to_string_lossy()).collect();

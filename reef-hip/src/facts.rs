@@ -1,4 +1,4 @@
-//! What devices there are, and what one can do.
+//! The devices that there are, and their features.
 
 use crate::code::target::Target;
 use crate::driver::{BACKEND, Driver, Version};
@@ -22,7 +22,7 @@ pub(crate) mod attribute {
 /// Blocks of several waves that a unit of gfx9 holds: as many as it has barriers.
 const BARRIERS_PER_UNIT: u32 = 16;
 
-/// What the backend itself has to know of a device.
+/// Facts of a device that only this backend needs.
 #[derive(Debug, Clone)]
 pub(crate) struct Device {
     pub(crate) ordinal: c_int,
@@ -58,7 +58,7 @@ impl Device {
     }
 }
 
-/// How many devices there are.
+/// Returns the number of devices.
 pub(crate) fn count(driver: &Driver) -> Result<usize> {
     let mut count = 0;
     // SAFETY: the pointer is valid for the call.
@@ -66,7 +66,7 @@ pub(crate) fn count(driver: &Driver) -> Result<usize> {
     Ok(count as usize)
 }
 
-/// What the generic part wants to know; `graphs` is what came out when they were tried.
+/// Facts for reef-gpu; `graphs`: a trial of them has worked.
 pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<reef_gpu::Facts> {
     let get = |attribute| get(driver, device.ordinal, attribute);
     // HIP 5.2 knows neither of the two.
@@ -103,7 +103,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
 /// gfx10 on (`libc/src/time/gpu/time_utils.h` of LLVM).
 const TICK_RATES: [u64; 3] = [25_000_000, 27_000_000, 100_000_000];
 
-/// What the runtime says of the clock, in kHz, if it does.
+/// Rate of the clock, from the runtime's answer in kHz, if it gives one.
 fn tick_rate(said: Result<u32>) -> TickRate {
     match said {
         Ok(kilohertz) if kilohertz > 0 => TickRate::Known(u64::from(kilohertz) * 1000),
@@ -111,7 +111,7 @@ fn tick_rate(said: Result<u32>) -> TickRate {
     }
 }
 
-/// What there is beyond the least that is needed, for people to read.
+/// Features beyond the required ones, for people to read.
 fn features(driver: &Driver, device: &Device, graphs: bool) -> Vec<String> {
     let found = [
         (true, "stream memory operations"),
@@ -149,14 +149,14 @@ fn memory(driver: &Driver, ordinal: c_int) -> Option<u64> {
     said.ok().and((bytes > 0).then_some(bytes as u64))
 }
 
-/// What names the device in every process, if the runtime says it.
+/// Identifier of the device that is the same in every process, if the runtime tells one.
 fn uuid(driver: &Driver, ordinal: c_int) -> Option<[u8; 16]> {
     let mut uuid = [0; 16];
     // SAFETY: the pointer is valid for the call, for 16 bytes.
     unsafe { driver.hipDeviceGetUuid(&mut uuid, ordinal) }.ok().map(|()| uuid)
 }
 
-/// Where `gcnArchName` is in the properties that HIP 6 came with, and in those before, which the
+/// Offset of `gcnArchName` in the properties that HIP 6 came with, and in those before, which the
 /// plain name fills in all versions. No attribute has it.
 const NAME_R0600: usize = 1160;
 pub(crate) const NAME_R0000: usize = 396;
@@ -165,7 +165,7 @@ pub(crate) const PROPERTIES: usize = 8192;
 /// Bytes of `gcnArchName`.
 const TARGET_NAME: usize = 256;
 
-/// What code must be made for.
+/// Target that code must be made for.
 fn target(driver: &Driver, ordinal: c_int) -> Result<Target> {
     let mut properties = [0u64; PROPERTIES / 8]; // aligned as the structure is
     let to: *mut c_void = properties.as_mut_ptr().cast();

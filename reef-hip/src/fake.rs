@@ -9,13 +9,13 @@ use reef_gpu::Options;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// What `hipInit`, `hipModuleLaunchKernel` and `hipStreamQuery` answer from now on.
+/// Answers of `hipInit`, `hipModuleLaunchKernel` and `hipStreamQuery` from now on.
 static INIT: AtomicU32 = AtomicU32::new(0);
 static LAUNCH: AtomicU32 = AtomicU32::new(0);
 static QUERY: AtomicU32 = AtomicU32::new(0);
 /// 1: there is no memory until some is freed; 2: there is none at all.
 static SCARCE: AtomicU32 = AtomicU32::new(0);
-/// How often something was done that waits for other work.
+/// Number of calls that wait for other work.
 static FREED: AtomicU32 = AtomicU32::new(0);
 static STREAMS_DESTROYED: AtomicU32 = AtomicU32::new(0);
 static GRAPHS_DESTROYED: AtomicU32 = AtomicU32::new(0);
@@ -212,7 +212,7 @@ fn driver(missing: &[&str]) -> Result<&'static Driver> {
     Ok(Box::leak(Box::new(driver)))
 }
 
-/// What HIP 5 lacks.
+/// Functions that HIP 5 lacks.
 const OLD: &[&str] = &["hipGetDevicePropertiesR0600"];
 
 #[expect(
@@ -222,7 +222,7 @@ const OLD: &[&str] = &["hipGetDevicePropertiesR0600"];
 mod tests {
     use super::*;
     use reef_core::Error;
-    use reef_gpu::{Graphs, Memory, Modules, Start, StreamKind, Streams, Vendor};
+    use reef_gpu::{Graphs, LaunchConfig, Memory, Modules, StreamKind, Streams, Vendor};
 
     #[test]
     fn a_runtime_that_is_too_old_is_named_by_what_it_lacks() {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_device_cannot_do_is_refused_at_once() {
+    fn operation_beyond_the_device_is_refused_at_once() {
         let _answers = Answers::take();
         let open =
             |missing, options: &Options| Context::open_with(driver(missing).unwrap(), 0, options);
@@ -299,9 +299,8 @@ mod tests {
         let answer = |code| {
             LAUNCH.store(code, Relaxed);
             // SAFETY: nothing runs.
-            let error = unsafe {
-                device.launch((stream, Start::InTurn), function, [1; 3], [1; 3], 0, &mut [])
-            };
+            let error =
+                unsafe { device.launch(stream, function, &LaunchConfig::one_block(1), &mut []) };
             error.unwrap_err().to_string()
         };
         let lost = "hip: device lost: hipModuleLaunchKernel: hipErrorLaunchFailure (code 719)";

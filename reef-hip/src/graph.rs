@@ -10,7 +10,7 @@
 use crate::context::Context;
 use crate::handles::{Code, Exec, Stream};
 use reef_core::Result;
-use reef_gpu::{Build, Graphs, Memory, Modules, Start, StreamKind, Streams};
+use reef_gpu::{Build, Graphs, LaunchConfig, Memory, Modules, StreamKind, Streams};
 use std::ffi::c_uint;
 
 /// `hipStreamCaptureModeRelaxed`: other threads, and allocations of ours, are not disturbed.
@@ -64,7 +64,7 @@ impl Context {
         self.retired.lock().end_capture(stream);
     }
 
-    /// Whether a graph of two launches does both each time, with a kernel that ships.
+    /// Returns whether a graph of two launches does both each time, with a kernel that ships.
     pub(crate) fn graphs_work(&self) -> Result<bool> {
         if self.driver.hipGraphLaunch.is_none() {
             return Ok(false);
@@ -97,7 +97,7 @@ impl Context {
             let (mut word, mut n) = (word, n);
             let mut params = [(&raw mut word).cast(), (&raw mut n).cast()];
             // SAFETY: the kernel's parameters; the word is ours.
-            unsafe { self.launch((stream, Start::InTurn), store, [1; 3], [1; 3], 0, &mut params) }
+            unsafe { self.launch(stream, store, &LaunchConfig::one_block(1), &mut params) }
         });
         // SAFETY: the capture has begun.
         let exec = unsafe { self.end_capture(stream) }?;

@@ -1,5 +1,5 @@
-//! What the runtime calls by a handle: streams, loaded code and its functions, graphs. Plain
-//! numbers: who holds one answers for what is behind it.
+//! Handles of the runtime: streams, loaded code and its functions, graphs. They are plain numbers:
+//! the holder of one must keep what it stands for alive.
 
 use crate::driver::Handle;
 

@@ -71,7 +71,7 @@ impl Masks {
         Ok(Self { capped: Some(mask(units, 0..few)), ..self })
     }
 
-    /// How many units best-effort streams run on.
+    /// Number of units that best-effort streams run on.
     pub(crate) fn be_units(&self) -> u32 {
         self.best_effort.iter().map(|word| word.count_ones()).sum()
     }

@@ -80,11 +80,11 @@ unsafe impl Memory for Context {
         let address = self.memory.take(self.driver, Kind::Signal, SIGNAL)?;
         // SAFETY: signal memory is the host's, 8 bytes, and no stream waits for it yet.
         unsafe { (address as *mut u64).write_volatile(0) };
-        Ok((address as *mut u32, address))
+        Ok(GateSignal { host: address as *mut u32, device: address })
     }
 
-    unsafe fn free_gate(&self, (_, address): GateSignal) {
-        self.memory.give_back(Kind::Signal, address);
+    unsafe fn free_gate(&self, signal: GateSignal) {
+        self.memory.give_back(Kind::Signal, signal.device);
     }
 
     unsafe fn write(&self, to: u64, data: &[u8]) -> Result<()> {

@@ -7,8 +7,8 @@ use crate::code::source::compile_user;
 use crate::context::Context;
 use crate::driver::BACKEND;
 use crate::handles::{Code, Function, Stream};
-use reef_core::{Dim3, Error, Result};
-use reef_gpu::{Build, FunctionFacts, Modules, Start};
+use reef_core::{Error, Result};
+use reef_gpu::{Build, FunctionFacts, LaunchConfig, Modules};
 use std::ffi::{CString, c_uint, c_void};
 
 /// `HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES`
@@ -34,7 +34,7 @@ impl Modules for Context {
         compile_user(source, &self.device.target, self.device.runtime, build)
     }
 
-    /// What a user brought, as one code object for this device.
+    /// Returns the user's image as one code object for this device.
     fn check_image(&self, image: &[u8]) -> Result<Vec<u8>> {
         let code = unbundle(image, &self.device.target)?;
         CodeObject::parse(code)?.check(&self.device.target, self.device.runtime)?;
@@ -96,14 +96,13 @@ impl Modules for Context {
 
     unsafe fn launch(
         &self,
-        (stream, _): (Stream, Start),
+        stream: Stream,
         function: Function,
-        [grid_x, grid_y, grid_z]: Dim3,
-        [block_x, block_y, block_z]: Dim3,
-        shared: u32,
+        config: &LaunchConfig,
         params: &mut [*mut c_void],
     ) -> Result<()> {
         self.bind()?;
+        let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (config.grid, config.block);
         // SAFETY: the caller's promise; the runtime copies the parameters before it returns. They
         // are never null, even if there are none: HIP 5 crashes if this and what follows are.
         unsafe {
@@ -115,7 +114,7 @@ impl Modules for Context {
                 block_x,
                 block_y,
                 block_z,
-                shared,
+                config.shared,
                 stream.0,
                 params.as_mut_ptr(),
                 std::ptr::null_mut(),

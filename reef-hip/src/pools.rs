@@ -1,5 +1,5 @@
-//! What an open device keeps to be used again, because giving it back to the runtime waits for all
-//! work: streams, memory, and graphs that may still run.
+//! Pools of an open device: streams, memory, and graphs that may still run. They are kept, because
+//! giving them back to the runtime waits for all work.
 //!
 //! Everything that was opened or allocated is in its pool, in use or free, until the device is
 //! closed.
@@ -43,12 +43,12 @@ impl StreamPool {
         }
     }
 
-    /// Those that are in use.
+    /// Streams that are in use.
     pub(crate) fn open(&self) -> impl Iterator<Item = Stream> {
         self.open.iter().map(|(stream, _)| *stream)
     }
 
-    /// Those that are in use and those that are kept.
+    /// Streams that are in use, and those that are kept.
     pub(crate) fn all(&self) -> impl Iterator<Item = Stream> {
         self.open.iter().chain(&self.kept).map(|(stream, _)| *stream)
     }
@@ -83,7 +83,7 @@ impl Retired {
         self.capturing.retain(|s| *s != stream);
     }
 
-    /// Those that run nowhere any more.
+    /// Takes out the graphs that run nowhere any more.
     pub(crate) fn take_ended(&mut self, is_idle: impl Fn(Stream) -> bool) -> Vec<Exec> {
         self.execs.iter_mut().for_each(|(_, streams)| streams.retain(|s| !is_idle(*s)));
         let ended = self.execs.extract_if(.., |(_, streams)| streams.is_empty());
@@ -91,7 +91,7 @@ impl Retired {
     }
 }
 
-/// Where memory comes from.
+/// Kind of memory, by its call of the runtime.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Device,
@@ -128,7 +128,7 @@ impl Kind {
     }
 }
 
-/// What is in use and what is kept, of each kind.
+/// Memory in use and memory that is kept, of each kind.
 #[derive(Debug, Default)]
 pub(crate) struct Places([Mutex<FreeList>; 3]);
 
@@ -141,7 +141,7 @@ impl Places {
         let memory = match kind.alloc(driver, bytes) {
             Err(Error::OutOfMemory { .. }) => {
                 self.release(driver);
-                kind.alloc(driver, bytes).map_err(|error| asked(error, bytes))?
+                kind.alloc(driver, bytes).map_err(|error| with_asked(error, bytes))?
             }
             other => other?,
         };
@@ -159,13 +159,5 @@ impl Places {
             let kept = self.0[kind as usize].lock().drain_free();
             kept.into_iter().for_each(|memory| kind.free(driver, memory));
         }
-    }
-}
-
-/// The driver doesn't say how much was asked for.
-fn asked(error: Error, bytes: usize) -> Error {
-    match error {
-        Error::OutOfMemory { .. } => Error::OutOfMemory { backend: BACKEND, asked: bytes },
-        other => other,
     }
 }

@@ -7,13 +7,13 @@
 //! streams have the lowest priority, and of more than four some share a queue: they take turns, and
 //! one whose gate is closed or whose kernel doesn't end holds up those behind it.
 //!
-//! `hipStreamDestroy` waits, so streams that are closed are kept for the next who opens one.
+//! `hipStreamDestroy` waits, so streams that are closed are kept for the next call that opens one.
 //!
 //! A kernel that never ends keeps its compute units and its hardware queue: `hipStreamDestroy`,
 //! `hipFree` and `hipDeviceReset` wait for it, the queue's handle is not public, and so nothing
 //! below the end of the process removes it on a stock driver. Real-time work and the streams of
-//! other queues go on beside it, and a device that is closed leaves it and its memory alone. A
-//! kernel with a guard can't get there as long as it looks.
+//! other queues go on next to it, and a device that is closed leaves it and its memory alone. A
+//! kernel with a guard can't get there as long as it checks its word.
 
 use crate::context::Context;
 use crate::driver::NOT_READY;
@@ -51,7 +51,7 @@ impl Streams for Context {
     }
 
     unsafe fn close_stream(&self, stream: Stream) {
-        self.retired.lock().is_idle(stream); // before the next who opens it runs something
+        self.retired.lock().is_idle(stream); // before its next user runs something
         self.streams.lock().keep(stream);
         self.destroy_retired();
     }

@@ -16,7 +16,7 @@ extern "C" __global__ void deaf(unsigned *word) {
 }
 extern "C" __global__ void bump(unsigned *word) { *word += 1; }
 "#;
-/// What the device was opened with.
+/// Timeout that the device was opened with.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Bench {
@@ -47,7 +47,7 @@ impl Bench {
         unsafe { Launch::new(kernel.clone(), [1; 3], [1; 3], Args::new(&[word.address()])) }
     }
 
-    /// What 20 launches in a queue of this class make of a zero.
+    /// Result of 20 launches on a zero, in a queue of this class.
     fn count(&self, class: Priority) -> u32 {
         let word = self.device.alloc(4).unwrap();
         let mut queue = self.device.queue(class, None).unwrap();
@@ -104,7 +104,7 @@ fn a_queue_that_never_answers_is_given_up_and_others_live() {
     ends_soon(|| drop(bench));
 }
 
-/// What waits for the kernel would wait for ever; all else is the machine's affair.
+/// Runs `act`, which must not wait for the kernel: it would wait for ever.
 #[track_caller]
 fn ends_soon(act: impl FnOnce()) {
     let start = Instant::now();

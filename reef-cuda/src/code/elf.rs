@@ -13,7 +13,7 @@ pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";
 /// What it is instead.
 pub(super) fn check(image: &[u8]) -> Result<(), &'static str> {
     let header = FileHeader64::<Little>::parse(image)
-        .map_err(|_| "this is no ELF file of 64 bits, or its header is cut off")?;
+        .map_err(|_| "this is not an ELF file of 64 bits, or its header is cut off")?;
     if header.endian().is_err() || header.e_machine(Little) != EM_CUDA {
         return Err("this ELF file is not for an NVIDIA GPU");
     }
@@ -23,8 +23,8 @@ pub(super) fn check(image: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// Whether segments, sections, and the names of sections and symbols lie inside; `None` if what
-/// says where they are doesn't.
+/// Returns whether segments, sections, and the names of sections and symbols lie inside; `None` if
+/// the tables that name them don't.
 fn is_whole(header: &FileHeader64<Little>, image: &[u8]) -> Option<bool> {
     let inside = |offset: u64, size: u64| {
         offset.checked_add(size).is_some_and(|end| end <= image.len() as u64)
@@ -55,6 +55,6 @@ mod tests {
         file[18] = 62; // x86-64
         assert_eq!(check(&file), Err("this ELF file is not for an NVIDIA GPU"));
         file[4] = 1; // 32 bits
-        assert!(check(&file).unwrap_err().starts_with("this is no ELF file of 64 bits"));
+        assert!(check(&file).unwrap_err().starts_with("this is not an ELF file of 64 bits"));
     }
 }

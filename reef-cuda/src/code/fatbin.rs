@@ -45,7 +45,7 @@ pub(super) fn check(image: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// What is behind the header.
+/// The bytes after the header.
 fn entries(image: &[u8]) -> Option<&[u8]> {
     let (version, header) = (u16::from_le_bytes(field(image, 4)?), field(image, 6)?);
     let (header, size) = (u16::from_le_bytes(header).into(), length(field(image, 8)?)?);
@@ -93,7 +93,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_nvidia_packs_is_whole() {
+    fn image_packed_by_nvidia_is_whole() {
         assert_eq!(check(include_bytes!("../../tests/bump.fatbin")), Ok(()));
     }
 
@@ -112,7 +112,7 @@ pub(super) mod tests {
     #[test]
     fn machine_code_inside_is_looked_at() {
         let error = check(&of_elf(b"\x7fELF and no more")).unwrap_err();
-        assert!(error.starts_with("this is no ELF file of 64 bits"), "{error}");
+        assert!(error.starts_with("this is not an ELF file of 64 bits"), "{error}");
         assert_eq!(check(&of_elf(b"packed somehow")), Ok(()));
     }
 }

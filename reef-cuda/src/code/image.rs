@@ -7,22 +7,15 @@
 
 use crate::code::{elf, fatbin, ptx};
 use crate::driver::BACKEND;
+use crate::facts::Capability;
 use reef_core::{Error, Result};
-use reef_gpu::{Build, unpack};
+use reef_gpu::{Build, ShippedSource, unpack};
 
-/// What the machine code is for: compute capabilities, rising.
-const CUBINS: [(u32, u32); 3] = [(7, 0), (8, 6), (9, 0)];
+/// Compute capabilities that the machine code is for, rising.
+const CUBINS: [Capability; 3] =
+    [Capability::new(7, 0), Capability::new(8, 6), Capability::new(9, 0)];
 /// The least capability that the PTX can be compiled for.
-const PTX: (u32, u32) = (8, 0);
-
-struct Source {
-    /// Of its file, without the ending.
-    name: &'static str,
-    plain: Images,
-    guarded: Images,
-    /// In which blocks take turns.
-    turns: Option<Images>,
-}
+const PTX: Capability = Capability::new(8, 0);
 
 /// The files of one build, packed.
 struct Images {
@@ -52,7 +45,7 @@ macro_rules! images {
 
 macro_rules! source {
     ($name:literal, $turns:expr) => {
-        Source {
+        ShippedSource {
             name: $name,
             plain: images!($name, "plain"),
             guarded: images!($name, "guarded"),
@@ -62,7 +55,7 @@ macro_rules! source {
 }
 
 /// One for each `kernels/*.cu`.
-const SOURCES: &[Source] = &[
+const SOURCES: &[ShippedSource<Images>] = &[
     source!("builtin", Some(images!("builtin", "turns"))),
     source!("network", Some(images!("network", "turns"))),
     source!("tensor", None),
@@ -73,31 +66,22 @@ const SOURCES: &[Source] = &[
 /// # Errors
 ///
 /// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
-pub(crate) fn find(name: &str, build: Build, capability: (u32, u32)) -> Result<Vec<u8>> {
-    let source = source(name)?;
-    let images = match build {
-        Build::Plain => &source.plain,
-        Build::Guarded => &source.guarded,
-    };
-    images.find(capability)
+pub(crate) fn find(name: &str, build: Build, capability: Capability) -> Result<Vec<u8>> {
+    ShippedSource::find(SOURCES, name)?.build(build).find(capability)
 }
 
-/// The same of the build whose blocks take turns, if there is one.
+/// As [`find`], of the build whose blocks take turns; `None` if the source has none.
 ///
 /// # Errors
 ///
 /// As [`find`].
-pub(crate) fn find_turns(name: &str, capability: (u32, u32)) -> Result<Option<Vec<u8>>> {
-    source(name)?.turns.as_ref().map(|images| images.find(capability)).transpose()
-}
-
-fn source(name: &str) -> Result<&'static Source> {
-    let source = SOURCES.iter().find(|source| source.name == name);
-    source.ok_or_else(|| Error::NotFound(format!("no device code {name:?}")))
+pub(crate) fn find_turns(name: &str, capability: Capability) -> Result<Option<Vec<u8>>> {
+    let turns = ShippedSource::find(SOURCES, name)?.turns.as_ref();
+    turns.map(|images| images.find(capability)).transpose()
 }
 
 impl Images {
-    fn find(&self, capability: (u32, u32)) -> Result<Vec<u8>> {
+    fn find(&self, capability: Capability) -> Result<Vec<u8>> {
         match choose(capability) {
             Some(Choice::Cubin(at)) => Ok(unpack(self.cubins[at])),
             Some(Choice::Ptx) => Ok(unpack(self.ptx)),
@@ -123,7 +107,7 @@ pub(crate) fn check(image: &[u8]) -> Result<Vec<u8>> {
     checked.map_err(|what| Error::Invalid(format!("{BACKEND}: {what}")))
 }
 
-/// What fits a device best.
+/// Image that fits a device best.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
     /// The index in `CUBINS`.
@@ -132,19 +116,18 @@ enum Choice {
 }
 
 /// Machine code runs on its own major capability, from its own minor one upwards.
-fn choose((major, minor): (u32, u32)) -> Option<Choice> {
-    let fits = |&(of_major, of_minor): &(u32, u32)| of_major == major && of_minor <= minor;
+fn choose(device: Capability) -> Option<Choice> {
+    let fits = |code: &Capability| code.major == device.major && code.minor <= device.minor;
     match CUBINS.iter().rposition(fits) {
         Some(at) => Some(Choice::Cubin(at)),
-        None => ((major, minor) >= PTX).then_some(Choice::Ptx),
+        None => (device >= PTX).then_some(Choice::Ptx),
     }
 }
 
-fn unsupported((major, minor): (u32, u32)) -> Error {
-    let have = CUBINS.map(|(major, minor)| format!("{major}.{minor}")).join(", ");
+fn unsupported(device: Capability) -> Error {
+    let have = CUBINS.map(|capability| capability.to_string()).join(", ");
     let what = format!(
-        "compute capability {major}.{minor} (have device code for {have}, and for any from {}.{} on)",
-        PTX.0, PTX.1
+        "compute capability {device} (have device code for {have}, and for any from {PTX} on)"
     );
     Error::Unsupported { backend: BACKEND, what }
 }
@@ -169,8 +152,9 @@ mod tests {
             ((12, 1), Some(Choice::Ptx)),
             ((6, 1), None),
         ];
-        for (capability, choice) in rows {
-            assert_eq!(choose(capability), choice, "{capability:?}");
+        for ((major, minor), choice) in rows {
+            let capability = Capability::new(major, minor);
+            assert_eq!(choose(capability), choice, "{capability}");
         }
     }
 
@@ -181,11 +165,11 @@ mod tests {
             .flat_map(|source| [Some(&source.plain), Some(&source.guarded), source.turns.as_ref()])
             .flatten()
         {
-            for ((major, minor), packed) in CUBINS.iter().zip(images.cubins) {
+            for (capability, packed) in CUBINS.iter().zip(images.cubins) {
                 let elf = unpack(packed);
                 assert_eq!(elf[..4], *b"\x7fELF");
                 assert_eq!(u16::from_le_bytes([elf[18], elf[19]]), CUDA);
-                assert_eq!(u32::from(elf[48]), major * 10 + minor, "the ELF flags hold the arch");
+                assert_eq!(u32::from(elf[48]), capability.number(), "the ELF flags hold the arch");
             }
             let packed = images.cubins.into_iter().chain([images.ptx]);
             packed.for_each(|packed| assert_eq!(check(&unpack(packed)), Ok(unpack(packed))));
@@ -206,7 +190,7 @@ mod tests {
 
     #[test]
     fn an_old_device_is_told_what_there_is() {
-        let error = find("builtin", Build::Plain, (6, 1)).unwrap_err().to_string();
+        let error = find("builtin", Build::Plain, Capability::new(6, 1)).unwrap_err().to_string();
         assert_eq!(
             error,
             "cuda: unsupported: compute capability 6.1 (have device code for 7.0, 8.6, 9.0, and for \
@@ -215,13 +199,13 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_source_is_named() {
-        let error = find("nothing", Build::Plain, (9, 0)).unwrap_err();
+    fn unknown_source_is_an_error_with_its_name() {
+        let error = find("nothing", Build::Plain, Capability::new(9, 0)).unwrap_err();
         assert_eq!(error, Error::NotFound("no device code \"nothing\"".into()));
     }
 
     #[test]
-    fn what_is_no_image_is_said_to_be_none() {
+    fn file_that_is_not_an_image_is_refused() {
         for image in [b"".as_slice(), b"GIF89a", b"\x7fEL", b"//", b".v", b"\xff\xfe"] {
             let error = check(image).unwrap_err().to_string();
             assert_eq!(error, "cuda: this is neither a CUBIN nor a fatbin nor PTX");
@@ -237,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_an_image_is_cut_off_it_is_refused() {
+    fn image_that_is_cut_off_anywhere_is_refused() {
         for image in images().iter().filter(|image| !image.starts_with(b"//")) {
             check(image).unwrap();
             let step = (image.len() / 997).max(1);
@@ -249,7 +233,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// What gets through reads nothing outside: the checks ran over it, and nothing panicked.
+        /// An image that passes reads nothing outside: the checks ran over it, and nothing
+        /// panicked.
         #[test]
         fn garbled_images_are_refused_or_whole(
             which in 0..5usize,

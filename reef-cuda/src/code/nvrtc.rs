@@ -27,7 +27,7 @@ const CALLS: CompilerCalls = CompilerCalls {
     outputs: &[["nvrtcGetCUBINSize", CUBIN], ["nvrtcGetPTXSize", PTX]],
 };
 
-/// What to compile for.
+/// Target of a compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Target {
     /// Machine code for a compute capability (90 is 9.0), which the driver only has to load.
@@ -51,7 +51,7 @@ pub(crate) struct Program<'a> {
     /// Stands in messages of the compiler, before the line.
     pub name: &'a str,
     pub source: &'a str,
-    /// What `#include "NAME"` finds: name and text. Nothing else can be included.
+    /// Name and text of each file that `#include "NAME"` finds. Nothing else can be included.
     pub headers: &'a [(&'a str, &'a str)],
     pub options: &'a [&'a str],
     pub target: Target,
@@ -99,7 +99,7 @@ impl Nvrtc {
     ///
     /// `NotFound` if it can't be opened or is older than 11.2.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        // SAFETY: the library's initialisers are meant to be run by whoever opens it.
+        // SAFETY: the library's initialisers are meant to be run when it is opened.
         let library = unsafe { Library::new(path) }
             .map_err(|error| Error::NotFound(format!("no NVRTC at {}: {error}", path.display())))?;
         // SAFETY: the signatures are those of nvrtc.h, unchanged since CUDA 11.2.
@@ -160,7 +160,7 @@ fn archs(compiler: &Compiler) -> Result<Vec<u32>> {
     Ok(archs.into_iter().filter_map(|arch| arch.try_into().ok()).collect())
 }
 
-/// Where the library may be, in the order of trying.
+/// Paths and names of the library, in the order of trying.
 fn places() -> Vec<OsString> {
     let toolkits = [variable("CUDA_HOME"), Some("/usr/local/cuda".into())];
     let in_toolkits = toolkits
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_option_is_named() {
+    fn unknown_compiler_option_is_an_error_with_its_name() {
         let Some(nvrtc) = nvrtc() else { return };
         let mut program = program(STEP, Target::Ptx(80));
         program.options = &["--no-such-option"];
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_without_a_library_is_named() {
+    fn path_without_a_library_is_an_error_with_the_path() {
         let Err(error) = Nvrtc::open(Path::new("/nonexistent/libnvrtc.so")) else { panic!() };
         assert!(
             matches!(&error, Error::NotFound(text) if text.contains("/nonexistent/libnvrtc.so")),

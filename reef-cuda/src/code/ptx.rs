@@ -16,7 +16,7 @@ pub(super) fn check(image: &[u8]) -> Result<&[u8], &'static str> {
     }
 }
 
-/// What comes after white space and comments; `None` if a comment doesn't end.
+/// Skips white space and comments, and returns the rest; `None` if a comment doesn't end.
 fn first_directive(mut text: &str) -> Option<&str> {
     loop {
         text = text.trim_start();
@@ -40,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_driver_would_read_otherwise_is_refused() {
+    fn text_that_the_driver_would_misread_is_refused() {
         assert!(check(b".version 6.0\n\0.target sm_50").is_err());
         for other in ["", "// .version", "/* .version 6.0", ".target sm_50", "version 6.0"] {
             assert!(check(other.as_bytes()).is_err(), "{other:?}");

@@ -1,4 +1,4 @@
-//! What a preemptible launch tells its blocks: `reef::Guard` in kernels/reef.h.
+//! Parameter by which a preemptible launch controls its blocks: `reef::Guard` in kernels/reef.h.
 
 /// The first parameter of every preemptible kernel.
 #[repr(C)]

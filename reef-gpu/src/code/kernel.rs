@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 /// A kernel ready to launch.
 #[derive(Debug)]
-pub struct Kernel<V: Vendor>(Arc<Loaded<V>>);
+pub struct Kernel<V: Vendor>(Arc<LoadedKernel<V>>);
 
 cloned!(Kernel);
 
 #[derive(Debug)]
-struct Loaded<V: Vendor> {
+struct LoadedKernel<V: Vendor> {
     name: String,
     plain: V::Function,
     guarded: Option<V::Function>,
@@ -22,7 +22,7 @@ struct Loaded<V: Vendor> {
     shared: u32,
     /// A parameter behind the guard that is passed by value, the same at every launch.
     bound: Box<[u64]>,
-    /// How many words a launch passes, where the driver can tell.
+    /// Number of words that a launch passes, where the driver can tell.
     words: Option<usize>,
     turns: Option<V::Function>,
     follows: bool,
@@ -75,7 +75,7 @@ impl<V: Vendor> Kernel<V> {
                 format!("{}: the first parameter of kernel {name} is not a reef::Guard", V::NAME);
             return Err(Error::Invalid(text));
         }
-        Ok(Self(Arc::new(Loaded {
+        Ok(Self(Arc::new(LoadedKernel {
             name: name.into(),
             plain,
             guarded,
@@ -119,13 +119,13 @@ impl<V: Vendor> Kernel<V> {
         self.0.turns
     }
 
-    /// Whether the plain build waits by itself for the launch before it, so that it may start
-    /// early.
+    /// Returns whether the plain build waits by itself for the launch before it, so that it may
+    /// start early.
     pub(crate) fn follows(&self) -> bool {
         self.0.follows
     }
 
-    /// Whether launches of the plain build note their times: [`Guard::noting`].
+    /// Returns whether launches of the plain build note their times: [`Guard::noting`].
     pub(crate) fn notes_times(&self) -> bool {
         self.0.notes_times
     }

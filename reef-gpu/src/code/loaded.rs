@@ -42,7 +42,7 @@ impl<V: Vendor> Code<V> {
 }
 
 impl<V: Vendor> Code<V> {
-    /// What is known of one of its functions, alone.
+    /// Facts of one function of a plain build that has no guarded one.
     pub(crate) fn describe(&self, plain: V::Function) -> Result<Functions<V>> {
         // SAFETY: the code is loaded.
         let facts = unsafe { self.context.call().function_facts(plain) }?;
@@ -85,7 +85,7 @@ pub(crate) struct Functions<V: Vendor> {
 }
 
 /// Functions by name, each with the dynamic shared memory that was asked for.
-type Known<V> = HashMap<String, (Arc<Functions<V>>, u32)>;
+type FunctionsByName<V> = HashMap<String, (Arc<Functions<V>>, u32)>;
 
 /// The builds of a source: see kernels/README.md.
 #[derive(Debug)]
@@ -97,10 +97,10 @@ pub(crate) struct Builds<V: Vendor> {
     ships: bool,
     /// Loaded with the others: loading waits for what runs on the device.
     turns: Option<Arc<Code<V>>>,
-    /// What was looked up, with the dynamic shared memory that was asked for: a network asks for a
-    /// hundred kernels, and a client that comes later makes no call of the driver for those that
-    /// are here.
-    known: Mutex<Known<V>>,
+    /// Functions that were looked up, with the dynamic shared memory that was asked for: a network
+    /// asks for a hundred kernels, and a client that comes later makes no call of the driver for
+    /// those that are here.
+    known: Mutex<FunctionsByName<V>>,
 }
 
 impl<V: Vendor> Builds<V> {
@@ -180,7 +180,7 @@ mod tests {
     /// The guard's own words count as well: 48 KiB and they are more than a block has without
     /// asking.
     #[test]
-    fn what_a_kernel_has_by_itself_counts_with_what_is_asked_for() {
+    fn static_shared_memory_counts_with_dynamic() {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
         let asked = |name: &str, shared| {
             gpu.network_kernel(name, shared, &[]).unwrap();

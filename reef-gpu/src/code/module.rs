@@ -13,7 +13,7 @@ pub struct Module<V: Vendor>(pub(crate) Arc<ModuleKind<V>>);
 
 cloned!(Module);
 
-/// How they came.
+/// Origin of the kernels.
 #[derive(Debug)]
 pub(crate) enum ModuleKind<V: Vendor> {
     /// As they are, without a guard.

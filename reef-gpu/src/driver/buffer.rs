@@ -66,8 +66,8 @@ impl<V: Vendor> Drop for Allocation<V> {
             }
             return;
         };
-        // SAFETY: each came from the call's counterpart, once, and who launches work keeps a clone
-        // until it has ended.
+        // SAFETY: each came from the call's counterpart, once, and every launch that uses it keeps
+        // a clone until it has ended.
         unsafe {
             match &self.owner {
                 Owner::Device => call.free(self.device),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_another_process_is_closed_with_its_last_clone_and_not_freed_here() {
+    fn shared_memory_is_closed_with_its_last_clone_and_never_freed() {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
         let theirs = gpu.alloc(64).unwrap();
         let mut handle = [0; 64];
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_others_stays_while_work_that_was_given_up_may_use_it() {
+    fn adopted_memory_stays_while_given_up_work_may_use_it() {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
         let theirs = Arc::new(AtomicU64::new(7));
         let buffer = adopt(&gpu, &theirs);

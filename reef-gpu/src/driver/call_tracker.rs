@@ -1,4 +1,4 @@
-//! Whether a call of the driver hangs.
+//! Detection of calls of the driver that hang.
 //!
 //! Some calls wait until the whole device is idle: the first launch of a function, say, or freeing.
 //! While a gate is closed that is never, and if real-time work needs the call to end, the gate is
@@ -16,7 +16,7 @@ const SLOTS: usize = 64;
 pub(crate) struct CallTracker {
     slots: [Slot; SLOTS],
     /// Calls that found no slot.
-    others: Mutex<Others>,
+    others: Mutex<Overflow>,
 }
 
 /// Odd while a call is inside; each that enters or leaves adds one. Alone in its line, as each
@@ -26,7 +26,7 @@ pub(crate) struct CallTracker {
 struct Slot(AtomicU64);
 
 #[derive(Debug, Default)]
-struct Others {
+struct Overflow {
     entered: u64,
     inside: Vec<u64>,
 }
@@ -90,7 +90,7 @@ impl Slot {
     }
 }
 
-impl Others {
+impl Overflow {
     fn enter(&mut self) -> u64 {
         self.entered += 1;
         self.inside.push(self.entered);

@@ -1,5 +1,5 @@
-//! What everything of one open device shares: the vendor's part, and signals that host and device
-//! both see.
+//! State that all parts of one open device share: the vendor's part, and signals that host and
+//! device both see.
 
 use crate::driver::call_tracker::{CallGuard, CallTracker};
 use crate::driver::signal_pool::SignalPool;
@@ -75,7 +75,7 @@ impl<V: Vendor> Context<V> {
         }
     }
 
-    /// Whether a stream was given up, so that everything may still be in use.
+    /// Returns whether a stream was given up. Then everything may still be in use.
     pub(crate) fn is_lost(&self) -> bool {
         self.lost.load(Ordering::SeqCst)
     }

@@ -26,7 +26,8 @@ impl<V: Vendor> Event<V> {
         Ok(Self(Arc::new(Stamp { word: HostSignal::new(context)?, clock: clock.clone() })))
     }
 
-    /// Where the device writes its time; not reached from now on.
+    /// Resets the event to "not reached" and returns the address that the device writes its time
+    /// to.
     pub(crate) fn arm(&self) -> u64 {
         self.0.word.set(0);
         self.0.word.address()
@@ -37,7 +38,7 @@ impl<V: Vendor> Event<V> {
         self.0.word.set(other.0.word.get());
     }
 
-    /// Whether somebody else has it as well.
+    /// Returns whether there is another handle of it.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.0) > 1
     }

@@ -69,7 +69,7 @@ impl<V: Vendor> HostSignal<V> {
         Ok(word)
     }
 
-    /// Where the device writes.
+    /// Address that the device writes to.
     pub(crate) fn address(&self) -> u64 {
         self.device
     }

@@ -20,7 +20,7 @@ pub(crate) struct SignalPool {
     device_pages: Vec<u64>,
 }
 
-// SAFETY: what the pointers are to is used only by who has taken them out.
+// SAFETY: memory that the pointers lead to is used only after they were taken out, by one owner.
 unsafe impl Send for SignalPool {}
 
 impl SignalPool {

@@ -2,13 +2,13 @@
 
 use crate::driver::context::Context;
 use crate::driver::timeout::Timeout;
-use crate::hal::calls::{Start, StreamKind, Vendor};
-use reef_core::{Dim3, Result};
+use crate::hal::calls::{LaunchConfig, StreamKind, Vendor};
+use reef_core::Result;
 use std::ffi::c_void;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How signals are set: by streams themselves, or by a kernel where they can't.
+/// Way of setting signals: by streams themselves, or by a kernel where they can't.
 #[derive(Debug)]
 pub(crate) struct Writer<V: Vendor> {
     pub(crate) by_stream: bool,
@@ -38,7 +38,7 @@ impl<V: Vendor> Writer<V> {
     }
 }
 
-/// How often a wait with a timeout asks.
+/// Interval at which a wait with a timeout asks the driver.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A stream. Dropping it waits for what is in it, unless it was given up; then it is kept for the
@@ -75,16 +75,12 @@ impl<V: Vendor> Stream<V> {
     /// it starts early, it waits for the launch before it.
     pub(crate) unsafe fn launch(
         &self,
-        start: Start,
         function: V::Function,
-        grid: Dim3,
-        block: Dim3,
-        shared: u32,
+        config: &LaunchConfig,
         params: &mut [*mut c_void],
     ) -> Result<()> {
-        let call = self.context.call();
         // SAFETY: the caller's promise.
-        unsafe { call.launch((self.raw, start), function, grid, block, shared, params) }
+        unsafe { self.context.call().launch(self.raw, function, config, params) }
     }
 
     /// Launches one block of a kernel whose parameters are words.
@@ -100,7 +96,7 @@ impl<V: Vendor> Stream<V> {
     ) -> Result<()> {
         let mut params = words.each_mut().map(|word| (word as *mut u64).cast());
         // SAFETY: the caller's promise.
-        unsafe { self.launch(Start::InTurn, function, [1; 3], [threads, 1, 1], 0, &mut params) }
+        unsafe { self.launch(function, &LaunchConfig::one_block(threads), &mut params) }
     }
 
     /// Holds what follows until a word has this value.
@@ -113,9 +109,9 @@ impl<V: Vendor> Stream<V> {
         unsafe { self.context.call().wait_value(self.raw, address, value) }
     }
 
-    /// Whether all in it has ended.
+    /// Returns whether all in it has ended.
     pub(crate) fn is_idle(&self) -> Result<bool> {
-        // SAFETY: it is open for as long as this is there; whoever captures it doesn't ask.
+        // SAFETY: it is open for as long as this is there, and isn't asked while it is captured.
         unsafe { self.context.call().is_idle(self.raw) }
     }
 

@@ -1,5 +1,5 @@
-//! Which of some rates a device's clock has, from stamps and when the host asked for them and saw
-//! them.
+//! Rate of a device's clock, found among known rates from stamps and the host's times of asking for
+//! and seeing them.
 //!
 //! The device made a stamp after the host had asked for it and before the host saw it. So between
 //! two stamps the host's clock advanced by no less than `asked₂ − seen₁` and no more than
@@ -28,8 +28,8 @@ impl TickRateProbe {
         Self { rates, first }
     }
 
-    /// The only rate that fits; `None` if several do, which a longer time tells apart. Where none
-    /// does, as on a device whose time is no time, the nearest.
+    /// The only rate that fits; `None` if several do, which a longer time tells apart. If none
+    /// fits, as on a device whose stamps don't follow time, the nearest.
     pub(crate) fn decide(&self, last: Sighting) -> Option<u64> {
         let mut fits = self.rates.iter().filter(|rate| self.fits(**rate, last));
         match (fits.next(), fits.next()) {
@@ -75,7 +75,7 @@ mod tests {
 
     const RATES: [u64; 3] = [25_000_000, 27_000_000, 100_000_000];
 
-    /// What the host sees of a stamp made at `at` nanoseconds.
+    /// Sighting of a stamp made at `at` nanoseconds.
     fn sighting(rate: u64, at: u64, before: u64, after: u64) -> Sighting {
         let stamp = (u128::from(at) * u128::from(rate) / 1_000_000_000) as u64;
         let nanos = Duration::from_nanos;

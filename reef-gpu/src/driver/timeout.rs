@@ -1,4 +1,4 @@
-//! How long a best-effort queue may be silent before it is given up: the last resort against a
+//! Time that a best-effort queue may be silent before it is given up: the last resort against a
 //! kernel that never ends.
 //!
 //! Drivers have no call that removes such a kernel. With `timeout=N` its queue ends with an error,
@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a queue has been silent.
+/// Time that a queue has been silent, and its limit.
 #[derive(Debug)]
 pub(crate) struct Timeout {
     /// `None`: for ever.
@@ -21,7 +21,7 @@ impl Timeout {
         Self { limit, since: None }
     }
 
-    /// Whether it is ever over.
+    /// Returns whether there is a limit.
     pub(crate) fn is_set(&self) -> bool {
         self.limit.is_some()
     }
@@ -92,20 +92,20 @@ mod tests {
     }
 
     #[test]
-    fn it_is_over_after_so_much_silence() {
+    fn timeout_expires_after_silence() {
         let limit = Duration::from_secs(600);
         let mut timeout = Timeout::new(Some(limit));
         let pass = |timeout: &mut Timeout| timeout.since = timeout.since.map(|since| since - limit);
         assert_eq!(timeout.expired(), None, "it has just begun");
         pass(&mut timeout);
         timeout.restart();
-        assert_eq!(timeout.expired(), None, "there was news");
+        assert_eq!(timeout.expired(), None, "something has ended");
         pass(&mut timeout);
         assert_eq!(timeout.expired(), Some(limit));
     }
 
     #[test]
-    fn without_a_limit_it_never_is() {
+    fn timeout_without_a_limit_never_expires() {
         let mut timeout = Timeout::new(None);
         assert_eq!((timeout.expired(), timeout.since), (None, None));
     }

@@ -27,13 +27,13 @@ pub struct Program<'a> {
     pub name: &'a str,
     /// The text.
     pub source: &'a str,
-    /// What `#include "NAME"` finds: name and text. Nothing else can be included.
+    /// Name and text of each file that `#include "NAME"` finds. Nothing else can be included.
     pub headers: &'a [(&'a str, &'a str)],
     /// Of the compiler.
     pub options: &'a [&'a str],
 }
 
-/// What a file is found by.
+/// Name of a file in the cache: a hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key(u128);
 
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_the_first_that_is_named() {
+    fn cache_folder_is_the_first_variable_that_is_set() {
         let of = |set: &[(&str, &str)]| {
             folder(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
         };

@@ -1,4 +1,4 @@
-//! What a vendor's driver does for an open device: all that the backends don't share.
+//! Calls of a vendor's driver for an open device: all that the backends don't share.
 
 use crate::hal::facts::{Facts, FunctionFacts, GateSignal};
 use crate::hal::image::Build;
@@ -21,7 +21,7 @@ use std::fmt::Debug;
 ///
 /// # Safety
 ///
-/// Safe code above trusts what these methods give. Beside what [`Memory`] promises,
+/// Safe code above trusts what these methods give. In addition to the promises of [`Memory`],
 ///
 /// * [`facts`](Self::facts) are true of the device: no launch asks for what it doesn't have, and
 ///   what they say streams can do, they do;
@@ -37,7 +37,7 @@ pub unsafe trait Vendor:
     /// The name users type: `"cuda"`, `"hip"`.
     const NAME: &'static str;
 
-    /// How many devices there are.
+    /// Returns the number of devices.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ pub unsafe trait Vendor:
     /// for an option that this device can't do; the driver's.
     fn open(ordinal: usize, options: &Options) -> Result<Self>;
 
-    /// What it can do.
+    /// Returns the device's facts.
     fn facts(&self) -> &Facts;
 }
 
@@ -190,14 +190,14 @@ pub unsafe trait Memory {
     unsafe fn read(&self, from: u64, data: &mut [u8]) -> Result<()>;
 }
 
-/// What runs in a stream.
+/// Kind of work that runs in a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamKind {
     /// Real-time work, and what stops the other.
     RealTime,
     /// Best-effort work.
     BestEffort,
-    /// Best-effort work that runs beside real-time work, on a few units. Only where
+    /// Best-effort work that runs next to real-time work, on a few units. Only where
     /// [`Facts::capped_units`] is set.
     Capped,
 }
@@ -231,7 +231,7 @@ pub trait Streams {
     /// The stream is open, and isn't used from now on.
     unsafe fn close_stream(&self, stream: Self::Stream);
 
-    /// Whether all in the stream has ended. Doesn't block.
+    /// Returns whether all in the stream has ended. Doesn't block.
     ///
     /// # Safety
     ///
@@ -275,6 +275,36 @@ pub trait Streams {
     ///
     /// The driver's.
     unsafe fn wait_value(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
+}
+
+/// When a launch may start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// When all before it in the stream has ended.
+    InTurn,
+    /// While the launch before it runs, for whose end the kernel waits by itself: `Block::follow`
+    /// in kernels/reef.h. Only where [`Facts::starts_early`].
+    Early,
+}
+
+/// Grid, block and start of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaunchConfig {
+    /// May be [`Start::Early`] only where [`Facts::starts_early`].
+    pub start: Start,
+    /// Blocks in each dimension.
+    pub grid: Dim3,
+    /// Threads of a block in each dimension.
+    pub block: Dim3,
+    /// Bytes of dynamic shared memory for each block.
+    pub shared: u32,
+}
+
+impl LaunchConfig {
+    /// One block of this number of threads, in turn, without dynamic shared memory.
+    pub const fn one_block(threads: u32) -> Self {
+        Self { start: Start::InTurn, grid: [1; 3], block: [threads, 1, 1], shared: 0 }
+    }
 }
 
 /// Code on a device, and its kernels.
@@ -347,7 +377,7 @@ pub trait Modules: Streams {
     /// The driver's.
     unsafe fn function(&self, code: Self::Code, name: &str) -> Result<Option<Self::Function>>;
 
-    /// What is known of a function.
+    /// Returns the facts of a function.
     ///
     /// # Safety
     ///
@@ -369,8 +399,7 @@ pub trait Modules: Streams {
     /// The driver's, if that is more than a block can have.
     unsafe fn reserve_shared(&self, function: Self::Function, bytes: u32) -> Result<()>;
 
-    /// Launches a kernel, its grid in blocks, with `shared` bytes of dynamic shared memory;
-    /// `params` point to its parameters, which are copied.
+    /// Launches a kernel; `params` point to its parameters, which are copied. Doesn't block.
     ///
     /// # Safety
     ///
@@ -383,23 +412,11 @@ pub trait Modules: Streams {
     /// The driver's. The kernel has then not been queued.
     unsafe fn launch(
         &self,
-        place: (Self::Stream, Start),
+        stream: Self::Stream,
         function: Self::Function,
-        grid: Dim3,
-        block: Dim3,
-        shared: u32,
+        config: &LaunchConfig,
         params: &mut [*mut c_void],
     ) -> Result<()>;
-}
-
-/// When a launch may start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Start {
-    /// When all before it in the stream has ended.
-    InTurn,
-    /// While the launch before it runs, for whose end the kernel waits by itself: `Block::follow`
-    /// in kernels/reef.h. Only where [`Facts::starts_early`].
-    Early,
 }
 
 /// Launches that a device takes at once.

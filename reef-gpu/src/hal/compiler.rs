@@ -68,7 +68,7 @@ impl Compiler {
         self.functions.run(program, output)
     }
 
-    /// What a call of the library has returned.
+    /// Checks the code that a call of the library has returned.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What is called of a run-time compiler, and one program on its way through it.
+//! Calls of a run-time compiler, and one program on its way through it.
 //!
 //! Codes are plain integers, because newer libraries have codes that we don't know.
 
@@ -14,7 +14,7 @@ const FAULTS_OF_THE_PROGRAM: [u32; 2] = [5, 6];
 type Handle = *mut c_void;
 type Strings = *const *const c_char;
 
-/// How a vendor names the functions.
+/// A vendor's names of the functions.
 #[derive(Debug)]
 pub struct CompilerCalls {
     /// Stands in errors of the library.
@@ -32,7 +32,7 @@ pub struct CompilerCalls {
     pub compile: &'static str,
     /// `nvrtcGetProgramLogSize`, `nvrtcGetProgramLog`.
     pub log: [&'static str; 2],
-    /// What a compiled program has, such as `["nvrtcGetPTXSize", "nvrtcGetPTX"]`.
+    /// Calls for the outputs of a compiled program, such as `["nvrtcGetPTXSize", "nvrtcGetPTX"]`.
     pub outputs: &'static [[&'static str; 2]],
 }
 
@@ -163,7 +163,7 @@ impl Drop for Unit<'_> {
 /// Texts as C has them: an array of pointers, valid while this lives.
 struct Texts {
     pointers: Vec<*const c_char>,
-    /// What the pointers point to.
+    /// Owners of the texts that the pointers point to.
     _texts: Vec<CString>,
 }
 
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faulty_program_is_answered_with_the_log_and_a_failing_compiler_with_its_code() {
+    fn faulty_program_gets_the_log_and_failing_compiler_its_code() {
         for digit in ["5", "6"] {
             let error = run(digit).unwrap_err();
             assert_eq!(error, Error::invalid("a.cu (-O3 --arch=x): WRONG\nseen"));

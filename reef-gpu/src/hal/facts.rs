@@ -1,19 +1,19 @@
-//! What a vendor tells of its devices and functions.
+//! Facts that a vendor tells of its devices and functions.
 
-/// What a device can do and how large it is; fixed while it is open.
+/// Features and sizes of a device; fixed while it is open.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// What to call it when talking to people.
+    /// Name for people.
     pub name: String,
-    /// What names it in every process, as the driver does.
+    /// Identifier that is the same in every process, from the driver.
     pub uuid: Option<[u8; 16]>,
     /// Bytes of device memory; `None`: the driver doesn't say.
     pub memory: Option<u64>,
     /// Streaming multiprocessors, or compute units.
     pub units: u32,
-    /// Those that best-effort streams run on.
+    /// Units that best-effort streams run on.
     pub be_units: u32,
-    /// Those that [capped](crate::StreamKind::Capped) streams run on, if there are such streams.
+    /// Units that [capped](crate::StreamKind::Capped) streams run on, if there are such streams.
     pub capped_units: Option<u32>,
     /// Most blocks resident on one unit.
     pub blocks_per_unit: u32,
@@ -27,7 +27,7 @@ pub struct Facts {
     pub shared_per_block: u32,
     /// Threads that execute one instruction together: 32 or 64.
     pub wave: u32,
-    /// Whether kernels/network.cu has products of tiles in tensor cores for it.
+    /// kernels/network.cu has products of tiles in tensor cores for it.
     pub tensor_cores: bool,
     /// Streams can set words by themselves ([`Streams::write_value`](crate::Streams::write_value)).
     pub writes_values: bool,
@@ -36,18 +36,18 @@ pub struct Facts {
     /// Streams can wait for words by themselves
     /// ([`Streams::wait_value`](crate::Streams::wait_value)).
     pub waits_values: bool,
-    /// How fast the clock runs that `stamp` of kernels/builtin.cu notes.
+    /// Rate of the clock that `stamp` of kernels/builtin.cu notes.
     pub tick_rate: TickRate,
     /// Several launches can be taken at once
     /// ([`Graphs::begin_capture`](crate::Graphs::begin_capture)).
     pub graphs: bool,
     /// A launch can start while the one before it runs ([`Start::Early`](crate::Start::Early)).
     pub starts_early: bool,
-    /// What else is there or isn't, for people to read.
+    /// Other features that it has or lacks, for people to read.
     pub features: Vec<String>,
 }
 
-/// How fast a device's clock runs, in ticks a second.
+/// Rate of a device's clock, in ticks a second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TickRate {
     /// The driver says so.
@@ -56,7 +56,7 @@ pub enum TickRate {
     OneOf(&'static [u64]),
 }
 
-/// What the driver tells of a loaded function.
+/// Facts that the driver tells of a loaded function.
 #[derive(Debug, Clone)]
 pub struct FunctionFacts {
     /// 32-bit registers of one thread.
@@ -67,5 +67,11 @@ pub struct FunctionFacts {
     pub parameters: Option<Vec<usize>>,
 }
 
-/// A word of the host that streams wait for: where the host sees it, and where the device does.
-pub type GateSignal = (*mut u32, u64);
+/// A word of the host's memory that streams wait for.
+#[derive(Debug, Clone, Copy)]
+pub struct GateSignal {
+    /// Address for the host.
+    pub host: *mut u32,
+    /// Address for the device.
+    pub device: u64,
+}

@@ -57,7 +57,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_was_given_back_is_used_again_for_the_same_size() {
+    fn returned_memory_is_reused_for_the_same_size() {
         let mut list = FreeList::default();
         assert_eq!(list.take(1000), None);
         list.add(4096, 1000);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_not_taken() {
+    fn foreign_address_is_not_taken() {
         let mut list = FreeList::default();
         list.give_back(77);
         assert_eq!(list.drain_free(), [0u64; 0]);

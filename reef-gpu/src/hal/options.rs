@@ -3,7 +3,7 @@
 use reef_core::{Error, Result};
 use std::time::Duration;
 
-/// How networks are computed.
+/// Precision of networks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// 32-bit values, products on tensor cores with 10 bits of mantissa. The default where there
@@ -15,7 +15,7 @@ pub enum Precision {
     Fp16,
 }
 
-/// What can be chosen when the device is opened.
+/// Options of a device, chosen when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Options {
@@ -31,16 +31,16 @@ pub struct Options {
     /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their
     /// guards.
     pub gates: Option<u32>,
-    /// How long a best-effort queue may have work in flight of which nothing ends, before it is
+    /// Time that a best-effort queue may have work in flight of which nothing ends, before it is
     /// given up, `timeout=SECONDS`; default for ever.
     pub timeout: Option<Duration>,
-    /// Whether the fastest tiles of convolutions are measured, `tune=on`; default off: a model
-    /// picks them.
+    /// Measures which tiles of convolutions are the fastest, `tune=on`; default off: a model picks
+    /// them.
     pub tune: bool,
 }
 
 impl Options {
-    /// Reads `key=value` pairs joined by `&`; `backend` is who complains.
+    /// Reads `key=value` pairs joined by `&`; `backend` stands in its errors.
     ///
     /// # Errors
     ///
@@ -92,12 +92,12 @@ impl Options {
         Ok(())
     }
 
-    /// Whether one option leaves another its meaning.
+    /// Checks that no option makes another one meaningless.
     fn agree(&self, backend: &str) -> Result<()> {
         let other = match self {
             Self { beside_on: None, .. } => return Ok(()),
             Self { split: Some(_), .. } => "split, which gives best-effort work units of its own",
-            Self { gates: Some(_), .. } => "gates, with which nothing runs beside real-time work",
+            Self { gates: Some(_), .. } => "gates, with which nothing runs next to real-time work",
             _ => return Ok(()),
         };
         Err(Error::Invalid(format!("{backend}: option beside_on goes without {other}")))

@@ -1,4 +1,4 @@
-//! Which blocks of a launch remain: ranges, and lists that the device wrote when it stopped them.
+//! Blocks of a launch that remain: ranges, and lists that the device wrote when it stopped them.
 
 use crate::driver::handles::cloned;
 use crate::hal::calls::Vendor;
@@ -22,7 +22,7 @@ impl<V: Vendor> Clone for Segment<V> {
 }
 
 impl<V: Vendor> Segment<V> {
-    /// The same blocks, at most `most` of them in each part.
+    /// Splits the blocks into parts of at most `most`.
     pub(crate) fn parts(&self, most: u32) -> impl Iterator<Item = Self> + '_ {
         let starts = (0..self.count).step_by(most.max(1) as usize);
         starts.map(move |start| Self {
@@ -35,16 +35,16 @@ impl<V: Vendor> Segment<V> {
 
 /// The blocks of one launch, or of a graph, that have not taken effect.
 #[derive(Debug)]
-pub struct Checkpoint<V: Vendor>(Arc<Left<V>>);
+pub struct Checkpoint<V: Vendor>(Arc<Inner<V>>);
 
 cloned!(Checkpoint);
 
 #[derive(Debug)]
-struct Left<V: Vendor> {
+struct Inner<V: Vendor> {
     total: u32,
     /// Of a graph: which of its launches is the first that has something left.
     node: usize,
-    /// What that launch has left.
+    /// Blocks that this launch has left.
     segment: Segment<V>,
     /// Blocks that were left when this was made.
     left: u32,
@@ -58,10 +58,10 @@ impl<V: Vendor> Checkpoint<V> {
         Self::of(total, 0, whole(total), 0)
     }
 
-    /// What `segment` holds of launch `node`, and `later` blocks of launches after it.
+    /// The blocks in `segment` of launch `node`, and `later` blocks of launches after it.
     pub(crate) fn of(total: u32, node: usize, segment: Segment<V>, later: u32) -> Self {
         let (left, retired) = (segment.count + later, AtomicU32::new(0));
-        Self(Arc::new(Left { total, node, segment, left, retired }))
+        Self(Arc::new(Inner { total, node, segment, left, retired }))
     }
 
     /// Blocks of the launch that it is for.
@@ -74,13 +74,13 @@ impl<V: Vendor> Checkpoint<V> {
         self.0.node
     }
 
-    /// What that launch has left.
+    /// Blocks that this launch has left.
     pub(crate) fn segment(&self) -> &Segment<V> {
         &self.0.segment
     }
 
     /// Blocks of all launches after that one.
-    pub(crate) fn later(&self) -> u32 {
+    pub(crate) fn later_blocks(&self) -> u32 {
         self.0.left - self.0.segment.count
     }
 
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_run_since_does_not_remain() {
+    fn blocks_that_ran_since_do_not_remain() {
         let segment = Segment::<Fake> { list: None, first: 0, count: 7 };
         let checkpoint = Checkpoint::of(20, 2, segment, 5);
         assert_eq!(checkpoint.remaining(), 12);

@@ -2,7 +2,8 @@
 //! guard.
 //!
 //! ```text
-//! … started = batch │ wait for the gate │ launch │ timeline = position │ launch … │ started = batch + 1 │ …
+//! … started = batch │ wait for the gate │ launch │ timeline = position │ launch …
+//!   … │ started = batch + 1 │ …
 //! ```
 //!
 //! Behind each launch of a batch the position is written. While the gate is closed the batch that
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn each_batch_says_that_it_is_at_the_gate_waits_and_says_when_it_ends() {
+    fn batch_reports_its_start_waits_and_reports_its_end() {
         let (gpu, _flag, mut queue) = open();
         launch(&gpu, &mut queue, 3);
         let puts: Vec<_> = gpu.vendor().puts.lock().iter().map(std::mem::discriminant).collect();
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_newcomer_of_an_evicted_preemptor_finds_its_gate_closed_until_it_is_released() {
+    fn new_gate_of_an_evicted_preemptor_is_closed_until_release() {
         let (gpu, preemptor, _queue) = open();
         preemptor.evict().unwrap();
         let mut late = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();

@@ -5,7 +5,7 @@
 //! real-time queues of a device it is prepared once, before its first run: that would be in a pass
 //! of a dispatcher, for which everything else waits. Addresses never change, and only stopped
 //! blocks write to lists, so running it again needs no preparation. Its epoch stands in a signal
-//! that is written in front of the first run of each epoch.
+//! that is written before the first run of each epoch.
 
 use crate::driver::event::Event;
 use crate::driver::handles::cloned;
@@ -14,7 +14,7 @@ use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::launch::blit::{copy_launch, fill_launch};
 use crate::launch::checkpoint::{Checkpoint, whole};
-use crate::launch::guarded::{Epoch, Guarded};
+use crate::launch::guarded::{Epoch, Guarded, GuardedLaunch};
 use crate::launch::noted::launch_noted;
 use crate::launch::stop_lists::StopList;
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ struct Sequence<V: Vendor> {
 /// The queue that it is for, and what that runs.
 type Prepared<V> = (Weak<()>, Arc<Exec<V>>);
 
-/// What runs, and the events that it sets when it begins and ends.
+/// Launches that run together, and the events that it sets when it begins and ends.
 type Armed<V> = (Arc<Exec<V>>, [Event<V>; 2]);
 
 impl<V: Vendor> Graph<V> {
@@ -102,8 +102,8 @@ impl<V: Vendor> Graph<V> {
         })
     }
 
-    /// The same, which notes when it begins and ends, with the events that it sets then. `None`
-    /// while a run of it is on its way.
+    /// Prepares the graph so that it notes when it begins and ends, and returns the events that it
+    /// sets then. `None` while a run of it is on its way.
     pub(crate) fn noting(
         &self,
         gpu: &Gpu<V>,
@@ -151,14 +151,17 @@ impl<V: Vendor> Graph<V> {
         guarded: &mut Guarded<V>,
         epoch: Epoch,
     ) -> Result<Arc<Exec<V>>> {
-        let is_free = |exec: &Arc<Exec<V>>| Arc::strong_count(exec) == 1; // launches in flight have it
+        // Launches in flight hold it.
+        let is_free = |exec: &Arc<Exec<V>>| Arc::strong_count(exec) == 1;
         self.prepared(queue, is_free, || {
             let stream = Stream::open(gpu.context(), priority)?;
             let stop_list = guarded.stop_list(self.blocks())?;
             let mut exec = Exec::capture(&stream, gpu, || {
                 self.launches().iter().enumerate().try_for_each(|(at, launch)| {
-                    let (blocks, call) = (launch.blocks(), (&stream, gpu.start_of(at)));
-                    guarded.launch(call, launch, (&whole(blocks), &stop_list), blocks, epoch)
+                    let (width, start) = (launch.blocks(), gpu.start_of(at));
+                    let (segment, stop_list) = (&whole(width), &stop_list);
+                    let launch = GuardedLaunch { launch, segment, stop_list, width, start, epoch };
+                    guarded.launch(&stream, &launch)
                 })
             })?;
             exec.stop_list = Some(stop_list);
@@ -227,8 +230,8 @@ pub(crate) struct Exec<V: Vendor> {
     raw: V::Exec,
     /// Of all launches, if they can be stopped.
     stop_list: Option<Arc<StopList<V>>>,
-    /// What it sets when it begins and ends, if it notes that. Others have them while a run is on
-    /// its way.
+    /// Events that it sets when it begins and ends, if it notes that. Others have them while a run
+    /// is on its way.
     times: Option<[Event<V>; 2]>,
     gpu: Gpu<V>,
 }
@@ -249,17 +252,17 @@ impl<V: Vendor> Exec<V> {
         filled.map(|()| made)
     }
 
-    /// Where its launches note which blocks were stopped, if they can be.
+    /// List in which its launches note the blocks that were stopped, if they can be.
     pub(crate) fn stop_list(&self) -> Option<&Arc<StopList<V>>> {
         self.stop_list.as_ref()
     }
 
-    /// Whether the end of a run is still watched for.
+    /// Returns whether the end of a run is still watched for.
     fn is_running(&self) -> bool {
         self.times.as_ref().is_some_and(|[_, end]| end.is_shared())
     }
 
-    /// What the next run will set.
+    /// Events that the next run will set.
     fn arm(&self) -> Option<[Event<V>; 2]> {
         let times = self.times.clone()?;
         for event in &times {

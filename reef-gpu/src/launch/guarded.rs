@@ -7,29 +7,41 @@ use crate::driver::context::Context;
 use crate::driver::signal::HostSignal;
 use crate::driver::stream::Stream;
 use crate::gpu::Gpu;
-use crate::hal::calls::{Start, Vendor};
+use crate::hal::calls::{LaunchConfig, Start, Vendor};
 use crate::launch::checkpoint::Segment;
 use crate::launch::stop_lists::{BANK, StopList, StopLists};
-use reef_core::{Args, Dim3, Error, Launch, PreemptLevel, Result};
+use reef_core::{Args, Error, Launch, PreemptLevel, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// Where a bank's report says that it is done, if others follow.
+/// Offset at which a bank's report says that it is done, if others follow.
 const SPARE_WORD: u64 = (BANK * size_of::<u32>()) as u64;
 /// Threads of the kernel that reports.
 const REPORT_THREADS: u32 = 256;
-/// Parameters beside the words: guard and bound value.
+/// Parameters in addition to the words: guard and bound value.
 const OWN_PARAMS: usize = 2;
 
-/// Which launches may run: those whose epoch is at least the word at `live`.
+/// Epoch of launches, which may run if it is at least the word at `live`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Epoch {
     pub(crate) live: u64,
     pub(crate) value: u32,
     /// The address of the epoch, if a graph reads it when it runs; or 0: it is `value`.
     pub(crate) word: u64,
-    /// Whether running blocks stop as well.
+    /// Running blocks stop as well.
     pub(crate) may_stop: bool,
+}
+
+/// Some blocks of a command's launch, and how they are to run.
+pub(crate) struct GuardedLaunch<'a, V: Vendor> {
+    pub(crate) launch: &'a Launch<Gpu<V>>,
+    pub(crate) segment: &'a Segment<V>,
+    pub(crate) stop_list: &'a StopList<V>,
+    /// Blocks of the grid. If the segment has more, they take turns, which the kernel must support.
+    pub(crate) width: u32,
+    /// Applies to kernels that wait for the launch before by themselves; others start in turn.
+    pub(crate) start: Start,
+    pub(crate) epoch: Epoch,
 }
 
 /// The guarded launches of one stream.
@@ -46,7 +58,7 @@ pub(crate) struct Guarded<V: Vendor> {
     context: Arc<Context<V>>,
 }
 
-/// Room for the counters of a bank, and for a word that nobody reads.
+/// Memory for the counters of a bank, and for a word that is never read.
 fn counts<V: Vendor>(context: &Arc<Context<V>>) -> Result<Buffer<V>> {
     Buffer::host(context, SPARE_WORD as usize + size_of::<u32>())
 }
@@ -72,17 +84,10 @@ impl<V: Vendor> Guarded<V> {
         Ok(stop_list)
     }
 
-    /// Launches the blocks of `segment`, on a grid of `width` blocks that take turns if there are
-    /// more, which the kernel must know. Those that are stopped go to `stop_list`, behind those of
-    /// the command's launches before.
-    pub(crate) fn launch(
-        &self,
-        (stream, start): (&Stream<V>, Start),
-        launch: &Launch<Gpu<V>>,
-        (segment, stop_list): (&Segment<V>, &StopList<V>),
-        width: u32,
-        epoch: Epoch,
-    ) -> Result<()> {
+    /// Launches a segment's blocks. Those that are stopped go to its stop list, after those of the
+    /// command's earlier launches.
+    pub(crate) fn launch(&self, stream: &Stream<V>, launch: &GuardedLaunch<'_, V>) -> Result<()> {
+        let &GuardedLaunch { launch, segment, stop_list, width, start, epoch } = launch;
         let kernel = launch.kernel();
         let function = if width < segment.count { kernel.turns() } else { kernel.guarded() };
         let Some(function) = function else {
@@ -119,10 +124,9 @@ impl<V: Vendor> Guarded<V> {
             count: segment.count,
             stride: width,
         };
-        let grid = [width, 1, 1];
-        let start = if kernel.follows() { start } else { Start::InTurn };
-        let call = (stream, start, function);
-        run(call, kernel, &guard, launch.args(), grid, launch.block())
+        let (grid, block) = ([width, 1, 1], launch.block());
+        let config = LaunchConfig { start, grid, block, shared: kernel.dynamic_shared() };
+        run(stream, function, kernel, &guard, launch.args(), config)
     }
 
     /// Asks how many blocks of each command have stopped, behind all that was launched.
@@ -140,7 +144,7 @@ impl<V: Vendor> Guarded<V> {
         Ok(())
     }
 
-    /// Whether the answer to the last [`ask`](Self::ask) is there.
+    /// Returns whether the answer to the last [`ask`](Self::ask) is there.
     pub(crate) fn is_answered(&self) -> bool {
         self.reported.get32() == self.asked
     }
@@ -164,8 +168,8 @@ pub(crate) fn launch_plain<V: Vendor>(stream: &Stream<V>, launch: &Launch<Gpu<V>
     launch_with(stream, launch, &Guard::default(), Start::InTurn)
 }
 
-/// The same with a guard: preemptible kernels have the parameter in the plain build too, where only
-/// those of kernels/builtin.cu look at it.
+/// Launches the plain build with a guard: preemptible kernels have the parameter in the plain build
+/// too, where only those of kernels/builtin.cu look at it.
 pub(super) fn launch_with<V: Vendor>(
     stream: &Stream<V>,
     launch: &Launch<Gpu<V>>,
@@ -173,20 +177,24 @@ pub(super) fn launch_with<V: Vendor>(
     start: Start,
 ) -> Result<()> {
     let kernel = launch.kernel();
-    let start = if kernel.follows() { start } else { Start::InTurn };
-    let call = (stream, start, kernel.plain());
-    run(call, kernel, guard, launch.args(), launch.grid(), launch.block())
+    let (grid, block) = (launch.grid(), launch.block());
+    let config = LaunchConfig { start, grid, block, shared: kernel.dynamic_shared() };
+    run(stream, kernel.plain(), kernel, guard, launch.args(), config)
 }
 
-/// Hands a kernel to the driver.
+/// Hands `function`, one of the kernel's builds, to the driver. Only a kernel that waits for the
+/// launch before by itself starts early.
 fn run<V: Vendor>(
-    (stream, start, function): (&Stream<V>, Start, V::Function),
+    stream: &Stream<V>,
+    function: V::Function,
     kernel: &Kernel<V>,
     guard: &Guard,
     args: &Args,
-    grid: Dim3,
-    block: Dim3,
+    mut config: LaunchConfig,
 ) -> Result<()> {
+    if !kernel.follows() {
+        config.start = Start::InTurn;
+    }
     kernel.check_words(args.words().len())?;
     let mut params = [std::ptr::null_mut(); OWN_PARAMS + Args::MAX];
     let guard = kernel.guarded().map(|_| (&raw const *guard).cast());
@@ -200,10 +208,7 @@ fn run<V: Vendor>(
     }
     // SAFETY: `Launch::new` promises that the words are the kernel's; guard and bound value are
     // what its source begins with. Only plain builds that wait by themselves start early.
-    unsafe {
-        let (shared, params) = (kernel.dynamic_shared(), &mut params[..count]);
-        stream.launch(start, function, grid, block, shared, params)
-    }
+    unsafe { stream.launch(function, &config, &mut params[..count]) }
 }
 
 #[cfg(test)]
@@ -244,10 +249,20 @@ mod tests {
             let launch =
                 unsafe { Launch::new(kernel, [blocks, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
             let stop_list = self.guarded.stop_list(blocks.min(MAX_BLOCKS))?;
-            let call = (&self.stream, Start::InTurn);
-            let segment = (&whole(blocks), &*stop_list);
-            self.guarded.launch(call, &launch, segment, blocks, self.epoch)?;
+            self.launch_segment(&launch, &whole(blocks), &stop_list)?;
             Ok(stop_list)
+        }
+
+        /// Launches a segment on a grid of as many blocks.
+        fn launch_segment(
+            &self,
+            launch: &Launch<Gpu<Fake>>,
+            segment: &Segment<Fake>,
+            stop_list: &StopList<Fake>,
+        ) -> Result<()> {
+            let (width, start, epoch) = (segment.count, Start::InTurn, self.epoch);
+            let launch = GuardedLaunch { launch, segment, stop_list, width, start, epoch };
+            self.guarded.launch(&self.stream, &launch)
         }
 
         /// Parameters that the driver got with a launch of a kernel that has this bound value.
@@ -315,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn stopped_blocks_run_from_the_entry_of_the_list_on_that_a_segment_says() {
+    fn stopped_blocks_run_from_the_segments_first_list_entry() {
         let mut bench = hurried();
         let list = Some(bench.launch(5).unwrap());
         bench.epoch.may_stop = false;
@@ -323,8 +338,8 @@ mod tests {
         // SAFETY: the fake's blocks compute nothing.
         let launch = unsafe { Launch::new(kernel, [5, 1, 1], [32, 1, 1], Args::new(&[0; 3])) };
         let segment = Segment { list, first: 3, count: 2 };
-        let (call, to) = ((&bench.stream, Start::InTurn), bench.guarded.stop_list(2).unwrap());
-        bench.guarded.launch(call, &launch, (&segment, &to), 2, bench.epoch).unwrap();
+        let stop_list = bench.guarded.stop_list(2).unwrap();
+        bench.launch_segment(&launch, &segment, &stop_list).unwrap();
         assert_eq!(*bench.gpu.vendor().ran.lock(), [3, 4]);
     }
 

@@ -1,8 +1,8 @@
 //! Launches that note when they began and ended, for queues that nothing stops.
 //!
 //! Kernels of kernels/builtin.cu set two words of the host's by themselves, if they are told to:
-//! then a real-time kernel needs no launch in front of it and none behind. Others get a kernel of
-//! one thread on the side where they can't.
+//! then a real-time kernel needs no launch before it and none after it. Others get a kernel of one
+//! thread on the side where they can't.
 
 use crate::code::guard::Guard;
 use crate::driver::stream::Stream;
@@ -44,7 +44,7 @@ fn notes_end<V: Vendor>(launch: &Launch<Gpu<V>>) -> bool {
 
 /// Has the device set a word to its time when all before has ended.
 fn stamp<V: Vendor>(stream: &Stream<V>, gpu: &Gpu<V>, word: u64) -> Result<()> {
-    // SAFETY: the kernel's parameters; who asks for the time keeps the word until it is set.
+    // SAFETY: the kernel's parameters; the caller keeps the word until it is set.
     unsafe { stream.launch_one(gpu.builtin().stamp, 1, [word, 0, 0]) }
 }
 
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_note_a_time_has_a_kernel_for_it() {
+    fn kernel_that_notes_no_times_gets_one_that_does() {
         let mut bench = Bench::new();
         let (many, theirs) = (bench.append(4), bench.theirs());
         assert!(bench.between(0, &many));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_of_a_graph_that_wait_by_themselves_start_early_behind_another() {
+    fn following_kernels_of_a_graph_start_early() {
         for priority in [Priority::RealTime, Priority::BestEffort] {
             let early = [Start::InTurn, Start::InTurn, Start::Early];
             assert_eq!(starts(priority), early, "{priority:?}");
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn guarded_launches_start_early_in_a_graph_and_in_turn_launch_by_launch() {
+    fn guarded_launches_start_early_only_within_a_graph() {
         let bench = Bench::on(Gpu::new(Fake::starting_early(), Options::default()).unwrap());
         let Command::Graph(graph) = bench.graph(&[bench.append(1), bench.append(2)]) else {
             unreachable!("made as one")

@@ -1,4 +1,4 @@
-//! Where commands note which of their blocks were stopped.
+//! Lists in which commands note their blocks that were stopped.
 //!
 //! Each guarded command has a stop list while it is in flight: a counter, and a list with room for
 //! all of its blocks. Only blocks that are stopped write there, so a stop list that was not

@@ -1,4 +1,4 @@
-//! How far a queue has come: a signal that the stream writes and the host reads.
+//! Progress of a queue: a signal that the stream writes and the host reads.
 //!
 //! A mark costs the device a microsecond or two, so it is put behind what was launched by
 //! `completed`, and one mark serves all that was launched until then.
@@ -12,7 +12,7 @@ use reef_core::Result;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// After this many polls without news the driver is asked whether the device is still there.
+/// After this many polls without progress the driver is asked whether the device is still there.
 const POLLS_PER_CHECK: u32 = 4096;
 
 /// A command that notes its own end.
@@ -71,7 +71,7 @@ impl<V: Vendor> Timeline<V> {
         self.watched.push_back(watch);
     }
 
-    /// Where a command that writes the word does so.
+    /// Address of the word, for a command that writes it.
     pub(crate) fn address(&self) -> u64 {
         self.word.address()
     }
@@ -84,7 +84,7 @@ impl<V: Vendor> Timeline<V> {
         self.done
     }
 
-    /// Whether all that was launched has ended, as far as the device has told.
+    /// Returns whether all that was launched has ended, as far as the device has told.
     pub(crate) fn is_idle(&self) -> bool {
         self.done == self.launched
     }
@@ -108,7 +108,7 @@ impl<V: Vendor> Timeline<V> {
         ended.last().map_or(word, |watch| word.max(watch.position))
     }
 
-    /// Takes what [`look`](Self::look) gave; returns whether that is news.
+    /// Takes the position that [`look`](Self::look) returned. Returns whether it has advanced.
     pub(crate) fn note(&mut self, position: u64) -> bool {
         let news = position > self.done;
         self.done = position;

@@ -1,4 +1,4 @@
-//! What becomes of a value in the end, as kernels/activation.h is told.
+//! Functions of a value before it is stored, as kernels/activation.h is told.
 
 use reef_core::op::Function;
 

@@ -123,8 +123,8 @@ impl<V: Vendor> Operators for Gpu<V> {
 }
 
 impl<V: Vendor> Gpu<V> {
-    /// What of `op`, which was checked, its own kernel does, and the function that is left for
-    /// another: kernels have one activation, and not all have all.
+    /// Splits `op`, which was checked, into the part that its own kernel does, and the function
+    /// that is left for another: kernels have one activation, and not all have all.
     fn in_one(&self, op: &Op) -> (Op, Option<Function>) {
         let has_all = match op {
             Op::Conv2d(op) => !op.relu && convolution::has_functions(op, Element::of(self)),
@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// What stands behind sums is in their kernels, unless it is two functions.
+    /// Functions of sums are in the kernels of the sums, unless there are two.
     #[test]
     fn an_activation_is_no_launch_of_its_own() {
         let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();

@@ -17,8 +17,8 @@ const WINDOWS: [(usize, usize, &str); 5] = [
     (7, 1, "depthwise_7x7"),
 ];
 /// Blocks are counted in 30 bits, and elements of a picture in 31.
-const MOST_BLOCKS: usize = 1 << 30;
-const MOST_ELEMENTS: u128 = 1 << 31;
+const MAX_BLOCKS: usize = 1 << 30;
+const MAX_ELEMENTS: u128 = 1 << 31;
 
 /// `Depthwise` in kernels/depthwise.h.
 #[repr(C)]
@@ -56,7 +56,7 @@ pub(super) struct Sliding {
     pub(super) weights: u64,
     pub(super) bias: u64,
     pub(super) activation: ActivationParams,
-    /// Whether a launch before this one may write the weights.
+    /// A launch before this one may write the weights.
     pub(super) late: bool,
 }
 
@@ -70,8 +70,8 @@ pub(super) fn kernel(window: &Window) -> Option<&'static str> {
 }
 
 impl Sliding {
-    /// What the kernel is told, and its blocks; `None` if there are none, or more than it can
-    /// count.
+    /// The kernel's parameters, and its number of blocks; `None` if there are none, or more than it
+    /// can count.
     pub(super) fn params(&self) -> Option<(DepthwiseParams, u32)> {
         let View { height, width, .. } = self.output;
         let sizes = [self.input.height, self.input.width, height, width].map(|size| size as usize);
@@ -85,9 +85,9 @@ impl Sliding {
         let [pad_up, pad_left] = self.window.padding.map(u32::try_from);
         let small = |view: &View| {
             [view.height, view.width, view.pixel].map(u128::from).iter().product::<u128>()
-                < MOST_ELEMENTS
+                < MAX_ELEMENTS
         };
-        if blocks >= MOST_BLOCKS || !small(&self.input) || !small(&self.output) {
+        if blocks >= MAX_BLOCKS || !small(&self.input) || !small(&self.output) {
             return None;
         }
         let params = DepthwiseParams {

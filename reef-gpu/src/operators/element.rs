@@ -1,11 +1,11 @@
-//! How numbers are stored, and rounded on the way there.
+//! Storage of numbers, and their rounding on the way there.
 
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::hal::options::Precision;
 use reef_core::tensor::{Half, Stored};
 
-/// What native tensors and packed weights are made of.
+/// Element of native tensors and packed weights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Element {
     /// 32-bit floats.
@@ -17,7 +17,7 @@ pub(super) enum Element {
 }
 
 impl Element {
-    /// What this device uses.
+    /// The element that this device uses.
     pub(super) fn of(gpu: &Gpu<impl Vendor>) -> Self {
         match gpu.precision() {
             Precision::Fp16 => Self::F16,
@@ -33,7 +33,7 @@ impl Element {
         }
     }
 
-    /// How kernels that don't multiply on tensor cores are called.
+    /// Suffix of the names of kernels that don't multiply on tensor cores.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::F32 | Self::Tf32 => "f32",
@@ -51,13 +51,13 @@ impl Element {
     }
 }
 
-/// Whether the device has what kernels/mma.h uses.
+/// Returns whether the device has what kernels/mma.h uses.
 pub(super) fn has_tensor_cores(gpu: &Gpu<impl Vendor>) -> bool {
     gpu.facts().tensor_cores
 }
 
-/// What kernels on tensor cores are called that multiply as the device does; `None` if it doesn't
-/// on those.
+/// Name of the kernels on tensor cores that multiply as the device does; `None` if it doesn't
+/// multiply there.
 pub(super) fn tensor_core_family(gpu: &Gpu<impl Vendor>) -> Option<&'static str> {
     match Element::of(gpu) {
         Element::Tf32 => Some("tf32"),

@@ -29,7 +29,10 @@ impl Operand {
     ) -> Result<Self> {
         check(&tensor)?;
         if !storage.offset.is_multiple_of(64) {
-            return Err(Error::invalid(format!("offset {} is no multiple of 64", storage.offset)));
+            return Err(Error::invalid(format!(
+                "offset {} is not a multiple of 64",
+                storage.offset
+            )));
         }
         let room = tensor.storage_elements() * size_of::<f32>();
         let operand = Self::at(storage.buffer.range(storage.offset, room)?, tensor, element);
@@ -52,12 +55,12 @@ impl Operand {
         is_planar(&self.tensor)
     }
 
-    /// Whether channels can be taken in pieces of `bytes` bytes.
+    /// Returns whether channels can be taken in pieces of `bytes` bytes.
     pub(super) fn is_in_pieces_of(&self, bytes: usize) -> bool {
         is_in(&self.tensor, |channels| (channels * self.bytes).is_multiple_of(bytes))
     }
 
-    /// Whether channels can be taken four at a time.
+    /// Returns whether channels can be taken four at a time.
     pub(super) fn is_in_fours(&self) -> bool {
         is_in_fours(&self.tensor)
     }
@@ -83,18 +86,18 @@ impl Operand {
     }
 }
 
-/// Whether channels of a tensor can be taken four at a time.
+/// Returns whether channels of a tensor can be taken four at a time.
 pub(super) fn is_in_fours(tensor: &Tensor) -> bool {
     is_in(tensor, |channels| channels.is_multiple_of(4))
 }
 
-/// Whether each run of channels is `whole`.
+/// Returns whether each run of channels is `whole`.
 fn is_in(tensor: &Tensor, whole: impl Fn(usize) -> bool) -> bool {
     let Tensor { channels, first, of, .. } = *tensor;
     !is_planar(tensor) && [channels, first, of].into_iter().all(whole)
 }
 
-/// Whether a tensor lies plane after plane, in 32-bit floats.
+/// Returns whether a tensor lies plane after plane, in 32-bit floats.
 pub(super) fn is_planar(tensor: &Tensor) -> bool {
     tensor.layout == Layout::Nchw
 }

@@ -12,7 +12,7 @@ use super::tiles::slabs::{ImplicitGemm, SLAB};
 use reef_core::op::{Conv2d, Op};
 use reef_core::{Error, Result};
 
-/// Where the biases start, and all bytes, of an op that was checked.
+/// Offset of the biases, and the number of all bytes, of an op that was checked.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub(super) fn pack(op: &Op, element: Element, weights: &[f32], bias: &[f32]) -> 
     Ok(packed)
 }
 
-/// What weights of a linear layer are: that kernel multiplies without tensor cores.
+/// Element of the weights of a linear layer, whose kernel multiplies without tensor cores.
 fn linear(element: Element) -> Element {
     if element == Element::Tf32 { Element::F32 } else { element }
 }

@@ -1,4 +1,4 @@
-//! What kernels of kernels/network.cu take behind the guard, field by field.
+//! Parameters that kernels of kernels/network.cu take after the guard, field by field.
 
 use super::activation::ActivationParams;
 use reef_core::op::Window;

@@ -34,7 +34,7 @@ pub(super) fn multiply<V: Vendor>(
     launch(bound, ActivationParams::work(Work::Product), Some((factor, view)))
 }
 
-/// Whether each channel of each image has one factor.
+/// Returns whether each channel of each image has one factor.
 fn is_gate(op: &Multiply) -> bool {
     op.factor.shape() == [op.input.batch, op.input.channels, 1, 1]
 }

@@ -1,4 +1,4 @@
-//! What an operator works on, checked, and the launch of one of its kernels.
+//! Operands of an operator, checked, and the launch of one of its kernels.
 
 use super::element::Element;
 use super::operand::Operand;
@@ -13,7 +13,7 @@ use reef_core::op::{Op, Operands, Storage};
 use reef_core::rounding::{Rounded, Rounding};
 use reef_core::{Args, Error, Launch, Result};
 
-/// What an operator works on, checked.
+/// An operator with its operands, checked.
 #[derive(Debug)]
 pub(super) struct BoundOp<'a, V: Vendor> {
     pub(super) gpu: &'a Gpu<V>,
@@ -26,7 +26,7 @@ pub(super) struct BoundOp<'a, V: Vendor> {
     pub(super) bias: u64,
     pub(super) scratch: Option<&'a Storage<'a, Gpu<V>>>,
     pub(super) rounded: Rounded,
-    /// What the launches keep alive.
+    /// Buffers that the launches keep alive.
     buffers: Vec<Buffer<V>>,
 }
 

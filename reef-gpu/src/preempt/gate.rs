@@ -1,9 +1,8 @@
 //! A gate between batches of launches of a stream, for kernels without a guard.
 //!
-//! Batches are numbered from 1. In front of each the stream writes the number to the host
-//! (`started`), and then waits for a signal of the host: one that batches of even number wait for,
-//! or one for those of odd number. Closing the gate is three steps, and costs no call of the
-//! driver:
+//! Batches are numbered from 1. Before each the stream writes the number to the host (`started`),
+//! and then waits for a signal of the host: one that batches of even number wait for, or one for
+//! those of odd number. Closing the gate is three steps, and costs no call of the driver:
 //!
 //! 1. both signals are closed;
 //! 2. `started` is read: `running`;
@@ -40,7 +39,7 @@ pub(crate) struct Gate<V: Vendor> {
     context: Arc<Context<V>>,
 }
 
-/// What is known of a gate that is closed.
+/// State of a gate that is closed.
 #[derive(Debug, Clone, Copy)]
 struct Closed {
     since: Instant,
@@ -65,18 +64,18 @@ impl<V: Vendor> Gate<V> {
         Ok(Self { signals, started, closed: Mutex::new(None), context: context.clone() })
     }
 
-    /// Where the stream writes the number of a batch that it has come to.
+    /// Address to which the stream writes the number of a batch that it has come to.
     pub(crate) fn started(&self) -> u64 {
         self.started.address()
     }
 
-    /// Where batch `number` waits for [`OPEN`], after that.
+    /// Address of the signal in which batch `number` waits for [`OPEN`], after that.
     pub(crate) fn address(&self, number: u32) -> u64 {
-        self.signals[number as usize % 2].1
+        self.signals[number as usize % 2].device
     }
 
     fn set(&self, number: u32, value: u32) {
-        let (host, _) = self.signals[number as usize % 2];
+        let host = self.signals[number as usize % 2].host;
         // SAFETY: the signal is there for as long as this, and aligned.
         unsafe { AtomicU32::from_ptr(host) }.store(value, Ordering::SeqCst);
     }
@@ -185,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_closed_gate_the_batch_that_had_started_runs_and_no_other() {
+    fn closed_gate_lets_only_the_started_batch_run() {
         let context = Arc::new(Context::new(Fake::default()));
         let gate = Gate::new(&context).unwrap();
         let batches = Batches { gate: &gate, ran: AtomicU32::new(0), ends: AtomicBool::new(false) };

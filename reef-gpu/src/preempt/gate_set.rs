@@ -1,8 +1,7 @@
 //! The gates that one preemptor closes and opens together.
 //!
-//! While they are closed, a thread of its own looks whether a call of the driver hangs because of
-//! them, and opens them if so. What then runs beside real-time work is what was launched before, no
-//! more.
+//! While they are closed, a thread of its own checks whether a call of the driver hangs because of
+//! them, and opens them if so. Then only work that was launched before runs next to real-time work.
 
 use crate::driver::context::Context;
 use crate::hal::calls::Vendor;
@@ -74,7 +73,8 @@ impl<V: Vendor> GateSet<V> {
 impl<V: Vendor> Drop for GateSet<V> {
     fn drop(&mut self) {
         self.shared.closed.store(false, Ordering::Release);
-        self.shared.over.store(true, Ordering::Release); // the watchdog may have a reference, and sleep after that
+        // The watchdog may have a reference, and sleep after that.
+        self.shared.over.store(true, Ordering::Release);
         self.watchdog.unpark();
     }
 }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_closed_gates_is_closed() {
+    fn gate_that_joins_a_closed_set_is_closed() {
         let (context, gates, _gate) = gates();
         gates.close();
         let late = Arc::new(Gate::new(&context).unwrap());

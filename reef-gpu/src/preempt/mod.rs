@@ -1,4 +1,4 @@
-//! How queues are stopped.
+//! Stopping of queues.
 //!
 //! In: evict, reactivate. Out: a word of the device that blocks look at, or gates between launches
 //! that close and open. Invariant: the word only grows, so a launch that is void stays void; a gate

@@ -38,7 +38,7 @@ struct State<V: Vendor> {
     gates: Option<GateSet<V>>,
     /// Carries the word to the device, past everything else.
     control: ControlStream<V>,
-    /// What blocks look at.
+    /// Word that blocks check.
     live: DeviceSignal<V>,
 }
 
@@ -70,7 +70,7 @@ impl<V: Vendor> Preemptor<V> {
         self.0.epoch.load(Ordering::Acquire)
     }
 
-    /// Whether queues have gates instead of guarded kernels.
+    /// Returns whether queues have gates instead of guarded kernels.
     pub(crate) fn is_gated(&self) -> bool {
         self.0.gates.is_some()
     }
@@ -82,12 +82,12 @@ impl<V: Vendor> Preemptor<V> {
         }
     }
 
-    /// Whether launches of this epoch may be void: what the device says of their ends is worth
-    /// nothing.
+    /// Returns whether launches of this epoch may be void. If so, the device's reports of their
+    /// ends mean nothing.
     ///
     /// Read it after the device's word: the device hears of the eviction later than this does. Read
-    /// it before the epoch: those who see that queues were reactivated see the epoch that began
-    /// with it.
+    /// it before the epoch: a thread that sees that queues were reactivated sees the epoch that
+    /// began with it.
     pub(crate) fn is_evicted(&self) -> bool {
         self.0.evicted.load(Ordering::Acquire)
     }
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn each_eviction_voids_the_epoch_and_the_next_launches_have_another() {
+    fn eviction_voids_the_epoch_and_later_launches_have_another() {
         let (gpu, preemptor) = preemptor(PreemptLevel::All);
         for epoch in 0..3 {
             assert_eq!((preemptor.epoch(), preemptor.is_evicted()), (epoch, false));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_level_does_not_allow_is_an_error_and_changes_nothing() {
+    fn call_beyond_the_level_is_an_error_and_changes_nothing() {
         let (gpu, shallow) = preemptor(PreemptLevel::DeviceQueue);
         assert!(matches!(shallow.reset(), Err(Error::Level { .. })));
         assert!(!shallow.is_evicted());
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_failed_is_made_again_and_leaves_an_epoch_that_may_be_void() {
+    fn failed_eviction_is_repeated_and_its_epoch_may_be_void() {
         let (gpu, preemptor) = preemptor(PreemptLevel::All);
         gpu.vendor().refused_writes.store(1, Ordering::SeqCst);
         preemptor.evict().unwrap_err();

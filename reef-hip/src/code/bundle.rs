@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_bundle_is_left_alone() {
+    fn file_that_is_not_a_bundle_is_left_alone() {
         assert_eq!(unbundle(b"\x7fELF", &device()).unwrap(), b"\x7fELF");
     }
 
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_a_bundle_is_cut_off_it_is_refused() {
+    fn bundle_that_is_cut_off_anywhere_is_refused() {
         let image = bundle(&[("hipv4-amdgcn-amd-amdhsa--gfx906", b"code")]);
         for length in MAGIC.len()..image.len() {
             assert!(unbundle(&image[..length], &device()).is_err(), "{length} bytes");

@@ -36,7 +36,7 @@ const PROCESSORS: [(u32, &str); 16] = [
     (0x4c, "gfx942"),
 ];
 
-/// What a file says of its kernels.
+/// Kernels that a file describes.
 pub(crate) type Kernels = Vec<Kernel>;
 
 /// A file whose headers were read and whose parts are all there.
@@ -48,14 +48,14 @@ pub(crate) struct CodeObject<'a> {
 impl<'a> CodeObject<'a> {
     /// # Errors
     ///
-    /// `Invalid` if it is no code object of an AMD GPU, or cut off.
+    /// `Invalid` if it is not a code object of an AMD GPU, or cut off.
     pub(crate) fn parse(image: &'a [u8]) -> Result<Self> {
         let bad = |what: &str| Error::Invalid(format!("{BACKEND}: {what}"));
         if !image.starts_with(b"\x7fELF") {
             return Err(bad("this is neither a code object nor a bundle of them"));
         }
         let header = FileHeader64::<Little>::parse(image)
-            .map_err(|_| bad("this is no ELF file of 64 bits, or its header is cut off"))?;
+            .map_err(|_| bad("this is not an ELF file of 64 bits, or its header is cut off"))?;
         if header.endian().is_err() || header.e_machine(Little) != EM_AMDGPU {
             return Err(bad("this ELF file is not for an AMD GPU"));
         }
@@ -66,7 +66,7 @@ impl<'a> CodeObject<'a> {
         }
     }
 
-    /// Whether all that the headers name lies inside; `None` if they themselves don't.
+    /// Returns whether all that the headers name lies inside; `None` if they themselves don't.
     fn is_whole(&self) -> Option<bool> {
         let inside = |offset: u64, size: u64| {
             offset.checked_add(size).is_some_and(|end| end <= self.image.len() as u64)
@@ -85,7 +85,7 @@ impl<'a> CodeObject<'a> {
         u32::from(self.header.e_ident.abi_version) + 2
     }
 
-    /// What it was made for, as far as we know its processor.
+    /// Target that it was made for, as far as we know its processor.
     fn target(&self) -> Option<Target> {
         let flags = self.header.e_flags(Little).0;
         let processor = PROCESSORS.iter().find(|(number, _)| *number == flags & PROCESSOR)?.1;
@@ -100,7 +100,7 @@ impl<'a> CodeObject<'a> {
         Some(Target { processor: processor.into(), sramecc, xnack })
     }
 
-    /// Whether a runtime of this version can load it for `device`.
+    /// Checks that a runtime of this version can load it for `device`.
     ///
     /// # Errors
     ///
@@ -130,7 +130,7 @@ impl<'a> CodeObject<'a> {
         }
     }
 
-    /// What it says of its kernels; none if it says nothing that we can read.
+    /// Kernels that it describes; none if the description can't be read.
     pub(crate) fn kernels(&self) -> Kernels {
         let metadata = self.metadata().and_then(|bytes| rmp_serde::from_slice(bytes).ok());
         metadata.map_or_else(Vec::new, |metadata: Metadata| metadata.kernels)
@@ -150,7 +150,7 @@ impl<'a> CodeObject<'a> {
     }
 }
 
-/// What compilers write about a file's kernels, in MessagePack.
+/// Metadata that compilers write about a file's kernels, in MessagePack.
 #[derive(Deserialize)]
 struct Metadata {
     #[serde(rename = "amdhsa.kernels")]
@@ -205,7 +205,7 @@ pub(crate) mod tests {
         [&[0xa0 | text.len() as u8], text.as_bytes()].concat()
     }
 
-    /// What a compiler writes of `bump(u32 *, Guard)` and `empty()`.
+    /// Metadata that a compiler writes of `bump(u32 *, Guard)` and `empty()`.
     fn metadata() -> Vec<u8> {
         let argument = |size: u8, kind| {
             map(&[(".offset", vec![0]), (".size", vec![size]), (".value_kind", text(kind))])
@@ -301,7 +301,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn wherever_a_file_is_cut_off_it_is_refused() {
+    fn file_that_is_cut_off_anywhere_is_refused() {
         let file = code_object(4, ANY);
         for length in 0..file.len() {
             let parsed = CodeObject::parse(&file[..length]);
@@ -327,7 +327,7 @@ pub(crate) mod tests {
     }
 
     proptest::proptest! {
-        /// What gets through has all its parts inside: reading them doesn't panic either.
+        /// A file that passes has all its parts inside: reading them doesn't panic either.
         #[test]
         fn garbled_files_are_refused_or_whole(
             changes in proptest::collection::vec((0..10_000usize, 0..=255u8), 1..12),

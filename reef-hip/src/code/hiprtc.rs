@@ -51,7 +51,7 @@ impl Hiprtc {
             return Ok(own);
         }
         let places = in_rocm(&LIBRARIES);
-        // SAFETY: the library's initialisers are meant to be run by whoever opens it.
+        // SAFETY: the library's initialisers are meant to be run when it is opened.
         let mut found = places.iter().filter_map(|place| unsafe { Library::new(place) }.ok());
         found.find_map(|library| Self::resolve(library).ok()).ok_or_else(|| {
             let places: Vec<_> = places.iter().map(|place| place.to_string_lossy()).collect();

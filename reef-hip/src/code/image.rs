@@ -7,20 +7,10 @@
 use crate::code::target::Target;
 use crate::driver::BACKEND;
 use reef_core::{Error, Result};
-use reef_gpu::{Build, unpack};
+use reef_gpu::{Build, ShippedSource, unpack};
 
-/// What the code objects are for.
+/// Processor that the code objects are for.
 const PROCESSOR: &str = "gfx906";
-
-struct Source {
-    /// Of its file, without the ending.
-    name: &'static str,
-    /// Packed.
-    plain: &'static [u8],
-    guarded: &'static [u8],
-    /// In which blocks take turns.
-    turns: Option<&'static [u8]>,
-}
 
 macro_rules! packed {
     ($name:literal, $build:literal) => {
@@ -30,7 +20,7 @@ macro_rules! packed {
 
 macro_rules! source {
     ($name:literal, $turns:expr) => {
-        Source {
+        ShippedSource {
             name: $name,
             plain: packed!($name, "plain"),
             guarded: packed!($name, "guarded"),
@@ -40,7 +30,7 @@ macro_rules! source {
 }
 
 /// One for each `kernels/*.cu`.
-const SOURCES: &[Source] = &[
+const SOURCES: &[ShippedSource<&[u8]>] = &[
     source!("builtin", Some(packed!("builtin", "turns"))),
     source!("network", None),
     source!("tensor", None),
@@ -52,14 +42,10 @@ const SOURCES: &[Source] = &[
 ///
 /// `Unsupported` if nothing fits the device, `NotFound` if no source has this name.
 pub(crate) fn find(name: &str, build: Build, device: &Target) -> Result<Vec<u8>> {
-    let source = source(name, device)?;
-    Ok(unpack(match build {
-        Build::Plain => source.plain,
-        Build::Guarded => source.guarded,
-    }))
+    Ok(unpack(source(name, device)?.build(build)))
 }
 
-/// The same of the build whose blocks take turns, if there is one.
+/// As [`find`], of the build whose blocks take turns; `None` if the source has none.
 ///
 /// # Errors
 ///
@@ -68,11 +54,8 @@ pub(crate) fn find_turns(name: &str, device: &Target) -> Result<Option<Vec<u8>>>
     Ok(source(name, device)?.turns.map(unpack))
 }
 
-fn source(name: &str, device: &Target) -> Result<&'static Source> {
-    let source = SOURCES
-        .iter()
-        .find(|source| source.name == name)
-        .ok_or_else(|| Error::NotFound(format!("no device code {name:?}")))?;
+fn source(name: &str, device: &Target) -> Result<&'static ShippedSource<&'static [u8]>> {
+    let source = ShippedSource::find(SOURCES, name)?;
     if device.processor != PROCESSOR {
         let what = format!("{} (have device code for {PROCESSOR})", device.processor);
         return Err(Error::Unsupported { backend: BACKEND, what });

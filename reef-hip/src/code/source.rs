@@ -8,10 +8,10 @@ use reef_core::Result;
 use reef_gpu::cache::{Cache, Key, Program};
 use reef_gpu::{Build, HIP_FLAVOUR_H, REEF_H};
 
-/// What `#include "reef.h"` finds, and what sources of programs include.
+/// Headers that `#include "reef.h"` and sources of programs find.
 const HEADERS: [(&str, &str); 2] = [("reef.h", REEF_H), ("hip_flavour.h", HIP_FLAVOUR_H)];
 
-/// How the compiler's messages name the source.
+/// Name of the source in the compiler's messages.
 const NAME: &str = "kernel.hip";
 
 /// Code of a user's source for this device, as `hipModuleLoadData` takes it. The compiler tells

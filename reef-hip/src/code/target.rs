@@ -1,4 +1,4 @@
-//! What code is made for: a processor and the settings of its memory, `gfx906:sramecc+:xnack-`.
+//! Target of code: a processor and the settings of its memory, `gfx906:sramecc+:xnack-`.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ impl Target {
         Some(target)
     }
 
-    /// Whether code for this target runs on `device`.
+    /// Returns whether code for this target runs on `device`.
     pub(crate) fn runs_on(&self, device: &Self) -> bool {
         let fits = |code: Option<bool>, device| code.is_none() || code == device;
         self.processor == device.processor
@@ -39,7 +39,7 @@ impl Target {
             && fits(self.xnack, device.xnack)
     }
 
-    /// How many settings it insists on.
+    /// Number of settings that it insists on.
     pub(crate) fn strictness(&self) -> usize {
         [self.sramecc, self.xnack].iter().flatten().count()
     }

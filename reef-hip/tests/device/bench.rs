@@ -46,7 +46,7 @@ pub(crate) struct Bench {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// Where the host says that a spinning kernel may end.
+/// Flag by which the host lets a spinning kernel end.
 pub(crate) struct Spinning {
     stop: *mut u32,
 }
@@ -118,7 +118,7 @@ impl Bench {
         unsafe { self.context.is_idle(stream) }.unwrap()
     }
 
-    /// Whether the stream becomes idle soon.
+    /// Returns whether the stream becomes idle soon.
     pub(crate) fn ends(&self, stream: Stream) -> bool {
         self.ends_within(stream, Duration::from_secs(60))
     }

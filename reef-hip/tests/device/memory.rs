@@ -97,9 +97,9 @@ fn a_gate_holds_its_stream_until_the_host_opens_it() {
     unsafe { bench.context.free_gate(gate) };
 }
 
-/// What the runtime does with `hipFree`, `hipHostFree` and `hipStreamDestroy` is why.
+/// The reason for pools: the runtime's `hipFree`, `hipHostFree` and `hipStreamDestroy` wait.
 #[test]
-fn nothing_that_a_context_is_asked_for_waits_for_a_kernel_that_runs() {
+fn calls_of_a_context_do_not_wait_for_a_running_kernel() {
     let Some(bench) = Bench::open() else { return };
     let context = &bench.context;
     let held = [Priority::BestEffort, Priority::RealTime].map(|class| bench.stream(class));

@@ -58,7 +58,7 @@ fn parameters_of_all_sizes_arrive() {
     unsafe { bench.context.wait(stream) }.unwrap();
     let seen = bench.read(to);
     let fault = bench.software.last_fault();
-    assert!(seen % 1000 == 7 && seen / 1000 < 16, "{seen} is no thread's sum {fault}");
+    assert!(seen % 1000 == 7 && seen / 1000 < 16, "{seen} is not the sum of a thread {fault}");
     bench.launch(stream, "empty", vec![]);
     unsafe { bench.context.wait(stream) }.unwrap();
 }

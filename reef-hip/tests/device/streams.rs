@@ -41,8 +41,8 @@ fn real_time_work_runs_while_every_best_effort_queue_is_taken() {
     assert!(held.iter().all(|stream| bench.ends(*stream)));
 }
 
-/// As many of six streams of a class end by themselves as are wanted: on a busy machine some take
-/// longer than at first is waited for.
+/// Expects this number of six streams of a class to end by themselves: on a busy machine some take
+/// longer than the first wait.
 #[track_caller]
 fn end_alone(bench: &Bench, class: Priority, wanted: usize) {
     let mut counts = Vec::new();
@@ -55,8 +55,8 @@ fn end_alone(bench: &Bench, class: Priority, wanted: usize) {
     panic!("{counts:?} of six ended alone, {wanted} wanted");
 }
 
-/// How many of six streams of a class end within this time of when they are told to, each before
-/// those that were opened earlier.
+/// Number of six streams of a class that end within this time of being told to, each before those
+/// that were opened earlier.
 fn streams_that_end_alone(bench: &Bench, class: Priority, time: Duration) -> usize {
     let streams: Vec<_> = (0..6).map(|_| bench.stream(class)).collect();
     let spinning: Vec<_> = streams.iter().map(|stream| bench.spin(*stream)).collect();
@@ -70,9 +70,9 @@ fn streams_that_end_alone(bench: &Bench, class: Priority, time: Duration) -> usi
     count
 }
 
-/// What the module's documentation says of AMD's runtime.
+/// AMD's runtime behaves as the module's documentation says.
 #[test]
-fn of_more_than_four_real_time_streams_some_take_turns() {
+fn some_of_more_than_four_real_time_streams_take_turns() {
     let Some(bench) = Bench::open() else { return };
     if std::env::var_os("GPU_MAX_HW_QUEUES").is_some() {
         return reef_conformance::skip("GPU_MAX_HW_QUEUES is set");

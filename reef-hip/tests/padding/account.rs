@@ -4,7 +4,7 @@ use crate::scene::Ran;
 use reef_gfx906::Record;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a real-time task and the best-effort work beside it did.
+/// Account of a real-time task and the best-effort work next to it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Account {
     /// Units that real-time blocks ran on.
@@ -14,7 +14,7 @@ pub(crate) struct Account {
     /// Instructions of the unit that has most to do, for each kernel of the task, added up: units
     /// work side by side, so a kernel is over when the busiest of them is.
     pub(crate) path: u64,
-    /// The same with all instructions of the best-effort blocks that were on that unit meanwhile:
+    /// Its instructions with all those of the best-effort blocks that were on that unit meanwhile:
     /// what it comes to if the unit does all of theirs first.
     pub(crate) worst: u64,
     /// Most best-effort blocks on units at a time.
@@ -23,7 +23,7 @@ pub(crate) struct Account {
     pub(crate) be_places: f64,
     /// Best-effort blocks that were on a unit together with a real-time block.
     pub(crate) be_shared: usize,
-    /// Whether best-effort work was there until the task had ended.
+    /// Best-effort work was there until the task had ended.
     pub(crate) lasted: bool,
 }
 
@@ -49,7 +49,7 @@ impl Account {
     }
 }
 
-/// Instructions of the busiest unit of a kernel: its own, and with those of others beside them.
+/// Instructions of the busiest unit of a kernel: its own, and with those of others next to them.
 fn busiest(kernel: &[Record], be: &[Record]) -> (u64, u64) {
     let mut units: BTreeMap<u32, Vec<Record>> = BTreeMap::new();
     kernel.iter().for_each(|record| units.entry(record.unit).or_default().push(*record));
@@ -61,7 +61,7 @@ fn busiest(kernel: &[Record], be: &[Record]) -> (u64, u64) {
     most.fold((0, 0), |a, b| (a.0.max(b.0), a.1.max(b.1)))
 }
 
-/// Whether a block was on a unit together with one of these.
+/// Returns whether a block was on a unit together with one of these.
 fn meets(block: &Record, others: &[Record]) -> bool {
     let met = |other: &Record| block.start < other.end && other.start < block.end;
     others.iter().any(|other| other.unit == block.unit && met(other))
@@ -72,9 +72,9 @@ fn shared(block: &Record, begin: u64, end: u64) -> u64 {
     block.end.min(end).saturating_sub(block.start.max(begin))
 }
 
-/// Most of these on units at a time.
-fn most(blocks: &[Record]) -> usize {
-    // Who ends when another one is placed has left before.
+/// Maximum of these that are on units at a time.
+fn max_overlap(blocks: &[Record]) -> usize {
+    // A block that ends when another one is placed has left before.
     let mut changes: Vec<(u64, i32)> =
         blocks.iter().flat_map(|block| [(block.start, 1), (block.end, -1)]).collect();
     changes.sort_unstable();

@@ -1,6 +1,7 @@
-//! Best-effort work beside real-time work: narrow queues against CU masks, in work and not in time.
+//! Best-effort work next to real-time work: narrow queues against CU masks, in work and not in
+//! time.
 //!
-//! A software gfx906 says which workgroup ran on which unit beside which others, and how many
+//! A software gfx906 says which workgroup ran on which unit next to which others, and how many
 //! instructions it had. A seed decides their order, so a number here is the same in every run:
 //! `REEF_GFX906_SEED=N`.
 //!
@@ -16,8 +17,9 @@ use scene::{Sharing, UNITS};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// What capped queues run at a time unless an option says otherwise: a block on every second unit.
-const NARROW: Sharing = Sharing::Narrow(29); // one on every second unit that best-effort work may use
+/// Blocks that capped queues run at a time unless an option says otherwise: one on every second
+/// unit that best-effort work may use.
+const NARROW: Sharing = Sharing::Narrow(29);
 /// A third of the units for real-time work alone.
 const THIRD: u32 = 20;
 /// As many blocks as units, on a third of them.
@@ -61,8 +63,8 @@ impl Rows {
         &self.accounts.iter().find(|(of, _)| *of == sharing).expect("it was measured").1
     }
 
-    /// What the real-time task has to do on its busiest units, over the same alone on the whole
-    /// device: at best and at worst.
+    /// Work of the real-time task on its busiest units, over its work alone on the whole device: at
+    /// best and at worst.
     fn cost(&self, sharing: Sharing) -> (f64, f64) {
         let (alone, account) = (self.of(Sharing::Alone).path as f64, self.of(sharing));
         (account.path as f64 / alone, account.worst as f64 / alone)
@@ -105,7 +107,7 @@ fn best_effort_work_is_there_until_real_time_work_has_ended() {
     for rows in table().into_iter().flatten() {
         for (sharing, account) in &rows.accounts {
             let none = matches!(sharing, Sharing::Alone | Sharing::MasksAlone(_));
-            assert_eq!(account.lasted, !none, "{sharing:?} beside {}", rows.rt_blocks);
+            assert_eq!(account.lasted, !none, "{sharing:?} next to {}", rows.rt_blocks);
         }
     }
 }
@@ -138,7 +140,7 @@ fn masks_take_from_real_time_work_what_it_could_have_used() {
 }
 
 #[test]
-fn a_narrow_queue_never_has_more_blocks_on_the_device_than_it_may() {
+fn narrow_queue_never_exceeds_its_blocks_on_the_device() {
     for rows in table().into_iter().flatten() {
         for blocks in [29, 60] {
             assert_eq!(rows.of(Sharing::Narrow(blocks)).be_most, blocks as usize);
@@ -148,7 +150,7 @@ fn a_narrow_queue_never_has_more_blocks_on_the_device_than_it_may() {
 }
 
 #[test]
-fn a_capped_queue_stays_on_its_units_and_real_time_work_may_use_them() {
+fn capped_queue_stays_on_its_units_and_shares_them() {
     for rows in table().into_iter().flatten() {
         let (few, alone) = (rows.of(FEW), rows.of(Sharing::Alone));
         assert_eq!((few.be_most, few.be_units.len()), (60, THIRD as usize));
@@ -174,11 +176,11 @@ fn a_narrow_queue_leaves_real_time_work_its_units() {
         assert_eq!(narrow.rt_units, alone.rt_units);
         let ((path, worst), (_, streams)) = (rows.cost(NARROW), rows.cost(Sharing::Streams));
         assert!(path < 1.1, "{path}: its blocks found other places");
-        assert!(worst < 2.0 && worst < streams, "{worst} at worst, {streams} beside streams");
+        assert!(worst < 2.0 && worst < streams, "{worst} at worst, {streams} next to streams");
     }
 }
 
-/// Where real-time work leaves units alone, best-effort blocks go there.
+/// Units that real-time work leaves alone get best-effort blocks.
 #[test]
 fn a_narrow_queue_takes_what_is_free() {
     let Some([few, ..]) = table() else { return };

@@ -1,4 +1,4 @@
-//! A real-time task beside best-effort work on a software gfx906 whose seed decides the order.
+//! A real-time task next to best-effort work on a software gfx906 whose seed decides the order.
 
 use parking_lot::Mutex;
 use reef_core::{Args, Colocation, Device, Error, Launch, PreemptLevel, Priority, Queue as _, Seq};
@@ -30,20 +30,20 @@ extern "C" __global__ void toil(reef::Guard guard, unsigned *cells, reef::u64 ro
 "#;
 const ROUNDS: u64 = 24;
 
-/// How the device is shared.
+/// Way of sharing the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// No best-effort work.
     Alone,
     /// Both run as they like: REEF's baseline.
     Streams,
-    /// So many best-effort blocks at a time.
+    /// This number of best-effort blocks at a time.
     Narrow(u32),
-    /// So many at a time, on so many units.
+    /// A number of blocks at a time, and the number of units that they run on.
     Few(u32, u32),
-    /// So many units for real-time work alone.
+    /// This number of units for real-time work alone.
     Masks(u32),
-    /// The same, without best-effort work.
+    /// [`Masks`](Self::Masks) without best-effort work.
     MasksAlone(u32),
 }
 
@@ -60,7 +60,7 @@ impl fmt::Display for Sharing {
     }
 }
 
-/// What was placed where, in order.
+/// Records of the placed blocks, in order.
 pub(crate) struct Ran {
     pub(crate) rt: Vec<Record>,
     pub(crate) be: Vec<Record>,
@@ -85,7 +85,7 @@ impl Sharing {
         }
     }
 
-    /// How many blocks a best-effort queue runs at a time while real-time work runs.
+    /// Number of blocks that a best-effort queue runs at a time while real-time work runs.
     fn width(self, device: &Hip) -> Option<u32> {
         match (self, device.colocation()) {
             (Self::Narrow(_) | Self::Few(..), Colocation::Capped(caps)) => Some(caps.long),
@@ -118,7 +118,7 @@ impl Sharing {
         let mut queue = device.queue(Priority::BestEffort, Some(&flag)).unwrap();
         queue.cap_blocks(self.width(&device));
         let mut be = Client::new(&device, queue, be_blocks);
-        be.launch(self.be_kernels(), 0); // allocates what launches need: while held, that would wait
+        be.launch(self.be_kernels(), 0); // allocates for launches, which would wait while held
         be.wait();
         let software = software();
         software.forget_trace();
@@ -146,7 +146,7 @@ struct Client {
     cells: reef_hip::Buffer,
     blocks: u32,
     launched: u64,
-    /// Where its code is: real-time and best-effort work run different builds.
+    /// Address of its code: real-time and best-effort work run different builds.
     code: u64,
 }
 
@@ -161,7 +161,7 @@ impl Client {
         client.launch(1, 0);
         client.wait();
         let trace = software().trace();
-        // Beside it run kernels of one block, which write words.
+        // Next to it run kernels of one block, which write words.
         let own = trace.iter().find(|record| record.groups != [1, 1, 1]);
         client.code = own.expect("it ran").kernel;
         client

@@ -23,7 +23,7 @@ fn entry(guard: &Guard, place: u32) -> u32 {
     }
 }
 
-/// Whether it has taken effect; else it is given back.
+/// Runs a block, or gives it back. Returns whether it has taken effect.
 fn run_block(fake: &Fake, guard: &Guard, entry: u32) -> bool {
     let (index, stops) = (entry & MAX_BLOCKS, entry >> 30);
     let epoch = if guard.epoch_word == 0 { guard.epoch } else { at(guard.epoch_word) };

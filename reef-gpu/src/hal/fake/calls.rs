@@ -1,13 +1,13 @@
-//! What backends have of a vendor, on the host's memory.
+//! Calls of a vendor, carried out on the host's memory.
 
 use super::blocks::{report, run_blocks};
 use super::device::{Fake, Put, Step, at};
 use crate::code::guard::Guard;
-use crate::hal::calls::{Graphs, Memory, Modules, Start, StreamKind, Streams, Vendor};
+use crate::hal::calls::{Graphs, LaunchConfig, Memory, Modules, StreamKind, Streams, Vendor};
 use crate::hal::facts::{Facts, FunctionFacts, GateSignal};
 use crate::hal::image::Build;
 use crate::hal::options::Options;
-use reef_core::{Dim3, Error, Result};
+use reef_core::{Error, Result};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
@@ -78,7 +78,7 @@ unsafe impl Memory for Fake {
 
     fn alloc_gate(&self) -> Result<GateSignal> {
         let word = memory(8);
-        Ok((word.cast(), word as u64))
+        Ok(GateSignal { host: word.cast(), device: word as u64 })
     }
 
     unsafe fn free_gate(&self, _: GateSignal) {}
@@ -194,17 +194,15 @@ impl Modules for Fake {
 
     unsafe fn launch(
         &self,
-        ((_, kind), start): (Self::Stream, Start),
+        stream: Self::Stream,
         function: Function,
-        grid: Dim3,
-        _: Dim3,
-        _: u32,
+        config: &LaunchConfig,
         params: &mut [*mut c_void],
     ) -> Result<()> {
-        let blocks = grid.iter().product();
+        let blocks = config.grid.iter().product();
         self.puts.lock().push(Put::Launch(function.number, blocks));
-        self.launched_in.lock().push(kind);
-        self.starts.lock().push(start);
+        self.launched_in.lock().push(stream.1);
+        self.starts.lock().push(config.start);
         self.passed.store(params.len(), Ordering::Relaxed);
         let word = |i: usize| at::<u64>(params[i] as u64);
         match function {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// What was put into a stream.
+/// Entry of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Put {
     /// A launch of a function with this many blocks.
@@ -20,7 +20,7 @@ pub(crate) enum Put {
     Graph(usize),
 }
 
-/// What a stream does to a signal, in order.
+/// Action of a stream on a signal, in order.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     Write(u64, u32),
@@ -36,14 +36,14 @@ pub(crate) struct Fake {
     pub(crate) launched_in: Mutex<Vec<StreamKind>>,
     /// When each launch may start.
     pub(crate) starts: Mutex<Vec<Start>>,
-    /// What streams have to do, if that isn't done at once.
+    /// Actions that streams have yet to take; `None`: they take them at once.
     pub(super) slow: Mutex<Option<VecDeque<Step>>>,
     /// Calls that take locks of a real driver for long: streams opened and closed, captures,
     /// functions looked up.
     pub(crate) slow_calls: AtomicU32,
     /// Is called by the next capture.
     pub(super) at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-    /// So many writes to come are refused.
+    /// Number of coming writes that are refused.
     pub(crate) refused_writes: AtomicU32,
     /// Waits for streams.
     pub(crate) waited: AtomicU32,
@@ -55,7 +55,7 @@ pub(crate) struct Fake {
     pub(crate) freed: Mutex<Vec<u64>>,
     /// Memory of other processes that was.
     pub(crate) closed: Mutex<Vec<u64>>,
-    /// Whether blocks that have started meet an eviction before they end.
+    /// Blocks that have started meet an eviction before they end.
     pub(super) hurried: AtomicBool,
     /// Blocks of guarded kernels that have taken effect.
     pub(crate) ran: Mutex<Vec<u32>>,
@@ -82,7 +82,7 @@ impl Fake {
         fake
     }
 
-    /// The same, whose launches may start early.
+    /// One that takes several launches at once, which may start early.
     pub(crate) fn starting_early() -> Self {
         let mut fake = Self::with_graphs();
         fake.facts.starts_early = true;
@@ -103,7 +103,7 @@ impl Fake {
         fake
     }
 
-    /// One with tensor cores and so many units.
+    /// One with tensor cores and this number of units.
     pub(crate) fn with_tensor_cores(units: u32) -> Self {
         let mut fake = Self::default();
         (fake.facts.tensor_cores, fake.facts.units) = (true, units);
@@ -124,13 +124,13 @@ impl Fake {
     /// The device sets a signal, now or when told to.
     pub(super) fn signal(&self, address: u64, value: u32) {
         match &mut *self.slow.lock() {
-            None => set((address, value)),
+            None => set(address, value),
             Some(steps) => steps.push_back(Step::Write(address, value)),
         }
     }
 
     /// The device sets a word to its time, now, when told to, or when what is being captured runs;
-    /// 0 is no word.
+    /// 0: there is no word.
     pub(super) fn note_time(&self, word: u64) {
         if word == 0 {
             return;
@@ -162,7 +162,7 @@ impl Fake {
         let steps = slow.as_mut().expect("it was slowed down");
         for step in steps.drain(1..) {
             let Step::Write(address, value) = step else { panic!("nothing waits: {step:?}") };
-            set((address, value));
+            set(address, value);
         }
     }
 
@@ -180,7 +180,7 @@ impl Fake {
                     count += 1;
                 }
                 Step::Write(address, value) => {
-                    set((address, value));
+                    set(address, value);
                     count += 1;
                 }
                 Step::Wait(..) => {}
@@ -246,7 +246,7 @@ pub(super) fn at<T: Copy>(address: u64) -> T {
 }
 
 /// Writes a word of the device.
-pub(super) fn set((address, value): (u64, u32)) {
+pub(super) fn set(address: u64, value: u32) {
     // SAFETY: addresses are those of `memory`, which is never freed.
     unsafe { AtomicU32::from_ptr(address as *mut u32) }.store(value, Ordering::Release);
 }

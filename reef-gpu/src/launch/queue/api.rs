@@ -1,4 +1,4 @@
-//! What `reef_core` asks of a queue.
+//! Queue operations that `reef_core` asks for.
 
 use crate::driver::event::Event;
 use crate::gpu::Gpu;

@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 /// The stream that a queue doesn't use just now.
 #[derive(Debug)]
-pub(crate) struct Aside<V: Vendor> {
+pub(crate) struct SpareStream<V: Vendor> {
     stream: Stream<V>,
     /// The one in use is on few units.
     is_capped: bool,
 }
 
-impl<V: Vendor> Aside<V> {
+impl<V: Vendor> SpareStream<V> {
     /// One on few units, where the device has such streams.
     pub(crate) fn open(context: &Arc<Context<V>>) -> Result<Option<Self>> {
         if context.vendor.facts().capped_units.is_none() {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_evicted_resumes_on_few_units_and_is_asked_for_there() {
+    fn evicted_launch_resumes_and_reports_on_few_units() {
         let (gpu, preemptor, mut queue) = bench();
         gpu.vendor().hurry();
         let launch = launch_of(&gpu, 4);

@@ -8,7 +8,7 @@ use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::launch::gated::Gated;
 use crate::launch::guarded::{Epoch, Guarded};
-use crate::launch::queue::aside::Aside;
+use crate::launch::queue::aside::SpareStream;
 use crate::launch::queue::in_flight::InFlight;
 use crate::launch::queue::retained::Retained;
 use crate::launch::timeline::Timeline;
@@ -29,7 +29,7 @@ pub struct Queue<V: Vendor> {
     pub(crate) stream: Stream<V>,
     /// Its other stream, in which nothing is: `stream` is on few units while launches are capped,
     /// this one otherwise.
-    pub(crate) aside: Option<Aside<V>>,
+    pub(crate) spare: Option<SpareStream<V>>,
     pub(crate) preemptor: Preemptor<V>,
     /// Its launches go through a gate, because kernels have no guards.
     pub(crate) gated: Option<Gated<V>>,
@@ -37,7 +37,7 @@ pub struct Queue<V: Vendor> {
     pub(crate) guarded: Guarded<V>,
     /// Guarded launches that have not ended, in order.
     pub(crate) in_flight: VecDeque<InFlight<V>>,
-    /// What the commands that have not ended touch.
+    /// Buffers and kernels of the commands that have not ended.
     pub(crate) retained: Retained<V>,
     /// The epoch in which all that is in flight was made. Another one begins when nothing is.
     pub(crate) epoch: u32,
@@ -53,30 +53,30 @@ pub struct Queue<V: Vendor> {
     /// Dropped with the queue, so that graphs know; of queues that nothing stops, one for all of a
     /// class.
     pub(crate) token: Arc<()>,
-    /// The newest event that was recorded: its time is news when it is reached.
+    /// The newest event that was recorded: its time is a sign of life when it is reached.
     pub(crate) newest_event: Option<Event<V>>,
 }
 
 impl<V: Vendor> Queue<V> {
-    /// Whether it launches guarded kernels.
+    /// Returns whether it launches guarded kernels.
     pub(super) fn is_stoppable(&self) -> bool {
         self.preemptor.level() >= PreemptLevel::DeviceQueue && self.gated.is_none()
     }
 
-    /// Whether blocks that have started look whether they shall stop.
+    /// Returns whether blocks that have started check whether they must stop.
     pub(super) fn running_blocks_stop(&self) -> bool {
         self.preemptor.level() >= PreemptLevel::All
     }
 
-    /// Whether what the device says of the ends of launches is worth nothing: what is in flight was
-    /// evicted, and has not been drained since, whatever other queues do by now.
+    /// Returns whether the device's reports of ended launches mean nothing: the launches in flight
+    /// were evicted, and have not been drained since, whatever other queues do by now.
     pub(super) fn is_void(&self) -> bool {
         let is_evicted = || self.preemptor.is_evicted() || self.preemptor.epoch() != self.epoch;
         self.gated.is_none() && !self.timeline.is_idle() && is_evicted()
     }
 
-    /// Whether a gate has been closed so short a time that the driver must not be asked: it may
-    /// hang in a call that waits for the gate.
+    /// Returns whether a gate was closed so recently that the driver must not be asked: it may hang
+    /// in a call that waits for the gate.
     pub(super) fn is_behind_gate(&self) -> bool {
         let closed = self.gated.as_ref().and_then(Gated::closed_for);
         closed.is_some_and(|time| time < MAX_SILENCE)
@@ -108,8 +108,8 @@ impl<V: Vendor> Queue<V> {
         if self.timeline.is_idle() {
             self.epoch = self.preemptor.epoch();
         }
-        if let Some(aside) = &mut self.aside {
-            aside.choose(self.block_cap.is_some(), &mut self.stream, &self.timeline);
+        if let Some(spare) = &mut self.spare {
+            spare.choose(self.block_cap.is_some(), &mut self.stream, &self.timeline);
         }
         Ok(())
     }

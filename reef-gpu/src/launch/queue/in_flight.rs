@@ -18,12 +18,12 @@ pub(crate) struct InFlight<V: Vendor> {
     /// Blocks of that launch which are, and those of all launches after it.
     pub(crate) blocks: u32,
     pub(crate) later: u32,
-    /// Where all of them note what was stopped.
+    /// List in which all of them note the blocks that were stopped.
     pub(crate) stop_list: Arc<StopList<V>>,
     pub(crate) graph: Option<Graph<V>>,
     /// The prepared graph whose stop list it uses: it must not run again meanwhile.
     pub(crate) exec: Option<Arc<Exec<V>>>,
-    /// What it resumes; its launches read that one's lists.
+    /// Checkpoint that it resumes; its launches read that one's lists.
     pub(crate) checkpoint: Option<Checkpoint<V>>,
 }
 
@@ -35,7 +35,7 @@ impl<V: Vendor> InFlight<V> {
         }
     }
 
-    /// What is left of it, of which `count` blocks were stopped.
+    /// The rest of it, of which `count` blocks were stopped.
     ///
     /// # Errors
     ///
@@ -95,7 +95,7 @@ pub(crate) struct Remainder<V: Vendor> {
 }
 
 impl<V: Vendor> Remainder<V> {
-    /// What is left of it: `None` if it is launched anew instead.
+    /// The rest of it; `None` if it is launched anew instead.
     ///
     /// Where running blocks stop, that is never so: the lists say how often each block was stopped
     /// midway, and a kernel of one wave would start from zero each time that all of its blocks
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn that_all_is_left_matters_where_running_blocks_stop() {
+    fn whole_launch_is_partial_only_if_running_blocks_stop() {
         let all = || command(None, 0, TOTAL).remainder(TOTAL).unwrap();
         assert!(all().partial(false).is_none());
         assert_eq!(all().partial(true).unwrap().remaining(), TOTAL);

@@ -1,4 +1,4 @@
-//! What has ended, and what was stopped.
+//! Accounting of launches: ended or stopped.
 //!
 //! In: what the timeline or a report of the device says. Out: the first command that is not
 //! complete, and what remains of it.
@@ -11,7 +11,8 @@ use crate::launch::queue::in_flight::{InFlight, Remainder};
 use reef_core::{Drained, Result, Seq};
 
 impl<V: Vendor> Queue<V> {
-    /// Where no launch is void: what has not ended is running, or is held back by the gate.
+    /// Drains a queue in which no launch is void: launches that have not ended are running, or are
+    /// held back by the gate.
     pub(super) fn drain_whole(&mut self) -> Result<Option<Drained<Gpu<V>>>> {
         let next = reef_core::Queue::completed(self)?;
         let is_done = next.0 == self.timeline.launched();
@@ -35,7 +36,8 @@ impl<V: Vendor> Queue<V> {
         }
     }
 
-    /// What became of everything that was in flight, now that the device has reported.
+    /// Sorts everything that was in flight into ended and stopped, now that the device has
+    /// reported.
     pub(super) fn reap(&mut self) -> Result<Drained<Gpu<V>>> {
         let mut remainder: Option<Remainder<V>> = None;
         for launch in std::mem::take(&mut self.in_flight) {

@@ -1,5 +1,5 @@
-//! What launched commands need on the device, kept until they have ended: whoever launched them may
-//! drop their own at once.
+//! Buffers and kernels of launched commands, kept until the commands have ended: their callers may
+//! drop their own handles at once.
 //!
 //! Kernels get addresses, and memory that is freed is handed out again. So a queue keeps a handle
 //! to all that a command touches, two counters per launch and no allocation, from before it reaches
@@ -16,11 +16,11 @@ use crate::launch::graph::Graph;
 use reef_core::{Copy, Fill, Launch, MemoryHandle};
 use std::collections::VecDeque;
 
-/// What commands need, with the positions behind them, in order.
+/// Needs of commands, with the positions after them, in order.
 #[derive(Debug)]
 pub(crate) struct Retained<V: Vendor>(VecDeque<(u64, Needs<V>)>);
 
-/// What one command needs. It is only ever dropped.
+/// Needs of one command. It is only ever dropped.
 #[derive(Debug)]
 #[allow(dead_code)]
 enum Needs<V: Vendor> {
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_eviction_takes_back_is_let_free_with_its_report() {
+    fn evicted_launch_releases_its_buffers_with_the_report() {
         let gpu = silent();
         let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
         let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();

@@ -8,7 +8,7 @@ use crate::gpu::Gpu;
 use crate::hal::calls::{Start, Vendor};
 use crate::launch::checkpoint::{Checkpoint, Segment, whole};
 use crate::launch::graph::Graph;
-use crate::launch::guarded::Epoch;
+use crate::launch::guarded::{Epoch, GuardedLaunch};
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::queue::in_flight::InFlight;
 use crate::launch::stop_lists::StopList;
@@ -19,7 +19,7 @@ use std::slice;
 /// larger grids run wider.
 const MAX_PARTS: u32 = 16;
 
-/// What is launched of a command.
+/// Part of a command that is launched.
 struct Rest<'a, V: Vendor> {
     launches: &'a [Launch<Gpu<V>>],
     graph: Option<&'a Graph<V>>,
@@ -43,7 +43,7 @@ impl<'a, V: Vendor> Rest<'a, V> {
             graph,
             node: checkpoint.node(),
             segment: checkpoint.segment().clone(),
-            later: checkpoint.later(),
+            later: checkpoint.later_blocks(),
             checkpoint: Some(checkpoint),
         })
     }
@@ -67,7 +67,7 @@ impl<V: Vendor> Queue<V> {
         self.launch_left(seq, &Rest::of(slice::from_ref(launch), None, checkpoint)?)
     }
 
-    /// What remains of a graph is launched one by one.
+    /// Launches the rest of a graph, kernel by kernel.
     pub(super) fn resume_graph(
         &mut self,
         seq: Seq,
@@ -87,7 +87,8 @@ impl<V: Vendor> Queue<V> {
                 self.launch_segment(at, launch, &whole(launch.blocks()), &stop_list)
             };
             launched.inspect_err(|_| {
-                let _ = self.stream.wait(); // earlier parts may run, and have no entry in `in_flight`
+                // Earlier parts may run, and have no entry in `in_flight`.
+                let _ = self.stream.wait();
             })?;
         }
         self.in_flight.push_back(InFlight {
@@ -116,14 +117,15 @@ impl<V: Vendor> Queue<V> {
         let takes_turns = launch.kernel().turns().is_some();
         let cap = self.block_cap.unwrap_or(u32::MAX);
         let most = if takes_turns { u32::MAX } else { cap.max(segment.count.div_ceil(MAX_PARTS)) };
-        // Beside real-time work, launches of a graph start early as they do in the graph.
+        // Next to real-time work, launches of a graph start early as they do in the graph.
         let early = self.block_cap.is_some();
         let start = if early { self.gpu.start_of(node) } else { Start::InTurn };
         let epoch = self.epoch();
         segment.parts(most).try_for_each(|part| {
             let width = if takes_turns { part.count.min(cap) } else { part.count };
-            let call = (&self.stream, start);
-            self.guarded.launch(call, launch, (&part, stop_list), width, epoch)
+            let segment = &part;
+            let launch = GuardedLaunch { launch, segment, stop_list, width, start, epoch };
+            self.guarded.launch(&self.stream, &launch)
         })
     }
 

@@ -68,7 +68,7 @@ fn a_kernel_of_one_wave_is_stopped_twice_and_then_runs_through() {
 }
 
 #[test]
-fn kernels_of_a_graph_are_each_stopped_twice_and_then_run_through() {
+fn graph_kernels_are_stopped_twice_each_and_then_run_through() {
     let (gpu, preemptor, mut queue) = hurried(PreemptLevel::All);
     let commands = [3, 2].map(|blocks| Command::Launch(launch_of(&gpu, blocks)));
     let graph = crate::Graph::new(&gpu, &commands).unwrap();
@@ -118,7 +118,7 @@ fn grids(gpu: &Gpu<Fake>) -> Vec<u32> {
 }
 
 #[test]
-fn on_a_capped_queue_blocks_take_turns() {
+fn blocks_take_turns_on_a_capped_queue() {
     let gpu = Gpu::new(Fake::default(), Options::default()).unwrap();
     let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
     let mut queue = gpu.queue(Priority::BestEffort, Some(&preemptor)).unwrap();
@@ -130,7 +130,7 @@ fn on_a_capped_queue_blocks_take_turns() {
 }
 
 #[test]
-fn what_had_no_turn_yet_is_left_by_an_eviction() {
+fn blocks_without_a_turn_are_left_by_an_eviction() {
     let (gpu, preemptor, mut queue) = hurried(PreemptLevel::All);
     queue.cap_blocks(Some(3));
     let launch = launch_of(&gpu, 11);
@@ -176,7 +176,7 @@ fn network_launch(gpu: &Gpu<Fake>) -> Launch<Gpu<Fake>> {
 }
 
 #[test]
-fn who_comes_after_another_makes_no_slow_call_of_the_driver() {
+fn later_queue_makes_no_slow_call_of_the_driver() {
     let gpu = Gpu::new(Fake::with_graphs(), Options::default()).unwrap();
     let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
     let calls = || gpu.vendor().slow_calls.load(std::sync::atomic::Ordering::Relaxed);
@@ -203,7 +203,7 @@ fn a_graph_is_captured_when_a_best_effort_queue_runs_it_again() {
 }
 
 #[test]
-fn a_capped_queue_runs_graphs_as_they_are_whose_launches_are_no_wider() {
+fn capped_queue_runs_narrow_graphs_as_graphs() {
     let gpu = Gpu::new(Fake::with_graphs(), Options::default()).unwrap();
     let preemptor = gpu.preemptor(PreemptLevel::All).unwrap();
     let graph = crate::Graph::new(&gpu, &[Command::Launch(network_launch(&gpu))]).unwrap();

@@ -38,8 +38,8 @@ pub(in crate::operators) fn rounding(op: &Conv2d, more: bool) -> Rounding {
     Rounding { input: by_tiles, output, keeps: false }
 }
 
-/// Whether the kernel for `op`, which was checked, has functions behind its sums: tiles have none
-/// but ReLU where they don't write outputs four at a time.
+/// Returns whether the kernel for `op`, which was checked, has functions of its sums: tiles have
+/// none but ReLU where they don't write outputs four at a time.
 pub(in crate::operators) fn has_functions(op: &Conv2d, element: Element) -> bool {
     is_in_fours(&op.output) || ImplicitGemm::new(op, element).is_none()
 }
@@ -128,7 +128,7 @@ mod tests {
     /// A caller may say that all is rounded: where kernels don't, launches are those for numbers
     /// that aren't.
     #[test]
-    fn what_is_not_rounded_is_not_rounded_if_asked_to() {
+    fn operands_that_kernels_do_not_round_stay_unrounded() {
         let tensor = Tensor::new(Layout::Native, [1, 8, 6, 6]);
         let (input, output, residual) = (tensor, tensor, false);
         let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };

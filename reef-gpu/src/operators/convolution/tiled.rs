@@ -33,7 +33,7 @@ pub(super) fn scratch_of<V: Vendor>(
     }
 }
 
-/// Where the converted input starts.
+/// Offset at which the converted input starts.
 fn partials_end(plan: &Plan, shape: &Shape) -> usize {
     COUNTS + shape.partials(plan.splits).next_multiple_of(64)
 }
@@ -84,7 +84,7 @@ fn check_words<V: Vendor>(bound: &BoundOp<'_, V>, op: &Conv2d, gemm: &ImplicitGe
     Err(Error::Unsupported { backend: V::NAME, what })
 }
 
-/// How the kernels are called that multiply as this device does.
+/// Name of the kernels that multiply as this device does.
 pub(super) fn family<V: Vendor>(
     gpu: &Gpu<V>,
     gemm: &ImplicitGemm,

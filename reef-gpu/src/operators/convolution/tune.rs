@@ -1,5 +1,5 @@
-//! Which plan is the fastest for a convolution, measured on the device when it was opened with
-//! `tune=on`, and kept on disk.
+//! The fastest plan for a convolution, measured on the device when it was opened with `tune=on`,
+//! and kept on disk.
 //!
 //! The model in `tile.rs` was fitted to one GPU. Measuring takes some milliseconds for each shape,
 //! the first time that a network has it.
@@ -43,7 +43,7 @@ pub(super) fn tuned_plan<V: Vendor>(
     let shape = gemm.shape(op);
     let text = format!("{} {op:?}", family(gpu, gemm, rounded));
     let make = || measure(&Bench::new(gpu, op, rounded)?, gemm, tiles, &shape);
-    let choice = plans.get_or_measure(&text, || kept(gpu, &text, make))?;
+    let choice = plans.get_or_measure(&text, || load_or_measure(gpu, &text, make))?;
     let candidate = |plan: &Plan| name(plan, tiles) == choice;
     let found = Plan::candidates(tiles, &shape, gpu.facts()).find(candidate);
     Ok(found.unwrap_or_else(|| Plan::new(tiles, &shape, gpu.facts())))
@@ -55,7 +55,7 @@ fn name(plan: &Plan, tiles: &[Tile]) -> Choice {
 }
 
 /// The choice on disk, or what `make` gives.
-fn kept<V: Vendor>(
+fn load_or_measure<V: Vendor>(
     gpu: &Gpu<V>,
     shape: &str,
     make: impl FnOnce() -> Result<Choice>,
@@ -86,7 +86,7 @@ fn measure<V: Vendor>(
     Ok(best.1)
 }
 
-/// What is convolved: `3x3, 64 channels of 56x56 to 128`.
+/// Describes the convolution: `3x3, 64 channels of 56x56 to 128`.
 fn in_words(op: &Conv2d) -> String {
     let ([rows, columns], Tensor { channels, height, width, .. }) = (op.window.size, op.input);
     format!("{rows}x{columns}, {channels} channels of {height}x{width} to {}", op.output.channels)
@@ -180,7 +180,7 @@ mod tests {
     use crate::operators::tiles::tile::WARPS;
     use reef_core::op::{Layout, Window};
 
-    /// The kernels that are timed for a convolution of so many channels.
+    /// The kernels that are timed for a convolution of this number of channels.
     fn timed(channels: usize, rounded: Rounded) -> Vec<String> {
         let options = Options { precision: Some(Precision::Tf32), ..Options::default() };
         let gpu = Gpu::new(Fake::with_tensor_cores(132), options).unwrap();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_what_is_timed() {
+    fn timed_kernels_are_those_that_run() {
         let rounded = Rounded { input: true, output: true };
         assert_eq!(timed(8, rounded), ["conv_rounded_32x32"]);
         assert_eq!(timed(8, Rounded::default()), ["conv_tf32_32x32"]);

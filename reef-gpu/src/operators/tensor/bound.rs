@@ -20,26 +20,26 @@ const MAX_ELEMENTS: usize = 1 << 31;
 
 /// An operation as its kernels see it.
 #[derive(Debug, Clone)]
-pub(super) struct Seen<'a> {
+pub(super) struct KernelOp<'a> {
     op: Cow<'a, TensorOp>,
-    /// Whether an input is packed, and the operation one on that.
+    /// An input is packed, and the operation one on that.
     pub(super) is_packed: bool,
 }
 
-impl<'a> Seen<'a> {
+impl<'a> KernelOp<'a> {
     pub(super) fn as_it_is(op: &'a TensorOp) -> Self {
         Self { op: Cow::Borrowed(op), is_packed: false }
     }
 }
 
-impl Seen<'static> {
+impl KernelOp<'static> {
     /// `op` is an operation on a packed input.
     pub(super) fn on_packed(op: TensorOp) -> Self {
         Self { op: Cow::Owned(op), is_packed: true }
     }
 }
 
-impl Deref for Seen<'_> {
+impl Deref for KernelOp<'_> {
     type Target = TensorOp;
 
     fn deref(&self) -> &TensorOp {
@@ -51,19 +51,19 @@ impl Deref for Seen<'_> {
 #[derive(Debug)]
 pub(super) struct BoundTensors<'a, V: Vendor> {
     gpu: &'a Gpu<V>,
-    pub(super) op: Seen<'a>,
+    pub(super) op: KernelOp<'a>,
     /// Addresses.
     inputs: Vec<u64>,
     output: u64,
     scratch: Option<(Buffer<V>, usize)>,
-    /// What the launch keeps alive.
+    /// Buffers that the launch keeps alive.
     buffers: Vec<Buffer<V>>,
 }
 
 impl<'a, V: Vendor> BoundTensors<'a, V> {
     pub(super) fn new(
         gpu: &'a Gpu<V>,
-        op: Seen<'a>,
+        op: KernelOp<'a>,
         operands: &TensorOperands<'_, Gpu<V>>,
     ) -> Result<Self> {
         op.check()?;
@@ -120,7 +120,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         self.inputs.iter().zip(&self.op.inputs).map(|(&start, spec)| addresses(start, spec))
     }
 
-    /// How many elements `view`, which may see one of them often, has of one output.
+    /// Number of elements that `view`, which may see one of them often, has of one output.
     pub(super) fn len(&self, view: &View) -> Result<u32> {
         let len = u32::try_from(view.len()).ok().filter(|len| *len < MAX_ELEMENTS as u32);
         len.ok_or_else(|| self.refused(format!("{} elements for one output", view.len())))
@@ -130,17 +130,17 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         self.gpu
     }
 
-    /// Where an input begins.
+    /// Address of an input.
     pub(super) fn input(&self, number: usize) -> u64 {
         self.inputs[number]
     }
 
-    /// Where the output begins.
+    /// Address of the output.
     pub(super) fn output(&self) -> u64 {
         self.output
     }
 
-    /// Where scratch memory of so many bytes begins; 0 if none are wanted.
+    /// Address of scratch memory of this size; 0 if `bytes` is 0.
     pub(super) fn scratch(&self, bytes: usize) -> Result<u64> {
         match &self.scratch {
             _ if bytes == 0 => Ok(0),
@@ -149,7 +149,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         }
     }
 
-    /// How many outputs there are.
+    /// Number of outputs.
     pub(super) fn count(&self) -> usize {
         self.op.output.elements()
     }
@@ -183,7 +183,7 @@ impl<'a, V: Vendor> BoundTensors<'a, V> {
         }
     }
 
-    /// What a launch keeps alive.
+    /// Buffers that a launch keeps alive.
     pub(super) fn buffers(&self) -> impl Iterator<Item = Buffer<V>> {
         self.buffers.iter().cloned()
     }
@@ -202,7 +202,7 @@ pub(super) fn refused<V: Vendor>(op: &TensorOp, why: impl std::fmt::Display) -> 
     Error::Unsupported { backend: V::NAME, what: format!("{}: {why}", op.name()) }
 }
 
-/// Where a tensor begins that lies inside of its buffer.
+/// Address of a tensor, which must lie inside of its buffer.
 fn address<V: Vendor>(op: &TensorOp, storage: &Storage<'_, Gpu<V>>, spec: &Spec) -> Result<u64> {
     if spec.elements() >= MAX_ELEMENTS {
         return Err(refused::<V>(op, format!("{spec} has 2^31 elements or more")));
@@ -215,7 +215,7 @@ fn address<V: Vendor>(op: &TensorOp, storage: &Storage<'_, Gpu<V>>, spec: &Spec)
     }
 }
 
-/// How kernels of a domain are called.
+/// Suffix of the names of kernels of a domain.
 pub(super) fn suffix(domain: Domain) -> &'static str {
     match domain {
         Domain::F32 => "f32",

@@ -1,7 +1,7 @@
 //! From an operation to its launch.
 
 use super::attention::launch as attention;
-use super::bound::{BoundTensors, Seen, refused};
+use super::bound::{BoundTensors, KernelOp, refused};
 use super::normal::launch as normal;
 pub(in crate::operators) use super::products::packed::pack as pack_input;
 use super::products::packed::packed;
@@ -23,7 +23,7 @@ pub(in crate::operators) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> S
     }
 }
 
-/// Whether there is one launch for `op`, which was several operations.
+/// Returns whether there is one launch for `op`, which was several operations.
 pub(in crate::operators) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
     match &op.kind {
         Kind::Finished(_) => op.check().is_ok() && contract::finishes(gpu, op),
@@ -43,7 +43,7 @@ pub(in crate::operators) fn packed_input<V: Vendor>(
     packed(gpu, op).map(|(packed, _)| packed)
 }
 
-/// Whether the kernel for `op` rounds input `input` to halves before anything else.
+/// Returns whether the kernel for `op` rounds input `input` to halves before anything else.
 pub(in crate::operators) fn rounds_to_halves<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
@@ -57,7 +57,8 @@ pub(in crate::operators) fn rounds_to_halves<V: Vendor>(
         }
 }
 
-/// Whether there is a kernel made for `op`, some of whose inputs or whose output are halves.
+/// Returns whether there is a kernel made for `op`, some of whose inputs or whose output are
+/// halves.
 pub(in crate::operators) fn takes_halves<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
     op.check().is_ok()
         && match &op.kind {
@@ -82,7 +83,7 @@ pub(in crate::operators) fn build<V: Vendor>(
     build_bound(&bind(gpu, op, operands)?)
 }
 
-/// How many of `ops`, from the first on, are best built together.
+/// Number of `ops`, from the first on, that are best built together.
 pub(in crate::operators) fn grouped<V: Vendor>(gpu: &Gpu<V>, ops: &[&TensorOp]) -> usize {
     group::count(gpu, ops)
 }
@@ -119,7 +120,7 @@ fn bind<'a, V: Vendor>(
             None => return Err(refused::<V>(op, "none of its inputs is packed")),
         }
     } else {
-        Seen::as_it_is(op)
+        KernelOp::as_it_is(op)
     };
     BoundTensors::new(gpu, seen, operands)
 }
@@ -172,7 +173,7 @@ mod tests {
         build(&gpu, op, &operands).unwrap_err()
     }
 
-    /// A map of this function of so many elements.
+    /// A map of this function of this number of elements.
     fn map(element: Element, function: Unary, elements: usize) -> TensorOp {
         let formula = Formula(vec![Term::Input(0), Term::Unary(function, 0)]);
         let spec = Spec { element, dims: vec![elements] };
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_kernel_for_is_refused_by_name() {
+    fn operation_without_a_kernel_is_refused_by_name() {
         let says = |element, function, elements| match refused(element, function, elements) {
             Error::Unsupported { what, .. } => what,
             other => panic!("{other}"),

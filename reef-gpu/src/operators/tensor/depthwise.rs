@@ -11,7 +11,7 @@ use reef_core::op::Window;
 use reef_core::tensor::Depthwise;
 use reef_core::{Launch, Result};
 
-/// Whether there is a kernel for `op`, which was checked.
+/// Returns whether there is a kernel for `op`, which was checked.
 pub(super) fn fits(op: &Depthwise) -> bool {
     kernel(&window(op)).is_some() && sliding(op, [0; 4]).params().is_some()
 }

@@ -47,7 +47,7 @@ pub(super) fn code(kind: FoldKind) -> (u32, bool) {
     }
 }
 
-/// What no elements become.
+/// Result of a fold of no elements.
 fn start(kind: FoldKind, domain: Domain) -> [u32; 2] {
     let ends = match domain {
         Domain::F32 | Domain::F64 => [f64::NEG_INFINITY, f64::INFINITY].map(Scalar::Real),

@@ -48,8 +48,7 @@ pub(super) fn build<V: Vendor>(bound: &BoundTensors<'_, V>, map: &Map) -> Result
     bound.launch_near(&format!("map_{}", suffix(map.domain)), blocks, shared, &plan)
 }
 
-/// How long a term takes, in steps that are an instruction or two. Functions are computed in
-/// doubles.
+/// Cost of a term, in steps that are an instruction or two. Functions are computed in doubles.
 fn steps(term: &Term) -> usize {
     use Unary::{
         Abs, Ceil, Complement, Floor, IsInf, IsNan, Neg, Not, Round, Sign, Single, Sqrt, Trunc,
@@ -133,7 +132,7 @@ pub(super) fn step(terms: &[Term], slots: &Slots, k: usize, domain: Domain) -> [
     [code, slots.of_terms[k], operands[0], operands[1], operands[2], 0, scalar[0], scalar[1]]
 }
 
-/// Where the values of terms are kept.
+/// Slots in which the values of terms are kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Slots {
     /// `NOWHERE`: only the next step reads it, or none.

@@ -1,4 +1,4 @@
-//! What indices say.
+//! Gather and scatter: movement of elements by indices.
 
 use super::bound::{BoundTensors, suffix};
 use super::movement::{element_bytes, rounds};

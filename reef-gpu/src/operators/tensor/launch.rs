@@ -31,7 +31,7 @@ impl<V: Vendor> BoundTensors<'_, V> {
         self.launch_beside(name, blocks, [shared, 0], plan)
     }
 
-    /// The same of a kernel that brings the plan to shared memory, behind what else it has there.
+    /// Launches a kernel that brings the plan to shared memory, after what else it has there.
     pub(super) fn launch_near(
         &self,
         name: &str,

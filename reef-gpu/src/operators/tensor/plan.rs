@@ -1,4 +1,4 @@
-//! What a kernel of kernels/tensor.cu is told.
+//! Plan of an operation, for a kernel of kernels/tensor.cu.
 
 use crate::operators::params::{Divisor, Params};
 use reef_core::tensor::{Element, View};
@@ -31,7 +31,7 @@ impl Plan {
         self.0.extend_from_slice(words);
     }
 
-    /// How many there are: where the next one goes.
+    /// Number of words, which is the place of the next one.
     pub(super) fn len(&self) -> u32 {
         self.0.len() as u32
     }

@@ -12,19 +12,19 @@ use reef_core::tensor::{Domain, RowMap, RowTerm, Term, Unary};
 use reef_core::{Launch, Result};
 
 /// Elements of a row at most.
-const WIDEST: usize = 2048;
+const MAX_WIDTH: usize = 2048;
 /// Threads of a row at least.
-const LEAST_LANES: usize = 32;
+const MIN_LANES: usize = 32;
 /// `FOLDED` in kernels/row_map.h.
 const FOLDED: u32 = 8;
 
-/// Whether [`build`] has a launch. AMD's GPUs, whose waves have 64 lanes, have no kernel.
+/// Returns whether [`build`] has a launch. AMD's GPUs, whose waves have 64 lanes, have no kernel.
 pub(super) fn fits<V: Vendor>(gpu: &Gpu<V>, op: &RowMap) -> bool {
     gpu.facts().wave == 32 && has_room(op)
 }
 
 fn has_room(op: &RowMap) -> bool {
-    op.width <= WIDEST && shared(op, &Slots::of(&elements(op))) <= SHARED
+    op.width <= MAX_WIDTH && shared(op, &Slots::of(&elements(op))) <= SHARED
 }
 
 /// `row_map` in kernels/row_map.h, or `normalise` in kernels/normal.h.
@@ -64,7 +64,7 @@ fn elements(op: &RowMap) -> Vec<Term> {
 
 /// Threads of a row: a power of two, so many that each has two elements or more.
 fn lanes(width: usize) -> usize {
-    width.div_ceil(2).next_power_of_two().clamp(LEAST_LANES, THREADS)
+    width.div_ceil(2).next_power_of_two().clamp(MIN_LANES, THREADS)
 }
 
 /// Bytes for what a block's steps and slots hold.
@@ -86,10 +86,10 @@ mod tests {
             RowTerm::Element(Term::Binary(Binary::Sub, 0, 1)),
         ];
         let row = |width, terms: &[RowTerm]| RowMap { width, terms: terms.to_vec() };
-        assert!(has_room(&row(WIDEST, &terms)) && !has_room(&row(WIDEST + 1, &terms)));
+        assert!(has_room(&row(MAX_WIDTH, &terms)) && !has_room(&row(MAX_WIDTH + 1, &terms)));
         let mut many: Vec<_> = (0..8).map(|k| RowTerm::Element(Term::Input(k))).collect();
         (0..7).for_each(|k| many.push(RowTerm::Element(Term::Binary(Binary::Add, k, k + 7))));
-        assert!(!has_room(&row(WIDEST, &many)) && has_room(&row(256, &many)));
+        assert!(!has_room(&row(MAX_WIDTH, &many)) && has_room(&row(256, &many)));
     }
 
     #[test]
@@ -100,6 +100,6 @@ mod tests {
     #[test]
     fn a_thread_has_no_more_than_the_kernel_takes() {
         // `MOST` in kernels/row_map.h
-        assert!((1..=WIDEST).all(|width| width.div_ceil(lanes(width)) <= 8));
+        assert!((1..=MAX_WIDTH).all(|width| width.div_ceil(lanes(width)) <= 8));
     }
 }

@@ -1,4 +1,4 @@
-//! What looks at whole rows.
+//! Operations on whole rows: scan and top.
 
 use super::bound::{BoundTensors, THREADS, suffix};
 use super::plan::Plan;
@@ -11,15 +11,15 @@ use reef_core::{Launch, Result};
 const PARTS: usize = 16;
 /// Elements of a part at least and at most: a thread that has begun to write one makes it whole.
 /// Longer rows have more parts.
-const PART: usize = 256;
-const MOST_PART: usize = 1024;
+const MIN_PART: usize = 256;
+const MAX_PART: usize = 1024;
 
 /// `scan` in kernels/rows.h.
 pub(super) fn build_scan<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     op: &Scan,
 ) -> Result<Launch<Gpu<V>>> {
-    let part = op.len.div_ceil(PARTS).clamp(PART, MOST_PART);
+    let part = op.len.div_ceil(PARTS).clamp(MIN_PART, MAX_PART);
     let parts = op.len.div_ceil(part);
     let mut plan = Plan::default();
     bound.inputs(&mut plan);

@@ -29,14 +29,14 @@ impl Shape {
     }
 }
 
-/// What tiles make of the input.
+/// Product of matrices that tiles make of a convolution.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::operators) struct ImplicitGemm {
     /// Of the input, filled up to whole chunks.
     pub(in crate::operators) channels: usize,
     /// Slabs of the sum for one output.
     pub(in crate::operators) slabs: usize,
-    /// Whether the input must be brought into this form first.
+    /// The input must be brought into this form first.
     pub(in crate::operators) converts: bool,
 }
 
@@ -58,7 +58,7 @@ impl ImplicitGemm {
     /// Returns whether the words of kernels/conv.h count as far as this input and its sums reach.
     ///
     /// Sizes were checked by themselves before. Packed weights serve inputs of any size, so this is
-    /// no part of [`new`](Self::new).
+    /// not a part of [`new`](Self::new).
     pub(in crate::operators) fn fits_words(&self, op: &Conv2d, element: Element) -> bool {
         let pitch = if self.converts { self.channels } else { op.input.of };
         let [rows, columns] = op.window.size.map(|size| size as u128);

@@ -1,4 +1,4 @@
-//! Which tile a convolution is cut into, and into how many parts its sums.
+//! Choice of the tile that a convolution is cut into, and of the parts of its sums.
 //!
 //! At batch 1 a convolution takes some microseconds, most of them waiting for memory, so small
 //! tiles win: enough blocks matter more than reading less. A model of what blocks wait for picks
@@ -35,7 +35,7 @@ impl Tile {
         Self { pixels, outputs, threads, stages, shares, latency, work }
     }
 
-    /// The same with other times: see `latency` and `work`.
+    /// The tile with other times: see `latency` and `work`.
     pub(in crate::operators) const fn that_takes(self, latency: f64, work: f64) -> Self {
         Self { latency, work, ..self }
     }
@@ -65,7 +65,7 @@ pub(in crate::operators) const THREADS: [Tile; 2] =
 pub(in crate::operators) const WAVES: [Tile; 2] =
     [Tile::new([32, 32], 256, [2, 1], [0.6, 0.4]), Tile::new([64, 32], 256, [2, 1], [1.0, 0.8])];
 
-/// Bytes of shared memory that a block needs beside its tile: the guard's words.
+/// Bytes of shared memory that a block needs in addition to its tile: the guard's words.
 const GUARD: u32 = 128;
 /// Slabs' worth of time before the first one and after the last.
 const AROUND: f64 = 1.3;
@@ -77,7 +77,7 @@ const MAX_SPLIT_BLOCKS: usize = 4;
 /// Most bytes of partial sums.
 const MAX_PARTIALS: usize = 32 << 20;
 
-/// How a convolution is cut.
+/// Tile and parts of sums that a convolution is cut into.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::operators) struct Plan {
     pub(in crate::operators) tile: Tile,

@@ -19,10 +19,10 @@ const THREADS: u32 = 128;
 /// Rows of a tile: in kernels/tensor.cu a kernel is made for each. Where keys are few, or blocks,
 /// warps share them.
 const ROWS: [usize; 2] = [64, 16];
-/// Bytes of shared memory that a block needs beside its tiles: the guard's words.
+/// Bytes of shared memory that a block needs in addition to its tiles: the guard's words.
 const GUARD: usize = 128;
 /// Keys are counted in 31 bits.
-const MOST_KEYS: usize = 1 << 31;
+const MAX_KEYS: usize = 1 << 31;
 /// Bytes that are copied at once.
 const CHUNK: usize = 16;
 /// Outputs that are written at once.
@@ -58,7 +58,7 @@ impl<'a> Heads<'a> {
         let adjoins = |placed: &Placed, size| placed.view.step() == 1 || size == 1;
         let lines = placed.iter().zip([depth, depth, width]);
         let fits = depth.max(width) <= LINE
-            && (1..MOST_KEYS).contains(&keys)
+            && (1..MAX_KEYS).contains(&keys)
             && lines.into_iter().all(|(placed, size)| adjoins(placed, size))
             && attention.scores.len() <= STEPS;
         if !fits {
@@ -75,7 +75,7 @@ impl<'a> Heads<'a> {
         self.axes.each_ref().map(|axes| view.axes(axes))
     }
 
-    /// How many groups, and rows of each.
+    /// Number of groups, and of rows of each.
     fn counts(&self) -> [usize; 2] {
         self.places(&View::dense(self.attention.rows())).map(|view| view.len())
     }
@@ -86,7 +86,7 @@ fn shared(rows: usize) -> usize {
     (rows + 4 * KEYS) * LINE_BYTES
 }
 
-/// Whether [`build`] has a launch.
+/// Returns whether [`build`] has a launch.
 pub(in crate::operators::tensor) fn fits<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
@@ -137,8 +137,8 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound.launch_with(&format!("attention_{}_{tile}", heads.family), grid, &plan, params)
 }
 
-/// Whether tensor cores round input `input` of `op` to halves before anything else, and there is a
-/// kernel for such.
+/// Returns whether tensor cores round input `input` of `op` to halves before anything else, and
+/// there is a kernel for that.
 pub(in crate::operators::tensor) fn rounds<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
@@ -150,7 +150,8 @@ pub(in crate::operators::tensor) fn rounds<V: Vendor>(
     input < 3 && fits(gpu, &op, attention)
 }
 
-/// Whether queries, keys and values of such elements lie in chunks, which are copied at once.
+/// Returns whether queries, keys and values of such elements lie in chunks, which are copied at
+/// once.
 fn in_chunks(attention: &Attention, element: Element) -> bool {
     let chunk = CHUNK / element.bytes();
     [&attention.queries, &attention.keys, &attention.values].into_iter().all(|placed| {

@@ -1,4 +1,4 @@
-//! What kernels of kernels/attention.h take behind the guard, field by field.
+//! Parameters that kernels of kernels/attention.h take after the guard, field by field.
 
 use crate::operators::params::Params;
 use crate::operators::tensor::plan::Plan;

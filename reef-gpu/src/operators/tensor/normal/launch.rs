@@ -17,7 +17,7 @@ const CHUNKS: usize = 2;
 const CHUNK: usize = 4;
 const CHUNK_BYTES: u64 = 16;
 /// Threads of a row at least.
-const LEAST_LANES: usize = 32;
+const MIN_LANES: usize = 32;
 
 /// `Normal` in kernels/normal.h.
 #[repr(C)]
@@ -40,7 +40,8 @@ struct NormalParams {
 // SAFETY: `repr(C)`; fields of 8 bytes stand before six of 4.
 unsafe impl Params for NormalParams {}
 
-/// Whether [`build`] has a launch for `op`, which is `rows`, on storages that begin at chunks.
+/// Returns whether [`build`] has a launch for `op`, which is `rows`, on storages that begin at
+/// chunks.
 pub(in crate::operators::tensor) fn takes(op: &TensorOp, rows: &RowMap) -> bool {
     let Some(normal) = Normal::of(rows) else { return false };
     let [all, row] = views(op, rows);
@@ -52,7 +53,7 @@ pub(in crate::operators::tensor) fn takes(op: &TensorOp, rows: &RowMap) -> bool 
         && [normal.gain, normal.shift].iter().all(|&input| seen(input, &row))
 }
 
-/// How all elements are seen, and those of one row by each row.
+/// Views of all elements, and of those of one row by each row.
 fn views(op: &TensorOp, rows: &RowMap) -> [View; 2] {
     let dims = vec![op.output.elements() / rows.width, rows.width];
     [[rows.width, 1], [0, 1]]
@@ -96,14 +97,14 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     Some(bound.launch_keeping("normalise_f32", grid, &params, []))
 }
 
-/// Threads of a row of so many elements: a power of two. `None` if it isn't in chunks, or is too
+/// Threads of a row of `width` elements: a power of two. `None` if it isn't in chunks, or is too
 /// long.
 fn lanes(width: usize) -> Option<usize> {
-    let lanes = (width / CHUNK).div_ceil(CHUNKS).next_power_of_two().max(LEAST_LANES);
+    let lanes = (width / CHUNK).div_ceil(CHUNKS).next_power_of_two().max(MIN_LANES);
     (width.is_multiple_of(CHUNK) && lanes <= THREADS).then_some(lanes)
 }
 
-/// Whether an input of singles is seen like this by all outputs.
+/// Returns whether all outputs see an input of singles like this.
 fn is_seen(input: &Spec, output: &Spec, seen: &View) -> bool {
     let view = View::broadcast(&input.dims, &output.dims);
     input.element == Element::F32 && view.is_some_and(|view| view.merged() == *seen)
@@ -166,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_chunks_or_in_rows_is_interpreted() {
+    fn normalisation_outside_chunks_or_rows_is_interpreted() {
         let is_interpreted =
             |op: TensorOp, offset| assert_eq!(launched(&op, offset).0, "row_map_f32", "{op:?}");
         is_interpreted(op(4, 766, vec![766]), 0);

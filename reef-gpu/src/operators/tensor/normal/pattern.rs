@@ -15,7 +15,7 @@ pub(super) struct Normal {
 }
 
 impl Normal {
-    /// What the last term is; `None` if it is no normalisation.
+    /// The last term as a normalisation; `None` if it isn't one.
     pub(super) fn of(op: &RowMap) -> Option<Self> {
         let terms = Terms { terms: &op.terms, width: op.width as f64 };
         let last = op.terms.len().checked_sub(1)?;
@@ -62,7 +62,7 @@ impl Terms<'_> {
         Some(Normal { x, gain: None, shift: None, centred, epsilon })
     }
 
-    /// What term `k` is the mean of.
+    /// The term that term `k` is the mean of.
     fn mean(&self, k: usize) -> Option<usize> {
         let [sum, count] = self.binary(k, Binary::Div)?;
         match self.terms[sum] {
@@ -71,7 +71,7 @@ impl Terms<'_> {
         }
     }
 
-    /// What term `k` is the mean of the squares of.
+    /// The term whose squares term `k` is the mean of.
     fn mean_square(&self, k: usize) -> Option<usize> {
         let [sum, count] = self.binary(k, Binary::Div)?;
         match self.terms[sum] {
@@ -93,7 +93,7 @@ impl Terms<'_> {
         Some([Some(self.input(a)?), Some(self.input(b)?)])
     }
 
-    /// What term `k` makes of another term and an input, and that input.
+    /// The term that term `k` combines with an input, and that input.
     fn with_input(&self, k: usize, kind: Binary) -> Option<(usize, usize)> {
         let [a, b] = self.binary(k, kind)?;
         self.input(b).map(|input| (a, input)).or_else(|| Some((b, self.input(a)?)))
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_in_anything_is_none() {
+    fn formula_that_differs_is_not_a_normalisation() {
         assert_eq!(found(&layer(), 9), None, "another mean");
         let changes = [
             (1, Fold(FoldKind::Max, 0)),
@@ -233,8 +233,8 @@ mod tests {
             terms[at] = term;
             assert_eq!(found(&terms, 8), None, "{at}: {term:?}");
         }
-        // The mean of something else is no centre, but might be a row: here it has two inputs too
-        // many.
+        // The mean of something else is not a centre, but might be a row: here it has two inputs
+        // too many.
         let mut other = layer();
         other[1] = Fold(FoldKind::Sum, 2);
         assert_eq!(found(&other, 8), None);

@@ -1,4 +1,4 @@
-//! What becomes of a sum, as steps of its kernel: each takes what the one before made, and an
+//! Epilogue of a sum, as steps of its kernel: each takes the value that the one before made, and an
 //! operand or a number.
 
 use super::gelu::{gelu_from, number};
@@ -8,7 +8,7 @@ use reef_core::tensor::{Binary, Element, Formula, TensorOp, Term, View};
 
 /// One step.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct After {
+pub(super) struct EpilogueStep {
     pub(super) code: Code,
     /// The operation's input with the operand, and how far it is from row to row and from column to
     /// column.
@@ -16,7 +16,7 @@ pub(super) struct After {
     pub(super) number: f32,
 }
 
-impl After {
+impl EpilogueStep {
     /// `address` says where an input begins.
     pub(super) fn params(&self, address: impl FnOnce(usize) -> u64) -> AfterParams {
         let (operand, [row_step, column_step]) =
@@ -31,7 +31,11 @@ impl After {
 
 /// The formula of `op` behind the sums of `product` as steps; `None` if it isn't a chain of what
 /// there are steps for.
-pub(super) fn steps(product: &Product, op: &TensorOp, formula: &Formula) -> Option<Vec<After>> {
+pub(super) fn steps(
+    product: &Product,
+    op: &TensorOp,
+    formula: &Formula,
+) -> Option<Vec<EpilogueStep>> {
     let steps_of = |input: usize| {
         let spec = op.inputs.get(input).filter(|spec| spec.element == Element::F32)?;
         product.steps(&View::broadcast(&spec.dims, &op.output.dims)?)
@@ -40,7 +44,10 @@ pub(super) fn steps(product: &Product, op: &TensorOp, formula: &Formula) -> Opti
 }
 
 /// The steps of a chain of terms from the sum to the last.
-fn chain(terms: &[Term], steps_of: &dyn Fn(usize) -> Option<[u32; 2]>) -> Option<Vec<After>> {
+fn chain(
+    terms: &[Term],
+    steps_of: &dyn Fn(usize) -> Option<[u32; 2]>,
+) -> Option<Vec<EpilogueStep>> {
     let mut at = terms.iter().position(|term| *term == Term::Input(0))?;
     let again = |term: &Term| *term == Term::Input(0);
     let mut steps = Vec::new();
@@ -50,7 +57,7 @@ fn chain(terms: &[Term], steps_of: &dyn Fn(usize) -> Option<[u32; 2]>) -> Option
     while at + 1 < terms.len() {
         let (step, to) = step(terms, at, steps_of).or_else(|| {
             let (to, code) = gelu_from(terms, at)?;
-            Some((After::by_number(code, 0.0), to))
+            Some((EpilogueStep::by_number(code, 0.0), to))
         })?;
         steps.push(step);
         at = to;
@@ -58,23 +65,23 @@ fn chain(terms: &[Term], steps_of: &dyn Fn(usize) -> Option<[u32; 2]>) -> Option
     (steps.len() <= AFTERS).then_some(steps)
 }
 
-/// What the only term that reads term `at` makes of it, and which term that is.
+/// The step of the only term that reads term `at`, and the index of that term.
 fn step(
     terms: &[Term],
     at: usize,
     steps_of: &dyn Fn(usize) -> Option<[u32; 2]>,
-) -> Option<(After, usize)> {
+) -> Option<(EpilogueStep, usize)> {
     let mut readers = terms.iter().enumerate().filter(|(_, term)| reads(term, at));
     let ((to, term), None) = (readers.next()?, readers.next()) else { return None };
     let Term::Binary(function, a, b) = *term else { return None };
     let other = if a == at { b } else { a };
     let (first, number) = (a == at, number(terms[other]));
-    let by_number = |code, number| Some((After::by_number(code, number), to));
+    let by_number = |code, number| Some((EpilogueStep::by_number(code, number), to));
     let by_operand = |code| match terms[other] {
         // Input 0 is the sum itself, which took the place of two inputs.
         Term::Input(input) if input > 0 && other != at => {
             let operand = Some((input + 1, steps_of(input + 1)?));
-            Some((After { code, operand, number: 0.0 }, to))
+            Some((EpilogueStep { code, operand, number: 0.0 }, to))
         }
         _ => None,
     };
@@ -91,7 +98,7 @@ fn step(
     }
 }
 
-/// Whether a term reads term `at`.
+/// Returns whether a term reads term `at`.
 fn reads(term: &Term, at: usize) -> bool {
     match *term {
         Term::Input(_) | Term::Scalar(_) => false,
@@ -106,7 +113,7 @@ mod tests {
     use super::*;
     use reef_core::tensor::{Scalar, Unary};
 
-    fn of(terms: &[Term]) -> Option<Vec<After>> {
+    fn of(terms: &[Term]) -> Option<Vec<EpilogueStep>> {
         chain(terms, &|input| Some([input as u32, 1]))
     }
 
@@ -129,15 +136,15 @@ mod tests {
             Term::Binary(Binary::Mul, 2, 8),
             Term::Binary(Binary::Mul, 7, 9),
         ];
-        let bias = After { code: Code::AddOperand, operand: Some((2, [2, 1])), number: 0.0 };
+        let bias = EpilogueStep { code: Code::AddOperand, operand: Some((2, [2, 1])), number: 0.0 };
         let made = of(&gelu).unwrap();
-        assert_eq!(made, [bias, After::by_number(Code::Gelu, 0.0)]);
+        assert_eq!(made, [bias, EpilogueStep::by_number(Code::Gelu, 0.0)]);
         let residual = [&gelu[..], &[Term::Input(2), Term::Binary(Binary::Add, 11, 10)]].concat();
         assert_eq!(of(&residual).unwrap().len(), 3);
     }
 
     #[test]
-    fn what_is_no_chain_is_none() {
+    fn formula_that_is_not_a_chain_has_no_steps() {
         let square = [Term::Input(0), Term::Binary(Binary::Mul, 0, 0)];
         let other = [Term::Input(0), Term::Input(1), Term::Binary(Binary::Sub, 1, 0)];
         let over = [Term::Input(0), real(2.0), Term::Binary(Binary::Div, 1, 0)];
@@ -155,8 +162,8 @@ mod tests {
         }
     }
 
-    /// What stands behind GELU may be an input, but not the sum that GELU was made of: there are
-    /// two of it then.
+    /// A step after GELU may read an input, but not the sum that GELU was made of: there are two of
+    /// it then.
     #[test]
     fn a_sum_that_is_read_again_is_no_operand() {
         let gelu = [
@@ -185,7 +192,10 @@ mod tests {
             Term::Scalar(Scalar::Whole(0)),
             Term::Binary(Binary::Max, 3, 2),
         ];
-        let want = [After::by_number(Code::MulNumber, 0.125), After::by_number(Code::AtLeast, 0.0)];
+        let want = [
+            EpilogueStep::by_number(Code::MulNumber, 0.125),
+            EpilogueStep::by_number(Code::AtLeast, 0.0),
+        ];
         assert_eq!(of(&terms).unwrap(), want);
     }
 }

@@ -1,6 +1,6 @@
 //! Sums of products.
 
-use super::after::{After, steps};
+use super::after::{EpilogueStep, steps};
 use super::matrices::{Axes, Matrices};
 use super::packed::packed;
 use super::params::{AFTERS, AfterParams};
@@ -8,7 +8,7 @@ use super::tiled::Product;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::element::tensor_core_family;
-use crate::operators::tensor::bound::{BoundTensors, Seen, THREADS, suffix};
+use crate::operators::tensor::bound::{BoundTensors, KernelOp, THREADS, suffix};
 use crate::operators::tensor::plan::Plan;
 use reef_core::op::Scratch;
 use reef_core::tensor::{Contract, Domain, Kind, TensorOp};
@@ -17,7 +17,7 @@ use reef_core::{Launch, Result};
 /// Rows and columns of tiles, and their kernels.
 const TILES: [(usize, &str); 2] = [(64, "contract_64x64"), (32, "contract_32x32")];
 /// Least rows and columns for which tiles pay.
-const LEAST: usize = 8;
+const MIN_SIDE: usize = 8;
 /// Tiles for each unit of the device from which large ones pay.
 const LARGE: usize = 2;
 /// Terms of a sum that have a table of their places, at most.
@@ -28,9 +28,9 @@ const MATRICES_WORDS: usize = 9;
 
 /// The scratch memory that [`build`] wants.
 pub(in crate::operators::tensor) fn scratch<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> Scratch {
-    let of = |op: &Seen<'_>| Product::of(gpu, op).map(|product| product.scratch());
+    let of = |op: &KernelOp<'_>| Product::of(gpu, op).map(|product| product.scratch());
     let packed = packed(gpu, op).and_then(|(_, op)| of(&op));
-    of(&Seen::as_it_is(op)).unwrap_or_default().max(packed.unwrap_or_default())
+    of(&KernelOp::as_it_is(op)).unwrap_or_default().max(packed.unwrap_or_default())
 }
 
 pub(in crate::operators::tensor) fn build<V: Vendor>(
@@ -46,7 +46,7 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     plan.words(&[0; MATRICES_WORDS]);
     let summed = Axes::of(&contract.summed);
     terms(bound, &summed, &mut plan)?;
-    let matrices = Matrices::of(&contract.kept, LEAST)
+    let matrices = Matrices::of(&contract.kept, MIN_SIDE)
         .filter(|matrices| contract.domain == Domain::F32 && matrices.is_in_order());
     if let Some(matrices) = matrices {
         product(&matrices, &summed, &mut plan);
@@ -63,9 +63,9 @@ pub(in crate::operators::tensor) fn build<V: Vendor>(
     bound.launch(&format!("contract_{}", suffix(domain)), blocks, 0, &plan)
 }
 
-/// Whether [`build_finished`] has a launch.
+/// Returns whether [`build_finished`] has a launch.
 pub(in crate::operators::tensor) fn finishes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
-    product_of(gpu, &Seen::as_it_is(op)).is_some()
+    product_of(gpu, &KernelOp::as_it_is(op)).is_some()
 }
 
 /// Tensor cores alone have kernels with something behind the sum.
@@ -77,8 +77,8 @@ pub(in crate::operators::tensor) fn build_finished<V: Vendor>(
     on_tensor_cores(bound, &product, &steps)
 }
 
-/// Whether tensor cores round input `input` of `op`, which was checked, to halves before anything
-/// else.
+/// Returns whether tensor cores round input `input` of `op`, which was checked, to halves before
+/// anything else.
 pub(in crate::operators::tensor) fn rounds<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
@@ -94,7 +94,7 @@ fn by_halves<V: Vendor>(gpu: &Gpu<V>) -> bool {
     tensor_core_family(gpu) == Some("f16")
 }
 
-/// Whether they have a kernel for `op`, which was checked.
+/// Returns whether they have a kernel for `op`, which was checked.
 pub(in crate::operators::tensor) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp) -> bool {
     product_when_packed(gpu, op).is_some()
 }
@@ -103,14 +103,17 @@ pub(in crate::operators::tensor) fn takes<V: Vendor>(gpu: &Gpu<V>, op: &TensorOp
 pub(super) fn product_when_packed<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
-) -> Option<(Product, Vec<After>)> {
+) -> Option<(Product, Vec<EpilogueStep>)> {
     let seen = packed(gpu, op).map(|(_, seen)| seen);
-    product_of(gpu, &seen.unwrap_or_else(|| Seen::as_it_is(op)))
+    product_of(gpu, &seen.unwrap_or_else(|| KernelOp::as_it_is(op)))
 }
 
 /// `op`, which was checked, as a product on tensor cores, and what becomes of its sums; `None` if
 /// it is none.
-pub(super) fn product_of<V: Vendor>(gpu: &Gpu<V>, op: &Seen<'_>) -> Option<(Product, Vec<After>)> {
+pub(super) fn product_of<V: Vendor>(
+    gpu: &Gpu<V>,
+    op: &KernelOp<'_>,
+) -> Option<(Product, Vec<EpilogueStep>)> {
     let product = Product::of(gpu, op)?;
     let steps = match &op.kind {
         Kind::Finished(finished) => steps(&product, op, &finished.formula)?,
@@ -122,7 +125,7 @@ pub(super) fn product_of<V: Vendor>(gpu: &Gpu<V>, op: &Seen<'_>) -> Option<(Prod
 fn on_tensor_cores<V: Vendor>(
     bound: &BoundTensors<'_, V>,
     product: &Product,
-    steps: &[After],
+    steps: &[EpilogueStep],
 ) -> Result<Launch<Gpu<V>>> {
     let after = afters(bound, steps);
     product.launch(bound, after, |plan| table(bound, product.summed(), plan))
@@ -131,7 +134,7 @@ fn on_tensor_cores<V: Vendor>(
 /// The steps as the kernel is told.
 pub(super) fn afters<V: Vendor>(
     bound: &BoundTensors<'_, V>,
-    steps: &[After],
+    steps: &[EpilogueStep],
 ) -> [AfterParams; AFTERS] {
     let mut after = [AfterParams::default(); AFTERS];
     for (step, params) in steps.iter().zip(&mut after) {
@@ -140,15 +143,15 @@ pub(super) fn afters<V: Vendor>(
     after
 }
 
-/// The kernel for a device of so many units, and how many tiles it makes: large ones if there are
-/// enough of them.
+/// The kernel for a device of this number of units, and its number of tiles: large ones if there
+/// are enough of them.
 fn tiles(matrices: &Matrices, units: usize) -> (&'static str, usize) {
     let count = |(size, name)| (name, matrices.tiles(size));
     let [large, small] = TILES.map(count);
     if large.1 >= LARGE * units { large } else { small }
 }
 
-/// Where terms lie: by a stride in each input, or by a table.
+/// Writes to the plan where terms lie: by a stride in each input, or by a table.
 fn terms<V: Vendor>(bound: &BoundTensors<'_, V>, summed: &Axes, plan: &mut Plan) -> Result<()> {
     if let [] | [_] = *summed.0 {
         let steps = summed.0.first().map_or([0; 2], |(_, steps)| *steps);

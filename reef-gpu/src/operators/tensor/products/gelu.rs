@@ -46,10 +46,11 @@ fn code(made: &Polynomial, inner: Inner) -> Option<Code> {
         Unary::Erf => (Code::Gelu, [0.0, FRAC_1_SQRT_2, 0.0, 0.0]),
         _ => (Code::GeluByTanh, [0.0, root, 0.0, 0.044_715 * root]),
     };
-    (near(&made.plain, &half) && near(&made.with, &half) && near(&of, &want)).then_some(code)
+    (is_near(&made.plain, &half) && is_near(&made.with, &half) && is_near(&of, &want))
+        .then_some(code)
 }
 
-fn near(have: &Powers, want: &Powers) -> bool {
+fn is_near(have: &Powers, want: &Powers) -> bool {
     have.iter().zip(want).all(|(have, want)| (have - want).abs() <= 1e-6 * want.abs())
 }
 
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn as_torch_exports_it() {
+    fn gelu_is_found_as_torch_exports_it() {
         let terms = |root: f64| {
             [
                 Term::Input(0),
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn by_tanh_as_transformers_export_it() {
+    fn gelu_by_tanh_is_found_as_transformers_export_it() {
         let terms = |cubic: f64| {
             [
                 Term::Input(0),

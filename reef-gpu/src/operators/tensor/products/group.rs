@@ -11,7 +11,7 @@ use crate::operators::tensor::plan::{NOWHERE, Plan};
 use reef_core::tensor::TensorOp;
 use reef_core::{Launch, Result};
 
-/// How many of `ops`, from the first on, are best one launch.
+/// Number of `ops`, from the first on, that are best one launch.
 pub(in crate::operators::tensor) fn count<V: Vendor>(gpu: &Gpu<V>, ops: &[&TensorOp]) -> usize {
     let product = |op: &&TensorOp| op.check().ok().and_then(|()| product_when_packed(gpu, op));
     let products = ops.iter().take(PRODUCTS).map_while(product).map(|(product, _)| product);
@@ -108,7 +108,7 @@ mod tests {
         built_with(ops, |_| weights, apart)
     }
 
-    /// The same with weights of operation `k` at `weights(k)`.
+    /// Builds the group with weights of operation `k` at `weights(k)`.
     fn built_with(
         ops: &[Arc<TensorOp>],
         weights: impl Fn(usize) -> usize,
@@ -149,14 +149,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_lie_in_chunks_is_launched_one_by_one() {
+    fn products_outside_chunks_are_launched_one_by_one() {
         let ops = [0; 2].map(|_| product(128, 768, 768));
         let names = built(&ops, 4, 1 << 20).unwrap().into_iter().map(|(name, _)| name);
         assert_eq!(names.collect::<Vec<_>>(), ["product_any_tf32_32x32"; 2]);
     }
 
     #[test]
-    fn one_that_does_not_lie_in_chunks_is_not_launched_as_the_others_are() {
+    fn product_outside_chunks_is_launched_by_itself() {
         let ops = [0; 2].map(|_| product(128, 768, 768));
         let names = built_with(&ops, |k| 4 * k, 1 << 20).unwrap();
         let names: Vec<_> = names.iter().map(|(name, _)| name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! How the inputs of products are stored, and what tiles take of such.
+//! Storage of the inputs of products, and the tiles for it.
 
 use crate::operators::tiles::tile::{Tile, WARPS};
 use reef_core::tensor::Element as Stored;
@@ -8,11 +8,11 @@ use reef_core::tensor::Element as Stored;
 /// (2026-11-23), what the model picks for 13 products of networks takes 3.5 % longer in all than
 /// the best of each.
 const TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.8, 0.3)];
-/// The same of pairs of halves, of which a slab has twice as many terms and nothing is rounded:
+/// Tiles of pairs of halves, of which a slab has twice as many terms and nothing is rounded:
 /// ViT-B/16's and BERT's products, each cut in four ways on one H200 (2026-11-23).
 const PAIR_TILES: [Tile; 2] = [WARPS[0].that_takes(0.2, 0.15), WARPS[2].that_takes(0.45, 0.25)];
 
-/// How inputs are stored.
+/// Storage of inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Inputs {
     Singles,

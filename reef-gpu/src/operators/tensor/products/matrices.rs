@@ -33,7 +33,8 @@ impl Axes {
         self.0.iter().map(|(size, _)| size).product()
     }
 
-    /// The same with elements that adjoin in both views by pairs; `None` if they don't.
+    /// The axes with elements that adjoin in both views taken by pairs; `None` if they don't
+    /// adjoin.
     pub(super) fn pairs(&self) -> Option<Self> {
         let [outer @ .., (size, [1, 1])] = &self.0[..] else { return None };
         let halved = |&(size, [a, b]): &(usize, [usize; 2])| Some((size, [half(a)?, half(b)?]));
@@ -50,7 +51,7 @@ impl Axes {
     }
 }
 
-/// So many elements as pairs of them; `None` if one is left over.
+/// Number of pairs of elements; `None` if one is left over.
 fn half(elements: usize) -> Option<usize> {
     elements.is_multiple_of(2).then_some(elements / 2)
 }
@@ -58,12 +59,12 @@ fn half(elements: usize) -> Option<usize> {
 /// `batches` products of matrices. Columns adjoin in the output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Matrices {
-    /// Which of the inputs has the rows.
+    /// Number of the input that has the rows.
     pub(super) row_input: usize,
     pub(super) batches: Axes,
     pub(super) rows: View,
     pub(super) columns: View,
-    /// Where batches, and where rows of a batch, begin in the output.
+    /// Beginnings of batches, and of rows of a batch, in the output.
     pub(super) outputs: [View; 2],
 }
 
@@ -80,7 +81,7 @@ impl Matrices {
             .find(|matrices| matrices.rows.len() >= least && matrices.columns.len() >= least)
     }
 
-    /// Whether outputs are batches of rows of columns.
+    /// Returns whether outputs are batches of rows of columns.
     pub(super) fn is_in_order(&self) -> bool {
         let [batches, rows] = self.outputs.each_ref().map(View::merged);
         let (row, batch) = (self.columns.len(), self.rows.len() * self.columns.len());
@@ -91,8 +92,8 @@ impl Matrices {
         })
     }
 
-    /// The same where rows, or columns, are counted in pairs of elements; `None` if they don't
-    /// begin at such.
+    /// The matrices with rows, or columns, counted in pairs of elements; `None` if they don't begin
+    /// at pairs.
     pub(super) fn by_pairs(self, [rows, columns]: [bool; 2]) -> Option<Self> {
         let step = |stride: usize, by_two: bool| if by_two { half(stride) } else { Some(stride) };
         let view = |View { dims, strides }: View, by_two: bool| {
@@ -111,12 +112,12 @@ impl Matrices {
         })
     }
 
-    /// How many products there are.
+    /// Number of products.
     pub(super) fn batch(&self) -> usize {
         self.batches.len()
     }
 
-    /// How many tiles of so many rows and columns.
+    /// Number of tiles of `size` rows and columns.
     pub(super) fn tiles(&self, size: usize) -> usize {
         self.batch() * self.rows.len().div_ceil(size) * self.columns.len().div_ceil(size)
     }

@@ -1,25 +1,25 @@
 //! Columns that never change, as tensor cores take them: rounded, term after term.
 
 use super::matrices::{Axes, Matrices};
-use super::tiled::{LEAST, Product, contract_of};
+use super::tiled::{MIN_SIDE, Product, contract_of};
 use crate::driver::buffer::Buffer;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::element::Element as Native;
-use crate::operators::tensor::bound::Seen;
+use crate::operators::tensor::bound::KernelOp;
 use reef_core::op::PackedInput;
 use reef_core::tensor::{Element, Finished, Kind, Spec, TensorOp, View};
 use reef_core::{Error, Result};
 
 /// The columns of `op`, which was checked, in their packed form: for each column its terms, side by
-/// side. And the operation on those. `None` if columns are no matrix of singles, or tensor cores
+/// side. And the operation on those. `None` if columns are not a matrix of singles, or tensor cores
 /// don't take them so.
 pub(in crate::operators::tensor) fn packed<V: Vendor>(
     gpu: &Gpu<V>,
     op: &TensorOp,
-) -> Option<(PackedInput, Seen<'static>)> {
+) -> Option<(PackedInput, KernelOp<'static>)> {
     let contract = contract_of(op)?;
-    let matrices = Matrices::of(&contract.kept, LEAST)?;
+    let matrices = Matrices::of(&contract.kept, MIN_SIDE)?;
     let input = 1 - matrices.row_input;
     let [(terms, steps)] = Axes::of(&contract.summed).0[..] else { return None };
     let columns = matrices.columns.merged();
@@ -36,12 +36,12 @@ pub(in crate::operators::tensor) fn packed<V: Vendor>(
         terms: [terms, step],
         bytes: count * terms * Native::of(gpu).bytes(),
     };
-    let seen = Seen::on_packed(on_packed(op, &packed, stored(Native::of(gpu))));
+    let seen = KernelOp::on_packed(on_packed(op, &packed, stored(Native::of(gpu))));
     Product::of(gpu, &seen)?;
     Some((packed, seen))
 }
 
-/// What `packed` is of `values`.
+/// Packs `values` as `packed` says.
 ///
 /// # Errors
 ///
@@ -202,8 +202,8 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_lie_in_chunks_or_is_not_rounded_to_halves_is_not_packed() {
-        assert_eq!(packed_of(&product(68, Element::F32)), None, "68 halves are no chunks");
+    fn columns_outside_chunks_or_not_rounded_are_not_packed() {
+        assert_eq!(packed_of(&product(68, Element::F32)), None, "68 halves are not whole chunks");
         assert_eq!(packed_of(&product(64, Element::I32)), None);
         let op = product(64, Element::F32);
         assert_eq!(build::packed_input(&gpu(Precision::Fp32), &op), None);

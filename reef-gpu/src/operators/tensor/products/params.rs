@@ -1,4 +1,4 @@
-//! What kernels of kernels/product.h take behind the guard, field by field.
+//! Parameters that kernels of kernels/product.h take after the guard, field by field.
 
 use crate::operators::params::Params;
 
@@ -71,7 +71,7 @@ pub(super) struct ProductParams {
 }
 
 impl ProductParams {
-    /// The same with a plan at this address.
+    /// The parameters with a plan at this address.
     pub(super) fn with_plan(mut self, plan: u64) -> Self {
         self.plan = plan;
         self

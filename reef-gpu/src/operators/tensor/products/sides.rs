@@ -1,4 +1,4 @@
-//! How the rows and the columns of a product lie in memory, as kernels/product.h is told.
+//! Layout of the rows and the columns of a product in memory, as kernels/product.h is told.
 
 use super::matrices::{Axes, Matrices};
 use super::params::SideParams;
@@ -40,8 +40,8 @@ pub(super) fn side(
     }
 }
 
-/// Whether it consists of whole chunks: its innermost elements adjoin, and all others are some
-/// chunks apart.
+/// Returns whether it consists of whole chunks: its innermost elements adjoin, and all others are
+/// some chunks apart.
 fn is_whole(view: &View) -> bool {
     let Some((last, outer)) = view.strides.split_last() else { return false };
     let size = view.dims.last().copied().unwrap_or(0);
@@ -67,14 +67,14 @@ mod tests {
     }
 
     #[test]
-    fn what_adjoins_is_copied_in_chunks() {
+    fn adjoining_elements_are_copied_in_chunks() {
         let [rows, columns] = sides(32, 1, 32, [1, 24]);
         assert_eq!((rows.along, rows.wide, rows.step, rows.term_step), (1, 1, 32, 1));
         assert_eq!((columns.along, columns.wide, columns.step, columns.term_step), (0, 1, 1, 24));
     }
 
     #[test]
-    fn what_is_not_in_whole_chunks_is_copied_one_by_one() {
+    fn elements_outside_whole_chunks_are_copied_one_by_one() {
         let [rows, columns] = sides(33, 1, 33, [1, 25]);
         assert_eq!((rows.along, rows.wide), (1, 0), "33 terms");
         assert_eq!((columns.along, columns.wide), (0, 0), "25 from term to term");

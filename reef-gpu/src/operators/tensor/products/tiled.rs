@@ -7,7 +7,7 @@ use super::sides::side;
 use crate::gpu::Gpu;
 use crate::hal::calls::Vendor;
 use crate::operators::element::tensor_core_family;
-use crate::operators::tensor::bound::{BoundTensors, Seen};
+use crate::operators::tensor::bound::{BoundTensors, KernelOp};
 use crate::operators::tensor::launch::Grid;
 use crate::operators::tensor::plan::Plan;
 use crate::operators::tiles::slabs::{SLAB, Shape};
@@ -21,11 +21,12 @@ const TERMS: usize = SLAB / size_of::<f32>();
 /// Bytes at the start of the scratch memory that are zero between launches: a count for each tile
 /// of a split sum. There are fewer tiles, as two parts of each are blocks.
 const COUNTS: usize = 4096;
-/// Least rows and columns of a product whose sums are short, and terms of one that has few rows.
-pub(super) const LEAST: usize = 8;
+/// Minimum of rows and columns of a product whose sums are short, and terms of one that has few
+/// rows.
+pub(super) const MIN_SIDE: usize = 8;
 const MANY_TERMS: usize = 128;
 /// Terms are counted in 31 bits.
-const MOST_TERMS: usize = 1 << 31;
+const MAX_TERMS: usize = 1 << 31;
 
 /// A product of matrices, and how it is cut.
 #[derive(Debug)]
@@ -44,9 +45,9 @@ pub(super) struct Product {
 impl Product {
     /// `None` if `op` has no sums of products; or if tensor cores are not asked for, aren't there,
     /// or don't fit.
-    pub(super) fn of<V: Vendor>(gpu: &Gpu<V>, op: &Seen<'_>) -> Option<Self> {
+    pub(super) fn of<V: Vendor>(gpu: &Gpu<V>, op: &KernelOp<'_>) -> Option<Self> {
         let (family, contract) = (tensor_core_family(gpu)?, contract_of(op)?);
-        let matrices = Matrices::of(&contract.kept, LEAST).or_else(|| {
+        let matrices = Matrices::of(&contract.kept, MIN_SIDE).or_else(|| {
             let many = contract.summed[0].len() >= MANY_TERMS;
             Matrices::of(&contract.kept, 1).filter(|_| many)
         })?;
@@ -57,8 +58,8 @@ impl Product {
         let most = matrices.rows.len().max(matrices.columns.len());
         if contract.domain != Domain::F32
             || !stored
-            || !(1..MOST_TERMS).contains(&terms)
-            || most < if terms < MANY_TERMS { LEAST } else { 2 }
+            || !(1..MAX_TERMS).contains(&terms)
+            || most < if terms < MANY_TERMS { MIN_SIDE } else { 2 }
         {
             return None;
         }
@@ -87,7 +88,7 @@ impl Product {
         (all.iter().all(|of| size(of) == size(&all[0])) && cut.splits == 1).then_some(cut.tile)
     }
 
-    /// The same in whole tiles.
+    /// The product in whole tiles.
     pub(super) fn in_whole_tiles(self, tile: Tile) -> Self {
         Self { cut: Cut { tile, splits: 1 }, ..self }
     }
@@ -126,7 +127,7 @@ impl Product {
         bound.launch_with(&name, self.grid(self.blocks()), &plan, |plan| params.with_plan(plan))
     }
 
-    /// What the kernel is told, but for where the plan is.
+    /// The kernel's parameters, except for the address of the plan.
     pub(super) fn params<V: Vendor>(
         &self,
         bound: &BoundTensors<'_, V>,
@@ -182,7 +183,7 @@ impl Product {
         self.tiles()[2] * self.cut.splits
     }
 
-    /// So many blocks of its tile.
+    /// Grid of this number of blocks of its tile.
     pub(super) fn grid(&self, blocks: usize) -> Grid {
         let Tile { threads, .. } = self.cut.tile;
         Grid { blocks, threads, shared: self.cut.tile.shared() as usize }
@@ -206,8 +207,8 @@ impl Product {
         &self.summed
     }
 
-    /// How an operand that is seen as `view` by all outputs goes from row to row and from column to
-    /// column.
+    /// Steps from row to row and from column to column of an operand that all outputs see as
+    /// `view`.
     pub(super) fn steps(&self, view: &View) -> Option<[u32; 2]> {
         let columns = self.matrices.columns.len();
         let merged = view.merged();
@@ -233,7 +234,7 @@ pub(super) fn contract_of(op: &TensorOp) -> Option<&Contract> {
     }
 }
 
-/// What tiles and splits are chosen for.
+/// Shape that tiles and splits are chosen for.
 fn shape(matrices: &Matrices, columns: usize, terms: usize) -> Shape {
     Shape {
         pixels: matrices.batch() * matrices.rows.len().next_multiple_of(64),
@@ -242,8 +243,8 @@ fn shape(matrices: &Matrices, columns: usize, terms: usize) -> Shape {
     }
 }
 
-/// Which of its kernels a product has: where all places are known at the beginning, copies are
-/// little more than their instructions.
+/// Name of the product's kernel: if all places are known at the beginning, copies are little more
+/// than their instructions.
 pub(super) fn kind(params: &ProductParams) -> &'static str {
     let [rows, columns] = &params.sides;
     match columns.along {
@@ -253,7 +254,7 @@ pub(super) fn kind(params: &ProductParams) -> &'static str {
     }
 }
 
-/// Whether terms lie side by side in both inputs, in chunks.
+/// Returns whether terms lie side by side in both inputs, in chunks.
 fn are_whole(matrices: &Matrices, summed: &Axes) -> bool {
     let mut plan = Plan::default();
     plan.words(&[0]);
