@@ -18,8 +18,23 @@ pub(super) struct Pointers {
 }
 
 impl Pointers {
-    pub(super) fn new(mask: u64) -> Self {
-        Self { mask, at: [std::ptr::null_mut(); 64] }
+    /// Takes the address of each lane of the mask from `find`.
+    ///
+    /// # Errors
+    ///
+    /// That of the highest lane that has one.
+    #[inline(always)]
+    pub(super) fn find(
+        mask: u64,
+        mut find: impl FnMut(usize) -> Result<*mut u8, Bad>,
+    ) -> Result<Self, Bad> {
+        let mut out = Self { mask, at: [std::ptr::null_mut(); 64] };
+        let mut result = Ok(());
+        each(mask, |lane| match find(lane) {
+            Ok(at) => out.at[lane] = at,
+            Err(bad) => result = Err(bad),
+        });
+        result.map(|()| out)
     }
 }
 
@@ -157,9 +172,20 @@ pub(super) fn atomic32(
     f: impl Fn(u32, u32) -> u32,
 ) -> Result<(), Bad> {
     let data = *w.regs.vgpr(data);
+    update_lanes32(w, dst, at, |lane, was| f(was, data[lane]))
+}
+
+/// Lane after lane, changes a word to what `change` gives for it; puts what was there into `dst`.
+#[inline]
+fn update_lanes32(
+    w: &mut Wave,
+    dst: Option<u8>,
+    at: &Pointers,
+    change: impl Fn(usize, u32) -> u32,
+) -> Result<(), Bad> {
     let mut old = [0; 64];
     let mut result = Ok(());
-    each(at.mask, |lane| match update32(at.at[lane], |was| f(was, data[lane])) {
+    each(at.mask, |lane| match update32(at.at[lane], |was| change(lane, was)) {
         Ok(was) => old[lane] = was,
         Err(bad) => result = Err(bad),
     });
@@ -179,20 +205,34 @@ pub(super) fn atomic64(
     at: &Pointers,
     f: impl Fn(u64, u64) -> u64,
 ) -> Result<(), Bad> {
-    let (low, high) = (*w.regs.vgpr(data), *w.regs.vgpr(data.wrapping_add(1)));
-    let (mut old_low, mut old_high) = ([0; 64], [0; 64]);
+    let data = pairs(w, data);
+    update_lanes64(w, dst, at, |lane, was| f(was, data[lane]))
+}
+
+/// The values of 8 bytes in two registers.
+fn pairs(w: &Wave, register: u8) -> Lanes<u64> {
+    let (low, high) = (w.regs.vgpr(register), w.regs.vgpr(register.wrapping_add(1)));
+    std::array::from_fn(|lane| u64::from(low[lane]) | u64::from(high[lane]) << 32)
+}
+
+/// As [`update_lanes32`], for 8 bytes.
+#[inline]
+fn update_lanes64(
+    w: &mut Wave,
+    dst: Option<u8>,
+    at: &Pointers,
+    change: impl Fn(usize, u64) -> u64,
+) -> Result<(), Bad> {
+    let (mut low, mut high) = ([0; 64], [0; 64]);
     let mut result = Ok(());
-    each(at.mask, |lane| {
-        let data = u64::from(low[lane]) | u64::from(high[lane]) << 32;
-        match update64(at.at[lane], |was| f(was, data)) {
-            Ok(was) => (old_low[lane], old_high[lane]) = (was as u32, (was >> 32) as u32),
-            Err(bad) => result = Err(bad),
-        }
+    each(at.mask, |lane| match update64(at.at[lane], |was| change(lane, was)) {
+        Ok(was) => (low[lane], high[lane]) = (was as u32, (was >> 32) as u32),
+        Err(bad) => result = Err(bad),
     });
     result?;
     if let Some(dst) = dst {
-        w.regs.put(dst, &old_low, at.mask);
-        w.regs.put(dst.wrapping_add(1), &old_high, at.mask);
+        w.regs.put(dst, &low, at.mask);
+        w.regs.put(dst.wrapping_add(1), &high, at.mask);
     }
     Ok(())
 }
@@ -206,20 +246,8 @@ pub(super) fn swap32(
     equal: impl Fn(u32, u32) -> bool,
 ) -> Result<(), Bad> {
     let (new, expected) = (*w.regs.vgpr(new), *w.regs.vgpr(expected));
-    let mut old = [0; 64];
-    let mut result = Ok(());
-    each(at.mask, |lane| {
-        let change = |was| if equal(was, expected[lane]) { new[lane] } else { was };
-        match update32(at.at[lane], change) {
-            Ok(was) => old[lane] = was,
-            Err(bad) => result = Err(bad),
-        }
-    });
-    result?;
-    if let Some(dst) = dst {
-        w.regs.put(dst, &old, at.mask);
-    }
-    Ok(())
+    let change = |lane: usize, was| if equal(was, expected[lane]) { new[lane] } else { was };
+    update_lanes32(w, dst, at, change)
 }
 
 /// As [`swap32`], for 8 bytes in two registers each.
@@ -230,24 +258,7 @@ pub(super) fn swap64(
     at: &Pointers,
     equal: impl Fn(u64, u64) -> bool,
 ) -> Result<(), Bad> {
-    let wide = |register: u8| {
-        let (low, high) = (w.regs.vgpr(register), w.regs.vgpr(register.wrapping_add(1)));
-        std::array::from_fn(|lane| u64::from(low[lane]) | u64::from(high[lane]) << 32)
-    };
-    let (new, expected): (Lanes<u64>, Lanes<u64>) = (wide(new), wide(expected));
-    let (mut low, mut high) = ([0; 64], [0; 64]);
-    let mut result = Ok(());
-    each(at.mask, |lane| {
-        let change = |was| if equal(was, expected[lane]) { new[lane] } else { was };
-        match update64(at.at[lane], change) {
-            Ok(was) => (low[lane], high[lane]) = (was as u32, (was >> 32) as u32),
-            Err(bad) => result = Err(bad),
-        }
-    });
-    result?;
-    if let Some(dst) = dst {
-        w.regs.put(dst, &low, at.mask);
-        w.regs.put(dst.wrapping_add(1), &high, at.mask);
-    }
-    Ok(())
+    let (new, expected) = (pairs(w, new), pairs(w, expected));
+    let change = |lane: usize, was| if equal(was, expected[lane]) { new[lane] } else { was };
+    update_lanes64(w, dst, at, change)
 }

@@ -1,5 +1,6 @@
 //! Double precision.
 
+use super::division::division;
 use super::lanes::ops;
 use crate::isa::float::{finish64, max64, min64, scale};
 use crate::isa::inst::{Inst, Op, Run};
@@ -110,54 +111,15 @@ fn raw_exponent(value: f64) -> i32 {
     (value.to_bits() >> 52 & 0x7ff) as i32
 }
 
-/// The last step of a division: special cases, else the quotient with the right sign.
-fn div_fixup(quotient: f64, denominator: f64, numerator: f64) -> f64 {
-    let negative = denominator.is_sign_negative() != numerator.is_sign_negative();
-    let sign = if negative { -1f64 } else { 1.0 };
-    let (n, d) = (numerator.abs(), denominator.abs());
-    if n.is_nan() {
-        numerator + 0.0
-    } else if d.is_nan() {
-        denominator + 0.0
-    } else if (n == 0.0 && d == 0.0) || (n.is_infinite() && d.is_infinite()) {
-        f64::from_bits(0xfff8_0000_0000_0000)
-    } else if d == 0.0 || n.is_infinite() {
-        f64::INFINITY.copysign(sign)
-    } else if d.is_infinite() || n == 0.0 {
-        0f64.copysign(sign)
-    } else if raw_exponent(numerator) - raw_exponent(denominator) < -1075 {
-        // Far below what a denormal can hold.
-        0f64.copysign(sign)
-    } else if quotient.is_nan() {
-        // Of finite numbers: the steps before have met infinity.
-        f64::INFINITY.copysign(sign)
-    } else {
-        quotient.copysign(sign)
-    }
-}
-
-/// The first step of a division: brings operands that are too large or too small into range.
-fn scaled(value: f64, denominator: f64, numerator: f64) -> (f64, bool) {
-    let (d, n) = (denominator, numerator);
-    let (inverse, quotient) = (1.0 / d, n / d);
-    if n == 0.0 || d == 0.0 {
-        (f64::NAN, false)
-    } else if raw_exponent(n) - raw_exponent(d) >= 768 {
-        (if value == d { scale(value, 128) } else { value }, true)
-    } else if d.is_subnormal() {
-        (scale(value, 128), false)
-    } else if inverse.is_subnormal() && quotient.is_subnormal() {
-        (if value == d { scale(value, -128) } else { value }, true)
-    } else if inverse.is_subnormal() {
-        (scale(value, -128), false)
-    } else if quotient.is_subnormal() {
-        (if value == n { scale(value, 128) } else { value }, true)
-    } else if raw_exponent(n) <= 53 {
-        (scale(value, 128), false)
-    } else {
-        (value, false)
-    }
-}
+division!(f64 {
+    nan: 0xfff8_0000_0000_0000,
+    underflow: -1075,
+    overflow: 768,
+    small: 53,
+    shift: 128,
+    scale: scale,
+    inverse: f64::recip,
+});
 
 fn div_scale(w: &mut Wave, i: &Inst) {
     let [a, b, c] = [0, 1, 2].map(|k| operand(w, i, k));

@@ -2,6 +2,7 @@
 
 use std::f64::consts::TAU;
 
+use super::division::division;
 use super::lanes::{modify, ops};
 use crate::isa::float::{finish32, max32, med32, min32, scale};
 use crate::isa::inst::{Inst, Op, Run};
@@ -211,54 +212,19 @@ fn raw_exponent(value: f32) -> i32 {
     (value.to_bits() >> 23 & 0xff) as i32
 }
 
-/// The last step of a division: special cases, else the quotient with the right sign.
-fn div_fixup(quotient: f32, denominator: f32, numerator: f32) -> f32 {
-    let negative = denominator.is_sign_negative() != numerator.is_sign_negative();
-    let sign = if negative { -1f32 } else { 1.0 };
-    let (n, d) = (numerator.abs(), denominator.abs());
-    if n.is_nan() {
-        numerator + 0.0
-    } else if d.is_nan() {
-        denominator + 0.0
-    } else if (n == 0.0 && d == 0.0) || (n.is_infinite() && d.is_infinite()) {
-        f32::from_bits(0xffc0_0000)
-    } else if d == 0.0 || n.is_infinite() {
-        f32::INFINITY.copysign(sign)
-    } else if d.is_infinite() || n == 0.0 {
-        0f32.copysign(sign)
-    } else if raw_exponent(numerator) - raw_exponent(denominator) < -150 {
-        // Far below what a denormal can hold.
-        0f32.copysign(sign)
-    } else if quotient.is_nan() {
-        // Of finite numbers: the steps before have met infinity.
-        f32::INFINITY.copysign(sign)
-    } else {
-        quotient.copysign(sign)
-    }
-}
+division!(f32 {
+    nan: 0xffc0_0000,
+    underflow: -150,
+    overflow: 96,
+    small: 23,
+    shift: 64,
+    scale: power,
+    inverse: inverse,
+});
 
-/// The first step of a division: brings operands that are too large or too small into range.
-fn scaled(value: f32, denominator: f32, numerator: f32) -> (f32, bool) {
-    let (d, n) = (denominator, numerator);
-    let inverse = (1.0 / f64::from(d)) as f32;
-    let quotient = n / d;
-    if n == 0.0 || d == 0.0 {
-        (f32::NAN, false)
-    } else if raw_exponent(n) - raw_exponent(d) >= 96 {
-        (if value == d { power(value, 64) } else { value }, true)
-    } else if d.is_subnormal() {
-        (power(value, 64), false)
-    } else if inverse.is_subnormal() && quotient.is_subnormal() {
-        (if value == d { power(value, -64) } else { value }, true)
-    } else if inverse.is_subnormal() {
-        (power(value, -64), false)
-    } else if quotient.is_subnormal() {
-        (if value == n { power(value, 64) } else { value }, true)
-    } else if raw_exponent(n) <= 23 {
-        (power(value, 64), false)
-    } else {
-        (value, false)
-    }
+/// 1 / `d`.
+fn inverse(d: f32) -> f32 {
+    (1.0 / f64::from(d)) as f32
 }
 
 fn div_scale(w: &mut Wave, i: &Inst) {

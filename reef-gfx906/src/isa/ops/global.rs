@@ -137,22 +137,16 @@ fn global(
     addresses: &[u64; 64],
     bytes: usize,
 ) -> Result<Pointers, Bad> {
-    let mut out = Pointers::new(w.regs.exec());
+    let mask = w.regs.exec();
     let (mut first, mut last) = (u64::MAX, 0);
-    each(out.mask, |lane| {
+    each(mask, |lane| {
         first = first.min(addresses[lane]);
         last = last.max(addresses[lane]);
     });
-    if out.mask != 0 && env.covers(first, last, bytes) {
-        each(out.mask, |lane| out.at[lane] = addresses[lane] as *mut u8);
-        return Ok(out);
+    if mask != 0 && env.covers(first, last, bytes) {
+        return Pointers::find(mask, |lane| Ok(addresses[lane] as *mut u8));
     }
-    let mut result = Ok(());
-    each(out.mask, |lane| match env.host(addresses[lane], bytes) {
-        Ok(at) => out.at[lane] = at,
-        Err(bad) => result = Err(bad),
-    });
-    result.map(|()| out)
+    Pointers::find(mask, |lane| env.host(addresses[lane], bytes))
 }
 
 fn flat(
@@ -161,29 +155,17 @@ fn flat(
     addresses: &[u64; 64],
     bytes: usize,
 ) -> Result<Pointers, Bad> {
-    let mut out = Pointers::new(w.regs.exec());
-    let mut result = Ok(());
-    each(out.mask, |lane| match w.flat(env, lane, addresses[lane], bytes) {
-        Ok(at) => out.at[lane] = at,
-        Err(bad) => result = Err(bad),
-    });
-    result.map(|()| out)
+    Pointers::find(w.regs.exec(), |lane| w.flat(env, lane, addresses[lane], bytes))
 }
 
 /// Offsets into private memory, from a vector or a scalar register.
 fn scratch(w: &mut Wave, i: &Inst, bytes: usize) -> Result<Pointers, Bad> {
-    let mut out = Pointers::new(w.regs.exec());
     let offsets = match i.mem.base {
         Some(base) => [w.regs.s[usize::from(base & 127)]; 64],
         None => w.regs.lanes(i, 0),
     };
-    let mut result = Ok(());
-    each(out.mask, |lane| {
+    Pointers::find(w.regs.exec(), |lane| {
         let offset = u64::from(offsets[lane]).wrapping_add_signed(i64::from(i.imm));
-        match w.private(lane, offset, bytes) {
-            Ok(at) => out.at[lane] = at,
-            Err(bad) => result = Err(bad),
-        }
-    });
-    result.map(|()| out)
+        w.private(lane, offset, bytes)
+    })
 }

@@ -174,13 +174,8 @@ fn places_at(
     bytes: usize,
 ) -> Result<Pointers, Bad> {
     let base = w.regs.lanes(i, 0);
-    let mut out = Pointers::new(w.regs.exec());
-    let mut result = Ok(());
-    each(out.mask, |lane| match env.shared(u64::from(base[lane].wrapping_add(offset)), bytes) {
-        Ok(at) => out.at[lane] = at,
-        Err(bad) => result = Err(bad),
-    });
-    result.map(|()| out)
+    let address = |lane: usize| u64::from(base[lane].wrapping_add(offset));
+    Pointers::find(w.regs.exec(), |lane| env.shared(address(lane), bytes))
 }
 
 /// The places of both values of an instruction with two offsets, in values times `stride`.

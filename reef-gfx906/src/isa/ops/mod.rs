@@ -9,6 +9,7 @@ mod bytes;
 mod compare;
 mod convert;
 mod cross;
+mod division;
 mod double;
 mod float;
 mod flow;

@@ -2,7 +2,7 @@
 //! its own part: the runtime's words for that are not looked at, a lane's part is the wave's
 //! private memory.
 
-use super::access::{Pointers, each};
+use super::access::Pointers;
 use super::lanes::ops;
 use super::transfers::{load, store};
 use crate::isa::inst::{Inst, Op, Run, Src};
@@ -59,16 +59,10 @@ fn places(w: &mut Wave, i: &Inst, env: &mut Env<'_>, bytes: usize) -> Result<Poi
         return Err(Bad::Unsupported("an index into a buffer"));
     }
     let offsets = offsets(w, i);
-    let mut out = Pointers::new(w.regs.exec());
-    let mut result = Ok(());
-    each(out.mask, |lane| {
+    Pointers::find(w.regs.exec(), |lane| {
         let address = base.wrapping_add(u64::from(scalar)).wrapping_add(offsets[lane]);
-        match env.host(address, bytes) {
-            Ok(at) => out.at[lane] = at,
-            Err(bad) => result = Err(bad),
-        }
-    });
-    result.map(|()| out)
+        env.host(address, bytes)
+    })
 }
 
 /// The part of the offset that lanes don't share, and the immediate.
@@ -82,11 +76,5 @@ fn offsets(w: &Wave, i: &Inst) -> [u64; 64] {
 
 fn private(w: &mut Wave, i: &Inst, bytes: usize, stack: u64) -> Result<Pointers, Bad> {
     let offsets = offsets(w, i);
-    let mut out = Pointers::new(w.regs.exec());
-    let mut result = Ok(());
-    each(out.mask, |lane| match w.private(lane, offsets[lane] + stack, bytes) {
-        Ok(at) => out.at[lane] = at,
-        Err(bad) => result = Err(bad),
-    });
-    result.map(|()| out)
+    Pointers::find(w.regs.exec(), |lane| w.private(lane, offsets[lane] + stack, bytes))
 }
