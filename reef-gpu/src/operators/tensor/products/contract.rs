@@ -1,6 +1,6 @@
 //! Sums of products.
 
-use super::after::{EpilogueStep, steps};
+use super::epilogue::{EpilogueStep, steps};
 use super::matrices::{Axes, Matrices};
 use super::packed::packed;
 use super::params::{AFTERS, AfterParams};
