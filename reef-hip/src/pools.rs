@@ -4,11 +4,11 @@
 //! Everything that was opened or allocated is in its pool, in use or free, until the device is
 //! closed.
 
-use crate::driver::{BACKEND, Driver};
+use crate::driver::Driver;
 use crate::handles::{Exec, Stream};
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
-use reef_gpu::{FreeList, StreamKind, place};
+use reef_gpu::{FreeList, StreamKind, place, with_asked};
 use std::ffi::{c_uint, c_void};
 
 /// `hipHostMallocPortable | hipHostMallocMapped | hipHostMallocCoherent`
