@@ -49,7 +49,7 @@ pub struct Context {
     pub(crate) split: Option<Split>,
     /// The part in which capped streams are opened, if not on all multiprocessors.
     pub(crate) few: Option<Part>,
-    /// For allocation, and for reads and writes that block.
+    /// Stream for allocation, and for reads and writes that block.
     pub(crate) housekeeping: CUstream,
     /// Pinned memory of the host.
     pub(crate) pinned: Mutex<FreeList>,

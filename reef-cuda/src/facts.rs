@@ -48,7 +48,7 @@ pub(crate) struct CudaFacts {
     /// There is programmatic dependent launch: images for sm_90 have its instructions, and captures
     /// its edges from driver 12.3 on.
     pub(crate) starts_early: bool,
-    /// Of streams, lowest and highest; smaller numbers go first.
+    /// Priorities of streams, lowest and highest; smaller numbers go first.
     pub(crate) priorities: (c_int, c_int),
 }
 

@@ -317,7 +317,7 @@ fn driver(missing: &[&str]) -> Result<&'static Driver> {
     Ok(Box::leak(Box::new(driver)))
 }
 
-/// Its device of this number.
+/// Opens its device of this number.
 fn open(driver: &'static Driver, ordinal: usize) -> Result<Cuda> {
     open_with(driver, ordinal, "")
 }

@@ -37,7 +37,7 @@ impl Context {
         }
     }
 
-    /// It is memory of this device: where it begins, and how long it is.
+    /// Checks that it is memory of this device, and returns its first byte and its size.
     fn check_ipc(&self, memory: u64) -> Result<(u64, usize)> {
         /// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`
         const DEVICE_ORDINAL: c_uint = 9;

@@ -35,7 +35,7 @@ unsafe impl Memory for Context {
         }
     }
 
-    /// Not from the driver's pool, whose memory streams can't write words in.
+    /// Allocates, but not from the driver's pool, whose memory streams can't write words in.
     fn alloc_signals(&self, bytes: usize) -> Result<u64> {
         self.bind()?;
         let mut memory = 0;

@@ -42,7 +42,8 @@ impl Split {
 }
 
 impl Part {
-    /// At least `units` multiprocessors, as few as the driver gives: 8 at a time on sm_90.
+    /// A part of at least `units` multiprocessors, as few as the driver gives: 8 at a time on
+    /// sm_90.
     pub(crate) fn few(driver: &'static Driver, device: CUdevice, units: u32) -> Result<Self> {
         let [part, _] = divide(driver, device, "beside_on", units)?;
         Self::new(driver, device, part)
@@ -76,7 +77,8 @@ impl Drop for Part {
     }
 }
 
-/// At least `units` multiprocessors, and the rest; `option` is what asks for them.
+/// Divides the device into at least `units` multiprocessors, and the rest; `option` stands in
+/// errors.
 fn divide(
     driver: &'static Driver,
     device: CUdevice,

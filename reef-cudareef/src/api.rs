@@ -20,11 +20,11 @@ const DEVICE_QUEUE: u32 = 1;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct RFconfig {
-    /// Not looked at.
+    /// Ignored.
     pub queueSize: usize,
-    /// Not looked at.
+    /// Ignored.
     pub batchSize: usize,
-    /// Not looked at.
+    /// Ignored.
     pub taskTimeout: i32,
     /// 0 or 1, which are the same here.
     pub preemptLevel: u32,

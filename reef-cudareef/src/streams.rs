@@ -34,7 +34,7 @@ struct Gate {
 #[derive(Default)]
 struct Streams {
     enabled: HashMap<usize, Arc<Enabled>>,
-    /// By context.
+    /// Free slots by context.
     free: HashMap<usize, Free>,
 }
 

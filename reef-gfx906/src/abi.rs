@@ -165,7 +165,7 @@ impl MemoryFlags {
 pub(crate) struct QueueResource {
     pub(crate) id: u64,
     pub(crate) doorbell: u64,
-    /// In: of AQL queues; out: of SDMA queues.
+    /// Input for AQL queues, output for SDMA queues.
     pub(crate) write_pointer: u64,
     pub(crate) read_pointer: u64,
     pub(crate) error_reason: u64,

@@ -15,7 +15,8 @@ unsafe extern "C" fn reef_gfx906_configure(settings: *const Settings) -> bool {
     configure(unsafe { *settings })
 }
 
-/// While held, the device takes up no packet, so that a test can launch several things at once.
+/// Holds or releases the device: while it is held, it takes up no packet, so that a test can launch
+/// several things at once.
 #[unsafe(no_mangle)]
 extern "C" fn reef_gfx906_hold(held: bool) {
     device().hold(held);

@@ -13,7 +13,7 @@ pub struct Settings {
     pub seed: u64,
     /// Instructions after which a launch counts as hung.
     pub step_budget: u64,
-    /// Most instructions of one wave at a time.
+    /// Maximum of instructions of one wave at a time.
     pub slice: u32,
     /// Number of workgroups that the trace keeps; the oldest go first.
     pub trace: u32,
@@ -30,9 +30,9 @@ impl Default for Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Outcome {
-    /// It has not.
+    /// It has not ended.
     Running = 0,
-    /// By its own last instruction.
+    /// It has ended by its own last instruction.
     Ended = 1,
     /// With its launch, because a workgroup of it had a fault.
     Faulted = 2,

@@ -61,7 +61,8 @@ impl Software {
         unsafe { configure(settings) }
     }
 
-    /// While held, the device takes up no packet, so that several launches can start together.
+    /// Holds or releases the device: while it is held, it takes up no packet, so that several
+    /// launches can start together.
     pub fn hold(&self, held: bool) {
         let hold: extern "C" fn(bool) = self.symbol(b"reef_gfx906_hold\0");
         hold(held);

@@ -34,7 +34,7 @@ pub(crate) struct Open<V: Vendor> {
     /// kernels/tensor.cu, likewise.
     pub(crate) tensor: OnceLock<Builds<V>>,
     pub(crate) writer: Writer<V>,
-    /// Of all preemptors.
+    /// Control stream of all preemptors.
     pub(crate) control: ControlStream<V>,
     pub(crate) clock: Arc<Clock>,
     pub(crate) options: Options,
@@ -93,7 +93,7 @@ impl<V: Vendor> Gpu<V> {
         self.0.options.precision.unwrap_or(own)
     }
 
-    /// When launch number `at` of those that run one behind the other may start.
+    /// Start of launch number `at` of those that run one after the other.
     pub(crate) fn start_of(&self, at: usize) -> Start {
         let early = at > 0 && self.facts().starts_early;
         if early { Start::Early } else { Start::InTurn }

@@ -22,9 +22,9 @@ pub struct Context {
     pub(crate) driver: &'static Driver,
     pub(crate) device: Device,
     pub(crate) facts: Facts,
-    /// On which units streams run; none: on all.
+    /// Units that streams run on; `None`: all.
     pub(crate) masks: Option<Masks>,
-    /// For zeroing, and for reads and writes that block: at the middle priority.
+    /// Stream for zeroing, and for reads and writes that block: at the middle priority.
     pub(crate) housekeeping: Stream,
     pub(crate) streams: Mutex<StreamPool>,
     /// Locked after `streams`, if both are.

@@ -149,7 +149,7 @@ pub(crate) const NOT_READY: u32 = 600;
 /// Most faults end the process before a code is read: that is what AMD's runtime does about them.
 pub(crate) const LOST: [u32; 6] = [214, 700, 702, 709, 710, 719];
 
-/// Of the runtime, and what is in it: ordered.
+/// Version of the runtime and of its parts; ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Version {
     pub(crate) major: u32,

@@ -15,7 +15,7 @@ pub(crate) mod attribute {
     pub(crate) const MAX_REGISTERS_PER_UNIT: u32 = 72;
     pub(crate) const MAX_SHARED_PER_BLOCK: u32 = 74;
     pub(crate) const MAX_SHARED_PER_UNIT: u32 = 10002;
-    /// In kHz. Known from HIP 5.4 on (ROCm/hip issue 3099), and then 0 on some boards.
+    /// Attribute in kHz. Known from HIP 5.4 on (ROCm/hip issue 3099), and then 0 on some boards.
     pub(crate) const WALL_CLOCK_RATE: u32 = 10017;
 }
 
@@ -28,9 +28,9 @@ pub(crate) struct Device {
     pub(crate) ordinal: c_int,
     pub(crate) runtime: Version,
     pub(crate) target: Target,
-    /// Most bytes of shared memory that one block can have.
+    /// Maximum of bytes of shared memory that one block can have.
     pub(crate) shared_per_block: u32,
-    /// Of streams, lowest and highest; smaller numbers go first.
+    /// Priorities of streams, lowest and highest; smaller numbers go first.
     pub(crate) priorities: (c_int, c_int),
 }
 
@@ -99,7 +99,7 @@ pub(crate) fn read(driver: &Driver, device: &Device, graphs: bool) -> Result<ree
     })
 }
 
-/// At which rates AMD's boards count real time: most of gfx9, Vega 10, and those from gfx940 and
+/// Rates at which AMD's boards count real time: most of gfx9, Vega 10, and those from gfx940 and
 /// gfx10 on (`libc/src/time/gpu/time_utils.h` of LLVM).
 const TICK_RATES: [u64; 3] = [25_000_000, 27_000_000, 100_000_000];
 

@@ -26,7 +26,7 @@ unsafe impl Sync for Code {}
 pub struct Function {
     pub(crate) raw: Handle,
     pub(crate) code: Code,
-    /// Its place in what the code says of its kernels.
+    /// Its place among the kernels that the code describes.
     pub(crate) kernel: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! On which compute units the streams of each class run (CU masks).
+//! Compute units that the streams of each class run on (CU masks).
 //!
 //! Best-effort streams leave one unit alone. What stops them is a word that a kernel of one wave
 //! writes, in a stream of the highest priority: on a device that is full it would wait for a place

@@ -57,8 +57,8 @@ unsafe impl Memory for Context {
         self.memory.give_back(Kind::Host, host as u64);
     }
 
-    /// Isn't done: where the device sees such memory at the host's address, `hipHostUnregister` of
-    /// HIP 5.2 ends the process.
+    /// Returns `Unsupported`: where the device sees such memory at the host's address,
+    /// `hipHostUnregister` of HIP 5.2 ends the process.
     unsafe fn register_host(&self, _: *mut u8, _: usize) -> Result<u64> {
         let what = "copies from and to host memory of others".into();
         Err(Error::Unsupported { backend: BACKEND, what })
@@ -66,7 +66,7 @@ unsafe impl Memory for Context {
 
     unsafe fn unregister_host(&self, _: *mut u8) {}
 
-    /// Isn't done.
+    /// Returns `Unsupported`.
     fn open_shared(&self, _: &[u8; 64]) -> Result<(u64, usize)> {
         let what = "device memory of other processes".into();
         Err(Error::Unsupported { backend: BACKEND, what })

@@ -51,7 +51,7 @@ impl Modules for Context {
         Ok(Code(module))
     }
 
-    /// Doesn't wait for other work.
+    /// Unloads code. Doesn't wait for other work.
     unsafe fn unload_code(&self, code: Code) {
         self.loaded.lock().remove(&code);
         if self.bind().is_ok() {

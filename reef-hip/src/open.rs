@@ -85,8 +85,8 @@ fn masks(driver: &Driver, units: u32, options: &Options) -> Result<Option<Masks>
 }
 
 impl Drop for Context {
-    /// If a kernel never ends, all is left to the end of the process: each of these calls would
-    /// wait.
+    /// Destroys streams and frees memory. If a kernel never ends, all is left to the end of the
+    /// process: each of these calls would wait.
     fn drop(&mut self) {
         let streams = std::mem::take(&mut *self.streams.lock());
         let all = || streams.all().chain([self.housekeeping]).filter(|stream| !stream.0.is_null());

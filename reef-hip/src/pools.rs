@@ -58,7 +58,7 @@ impl StreamPool {
 #[derive(Debug, Default)]
 pub(crate) struct Retired {
     execs: Vec<(Exec, Vec<Stream>)>,
-    /// These must not be queried, and nothing runs in them.
+    /// Streams that must not be queried; nothing runs in them.
     capturing: Vec<Stream>,
 }
 
@@ -73,7 +73,7 @@ impl Retired {
         self.execs.iter_mut().for_each(|(_, streams)| streams.retain(|s| *s != stream));
     }
 
-    /// This stream must not be queried from now on.
+    /// Notes that the stream must not be queried from now on.
     pub(crate) fn begin_capture(&mut self, stream: Stream) {
         self.is_idle(stream);
         self.capturing.push(stream);

@@ -65,8 +65,8 @@ impl Streams for Context {
         }
     }
 
-    /// By asking again and again: `hipStreamSynchronize` keeps locks of the runtime meanwhile,
-    /// which other threads may need to let this stream's kernels go on.
+    /// Polls: `hipStreamSynchronize` keeps locks of the runtime meanwhile, which other threads may
+    /// need to let this stream's kernels go on.
     unsafe fn wait(&self, stream: Stream) -> Result<()> {
         for polls in 0.. {
             // SAFETY: the caller's promise.

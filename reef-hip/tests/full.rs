@@ -20,7 +20,7 @@ extern "C" __global__ void hold(reef::Guard guard, unsigned *release, unsigned *
 }
 "#;
 const UNITS: u32 = 2;
-/// Of four waves: a unit has places for ten blocks.
+/// Threads of four waves: a unit has places for ten blocks.
 const THREADS: u32 = 256;
 /// More than the device has places for.
 const BLOCKS: u32 = 10 * UNITS + 10;

@@ -19,7 +19,7 @@ const PTX: Capability = Capability::new(8, 0);
 
 /// The files of one build, packed.
 struct Images {
-    /// In the order of `CUBINS`.
+    /// Machine code, in the order of `CUBINS`.
     cubins: [&'static [u8]; CUBINS.len()],
     ptx: &'static [u8],
 }

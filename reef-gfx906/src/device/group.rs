@@ -5,7 +5,7 @@ use crate::isa::wave::{Fault, Memory, Pause, Wave};
 
 /// Cost of a sleep, in instructions: without it a launch that waits would never use up its budget.
 const SLEEP: u64 = 64;
-/// Most rounds from barrier to barrier before others have their turn.
+/// Maximum of rounds from barrier to barrier before others have their turn.
 const ROUNDS: usize = 4;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub(crate) struct Group {
     pub(crate) record: u64,
     /// Its number in the launch.
     pub(crate) index: u32,
-    /// From [`ready`].
+    /// Waves, from [`ready`].
     pub(super) waves: Vec<(Wave, Progress)>,
     /// Shared memory.
     pub(super) lds: Vec<u8>,

@@ -37,7 +37,7 @@ impl HardwareQueue {
         Self { ring, processor, priority, mask: EVERY_UNIT, active }
     }
 
-    /// From now on its packets fail.
+    /// Makes its packets fail from now on.
     pub(crate) fn fail(&mut self) {
         match &mut self.processor {
             Processor::Compute(aql) => aql.failed = true,

@@ -26,8 +26,8 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// For the rest of the process: the host may still write to the doorbell of a queue that is
-    /// gone.
+    /// Makes words that last for the rest of the process: the host may still write to the doorbell
+    /// of a queue that is gone.
     pub(crate) fn lasting() -> &'static Self {
         Box::leak(Box::default())
     }
@@ -39,7 +39,7 @@ pub(crate) struct Device {
     pub(crate) memory: Memory,
     pub(crate) events: Events,
     pub(super) state: Mutex<State>,
-    /// There is more to run than one thread runs.
+    /// Notified when there is more to run than one thread runs.
     pub(super) work: Condvar,
     /// A workgroup has had its turn.
     pub(super) returned: Condvar,

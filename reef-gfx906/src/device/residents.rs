@@ -48,7 +48,7 @@ impl Residents {
         Self { levels: BTreeMap::new(), order, turns: 0, slice }
     }
 
-    /// From now on the order is this one's, from its beginning.
+    /// Sets the order from now on, from its beginning.
     pub(crate) fn begin_anew(&mut self, order: Order) {
         self.order = order;
     }

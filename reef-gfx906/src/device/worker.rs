@@ -32,7 +32,7 @@ struct Worker {
     device: &'static Device,
     /// The one that looks for packets when there is nothing to run.
     first: bool,
-    /// When there was something to do last.
+    /// Last time at which there was something to do.
     busy: Instant,
 }
 

@@ -90,7 +90,7 @@ pub(super) struct Inst {
     pub(super) op: &'static Op,
     pub(super) run: Run,
     pub(super) words: [u32; 2],
-    /// In bytes.
+    /// Length in bytes.
     pub(super) len: u8,
     /// The result: a vector or a scalar register, as the operation knows.
     pub(super) dst: u8,

@@ -24,9 +24,9 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// Of a plain launch, which nothing stops: kernels of kernels/builtin.cu set the words of the
-    /// host's at these addresses, unless they are 0, to the device's time when the launch begins
-    /// and, if it is one block, when it has ended.
+    /// Guard of a plain launch, which nothing stops: kernels of kernels/builtin.cu set the words of
+    /// the host's at these addresses, unless they are 0, to the device's time when the launch
+    /// begins and, if it is one block, when it has ended.
     pub(crate) fn noting(start: u64, end: u64) -> Self {
         Self { live: start, stopped: end, ..Self::default() }
     }

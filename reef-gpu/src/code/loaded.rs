@@ -76,7 +76,7 @@ pub(crate) struct Functions<V: Vendor> {
     pub(crate) turns: Option<V::Function>,
     /// The plain build waits by itself for the launch before it.
     pub(crate) follows: bool,
-    /// Of the build that best-effort work runs.
+    /// Registers of a thread of the build that best-effort work runs.
     pub(crate) registers: u32,
     /// Bytes of shared memory that a block of any build has before it asks for more.
     pub(crate) shared: u32,
@@ -92,8 +92,8 @@ type FunctionsByName<V> = HashMap<String, (Arc<Functions<V>>, u32)>;
 pub(crate) struct Builds<V: Vendor> {
     pub(crate) plain: Arc<Code<V>>,
     pub(crate) guarded: Arc<Code<V>>,
-    /// It is ours: all its preemptible kernels claim a block, and so wait, before they read what
-    /// others wrote.
+    /// The source ships with the backend: all its preemptible kernels claim a block, and so wait,
+    /// before they read what others wrote.
     ships: bool,
     /// Loaded with the others: loading waits for what runs on the device.
     turns: Option<Arc<Code<V>>>,
@@ -104,7 +104,7 @@ pub(crate) struct Builds<V: Vendor> {
 }
 
 impl<V: Vendor> Builds<V> {
-    /// Of a source that ships with the backend.
+    /// Builds of a source that ships with the backend.
     pub(crate) fn shipped(context: &Arc<Context<V>>, name: &str) -> Result<Self> {
         let mut builds = Self::of(context, |build| context.vendor.shipped(name, build))?;
         builds.ships = true;
@@ -115,7 +115,7 @@ impl<V: Vendor> Builds<V> {
         Ok(builds)
     }
 
-    /// Of a user's source.
+    /// Builds of a user's source.
     pub(crate) fn compiled(context: &Arc<Context<V>>, source: &str) -> Result<Self> {
         Self::of(context, |build| context.vendor.compile(source, build))
     }

@@ -8,8 +8,8 @@ use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// Most bytes that one call copies: a call that lasts longer than a millisecond or two passes for
-/// one that hangs.
+/// Maximum of bytes that one call copies: a call that lasts longer than a millisecond or two passes
+/// for one that hangs.
 const MAX_COPY: usize = 4 << 20;
 
 /// Memory, given back when the last clone is dropped; zeroed, unless it was adopted or another
@@ -107,12 +107,12 @@ impl<V: Vendor> Buffer<V> {
         Self(Arc::new(Allocation { device, owner, bytes, context: context.clone() }))
     }
 
-    /// Its first byte, as kernels see it.
+    /// Address of the first byte, as kernels see it.
     pub fn address(&self) -> u64 {
         self.0.device
     }
 
-    /// Its size in bytes.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.0.bytes
     }

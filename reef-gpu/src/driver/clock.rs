@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Most that the clocks drift apart, in parts per million.
+/// Maximum drift between the clocks, in parts per million.
 const DRIFT: i128 = 50;
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Clock {
 struct Guess {
     /// Host minus device, in nanoseconds.
     offset: i128,
-    /// When it was made, on the host's clock and on the device's.
+    /// Time at which it was made, on the host's clock and on the device's.
     at: i128,
     stamp: i128,
 }
@@ -41,7 +41,7 @@ impl Clock {
         Self { start: Instant::now(), rate, guess, placed, opening }
     }
 
-    /// From now on stamps are known to be ticks of this rate.
+    /// Sets the rate of the ticks that stamps are in, from now on.
     pub(crate) fn set_rate(&self, rate: u64) {
         self.rate.store(rate, Ordering::Release);
     }
@@ -87,7 +87,7 @@ impl Clock {
         *guess = Some(Guess { offset, at: now, stamp });
     }
 
-    /// When the device made `stamp`, on the host's clock.
+    /// Time at which the device made `stamp`, on the host's clock.
     pub(crate) fn place(&self, stamp: u64) -> Duration {
         let guess = self.guess.lock();
         let stamp = self.nanos(stamp).unwrap_or_default();

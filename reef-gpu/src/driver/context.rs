@@ -39,7 +39,7 @@ impl<V> Deref for Driver<'_, V> {
 }
 
 impl<V: Vendor> Context<V> {
-    /// For one call of the driver: see `calls.rs`.
+    /// The vendor's part, for one call of the driver: see `calls.rs`.
     pub(crate) fn call(&self) -> Driver<'_, V> {
         Driver { vendor: &self.vendor, _call: self.calls.enter() }
     }

@@ -29,7 +29,7 @@ pub struct Program<'a> {
     pub source: &'a str,
     /// Name and text of each file that `#include "NAME"` finds. Nothing else can be included.
     pub headers: &'a [(&'a str, &'a str)],
-    /// Of the compiler.
+    /// Options of the compiler.
     pub options: &'a [&'a str],
 }
 
@@ -50,7 +50,7 @@ impl Key {
         Self(hash.finish())
     }
 
-    /// Of something else that is kept: differs whenever one of these does.
+    /// Key of something else that is kept: differs whenever one of these does.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
         let mut hash = Hash::default();
         hash.all(parts.into_iter());

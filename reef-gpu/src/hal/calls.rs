@@ -277,13 +277,13 @@ pub trait Streams {
     unsafe fn wait_value(&self, stream: Self::Stream, address: u64, value: u32) -> Result<()>;
 }
 
-/// When a launch may start.
+/// Condition for a launch to start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// When all before it in the stream has ended.
+    /// Start when all before it in the stream has ended.
     InTurn,
-    /// While the launch before it runs, for whose end the kernel waits by itself: `Block::follow`
-    /// in kernels/reef.h. Only where [`Facts::starts_early`].
+    /// Start while the launch before it runs, for whose end the kernel waits by itself:
+    /// `Block::follow` in kernels/reef.h. Only where [`Facts::starts_early`].
     Early,
 }
 
@@ -424,7 +424,7 @@ pub trait Graphs: Streams {
     /// Launches that the device takes at once.
     type Exec: Copy + Debug + Send + Sync;
 
-    /// From now on what is launched on the stream becomes part of an [`Exec`](Self::Exec).
+    /// Begins a capture: launches on the stream become parts of an [`Exec`](Self::Exec).
     ///
     /// # Safety
     ///

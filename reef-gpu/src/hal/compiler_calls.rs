@@ -44,7 +44,7 @@ pub(super) struct Output {
     pub(super) get: unsafe extern "C" fn(Handle, *mut c_char) -> u32,
 }
 
-/// Of the library, as nvrtc.h and hiprtc.h declare them.
+/// Functions of the library, as nvrtc.h and hiprtc.h declare them.
 #[derive(Debug)]
 pub(super) struct Functions {
     pub(super) calls: &'static CompilerCalls,

@@ -15,15 +15,15 @@ pub struct Facts {
     pub be_units: u32,
     /// Units that [capped](crate::StreamKind::Capped) streams run on, if there are such streams.
     pub capped_units: Option<u32>,
-    /// Most blocks resident on one unit.
+    /// Maximum of blocks resident on one unit.
     pub blocks_per_unit: u32,
-    /// Most threads resident on one unit.
+    /// Maximum of threads resident on one unit.
     pub threads_per_unit: u32,
     /// Registers of one unit, in 32-bit words.
     pub registers_per_unit: u32,
     /// Shared memory of one unit, in bytes.
     pub shared_per_unit: u32,
-    /// Most dynamic shared memory that one block can ask for, in bytes.
+    /// Maximum of dynamic shared memory that one block can ask for, in bytes.
     pub shared_per_block: u32,
     /// Threads that execute one instruction together: 32 or 64.
     pub wave: u32,
@@ -52,7 +52,7 @@ pub struct Facts {
 pub enum TickRate {
     /// The driver says so.
     Known(u64),
-    /// It is one of these: which, is measured when the device is opened.
+    /// One of these rates, found by measuring when the device is opened.
     OneOf(&'static [u64]),
 }
 

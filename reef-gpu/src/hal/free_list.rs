@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-/// Least bytes of a place.
+/// Minimum of bytes of a place.
 const MIN_BYTES: usize = 256;
 
 /// Places by their size: those in use, and those that are free.

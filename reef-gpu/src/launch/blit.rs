@@ -6,10 +6,10 @@ use reef_core::{Args, Copy, Error, Fill, Launch, Result};
 
 /// Threads of a block of the two kernels below.
 const BLIT_BLOCK: u32 = 256;
-/// Least bytes that one block copies or fills.
+/// Minimum of bytes that one block copies or fills.
 const MIN_CHUNK: usize = 4096;
-/// Most blocks of a kernel of ours that can choose: about as many as a large device runs at a time.
-/// An eviction takes 10 ns for each.
+/// Maximum of blocks of a kernel of ours that can choose: about as many as a large device runs at a
+/// time. An eviction takes 10 ns for each.
 pub(crate) const MAX_CHOSEN_BLOCKS: u32 = 1056;
 
 /// Bytes for each block and how many blocks, so that blocks begin at multiples of 16 bytes.

@@ -42,13 +42,13 @@ cloned!(Checkpoint);
 #[derive(Debug)]
 struct Inner<V: Vendor> {
     total: u32,
-    /// Of a graph: which of its launches is the first that has something left.
+    /// First launch of a graph that has something left.
     node: usize,
     /// Blocks that this launch has left.
     segment: Segment<V>,
     /// Blocks that were left when this was made.
     left: u32,
-    /// Of these, blocks that have run since, or whose rest is in a newer checkpoint.
+    /// Those of `left` that have run since, or whose rest is in a newer checkpoint.
     retired: AtomicU32,
 }
 

@@ -24,9 +24,9 @@ use std::time::Duration;
 pub(crate) struct Gated<V: Vendor> {
     gate: Arc<Gate<V>>,
     writer: Writer<V>,
-    /// Most launches of a batch.
+    /// Maximum of launches of a batch.
     size: u32,
-    /// Of the newest batch.
+    /// Number of the newest batch.
     number: u32,
     /// Launches that it has; 0: the next launch begins another.
     filled: u32,
@@ -88,7 +88,7 @@ impl<V: Vendor> Gated<V> {
         self.free <= done && self.batches.iter().all(has_run)
     }
 
-    /// For how long the gate has been closed.
+    /// Time that the gate has been closed.
     pub(crate) fn closed_for(&self) -> Option<Duration> {
         self.gate.closed_for()
     }

@@ -33,8 +33,8 @@ struct Sequence<V: Vendor> {
     blocks: u32,
     /// Copies and fills, of whose buffers their launches know but the addresses.
     _buffers: Vec<Command<Gpu<V>>>,
-    /// For each queue that has run it and is still there; several, if it has several runs in
-    /// flight.
+    /// Prepared graphs of each queue that has run it and is still there; several, if it has several
+    /// runs in flight.
     prepared: Mutex<Vec<Prepared<V>>>,
     /// Best-effort queues that have run it.
     ran_on: Mutex<Vec<Weak<()>>>,
@@ -228,7 +228,7 @@ fn launch_of<V: Vendor>(gpu: &Gpu<V>, command: &Command<Gpu<V>>) -> Result<Launc
 #[derive(Debug)]
 pub(crate) struct Exec<V: Vendor> {
     raw: V::Exec,
-    /// Of all launches, if they can be stopped.
+    /// Stop list of all launches, if they can be stopped.
     stop_list: Option<Arc<StopList<V>>>,
     /// Events that it sets when it begins and ends, if it notes that. Others have them while a run
     /// is on its way.

@@ -167,8 +167,8 @@ mod tests {
         }
     }
 
-    /// When the launches of a graph of three kernels may start, the second of them a user's, on a
-    /// queue of this class.
+    /// Starts of the launches of a graph of three kernels, the second of them a user's, on a queue
+    /// of this class.
     fn starts(priority: Priority) -> Vec<Start> {
         let bench = Bench::on(Gpu::new(Fake::starting_early(), Options::default()).unwrap());
         let graph = bench.graph(&[bench.append(1), bench.theirs(), bench.append(1)]);

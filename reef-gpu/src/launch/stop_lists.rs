@@ -21,7 +21,7 @@ pub(crate) const BANK: usize = 1024;
 /// A counter and a list.
 #[derive(Debug)]
 pub(crate) struct StopList<V: Vendor> {
-    /// Of the counter, among the queue's.
+    /// Index of the counter, among the queue's.
     pub(crate) index: usize,
     pub(crate) list: Scratch<V>,
     capacity: u32,
@@ -33,7 +33,7 @@ pub(crate) struct StopLists<V: Vendor> {
     context: Arc<Context<V>>,
     /// A counter for each stop list, in the device's memory. Prepared graphs know their addresses.
     banks: Vec<Buffer<V>>,
-    /// Not in flight. A list in here may still be read by a launch that resumes.
+    /// Lists that are not in flight. A list in here may still be read by a launch that resumes.
     free: Vec<Arc<StopList<V>>>,
     /// All of them, by index; a graph's are not given back, but end with it.
     made: Vec<Weak<StopList<V>>>,

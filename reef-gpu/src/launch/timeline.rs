@@ -20,7 +20,7 @@ const POLLS_PER_CHECK: u32 = 4096;
 pub(crate) struct Watch<V: Vendor> {
     /// The position behind it.
     pub(crate) position: u64,
-    /// Is reached when it has ended.
+    /// Event that is reached when it has ended.
     pub(crate) end: Event<V>,
     /// Events that are then reached when others were, which the command has set: from, to.
     pub(crate) copies: [Option<[Event<V>; 2]>; 2],

@@ -34,7 +34,7 @@ impl ActivationParams {
         }
     }
 
-    /// Behind an operation that has one of the two at most.
+    /// Parameters after an operation that has one of the two at most.
     pub(super) fn behind(relu: bool, function: Option<Function>) -> Self {
         match function {
             Some(function) => Self::of(function),

@@ -69,7 +69,7 @@ impl Operand {
         self.tensor.batch * self.tensor.height * self.tensor.width
     }
 
-    /// For kernels that take any layout.
+    /// View for kernels that take any layout.
     pub(super) fn view(&self) -> View {
         let Tensor { height, width, of, .. } = self.tensor;
         let (pixels, planar) = (height * width, self.is_planar());

@@ -66,7 +66,7 @@ impl<'a, V: Vendor> BoundOp<'a, V> {
         Self { rounded: self.rounded.within(allowed), ..self }
     }
 
-    /// For a kernel that changes the output in its place.
+    /// View for a kernel that changes the output in its place.
     pub(super) fn of_output(&self) -> Self {
         Self { input: self.output, second: None, buffers: self.buffers.clone(), ..*self }
     }

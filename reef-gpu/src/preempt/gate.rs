@@ -109,7 +109,7 @@ impl<V: Vendor> Gate<V> {
         self.closed.lock().map(|closed| closed.running)
     }
 
-    /// For how long it has been closed; `None` if it is open.
+    /// Time that it has been closed; `None` if it is open.
     pub(crate) fn closed_for(&self) -> Option<Duration> {
         self.closed.lock().map(|closed| closed.since.elapsed())
     }

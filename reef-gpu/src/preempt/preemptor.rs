@@ -28,13 +28,13 @@ cloned!(Preemptor);
 #[derive(Debug)]
 struct State<V: Vendor> {
     level: PreemptLevel,
-    /// Of launches made from now on. Written by `reactivate`.
+    /// Epoch of launches made from now on. Written by `reactivate`.
     epoch: AtomicU32,
     /// Launches of `epoch` are void, or may be any moment; or gates are closed.
     evicted: AtomicBool,
     /// The device has taken the call that makes them so.
     told: AtomicBool,
-    /// Of queues whose kernels have no guards; that they are is the device's choice.
+    /// Gates of queues whose kernels have no guards; that they are is the device's choice.
     gates: Option<GateSet<V>>,
     /// Carries the word to the device, past everything else.
     control: ControlStream<V>,

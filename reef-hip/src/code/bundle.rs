@@ -12,7 +12,7 @@ use crate::driver::BACKEND;
 use reef_core::{Error, Result};
 
 const MAGIC: &[u8] = b"__CLANG_OFFLOAD_BUNDLE__";
-/// Of bundles that are compressed, which newer compilers make when asked to.
+/// First bytes of bundles that are compressed, which newer compilers make when asked to.
 const COMPRESSED: &[u8] = b"CCOB";
 
 /// The code object for this device, if `image` is a bundle; `image` itself otherwise.

@@ -200,7 +200,7 @@ pub(crate) mod tests {
         [vec![0x90 | items.len() as u8], items.concat()].concat()
     }
 
-    /// At most 31 bytes.
+    /// A text of at most 31 bytes.
     fn text(text: &str) -> Vec<u8> {
         [&[0xa0 | text.len() as u8], text.as_bytes()].concat()
     }

@@ -143,7 +143,8 @@ impl Drop for Bench {
     }
 }
 
-/// In the place of the library that talks to the kernel driver, before AMD's runtime is loaded.
+/// The software device, in the place of the library that talks to the kernel driver, before AMD's
+/// runtime is loaded.
 pub(crate) fn software() -> &'static Software {
     static SOFTWARE: OnceLock<Software> = OnceLock::new();
     SOFTWARE.get_or_init(|| {

@@ -5,7 +5,7 @@ use reef_core::{Device, Event as _, Priority, Queue as _, Seq};
 use reef_hip::{Hip, Queue};
 use std::time::{Duration, Instant};
 
-/// When the host asked for the time, when the device says that it was, and when the host saw it.
+/// Times at which the host asked for a stamp, the device made it, and the host saw it.
 struct Stamp {
     asked: Instant,
     time: Duration,

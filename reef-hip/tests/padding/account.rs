@@ -1,4 +1,4 @@
-//! From what ran where to what it cost, in instructions.
+//! Cost of a run in instructions, from the places of its workgroups.
 
 use crate::scene::Ran;
 use reef_gfx906::Record;
@@ -17,7 +17,7 @@ pub(crate) struct Account {
     /// Its instructions with all those of the best-effort blocks that were on that unit meanwhile:
     /// what it comes to if the unit does all of theirs first.
     pub(crate) worst: u64,
-    /// Most best-effort blocks on units at a time.
+    /// Maximum of best-effort blocks on units at a time.
     pub(crate) be_most: usize,
     /// Best-effort blocks on units at a time, in the mean over the task's instructions.
     pub(crate) be_places: f64,

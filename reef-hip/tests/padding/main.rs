@@ -36,7 +36,7 @@ const SHARED: [Sharing; 8] = [
 ];
 /// Blocks of real-time kernels: half of the units, two on each, more than all places (600).
 const RT_BLOCKS: [u32; 3] = [30, 120, 1200];
-/// Of best-effort kernels; at most 16 parts of 30.
+/// Blocks of best-effort kernels; at most 16 parts of 30.
 const BE_BLOCKS: u32 = 464;
 
 const HEAD: &str = "\

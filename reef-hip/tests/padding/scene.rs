@@ -13,7 +13,7 @@ pub(crate) const UNITS: u32 = 60;
 pub(crate) const RT_KERNELS: u64 = 4;
 /// Best-effort kernels, so many that real-time work ends before them.
 const BE_KERNELS: u64 = 12;
-/// Of four waves: a unit has places for ten blocks.
+/// Threads of four waves: a unit has places for ten blocks.
 const THREADS: u32 = 256;
 
 const SOURCE: &str = r#"
@@ -201,7 +201,8 @@ fn settings() -> Settings {
     Settings { units: UNITS, workers: 0, seed, slice: 64, ..Settings::default() }
 }
 
-/// In the place of the library that talks to the kernel driver, before AMD's runtime is loaded.
+/// The software device, in the place of the library that talks to the kernel driver, before AMD's
+/// runtime is loaded.
 fn software() -> &'static Software {
     static SOFTWARE: OnceLock<Software> = OnceLock::new();
     SOFTWARE.get_or_init(|| {

@@ -7,7 +7,7 @@ use super::live::{Load, loads};
 
 /// Bytes of shared memory that a workgroup can have.
 const SHARED: u64 = 64 << 10;
-/// Of a compute unit.
+/// SIMDs of a compute unit.
 const SIMDS: u64 = 4;
 const LANES: u64 = 64;
 /// Vector registers of a SIMD for each lane, given out in fours.

@@ -10,9 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A half of an address that a register may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Half {
-    /// Of the address of the parameters.
+    /// Half of the address of the parameters.
     Parameters { high: bool },
-    /// Of the address of the live word.
+    /// Half of the address of the live word.
     Live { high: bool },
 }
 

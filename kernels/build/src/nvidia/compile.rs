@@ -1,4 +1,4 @@
-//! From a source to its images.
+//! Compilation of a source to its images.
 
 use super::resources::{self, Resources};
 use super::toolchain::Toolchain;
@@ -22,7 +22,8 @@ pub(crate) struct Image {
     pub(crate) build: &'static str,
     pub(crate) target: Target,
     pub(crate) code: Vec<u8>,
-    /// Of each kernel. For PTX, as `ptxas` would compile it for the least GPU that it is for.
+    /// Resources of each kernel. For PTX, as `ptxas` would compile it for the least GPU that it is
+    /// for.
     pub(crate) kernels: Vec<Resources>,
 }
 

@@ -8,7 +8,7 @@ const REGISTERS: u32 = 65536;
 /// Bytes of shared memory that a kernel may have without asking for more.
 const SHARED: u32 = 48 << 10;
 
-/// Of one kernel on one target.
+/// Resources of one kernel on one target.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Resources {
     pub(super) kernel: String,

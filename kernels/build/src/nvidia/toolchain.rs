@@ -8,7 +8,7 @@ use std::process::Command;
 
 /// Versions and hashes, for pip.
 const WHEELS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/toolchain.txt");
-/// Also the folder's name, so that another version is fetched anew.
+/// Version, and the folder's name, so that another version is fetched anew.
 pub(crate) const VERSION: &str = "11.8.89";
 const PLATFORM: &str = "manylinux2014_x86_64";
 

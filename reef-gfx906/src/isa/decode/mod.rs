@@ -1,4 +1,4 @@
-//! From words to instructions, by the encodings of AMD's ISA document.
+//! Decoding of words to instructions, by the encodings of AMD's ISA document.
 //!
 //! - **In**: a word of code, and the one behind it.
 //! - **Out**: an `Inst` with its line of the opcode table and its operands, or why it is none.

@@ -7,7 +7,7 @@ use crate::isa::inst::{Inst, Op, Run};
 use crate::isa::registers::Lanes;
 use crate::isa::wave::Wave;
 
-/// From bits to a float.
+/// Conversion from bits to a float.
 macro_rules! to_f32 {
     ($f:expr) => {
         Run::Alu(|w, i| {
@@ -21,7 +21,7 @@ macro_rules! to_f32 {
     };
 }
 
-/// From a float to bits.
+/// Conversion from a float to bits.
 macro_rules! from_f32 {
     ($f:expr) => {
         Run::Alu(|w, i| {
@@ -34,7 +34,7 @@ macro_rules! from_f32 {
     };
 }
 
-/// From bits to a double.
+/// Conversion from bits to a double.
 macro_rules! to_f64 {
     ($f:expr) => {
         Run::Alu(|w, i| {
@@ -44,7 +44,7 @@ macro_rules! to_f64 {
     };
 }
 
-/// From a double to bits.
+/// Conversion from a double to bits.
 macro_rules! from_f64 {
     ($f:expr) => {
         Run::Alu(|w, i| {

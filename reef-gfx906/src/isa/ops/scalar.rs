@@ -16,7 +16,7 @@ macro_rules! s1 {
     };
 }
 
-/// From 64 bits to 32.
+/// Operation from 64 bits to 32.
 macro_rules! ds1 {
     ($f:expr) => {
         Run::Alu(|w, i| {

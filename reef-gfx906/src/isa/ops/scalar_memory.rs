@@ -59,7 +59,7 @@ fn load(w: &mut Wave, i: &Inst, env: &mut Env<'_>, words: u8) -> Result<(), Bad>
     Ok(())
 }
 
-/// From a buffer resource: what lies outside of it reads as zero.
+/// Loads from a buffer resource: words outside of it read as zero.
 fn buffer_load(w: &mut Wave, i: &Inst, env: &mut Env<'_>, words: u8) -> Result<(), Bad> {
     let resource = i.mem.base.unwrap_or(0);
     let base = w.regs.s64(resource) & 0xffff_ffff_ffff;

@@ -55,7 +55,7 @@ impl Case {
         (self.tiles()[0] * self.tiles()[1] * self.splits) as u32
     }
 
-    /// Of each output whole slabs: row, column, channel; then zeros.
+    /// Weights of each output in whole slabs: row, column, channel; then zeros.
     fn packed_weights(&self) -> Vec<f32> {
         let row = self.slabs() * SLAB / self.element.bytes();
         let rows = self.weights.chunks(TAPS * CHANNELS);

@@ -35,7 +35,7 @@ impl Case {
         self.to.0[2].div_ceil(LANES)
     }
 
-    /// Of a row, and in all.
+    /// Strips of a row, and of all rows.
     fn strips(&self) -> [u32; 2] {
         let [height, width, _] = self.to.0;
         let strips = width.div_ceil(STRIP);

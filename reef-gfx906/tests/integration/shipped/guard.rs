@@ -28,12 +28,12 @@ pub(crate) struct Guard {
     pub(crate) stopped: u32,
     pub(crate) list: Vec<u32>,
     pub(crate) grid: [u32; 3],
-    /// Most blocks of the launch's grid, which take turns if the kernel has more.
+    /// Maximum of blocks of the launch's grid, which take turns if the kernel has more.
     pub(crate) width: u32,
 }
 
 impl Guard {
-    /// For a kernel of this grid, launched in epoch 1 while that is live.
+    /// Guard of a kernel of this grid, launched in epoch 1 while that is live.
     pub(crate) fn new(grid: [u32; 3]) -> Self {
         let blocks = grid.iter().product::<u32>() as usize;
         Self { live: 1, epoch: 1, stopped: 0, list: vec![u32::MAX; blocks], grid, width: u32::MAX }

@@ -34,14 +34,14 @@ pub(crate) struct Fake {
     pub(crate) puts: Mutex<Vec<Put>>,
     /// The stream of each launch.
     pub(crate) launched_in: Mutex<Vec<StreamKind>>,
-    /// When each launch may start.
+    /// Start of each launch.
     pub(crate) starts: Mutex<Vec<Start>>,
     /// Actions that streams have yet to take; `None`: they take them at once.
     pub(super) slow: Mutex<Option<VecDeque<Step>>>,
     /// Calls that take locks of a real driver for long: streams opened and closed, captures,
     /// functions looked up.
     pub(crate) slow_calls: AtomicU32,
-    /// Is called by the next capture.
+    /// Function that the next capture calls.
     pub(super) at_capture: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     /// Number of coming writes that are refused.
     pub(crate) refused_writes: AtomicU32,
@@ -116,7 +116,7 @@ impl Fake {
         *self.at_capture.lock() = Some(Box::new(act));
     }
 
-    /// From now on signals arrive when told to.
+    /// Makes signals arrive only when told to, from now on.
     pub(crate) fn slow_down(&self) {
         *self.slow.lock() = Some(VecDeque::new());
     }
@@ -151,7 +151,7 @@ impl Fake {
         unsafe { AtomicU64::from_ptr(word as *mut u64) }.store(now, Ordering::Release);
     }
 
-    /// From now on no block ends before an eviction, unless it runs through.
+    /// Lets no block end before an eviction, unless it runs through.
     pub(crate) fn hurry(&self) {
         self.hurried.store(true, Ordering::Relaxed);
     }

@@ -27,11 +27,11 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 pub struct Queue<V: Vendor> {
     pub(crate) gpu: Gpu<V>,
     pub(crate) stream: Stream<V>,
-    /// Its other stream, in which nothing is: `stream` is on few units while launches are capped,
+    /// The other stream, in which nothing is: `stream` is on few units while launches are capped,
     /// this one otherwise.
     pub(crate) spare: Option<SpareStream<V>>,
     pub(crate) preemptor: Preemptor<V>,
-    /// Its launches go through a gate, because kernels have no guards.
+    /// Gate that launches go through, because kernels have no guards.
     pub(crate) gated: Option<Gated<V>>,
     pub(crate) timeline: Timeline<V>,
     pub(crate) guarded: Guarded<V>,
@@ -45,7 +45,7 @@ pub struct Queue<V: Vendor> {
     pub(crate) draining: bool,
     pub(crate) timeout: Timeout,
     pub(crate) priority: Priority,
-    /// Most blocks at a time.
+    /// Maximum of blocks at a time.
     pub(crate) block_cap: Option<u32>,
     /// Holds the epoch of graphs, and which one was written last.
     pub(crate) epoch_signal: Option<DeviceSignal<V>>,

@@ -28,7 +28,8 @@ pub(crate) struct InFlight<V: Vendor> {
 }
 
 impl<V: Vendor> InFlight<V> {
-    /// Its blocks have run, or have been stopped and are in another checkpoint now.
+    /// Retires its blocks from the checkpoint that it resumes: they have run, or have been stopped
+    /// and are in another checkpoint now.
     pub(crate) fn retire(&self) {
         if let Some(checkpoint) = &self.checkpoint {
             checkpoint.retire(self.blocks + self.later);
@@ -88,9 +89,9 @@ pub(crate) struct Remainder<V: Vendor> {
     pub(crate) seq: u64,
     node: usize,
     total: u32,
-    /// Of its launch `node`.
+    /// Blocks of its launch `node`.
     segment: Segment<V>,
-    /// Of its launches after that.
+    /// Number of blocks of its launches after that.
     later: u32,
 }
 

@@ -15,8 +15,8 @@ use crate::launch::stop_lists::StopList;
 use reef_core::{Error, Launch, Result, Seq};
 use std::slice;
 
-/// Most launches that one launch becomes on a capped queue whose kernel's blocks don't take turns;
-/// larger grids run wider.
+/// Maximum of launches that one launch becomes on a capped queue whose kernel's blocks don't take
+/// turns; larger grids run wider.
 const MAX_PARTS: u32 = 16;
 
 /// Part of a command that is launched.

@@ -30,8 +30,8 @@ pub(in crate::operators) fn scratch<V: Vendor>(
     scratch_of(gpu, op, &gemm, &plan(gpu, op, &gemm, rounded))
 }
 
-/// Of a device that multiplies in tf32. `more`: whether a function stands behind it that isn't its
-/// own kernel's.
+/// Rounding of a device that multiplies in tf32. `more`: whether a function stands behind it that
+/// isn't its own kernel's.
 pub(in crate::operators) fn rounding(op: &Conv2d, more: bool) -> Rounding {
     let by_tiles = ImplicitGemm::new(op, Element::Tf32).is_some();
     let output = by_tiles && is_in_fours(&op.output) && !more;

@@ -1,4 +1,4 @@
-//! From an operation to its launch.
+//! Launches of tensor operations.
 
 use super::attention::launch as attention;
 use super::bound::{BoundTensors, KernelOp, refused};

@@ -6,7 +6,8 @@ use reef_core::op::{Conv2d, Layout, Tensor};
 
 /// `SLAB` in kernels/mma.h.
 pub(in crate::operators) const SLAB: usize = 256;
-/// Most rows and columns of a window whose places tiles know: `LARGEST_WINDOW` in kernels/conv.h.
+/// Maximum of rows and columns of a window whose places tiles know: `LARGEST_WINDOW` in
+/// kernels/conv.h.
 const LARGEST_WINDOW: usize = 15;
 /// Bytes that tiles copy at a time.
 const CHUNK: usize = 16;
@@ -32,7 +33,7 @@ impl Shape {
 /// Product of matrices that tiles make of a convolution.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::operators) struct ImplicitGemm {
-    /// Of the input, filled up to whole chunks.
+    /// Channels of the input, filled up to whole chunks.
     pub(in crate::operators) channels: usize,
     /// Slabs of the sum for one output.
     pub(in crate::operators) slabs: usize,

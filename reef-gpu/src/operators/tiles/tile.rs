@@ -52,7 +52,7 @@ impl Tile {
     }
 }
 
-/// On tensor cores; `CONV_WARPS` in kernels/network.cu.
+/// Tiles on tensor cores; `CONV_WARPS` in kernels/network.cu.
 pub(in crate::operators) const WARPS: [Tile; 3] = [
     Tile::new([32, 32], 128, [4, 4], [0.18, 0.12]),
     Tile::new([64, 32], 256, [4, 4], [0.25, 0.23]),
@@ -72,9 +72,9 @@ const AROUND: f64 = 1.3;
 /// Microseconds of a split: in any case, and for each part of a thousand sums.
 const SPLIT: [f64; 2] = [0.66, 0.1];
 const SPLITS: [usize; 8] = [1, 2, 3, 4, 6, 8, 12, 16];
-/// Most blocks of a unit if sums are split.
+/// Maximum of blocks of a unit if sums are split.
 const MAX_SPLIT_BLOCKS: usize = 4;
-/// Most bytes of partial sums.
+/// Maximum of bytes of partial sums.
 const MAX_PARTIALS: usize = 32 << 20;
 
 /// Tile and parts of sums that a convolution is cut into.
@@ -132,7 +132,7 @@ mod tests {
     use crate::hal::calls::Vendor;
     use crate::hal::fake::Fake;
 
-    /// Of a device with this many units and KiB of shared memory for a block.
+    /// Facts of a device with this many units and KiB of shared memory for a block.
     fn facts(units: u32, shared: u32) -> Facts {
         Facts { units, shared_per_block: shared << 10, ..Fake::default().facts().clone() }
     }

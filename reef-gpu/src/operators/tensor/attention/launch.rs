@@ -217,7 +217,8 @@ fn steps<V: Vendor>(
 mod tests {
     use super::*;
 
-    /// Of 2 texts of 10 tokens with 3 heads each, which lie side by side: keys of `depth`.
+    /// Attention of 2 texts of 10 tokens with 3 heads each, which lie side by side: keys of
+    /// `depth`.
     fn heads_of(depth: usize) -> Attention {
         let line = 3 * depth;
         let queries =

@@ -16,7 +16,7 @@ use reef_core::{Launch, Result};
 
 /// Rows and columns of tiles, and their kernels.
 const TILES: [(usize, &str); 2] = [(64, "contract_64x64"), (32, "contract_32x32")];
-/// Least rows and columns for which tiles pay.
+/// Minimum of rows and columns for which tiles pay.
 const MIN_SIDE: usize = 8;
 /// Tiles for each unit of the device from which large ones pay.
 const LARGE: usize = 2;

@@ -56,7 +56,7 @@ mod tests {
         View { dims: dims.to_vec(), strides: strides.to_vec() }
     }
 
-    /// Of 20 rows and 24 columns with these strides, and sums of `len` terms.
+    /// Sides of 20 rows and 24 columns with these strides, and sums of `len` terms.
     fn sides(rows: usize, columns: usize, len: usize, terms: [usize; 2]) -> [SideParams; 2] {
         let kept = [view(&[20, 24], &[rows, 0]), view(&[20, 24], &[0, columns])];
         let summed = Axes::of(&terms.map(|step| view(&[len], &[step])));

@@ -38,7 +38,7 @@ pub(super) struct Product {
     terms: usize,
     inputs: Inputs,
     cut: Cut,
-    /// Of its kernels' names.
+    /// Part of its kernels' names.
     family: &'static str,
 }
 
