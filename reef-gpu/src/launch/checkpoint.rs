@@ -48,7 +48,7 @@ struct Inner<V: Vendor> {
     segment: Segment<V>,
     /// Blocks that were left when this was made.
     left: u32,
-    /// Those of `left` that have run since, or whose rest is in a newer checkpoint.
+    /// Blocks of `left` that have run since, or whose rest is in a newer checkpoint.
     retired: AtomicU32,
 }
 
