@@ -170,7 +170,7 @@ fn pools_are_those_of(input: &[f32]) {
         cases.flat_map(|case| Element::BOTH.map(|element| (element, case)))
     {
         let (count, blocks) = (to.len() as u64 / each, 2);
-        let got = run(name, element, blocks, (input, to), |_, i, o| {
+        let got = run(name, element, blocks, input, to, |_, i, o| {
             Struct::default().view(i, from).view(o, to).wide(&[count]).words(&[
                 blocks,
                 8 / each as u32,
