@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 /// Folders that sources come from and images go to.
 pub(crate) struct Places {
-    /// Of the repository.
+    /// Root of the repository.
     pub(crate) root: PathBuf,
-    /// Of files that are made or fetched.
+    /// Folder of made and fetched files.
     pub(crate) target: PathBuf,
 }
 

@@ -41,7 +41,7 @@ impl Account {
             be_units: ran.be.iter().map(|record| record.unit).collect(),
             path,
             worst,
-            be_most: most(&ran.be),
+            be_most: max_overlap(&ran.be),
             be_places: held as f64 / (end - begin).max(1) as f64,
             be_shared: ran.be.iter().filter(|be| meets(be, &ran.rt)).count(),
             lasted: ran.be.iter().any(|be| be.end > end),
