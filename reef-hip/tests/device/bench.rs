@@ -8,7 +8,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::{Error, Priority};
 use reef_gfx906::{Settings, Software};
-use reef_gpu::{Build, Memory, Modules, Options, Start, Streams, Vendor};
+use reef_gpu::{Build, LaunchConfig, Memory, Modules, Options, Streams, Vendor};
 use reef_hip::{Code, Context, Function, Stream};
 use std::ffi::c_void;
 use std::sync::OnceLock;
@@ -95,10 +95,8 @@ impl Bench {
         let mut params: Vec<*mut c_void> =
             words.iter_mut().map(|word| (&raw mut *word).cast()).collect();
         // SAFETY: callers give what the sources above take, and wait for the end.
-        unsafe {
-            self.context.launch((stream, Start::InTurn), function, [1; 3], [1; 3], 0, &mut params)
-        }
-        .unwrap();
+        unsafe { self.context.launch(stream, function, &LaunchConfig::one_block(1), &mut params) }
+            .unwrap();
     }
 
     /// A kernel runs in the stream until it is told to end.

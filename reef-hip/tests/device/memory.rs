@@ -80,12 +80,12 @@ fn a_gate_holds_its_stream_until_the_host_opens_it() {
     let gate = bench.context.alloc_gate().unwrap();
     let set = |value| {
         // SAFETY: the gate's word, which the stream only reads.
-        unsafe { gate.0.write_volatile(value) }
+        unsafe { gate.host.write_volatile(value) }
     };
     for round in 1..4 {
         set(1);
         // SAFETY: the gate is there until the end of this function, and the stream gets past it.
-        unsafe { bench.context.wait_value(stream, gate.1, 0) }.unwrap();
+        unsafe { bench.context.wait_value(stream, gate.device, 0) }.unwrap();
         bench.launch(stream, "bump", vec![word, 1]);
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(!bench.is_idle(stream));

@@ -7,7 +7,7 @@
 
 use crate::bench::Bench;
 use reef_core::{Error, Priority};
-use reef_gpu::{Build, Memory, Modules, Start, Streams};
+use reef_gpu::{Build, LaunchConfig, Memory, Modules, Streams};
 use std::ffi::c_void;
 
 #[test]
@@ -51,10 +51,8 @@ fn parameters_of_all_sizes_arrive() {
         [(&raw mut large).cast(), (&raw mut address).cast(), (&raw mut small).cast()];
     let function = bench.function("parameters");
     // SAFETY: these are its parameters, and the end is waited for.
-    unsafe {
-        bench.context.launch((stream, Start::InTurn), function, [1; 3], [100, 1, 1], 0, &mut params)
-    }
-    .unwrap();
+    unsafe { bench.context.launch(stream, function, &LaunchConfig::one_block(100), &mut params) }
+        .unwrap();
     unsafe { bench.context.wait(stream) }.unwrap();
     let seen = bench.read(to);
     let fault = bench.software.last_fault();
@@ -115,9 +113,8 @@ fn a_launch_that_no_device_can_do_is_refused() {
     let stream = bench.stream(Priority::RealTime);
     let function = bench.function("empty");
     // SAFETY: it has no parameters.
-    let launched = unsafe {
-        bench.context.launch((stream, Start::InTurn), function, [1; 3], [2048, 1, 1], 0, &mut [])
-    };
+    let launched =
+        unsafe { bench.context.launch(stream, function, &LaunchConfig::one_block(2048), &mut []) };
     assert!(matches!(launched, Err(Error::Driver { call: "hipModuleLaunchKernel", .. })));
     bench.launch(stream, "empty", vec![]);
     unsafe { bench.context.wait(stream) }.unwrap();

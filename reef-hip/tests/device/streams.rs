@@ -7,7 +7,7 @@
 
 use crate::bench::Bench;
 use reef_core::{Error, Priority};
-use reef_gpu::{Memory, Modules, Options, Start, Streams, Vendor};
+use reef_gpu::{LaunchConfig, Memory, Modules, Options, Streams, Vendor};
 use reef_hip::Context;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -93,11 +93,9 @@ fn units_of(bench: &Bench, class: Priority) -> BTreeSet<u32> {
     // SAFETY: it has no parameters.
     unsafe {
         bench.context.launch(
-            (stream, Start::InTurn),
+            stream,
             function,
-            [2000, 1, 1],
-            [64, 1, 1],
-            0,
+            &LaunchConfig { grid: [2000, 1, 1], ..LaunchConfig::one_block(64) },
             &mut [],
         )
     }
@@ -128,11 +126,9 @@ fn streams_of_the_two_parts_run_on_their_own_units() {
         // SAFETY: it has no parameters.
         unsafe {
             bench.context.launch(
-                (stream, Start::InTurn),
+                stream,
                 function,
-                [200, 1, 1],
-                [64, 1, 1],
-                0,
+                &LaunchConfig { grid: [200, 1, 1], ..LaunchConfig::one_block(64) },
                 &mut [],
             )
         }
