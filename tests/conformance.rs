@@ -12,7 +12,7 @@ suite!(cpu, reef::cpu::Cpu, "");
 #[cfg(feature = "cuda")]
 suite!(cuda, reef::cuda::Cuda, "");
 #[cfg(feature = "cuda")]
-suite!(cuda_few, reef::cuda::Cuda, "beside=24&beside_on=8");
+suite!(cuda_few, reef::cuda::Cuda, "beside=24");
 #[cfg(feature = "cuda")]
 suite!(cuda_gates, reef::cuda::Cuda, "gates=3");
 #[cfg(feature = "hip")]

@@ -24,7 +24,6 @@ core        starvation    60
 core        lost          60
 core        given_up      60
 core        given_up_full 90
-core        confined      60
 core        foreign       60
 core        modules       60
 core        capi          60
@@ -57,7 +56,7 @@ suite() { # CYCLES FILTER ARGS...
 conformance() {
     suite 10000 cuda:: --test-threads=4 --skip as_deep && suite 10000 cuda::a_preemption_is_as_deep --test-threads=1
 }
-# Capped queues on few multiprocessors.
+# Queues that are capped at few blocks.
 few() { suite 3000 cuda_few:: --test-threads=4 --skip as_deep; }
 # One at a time: a driver call that waits for the whole device opens the gates of others.
 gates() { suite 1000 cuda_gates:: --test-threads=1; }
@@ -65,8 +64,6 @@ lost() { "$build/lost" --nocapture; }
 given_up() { "$build/given_up" --nocapture; }
 # The device is busy for half a minute after it.
 given_up_full() { "$build/given_up_full" --nocapture; }
-# Which multiprocessors capped launches and graphs run on, with `beside_on=8`.
-confined() { "$build/confined" --nocapture; }
 foreign() { "$build/gates" --nocapture; }
 modules() { "$build/modules" --nocapture; }
 # The C example gives the same class on both devices, and a program of REEF's CUDA port preempts a stream.

@@ -47,8 +47,6 @@ pub struct Context {
     pub(crate) own: CudaFacts,
     /// The two parts in which streams are opened, if the device was split.
     pub(crate) split: Option<Split>,
-    /// The part in which capped streams are opened, if not on all multiprocessors.
-    pub(crate) few: Option<Part>,
     /// Stream for allocation, and for reads and writes that block.
     pub(crate) housekeeping: CUstream,
     /// Pinned memory of the host.

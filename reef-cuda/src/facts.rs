@@ -83,7 +83,6 @@ pub(crate) fn read(driver: &Driver, device: CUdevice) -> Result<(Facts, CudaFact
         memory: memory(driver, device),
         units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         be_units: get(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        capped_units: None,
         blocks_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR)?,
         threads_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?,
         registers_per_unit: get(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR)?,

@@ -382,34 +382,17 @@ mod tests {
     #[test]
     fn parts_of_the_multiprocessors_that_cannot_be_had_are_refused() {
         let _answers = Answers::take();
-        let want = "unsupported: beside_on: green contexts, which drivers have from CUDA 12.5 on";
+        let want = "unsupported: split: green contexts, which drivers have from CUDA 12.5 on";
         for missing in ["cuGreenCtxStreamCreate", "cuGreenCtxCreate", "cuDeviceGetDevResource"] {
-            let error = refused(&[missing], "beside_on=32");
+            let error = refused(&[missing], "split=32");
             assert_eq!(error, format!("cuda: {want}"), "without {missing}");
         }
-        let error = refused(&[], "beside_on=131");
-        assert_eq!(error, "cuda: beside_on=131: no part of 132 multiprocessors");
+        let error = refused(&[], "split=131");
+        assert_eq!(error, "cuda: split=131: no part of 132 multiprocessors");
         let error = refused(&[], "split=200");
         let why = "cuda: cuDevSmResourceSplitByCount: unknown (code 914)";
         assert_eq!(error, format!("cuda: split=200: no part of 132 multiprocessors ({why})"));
         assert_eq!(PARTS.load(Ordering::Relaxed), 0, "nothing is left open");
-    }
-
-    #[test]
-    fn a_part_of_the_multiprocessors_is_for_capped_streams_alone() {
-        let _answers = Answers::take();
-        let before = STREAMS_OF_PARTS.load(Ordering::Relaxed);
-        let opened = || STREAMS_OF_PARTS.load(Ordering::Relaxed) - before;
-        let device = open_with(driver(&[]).unwrap(), 0, "beside_on=33&beside=132").unwrap();
-        let features = device.info().features;
-        assert!(features.contains(&"capped queues on 40 multiprocessors".into()), "{features:?}");
-        let flag = device.preemptor(PreemptLevel::All).unwrap();
-        let _rt = device.queue(Priority::RealTime, None).unwrap();
-        assert_eq!((PARTS.load(Ordering::Relaxed), opened()), (1, 0));
-        let _be = device.queue(Priority::BestEffort, Some(&flag)).unwrap();
-        assert_eq!(opened(), 1);
-        drop((device, flag, _rt, _be));
-        assert_eq!(PARTS.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -34,18 +34,12 @@ impl Context {
     ) -> Result<Self> {
         let primary = Primary::retain(driver, find(driver, ordinal)?)?;
         primary.bind()?;
-        let (mut facts, own) = facts::read(driver, primary.device)?;
+        let (facts, own) = facts::read(driver, primary.device)?;
         let split =
             options.split.map(|units| Split::new(driver, primary.device, units)).transpose()?;
-        let few =
-            options.beside_on.map(|units| Part::few(driver, primary.device, units)).transpose()?;
-        if let Some(few) = &few {
-            facts.capped_units = Some(few.units);
-            facts.features.push(format!("capped queues on {} multiprocessors", few.units));
-        }
         let housekeeping = std::ptr::null_mut();
         let pinned = Mutex::default();
-        let mut context = Self { driver, facts, own, split, few, housekeeping, pinned, primary };
+        let mut context = Self { driver, facts, own, split, housekeeping, pinned, primary };
         context.housekeeping = context.open_stream(StreamKind::RealTime)?.0;
         context.keep_freed_memory()?;
         Ok(context)

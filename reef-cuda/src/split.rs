@@ -1,9 +1,8 @@
 //! Parts of the device by multiprocessors (green contexts). Streams of a part run on its
 //! multiprocessors alone; others, of the primary context, on all.
 //!
-//! *Few* multiprocessors are where capped queues run, if that was asked for. Or the device is
-//! *split* in two, one part for each class of work: nothing is preempted between them, and that is
-//! here to be compared with.
+//! The device is *split* in two, one part for each class of work: nothing is preempted between them,
+//! and that is here to be compared with.
 
 use crate::driver::{BACKEND, Driver};
 use cudarc::driver::sys::*;
@@ -42,13 +41,6 @@ impl Split {
 }
 
 impl Part {
-    /// A part of at least `units` multiprocessors, as few as the driver gives: 8 at a time on
-    /// sm_90.
-    pub(crate) fn few(driver: &'static Driver, device: CUdevice, units: u32) -> Result<Self> {
-        let [part, _] = divide(driver, device, "beside_on", units)?;
-        Self::new(driver, device, part)
-    }
-
     fn new(driver: &'static Driver, device: CUdevice, mut resource: CUdevResource) -> Result<Self> {
         let (mut description, mut raw) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the pointers are valid for the calls.

@@ -22,7 +22,6 @@ impl Streams for Context {
         let part = match kind {
             StreamKind::RealTime => self.split.as_ref().map(|split| &split.real_time),
             StreamKind::BestEffort => self.split.as_ref().map(|split| &split.best_effort),
-            StreamKind::Capped => self.few.as_ref(),
         };
         if let Some(part) = part {
             return part.stream(priority).map(Stream);

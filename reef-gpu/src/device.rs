@@ -22,7 +22,6 @@ use crate::launch::graph::Graph;
 use crate::launch::guarded::Guarded;
 use crate::launch::queue::hardware_queue::Queue;
 use crate::launch::queue::retained::Retained;
-use crate::launch::queue::spare_stream::SpareStream;
 use crate::launch::timeline::Timeline;
 use crate::preempt::gate::Gate;
 use crate::preempt::preemptor::Preemptor;
@@ -305,11 +304,8 @@ impl<V: Vendor> Device for Gpu<V> {
         };
         let preemptor = preemptor.unwrap_or(self.never()).clone();
         let gated = self.gated(&preemptor)?;
-        let may_be_capped = gated.is_none() && preemptor.level() >= PreemptLevel::DeviceQueue;
-        let spare = may_be_capped.then(|| SpareStream::open(self.context())).transpose()?.flatten();
         Ok(Queue {
             stream: Stream::open(self.context(), priority)?,
-            spare,
             gated,
             preemptor,
             timeline: Timeline::new(self.context(), self.writer())?,

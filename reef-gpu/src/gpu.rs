@@ -118,12 +118,11 @@ impl<V: Vendor> Gpu<V> {
     /// loop at 1.08 times its p99. With 66 blocks it keeps 31 % at 1.10 (H200, docs/lab/nvidia.md).
     pub(crate) fn caps(&self) -> Caps {
         let (options, every_second) = (self.options(), self.facts().be_units / 2);
-        match (options.beside, options.beside_on) {
-            (Some(blocks), _) => Caps::all(blocks),
-            (None, Some(_)) => Caps::all(every_second),
+        match options.beside {
+            Some(blocks) => Caps::all(blocks),
             // Without graphs each launch waits for the one before on the host: not measured.
-            (None, None) if !self.facts().graphs => Caps::all(every_second),
-            (None, None) => Caps { short: SHORT_BLOCKS, long: every_second },
+            None if !self.facts().graphs => Caps::all(every_second),
+            None => Caps { short: SHORT_BLOCKS, long: every_second },
         }
     }
 

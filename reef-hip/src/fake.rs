@@ -279,13 +279,6 @@ mod tests {
         let context = open(&["hipExtStreamCreateWithCUMask"], &half).unwrap();
         let error = context.open_stream(StreamKind::RealTime).unwrap_err();
         assert!(matches!(error, Error::Unsupported { .. }), "{error}");
-        let few = Options::parse("hip", "beside_on=8").unwrap();
-        let error = open(&["hipExtStreamCreateWithCUMask"], &few).unwrap_err().to_string();
-        let want = "hip: unsupported: beside_on: CU masks, on a device of several compute units";
-        assert_eq!(error, want);
-        let context = open(&[], &few).unwrap();
-        assert_eq!(context.facts().capped_units, Some(8));
-        assert_eq!(context.facts().features.last().unwrap(), "capped queues on 8 compute units");
     }
 
     #[test]

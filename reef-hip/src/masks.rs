@@ -6,9 +6,6 @@
 //! best-effort work never takes has one at once, whatever registers and shared memory the blocks
 //! use and however many clients there are.
 //!
-//! With `beside_on=N` streams of capped queues run on N of the others, and real-time streams on all
-//! as before.
-//!
 //! With `split=N` each class has units of its own, and nothing is preempted; that is here to be
 //! compared with.
 //!
@@ -23,13 +20,11 @@ use std::ops::Range;
 /// A bit for each unit.
 type Mask = Vec<u32>;
 
-/// Units of real-time streams, all if there is no mask, of best-effort streams, and of those of
-/// capped queues if these have others.
+/// Units of real-time streams, all if there is no mask, and of best-effort streams.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Masks {
     real_time: Option<Mask>,
     best_effort: Mask,
-    capped: Option<Mask>,
 }
 
 impl Masks {
@@ -45,30 +40,13 @@ impl Masks {
             return Err(Error::Invalid(text));
         }
         let real_time = Some(mask(units, 0..part));
-        Ok(Self { real_time, best_effort: mask(units, part..units), capped: None })
+        Ok(Self { real_time, best_effort: mask(units, part..units) })
     }
 
     /// Leaves the last of `units` units to all but best-effort work; `None` if there is no other.
     pub(crate) fn leave_one(units: u32) -> Option<Self> {
         let best_effort = |units| mask(units, 0..units - 1);
-        (units > 1).then(|| Self { real_time: None, best_effort: best_effort(units), capped: None })
-    }
-
-    /// Keeps capped queues on the first `few` units of those of best-effort work, some of each
-    /// shader engine.
-    ///
-    /// # Errors
-    ///
-    /// `Invalid` if there are fewer.
-    pub(crate) fn confine(self, units: u32, few: u32) -> Result<Self> {
-        let have = self.be_units();
-        if few > have {
-            let text = format!(
-                "{BACKEND}: beside_on={few}, but best-effort work has {have} compute units"
-            );
-            return Err(Error::Invalid(text));
-        }
-        Ok(Self { capped: Some(mask(units, 0..few)), ..self })
+        (units > 1).then(|| Self { real_time: None, best_effort: best_effort(units) })
     }
 
     /// Number of units that best-effort streams run on.
@@ -81,7 +59,6 @@ impl Masks {
         let mask = match kind {
             StreamKind::RealTime => self.real_time.as_ref()?,
             StreamKind::BestEffort => &self.best_effort,
-            StreamKind::Capped => self.capped.as_ref().unwrap_or(&self.best_effort),
         };
         let mut stream = std::ptr::null_mut();
         // SAFETY: the pointers are valid for the call, and the mask is as long as we say.
@@ -123,19 +100,8 @@ mod tests {
     fn best_effort_work_leaves_one_unit_where_there_are_two() {
         let masks = Masks::leave_one(60).unwrap();
         assert_eq!((masks.real_time, masks.best_effort), (None, vec![u32::MAX, 0x07ff_ffff]));
-        assert_eq!(masks.capped, None);
         assert_eq!(Masks::leave_one(60).unwrap().be_units(), 59);
         assert_eq!(Masks::leave_one(2).unwrap().best_effort, [0b1]);
         assert_eq!(Masks::leave_one(1), None, "an empty mask would mean all units");
-    }
-
-    #[test]
-    fn capped_queues_have_some_of_the_units_of_best_effort_work() {
-        let few = |few| Masks::leave_one(60).unwrap().confine(60, few);
-        let masks = few(33).unwrap();
-        assert_eq!((masks.be_units(), masks.capped), (59, Some(vec![u32::MAX, 1])));
-        assert_eq!(few(59).unwrap().capped, Some(vec![u32::MAX, 0x07ff_ffff]));
-        let want = "hip: beside_on=60, but best-effort work has 59 compute units";
-        assert_eq!(few(60).unwrap_err().to_string(), want);
     }
 }

@@ -58,30 +58,18 @@ impl Context {
         if let Some(masks) = &context.masks {
             context.facts.be_units = masks.be_units();
         }
-        if let Some(units) = options.beside_on {
-            context.facts.capped_units = Some(units);
-            context.facts.features.push(format!("capped queues on {units} compute units"));
-        }
         Ok(context)
     }
 }
 
 /// The device in two parts if that was asked for; else all of it, with a unit that best-effort work
-/// leaves alone where the runtime can do that, and few for capped queues if that was asked for.
+/// leaves alone where the runtime can do that.
 fn masks(driver: &Driver, units: u32, options: &Options) -> Result<Option<Masks>> {
     if let Some(part) = options.split {
         return Masks::split(units, part).map(Some);
     }
     let can = driver.hipExtStreamCreateWithCUMask.is_some();
-    let masks = Masks::leave_one(units).filter(|_| can);
-    match (masks, options.beside_on) {
-        (Some(masks), Some(few)) => masks.confine(units, few).map(Some),
-        (None, Some(_)) => {
-            let what = "beside_on: CU masks, on a device of several compute units".into();
-            Err(Error::Unsupported { backend: BACKEND, what })
-        }
-        (masks, None) => Ok(masks),
-    }
+    Ok(Masks::leave_one(units).filter(|_| can))
 }
 
 impl Drop for Context {

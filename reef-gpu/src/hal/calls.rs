@@ -197,9 +197,6 @@ pub enum StreamKind {
     RealTime,
     /// Best-effort work.
     BestEffort,
-    /// Best-effort work that runs next to real-time work, on a few units. Only where
-    /// [`Facts::capped_units`] is set.
-    Capped,
 }
 
 impl From<Priority> for StreamKind {

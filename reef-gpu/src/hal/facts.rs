@@ -13,8 +13,6 @@ pub struct Facts {
     pub units: u32,
     /// Units that best-effort streams run on.
     pub be_units: u32,
-    /// Units that [capped](crate::StreamKind::Capped) streams run on, if there are such streams.
-    pub capped_units: Option<u32>,
     /// Maximum of blocks resident on one unit.
     pub blocks_per_unit: u32,
     /// Maximum of threads resident on one unit.

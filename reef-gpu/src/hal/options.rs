@@ -24,8 +24,6 @@ pub struct Options {
     /// Best-effort blocks that run at a time next to real-time work, `beside=N`. Default: 2000 of
     /// queues whose blocks are short, one on every second unit of others.
     pub beside: Option<u32>,
-    /// Units that these blocks run on, `beside_on=N`; default all. Real-time work may use them too.
-    pub beside_on: Option<u32>,
     /// Units for real-time work alone, `split=N`; default none. For comparison.
     pub split: Option<u32>,
     /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their
@@ -51,7 +49,6 @@ impl Options {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             options.set(backend, key, value)?;
         }
-        options.agree(backend)?;
         Ok(options)
     }
 
@@ -64,10 +61,6 @@ impl Options {
             ("beside", blocks) => match blocks.parse() {
                 Ok(n) if n > 0 => self.beside = Some(n),
                 _ => return Err(bad(backend, key, "a number of blocks", value)),
-            },
-            ("beside_on", units) => match units.parse() {
-                Ok(n) if n > 0 => self.beside_on = Some(n),
-                _ => return Err(bad(backend, key, "a number of units", value)),
             },
             ("split", units) => match units.parse() {
                 Ok(n) if n > 0 => self.split = Some(n),
@@ -85,22 +78,11 @@ impl Options {
             ("tune", "off") => self.tune = false,
             ("tune", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, beside, beside_on, split, gates, timeout, tune)";
+                let have = "(have: precision, beside, split, gates, timeout, tune)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
         Ok(())
-    }
-
-    /// Checks that no option makes another one meaningless.
-    fn agree(&self, backend: &str) -> Result<()> {
-        let other = match self {
-            Self { beside_on: None, .. } => return Ok(()),
-            Self { split: Some(_), .. } => "split, which gives best-effort work units of its own",
-            Self { gates: Some(_), .. } => "gates, with which nothing runs next to real-time work",
-            _ => return Ok(()),
-        };
-        Err(Error::Invalid(format!("{backend}: option beside_on goes without {other}")))
     }
 }
 
@@ -119,19 +101,15 @@ mod tests {
         let want = Options {
             precision: Some(Precision::Fp16),
             beside: Some(20),
-            beside_on: None,
             split: Some(64),
             gates: Some(4),
             timeout: Some(Duration::from_secs(9)),
             tune: true,
         };
         assert_eq!(options, want);
-        let few = Options::parse("cuda", "beside_on=33&beside=132").unwrap();
-        assert_eq!((few.beside, few.beside_on), (Some(132), Some(33)));
         for bad in [
             "beside=0",
-            "beside_on=0",
-            "beside_on=all",
+            "beside_on=8",
             "tune=yes",
             "early=off",
             "patience=9",
@@ -146,18 +124,6 @@ mod tests {
             "units=2",
         ] {
             assert!(Options::parse("cuda", bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn units_for_capped_queues_go_with_neither_parts_nor_gates() {
-        for other in ["split=64", "gates=4"] {
-            for text in [format!("beside_on=8&{other}"), format!("{other}&beside_on=8")] {
-                let error = Options::parse("cuda", &text).unwrap_err().to_string();
-                let (name, _) = other.split_once('=').unwrap();
-                let want = format!("cuda: option beside_on goes without {name}, ");
-                assert!(error.starts_with(&want), "{text}: {error}");
-            }
         }
     }
 }

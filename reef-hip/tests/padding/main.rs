@@ -22,14 +22,11 @@ use std::sync::OnceLock;
 const NARROW: Sharing = Sharing::Narrow(29);
 /// A third of the units for real-time work alone.
 const THIRD: u32 = 20;
-/// As many blocks as units, on a third of them.
-const FEW: Sharing = Sharing::Few(60, THIRD);
-const SHARED: [Sharing; 8] = [
+const SHARED: [Sharing; 7] = [
     Sharing::Alone,
     Sharing::Streams,
     NARROW,
     Sharing::Narrow(60),
-    FEW,
     Sharing::Masks(THIRD),
     Sharing::MasksAlone(THIRD),
     Sharing::Masks(40),
@@ -150,19 +147,8 @@ fn narrow_queue_never_exceeds_its_blocks_on_the_device() {
 }
 
 #[test]
-fn capped_queue_stays_on_its_units_and_shares_them() {
-    for rows in table().into_iter().flatten() {
-        let (few, alone) = (rows.of(FEW), rows.of(Sharing::Alone));
-        assert_eq!((few.be_most, few.be_units.len()), (60, THIRD as usize));
-        assert!(within(&few.be_units, 0..THIRD), "{:?}", few.be_units);
-        // Where others are free, its blocks go there.
-        assert!(few.rt_units.is_superset(&alone.rt_units), "{:?}", few.rt_units);
-    }
-}
-
-#[test]
-fn a_queue_that_goes_to_its_few_units_and_back_keeps_its_order() {
-    FEW.alone_with(|device| {
+fn queue_that_is_capped_and_widened_keeps_its_order() {
+    NARROW.alone_with(|device| {
         for level in [PreemptLevel::DeviceQueue, PreemptLevel::All] {
             a_queue_changes_its_width_in_order(&device, level);
         }

@@ -39,8 +39,6 @@ pub(crate) enum Sharing {
     Streams,
     /// This number of best-effort blocks at a time.
     Narrow(u32),
-    /// A number of blocks at a time, and the number of units that they run on.
-    Few(u32, u32),
     /// This number of units for real-time work alone.
     Masks(u32),
     /// [`Masks`](Self::Masks) without best-effort work.
@@ -53,7 +51,6 @@ impl fmt::Display for Sharing {
             Self::Alone => write!(f, "alone"),
             Self::Streams => write!(f, "streams, as they like"),
             Self::Narrow(blocks) => write!(f, "capped, {blocks} blocks"),
-            Self::Few(blocks, units) => write!(f, "capped, {blocks} blocks on {units} units"),
             Self::Masks(units) => write!(f, "masks, {units} units for RT"),
             Self::MasksAlone(units) => write!(f, "masks, {units} units for RT, no BE"),
         }
@@ -71,7 +68,6 @@ impl Sharing {
         software();
         let options = match self {
             Self::Narrow(blocks) => format!("beside={blocks}"),
-            Self::Few(blocks, units) => format!("beside={blocks}&beside_on={units}"),
             Self::Masks(units) | Self::MasksAlone(units) => format!("split={units}"),
             Self::Alone | Self::Streams => String::new(),
         };
@@ -88,7 +84,7 @@ impl Sharing {
     /// Number of blocks that a best-effort queue runs at a time while real-time work runs.
     fn width(self, device: &Hip) -> Option<u32> {
         match (self, device.colocation()) {
-            (Self::Narrow(_) | Self::Few(..), Colocation::Capped(caps)) => Some(caps.long),
+            (Self::Narrow(_), Colocation::Capped(caps)) => Some(caps.long),
             _ => None,
         }
     }

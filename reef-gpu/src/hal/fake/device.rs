@@ -96,13 +96,6 @@ impl Fake {
         fake
     }
 
-    /// One whose capped queues run on two units.
-    pub(crate) fn with_capped_units() -> Self {
-        let mut fake = Self::default();
-        fake.facts.capped_units = Some(2);
-        fake
-    }
-
     /// One with tensor cores and this number of units.
     pub(crate) fn with_tensor_cores(units: u32) -> Self {
         let mut fake = Self::default();
@@ -199,7 +192,6 @@ impl Default for Fake {
             uuid: None,
             units: 4,
             be_units: 4,
-            capped_units: None,
             blocks_per_unit: 8,
             threads_per_unit: 1024,
             registers_per_unit: 65536,

@@ -10,7 +10,6 @@ use crate::launch::gated::Gated;
 use crate::launch::guarded::{Epoch, Guarded};
 use crate::launch::queue::in_flight::InFlight;
 use crate::launch::queue::retained::Retained;
-use crate::launch::queue::spare_stream::SpareStream;
 use crate::launch::timeline::Timeline;
 use crate::preempt::preemptor::Preemptor;
 use reef_core::{Error, PreemptLevel, Preemptor as _, Priority, Result, Seq};
@@ -27,9 +26,6 @@ const MAX_SILENCE: Duration = Duration::from_secs(5);
 pub struct Queue<V: Vendor> {
     pub(crate) gpu: Gpu<V>,
     pub(crate) stream: Stream<V>,
-    /// The other stream, in which nothing is: `stream` is on few units while launches are capped,
-    /// this one otherwise.
-    pub(crate) spare: Option<SpareStream<V>>,
     pub(crate) preemptor: Preemptor<V>,
     /// Gate that launches go through, because kernels have no guards.
     pub(crate) gated: Option<Gated<V>>,
@@ -95,7 +91,7 @@ impl<V: Vendor> Queue<V> {
         }
     }
 
-    /// Goes to the stream and the epoch that the next command belongs into.
+    /// Goes to the epoch that the next command belongs into.
     ///
     /// # Errors
     ///
@@ -107,9 +103,6 @@ impl<V: Vendor> Queue<V> {
         }
         if self.timeline.is_idle() {
             self.epoch = self.preemptor.epoch();
-        }
-        if let Some(spare) = &mut self.spare {
-            spare.choose(self.block_cap.is_some(), &mut self.stream, &self.timeline);
         }
         Ok(())
     }

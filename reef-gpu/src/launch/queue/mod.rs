@@ -7,7 +7,7 @@
 //! A queue that can be stopped launches the guarded build of kernels. While it is evicted, the
 //! stream's timeline is worth nothing, because void launches end as well; then a report of the
 //! device tells which blocks have stopped (`reap`). What a launch touches is kept until it has
-//! ended (`retained`), and all that has not ended is in one stream (`spare_stream`).
+//! ended (`retained`).
 
 mod api;
 pub(crate) mod hardware_queue;
@@ -15,6 +15,5 @@ mod in_flight;
 mod reap;
 pub(crate) mod retained;
 mod segments;
-pub(crate) mod spare_stream;
 #[cfg(test)]
 mod tests;
