@@ -9,7 +9,7 @@ use crate::engine::api::Engine;
 use crate::error::{Error, Result};
 use reef::Neighbours;
 use reef_guest::hold::Holders;
-use reef_guest::join::{Joined, Uuid, JoinRequest, join};
+use reef_guest::join::{JoinRequest, Joined, Uuid, join};
 use reef_guest::page::{Class, Mapping};
 use reef_guest::registry::{Gates, Registry};
 use std::path::Path;

@@ -4,7 +4,7 @@ use super::find::{Kind, violation};
 use super::revoked::RevokedProcesses;
 use super::scan::Violations;
 use crate::guests::collector::{ViolationCollector, hex};
-use reef_guest::join::{Joined, JoinRequest, join};
+use reef_guest::join::{JoinRequest, Joined, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use reef_nvml::{Process, Uuid};

@@ -1,6 +1,6 @@
 //! Measures each row of `reef bench saturate`.
 
-use super::args::{Args, Width};
+use super::args::{Args, name_of};
 use super::report;
 use crate::commands::bench::colocate::arrivals::Arrivals;
 use crate::commands::bench::colocate::measure::{BE_ALONE, Bench, RT_ALONE, Row};
@@ -65,7 +65,7 @@ fn policies<D: Device>(args: &Args, device: &D) -> Result<Vec<Policy>> {
     let own = match device.colocation() {
         Colocation::Padded => Some("padded".into()),
         Colocation::Capped(caps) if caps.is_adaptive() => Some("adaptive".into()),
-        Colocation::Capped(caps) => Some(args.name_of(Width { blocks: caps.long, units: None })?),
+        Colocation::Capped(caps) => Some(name_of(caps.long)),
         Colocation::Never => None,
     };
     let own = own.map(|name| named(name, true));
@@ -128,7 +128,7 @@ fn alone_and_both<D: Operators>(
 /// One row on a device that was opened with this width.
 struct Narrow<'a> {
     args: &'a Args,
-    width: Width,
+    width: u32,
     progress: &'a Progress,
 }
 
@@ -137,7 +137,7 @@ impl reef::Visit for Narrow<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Result<Row> {
         let bench = bench(self.args, &device, self.progress)?;
-        let name = self.args.name_of(self.width)?;
+        let name = name_of(self.width);
         self.progress.begin(&name);
         let policy = Policy { name, ..Policy::reef(device.info().level, true) };
         bench.run_both(&Arrivals::Closed, policy)
