@@ -8,8 +8,8 @@ use crate::files::kind::unread;
 use crate::files::profile::Latencies;
 use crate::files::safetensors::read as safetensors;
 use crate::memory::budget::Budget;
-use crate::model::network_model::Model;
 use crate::model::params::Params;
+use crate::model::picture_model::Model;
 #[cfg(feature = "onnx")]
 use crate::model::ports::Port;
 use crate::model::seeded::Seeded;

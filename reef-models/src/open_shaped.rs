@@ -2,7 +2,7 @@
 
 use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use crate::model::tensors::Tensors;
 use crate::onnx::general::either::{Either, load_either_within};
 use crate::onnx::general::options::TensorOptions;

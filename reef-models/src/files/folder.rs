@@ -11,8 +11,8 @@ use super::profile::Latencies;
 use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use crate::model::network_model::Model;
 use crate::model::params::Params;
+use crate::model::picture_model::Model;
 use std::path::Path;
 
 /// The graph of a folder of ours: what tells it from others.

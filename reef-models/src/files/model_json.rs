@@ -17,7 +17,7 @@ use super::schedule_json::{File, KernelEntry, StorageEntry};
 use crate::errors::error::{Error, Result};
 use crate::graph::problem::{Fault, Problem};
 use crate::graph::schedule::{ScheduleGraph, Storage, Work};
-use crate::model::network_model::{Layer, Model};
+use crate::model::picture_model::{Layer, Model};
 use crate::model::tensor::Constants;
 
 impl Model {

@@ -4,7 +4,7 @@
 //! its range of channels. Normalisation, residual and activation go into the convolution before
 //! them.
 
-use super::network_model::{Layer, Model};
+use super::picture_model::{Layer, Model};
 use super::tensor::{Constants, Norm};
 use crate::graph::schedule::{ScheduleGraph, Step, Storage, Work};
 use reef_core::op::{

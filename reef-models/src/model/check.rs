@@ -4,7 +4,7 @@
 //! before, so that a file can neither reach beyond its memory nor see what another network left in
 //! it.
 
-use super::network_model::{Layer, Model};
+use super::picture_model::{Layer, Model};
 use super::tensor::Constants;
 use crate::graph::problem::Fault;
 use crate::graph::problem::Problem;

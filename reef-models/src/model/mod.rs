@@ -9,15 +9,15 @@
 pub(crate) mod builder;
 pub(crate) mod check;
 pub(crate) mod fold;
-pub(crate) mod network_model;
 pub(crate) mod params;
+pub(crate) mod picture_model;
 pub(crate) mod ports;
 pub(crate) mod seeded;
 pub(crate) mod tensor;
 pub(crate) mod tensors;
 
 pub use fold::Folded;
-pub use network_model::{Layer, Model};
+pub use picture_model::{Layer, Model};
 pub use ports::{Port, Ports};
 pub use seeded::Seeded;
 pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};

@@ -7,8 +7,8 @@ use crate::errors::error::Result;
 use crate::files::whole;
 use crate::memory::budget::{Budget, Exhausted};
 use crate::memory::ledger::Ledger;
-use crate::model::network_model::Model;
 use crate::model::params::Params;
+use crate::model::picture_model::Model;
 use std::ops::RangeInclusive;
 use std::path::Path;
 

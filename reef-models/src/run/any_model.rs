@@ -1,12 +1,12 @@
 //! A network of either kind, before and after its weights are on a device.
 
+use super::constants::{TensorWeights, Weights};
 use super::memory::{scratch, tensor_scratch};
 use super::network::Network;
 use super::rounded::rounded;
-use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
 use crate::graph::arena;
-use crate::model::network_model::{Layer, Model};
+use crate::model::picture_model::{Layer, Model};
 use crate::model::ports::Ports;
 use crate::model::tensors::Tensors;
 use crate::tensors::groups::groups;

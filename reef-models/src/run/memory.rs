@@ -2,7 +2,7 @@
 
 use crate::errors::error::{Error, Result};
 use crate::graph::arena::ArenaPlan;
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use crate::model::ports::Ports;
 use crate::tensors::step::TensorStep;
 use reef_core::op::{Operators, Scratch, Storage};

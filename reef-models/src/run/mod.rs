@@ -8,6 +8,7 @@
 //! other step needs at that time.
 
 pub(crate) mod any_model;
+mod constants;
 pub(crate) mod launch_name;
 pub(crate) mod measure;
 pub(crate) mod memory;
@@ -21,10 +22,9 @@ pub mod reference;
 mod rgb_picture;
 mod rounded;
 mod staging;
-mod weights;
 
 pub use any_model::{AnyModel, Loaded};
+pub use constants::{TensorWeights, Weights};
 pub use launch_name::LaunchName;
 pub use measure::{measure, measure_with, measured};
 pub use network::Network;
-pub use weights::{TensorWeights, Weights};

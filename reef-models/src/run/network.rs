@@ -8,15 +8,15 @@
 //!
 //! An instance serves one inference at a time: its commands all work on the same memory.
 
+use super::constants::{TensorWeights, Weights};
 use super::launch_name::{LaunchName, launch_names, names_of_steps};
 use super::memory::{Memory, scratch, tensor_scratch};
 use super::rounded::rounded;
-use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
 use crate::files::profile::Profiles;
 use crate::graph::arena;
 use crate::graph::schedule::Step;
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use crate::model::ports::Ports;
 use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;

@@ -9,7 +9,7 @@ use super::pixels::Pixels;
 pub use super::rgb_picture::Picture;
 use super::rgb_picture::{planes, wrong};
 use crate::errors::error::{Error, Result};
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use std::fmt;
 use std::path::Path;
 

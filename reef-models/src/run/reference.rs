@@ -4,7 +4,7 @@
 //! whatever [`Layout`](reef_core::op::Layout) a tensor claims; sums are in `f64`.
 
 use crate::errors::error::{Error, Result};
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use crate::model::tensor::Source;
 use reef_core::op::{
     Activate, Conv2d, Function, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,

@@ -1,6 +1,6 @@
 //! Activations that all who read them round are rounded where they are written.
 
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use reef_core::op::Operators;
 use reef_core::rounding::{Rounded, Rounding};
 use std::collections::HashSet;

@@ -7,7 +7,7 @@ use super::text::{by_name::TEXT_NAMES, encoder::INPUTS};
 use super::{densenet, inception, mobilenet, plain, resnet};
 use crate::errors::error::{Error, Result};
 use crate::model::builder::Builder;
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 
 /// The networks that [`build`] knows.
 pub const NAMES: &[&str] = &[

@@ -4,7 +4,7 @@
 //! behind them; whatever comes before the block writes straight into its first channels.
 
 use crate::model::builder::{Builder, Concat, Conv, square};
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use crate::model::tensor::Norm;
 use reef_core::op::PoolKind;
 

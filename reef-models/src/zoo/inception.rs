@@ -3,7 +3,7 @@
 //! Each mixed block is one storage; its branches write into their channels of it.
 
 use crate::model::builder::{Builder, Concat, Conv, Value, square};
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use crate::model::tensor::Norm;
 use reef_core::op::{PoolKind, Window};
 

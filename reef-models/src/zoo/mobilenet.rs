@@ -5,7 +5,7 @@
 //! sides, where TensorFlow has more of them behind than before.
 
 use crate::model::builder::{Builder, Conv, Value, square};
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use crate::model::tensor::{Constants, Norm};
 use reef_core::op::{Bounds, Function, Layout, Multiply, Op};
 

@@ -5,7 +5,7 @@
 //! one.
 
 use crate::model::builder::{Builder, Conv, Value, square};
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use reef_core::op::{PoolKind, Window};
 
 /// Rows and columns of the picture that both take.

@@ -1,7 +1,7 @@
 //! ResNet as torchvision has it: stride on the 3x3 convolution of a bottleneck.
 
 use crate::model::builder::{Builder, Conv, Value, square};
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use crate::model::tensor::Norm;
 use reef_core::op::PoolKind;
 

@@ -6,7 +6,7 @@ use crate::errors::error::{Error, Result};
 use crate::files::whole;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use crate::model::network_model::Model;
+use crate::model::picture_model::Model;
 use crate::onnx::fault::Fault;
 use crate::onnx::file::{Dimension, ModelFile};
 use crate::onnx::load::{Imported, of_pictures, stem};

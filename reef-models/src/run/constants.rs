@@ -1,7 +1,7 @@
 //! The constants of networks on a device.
 
 use crate::errors::error::Result;
-use crate::model::network_model::{Layer, Model};
+use crate::model::picture_model::{Layer, Model};
 use crate::model::tensor::Source;
 use crate::tensors::model::TensorModel;
 use reef_core::op::{Operators, PackedInput};
