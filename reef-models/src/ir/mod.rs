@@ -1,7 +1,7 @@
 //! A network as values that are made from each other, on its way to a schedule.
 //!
 //! ```text
-//! file ──► Net, one value per operator ──► fuse ──► place ──► emit ──► Model and Params
+//! file ──► Net, one value per operator ──► fuse ──► place ──► emit ──► PictureModel and Params
 //! ```
 //!
 //! In: values, each made by one operator of a file. Out: a model with few operations, and its

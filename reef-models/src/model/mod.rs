@@ -1,7 +1,7 @@
 //! A network: what each step of its schedule computes, and from which tensors.
 //!
 //! In: layers, one after the other ([`builder`]), or a graph of operations from a file. Out: a
-//! checked [`Model`], and its weights as operations take them ([`Folded`]).
+//! checked [`PictureModel`], and its weights as operations take them ([`Folded`]).
 //!
 //! Invariant: a model has one layer for each step of its graph, and shapes, storages and windows
 //! agree ([`check`]).
@@ -17,7 +17,7 @@ pub(crate) mod tensor;
 pub(crate) mod tensors;
 
 pub use fold::Folded;
-pub use picture_model::{Layer, Model};
+pub use picture_model::{Layer, PictureModel};
 pub use ports::{Port, Ports};
 pub use seeded::Seeded;
 pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};

@@ -21,12 +21,12 @@ pub struct Layer {
 
 /// A network: its schedule graph, and the layer behind each step.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Model {
+pub struct PictureModel {
     graph: ScheduleGraph,
     layers: Vec<Layer>,
 }
 
-impl Model {
+impl PictureModel {
     /// One layer for each step of `graph`, at least one.
     pub(crate) fn new(graph: ScheduleGraph, layers: Vec<Layer>) -> Self {
         debug_assert_eq!(graph.steps.len(), layers.len());

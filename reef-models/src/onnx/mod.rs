@@ -15,8 +15,8 @@
 //! | `Mul` of two tensors of one shape, or with one value for each channel of each image (a gate) | `Multiply`, a step of its own |
 //!
 //! ```no_run
-//! let network = reef_models::onnx::load("resnet18.onnx", &Default::default())?;
-//! let logits = reef_models::reference::execute(&network.model, &network.params, &[0.0; 3 * 224 * 224])?;
+//! let model = reef_models::Model::open("resnet18.onnx").read()?;
+//! let logits = model.expected(&[0.0; 3 * 224 * 224])?;
 //! # Ok::<(), reef_models::Error>(())
 //! ```
 
@@ -29,23 +29,19 @@ mod external;
 mod fault;
 mod file;
 pub(crate) mod general;
-pub(crate) mod load;
 mod metadata;
 mod node;
 mod operators;
 mod protobuf;
+pub(crate) mod read;
 mod scope;
 pub(crate) mod walk;
 mod window;
 
 pub use copy::copy;
-pub use declared::{Declared, DeclaredPort, DeclaredSize, declared};
+pub use declared::{Declared, DeclaredPort, DeclaredSize, declared, input_names};
 pub use evaluate::{execute, execute_bytes};
-pub use general::{
-    TensorOptions, input_names, load_for, load_for_within, load_tensors, load_tensors_within,
-    read_tensor, tensors_from_bytes,
-};
-pub use load::{Imported, OPSETS, from_bytes, from_bytes_within, load, load_within};
+pub use general::stored::read_tensor;
 pub use metadata::metadata;
 pub use operators::OPERATORS;
-pub use walk::Options;
+pub use read::{OPSETS, file_of};

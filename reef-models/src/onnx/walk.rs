@@ -21,11 +21,11 @@ const FLOAT: i64 = 1;
 
 /// What a file may leave open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Options {
+pub(crate) struct Options {
     /// Pictures at a time; 1 if neither this nor the file says.
-    pub batch: Option<usize>,
+    pub(crate) batch: Option<usize>,
     /// Rows and columns.
-    pub size: Option<usize>,
+    pub(crate) size: Option<usize>,
 }
 
 /// The network that `graph` describes, and its output.

@@ -2,7 +2,7 @@
 //!
 //! In: a schedule (`NAME.json`), sources in HIP C++ (`NAME.cu`), and weights (`NAME.param`) or
 //! none. Out: a [`ProgramModel`], the text of a [`Program`](reef_core::program::Program) for
-//! whoever trusts it, and on a device a [`Network`](crate::Network).
+//! its caller to trust, and on a device a [`Network`](crate::Network).
 //!
 //! Invariants: a kernel is called with as many pointers as it has parameters, in one geometry; what
 //! it writes is read from its text where that tells, else from its name. Guards are put into a
@@ -22,4 +22,3 @@ mod uses;
 
 pub use folder::is_program;
 pub use model::{Exchange, ProgramInput, ProgramModel};
-pub use network::ProgramWeights;

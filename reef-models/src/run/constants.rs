@@ -1,7 +1,7 @@
 //! The constants of networks on a device.
 
 use crate::errors::error::Result;
-use crate::model::picture_model::{Layer, Model};
+use crate::model::picture_model::{Layer, PictureModel};
 use crate::model::tensor::Source;
 use crate::tensors::model::TensorModel;
 use reef_core::op::{Operators, PackedInput};
@@ -12,18 +12,22 @@ use std::sync::Arc;
 
 /// The constants of a network, packed for a device; any number of instances share them.
 #[derive(Debug)]
-pub struct Weights<D: Operators> {
+pub(crate) struct PackedWeights<D: Operators> {
     /// For each step, unless it has none.
     pub(super) constants: Vec<Option<D::Buffer>>,
 }
 
-impl<D: Operators> Weights<D> {
+impl<D: Operators> PackedWeights<D> {
     /// Brings all weights of `model` onto the device, one step at a time.
     ///
     /// # Errors
     ///
     /// Those of `source` and of [`Operators::pack`].
-    pub fn pack(device: &D, model: &Model, source: &impl Source) -> Result<Arc<Self>> {
+    pub(crate) fn pack(
+        device: &D,
+        model: &PictureModel,
+        source: &impl Source,
+    ) -> Result<Arc<Self>> {
         let pack = |layer: &Layer| {
             if layer.op.constants() == [0, 0] {
                 return Ok(None);
@@ -38,7 +42,7 @@ impl<D: Operators> Weights<D> {
 
 /// The constants of a network of tensors on a device; any number of instances share them.
 #[derive(Debug)]
-pub struct TensorWeights<D: Operators> {
+pub(crate) struct TensorWeights<D: Operators> {
     /// By the number of their storage, which grows.
     kept: Vec<Kept<D>>,
     /// Bytes of those that no other network has.
@@ -56,22 +60,13 @@ struct Kept<D: Operators> {
 }
 
 impl<D: Operators> TensorWeights<D> {
-    /// Brings all constants of `model` onto the device.
+    /// Brings all constants of `model` onto the device, but those that `base` has already: the same
+    /// network for other shapes differs in few.
     ///
     /// # Errors
     ///
     /// The device's.
-    pub fn upload(device: &D, model: &TensorModel) -> Result<Arc<Self>> {
-        Self::upload_beside(device, model, None)
-    }
-
-    /// As [`upload`](Self::upload), without those that `base` has already: the same network for
-    /// other shapes differs in few.
-    ///
-    /// # Errors
-    ///
-    /// The device's.
-    pub fn upload_beside(
+    pub(crate) fn upload(
         device: &D,
         model: &TensorModel,
         base: Option<&Self>,
@@ -128,7 +123,7 @@ impl<D: Operators> TensorWeights<D> {
     }
 
     /// Bytes that were allocated for it alone.
-    pub(super) fn own_bytes(&self) -> usize {
+    pub(crate) fn own_bytes(&self) -> usize {
         self.own
     }
 

@@ -5,8 +5,8 @@
 use crate::handmade::{bytes, file, float, int, ints, node, number, ones, scalar, value};
 use proptest::prelude::*;
 use reef_core::tensor::Array;
-use reef_models::onnx::{self, Options, TensorOptions};
-use reef_models::{Budget, Error, Seeded, reference};
+use reef_models::kinds::reference;
+use reef_models::{Budget, Error, Model, Seeded, onnx};
 use std::path::Path;
 
 /// What reading `nodes` says, between an input `x` of 1x2x4x4 and an output `y`, with these
@@ -15,7 +15,7 @@ fn say(nodes: &[Vec<u8>]) -> String {
     let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])];
     let tensors = [ones("w", &[3, 2, 3, 3]), ones("b", &[3])];
     let graph: Vec<_> = nodes.iter().chain(&ends).chain(&tensors).cloned().collect();
-    match onnx::from_bytes(&file(17, &graph), "bad.onnx", &Options::default()) {
+    match Model::from_onnx(&file(17, &graph), "bad.onnx").pictures_only().read() {
         Ok(_) => "fine".into(),
         Err(error) => error.to_string(),
     }
@@ -210,7 +210,7 @@ fn what_a_tensor_claims_must_be_there() {
         let nodes = [node("Conv", &["x", "w"], "a", &[]), pooled("a")].concat();
         let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])].concat();
         let file = file(17, &[nodes, ends, tensor]);
-        onnx::from_bytes(&file, "bad.onnx", &Options::default()).unwrap_err().to_string()
+        Model::from_onnx(&file, "bad.onnx").pictures_only().read().unwrap_err().to_string()
     };
     let at = "bad.onnx: node \"a\" (Conv): \"w\": ";
     assert_eq!(say(&[3, 2, 3, 3], &[]), format!("{at}0 values for a tensor of [3, 2, 3, 3]"));
@@ -231,7 +231,7 @@ fn what_a_tensor_claims_must_be_there() {
 #[test]
 fn what_is_no_onnx_file_is_said() {
     let say = |bytes: &[u8]| {
-        onnx::from_bytes(bytes, "bad.onnx", &Options::default()).unwrap_err().to_string()
+        Model::from_onnx(bytes, "bad.onnx").pictures_only().read().unwrap_err().to_string()
     };
     assert_eq!(say(b""), "bad.onnx: no ONNX file: it has no graph");
     assert!(say(b"GIF89a").starts_with("bad.onnx: no ONNX file: "));
@@ -251,7 +251,7 @@ fn deep_nesting_does_no_harm() {
         graph = bytes(1, bytes(5, bytes(6, &graph)));
     }
     let file = file(17, &[graph, value(11, "x", &[1, 2]), value(12, "y", &[])]);
-    let error = onnx::from_bytes(&file, "bad.onnx", &Options::default()).unwrap_err().to_string();
+    let error = Model::from_onnx(&file, "bad.onnx").pictures_only().read().unwrap_err().to_string();
     assert!(error.starts_with("bad.onnx: node \"\" ()"), "{error}");
 }
 
@@ -278,17 +278,16 @@ fn long_chains_do_no_harm() {
 
 /// Reads `bytes`; what is read can be run, and the nodes give values or an error.
 fn survive(bytes: &[u8]) {
-    let options = Options::default();
-    let nodes = |input: &[f32]| onnx::execute_bytes(bytes, "damaged", &options, input);
+    let nodes = |input: &[f32]| onnx::execute_bytes(bytes, "damaged", input);
     if let Err(Error::Length { want, .. }) = nodes(&[])
         && want < 1 << 14
     {
         let _ = nodes(&Seeded(1).input(want));
     }
-    let Ok(imported) = onnx::from_bytes(bytes, "damaged", &options) else { return };
-    if imported.model.graph().bytes() < 1 << 22 {
-        let input = Seeded(1).input(imported.model.input().elements());
-        reference::execute(&imported.model, &imported.params, &input).unwrap();
+    let Ok(model) = Model::from_onnx(bytes, "damaged").pictures_only().read() else { return };
+    let (picture, params) = model.picture().unwrap();
+    if picture.graph().bytes() < 1 << 22 {
+        reference::execute(picture, params, &Seeded(1).input(model.input_len())).unwrap();
     }
 }
 
@@ -333,8 +332,8 @@ proptest! {
 fn say_tensors(nodes: &[Vec<u8>], budget: u64) -> String {
     let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
     let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();
-    let options = TensorOptions::default();
-    match onnx::tensors_from_bytes(&file(17, &graph), "bad.onnx", &options, &Budget::new(budget)) {
+    let bytes = file(17, &graph);
+    match Model::from_onnx(&bytes, "bad.onnx").tensors_only().memory_limit(budget).read() {
         Ok(_) => "fine".into(),
         Err(error) => error.to_string(),
     }
@@ -386,14 +385,13 @@ fn an_input_that_decides_about_shapes_is_named() {
     let nodes =
         [node("Cast", &["n"], "s", &[int("to", 7)]), node("Reshape", &["x", "s"], "y", &[])];
     let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();
-    let read = |options: &TensorOptions| {
-        onnx::tensors_from_bytes(&file(17, &graph), "n.onnx", options, &Budget::default())
-    };
-    let error = read(&TensorOptions::default()).unwrap_err();
+    let bytes = file(17, &graph);
+    let error = Model::from_onnx(&bytes, "n.onnx").read().unwrap_err();
     assert!(matches!(&error, Error::Unbound { inputs, .. } if inputs == &["n"]), "{error}");
     let values = [("n".to_owned(), (vec![1], Array::F32(vec![6.0])))].into();
-    let model = read(&TensorOptions { values, ..TensorOptions::default() }).unwrap();
-    assert_eq!((model.inputs.len(), model.outputs[0].spec.dims.as_slice()), (1, &[6][..]));
+    let model = Model::from_onnx(&bytes, "n.onnx").values(&values).read().unwrap();
+    let outputs = model.outputs();
+    assert_eq!((model.inputs().len(), &outputs.get(0).unwrap().1.spec.dims[..]), (1, &[6][..]));
 }
 
 /// Placing activations was quadratic: this took 16 seconds.
@@ -406,10 +404,10 @@ fn a_hundred_thousand_nodes_are_read() {
     });
     let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
     let graph: Vec<_> = nodes.chain(ends).collect();
-    let options = TensorOptions::default();
     let bytes = file(17, &graph);
-    let model = onnx::tensors_from_bytes(&bytes, "long", &options, &Budget::default()).unwrap();
-    assert_eq!((model.steps().len(), model.arena().bytes), (100_000, 128));
+    let model = Model::from_onnx(&bytes, "long").read().unwrap();
+    let tensors = model.tensors().unwrap();
+    assert_eq!((tensors.steps().len(), tensors.arena().bytes), (100_000, 128));
 }
 
 proptest! {
@@ -431,7 +429,6 @@ proptest! {
         let len = bytes.len();
         bytes[at % len] = byte;
         let kept = if cut < 300 { len } else { cut % len };
-        let budget = Budget::new(1 << 20);
-        let _ = onnx::tensors_from_bytes(&bytes[..kept], "damaged", &TensorOptions::default(), &budget);
+        let _ = Model::from_onnx(&bytes[..kept], "damaged").tensors_only().memory_limit(1 << 20).read();
     }
 }

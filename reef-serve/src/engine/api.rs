@@ -3,7 +3,7 @@
 use super::shared::{SharedMemory, SharedParts};
 use crate::class::Class;
 use crate::error::Result;
-use reef::models::{Opened, Ports, ProgramModel};
+use reef::models::Model;
 use reef::{Account, ClientConfig, HostMemory, Neighbours, Span};
 use std::any::Any;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn name(&self) -> String;
 
     /// Memory that `model` takes there.
-    fn sizes(&self, model: &ReadModel) -> Sizes;
+    fn sizes(&self, model: &Model) -> Sizes;
 
     /// Brings a model's weights onto the device. Blocks, for seconds if it is large. If `measure`,
     /// kernels whose latencies are not known are measured.
@@ -24,7 +24,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// # Errors
     ///
     /// What is wrong with the weights; the device's.
-    fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>>;
+    fn load(&self, model: Model, measure: bool) -> Result<Arc<dyn DeviceModel>>;
 
     /// As [`load`](Self::load), for a model at other sizes than `base` has: constants that are the
     /// same are shared.
@@ -32,8 +32,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// # Errors
     ///
     /// As [`load`](Self::load).
-    fn load_beside(&self, model: ReadModel, base: &dyn DeviceModel)
-    -> Result<Arc<dyn DeviceModel>>;
+    fn load_beside(&self, model: Model, base: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>>;
 
     /// Maps device memory that another process shares, by the 64 bytes of its driver's handle.
     /// Blocks for milliseconds.
@@ -88,34 +87,6 @@ pub(crate) trait Engine: Debug + Send + Sync {
 
     /// Takes what has been noted so far.
     fn take_trace(&self) -> DeviceTrace;
-}
-
-/// A model that was read from its files, or built.
-#[derive(Debug)]
-pub(crate) enum ReadModel {
-    /// Of operations that devices have kernels for.
-    Network(Opened),
-    /// With kernels of its own, which the operator of the daemon trusts.
-    Program(Box<ProgramModel>),
-}
-
-impl ReadModel {
-    /// What goes in and what comes out.
-    pub(crate) fn ports(&self) -> (Ports, Ports) {
-        match self {
-            Self::Network(opened) => (opened.model.inputs(), opened.model.outputs()),
-            Self::Program(model) => (model.input_ports(), model.output_ports()),
-        }
-    }
-
-    /// Bytes of the host that the largest layer takes on its way to the device: a copy, and another
-    /// one that is laid out as the device wants it.
-    pub(crate) fn staged_bytes(&self) -> u64 {
-        2 * match self {
-            Self::Network(opened) => opened.model.largest_constant_bytes() as u64,
-            Self::Program(model) => model.constant_bytes() as u64,
-        }
-    }
 }
 
 /// What happened on a device while it was traced.

@@ -5,19 +5,11 @@
 //! of the file becomes those of its body.
 //!
 //! Invariants: all shapes are known when a network has been read. Where values of an input decide
-//! about shapes, they are given beforehand ([`TensorOptions::values`]) and are constants from then
+//! about shapes, they are given beforehand ([`values`](options::TensorOptions)) and are constants from then
 //! on.
 
 pub(super) mod call;
-pub(crate) mod either;
-pub(crate) mod load;
 pub(super) mod operators;
 pub(crate) mod options;
 pub(super) mod stored;
 pub(super) mod walk;
-
-pub use load::{
-    input_names, load_for, load_for_within, load_tensors, load_tensors_within, read_tensor,
-    tensors_from_bytes,
-};
-pub use options::TensorOptions;

@@ -25,7 +25,7 @@ const NAME: u64 = 256;
 type Scope<'a> = HashMap<&'a str, Value>;
 
 /// A file that is being read.
-pub(super) struct Walk<'a> {
+pub(in crate::onnx) struct Walk<'a> {
     builder: Builder<'a>,
     ledger: &'a Ledger,
     folder: Option<&'a Path>,
@@ -33,11 +33,11 @@ pub(super) struct Walk<'a> {
     functions: &'a [FunctionFile<'a>],
     options: &'a TensorOptions,
     /// Inputs whose values decide about shapes and were not given.
-    pub(super) unbound: Vec<String>,
+    pub(in crate::onnx) unbound: Vec<String>,
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(
+    pub(in crate::onnx) fn new(
         file: &'a ModelFile<'a>,
         folder: Option<&'a Path>,
         options: &'a TensorOptions,
@@ -55,7 +55,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The network that `graph` describes.
-    pub(super) fn graph(
+    pub(in crate::onnx) fn graph(
         &mut self,
         graph: &'a GraphFile<'a>,
         name: &str,

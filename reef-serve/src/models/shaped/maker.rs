@@ -1,7 +1,7 @@
 //! Makes networks for shapes, within the daemon's memory.
 
 use super::variant::{Parts, Variant};
-use crate::engine::api::{ReadModel, Sizes};
+use crate::engine::api::Sizes;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::{Budget, Reservation, within};
@@ -92,13 +92,13 @@ impl Maker {
         let spec = order.spec;
         let reading = self.reading(spec);
         let read = order.read(&reading).map_err(blocked(InTheWay::Own))?;
-        let (inputs, outputs) = read.ports();
+        let (inputs, outputs) = (read.inputs(), read.outputs());
         let mut infos = (TensorInfos::of(&inputs), TensorInfos::of(&outputs));
         order.declaration.inspect(|declaration| declaration.name_variant(&mut infos, order.shapes));
         let (bytes, sizes) = self.bytes(order, &read)?;
         let own = if order.base.is_some() { bytes - sizes.weights } else { bytes }; // few differ
         let mut taken = order.take(own)?;
-        let (mut memory, staged) = self.reserve(order, bytes, read.staged_bytes())?;
+        let (mut memory, staged) = self.reserve(order, bytes, staged_bytes(&read))?;
         let loaded = match order.base {
             Some(base) => self.node.engine.load_beside(read, &*base.loaded)?,
             None => self.node.engine.load(read, spec.measure)?,
@@ -129,7 +129,7 @@ impl Maker {
     }
 
     /// What it takes at most, which has to be within what a model may have.
-    fn bytes(&self, order: &Order<'_>, read: &ReadModel) -> Made<(u64, Sizes)> {
+    fn bytes(&self, order: &Order<'_>, read: &models::Model) -> Made<(u64, Sizes)> {
         let sizes = self.node.engine.sizes(read);
         let instances = (order.spec.instances.rt + order.spec.instances.be) as u64;
         let instances = instances.saturating_mul(sizes.instance);
@@ -160,6 +160,12 @@ impl Maker {
     }
 }
 
+/// Bytes of the host that the largest layer takes on its way to the device: a copy, and another one
+/// that is laid out as the device wants it.
+fn staged_bytes(model: &models::Model) -> u64 {
+    2 * model.largest_constant_bytes() as u64
+}
+
 impl Order<'_> {
     /// What it is, for errors.
     fn what(&self) -> String {
@@ -170,7 +176,7 @@ impl Order<'_> {
         }
     }
 
-    fn read(&self, budget: &models::Budget) -> Result<ReadModel> {
+    fn read(&self, budget: &models::Budget) -> Result<models::Model> {
         match (self.declaration, self.shapes) {
             (Some(declaration), Some(shapes)) => self.spec.open_shaped(declaration, shapes, budget),
             _ => self.spec.open(budget),

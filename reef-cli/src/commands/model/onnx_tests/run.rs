@@ -9,10 +9,9 @@ use crate::report::progress::Progress;
 use crate::workload::preempted::{Random, preempted, same_bits};
 use crate::workload::tensors::{instance, outputs, run_once};
 use anyhow::{Context, Result, bail};
-use reef::models::{Error, TensorWeights};
+use reef::models::{Error, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
-use std::sync::Arc;
 
 pub(crate) fn run(args: &Args<'_>) -> Result<()> {
     let mut all = Vec::new();
@@ -78,7 +77,8 @@ fn outcome<D: Operators>(
             };
         }
     };
-    let specs = case.model.outputs.iter().map(|port| &port.spec);
+    let ports = case.model.outputs();
+    let specs = ports.iter().map(|(_, port)| &port.spec);
     if case.wanted.len() != have.len() {
         return Outcome::Failed(format!("{} outputs, {} wanted", have.len(), case.wanted.len()));
     }
@@ -100,11 +100,11 @@ fn outcome<D: Operators>(
 }
 
 /// The network's constants on a device, and what it gave.
-fn once<D: Operators>(device: &D, case: &Loaded) -> Result<(Arc<TensorWeights<D>>, Vec<Array>)> {
-    let weights = TensorWeights::upload(device, &case.model)?;
-    let network = instance(device, &case.model, &weights, &case.inputs)?;
+fn once<D: Operators>(device: &D, case: &Loaded) -> Result<(Weights<D>, Vec<Array>)> {
+    let weights = case.model.weights(device)?;
+    let network = instance(&weights, &case.inputs)?;
     run_once(device, &network.inference())?;
-    let made = outputs(&network, &case.model)?;
+    let made = outputs(&network)?;
     Ok((weights, made))
 }
 
@@ -112,10 +112,10 @@ fn once<D: Operators>(device: &D, case: &Loaded) -> Result<(Arc<TensorWeights<D>
 fn again<D: Operators>(
     device: &D,
     case: &Loaded,
-    weights: &Arc<TensorWeights<D>>,
+    weights: &Weights<D>,
     random: &mut Random,
 ) -> Result<(u64, Vec<Array>)> {
-    let network = instance(device, &case.model, weights, &case.inputs)?;
+    let network = instance(weights, &case.inputs)?;
     let count = preempted(device, &network.inference(), random)?;
-    Ok((count, outputs(&network, &case.model)?))
+    Ok((count, outputs(&network)?))
 }
