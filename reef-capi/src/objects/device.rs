@@ -10,7 +10,6 @@ use reef::models::Model;
 use reef::op::Operators;
 use reef::scheduler::{self, Scheduler};
 use reef::{DeviceInfo, Visit, with_device};
-use std::sync::Arc;
 
 /// A device of some backend.
 trait AnyDevice: Send + Sync {

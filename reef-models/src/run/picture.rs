@@ -8,8 +8,7 @@
 use super::pixels::Pixels;
 pub use super::rgb_picture::Picture;
 use super::rgb_picture::{planes, wrong};
-use crate::errors::error::{Error, Result};
-use crate::model::picture_model::PictureModel;
+use crate::errors::error::Result;
 use std::fmt;
 use std::path::Path;
 
