@@ -8,7 +8,7 @@ mod installed;
 
 use installed::{Link, compile, compiler, prefix, run};
 use reef::cpu::Cpu;
-use reef::models::{Model, Seeded};
+use reef::models::Model;
 use reef::scheduler::Reef;
 use reef::{Device, Dispatcher, Task};
 

@@ -50,7 +50,7 @@ impl Folder {
     #[track_caller]
     fn refuses(&self, keys: &[(&str, &str)]) -> String {
         let error = self.load(keys).unwrap_err().to_string();
-        let at = ": node \"a\" (Conv): \"w\": ";
+        let at = ": initializer \"w\": ";
         error.split_once(at).unwrap_or_else(|| panic!("{error}")).1.into()
     }
 }

@@ -12,7 +12,6 @@ use crate::net::identity::client_id::Protocol;
 use crate::requests::job::{Output, Wanted};
 use crate::tenants::tenant::Tenant;
 use reef::ClientConfig;
-use reef::models::Ports;
 use std::any::Any;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
