@@ -27,7 +27,7 @@ pub(crate) struct Folder {
     pub(crate) model: PictureModel,
     /// All tensors that it names.
     pub(crate) params: Params,
-    /// How long launches take, if that was measured.
+    /// Times of launches, if they were measured.
     pub(crate) latencies: Option<Latencies>,
 }
 

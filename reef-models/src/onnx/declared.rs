@@ -79,7 +79,7 @@ fn port(value: &ValueFile<'_>) -> DeclaredPort {
 ///
 /// # Errors
 ///
-/// Those of [`declared`].
+/// Errors of [`declared`].
 pub fn input_names(
     path: impl AsRef<Path>,
     budget: &Budget,

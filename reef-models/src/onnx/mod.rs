@@ -1,12 +1,18 @@
 //! Reads networks from ONNX files.
 //!
-//! Operators are those that convolutional networks for pictures are made of, at operator sets 13 to
-//! 21 (see [`OPERATORS`]). Each is taken apart into convolutions, channel-wise affine maps, pools,
-//! activations, sums, products and concatenations, and these are put together again as few
-//! operations of [`reef_core::op`]: normalisations go into weights, sums and ReLU into
-//! convolutions, concatenations cost nothing. What can't be expressed exactly is an error that
-//! names the node: means over windows of different sizes at the edge, pools whose padding differs
-//! between the sides so that it matters, outputs with more than one row and column.
+//! ```text
+//! file ── walk ──► operations on tensors ── recognised ──► network for pictures
+//!                                        └─ otherwise ───► network of tensors
+//! ```
+//!
+//! One reader makes operations of [`reef_core::tensor`] of all nodes ([`general`]). Where a file has
+//! one input of pictures, operator sets 13 to 21 and [`OPERATORS`] alone ([`pictures`]), these are
+//! recognised as convolutions, channel-wise affine maps, pools, activations, sums, products and
+//! concatenations ([`crate::ir::recognise`]), and put together again as few operations of
+//! [`reef_core::op`]: normalisations go into weights, sums and ReLU into convolutions,
+//! concatenations cost nothing. What can't be expressed exactly stays a network of tensors: means
+//! over windows of different sizes at the edge, pools whose padding differs between the sides so
+//! that it matters, outputs with more than one row and column.
 //!
 //! | ONNX | operation |
 //! |---|---|
@@ -31,17 +37,16 @@ mod file;
 pub(crate) mod general;
 mod metadata;
 mod node;
-mod operators;
+mod opset;
+pub(crate) mod pictures;
 mod protobuf;
 pub(crate) mod read;
-mod scope;
-pub(crate) mod walk;
-mod window;
 
 pub use copy::copy;
 pub use declared::{Declared, DeclaredPort, DeclaredSize, declared, input_names};
 pub use evaluate::{execute, execute_bytes};
 pub use general::stored::read_tensor;
 pub use metadata::metadata;
-pub use operators::OPERATORS;
-pub use read::{OPSETS, file_of};
+pub use opset::OPSETS;
+pub use pictures::OPERATORS;
+pub use read::file_of;

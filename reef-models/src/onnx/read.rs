@@ -1,13 +1,16 @@
 //! From the bytes of a file to a network.
 
 use super::fault::Fault;
-use super::file::{Dimension, GraphFile, ModelFile};
+use super::file::ModelFile;
 use super::general::options::TensorOptions;
-use super::general::walk::Walk;
-use super::walk::{self, Options};
+use super::general::walk::{Walk, Walked};
+use super::node::name_of;
+use super::opset::{OPSETS, graph_of};
+use super::pictures::{Options, ends_in_pictures, picture_of};
 use crate::errors::error::{Error, Result};
 use crate::files::folder::MODEL;
 use crate::files::whole;
+use crate::ir::recognise::{Recognised, Refusal};
 use crate::memory::budget::{Budget, Exhausted};
 use crate::memory::ledger::Ledger;
 use crate::model::params::Params;
@@ -15,25 +18,19 @@ use crate::model::picture_model::PictureModel;
 use crate::tensors::model::TensorModel;
 use reef_core::tensor::Array;
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
-
-/// Versions of the default operator set whose files are read.
-pub const OPSETS: RangeInclusive<i64> = 7..=24;
-/// Those of them whose files may become networks for pictures.
-pub(super) const PICTURE_OPSETS: RangeInclusive<i64> = 13..=21;
 
 /// Kernels that a network may run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Kernels {
-    /// Those for pictures where the network can be expressed so, those for tensors otherwise.
+    /// Kernels for pictures where the network can be expressed so, for tensors otherwise.
     #[default]
     Any,
     Pictures,
     Tensors,
 }
 
-/// What a file leaves open, and what else the caller chooses.
+/// Sizes that a file leaves open, and other choices of the caller.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ReadOptions {
     pub(crate) kernels: Kernels,
@@ -91,28 +88,37 @@ impl File<'_> {
     fn network(&self, options: &ReadOptions, ledger: &Ledger) -> Result<Imported> {
         let of_file = |fault: Fault| fault.of(self.shown.into(), ledger);
         let file = ModelFile::read(self.bytes, ledger).map_err(Fault::from).map_err(of_file)?;
-        if let Some(pictures) = options.pictures_of(&file) {
-            match self.pictures(&file, &pictures, ledger).map_err(of_file) {
-                Ok((model, params)) if options.fits(&model) => {
-                    return Ok(Imported::Picture(model, params));
+        let picture = options.pictures_of(&file).map(|options| picture_of(&file, &options));
+        let picture = match picture.transpose() {
+            Err(fault) if options.kernels == Kernels::Pictures => return Err(of_file(fault)),
+            picture => picture.unwrap_or_default(),
+        };
+        let walked = self.walk(&file, options, ledger)?;
+        if let Some(shape) = picture {
+            match walked.pictures(shape, ledger) {
+                Ok(recognised) => {
+                    drop(walked); // its weights go over into the network
+                    let made = self.picture(recognised, ledger).map_err(of_file)?;
+                    return Ok(Imported::Picture(made.0, made.1));
                 }
-                Ok(_) => {}
-                Err(Error::Onnx { .. }) if options.kernels == Kernels::Any => {}
-                Err(other) => return Err(other),
+                Err(refusal)
+                    if options.kernels == Kernels::Pictures || ledger.refusal().is_some() =>
+                {
+                    return Err(of_file(fault_of(refusal, &file)));
+                }
+                Err(_) => {}
             }
         }
-        self.tensors(&file, options, ledger).map(Imported::Tensors)
+        walked.tensors(self.name).map(Imported::Tensors).map_err(of_file)
     }
 
-    /// The network for pictures that the file holds.
-    fn pictures(
+    /// The network for pictures of what was recognised.
+    fn picture(
         &self,
-        file: &ModelFile<'_>,
-        options: &Options,
+        recognised: Recognised,
         ledger: &Ledger,
     ) -> Result<(PictureModel, Params), Fault> {
-        let graph = graph_of(file, &PICTURE_OPSETS)?;
-        let (net, output) = walk::walk(graph, self.folder, options, ledger)?;
+        let (net, output) = recognised.filled(ledger).map_err(Fault::of_graph)?;
         let short = |why: Exhausted| Fault::of_graph(why.to_string());
         let (net, output) = net.fuse(output, ledger).map_err(short)?;
         let (model, params) = net.emit(self.name, output, ledger).map_err(short)?;
@@ -123,30 +129,49 @@ impl File<'_> {
         Ok((model, params))
     }
 
-    /// The network of tensors that the file holds.
-    fn tensors(
-        &self,
-        file: &ModelFile<'_>,
+    /// All operations of the file. Inputs whose values decide about shapes become constants, if
+    /// their values were given.
+    fn walk<'a>(
+        &'a self,
+        file: &'a ModelFile<'a>,
         options: &ReadOptions,
-        ledger: &Ledger,
-    ) -> Result<TensorModel> {
+        ledger: &'a Ledger,
+    ) -> Result<Walked<'a>> {
         let of_file = |fault: Fault| fault.of(self.shown.into(), ledger);
         let graph = graph_of(file, &OPSETS).map_err(of_file)?;
-        let mut tensors = options.tensors();
+        let mut open = options.open_sizes();
         loop {
-            let mut walk = Walk::new(file, self.folder, &tensors, ledger);
-            let fault = match walk.graph(graph, self.name) {
-                Ok(model) => return Ok(model),
+            let mut walk = Walk::new(file, self.folder, &open, ledger);
+            let fault = match walk.graph(graph) {
+                Ok(walked) => return Ok(walked),
                 Err(fault) => fault,
             };
             let inputs = std::mem::take(&mut walk.unbound);
             if inputs.is_empty() {
                 return Err(of_file(fault));
             }
-            if !tensors.bind(&inputs, &options.values) {
+            if !open.bind(&inputs, &options.values) {
                 return Err(Error::Unbound { file: self.shown.into(), at: fault.at, inputs });
             }
         }
+    }
+}
+
+/// Reason why a file is not a network for pictures, with the node.
+fn fault_of(refusal: Refusal, file: &ModelFile<'_>) -> Fault {
+    let Refusal { node, why } = refusal;
+    let graph = file.graph.as_ref();
+    match node {
+        Some(name) => {
+            let nodes = graph.into_iter().flat_map(|graph| &graph.nodes);
+            let op =
+                nodes.into_iter().find(|node| name_of(node) == name).map_or("", |node| node.op);
+            Fault::at_node(&name, op, why)
+        }
+        None => match graph.map(|graph| &*graph.outputs).unwrap_or_default() {
+            [output] => Fault { at: format!("output {:?}", output.name), why },
+            _ => Fault::of_graph(why),
+        },
     }
 }
 
@@ -174,45 +199,11 @@ impl ReadOptions {
         }
     }
 
-    /// Whether the input has the sizes that are asked for: others than squares can't be asked for,
-    /// but the file may say them.
-    fn fits(&self, model: &PictureModel) -> bool {
-        let have = model.input().shape();
-        self.shapes.values().all(|sizes| sizes[..] == have[..sizes.len().min(4)])
-    }
-
-    fn tensors(&self) -> TensorOptions {
+    fn open_sizes(&self) -> TensorOptions {
         let mut shapes = self.shapes.clone();
         shapes.extend(self.values.iter().map(|(name, (dims, _))| (name.clone(), dims.clone())));
         TensorOptions { shapes, batch: self.batch, size: self.size, values: BTreeMap::new() }
     }
-}
-
-/// The graph of a file whose operators are known.
-pub(super) fn graph_of<'f, 'a>(
-    file: &'f ModelFile<'a>,
-    opsets: &RangeInclusive<i64>,
-) -> Result<&'f GraphFile<'a>, Fault> {
-    let graph = file.graph.as_ref().ok_or_else(|| Fault::no_file("it has no graph".into()))?;
-    let opset = file.opset.unwrap_or_default();
-    if !opsets.contains(&opset) {
-        let (least, most) = (opsets.start(), opsets.end());
-        return Err(Fault::of_graph(format!(
-            "operator set {opset}, possible are {least} to {most}"
-        )));
-    }
-    Ok(graph)
-}
-
-/// Whether an output has several rows or columns, as the file declares it: no network for pictures
-/// has.
-fn ends_in_pictures(file: &ModelFile<'_>) -> bool {
-    let outputs = file.graph.iter().flat_map(|graph| &graph.outputs);
-    let several = |dims: &[Dimension<'_>]| match dims {
-        [_, _, sides @ ..] => sides.iter().any(|side| matches!(side, Dimension::Fixed(2..))),
-        _ => false,
-    };
-    outputs.filter_map(|output| output.dims.as_deref()).any(several)
 }
 
 /// The ONNX file that a path means: this one, or that of a folder which has no network of another

@@ -55,7 +55,7 @@ pub struct ModelBuilder<'a> {
     onnx: ReadOptions,
 }
 
-/// Where a network is.
+/// Place of a network.
 #[derive(Debug, Clone)]
 enum Place<'a> {
     Path(PathBuf),
@@ -151,7 +151,7 @@ impl<'a> ModelBuilder<'a> {
     ///
     /// # Errors
     ///
-    /// Those of [`read`](Self::read) and of [`Model::load`].
+    /// Errors of [`read`](Self::read) and of [`Model::load`].
     pub fn load<D: Operators>(self, device: &D) -> Result<crate::Network<D>> {
         self.read()?.load(device)
     }

@@ -12,7 +12,7 @@ use crate::model::ports::Ports;
 use crate::model::seeded::Seeded;
 use crate::model::tensors::Tensors;
 #[cfg(feature = "onnx")]
-use crate::onnx::{evaluate::execute::execute_with, walk::Options};
+use crate::onnx::{evaluate::execute::execute_with, pictures::Options};
 use crate::program::model::ProgramModel;
 use crate::run::network::Network;
 use crate::run::reference;
@@ -50,9 +50,9 @@ use std::sync::Arc;
 /// }
 /// ```
 ///
-/// Which kernels it runs on is decided when it is read, and the device has them: fused operations
-/// for pictures where all of the network can be expressed so, operations on tensors otherwise, or
-/// kernels that the folder brings ([`kernels`](Self::kernels)).
+/// Reading decides which kernels it runs on, and the device has them: fused operations for pictures
+/// where all of the network can be expressed so, operations on tensors otherwise, or kernels that the
+/// folder brings ([`kernels`](Self::kernels)).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     kind: ModelKind,
@@ -162,12 +162,12 @@ impl Model {
         }
     }
 
-    /// How long launches take, if the folder says or [`with_latencies`](Self::with_latencies) did.
+    /// Times of launches, if the folder has some or [`with_latencies`](Self::with_latencies) did.
     pub fn latencies(&self) -> Option<&Latencies> {
         self.latencies.as_ref()
     }
 
-    /// The same network with times of its launches.
+    /// Returns the network with times of its launches.
     #[must_use]
     pub fn with_latencies(self, latencies: Option<Latencies>) -> Self {
         Self { latencies, ..self }
@@ -217,7 +217,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// What is wrong with the tensors; `Kind` for kernels that come as source, which
+    /// `MissingTensor`, `Length`; `Kind` for kernels that come as source, which
     /// [`load_kernels`](Self::load_kernels) takes; the device's.
     pub fn weights<D: Operators>(&self, device: &D) -> Result<Weights<D>> {
         Weights::load(device, &self.kind)
@@ -237,7 +237,7 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// Those of [`weights`](Self::weights) and of [`Weights::network`].
+    /// Errors of [`weights`](Self::weights) and of [`Weights::network`].
     pub fn load<D: Operators>(&self, device: &D) -> Result<Network<D>> {
         self.weights(device)?.network()
     }

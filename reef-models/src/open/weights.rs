@@ -53,7 +53,7 @@ impl<D: Operators> Weights<D> {
             }
             ModelKind::Program(model, _) => {
                 let file = model.graph().name.clone();
-                let why = "its kernels are native code, which nobody has trusted: \
+                let why = "its kernels are native code, not trusted yet: \
                            Model::load_kernels takes them"
                     .into();
                 return Err(Error::Kind { file, why });
@@ -110,7 +110,7 @@ impl<D: Operators> Weights<D> {
     }
 
     /// Bytes on the device that it doesn't share with `base`, the network that it was loaded
-    /// [beside](super::model::Model::weights_beside).
+    /// [next to](super::model::Model::weights_beside).
     pub fn own_bytes(&self, base: Option<&Self>) -> usize {
         match (&self.kind, base.map(|base| &base.kind)) {
             (WeightsKind::Picture(_, weights), Some(WeightsKind::Picture(_, others)))
@@ -125,7 +125,7 @@ impl<D: Operators> Weights<D> {
     }
 }
 
-/// Whether both have the same tensors in the same steps. What a device packs doesn't depend on
+/// Returns whether both have the same tensors in the same steps. Packed constants don't depend on
 /// batch, rows and columns ([`Operators::pack`]).
 fn has_constants_of(model: &PictureModel, other: &PictureModel) -> bool {
     let of = |model: &PictureModel| {

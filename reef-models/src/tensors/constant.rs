@@ -16,7 +16,7 @@ pub(crate) enum Constant {
 }
 
 impl Constant {
-    /// How many values.
+    /// Number of values.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Values(array) => array.len(),

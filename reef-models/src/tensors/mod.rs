@@ -31,6 +31,7 @@ mod scalars;
 pub(crate) mod step;
 pub(crate) mod sums;
 pub(crate) mod value;
+pub(crate) mod windows;
 
 pub use model::TensorModel;
 pub use step::TensorStep;

@@ -11,8 +11,8 @@ use crate::onnx::constant::Constant;
 use crate::onnx::fault::Fault;
 use crate::onnx::file::{GraphFile, ModelFile};
 use crate::onnx::node::Node;
-use crate::onnx::read::{PICTURE_OPSETS, graph_of};
-use crate::onnx::walk::{Options, input_sizes, only_input};
+use crate::onnx::opset::{PICTURE_OPSETS, graph_of};
+use crate::onnx::pictures::{Options, input_sizes, only_input};
 use std::path::Path;
 use std::rc::Rc;
 
