@@ -102,7 +102,7 @@ struct Loaded<D: Operators> {
     weights: Weights<D>,
     /// Photos, if it looks at pictures.
     transform: Option<Transform>,
-    /// Whether kernels of its own see the inputs.
+    /// True if kernels of its own see the inputs.
     is_program: bool,
 }
 

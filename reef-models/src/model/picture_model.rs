@@ -10,12 +10,12 @@ use reef_core::op::{Op, Tensor};
 use reef_core::tensor::{Element, Spec};
 use std::collections::HashSet;
 
-/// What one step of a network computes, and from which tensors.
+/// Operation of one step of a network, and its tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     /// The operation.
     pub op: Op,
-    /// Where its weights and bias come from.
+    /// Origin of its weights and bias.
     pub constants: Constants,
 }
 
@@ -91,7 +91,7 @@ impl PictureModel {
         Ok(Params { tensors })
     }
 
-    /// Those of `params` that the network takes, without a copy of them.
+    /// Keeps the tensors of `params` that the network takes, without a copy of them.
     ///
     /// # Errors
     ///

@@ -95,7 +95,7 @@ pub(super) fn only_input<'f, 'a>(graph: &'f GraphFile<'a>) -> Result<&'f ValueFi
         (Some(input), None) => Ok(input),
         _ => {
             let names: Vec<_> = open().take(SHOWN).map(|input| input.name).collect();
-            Err(Fault::of_graph(format!("inputs {names:?}, one is wanted")))
+            Err(Fault::of_graph(format!("inputs must be one, got {names:?}")))
         }
     }
 }
@@ -103,7 +103,7 @@ pub(super) fn only_input<'f, 'a>(graph: &'f GraphFile<'a>) -> Result<&'f ValueFi
 /// Sizes of the input as the file counts them; those that it leaves open are chosen.
 pub(super) fn input_sizes(input: &ValueFile<'_>, options: &Options) -> Result<Vec<usize>, String> {
     if input.element != FLOAT {
-        return Err(format!("elements of type {}, 32-bit floats (1) are wanted", input.element));
+        return Err(format!("elements must be 32-bit floats (1), got type {}", input.element));
     }
     let dims = input.dims.as_ref().ok_or("its shape is left open")?;
     let size = |axis: usize| match (axis, dims[axis]) {
@@ -123,7 +123,7 @@ fn shape(input: &ValueFile<'_>, options: &Options) -> Result<[usize; 4], String>
     let (shape, is_picture) = match *sizes.as_slice() {
         [batch, channels, height, width] => ([batch, channels, height, width], true),
         [batch, channels] => ([batch, channels, 1, 1], false),
-        ref other => return Err(format!("shape {other:?}, two or four sizes are wanted")),
+        ref other => return Err(format!("its shape must have two or four sizes, got {other:?}")),
     };
     if let Some(batch) = options.batch.filter(|&batch| batch != shape[0]) {
         return Err(format!("batch {} is fixed, {batch} asked", shape[0]));

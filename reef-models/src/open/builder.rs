@@ -204,9 +204,11 @@ impl<'a> ModelBuilder<'a> {
             return Err(error);
         }
         let is_safetensors = file.extension().is_some_and(|extension| extension == "safetensors");
-        let read = || match is_safetensors {
-            true => safetensors::load(file, &self.budget),
-            false => Params::load(file, &self.budget),
+        let read = || {
+            if is_safetensors {
+                return safetensors::load(file, &self.budget);
+            }
+            Params::load(file, &self.budget)
         };
         self.built(network, || read().map(Tensors::Read))
     }

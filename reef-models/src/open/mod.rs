@@ -1,7 +1,8 @@
 //! The one way in: a network by a name, a file or a folder, and from there onto a device.
 //!
 //! ```text
-//! Model::open(what) ──► ModelBuilder ── read ──► Model ── weights(device) ──► Weights ── network ──► Network
+//! Model::open(what) ──► ModelBuilder ── read ──► Model
+//! Model ── weights(device) ──► Weights ── network ──► Network
 //! ```
 //!
 //! In: a name, a path or the bytes of an ONNX file, and what the caller chooses. Out: a [`Model`],

@@ -51,8 +51,8 @@ use std::sync::Arc;
 /// ```
 ///
 /// Reading decides which kernels it runs on, and the device has them: fused operations for pictures
-/// where all of the network can be expressed so, operations on tensors otherwise, or kernels that the
-/// folder brings ([`kernels`](Self::kernels)).
+/// where all of the network can be expressed so, operations on tensors otherwise, or kernels that
+/// the folder brings ([`kernels`](Self::kernels)).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     kind: ModelKind,

@@ -44,14 +44,14 @@ impl<D: Operators> PackedWeights<D> {
 #[derive(Debug)]
 pub(crate) struct TensorWeights<D: Operators> {
     /// By the number of their storage, which grows.
-    kept: Vec<Kept<D>>,
+    kept: Vec<DeviceConstant<D>>,
     /// Bytes of those that no other network has.
     own: usize,
 }
 
 /// A constant, in the forms that its readers want.
 #[derive(Debug)]
-struct Kept<D: Operators> {
+struct DeviceConstant<D: Operators> {
     storage: usize,
     bytes: usize,
     digest: u64,
@@ -77,7 +77,7 @@ impl<D: Operators> TensorWeights<D> {
             let plain = Form { plain: true, packed: Vec::new() };
             let form = forms.get(storage).unwrap_or(&plain);
             let kept = weights.bring(device, &constant.array(), form, base)?;
-            weights.kept.push(Kept { storage: *storage, ..kept });
+            weights.kept.push(DeviceConstant { storage: *storage, ..kept });
         }
         Ok(Arc::new(weights))
     }
@@ -89,12 +89,13 @@ impl<D: Operators> TensorWeights<D> {
         array: &Array,
         form: &Form,
         base: Option<&Self>,
-    ) -> Result<Kept<D>> {
+    ) -> Result<DeviceConstant<D>> {
         let values = array.to_le_bytes();
         let (bytes, digest) = (values.len(), digest(&values));
-        let alike = |kept: &&Kept<D>| (kept.bytes, kept.digest) == (bytes, digest);
+        let alike = |kept: &&DeviceConstant<D>| (kept.bytes, kept.digest) == (bytes, digest);
         let there = base.and_then(|base| base.kept.iter().find(alike));
-        let mut made = Kept { storage: 0, bytes, digest, plain: None, packed: Vec::new() };
+        let mut made =
+            DeviceConstant { storage: 0, bytes, digest, plain: None, packed: Vec::new() };
         if form.plain {
             made.plain = match there.and_then(|kept| kept.plain.as_ref()) {
                 Some(there) if read(device, there, bytes)? == values => Some(there.clone()),
@@ -127,35 +128,35 @@ impl<D: Operators> TensorWeights<D> {
         self.own
     }
 
-    fn kept(&self, storage: usize) -> Option<&Kept<D>> {
+    fn find(&self, storage: usize) -> Option<&DeviceConstant<D>> {
         let at = self.kept.binary_search_by_key(&storage, |kept| kept.storage);
         at.ok().map(|at| &self.kept[at])
     }
 
     /// The memory of a storage, if it is a constant.
     pub(super) fn buffer(&self, storage: usize) -> Option<&D::Buffer> {
-        self.kept(storage)?.plain.as_ref()
+        self.find(storage)?.plain.as_ref()
     }
 
     /// The packed form of a storage, if it is a constant.
     pub(super) fn packed(&self, storage: usize, packed: &PackedInput) -> Option<&D::Buffer> {
-        self.kept(storage)?.packed(packed)
+        self.find(storage)?.packed(packed)
     }
 }
 
-impl<D: Operators> Kept<D> {
+impl<D: Operators> DeviceConstant<D> {
     fn packed(&self, packed: &PackedInput) -> Option<&D::Buffer> {
         self.packed.iter().find(|(known, _)| known == packed).map(|(_, buffer)| buffer)
     }
 }
 
-/// How those who read a constant want it.
+/// Forms in which the readers of a constant take it.
 struct Form {
     plain: bool,
     packed: Vec<PackedInput>,
 }
 
-/// How the steps of `model` on a device want what they read.
+/// Forms in which the steps of `model` on a device take constants.
 fn forms<D: Operators>(device: &D, model: &TensorModel) -> HashMap<usize, Form> {
     let mut forms: HashMap<usize, Form> = HashMap::new();
     for step in model.steps_on(device) {
@@ -173,7 +174,7 @@ fn forms<D: Operators>(device: &D, model: &TensorModel) -> HashMap<usize, Form> 
     forms
 }
 
-/// What a buffer holds.
+/// Content of a buffer.
 fn read<D: Operators>(device: &D, buffer: &D::Buffer, bytes: usize) -> Result<Vec<u8>> {
     let mut there = vec![0; bytes];
     device.read(buffer, 0, &mut there)?;

@@ -1,7 +1,7 @@
 //! Networks on devices, and what their results are checked against.
 //!
-//! In: a network of one kind and its constants on a device. Out: launches ([`Network`]), their times
-//! ([`measure()`]), or the plain loops' answer ([`reference`](mod@reference)).
+//! In: a network of one kind and its constants on a device. Out: launches ([`Network`]), their
+//! times ([`measure()`]), or the plain loops' answer ([`reference`](mod@reference)).
 //!
 //! Invariant: a network launches its steps in the order of its schedule, each with memory that no
 //! other step needs at that time.

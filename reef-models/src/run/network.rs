@@ -28,8 +28,8 @@ use std::sync::Arc;
 
 /// One instance of a network.
 ///
-/// It comes from a [`Model`](crate::Model) at once, or from [`Weights`](crate::Weights) that several
-/// instances share.
+/// It comes from a [`Model`](crate::Model) at once, or from [`Weights`](crate::Weights) that
+/// several instances share.
 ///
 /// ```
 /// use reef_core::op::Operators;

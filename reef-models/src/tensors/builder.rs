@@ -186,7 +186,7 @@ impl<'a> Builder<'a> {
 
     /// Storages of values that are known.
     #[cfg(feature = "onnx")]
-    pub(crate) fn known(&self) -> impl Iterator<Item = (usize, &Rc<Known>)> {
+    pub(crate) fn constants(&self) -> impl Iterator<Item = (usize, &Rc<Known>)> {
         self.constants.iter().filter_map(|(storage, held)| match held {
             Held::Known(known) => Some((*storage, known)),
             Held::MadeUp(_) => None,

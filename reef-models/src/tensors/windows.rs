@@ -1,5 +1,5 @@
-//! Windows over the axes behind batch and channels, convolutions and products of matrices, as views:
-//! what makes them and what recognises them agree here.
+//! Windows over the axes behind batch and channels, convolutions and products of matrices, as
+//! views: the builder and the recogniser of pictures agree on them here.
 
 use reef_core::tensor::{Contract, Domain, View};
 
@@ -53,8 +53,8 @@ pub(crate) fn convolution(
     Contract { domain, kept: [of_x, of_w], summed }
 }
 
-/// Returns whether a sum of products is the [`convolution`] over rows and columns of these sizes. It
-/// allocates nothing: a file may have a hundred thousand of them.
+/// Returns whether a sum of products is the [`convolution`] over rows and columns of these sizes.
+/// It allocates nothing: a file may have a hundred thousand of them.
 #[cfg(feature = "onnx")]
 pub(crate) fn is_convolution(
     contract: &Contract,

@@ -170,7 +170,7 @@ fn built(network: &str, size: Option<usize>, rows: bool) -> Option<Declaration> 
     Some(Declaration::new(&[("input", input.as_slice())], &[("logits", logits.as_slice())]))
 }
 
-/// Refuses kernels as source in what isn't known to have some: nobody has trusted them.
+/// Refuses kernels as source in a network that isn't known to bring some: they are not trusted.
 fn without_kernels(model: Model) -> models::Result<Model> {
     match model.kernels() {
         None => Ok(model),

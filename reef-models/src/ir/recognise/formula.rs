@@ -47,7 +47,7 @@ impl Numbers {
         Ok(Self::Each(List::of(len, each, ledger)?))
     }
 
-    /// One for each of so many channels.
+    /// One for each channel.
     pub(super) fn spread(self, channels: usize, ledger: &Ledger) -> Result<List<f64>, Exhausted> {
         match self {
             Self::All(number) => List::filled(number, channels, ledger),
@@ -57,7 +57,7 @@ impl Numbers {
 }
 
 /// A term of a formula of one input and constants.
-enum Known {
+enum Operand {
     Numbers(Numbers),
     /// The input, times the first, plus the second.
     Linear(Numbers, Numbers),
@@ -71,12 +71,12 @@ pub(super) fn linear(
     mut constant: impl FnMut(usize) -> Result<Numbers, String>,
     ledger: &Ledger,
 ) -> Result<Option<[Numbers; 2]>, String> {
-    let mut terms: Vec<Known> = Vec::with_capacity(formula.0.len());
+    let mut terms: Vec<Operand> = Vec::with_capacity(formula.0.len());
     for term in &formula.0 {
         let known = match *term {
-            Term::Input(k) if k == input => Known::Linear(Numbers::All(1.0), Numbers::All(0.0)),
-            Term::Input(k) => Known::Numbers(constant(k)?),
-            Term::Scalar(scalar) => Known::Numbers(Numbers::All(real(scalar))),
+            Term::Input(k) if k == input => Operand::Linear(Numbers::All(1.0), Numbers::All(0.0)),
+            Term::Input(k) => Operand::Numbers(constant(k)?),
+            Term::Scalar(scalar) => Operand::Numbers(Numbers::All(real(scalar))),
             Term::Binary(function, a, b) => match binary(function, &terms[a], &terms[b], ledger)? {
                 Some(known) => known,
                 None => return Ok(None),
@@ -86,7 +86,7 @@ pub(super) fn linear(
         terms.push(known);
     }
     Ok(match terms.pop() {
-        Some(Known::Linear(scale, shift)) => Some([scale, shift]),
+        Some(Operand::Linear(scale, shift)) => Some([scale, shift]),
         _ => None,
     })
 }
@@ -100,11 +100,11 @@ fn real(scalar: Scalar) -> f64 {
 
 fn binary(
     function: Binary,
-    a: &Known,
-    b: &Known,
+    a: &Operand,
+    b: &Operand,
     ledger: &Ledger,
-) -> Result<Option<Known>, Exhausted> {
-    use Known::{Linear, Numbers as Fixed};
+) -> Result<Option<Operand>, Exhausted> {
+    use Operand::{Linear, Numbers as Fixed};
     let sum = |a: f64, b: f64| a + b;
     let difference = |a: f64, b: f64| a - b;
     let product = |a: f64, b: f64| a * b;
@@ -139,8 +139,8 @@ fn binary(
     }))
 }
 
-/// A summand times a factor, or divided by one. Without a summand there is none, whatever the factor
-/// is.
+/// A summand times a factor, or divided by one. Without a summand there is none, whatever the
+/// factor is.
 fn times(
     shift: &Numbers,
     by: &Numbers,
@@ -193,11 +193,12 @@ pub(super) fn function(formula: &Formula) -> Option<Function> {
     };
     let wanted = writer.into_formula();
     let is_same = wanted.0.len() == formula.0.len();
-    (is_same && wanted.0.iter().zip(&formula.0).all(is_close)).then_some(function)
+    let mut pairs = wanted.0.iter().zip(&formula.0);
+    (is_same && pairs.all(|(a, b)| is_close(a, b))).then_some(function)
 }
 
 /// Returns whether terms are the same, but for the rounding of a constant to 32 bits.
-fn is_close((a, b): (&Term, &Term)) -> bool {
+fn is_close(a: &Term, b: &Term) -> bool {
     match (a, b) {
         (Term::Scalar(Scalar::Real(a)), Term::Scalar(Scalar::Real(b))) => (a - b).abs() <= ROUNDED,
         (a, b) => a == b,

@@ -1,7 +1,7 @@
 //! From steps on tensors to a network for pictures.
 
 use super::shape::Form;
-use super::steps::Seen;
+use super::steps::Content;
 use super::weights::Pending;
 use crate::ir::value::{Id, Make, Net, STEP, Value as NetValue};
 use crate::memory::ledger::Ledger;
@@ -57,7 +57,7 @@ pub(crate) fn recognise(
     };
     Form::of(shape, &spec.dims).map_err(of_graph)?;
     let id = reading.push(name, shape, Make::Input).map_err(of_graph)?;
-    reading.seen[*input] = Seen::Value(id);
+    reading.seen[*input] = Content::Value(id);
     for (k, step) in builder.steps().iter().enumerate() {
         if reading.readers[step.writes] > 0 {
             let at_step = |why| Refusal { node: Some(step.name.clone()), why };
@@ -85,7 +85,7 @@ pub(super) struct Reading<'b, 'a> {
     /// The step that reads each storage last.
     pub(super) last_reader: Vec<usize>,
     /// By storage.
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<Content>,
     pub(super) net: Net,
     pub(super) pending: Vec<Pending>,
 }
@@ -94,7 +94,7 @@ impl<'b, 'a> Reading<'b, 'a> {
     fn new(builder: &'b Builder<'a>, output: usize, ledger: &'b Ledger) -> Self {
         let storages = builder.storages();
         let mut constants = vec![None; storages];
-        builder.known().for_each(|(storage, known)| constants[storage] = Some(known));
+        builder.constants().for_each(|(storage, known)| constants[storage] = Some(known));
         let (mut readers, mut last_reader) = (vec![0; storages], vec![usize::MAX; storages]);
         readers[output] = 1;
         for (k, step) in builder.steps().iter().enumerate().rev() {
@@ -111,7 +111,7 @@ impl<'b, 'a> Reading<'b, 'a> {
             constants,
             readers,
             last_reader,
-            seen: (0..storages).map(|_| Seen::Nothing).collect(),
+            seen: (0..storages).map(|_| Content::Nothing).collect(),
             net: Net::default(),
             pending: Vec::new(),
         }
@@ -137,7 +137,7 @@ impl<'b, 'a> Reading<'b, 'a> {
     /// The value that a storage holds.
     pub(super) fn value(&self, storage: usize) -> Result<Id, String> {
         match self.seen[storage] {
-            Seen::Value(id) => Ok(id),
+            Content::Value(id) => Ok(id),
             _ => Err("it reads what no picture is".into()),
         }
     }

@@ -17,7 +17,7 @@ use reef_core::tensor::{
 
 /// Content of a storage, as far as pictures have it.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Seen {
+pub(super) enum Content {
     Nothing,
     Value(Id),
     /// A picture with rows and columns of one number around it.
@@ -68,7 +68,7 @@ impl<'b> Reading<'b, '_> {
             Kind::Map(map) => self.formula(name, step, &map.formula)?,
             Kind::Move(moved) => self.moved(name, step, moved)?,
             Kind::Concat(concat) => self.concat(name, step, concat)?,
-            _ => return Err(format!("{} is no operation on pictures", op.name())),
+            _ => return Err(format!("{} is not an operation on pictures", op.name())),
         };
         self.seen[step.writes] = seen;
         Ok(())
@@ -80,16 +80,16 @@ impl<'b> Reading<'b, '_> {
         name: &str,
         step: &TensorStep,
         contract: &Contract,
-    ) -> Result<Seen, String> {
+    ) -> Result<Content, String> {
         let [x, w] = [0, 1].map(|k| &*step.op.inputs[k].dims);
         let (&[batch, channels, _, columns], &[outputs, each, ..]) = (x, w) else {
             return Err(format!("weights of {w:?} over {x:?}"));
         };
-        let known = self.constants[step.reads[1]].ok_or("operand 1 is no constant")?;
+        let known = self.constants[step.reads[1]].ok_or("operand 1 must be a constant")?;
         let (id, before, after) = self.padded(step.reads[0], x, Fill::Zero)?;
         let steps = [&contract.kept[0].strides, &contract.summed[0].strides];
         let ([.., down, right], [_, rows, across]) = (&steps[0][..], &steps[1][..]) else {
-            return Err("sums of products that are no convolution".into());
+            return Err("sums of products that are not a convolution".into());
         };
         let columns = columns.max(1);
         let (stride, dilation) = ([down / columns, *right], [rows / columns, *across]);
@@ -102,7 +102,7 @@ impl<'b> Reading<'b, '_> {
         let groups = groups.filter(|&groups| groups > 0 && outputs.is_multiple_of(groups));
         let over = |groups| is_convolution(contract, x, w, groups, count, stride, dilation);
         let Some(groups) = groups.filter(|&groups| over(groups)) else {
-            return Err("sums of products that are no convolution".into());
+            return Err("sums of products that are not a convolution".into());
         };
         let sliding = Sliding { size, stride, dilation, before, after, count };
         let [.., height, width] = self.shape(id);
@@ -119,9 +119,9 @@ impl<'b> Reading<'b, '_> {
         name: &str,
         step: &TensorStep,
         contract: &Contract,
-    ) -> Result<Seen, String> {
+    ) -> Result<Content, String> {
         let [x, w] = [0, 1].map(|k| &*step.op.inputs[k].dims);
-        let known = self.constants[step.reads[1]].ok_or("operand 1 is no constant")?;
+        let known = self.constants[step.reads[1]].ok_or("operand 1 must be a constant")?;
         let (id, form) = self.operand(step, 0)?;
         let [batch, _, height, width] = self.shape(id);
         let (Ok(a), Ok(b), Form::Flat) = (x.try_into(), w.try_into(), form) else {
@@ -134,7 +134,7 @@ impl<'b> Reading<'b, '_> {
         let from = match () {
             () if is(true) => From::Rows(known.clone()),
             () if is(false) => From::Columns(known.clone()),
-            () => return Err("sums of products that are no linear layer".into()),
+            () => return Err("sums of products that are not a linear layer".into()),
         };
         let window = Window { size: [height, width], ..POINT };
         let make = Conv::plain(id, window, 1, List::default(), List::default());
@@ -149,10 +149,10 @@ impl<'b> Reading<'b, '_> {
         shape: [usize; 4],
         make: Conv,
         from: From,
-    ) -> Result<Seen, String> {
+    ) -> Result<Content, String> {
         let id = self.push(name, shape, Make::Conv(make))?;
         self.pending.push(Pending { id, outputs: shape[1], from });
-        Ok(Seen::Value(id))
+        Ok(Content::Value(id))
     }
 
     /// A storage that a window sees as `dims`: the picture, and how it is padded.
@@ -163,21 +163,21 @@ impl<'b> Reading<'b, '_> {
         wanted: Fill,
     ) -> Result<(Id, [usize; 2], [usize; 2]), String> {
         let (id, before, after) = match self.seen[storage] {
-            Seen::Padded { x, before, after, fill } if fill == wanted || fill == Fill::None => {
+            Content::Padded { x, before, after, fill } if fill == wanted || fill == Fill::None => {
                 (x, before, after)
             }
             _ => (self.value(storage)?, [0; 2], [0; 2]),
         };
         let [batch, channels, height, width] = self.shape(id);
         let have = [batch, channels, height + before[0] + after[0], width + before[1] + after[1]];
-        match dims == have {
-            true => Ok((id, before, after)),
-            false => Err(format!("a window over {dims:?} of {have:?}")),
+        if dims != have {
+            return Err(format!("a window over {dims:?} of {have:?}"));
         }
+        Ok((id, before, after))
     }
 
     /// A maximum, or sums that become means.
-    fn fold(&mut self, name: &str, step: &TensorStep, fold: &Fold) -> Result<Seen, String> {
+    fn fold(&mut self, name: &str, step: &TensorStep, fold: &Fold) -> Result<Content, String> {
         let dims = &*step.op.inputs[0].dims;
         let fill = match fold.kind {
             FoldKind::Max => Fill::Least,
@@ -195,7 +195,7 @@ impl<'b> Reading<'b, '_> {
             sliding(dims, fold, before, after)?.of_pool(over)?
         };
         if fold.kind == FoldKind::Sum {
-            return Ok(Seen::Sums { x: id, window, is_global });
+            return Ok(Content::Sums { x: id, window, is_global });
         }
         self.pool(name, id, PoolKind::Max, window, is_global)
     }
@@ -205,16 +205,16 @@ impl<'b> Reading<'b, '_> {
         name: &str,
         step: &TensorStep,
         formula: &Formula,
-    ) -> Result<Seen, String> {
-        let open = |k: &usize| !self.constants[step.reads[*k]].is_some();
+    ) -> Result<Content, String> {
+        let open = |k: &usize| self.constants[step.reads[*k]].is_none();
         let open: Vec<usize> = (0..step.reads.len()).filter(open).collect();
         match *open.as_slice() {
             [k] => match self.seen[step.reads[k]] {
-                Seen::Sums { x, window, is_global } => {
+                Content::Sums { x, window, is_global } => {
                     self.ensure_mean(step, formula, &window)?;
                     self.pool(name, x, PoolKind::Average, window, is_global)
                 }
-                Seen::Bounded { x, low } => match bound(formula) {
+                Content::Bounded { x, low } => match bound(formula) {
                     Some(Bound::High(high)) => self.clamp(name, x, low, high),
                     _ => Err("it reads what no picture is".into()),
                 },
@@ -239,16 +239,16 @@ impl<'b> Reading<'b, '_> {
                 let counts = self.constants[step.reads[1]].ok_or("it divides by no constant")?;
                 singles(counts)?.iter().all(|&count| f64::from(count) == area)
             }
-            None => return Err("sums are no operation on pictures".into()),
+            None => return Err("sums are not an operation on pictures".into()),
         };
-        match is_mean {
-            true => Ok(()),
-            false => {
-                Err("means over windows that reach over the edge by different amounts are not \
-                     supported (count_include_pad, ceil_mode)"
-                    .into())
-            }
+        if !is_mean {
+            return Err(
+                "means over windows that reach over the edge by different amounts are not \
+                        supported (count_include_pad, ceil_mode)"
+                    .into(),
+            );
         }
+        Ok(())
     }
 
     /// A pool, unless its windows are single pixels.
@@ -259,14 +259,14 @@ impl<'b> Reading<'b, '_> {
         kind: PoolKind,
         window: Window,
         is_global: bool,
-    ) -> Result<Seen, String> {
+    ) -> Result<Content, String> {
         if window == POINT && !is_global {
-            return Ok(Seen::Value(x));
+            return Ok(Content::Value(x));
         }
         let [batch, channels, height, width] = self.shape(x);
         let [rows, columns] = window.over([height, width]);
         let make = Make::Pool { x, kind, window };
-        Ok(Seen::Value(self.push(name, [batch, channels, rows, columns], make)?))
+        Ok(Content::Value(self.push(name, [batch, channels, rows, columns], make)?))
     }
 
     /// A formula of one picture and constants.
@@ -276,7 +276,7 @@ impl<'b> Reading<'b, '_> {
         step: &TensorStep,
         formula: &Formula,
         k: usize,
-    ) -> Result<Seen, String> {
+    ) -> Result<Content, String> {
         let (x, form) = self.operand(step, k)?;
         let (dims, shape) = (&*step.op.inputs[k].dims, self.shape(x));
         if step.op.output.dims != dims {
@@ -289,7 +289,7 @@ impl<'b> Reading<'b, '_> {
                 if let Some(Kind::Map(next)) = next.map(|next| &next.op.kind)
                     && matches!(bound(&next.formula), Some(Bound::High(_)))
                 {
-                    return Ok(Seen::Bounded { x, low });
+                    return Ok(Content::Bounded { x, low });
                 }
                 return self.clamp(name, x, low, f64::INFINITY);
             }
@@ -321,7 +321,7 @@ impl<'b> Reading<'b, '_> {
     }
 
     /// Between bounds. Those that a file writes for "none" are the largest finite numbers.
-    fn clamp(&mut self, name: &str, x: Id, low: f64, high: f64) -> Result<Seen, String> {
+    fn clamp(&mut self, name: &str, x: Id, low: f64, high: f64) -> Result<Content, String> {
         if low.is_nan() || high.is_nan() {
             return Err(format!("bounds {low} and {high}"));
         }
@@ -329,7 +329,7 @@ impl<'b> Reading<'b, '_> {
         let low = if low > f32::MIN { low } else { f32::NEG_INFINITY };
         let high = if high < f32::MAX { high } else { f32::INFINITY };
         let make = match (low, high) {
-            (f32::NEG_INFINITY, f32::INFINITY) => return Ok(Seen::Value(x)),
+            (f32::NEG_INFINITY, f32::INFINITY) => return Ok(Content::Value(x)),
             (0.0, f32::INFINITY) => Make::Relu { x },
             _ => {
                 let bounds =
@@ -341,12 +341,17 @@ impl<'b> Reading<'b, '_> {
     }
 
     /// A value of the shape of `x`.
-    fn mapped(&mut self, name: &str, x: Id, make: Make) -> Result<Seen, String> {
-        Ok(Seen::Value(self.push(name, self.shape(x), make)?))
+    fn mapped(&mut self, name: &str, x: Id, make: Make) -> Result<Content, String> {
+        Ok(Content::Value(self.push(name, self.shape(x), make)?))
     }
 
     /// A sum of two pictures of one shape, or their product, of which one may be a gate.
-    fn of_two(&mut self, name: &str, step: &TensorStep, formula: &Formula) -> Result<Seen, String> {
+    fn of_two(
+        &mut self,
+        name: &str,
+        step: &TensorStep,
+        formula: &Formula,
+    ) -> Result<Content, String> {
         let ((a, of_a), (b, of_b)) = (self.operand(step, 0)?, self.operand(step, 1)?);
         let shapes = [a, b].map(|id| self.shape(id));
         let alike = of_a == of_b && shapes[0] == shapes[1];
@@ -373,7 +378,7 @@ impl<'b> Reading<'b, '_> {
     }
 
     /// Padding, or some channels of a picture: a convolution whose weights are one or zero.
-    fn moved(&mut self, name: &str, step: &TensorStep, moved: &Move) -> Result<Seen, String> {
+    fn moved(&mut self, name: &str, step: &TensorStep, moved: &Move) -> Result<Content, String> {
         let (x, form) = self.operand(step, 0)?;
         let shape @ [batch, channels, height, width] = self.shape(x);
         let [of_batch, of_channels, rows, columns] = &moved.tables[..] else {
@@ -395,7 +400,7 @@ impl<'b> Reading<'b, '_> {
                 Scalar::Real(f64::NEG_INFINITY) => Fill::Least,
                 _ => return Err("a padding of other numbers than pictures have".into()),
             };
-            return Ok(Seen::Padded { x, before, after, fill });
+            return Ok(Content::Padded { x, before, after, fill });
         }
         let pick = |&at: &usize| match at {
             NOWHERE => Err("a padding of channels".to_owned()),
@@ -411,7 +416,12 @@ impl<'b> Reading<'b, '_> {
         self.weighted(name, shape, make, From::Picked(picked, channels))
     }
 
-    fn concat(&mut self, name: &str, step: &TensorStep, concat: &Concat) -> Result<Seen, String> {
+    fn concat(
+        &mut self,
+        name: &str,
+        step: &TensorStep,
+        concat: &Concat,
+    ) -> Result<Content, String> {
         let (first, form) = self.operand(step, 0)?;
         let [batch, _, height, width] = self.shape(first);
         let wrong =
@@ -433,7 +443,7 @@ impl<'b> Reading<'b, '_> {
             return Err(format!("{} along another axis than channels", wrong(made)));
         }
         let make = Make::Concat { parts };
-        Ok(Seen::Value(self.push(name, [batch, all, height, width], make)?))
+        Ok(Content::Value(self.push(name, [batch, all, height, width], make)?))
     }
 }
 
@@ -444,7 +454,7 @@ fn sliding(
     before: [usize; 2],
     after: [usize; 2],
 ) -> Result<Sliding, String> {
-    let none = || "it is no window over rows and columns".to_owned();
+    let none = || "it is not a window over rows and columns".to_owned();
     let ([.., columns], [_, _, down, right], [rows, across]) =
         (dims, &fold.kept.strides[..], &fold.folded.strides[..])
     else {
@@ -458,12 +468,11 @@ fn sliding(
     ) else {
         return Err(none());
     };
-    match windows(dims, &count, &size, &stride, &dilation)
-        == [fold.kept.clone(), fold.folded.clone()]
+    if windows(dims, &count, &size, &stride, &dilation) != [fold.kept.clone(), fold.folded.clone()]
     {
-        true => Ok(Sliding { size, stride, dilation, before, after, count }),
-        false => Err(none()),
+        return Err(none());
     }
+    Ok(Sliding { size, stride, dilation, before, after, count })
 }
 
 /// Places of a table for an axis before and after all of the axis in its order.

@@ -28,7 +28,7 @@ pub(super) enum From {
     Rows(Rc<Known>),
     /// A matrix `[inputs][outputs]`.
     Columns(Rc<Known>),
-    /// One output for each of these channels, out of so many.
+    /// One output for each of these channels, and the number of all channels.
     Picked(List<usize>, usize),
 }
 

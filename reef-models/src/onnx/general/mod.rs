@@ -5,8 +5,8 @@
 //! of the file becomes those of its body.
 //!
 //! Invariants: all shapes are known when a network has been read. Where values of an input decide
-//! about shapes, they are given beforehand ([`values`](options::TensorOptions)) and are constants from then
-//! on.
+//! about shapes, they are given beforehand ([`values`](options::TensorOptions)) and are constants
+//! from then on.
 
 pub(super) mod call;
 pub(super) mod operators;

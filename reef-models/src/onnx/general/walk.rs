@@ -61,7 +61,7 @@ impl Walked<'_> {
             [(_, output)] => recognise(&self.builder, shape, output, ledger),
             outputs => {
                 let names: Vec<_> = outputs.iter().take(SHOWN).map(|(name, _)| name).collect();
-                Err(Refusal { node: None, why: format!("outputs {names:?}, one is wanted") })
+                Err(Refusal { node: None, why: format!("outputs must be one, got {names:?}") })
             }
         }
     }

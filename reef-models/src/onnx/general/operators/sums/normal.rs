@@ -111,7 +111,7 @@ fn batch(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let epsilon = call.float("epsilon", 1e-5)?;
     if !is_epsilon(epsilon) {
-        return Err(format!("attribute epsilon = {epsilon}, a number of at least 0 is wanted"));
+        return Err(format!("attribute epsilon must be at least 0, got {epsilon}"));
     }
     call.float("momentum", 0.9)?;
     call.int("spatial", 1)?;
