@@ -58,10 +58,12 @@ pub use zoo::{NAMES, TENSOR_NAMES, TEXT_NAMES};
 /// Kinds of networks behind [`Model`], for tools and tests that look into one.
 #[doc(hidden)]
 pub mod kinds {
-    pub use crate::model::{
-        Constants, Folded, Kind, Layer, Norm, PictureModel, Source, TensorSpec, Tensors,
-    };
-    pub use crate::program::{Exchange, ProgramInput, ProgramModel};
+    pub use crate::model::fold::Folded;
+    pub use crate::model::picture_model::{Layer, PictureModel};
+    pub use crate::model::tensor::{Constants, Kind, Norm, Source, TensorSpec};
+    pub use crate::model::tensors::Tensors;
+    pub use crate::program::model::{Exchange, ProgramInput, ProgramModel};
     pub use crate::run::reference;
-    pub use crate::tensors::{TensorModel, TensorStep};
+    pub use crate::tensors::model::TensorModel;
+    pub use crate::tensors::step::TensorStep;
 }

@@ -10,7 +10,7 @@ use super::pictures::{Options, ends_in_pictures, picture_of};
 use crate::errors::error::{Error, Result};
 use crate::files::folder::MODEL;
 use crate::files::whole;
-use crate::ir::recognise::{Recognised, Refusal};
+use crate::ir::recognise::reading::{Recognised, Refusal};
 use crate::memory::budget::{Budget, Exhausted};
 use crate::memory::ledger::Ledger;
 use crate::model::params::Params;

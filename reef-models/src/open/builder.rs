@@ -19,6 +19,7 @@ use crate::model::tensors::Tensors;
 use crate::onnx::read::{File, Imported, Kernels, ReadOptions, file_of, read, read_file};
 use crate::program::folder::is_program;
 use crate::program::model::ProgramModel;
+use crate::run::network::Network;
 #[cfg(feature = "onnx")]
 use crate::tensors::model::TensorModel;
 use crate::zoo::by_name::{NAMES, build};
@@ -69,6 +70,25 @@ enum Place<'a> {
     Bytes(&'a [u8]),
 }
 
+impl Model {
+    /// Begins to open `what`: a name of [`NAMES`](crate::NAMES) or
+    /// [`TENSOR_NAMES`](crate::TENSOR_NAMES), a folder that [`save`](Self::save) wrote or REEF
+    /// published, an ONNX file or a folder with a `model.onnx`, or a `.safetensors` file whose name
+    /// begins with one of these names, as torchvision calls its own (`resnet18-f37072fd`).
+    ///
+    /// Nothing is read before [`read`](ModelBuilder::read) or [`load`](ModelBuilder::load).
+    pub fn open<'a>(what: impl AsRef<Path>) -> ModelBuilder<'a> {
+        ModelBuilder::of_path(what.as_ref())
+    }
+
+    /// Begins to open an ONNX file by its bytes, which have all weights in them; `name` names the
+    /// network, and the file in errors.
+    #[cfg(feature = "onnx")]
+    pub fn from_onnx<'a>(bytes: &'a [u8], name: &'a str) -> ModelBuilder<'a> {
+        ModelBuilder::of_onnx(bytes, name)
+    }
+}
+
 impl<'a> ModelBuilder<'a> {
     fn of(place: Place<'a>) -> Self {
         Self {
@@ -83,12 +103,12 @@ impl<'a> ModelBuilder<'a> {
         }
     }
 
-    pub(super) fn of_path(path: &Path) -> Self {
+    fn of_path(path: &Path) -> Self {
         Self::of(Place::Path(path.into()))
     }
 
     #[cfg(feature = "onnx")]
-    pub(super) fn of_onnx(bytes: &'a [u8], name: &'a str) -> Self {
+    fn of_onnx(bytes: &'a [u8], name: &'a str) -> Self {
         Self::of(Place::Onnx { bytes, name })
     }
 
@@ -152,7 +172,7 @@ impl<'a> ModelBuilder<'a> {
     /// # Errors
     ///
     /// Errors of [`read`](Self::read) and of [`Model::load`].
-    pub fn load<D: Operators>(self, device: &D) -> Result<crate::Network<D>> {
+    pub fn load<D: Operators>(self, device: &D) -> Result<Network<D>> {
         self.read()?.load(device)
     }
 

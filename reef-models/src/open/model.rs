@@ -1,6 +1,5 @@
 //! The network that callers hold, whichever kernels it runs on.
 
-use super::builder::ModelBuilder;
 use super::kind::ModelKind;
 use super::weights::Weights;
 use crate::errors::error::{Error, Result};
@@ -71,23 +70,6 @@ pub(super) struct Origin {
 }
 
 impl Model {
-    /// Begins to open `what`: a name of [`NAMES`](crate::NAMES) or
-    /// [`TENSOR_NAMES`](crate::TENSOR_NAMES), a folder that [`save`](Self::save) wrote or REEF
-    /// published, an ONNX file or a folder with a `model.onnx`, or a `.safetensors` file whose name
-    /// begins with one of these names, as torchvision calls its own (`resnet18-f37072fd`).
-    ///
-    /// Nothing is read before [`read`](ModelBuilder::read) or [`load`](ModelBuilder::load).
-    pub fn open<'a>(what: impl AsRef<Path>) -> ModelBuilder<'a> {
-        ModelBuilder::of_path(what.as_ref())
-    }
-
-    /// Begins to open an ONNX file by its bytes, which have all weights in them; `name` names the
-    /// network, and the file in errors.
-    #[cfg(feature = "onnx")]
-    pub fn from_onnx<'a>(bytes: &'a [u8], name: &'a str) -> ModelBuilder<'a> {
-        ModelBuilder::of_onnx(bytes, name)
-    }
-
     pub(super) fn of(kind: ModelKind) -> Self {
         Self {
             kind,

@@ -2,7 +2,7 @@
 //!
 //! In: operations on values, from whoever reads a file or builds a network
 //! ([`Builder`](builder::Builder)). Out: a
-//! [`TensorModel`]: storages, and steps that fill them.
+//! [`TensorModel`](model::TensorModel): storages, and steps that fill them.
 //!
 //! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each
 //! other are one step ([`fuse`]). For a device that has several of its operations as one, a network
@@ -32,6 +32,3 @@ pub(crate) mod step;
 pub(crate) mod sums;
 pub(crate) mod value;
 pub(crate) mod windows;
-
-pub use model::TensorModel;
-pub use step::TensorStep;

@@ -9,11 +9,10 @@
 //! wrote it; a step that reads it sees that shape, or all but the batch in one, or a single channel
 //! without its dimension.
 
+mod content;
 mod formula;
-mod reading;
+pub(crate) mod reading;
 mod shape;
 mod steps;
 mod weights;
 mod window;
-
-pub(crate) use reading::{Recognised, Refusal, recognise};

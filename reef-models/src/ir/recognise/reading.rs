@@ -1,7 +1,7 @@
 //! From steps on tensors to a network for pictures.
 
+use super::content::Content;
 use super::shape::Form;
-use super::steps::Content;
 use super::weights::Pending;
 use crate::ir::value::{Id, Make, Net, STEP, Value as NetValue};
 use crate::memory::ledger::Ledger;

@@ -1,5 +1,6 @@
 //! Meaning of each step for pictures.
 
+use super::content::{Content, Fill};
 use super::formula::{Bound, Numbers, bound, divisor, function, is_of_two, linear};
 use super::reading::Reading;
 use super::shape::{Form, is_per_channel};
@@ -14,40 +15,6 @@ use reef_core::tensor::{
     Binary, Concat, Contract, Domain, Element, Fold, FoldKind, Formula, Kind, Move, NOWHERE,
     Scalar, View,
 };
-
-/// Content of a storage, as far as pictures have it.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Content {
-    Nothing,
-    Value(Id),
-    /// A picture with rows and columns of one number around it.
-    Padded {
-        x: Id,
-        before: [usize; 2],
-        after: [usize; 2],
-        fill: Fill,
-    },
-    /// Sums over windows, which the next step divides.
-    Sums {
-        x: Id,
-        window: Window,
-        is_global: bool,
-    },
-    /// A picture with a lower bound, to which the next step puts an upper one.
-    Bounded {
-        x: Id,
-        low: f64,
-    },
-}
-
-/// A number around a picture.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fill {
-    Zero,
-    Least,
-    /// There is none of it.
-    None,
-}
 
 impl<'b> Reading<'b, '_> {
     /// Reads step `k`.

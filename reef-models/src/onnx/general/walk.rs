@@ -4,7 +4,7 @@ use super::call::Call;
 use super::operators::lower;
 use super::options::TensorOptions;
 use super::stored::{array, element};
-use crate::ir::recognise::{Recognised, Refusal, recognise};
+use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
 use crate::onnx::fault::{Fault, Result};
 use crate::onnx::file::{
