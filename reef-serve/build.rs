@@ -3,8 +3,8 @@
 use prost::Message;
 use std::path::Path;
 
-/// A message as it arrived: what the daemon's inferences and loads take, so that it decides when
-/// and where they are decoded.
+/// A message before it is decoded: the type of inferences and loads in the daemon, which decides
+/// when and where they are decoded.
 const UNDECODED: &str = ".inference.Undecoded";
 
 /// Messages that may be long.
@@ -14,9 +14,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let mut messages = protox::compile(["inference.proto", "health.proto"], ["proto"])?;
     let out = std::env::var("OUT_DIR")?;
-    let mut said = messages.clone(); // what reflection says, without comments
-    said.file.iter_mut().for_each(|file| file.source_code_info = None);
-    std::fs::write(Path::new(&out).join("messages.bin"), said.encode_to_vec())?;
+    let mut reflected = messages.clone(); // without comments
+    reflected.file.iter_mut().for_each(|file| file.source_code_info = None);
+    std::fs::write(Path::new(&out).join("messages.bin"), reflected.encode_to_vec())?;
     let clients = Path::new(&out).join("clients"); // of the tests
     std::fs::create_dir_all(&clients)?;
     let builder = || tonic_prost_build::configure().bytes(".inference");
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     builder()
         .build_client(false)
-        .extern_path(UNDECODED, "crate::kserve::grpc::undecoded::Undecoded")
+        .extern_path(UNDECODED, "crate::kserve::grpc::raw_message::RawMessage")
         .compile_fds(messages)?;
     Ok(())
 }

@@ -24,13 +24,13 @@
 // A time that isn't known.
 #define REEF_UNKNOWN UINT64_MAX
 
-// Who submits requests, of one class. A handle.
+// Client that submits requests of one class. A handle.
 typedef struct reef_client reef_client;
 
 // An open device. A handle: compare it with NULL, and give it to functions of this header.
 typedef struct reef_device reef_device;
 
-// What schedules the requests of many clients on one device. A handle.
+// Scheduler of the requests of many clients on one device. A handle.
 typedef struct reef_dispatcher reef_dispatcher;
 
 // A network on a device, with memory for one request at a time. A handle.
@@ -39,21 +39,24 @@ typedef struct reef_network reef_network;
 // A submitted inference. A handle.
 typedef struct reef_request reef_request;
 
-// What became of a call: `REEF_OK`, or why it did nothing. Later versions may have more of them.
+// Result of a call: `REEF_OK`, or the reason why it did nothing. Later versions may have more of
+// them.
 typedef int32_t reef_status;
 
-// How a client is scheduled: one of the two below.
+// Scheduling class of a client: one of the two below.
 typedef uint32_t reef_class;
 
-// What a client is to be. 0 means the default.
+// Options of a client. 0 means the default.
 typedef struct {
     // Set it to `sizeof(reef_client_options)`.
     uint32_t struct_size;
     // Larger goes first under the scheduler `priority`.
     int32_t priority;
-    // Best-effort: its part of the device's time under `fair-share`, against the weights of others; 0: 1.
+    // Best-effort: its part of the device's time under `fair-share`, against the weights of
+    // others; 0: 1.
     uint32_t weight;
-    // Best-effort: commands that can wait, a power of two; 0: 1024. A network has one or several for each layer.
+    // Best-effort: commands that can wait, a power of two; 0: 1024. A network has one or several
+    // for each layer.
     uint32_t capacity;
     // Best-effort: commands with the device at once; 0: 4. Few are quick to preempt.
     uint32_t window;
@@ -61,7 +64,7 @@ typedef struct {
     uint32_t reserved;
 } reef_client_options;
 
-// How deep a preemption reaches: one of the three below.
+// Depth of a preemption: one of the three below.
 typedef uint32_t reef_level;
 
 // Facts about a device.
@@ -76,7 +79,7 @@ typedef struct {
     uint32_t reserved;
 } reef_device_info;
 
-// How often what happened since the dispatcher was started.
+// Counters since the dispatcher was started.
 typedef struct {
     // Set it to `sizeof(reef_stats)`.
     uint32_t struct_size;
@@ -86,15 +89,15 @@ typedef struct {
     uint64_t preemptions;
     // Real-time requests that finished.
     uint64_t rt_finished;
-    // Real-time kernels with best-effort blocks beside them.
+    // Real-time kernels with best-effort blocks next to them.
     uint64_t padded_launches;
-    // Best-effort blocks that were launched beside real-time kernels.
+    // Best-effort blocks that were launched next to real-time kernels.
     uint64_t padded_blocks;
-    // How often the device refused to stop or to restore best-effort work, and was asked again.
+    // Times that the device refused to stop or to restore best-effort work, and was asked again.
     uint64_t retries;
 } reef_stats;
 
-// How to load a network. 0 and NULL mean the usual.
+// Options of a network to load. 0 and NULL mean the default.
 typedef struct {
     // Set it to `sizeof(reef_network_options)`.
     uint32_t struct_size;
@@ -104,7 +107,7 @@ typedef struct {
     uint32_t input_size;
     // 0.
     uint32_t reserved;
-    // Of made-up weights, where the network is one that is built by name and has no others.
+    // Seed of made-up weights, where the network is one that is built by name and has no others.
     uint64_t seed;
     // A .safetensors or .param file with weights for a network that is built by name, or NULL.
     const char *weights;
@@ -136,12 +139,13 @@ typedef struct {
     uint32_t struct_size;
     // 0.
     uint32_t reserved;
-    // From submission until its first command could start: the preemption, if there was one. `REEF_UNKNOWN` for
-    // best-effort requests.
+    // Time from submission until its first command could start: the preemption, if there was one.
+    // `REEF_UNKNOWN` for best-effort requests.
     uint64_t delay_ns;
-    // From then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
+    // Time from then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
     uint64_t device_ns;
-    // From submission until the dispatcher noted its end; of a best-effort request, until this call.
+    // Time from submission until the dispatcher noted its end; of a best-effort request, until
+    // this call.
     uint64_t total_ns;
 } reef_timing;
 
@@ -151,13 +155,13 @@ typedef struct {
 // Takes what real-time work leaves, and loses nothing.
 #define REEF_BEST_EFFORT 2
 
-// What isn't launched waits.
+// Stops work that is not launched.
 #define REEF_HOST_QUEUE 0
 
-// What is launched and hasn't started, too.
+// Also stops work that is launched and has not started.
 #define REEF_DEVICE_QUEUE 1
 
-// What runs, too.
+// Also stops work that runs.
 #define REEF_ALL 2
 
 // It is done.
@@ -209,7 +213,8 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// Opens a client of the dispatcher: `REEF_REAL_TIME` or `REEF_BEST_EFFORT`. NULL options: the usual. Any thread.
+// Opens a client of the dispatcher: `REEF_REAL_TIME` or `REEF_BEST_EFFORT`. NULL options: the
+// usual. Any thread.
 //
 // `options` is null or as large as its `struct_size`; `client` is null or can be written.
 reef_status reef_client_open(const reef_dispatcher *dispatcher,
@@ -219,14 +224,15 @@ reef_status reef_client_open(const reef_dispatcher *dispatcher,
 
 // Frees the client; NULL does nothing.
 //
-// Of a best-effort client, what waits ends as REEF_CANCELLED, and this call waits for what runs. Real-time requests go
-// on. Any thread, also while others wait for requests.
+// Of a best-effort client, what waits ends as REEF_CANCELLED, and this call waits for what runs.
+// Real-time requests go on. Any thread, also while others wait for requests.
 reef_status reef_client_free(reef_client *client);
 
 // Submits one inference of the network, on the input that was written last, and returns at once.
 //
-// `deadline_us`: in which time it should be finished, for the scheduler `deadline`; negative: none. REEF_BUSY: a
-// request of the network is on its way, or the queue is full. Any thread; calls for one client wait for each other.
+// `deadline_us`: in which time it should be finished, for the scheduler `deadline`; negative:
+// none. REEF_BUSY: a request of the network is on its way, or the queue is full. Any thread; calls
+// for one client wait for each other.
 //
 // `request` is null or can be written.
 reef_status reef_client_submit(const reef_client *client,
@@ -236,10 +242,12 @@ reef_status reef_client_submit(const reef_client *client,
 
 // One inference: writes the input, submits, waits, reads the output.
 //
-// `timeout_us`: how long it waits; negative: without limit. REEF_TIMEOUT: a real-time request is cancelled as far as
-// the device hasn't got it, a best-effort one goes on; the network is busy until it has ended. Any thread.
+// `timeout_us`: how long it waits; negative: without limit. REEF_TIMEOUT: a real-time request is
+// cancelled as far as the device hasn't got it, a best-effort one goes on; the network is busy
+// until it has ended. Any thread.
 //
-// `inputs` values at `input` can be read, or it is null; `outputs` values at `output` can be written, or it is null.
+// `inputs` values at `input` can be read, or it is null; `outputs` values at `output` can be
+// written, or it is null.
 reef_status reef_client_run(const reef_client *client,
                             const reef_network *network,
                             const float *input,
@@ -250,7 +258,8 @@ reef_status reef_client_run(const reef_client *client,
 
 // Opens a device by its name: "cpu", "cuda:1", "cpu:0?units=4".
 //
-// REEF_NOT_FOUND: the library has no such backend, or the backend no such device or driver. Any thread.
+// REEF_NOT_FOUND: the library has no such backend, or the backend no such device or driver. Any
+// thread.
 //
 // `name` is null or a string that ends with a zero byte; `device` is null or can be written.
 reef_status reef_device_open(const char *name, reef_device **device);
@@ -265,43 +274,46 @@ reef_status reef_device_free(reef_device *device);
 // `info` is null or as large as its `struct_size`.
 reef_status reef_device_get_info(const reef_device *device, reef_device_info *info);
 
-// The device's name for people, cut to `size` bytes with the zero byte at its end. `needed`, if it isn't NULL, gets
-// the bytes that the whole name takes with it. Any thread.
+// The device's name for people, cut to `size` bytes with the zero byte at its end. `needed`, if it
+// isn't NULL, gets the bytes that the whole name takes with it. Any thread.
 //
 // `size` bytes at `name` can be written, or `size` is 0; `needed` is null or can be written.
 reef_status reef_device_get_name(const reef_device *device, char *name, size_t size, size_t *needed);
 
-// Starts a dispatcher on the device, with one of `reef_schedulers()`: "reef" unless there is a reason.
+// Starts a dispatcher on the device, with one of `reef_schedulers()`: "reef" unless there is a
+// reason.
 //
-// REEF_UNSUPPORTED: the scheduler preempts more deeply than the device can. Any thread. One dispatcher for a device is
-// enough; two know nothing of each other.
+// REEF_UNSUPPORTED: the scheduler preempts more deeply than the device can. Any thread. One
+// dispatcher for a device is enough; two know nothing of each other.
 //
-// `scheduler` is null or a string that ends with a zero byte; `dispatcher` is null or can be written.
+// `scheduler` is null or a string that ends with a zero byte; `dispatcher` is null or can be
+// written.
 reef_status reef_dispatcher_start(const reef_device *device, const char *scheduler, reef_dispatcher **dispatcher);
 
 // Ends the dispatcher, waits for what runs, and frees the handle; NULL does nothing.
 //
-// Real-time requests that the device has are finished, all others end as REEF_CANCELLED; its clients stay handles and
-// submit nothing more. Any thread, also while others wait for requests.
+// Real-time requests that the device has are finished, all others end as REEF_CANCELLED; its
+// clients stay handles and submit nothing more. Any thread, also while others wait for requests.
 reef_status reef_dispatcher_free(reef_dispatcher *dispatcher);
 
-// What happened so far. Any thread.
+// Reads the counters since the start. Any thread.
 //
 // `stats` is null or as large as its `struct_size`.
 reef_status reef_dispatcher_get_stats(const reef_dispatcher *dispatcher, reef_stats *stats);
 
-// Version of the library: `0xAABBCC` for AA.BB.CC. It fits a program if it is at least `REEF_VERSION` and has the same
-// AA.
+// Version of the library: `0xAABBCC` for AA.BB.CC. It fits a program if it is at least
+// `REEF_VERSION` and has the same AA.
 //
 // Any thread, any time.
 uint32_t reef_version(void);
 
-// The name of a status, such as "REEF_BUSY"; "REEF_?" for one that this version doesn't have. It stays.
+// The name of a status, such as "REEF_BUSY"; "REEF_?" for one that this version doesn't have. It
+// stays.
 //
 // Any thread, any time.
 const char *reef_status_name(reef_status status);
 
-// What went wrong in the last call of this thread that failed, in one line of UTF-8; "" if none did.
+// Text of the last call of this thread that failed, in one line of UTF-8; "" if none did.
 //
 // It stays until the next call of this thread that fails. Any thread, any time.
 const char *reef_error_message(void);
@@ -321,25 +333,26 @@ const char *reef_networks(void);
 // Any thread, any time.
 const char *reef_backends(void);
 
-// How many handles are open: for tests, which find out by it what was not freed.
+// Number of open handles, so that tests find handles that were not freed.
 //
 // Any thread, any time.
 size_t reef_live_handles(void);
 
-// Loads a network onto a device: one of `reef_networks()`, an .onnx file, a folder of `reef model import`, or a
-// .safetensors file whose name begins with one of `reef_networks()`. NULL options: the usual.
+// Loads a network onto a device: one of `reef_networks()`, an .onnx file, a folder of
+// `reef model import`, or a .safetensors file whose name begins with one of `reef_networks()`.
+// NULL options: the usual.
 //
 // A network that is built by name has made-up weights unless the options name a file. Any thread.
 //
-// `what` is null or a string that ends with a zero byte; `options` is null or as large as its `struct_size`, and its
-// `weights` as `what`; `network` is null or can be written.
+// `what` is null or a string that ends with a zero byte; `options` is null or as large as its
+// `struct_size`, and its `weights` as `what`; `network` is null or can be written.
 reef_status reef_network_load(const reef_device *device,
                               const char *what,
                               const reef_network_options *options,
                               reef_network **network);
 
-// Makes another instance of the network: the same weights, memory of its own, so that a request of each can be on its
-// way. Any thread.
+// Makes another instance of the network: the same weights, memory of its own, so that a request of
+// each can be on its way. Any thread.
 //
 // `instance` is null or can be written.
 reef_status reef_network_new_instance(const reef_network *network, reef_network **instance);
@@ -359,7 +372,8 @@ reef_status reef_network_get_info(const reef_network *network, reef_network_info
 // `count` values at `values` can be read, or it is null.
 reef_status reef_network_write_input(const reef_network *network, const float *values, size_t count);
 
-// Reads the output of the last request that finished: all of its values. REEF_BUSY: a request is on its way.
+// Reads the output of the last request that finished: all of its values. REEF_BUSY: a request is
+// on its way.
 //
 // Any thread; calls for one network wait for each other.
 //
@@ -368,24 +382,28 @@ reef_status reef_network_read_output(const reef_network *network, float *values,
 
 // Waits until the request has ended, and says how: REEF_OK if it finished.
 //
-// `timeout_us`: how long; 0: looks and doesn't wait; negative: without limit. REEF_TIMEOUT: it goes on. Any thread.
-// REEF_BUSY: it is a real-time request, and another thread waits for it already.
+// `timeout_us`: how long; 0: looks and doesn't wait; negative: without limit. REEF_TIMEOUT: it
+// goes on. Any thread. REEF_BUSY: it is a real-time request, and another thread waits for it
+// already.
 reef_status reef_request_wait(const reef_request *request, int64_t timeout_us);
 
-// Takes back what the device hasn't got of a real-time request: that then ends as REEF_CANCELLED, at once or when what
-// the device has has ended. `cancelled`, if it isn't NULL, gets 1, or 0 if the device has all of it or it has ended.
+// Takes back what the device hasn't got of a real-time request: that then ends as REEF_CANCELLED,
+// at once or when what the device has has ended. `cancelled`, if it isn't NULL, gets 1, or 0 if
+// the device has all of it or it has ended.
 //
 // REEF_UNSUPPORTED: best-effort requests are cancelled by `reef_client_free`. Any thread.
 //
 // `cancelled` is null or can be written.
 reef_status reef_request_cancel(const reef_request *request, int32_t *cancelled);
 
-// When a request that finished was where. REEF_BUSY: it has not ended; another error: how it ended. Any thread.
+// When a request that finished was where. REEF_BUSY: it has not ended; another error: how it
+// ended. Any thread.
 //
 // `timing` is null or as large as its `struct_size`.
 reef_status reef_request_get_timing(const reef_request *request, reef_timing *timing);
 
-// Frees the handle; NULL does nothing. The request goes on, and its network is busy until it has ended. Any thread.
+// Frees the handle; NULL does nothing. The request goes on, and its network is busy until it has
+// ended. Any thread.
 reef_status reef_request_free(reef_request *request);
 
 #ifdef __cplusplus

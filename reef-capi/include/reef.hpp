@@ -22,7 +22,7 @@
 
 namespace reef {
 
-// What a call refused: its status, and the text of it.
+// Error of a call: its status and its text.
 class error : public std::runtime_error {
 public:
     explicit error(reef_status status) : std::runtime_error(reef_error_message()), status_(status) {}
@@ -175,7 +175,7 @@ public:
         return true;
     }
 
-    // Whether something of it was taken back.
+    // Returns whether some of it was taken back.
     bool cancel() {
         int32_t cancelled = 0;
         check(reef_request_cancel(get(), &cancelled));
@@ -190,7 +190,7 @@ public:
     }
 };
 
-// Who submits requests: REEF_REAL_TIME or REEF_BEST_EFFORT.
+// Client that submits requests: REEF_REAL_TIME or REEF_BEST_EFFORT.
 class client : public detail::owner<reef_client, reef_client_free> {
 public:
     client(const dispatcher &to, reef_class of) : owner(open(to, of, nullptr)) {}

@@ -1,8 +1,8 @@
 //! Handles: what C holds instead of pointers.
 //!
-//! A handle is a number that is never used twice, and that is no address. So one that was freed, is
-//! of another kind or was made up is found out, whatever C does with it. Whoever is inside of a
-//! call keeps the object alive, so another thread may free its handle meanwhile.
+//! A handle is a number that is never used twice, and that is not an address. So a handle that was
+//! freed, is of another kind or was made up is found out, whatever C does with it. A call keeps its
+//! object alive, so another thread may free the handle meanwhile.
 
 use crate::fault::{Fault, Result};
 use crate::status::REEF_HANDLE;
@@ -12,9 +12,9 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// What handles stand for.
+/// Kind of object behind a handle.
 pub(crate) trait Kind: Send + Sync + 'static {
-    /// What to call it when talking to people.
+    /// Name for error messages.
     const NAME: &'static str;
 }
 
@@ -25,10 +25,11 @@ struct Open {
 }
 
 static OPEN: LazyLock<RwLock<HashMap<usize, Open>>> = LazyLock::new(Default::default);
-/// How many handles there have been.
+/// Number of handles made so far.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Far from null and from any aligned address, for whoever takes it for a pointer.
+/// Distance of handles: far from null and from any aligned address, in case C takes one for a
+/// pointer.
 const STEP: usize = 16;
 const FIRST: usize = 5;
 
@@ -54,7 +55,8 @@ pub(crate) fn get<T: Kind>(handle: usize) -> Result<Arc<T>> {
 pub(crate) fn close<T: Kind>(handle: usize) -> Result<Arc<T>> {
     let object = get::<T>(handle)?;
     let was_open = OPEN.write().remove(&handle);
-    was_open.map(|_| object).ok_or_else(|| unknown::<T>(handle)) // another thread may have been faster
+    // Another thread may have closed it since `get`.
+    was_open.map(|_| object).ok_or_else(|| unknown::<T>(handle))
 }
 
 /// Handles that are open.
@@ -65,7 +67,7 @@ pub(crate) fn count() -> usize {
 fn unknown<T: Kind>(handle: usize) -> Fault {
     let text = match handle {
         0 => format!("no {}: the handle is null", T::NAME),
-        _ => format!("no {} {handle:#x}: it was freed, or is no handle", T::NAME),
+        _ => format!("no {} {handle:#x}: it was freed, or is not a handle", T::NAME),
     };
     Fault::new(REEF_HANDLE, text)
 }
@@ -97,7 +99,7 @@ mod tests {
         assert_eq!(close::<Dog>(cat).unwrap_err().status, REEF_HANDLE);
         assert!(close::<Cat>(cat).is_ok());
         let again = close::<Cat>(cat).unwrap_err();
-        assert_eq!(again.text, format!("no cat {cat:#x}: it was freed, or is no handle"));
+        assert_eq!(again.text, format!("no cat {cat:#x}: it was freed, or is not a handle"));
         assert_ne!(open(Cat).unwrap(), cat);
         assert_eq!(get::<Cat>(0).unwrap_err().text, "no cat: the handle is null");
     }

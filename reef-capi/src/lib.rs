@@ -1,7 +1,7 @@
 //! REEF for C and C++: what `reef.h` declares.
 //!
 //! ```text
-//! C ──► entry (checks, no unwinding) ──► objects (one type for every backend) ──► reef::Dispatcher<D>
+//! C ──► entry (checks, no unwinding) ──► objects (a type for all devices) ──► reef::Dispatcher<D>
 //!          │                                ▲
 //!          └──────── handles ───────────────┘
 //! ```

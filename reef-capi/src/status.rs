@@ -1,6 +1,7 @@
-//! What each function answers.
+//! Status codes of all functions.
 
-/// What became of a call: `REEF_OK`, or why it did nothing. Later versions may have more of them.
+/// Result of a call: `REEF_OK`, or the reason why it did nothing. Later versions may have more of
+/// them.
 pub type reef_status = i32;
 
 /// It is done.

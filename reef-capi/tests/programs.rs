@@ -12,12 +12,12 @@ use reef::models::Model;
 use reef::scheduler::Reef;
 use reef::{Device, Dispatcher, Task};
 
-/// What `infer.c` draws.
+/// Picture that `infer.c` draws.
 fn picture(count: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 37) % 201) as f32 / 100.0 - 1.0).collect()
 }
 
-/// The same request by the Rust library.
+/// Output of the same request by the Rust library.
 fn by_rust() -> Vec<f32> {
     let device = Cpu::open(0, "units=2").unwrap();
     let network = Model::open("resnet18").input_size(32).load(&device).unwrap();

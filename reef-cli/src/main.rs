@@ -1,4 +1,4 @@
-//! `reef`: real-time beside best-effort inference on one accelerator.
+//! `reef`: real-time next to best-effort inference on one accelerator.
 //!
 //! Exit codes: 0 done, 1 the work failed, 2 the input or the command line is wrong.
 
@@ -49,7 +49,7 @@ enum Command {
     /// See it work: real-time next to best-effort inference, under REEF and its baselines.
     Demo(demo::args::Args),
     /// Check what works on this machine, with a remedy for what does not.
-    Doctor(doctor::args::Args),
+    Doctor(doctor::run::Args),
     /// List the devices of every backend in this build.
     Devices(devices::Args),
     /// Run one inference and print or save the output.
@@ -63,7 +63,7 @@ enum Command {
     #[cfg_attr(feature = "daemon", command(subcommand))]
     Ctl(ctl::command::Command),
     /// Watch a daemon: devices, clients, requests, times, preemptions.
-    Top(top::args::Args),
+    Top(top::run::Args),
     /// Send requests to a daemon and print the time of each inference.
     Request(request::Args),
     /// Run an unmodified CUDA program under REEF.

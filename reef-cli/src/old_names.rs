@@ -21,7 +21,7 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
 
 /// Today's form of an option.
 #[derive(Clone, Copy)]
-enum Now {
+enum Replacement {
     /// Another name.
     Name(&'static str),
     /// Another name, and a unit behind a bare number.
@@ -33,31 +33,31 @@ enum Now {
 }
 
 /// Options that were renamed: today's command, the old option, its form.
-const OPTIONS: &[(&[&str], &str, Now)] = &[
-    (&["request"], "--model", Now::Positional),
-    (&["request"], "--rt", Now::Words(&["--class", "rt"])),
-    (&["request"], "--budget-us", Now::Unit("--budget", "us")),
-    (&["request"], "--period-us", Now::Unit("--period", "us")),
-    (&["request"], "--sleep-ms", Now::Unit("--sleep", "ms")),
-    (&["request"], "--timeout-ms", Now::Unit("--timeout", "ms")),
-    (&["request"], "--spin-us", Now::Unit("--spin", "us")),
-    (&["run"], "--model", Now::Positional),
-    (&["run"], "--memory", Now::Unit("--memory", "MiB")),
-    (&["model", "import"], "--memory", Now::Unit("--memory", "MiB")),
-    (&["model", "show"], "--param", Now::Name("--weights")),
-    (&["model", "show"], "--profile", Now::Name("--latencies")),
-    (&["demo"], "--rt", Now::Name("--rt-model")),
-    (&["demo"], "--be", Now::Name("--be-model")),
-    (&["demo"], "--seconds", Now::Unit("--time", "s")),
-    (&["bench"], "--rt", Now::Name("--rt-model")),
-    (&["bench"], "--be", Now::Name("--be-model")),
-    (&["bench"], "--seconds", Now::Unit("--time", "s")),
-    (&["bench"], "--lead", Now::Unit("--lead", "s")),
-    (&["bench"], "--cold", Now::Unit("--cold", "MiB")),
-    (&["bench"], "--side", Now::Name("--class")),
-    (&["simulate"], "--seconds", Now::Unit("--time", "s")),
-    (&["ctl", "trace"], "--seconds", Now::Unit("--time", "s")),
-    (&["top"], "--interval", Now::Unit("--interval", "s")),
+const OPTIONS: &[(&[&str], &str, Replacement)] = &[
+    (&["request"], "--model", Replacement::Positional),
+    (&["request"], "--rt", Replacement::Words(&["--class", "rt"])),
+    (&["request"], "--budget-us", Replacement::Unit("--budget", "us")),
+    (&["request"], "--period-us", Replacement::Unit("--period", "us")),
+    (&["request"], "--sleep-ms", Replacement::Unit("--sleep", "ms")),
+    (&["request"], "--timeout-ms", Replacement::Unit("--timeout", "ms")),
+    (&["request"], "--spin-us", Replacement::Unit("--spin", "us")),
+    (&["run"], "--model", Replacement::Positional),
+    (&["run"], "--memory", Replacement::Unit("--memory", "MiB")),
+    (&["model", "import"], "--memory", Replacement::Unit("--memory", "MiB")),
+    (&["model", "show"], "--param", Replacement::Name("--weights")),
+    (&["model", "show"], "--profile", Replacement::Name("--latencies")),
+    (&["demo"], "--rt", Replacement::Name("--rt-model")),
+    (&["demo"], "--be", Replacement::Name("--be-model")),
+    (&["demo"], "--seconds", Replacement::Unit("--time", "s")),
+    (&["bench"], "--rt", Replacement::Name("--rt-model")),
+    (&["bench"], "--be", Replacement::Name("--be-model")),
+    (&["bench"], "--seconds", Replacement::Unit("--time", "s")),
+    (&["bench"], "--lead", Replacement::Unit("--lead", "s")),
+    (&["bench"], "--cold", Replacement::Unit("--cold", "MiB")),
+    (&["bench"], "--side", Replacement::Name("--class")),
+    (&["simulate"], "--seconds", Replacement::Unit("--time", "s")),
+    (&["ctl", "trace"], "--seconds", Replacement::Unit("--time", "s")),
+    (&["top"], "--interval", Replacement::Unit("--interval", "s")),
 ];
 
 /// The line in today's names. The first argument is the program's own name.
@@ -90,12 +90,12 @@ pub(crate) fn modern(typed: impl IntoIterator<Item = OsString>) -> Vec<OsString>
             Some((_, _, now)) => {
                 let value = || value.or_else(|| words.next());
                 match now {
-                    Now::Name(name) => options.extend(named(name, value())),
-                    Now::Unit(name, unit) => {
+                    Replacement::Name(name) => options.extend(named(name, value())),
+                    Replacement::Unit(name, unit) => {
                         options.extend(named(name, value().map(|value| with_unit(value, unit))));
                     }
-                    Now::Words(words) => options.extend(words.iter().map(OsString::from)),
-                    Now::Positional => behind.extend(value()),
+                    Replacement::Words(words) => options.extend(words.iter().map(OsString::from)),
+                    Replacement::Positional => behind.extend(value()),
                 }
             }
         }

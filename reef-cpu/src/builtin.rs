@@ -30,8 +30,8 @@ fn append(block: &mut Block<'_>, args: &Args) -> Outcome {
         }
         (0..64).for_each(|_| std::hint::spin_loop());
     }
-    // SAFETY: `Launch::new` promises an array with a cell for each block, and all who touch it do
-    // so by words.
+    // SAFETY: `Launch::new` promises an array with a cell for each block, and all accesses to it
+    // are atomic words.
     let cell = unsafe { &*(cells as *const [AtomicU32; 2]).add(block.index as usize) };
     let mut bytes = [0; 8];
     words::read(cell, 0, &mut bytes);

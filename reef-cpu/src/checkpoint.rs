@@ -1,4 +1,4 @@
-//! Which blocks of a launch have run. Each block takes effect exactly once because it is given out
+//! Blocks of a launch that have run. Each block takes effect exactly once because it is given out
 //! only while no other unit has it, and comes back only if it has changed nothing.
 
 use crate::sync::claims::{Claim, Claims};
@@ -13,7 +13,7 @@ pub struct Checkpoint(Arc<Blocks>);
 #[derive(Debug)]
 struct Blocks {
     claims: Claims,
-    /// What went wrong in a block that ran as padding.
+    /// Error of a block that ran as padding.
     failed: Mutex<Option<Error>>,
 }
 
@@ -42,7 +42,7 @@ impl Checkpoint {
         self.0.claims.total()
     }
 
-    /// Whether any block was ever given out.
+    /// Returns whether any block was ever given out.
     pub(crate) fn is_touched(&self) -> bool {
         self.0.claims.is_touched()
     }

@@ -1,4 +1,4 @@
-//! What runs on a unit: a function that is called once per block.
+//! Kernels: functions that a unit calls once per block.
 
 use crate::memory::borrow::Access;
 use crate::memory::buffer::Buffer;
@@ -14,7 +14,7 @@ pub(crate) const EVICT: u8 = 1;
 /// Value of a stop word that asks running blocks to stop.
 pub(crate) const RESET: u8 = 2;
 
-/// How a block ended.
+/// End of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// It took effect.
@@ -24,19 +24,19 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Where a block runs, and its means to find out that it should stop.
+/// Position of a block, and its means to find out that it should stop.
 #[derive(Debug)]
 pub struct Block<'a> {
-    /// Which block of the grid, from 0 in x, then y, then z order.
+    /// Index of the block in the grid, from 0 in x, then y, then z order.
     pub index: u32,
-    /// Which unit runs it, from 0.
+    /// Index of the unit that runs it, from 0.
     pub unit: u32,
     pub(crate) stop: &'a AtomicU8,
     pub(crate) scratch: &'a mut Vec<f32>,
 }
 
 impl Block<'_> {
-    /// Whether to return [`Outcome::Stopped`], if the commit point has not been passed.
+    /// Returns whether to return [`Outcome::Stopped`], if the commit point has not been passed.
     ///
     /// Costs one load; look every few microseconds of work.
     #[inline]
@@ -60,9 +60,9 @@ type Body = dyn Fn(&mut Block<'_>, &Args) -> Outcome + Send + Sync;
 
 /// A named function that is called once per block, on any unit.
 #[derive(Clone)]
-pub struct Kernel(Arc<Named>);
+pub struct Kernel(Arc<KernelInner>);
 
-struct Named {
+struct KernelInner {
     name: &'static str,
     body: Box<Body>,
     /// Borrowed by each block. Empty for kernels whose launches answer for their memory.
@@ -75,19 +75,19 @@ impl Kernel {
         name: &'static str,
         body: impl Fn(&mut Block<'_>, &Args) -> Outcome + Send + Sync + 'static,
     ) -> Self {
-        Self(Arc::new(Named { name, body: Box::new(body), uses: Vec::new() }))
+        Self(Arc::new(KernelInner { name, body: Box::new(body), uses: Vec::new() }))
     }
 
-    /// This kernel, each of whose blocks borrows `uses` while it runs. What is written stands in
-    /// front.
+    /// This kernel, each of whose blocks borrows `uses` while it runs. Written
+    /// buffers come first.
     ///
     /// # Panics
     ///
-    /// If it has been cloned: who launches the clone would borrow nothing.
+    /// If it has been cloned: a launch of the clone would borrow nothing.
     pub(crate) fn using(self, uses: Vec<(Buffer, Access)>) -> Self {
         let named =
             Arc::into_inner(self.0).expect("kernels are told what they use when they are made");
-        Self(Arc::new(Named { uses, ..named }))
+        Self(Arc::new(KernelInner { uses, ..named }))
     }
 
     pub(crate) fn uses(&self) -> &[(Buffer, Access)] {

@@ -34,7 +34,7 @@ mod preemptor;
 mod queue;
 mod sync;
 #[cfg(test)]
-mod unit_tests;
+mod tests;
 
 pub use checkpoint::Checkpoint;
 pub use event::Event;

@@ -2,7 +2,7 @@
 
 use crate::hardware::cpu::Cpu;
 use crate::kernel::Kernel;
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
 use crate::kernels::tensor::bind::{Places, bind, has_joined, packed_input};
@@ -62,7 +62,7 @@ impl Operators for Cpu {
     }
 }
 
-/// What each block of an operation works on, the output in front.
+/// Buffers that each block of an operation works on, the output first.
 fn uses(operands: &Operands<'_, Cpu>) -> Vec<(Buffer, Access)> {
     let read = [
         Some(operands.input.buffer),
@@ -75,8 +75,8 @@ fn uses(operands: &Operands<'_, Cpu>) -> Vec<(Buffer, Access)> {
         .collect()
 }
 
-fn place(storage: &Storage<'_, Cpu>) -> Place {
-    Place { buffer: storage.buffer.clone(), offset: storage.offset }
+fn place(storage: &Storage<'_, Cpu>) -> OperandMemory {
+    OperandMemory { buffer: storage.buffer.clone(), offset: storage.offset }
 }
 
 fn launch(kernel: Kernel, blocks: u32) -> Launch<Cpu> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Most units: enough to try out schedules of a large GPU.
 const MAX_UNITS: u32 = 256;
 
-/// What can be chosen when the device is opened.
+/// Options of a device when it is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
@@ -18,10 +18,10 @@ pub struct Options {
     /// Niceness that is added to the units' threads, so that a client which wakes up gets a core at
     /// once; default 5.
     pub nice: i32,
-    /// Whether each unit stays on one core; default yes (`pin=1`).
+    /// Pin each unit to one core; default yes (`pin=1`).
     pub pin: bool,
-    /// What names the device in other processes, as GPUs' drivers name theirs: 32 hexadecimal
-    /// digits; default none.
+    /// Name of the device in other processes, like the UUID of a GPU: 32 hexadecimal digits;
+    /// default none.
     pub uuid: Option<[u8; 16]>,
 }
 

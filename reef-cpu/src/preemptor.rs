@@ -13,12 +13,12 @@ pub struct Preemptor {
     level: PreemptLevel,
 }
 
-/// What stops queues. Clones are the same.
+/// Stop word of queues. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop {
     /// Nothing starts unless it is [`RUN`].
     pub(crate) word: Arc<AtomicU8>,
-    /// How often that has begun. Grows before the word is raised.
+    /// Number of evictions. Grows before the word is raised.
     evictions: Arc<AtomicU64>,
 }
 
@@ -60,7 +60,7 @@ impl Preemptor {
 }
 
 impl reef_core::Preemptor for Preemptor {
-    /// What stops is a word of the host, which no queue is asked for.
+    /// Stopping sets a word of the host and needs no queue.
     fn needs_room(&self) -> bool {
         false
     }

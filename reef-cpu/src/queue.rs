@@ -45,7 +45,7 @@ impl Queue {
         Ok(())
     }
 
-    /// How far it is, unless it has failed.
+    /// Number of completed commands, unless the queue has failed.
     fn check(&self) -> Result<u64> {
         let done = self.handle.done.load(Ordering::SeqCst);
         if done == FAILED {

@@ -23,7 +23,7 @@ fn only_what_was_written(device: &Cpu, buffer: &Buffer) {
 }
 
 #[test]
-fn who_races_gets_torn_bytes_and_nothing_else() {
+fn racing_copies_get_torn_bytes_and_nothing_else() {
     let device = Cpu::open(0, "units=2").unwrap();
     let [shared, source] = [(); 2].map(|()| device.alloc(AT + BYTES + 1).unwrap());
     device.write(&source, 0, &[0x11; AT + BYTES + 1]).unwrap();
@@ -75,7 +75,7 @@ fn cells_may_be_read_while_blocks_write_them() {
         over.store(true, Ordering::Relaxed);
     });
     let want = appended((0..ROUNDS).map(u64::from));
-    assert_eq!(cells.read().unwrap(), [want; 2], "each block ran once, whoever looked on");
+    assert_eq!(cells.read().unwrap(), [want; 2], "each block ran once despite racing reads");
 }
 
 /// The launches that put ReLU6 of `input` into `output`.
@@ -128,7 +128,7 @@ fn the_host_writes_and_reads_what_a_kernel_works_on() {
     assert_eq!(f32::from_ne_bytes(six), 6.0, "and the kernels have run");
 }
 
-/// The same launches on two queues at once, and copies on a third.
+/// Two queues run the same launches at once, and a third one copies.
 #[test]
 fn queues_share_a_network() {
     let device = Cpu::open(0, "units=3").unwrap();

@@ -1,4 +1,4 @@
-//! What a device plugin is told.
+//! Configuration of a device plugin.
 
 use crate::error::Result;
 use crate::node::paths::{Node, is_there};
@@ -6,33 +6,33 @@ use crate::resource::{Resource, check_places};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a device plugin is told.
+/// Configuration of a device plugin.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// What there is on the node.
+    /// Paths of the node.
     pub node: Node,
     /// The kubelet's folder for device plugins, with its `kubelet.sock`.
     pub kubelet: PathBuf,
     /// The folder of CDI files: mounts and device nodes are given by name then.
     pub cdi: Option<PathBuf>,
-    /// What is offered, one for each class.
+    /// Resources to offer, one for each class.
     pub resources: Vec<Resource>,
-    /// How often it looks.
+    /// Intervals of its polls.
     pub pace: Pace,
 }
 
-/// How often a plugin looks at what it can't be told of.
+/// Intervals at which a plugin polls for changes that nothing notifies it of.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// At the sockets: whether the kubelet was restarted.
+    /// Interval of polls of the sockets, which tell whether the kubelet was restarted.
     pub sockets: Duration,
-    /// At GPUs and daemon.
+    /// Interval of polls of GPUs and daemon.
     pub health: Duration,
-    /// How long a kubelet may leave a resource unwatched before it is told of it again.
+    /// Longest time that a kubelet may leave a resource unwatched before it is registered again.
     pub unwatched: Duration,
     /// The most time between two tries to register.
     pub retry: Duration,
-    /// At a ResourceSlice that should be as it was left.
+    /// Interval of polls of a ResourceSlice that should be as it was left.
     pub slices: Duration,
 }
 
@@ -49,7 +49,7 @@ impl Default for Pace {
 }
 
 impl Config {
-    /// Whether a plugin can be started on this node.
+    /// Checks whether a plugin can be started on this node.
     ///
     /// # Errors
     ///

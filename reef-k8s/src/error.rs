@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of plugins.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for can't be had on this node; nothing was done.
+    /// The configuration cannot work on this node; nothing was done.
     #[error("{0}")]
     Refused(String),
     /// A socket, a file, or the kubelet.
@@ -15,7 +15,7 @@ pub enum Error {
     Failed(String),
 }
 
-/// What may fail here.
+/// Result of functions of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
 impl Error {

@@ -12,17 +12,15 @@
 
 mod config;
 mod dra;
-mod ending;
 mod error;
-#[cfg(test)]
-mod made_up;
-#[cfg(test)]
-mod manifests;
 mod node;
 mod plugin;
 mod prefer;
 mod resource;
+mod shutdown;
 mod socket;
+#[cfg(test)]
+mod tests;
 
 pub use config::{Config, Pace};
 pub use dra::api::client::Server;

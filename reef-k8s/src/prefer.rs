@@ -1,4 +1,4 @@
-//! Which devices a container had best get, from ids to ids.
+//! Preferred devices of a container, from ids to ids.
 
 use crate::resource::gpu_of;
 use std::cmp::Reverse;
@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_there_is_there_and_others_are_of_other_gpus() {
+    fn required_ids_are_kept_and_others_are_on_other_gpus() {
         let available = ids("GPU-a-rt-00 GPU-b-rt-00 GPU-b-rt-01");
         assert_eq!(prefer(&available, &ids("GPU-b-rt-01"), 2), ids("GPU-b-rt-01 GPU-a-rt-00"));
         assert_eq!(prefer(&available, &ids("GPU-b-rt-01"), 9).len(), 3);

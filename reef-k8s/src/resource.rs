@@ -1,4 +1,4 @@
-//! What is offered of each GPU: a class, how often, within which limits.
+//! Resource of each GPU: a class, its number of replicas and its limits.
 
 use crate::error::{Error, Result};
 use reef_guest::limit::{MOST_JOBS, WHOLE, bytes, parts_per_million, percent};
@@ -7,13 +7,13 @@ use reef_guest::page::Class;
 /// The domain of our resources' names.
 const DOMAIN: &str = "reef.dev";
 
-/// A class that containers can ask for: of each GPU so many times.
+/// A class that containers can ask for, `replicas` times on each GPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
-    /// What programs in such a container are.
+    /// Class of programs in such a container.
     pub class: Class,
-    /// How many containers may have it of each GPU. All classes together: no more than a GPU's
-    /// books have places.
+    /// Containers that may share each GPU in this class. All classes together must not exceed the
+    /// places in a GPU's accounts.
     pub replicas: u32,
     /// Most device memory of each of them, such as `8GiB`.
     pub memory: Option<String>,
@@ -22,22 +22,22 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// What pods call it.
+    /// Name of the resource in pods.
     pub fn name(&self) -> String {
         format!("{DOMAIN}/{}", self.class)
     }
 
-    /// The name of its socket beside the kubelet's.
+    /// File name of its socket, next to the kubelet's.
     pub(crate) fn endpoint(&self) -> String {
         format!("{DOMAIN}-{}.sock", self.class)
     }
 
-    /// What the kubelet calls the devices of one GPU: at most 63 characters, as a UUID has 40.
+    /// The kubelet's ids for the devices of one GPU: at most 63 characters, as a UUID has 40.
     pub(crate) fn ids<'a>(&'a self, gpu: &'a str) -> impl Iterator<Item = String> + 'a {
         (0..self.replicas).map(move |number| format!("{gpu}-{}-{number:02}", self.class))
     }
 
-    /// Whether it can be held: limits that are limits, and no more real-time work than the daemon
+    /// Checks that it can be kept: limits are valid, and real-time work is not more than the daemon
     /// admits.
     pub(crate) fn check(&self) -> Result<()> {
         let refused = |why: String| Error::Refused(format!("{}: {why}", self.name()));
@@ -71,7 +71,8 @@ impl Resource {
     }
 }
 
-/// Each container is a job with a name of its own, and a GPU's books have so many places for jobs.
+/// Each container is a job with a name of its own, and a GPU's accounts have a fixed number of
+/// places for jobs.
 pub(crate) fn check_places(resources: &[Resource]) -> Result<()> {
     let sum: u64 = resources.iter().map(|resource| u64::from(resource.replicas)).sum();
     if sum <= MOST_JOBS as u64 {
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_held_is_refused_with_both_numbers() {
+    fn resource_that_cannot_be_kept_is_refused_with_both_numbers() {
         let refused = |resource: Resource| resource.check().unwrap_err().to_string();
         let rt = refused(resource(Class::RealTime, 4, Some("30%")));
         assert_eq!(rt, "reef.dev/rt: 4 times 30% is 120 % of a device, 100 % at most are admitted");

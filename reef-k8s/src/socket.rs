@@ -11,10 +11,10 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio_stream::Stream;
 use tonic::transport::{Channel, Endpoint};
 
-/// How long who answers may take: a kubelet asks the plugin in turn before it answers.
-const PATIENCE: Duration = Duration::from_secs(15);
+/// Longest time of an answer: a kubelet calls the plugin back before it answers.
+const TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Which file stands at a path. The time is in it because numbers of files are used again.
+/// Identity of the file at a path. It includes the time because inode numbers are used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     device: u64,
@@ -31,12 +31,12 @@ pub(crate) fn identity(path: &Path) -> Option<Identity> {
 
 /// A socket at a path, which it leaves when it is dropped if it is still its own.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct OwnSocket {
     path: PathBuf,
     identity: Option<Identity>,
 }
 
-/// What has become of a socket of one's own.
+/// State of a socket that this process made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Kept,
@@ -46,7 +46,7 @@ pub(crate) enum Fate {
     Taken,
 }
 
-impl Own {
+impl OwnSocket {
     /// Listens at `path`, in the place of whatever stood there.
     pub(crate) fn bind(path: &Path) -> Result<(Self, Incoming)> {
         // The kubelet takes each socket in a folder that it watches for a plugin's, but for names
@@ -69,7 +69,7 @@ impl Own {
     }
 }
 
-impl Drop for Own {
+impl Drop for OwnSocket {
     fn drop(&mut self) {
         if self.fate() == Fate::Kept {
             let _ = std::fs::remove_file(&self.path);
@@ -100,6 +100,6 @@ pub(crate) async fn connect(path: &Path) -> Result<Channel> {
         ))
     };
     let endpoint = Endpoint::from_shared(format!("unix:{}", path.display()));
-    let endpoint = endpoint.map_err(|error| failed(&error))?.timeout(PATIENCE);
+    let endpoint = endpoint.map_err(|error| failed(&error))?.timeout(TIMEOUT);
     endpoint.connect().await.map_err(|error| failed(&error))
 }

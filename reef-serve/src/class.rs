@@ -1,10 +1,10 @@
-//! Real-time or best-effort, and how the standard protocol's `priority` says which.
+//! Real-time and best-effort classes, and their encoding in the standard protocol's `priority`.
 
 use crate::error::Result;
 pub use reef::{Class, Rate};
 use serde::{Deserialize, Deserializer, Serializer, de::Error as _};
 
-/// A class as it is typed.
+/// Parses a class from its name in text.
 ///
 /// # Errors
 ///
@@ -13,27 +13,27 @@ pub(crate) fn parse(text: &str) -> Result<Class> {
     Ok(text.parse::<Class>()?)
 }
 
-/// The same in a configuration.
+/// Deserializes a class from its name.
 pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Class, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse(&text).map_err(D::Error::custom)
 }
 
-/// As it is typed.
+/// Serializes a class as its name.
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 pub(crate) fn serialize<S: Serializer>(class: &Class, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(class.name())
 }
 
-/// A request's place among others: the smaller goes first, 1 is real-time.
+/// Precedence of a request: the smaller goes first, 1 is real-time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Priority(u64);
 
 impl Priority {
-    /// Of best-effort requests that say nothing else.
+    /// Default of best-effort requests.
     pub(crate) const BEST_EFFORT: Self = Self(2);
 
-    /// From the request's parameter; 0 is what the connection or the configuration says.
+    /// Converts the request's parameter; 0 selects the default of the connection or configuration.
     pub(crate) fn new(parameter: u64, default: Class) -> Self {
         match (parameter, default) {
             (0, Class::RealTime) => Self(1),
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn priority_1_is_real_time_and_0_is_the_default() {
+    fn priority_1_is_real_time_and_0_is_default() {
         let class = |n, default| Priority::new(n, default).class();
         for default in Class::EACH {
             assert_eq!(class(0, default), default);

@@ -1,25 +1,25 @@
 //! The daemon as a whole: opens its devices, listens, and ends in order.
 //!
-//! On SIGTERM or SIGINT it takes no more connections and requests, answers those that it has for as
-//! long as [`Times::drain_ms`](crate::config::Times) says, unloads everything and returns. A
-//! service manager is told of each step.
+//! On SIGTERM or SIGINT it takes no more connections and requests. It answers those that it has for
+//! at most [`Times::drain_ms`](crate::config::Times), unloads everything and returns. A service
+//! manager is told of each step.
 
 use crate::config::settings::Config;
+use crate::endpoints::{Listeners, with_passed};
 use crate::error::{Error, Result};
 use crate::guests::service::Guests;
-use crate::heap::give_back_in_pieces;
 use crate::kserve::grpc::serve as grpc;
 use crate::kserve::http::serve as http;
+use crate::malloc::limit_heap_growth;
 use crate::models::config::upload::remove_abandoned;
 use crate::net::identity::auth::Tokens;
 use crate::net::listener::Listener;
-use crate::net::room::admission::Admission;
-use crate::net::room::descriptors::raise_limit;
+use crate::net::quota::admission::Admission;
+use crate::net::quota::descriptors::raise_limit;
 use crate::reload::{Files, Source, hangups, outlive_hangup, reload_at};
 use crate::server::Server;
+use crate::systemd::activation::PassedSockets;
 use crate::systemd::notify;
-use crate::systemd::passed::Passed;
-use crate::ways_in::{WaysIn, configured};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,35 +27,36 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// How long connections may take to close when no request is open any more.
+/// Time that connections have to close after the last request was answered.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Runs the daemon until a signal ends it. `ready` is told where it listens, once it does.
+/// Runs the daemon until a signal ends it. Calls `ready` with its addresses once it listens.
 ///
 /// # Errors
 ///
-/// What keeps it from starting; a listener that fails.
-pub fn run(config: Config, ready: impl FnOnce(&Places)) -> Result<()> {
+/// Any error that keeps it from starting; a listener that fails.
+pub fn run(config: Config, ready: impl FnOnce(&Endpoints)) -> Result<()> {
     run_reloading(move || Ok(config.clone()), ready)
 }
 
-/// The same with a configuration that is read again at each SIGHUP. Rights and what else may change
-/// do then; what takes a restart is named in the log.
+/// Runs the daemon with a configuration that is read again at each SIGHUP. Rights and other
+/// settings that may change take effect then; a setting that takes a restart is named in the log.
 ///
 /// # Errors
 ///
-/// As [`run`], and what `read` says at the start; later that is logged.
+/// Errors of [`run`] and of the first `read`; errors of later reads are logged.
 pub fn run_reloading(
     read: impl Fn() -> Result<Config> + Send + Sync + 'static,
-    ready: impl FnOnce(&Places),
+    ready: impl FnOnce(&Endpoints),
 ) -> Result<()> {
-    give_back_in_pieces();
+    limit_heap_growth();
     raise_limit();
     outlive_hangup()?; // from the first model on
-    let passed = Passed::take()?;
+    let passed = PassedSockets::take()?;
     let config = read()?;
     remove_abandoned();
-    let server = Server::open(configured(config.clone(), &passed))?; // before there are threads for anything else
+    // Before other threads are started.
+    let server = Server::open(with_passed(config.clone(), &passed))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("reef-io")
@@ -68,10 +69,10 @@ pub fn run_reloading(
     done
 }
 
-/// Where the daemon listens.
+/// Addresses at which the daemon listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
-    /// The device, or the devices, for people.
+pub struct Endpoints {
+    /// The device or devices, in words.
     pub device: String,
     /// Folder of `grpc.sock`, `http.sock`, `local.sock` and, if guests may register, `guests.sock`.
     pub folder: PathBuf,
@@ -83,17 +84,17 @@ pub struct Places {
 
 async fn serve(
     server: &Arc<Server>,
-    passed: Passed,
+    passed: PassedSockets,
     source: Source,
-    ready: impl FnOnce(&Places),
+    ready: impl FnOnce(&Endpoints),
 ) -> Result<()> {
     let tokens = Arc::new(Tokens::read(&server.config.get())?);
-    let ways = WaysIn::open(server, &tokens, passed)?;
-    let WaysIn { grpc, http, local, folder, certificates, sockets } = ways;
+    let listeners = Listeners::open(server, &tokens, passed)?;
+    let Listeners { grpc, http, local, folder, certificates, sockets } = listeners;
     let guests = Guests::start(server, &tokens, &folder, sockets.access)?;
     let address = |listeners: &[Listener]| listeners.iter().find_map(Listener::address);
     let device = server.device();
-    let places = Places { device, folder, grpc: address(&grpc), http: address(&http) };
+    let endpoints = Endpoints { device, folder, grpc: address(&grpc), http: address(&http) };
 
     let (end, ended) = watch::channel(false);
     let mut tasks = JoinSet::new();
@@ -108,13 +109,13 @@ async fn serve(
         });
     }
     tokio::spawn(prune(server.clone()));
-    tokio::spawn(notify::give_signs_of_life(server.clone()));
+    tokio::spawn(notify::report_signs_of_life(server.clone()));
     let files = Arc::new(Files { source, tokens, tls: certificates });
     tokio::spawn(reload_at(hangups()?, server.clone(), files));
     let signals = Signals::new()?;
-    ready(&places);
+    ready(&endpoints);
     notify::ready();
-    tracing::info!(device = %places.device, folder = %places.folder.display(), "ready");
+    tracing::info!(device = %endpoints.device, folder = %endpoints.folder.display(), "ready");
     let failed = tokio::select! {
         () = signals.next() => None,
         done = tasks.join_next() => done, // a listener that ends by itself has failed
@@ -132,8 +133,8 @@ async fn serve(
     failed.map_or(Ok(()), |done| done.unwrap_or_else(|e| Err(Error::system("a listener", e))))
 }
 
-/// Forgets shared memory whose clients are gone, and networks of shapes that nobody uses, until the
-/// runtime ends.
+/// Forgets shared memory of clients that have disconnected, and networks of unused shapes, until
+/// the runtime ends.
 async fn prune(server: Arc<Server>) {
     loop {
         tokio::time::sleep(CLOSE_TIMEOUT).await;
@@ -146,7 +147,7 @@ async fn prune(server: Arc<Server>) {
     }
 }
 
-/// Refuses new requests and waits until those that are open have ended.
+/// Refuses new requests and waits until all open requests have ended.
 async fn drain(requests: &Admission, max: Duration) {
     requests.close();
     let begin = Instant::now();
@@ -156,11 +157,11 @@ async fn drain(requests: &Admission, max: Duration) {
     }
     match requests.in_use() {
         0 => tracing::info!(time = ?begin.elapsed(), "drained"),
-        open => tracing::warn!(open, "given up"),
+        open => tracing::warn!(open, "requests given up"),
     }
 }
 
-/// Waits for clients of the local path: no longer than `limit` if a device is lost, where work may
+/// Waits for clients of the local path: at most `limit` if a device is lost, because its work may
 /// never end.
 async fn leave(mut local: JoinHandle<()>, limit: Duration, is_lost: impl Fn() -> bool) {
     // Else it has ended, or panicked and printed why.
@@ -175,7 +176,7 @@ async fn wait(mut ended: watch::Receiver<bool>) {
     let _ = ended.wait_for(|ended| *ended).await;
 }
 
-/// What ends the daemon.
+/// Signals that end the daemon.
 struct Signals(tokio::signal::unix::Signal, tokio::signal::unix::Signal);
 
 impl Signals {
@@ -197,9 +198,9 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
 
-    /// The one that is waited for ends when the sender is dropped.
+    /// The client of the second case ends when its sender is dropped.
     #[test]
-    fn clients_that_hang_are_waited_for_unless_a_device_is_lost() {
+    fn hung_client_is_awaited_unless_a_device_is_lost() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let _inside = runtime.enter();
         let hung = || {
@@ -216,6 +217,6 @@ mod tests {
             false
         };
         runtime.block_on(leave(local, Duration::from_millis(1), is_lost));
-        assert!(looks.take().is_none(), "it was asked, and went on waiting");
+        assert!(looks.take().is_none(), "is_lost was called, and the wait went on");
     }
 }

@@ -1,55 +1,55 @@
-//! What a request can come to, and how each protocol says so.
+//! Errors of requests, and their kinds in each protocol.
 
-/// Shorthand for this crate's functions.
+/// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Longest text that a client is told, in bytes.
+/// Maximum length of a text sent to a client, in bytes.
 const MAX_TEXT_LEN: usize = 1024;
 
-/// Why a request, a connection or the daemon itself was refused or failed.
+/// Reason for which a request, a connection or the daemon itself was refused or failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No model, version or shared-memory region of this name.
     #[error("{0}")]
     NotFound(String),
-    /// The request contradicts the protocol or the model; the text names the place and both values.
+    /// The request contradicts the protocol or the model; the text names the field and both values.
     #[error("{0}")]
     Invalid(String),
-    /// It is there already.
+    /// The resource exists already.
     #[error("{0}")]
     Exists(String),
     /// A queue, a limit or the memory budget is full. Try again later, or ask for less.
     #[error("{0}")]
     Exhausted(String),
-    /// A file system that is written to has no room left.
+    /// A file system has no room left for a write.
     #[error("{0}")]
     NoSpace(String),
-    /// A message is longer than may be. Less would have been read.
+    /// A message exceeds its maximum length. A shorter one would have been accepted.
     #[error("{0}")]
     TooLarge(String),
-    /// The request's time was over before it was finished.
+    /// The request's deadline passed before it finished.
     #[error("{0}")]
     Deadline(String),
-    /// The daemon drains, or the model is on its way out.
+    /// The daemon drains, or the model is being unloaded.
     #[error("{0}")]
     Unavailable(String),
-    /// Part of the protocol, not of this daemon.
+    /// A part of the protocol that this daemon does not implement.
     #[error("{0} is not implemented")]
     Unimplemented(String),
-    /// The client has not shown who it is.
+    /// The client has not authenticated itself.
     #[error("{0}")]
     Unauthenticated(String),
     /// The client may not do this.
     #[error("{0}")]
     Denied(String),
-    /// The device or the operating system failed; the text has its words.
+    /// The device or the operating system failed; the text has its message.
     #[error("{0}")]
     Failed(String),
 }
 
 impl Error {
-    /// A short name of the kind, for metrics and the local protocol.
+    /// Short name of the kind, for metrics and the local protocol.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::NotFound(_) => "not_found",
@@ -67,7 +67,7 @@ impl Error {
         }
     }
 
-    /// What it carries: with the kind, that is all of it.
+    /// The text without the kind.
     pub(crate) fn text(&self) -> &str {
         match self {
             Self::NotFound(text)
@@ -85,8 +85,8 @@ impl Error {
         }
     }
 
-    /// The same kind with another text.
-    pub(crate) fn map(self, change: impl FnOnce(&str) -> String) -> Self {
+    /// Returns an error of the same kind with another text.
+    pub(crate) fn map_text(self, change: impl FnOnce(&str) -> String) -> Self {
         let text = change(self.text());
         match self {
             Self::NotFound(_) => Self::NotFound(text),
@@ -104,15 +104,15 @@ impl Error {
         }
     }
 
-    /// What a client is told: a client's own words in it may be of any length.
-    pub(crate) fn said(&self) -> String {
+    /// Text for a client, truncated to a bounded length because it may quote the client.
+    pub(crate) fn client_text(&self) -> String {
         let mut text = self.to_string();
         text.truncate(text.floor_char_boundary(MAX_TEXT_LEN));
         text
     }
 
-    /// What came of writing `what`: [`NoSpace`](Self::NoSpace) if there is no room for it.
-    pub(crate) fn written(what: &str, error: &std::io::Error) -> Self {
+    /// Converts an error of writing `what`: [`NoSpace`](Self::NoSpace) if there is no room for it.
+    pub(crate) fn of_write(what: &str, error: &std::io::Error) -> Self {
         use std::io::ErrorKind as K;
         let text = format!("{what}: {error}");
         match error.kind() {
@@ -157,10 +157,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clients_own_words_do_not_come_back_without_end() {
+    fn text_for_client_is_truncated_at_a_character() {
         let long = Error::Unimplemented("ä".repeat(1 << 20));
-        assert_eq!(long.said(), "ä".repeat(MAX_TEXT_LEN / 2));
-        assert_eq!(Error::Invalid("short".into()).said(), "short");
-        assert_eq!(Error::Denied("no".into()).map(|text| format!("{text}!")).said(), "no!");
+        assert_eq!(long.client_text(), "ä".repeat(MAX_TEXT_LEN / 2));
+        assert_eq!(Error::Invalid("short".into()).client_text(), "short");
+        assert_eq!(
+            Error::Denied("no".into()).map_text(|text| format!("{text}!")).client_text(),
+            "no!"
+        );
     }
 }

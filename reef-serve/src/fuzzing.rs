@@ -1,4 +1,4 @@
-//! Ways in for fuzzers, past the sockets. Not part of the interface.
+//! Entry points for fuzzers, past the sockets. Not part of the public interface.
 
 use crate::class::Class;
 use crate::config::settings::{Config, Models};
@@ -16,7 +16,7 @@ struct Daemon {
     folder: PathBuf,
     server: Arc<Server>,
     runtime: tokio::runtime::Runtime,
-    /// Who must not notice anything.
+    /// Client that must not be disturbed.
     witness: Mutex<Client>,
     _local: Local,
 }
@@ -38,7 +38,7 @@ impl Daemon {
         };
         let device = "cpu:0?units=1".into();
         let server = Server::open(Config { device, models, ..Config::default() });
-        let server = server.expect("a configuration that is right");
+        let server = server.expect("a valid configuration");
         let local = Local::start(
             &server,
             bind(&folder.join("local.sock"), Access::Owner).expect("a free name"),
@@ -58,18 +58,19 @@ impl Daemon {
 
     /// # Panics
     ///
-    /// If the witness has noticed anything.
+    /// If the witness was disturbed.
     fn is_well(&self) {
         let mut witness = self.witness.lock().unwrap_or_else(PoisonError::into_inner);
         witness.ping().expect("the daemon answers others");
     }
 }
 
-/// A client of the local path: a hello made of `bytes`, then as many writes into shared memory.
+/// Plays a client of the local path: a hello made of `bytes`, then as many writes into shared
+/// memory.
 ///
 /// # Panics
 ///
-/// If the daemon, or another client, is harmed.
+/// If the daemon or another client is harmed.
 pub fn local(bytes: &[u8]) {
     let daemon = &*DAEMON;
     crate::local::fuzzing::messages(bytes);
@@ -77,8 +78,8 @@ pub fn local(bytes: &[u8]) {
     daemon.is_well();
 }
 
-/// A request for an inference: whether there is a length of the JSON, two bytes of it, then the
-/// body.
+/// Sends an inference request. `bytes` hold a flag for a length of the JSON, two bytes of that
+/// length, then the body.
 ///
 /// # Panics
 ///

@@ -8,61 +8,61 @@
 //! ```
 //!
 //! The standard protocol is that of KServe v2 with Triton's extensions, over gRPC and HTTP.
-//! Connections are asynchronous; from the queue of a model on, everything is a plain thread, and
-//! the [`Dispatcher`](reef::Dispatcher) decides who runs when.
+//! Connections are asynchronous. From the queue of a model on, everything is a plain thread, and
+//! the [`Dispatcher`](reef::Dispatcher) decides the order.
 //!
-//! Folders, from the top: a file imports from those below.
+//! Folders, from the top; a file imports only from those below it.
 //!
-//! | folder | what it holds |
+//! | folder | contents |
 //! |---|---|
 //! | `daemon`, `reload`, `preflight` | signals, the drain at the end; SIGHUP; `--check` |
-//! | `ways_in` | everything that listens |
-//! | `systemd` | sockets from a service manager, and what it is told |
+//! | `endpoints` | all listeners |
+//! | `systemd` | sockets from a service manager, and notifications to it |
 //! | `kserve` | the standard protocol: one request type, HTTP and gRPC on top of it |
-//! | `guests` | unmodified programs: who may register, and what they did |
+//! | `guests` | unmodified programs: registration, limits, violations |
 //! | `local` | the protocol in shared memory, and its client |
-//! | `server` | what all protocols share |
-//! | `models` | which models there are, which are loaded, what they cost |
+//! | `server` | state shared by all protocols |
+//! | `models` | known models, loaded models, their costs |
 //! | `observe` | metrics, statistics, traces |
 //! | `requests` | one inference, its queue, its shared memory |
-//! | `tenants` | what each principal was granted, and what it has had |
+//! | `tenants` | rights of each principal, and its use |
 //! | `net` | sockets, peers, tokens, TLS, admission |
 //! | `engine` | the devices |
-//! | `config` | what the daemon can be told |
-//! | `log_level`, `heap` | how the log's level changes; how memory is given back |
+//! | `config` | the configuration |
+//! | `log_level`, `malloc` | changes of the log's level; return of memory to the system |
 
 #![deny(unsafe_code)]
 
 mod class;
 pub mod config;
 mod daemon;
+mod endpoints;
 mod engine;
 mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
 mod guests;
-mod heap;
 mod kserve;
 mod local;
 mod log_level;
+mod malloc;
 mod models;
 mod name;
-mod nearest;
 mod net;
 mod observe;
 mod preflight;
 mod reload;
 mod requests;
 mod server;
+mod suggest;
 mod systemd;
 mod tenants;
 mod tensor;
-mod ways_in;
 
 pub use class::{Class, Rate};
 pub use config::settings::Config;
-pub use daemon::{Places, run, run_reloading};
+pub use daemon::{Endpoints, run, run_reloading};
 pub use error::{Error, Result};
 pub use local::client::connection::Client;
 pub use local::client::options::{Options, Timing};

@@ -1,4 +1,4 @@
-//! The level of the log, which is the process's: whoever writes the log says how it changes.
+//! Level of the process's log. The code that writes the log installs the function that changes it.
 
 use std::sync::OnceLock;
 use tracing::level_filters::LevelFilter;
@@ -7,13 +7,14 @@ type Change = Box<dyn Fn(LevelFilter) + Send + Sync>;
 
 static CHANGE: OnceLock<Change> = OnceLock::new();
 
-/// Lets clients with the right `control` choose the log's level: `change` is called with each new
-/// one. The first call counts. Without one they are refused.
+/// Installs the function that changes the log's level, for clients with the right `control`. It is
+/// called with each new level. Only the first installation counts; without one, clients are
+/// refused.
 pub fn on_log_level(change: impl Fn(LevelFilter) + Send + Sync + 'static) {
     let _ = CHANGE.set(Box::new(change));
 }
 
-/// What changes the level, if anything does.
+/// Returns the function that changes the level, if one is installed.
 pub(crate) fn change() -> Option<&'static Change> {
     CHANGE.get()
 }

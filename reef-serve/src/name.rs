@@ -1,23 +1,23 @@
-//! Names that come from clients and end up in paths.
+//! Model names and versions, which come from clients and become parts of paths.
 
 use crate::error::{Error, Result};
 use std::fmt;
 
-/// Longest name in bytes.
+/// Maximum length of a name, in bytes.
 const MAX_LEN: usize = 64;
 
-/// As much of what a client said as an error repeats.
-pub(crate) fn shown(said: &str) -> String {
+/// Returns the start of a client's text, short enough to be repeated in an error.
+pub(crate) fn excerpt(said: &str) -> String {
     said.chars().take(MAX_LEN).collect()
 }
 
-/// A model's name: letters, digits, `_`, `-` and `.`, not first a dot. So it is one part of a path,
-/// and never `..`.
+/// Model name: letters, digits, `_`, `-` and `.`, without a leading dot. It is always one component
+/// of a path, and never `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelName(String);
 
 impl ModelName {
-    /// Checks `name`.
+    /// Checks and wraps `name`.
     ///
     /// # Errors
     ///
@@ -31,13 +31,14 @@ impl ModelName {
         {
             return Ok(Self(name.into()));
         }
-        let shown = shown(name);
+        let shown = excerpt(name);
         Err(Error::Invalid(format!(
-            "model name {shown:?}: 1 to {MAX_LEN} letters, digits, _, - and ., not first a dot"
+            "model name must be 1 to {MAX_LEN} letters, digits, _, - and ., without a leading dot, \
+             got {shown:?}"
         )))
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -49,7 +50,7 @@ impl fmt::Display for ModelName {
     }
 }
 
-/// A version as the protocol writes it: a number from 1, or nothing for the newest.
+/// Parses a version of the protocol: a number from 1, or nothing for the newest.
 ///
 /// # Errors
 ///
@@ -59,8 +60,10 @@ pub(crate) fn version(text: &str) -> Result<Option<u32>> {
         Ok(n) if n > 0 => Ok(Some(n)),
         Err(_) if text.is_empty() => Ok(None),
         _ => {
-            let shown = shown(text);
-            Err(Error::Invalid(format!("model version {shown:?}: a number from 1, or nothing")))
+            let shown = excerpt(text);
+            Err(Error::Invalid(format!(
+                "model version must be a number from 1 or empty, got {shown:?}"
+            )))
         }
     }
 }
@@ -71,7 +74,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_that_leave_the_folder_are_refused() {
+    fn name_outside_folder_is_refused() {
         let longest = "x".repeat(MAX_LEN);
         for good in ["resnet18", "a", "inception_v3", "bert-480.onnx", &longest] {
             assert_eq!(ModelName::new(good).unwrap().as_str(), good);
@@ -83,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_numbers_from_1() {
+    fn version_below_1_is_refused() {
         assert_eq!(version(""), Ok(None));
         assert_eq!(version("3"), Ok(Some(3)));
         for bad in ["0", "-1", "1.0", "latest", "4294967296", "../1"] {
@@ -93,7 +96,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_name_is_one_part_of_a_path(name in "\\PC{0,80}|[./a]{1,6}") {
+        fn valid_name_is_one_path_component(name in "\\PC{0,80}|[./a]{1,6}") {
             if let Ok(name) = ModelName::new(&name) {
                 let path = std::path::Path::new("/models").join(name.as_str());
                 prop_assert_eq!(path.components().count(), 3);

@@ -1,4 +1,4 @@
-//! `--check`: everything that a start does before the first client, without listening.
+//! `--check`: every step of a start before the first client, without listening.
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
@@ -10,12 +10,12 @@ use crate::server::Server;
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 
-/// Checks what a start would: token files, certificates, the folder of the sockets, ports, the
+/// Performs the checks of a start: token files, certificates, the folder of the sockets, ports, the
 /// device, and that the models load.
 ///
 /// # Errors
 ///
-/// What would keep the daemon from starting.
+/// Any error that would keep the daemon from starting.
 pub fn check(config: &Config) -> Result<()> {
     config.check()?;
     Tokens::read(config)?;
@@ -31,12 +31,12 @@ pub fn check(config: &Config) -> Result<()> {
 fn check_folder(config: &Config) -> Result<()> {
     let folder = folder(config.listen.folder.as_deref());
     if !folder.exists() {
-        return Ok(()); // it is made then
+        return Ok(()); // a start makes it
     }
     check_own(&folder)?;
     let local = folder.join("local.sock");
     match UnixStream::connect(&local) {
-        Ok(_) => Err(Error::Exists(format!("{}: a daemon listens there", local.display()))),
+        Ok(_) => Err(Error::Exists(format!("{}: another daemon listens there", local.display()))),
         Err(_) => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! SIGHUP: configuration, certificates, tokens and models are read anew, and nothing ends.
+//! SIGHUP: reads configuration, certificates, tokens and models again, without a restart.
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Where the configuration comes from, and what was read there last.
+/// Source of the configuration, and the last version read from it.
 pub(crate) struct Source {
     read: Box<dyn Fn() -> Result<Config> + Send + Sync>,
     last: Mutex<Config>,
@@ -25,24 +25,25 @@ impl Source {
         Self { read: Box::new(read), last: Mutex::new(last) }
     }
 
-    /// Reads it anew and takes over what may change. Rights change for who is connected as well.
+    /// Reads the configuration and takes over every setting that may change. Rights also change for
+    /// clients that are connected.
     fn reload(&self, server: &Server) -> Result<()> {
         let fresh = (self.read)()?;
         fresh.check()?;
         let mut last = self.last.lock();
         let fixed = server.config.take_over(&last, &fresh);
         if !fixed.is_empty() {
-            tracing::warn!(keys = fixed.join(", "), "changed, and take a restart");
+            tracing::warn!(keys = fixed.join(", "), "changed keys take effect at a restart");
         }
         server.tenants.regrant(&fresh);
         if fixed.is_empty() {
-            *last = fresh; // or what takes a restart is named again next time
+            *last = fresh; // else the next reload names those keys again
         }
         Ok(())
     }
 }
 
-/// What is read from files that may change.
+/// Files that a reload reads.
 pub(crate) struct Files {
     pub(crate) source: Source,
     pub(crate) tokens: Arc<Tokens>,
@@ -50,20 +51,20 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Reads all of them anew. What is wrong is said in the log, and stays as it was.
+    /// Reads all of them again. An invalid one is logged, and its last version stays in use.
     fn reload(&self, server: &Server) {
         let first = self.source.reload(server);
         let config = server.config.get();
         let tls = self.tls.iter().map(|(tls, protocol)| tls.reload(&config.tls, *protocol));
-        for how in [first].into_iter().chain(tls).chain([self.tokens.reload(&config)]) {
-            if let Err(error) = how {
+        for result in [first].into_iter().chain(tls).chain([self.tokens.reload(&config)]) {
+            if let Err(error) = result {
                 tracing::error!(%error, "not reloaded");
             }
         }
     }
 }
 
-/// Keeps SIGHUP from ending the process, from now on and also without a runtime.
+/// Keeps SIGHUP from ending the process from now on, also without a runtime.
 ///
 /// # Errors
 ///
@@ -76,7 +77,7 @@ pub(crate) fn outlive_hangup() -> Result<()> {
     hangups().map(drop) // the handler stays
 }
 
-/// SIGHUPs to come.
+/// Returns the stream of future SIGHUPs.
 ///
 /// # Errors
 ///

@@ -1,16 +1,16 @@
-//! What a model takes and gives, and checking what a client says about it.
+//! Names, types and shapes of a model's tensors, and checks of requests against them.
 
 use crate::error::{Error, Result};
 use reef::models::{Port, Ports};
 use reef::tensor::Element;
 
-/// A tensor's name, type and shape, and where it lies among a model's inputs or outputs.
+/// A tensor's name, type and shape, and its offset among a model's inputs or outputs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TensorInfo {
     pub(crate) name: String,
     pub(crate) element: Element,
     pub(crate) shape: Vec<i64>,
-    /// Its first byte.
+    /// Offset of its first byte.
     pub(crate) offset: usize,
 }
 
@@ -18,7 +18,7 @@ pub(crate) struct TensorInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TensorInfos {
     pub(crate) each: Vec<TensorInfo>,
-    /// Of all, and of what lies between them.
+    /// Size of all tensors, including the gaps between them.
     pub(crate) bytes: usize,
 }
 
@@ -33,11 +33,11 @@ impl TensorInfos {
         Self { each: ports.iter().map(info).collect(), bytes: ports.bytes() }
     }
 
-    /// The number of a tensor, by its name.
+    /// Returns the index of the tensor called `name`.
     ///
     /// # Errors
     ///
-    /// `Invalid` with the names that there are.
+    /// `Invalid`, with the names of all tensors.
     pub(crate) fn find(&self, name: &str) -> Result<usize> {
         let found = self.each.iter().position(|info| info.name == name);
         let have = || self.names().join(", ");
@@ -50,7 +50,7 @@ impl TensorInfos {
         self.each.iter().map(|info| info.name.as_str()).collect()
     }
 
-    /// Whether it is a single tensor of FP32.
+    /// True if it is a single tensor of FP32.
     pub(crate) fn is_floats(&self) -> bool {
         matches!(&*self.each, [info] if info.element == Element::F32)
     }
@@ -66,7 +66,7 @@ impl TensorInfo {
         self.elements().saturating_mul(self.element.bytes())
     }
 
-    /// Its type as the protocol calls it.
+    /// Returns the protocol's name of its type.
     pub(crate) fn datatype(&self) -> &'static str {
         datatype(self.element)
     }
@@ -75,16 +75,18 @@ impl TensorInfo {
     ///
     /// # Errors
     ///
-    /// `Invalid` with both.
+    /// `Invalid`, with both values.
     pub(crate) fn check(&self, given: &str, shape: &[i64]) -> Result<()> {
         let (name, want) = (&self.name, self.datatype());
         if given != want {
             let shown = short(given);
-            return Err(Error::Invalid(format!("tensor {name}: datatype {shown:?}, it is {want}")));
+            return Err(Error::Invalid(format!(
+                "tensor {name}: datatype must be {want}, got {shown:?}"
+            )));
         }
         if shape != self.shape {
             let given = &shape[..shape.len().min(8)];
-            let text = format!("tensor {name}: shape {given:?}, it is {:?}", self.shape);
+            let text = format!("tensor {name}: shape must be {:?}, got {given:?}", self.shape);
             return Err(Error::Invalid(text));
         }
         Ok(())
@@ -94,17 +96,17 @@ impl TensorInfo {
     ///
     /// # Errors
     ///
-    /// `Invalid` with both.
+    /// `Invalid`, with both numbers.
     pub(crate) fn check_bytes(&self, given: usize) -> Result<()> {
         let want = self.bytes();
         if given == want {
             return Ok(());
         }
-        Err(Error::Invalid(format!("tensor {}: {given} bytes given, {want} wanted", self.name)))
+        Err(Error::Invalid(format!("tensor {}: must have {want} bytes, got {given}", self.name)))
     }
 }
 
-/// All types, with the protocol's names of them.
+/// All types with the protocol's names of them.
 const DATATYPES: [(Element, &str); 13] = [
     (Element::F32, "FP32"),
     (Element::F16, "FP16"),
@@ -126,24 +128,24 @@ fn datatype(element: Element) -> &'static str {
     named.map_or("BYTES", |(_, name)| name)
 }
 
-/// The type that the protocol calls so.
+/// Returns the type with this name in the protocol.
 pub(crate) fn element(datatype: &str) -> Option<Element> {
     DATATYPES.iter().find(|(_, name)| *name == datatype).map(|(element, _)| *element)
 }
 
-/// The beginning of a client's text, to be shown to it.
+/// Returns the beginning of a client's text, to be shown to it.
 pub(crate) fn short(text: &str) -> &str {
     let end = text.char_indices().nth(64).map_or(text.len(), |(at, _)| at);
     &text[..end]
 }
 
-/// Floats as the wire has them.
+/// Encodes floats for the wire.
 #[cfg(test)]
 pub(crate) fn to_bytes(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_le_bytes()).collect()
 }
 
-/// What the wire has, as floats.
+/// Decodes floats from the wire.
 #[cfg(test)]
 pub(crate) fn to_floats(bytes: &[u8]) -> impl Iterator<Item = f32> {
     bytes.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word))
@@ -154,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_contradicts_the_model_is_named() {
+    fn mismatch_with_model_names_both_values() {
         let model = reef::models::Model::open("resnet18").input_size(32).batch(2).read().unwrap();
         let inputs = TensorInfos::of(&model.inputs());
         let input = &inputs.each[0];
@@ -165,16 +167,16 @@ mod tests {
         assert_eq!(inputs.find("input"), Ok(0));
         let unknown = inputs.find("data").unwrap_err().to_string();
         assert_eq!(unknown, "no tensor \"data\" (have: input)");
-        let want = "tensor input: datatype \"INT8\", it is FP32";
+        let want = "tensor input: datatype must be FP32, got \"INT8\"";
         assert_eq!(said("INT8", &[2, 3, 32, 32]), want);
-        let want = "tensor input: shape [1, 3, 32, 32], it is [2, 3, 32, 32]";
+        let want = "tensor input: shape must be [2, 3, 32, 32], got [1, 3, 32, 32]";
         assert_eq!(said("FP32", &[1, 3, 32, 32]), want);
         let said = input.check_bytes(4).unwrap_err().to_string();
-        assert_eq!(said, "tensor input: 4 bytes given, 24576 wanted");
+        assert_eq!(said, "tensor input: must have 24576 bytes, got 4");
     }
 
     #[test]
-    fn every_type_has_a_name_of_its_own() {
+    fn datatype_names_are_unique() {
         for (each, name) in DATATYPES {
             assert_eq!((datatype(each), element(name)), (name, Some(each)));
         }
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_between_characters() {
+    fn long_text_is_truncated_between_characters() {
         assert_eq!(short("abc"), "abc");
         assert_eq!(short(&"ä".repeat(100)).chars().count(), 64);
     }

@@ -20,7 +20,7 @@ for _ in $(seq 200); do [ -S "$folder/guests.sock" ] && break; sleep 0.1; done
 
 looks() { # LABEL: the part of a core that the thread took
     local of
-    for of in /proc/"$daemon"/task/*; do [ "$(cat "$of/comm")" = reef-beside ] && break; done
+    for of in /proc/"$daemon"/task/*; do [ "$(cat "$of/comm")" = reef-guests ] && break; done
     local before after
     sleep 1
     read -r before _ <"$of/schedstat"

@@ -17,11 +17,11 @@ pub(crate) unsafe fn text<'a>(what: &str, text: *const c_char) -> Result<&'a str
     text.ok_or_else(|| Fault::invalid(format!("{what} is null")))
 }
 
-/// As [`text`]; `None` if it is null.
+/// Like [`text`]; `None` if it is null.
 ///
 /// # Safety
 ///
-/// As [`text`].
+/// Like [`text`].
 pub(crate) unsafe fn optional_text<'a>(what: &str, text: *const c_char) -> Result<Option<&'a str>> {
     if text.is_null() {
         return Ok(None);
@@ -29,7 +29,7 @@ pub(crate) unsafe fn optional_text<'a>(what: &str, text: *const c_char) -> Resul
     // SAFETY: the caller's promise.
     let text = unsafe { CStr::from_ptr(text) };
     let is_utf8 = text.to_str().map(Some);
-    is_utf8.map_err(|error| Fault::invalid(format!("{what} is no UTF-8: {error}")))
+    is_utf8.map_err(|error| Fault::invalid(format!("{what} is not valid UTF-8: {error}")))
 }
 
 /// Gives C a handle of `object` at `to`.
@@ -46,10 +46,10 @@ pub(crate) unsafe fn give<T: Kind, H>(object: T, to: *mut *mut H) -> Result<()> 
 
 /// Refuses a null pointer to a place that is called `what`.
 pub(crate) fn place<T>(what: &str, place: *const T) -> Result<()> {
-    match place.is_null() {
-        true => Err(Fault::invalid(format!("{what} is null"))),
-        false => Ok(()),
+    if place.is_null() {
+        return Err(Fault::invalid(format!("{what} is null")));
     }
+    Ok(())
 }
 
 /// The bytes of `count` values of an array, of which there are to be `want`.
@@ -60,7 +60,7 @@ pub(crate) fn array_bytes(
     want: usize,
 ) -> Result<usize> {
     if count != want {
-        return Err(Fault::invalid(format!("{what}: {count} values given, {want} wanted")));
+        return Err(Fault::invalid(format!("{what} must have {want} values, got {count}")));
     }
     place(what, array)?;
     Ok(count * size_of::<f32>())

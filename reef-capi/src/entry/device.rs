@@ -41,9 +41,11 @@ pub unsafe extern "C" fn reef_device_open(
 /// Any thread; calls with the handle that have begun go on.
 #[unsafe(no_mangle)]
 pub extern "C" fn reef_device_free(device: *mut reef_device) -> reef_status {
-    answer(|| match device.is_null() {
-        true => Ok(()),
-        false => handles::close::<Device>(device.addr()).map(drop),
+    answer(|| {
+        if device.is_null() {
+            return Ok(());
+        }
+        handles::close::<Device>(device.addr()).map(drop)
     })
 }
 

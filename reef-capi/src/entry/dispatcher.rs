@@ -51,7 +51,7 @@ pub extern "C" fn reef_dispatcher_free(dispatcher: *mut reef_dispatcher) -> reef
     })
 }
 
-/// What happened so far. Any thread.
+/// Reads the counters since the start. Any thread.
 ///
 /// # Safety
 ///

@@ -1,4 +1,4 @@
-//! What the library is, and what the last error was.
+//! Version of the library, and its last error.
 
 use crate::guard;
 use crate::handles;
@@ -30,8 +30,7 @@ pub extern "C" fn reef_status_name(status: reef_status) -> *const c_char {
     name.copied().unwrap_or(c"REEF_?").as_ptr()
 }
 
-/// What went wrong in the last call of this thread that failed, in one line of UTF-8; "" if none
-/// did.
+/// Text of the last call of this thread that failed, in one line of UTF-8; "" if none did.
 ///
 /// It stays until the next call of this thread that fails. Any thread, any time.
 #[unsafe(no_mangle)]
@@ -66,7 +65,7 @@ pub extern "C" fn reef_backends() -> *const c_char {
     TEXT.as_ptr()
 }
 
-/// How many handles are open: for tests, which find out by it what was not freed.
+/// Number of open handles, so that tests find handles that were not freed.
 ///
 /// Any thread, any time.
 #[unsafe(no_mangle)]

@@ -76,9 +76,11 @@ pub unsafe extern "C" fn reef_network_new_instance(
 /// Frees the handle; NULL does nothing. A request that is on its way goes on. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn reef_network_free(network: *mut reef_network) -> reef_status {
-    answer(|| match network.is_null() {
-        true => Ok(()),
-        false => handles::close::<Network>(network.addr()).map(drop),
+    answer(|| {
+        if network.is_null() {
+            return Ok(());
+        }
+        handles::close::<Network>(network.addr()).map(drop)
     })
 }
 
@@ -160,7 +162,7 @@ pub unsafe extern "C" fn reef_network_read_output(
 
 /// # Safety
 ///
-/// As [`reef_network_write_input`].
+/// Like [`reef_network_write_input`].
 pub(crate) unsafe fn write_input(
     network: &Network,
     values: *const f32,
@@ -173,7 +175,7 @@ pub(crate) unsafe fn write_input(
 
 /// # Safety
 ///
-/// As [`reef_network_read_output`].
+/// Like [`reef_network_read_output`].
 pub(crate) unsafe fn read_output(network: &Network, values: *mut f32, count: usize) -> Result<()> {
     let bytes = array_bytes("output", values, count, network.shapes()[1].elements())?;
     let mut read = vec![0; bytes]; // so that C's place is left alone if it fails

@@ -14,22 +14,22 @@ use std::ptr;
 ///
 /// It is `repr(C)`, begins with a `u32`, and any bytes are one.
 pub(crate) unsafe trait Record: Copy {
-    /// What C calls it.
+    /// Name in C.
     const NAME: &'static str;
     /// Bytes that its first version had.
-    const LEAST: usize;
+    const MIN_SIZE: usize;
     /// One of zeros.
     const ZERO: Self;
 }
 
 /// No structure of a later version is larger.
-const MOST: usize = 4096;
+const MAX_SIZE: usize = 4096;
 
-/// What is at `from`; all defaults if it is null.
+/// Reads the record at `from`; all defaults if it is null.
 ///
 /// # Safety
 ///
-/// `from` is null, or its first 4 bytes are a size, and so many bytes can be read there.
+/// `from` is null, or its first 4 bytes are a size, and that number of bytes can be read there.
 pub(crate) unsafe fn read<T: Record>(from: *const T) -> Result<T> {
     let mut value = T::ZERO;
     if from.is_null() {
@@ -39,13 +39,13 @@ pub(crate) unsafe fn read<T: Record>(from: *const T) -> Result<T> {
     let size = unsafe { size::<T>(from.cast()) }?;
     let known = size.min(size_of::<T>());
     for at in known..size {
-        // SAFETY: in front of the end by the caller's promise.
+        // SAFETY: `at` is less than the size, up to which the caller lets us read.
         if unsafe { from.cast::<u8>().add(at).read() } != 0 {
             let text = format!("{}: byte {at} is set, which this version doesn't know", T::NAME);
             return Err(Fault::new(REEF_UNSUPPORTED, text));
         }
     }
-    // SAFETY: so many bytes are in both, and any bytes are a value.
+    // SAFETY: both have `known` bytes, and any bytes are a value.
     unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut value).cast(), known) };
     Ok(value)
 }
@@ -54,14 +54,14 @@ pub(crate) unsafe fn read<T: Record>(from: *const T) -> Result<T> {
 ///
 /// # Safety
 ///
-/// `to` is null, or its first 4 bytes are a size, and so many bytes can be written there.
+/// `to` is null, or its first 4 bytes are a size, and that number of bytes can be written there.
 pub(crate) unsafe fn write<T: Record>(value: T, to: *mut T) -> Result<()> {
     const HEAD: usize = size_of::<u32>();
     place(T::NAME, to)?;
     // SAFETY: the caller's promise.
     let known = unsafe { size::<T>(to.cast()) }?.min(size_of::<T>());
     let from = (&raw const value).cast::<u8>();
-    // SAFETY: so many bytes are in both, and the head is in front of them.
+    // SAFETY: both have `known` bytes, of which the first `HEAD` are skipped.
     unsafe { ptr::copy_nonoverlapping(from.add(HEAD), to.cast::<u8>().add(HEAD), known - HEAD) };
     Ok(())
 }
@@ -80,12 +80,12 @@ pub(crate) fn unused(name: &str, reserved: u32) -> Result<()> {
 unsafe fn size<T: Record>(at: *const u32) -> Result<usize> {
     // SAFETY: the caller's promise.
     let size = unsafe { at.read_unaligned() } as usize;
-    match (T::LEAST..=MOST).contains(&size) {
-        true => Ok(size),
-        false => Err(Fault::invalid(format!(
-            "{}: struct_size is {size}, possible are {} to {MOST}",
-            T::NAME,
-            T::LEAST
-        ))),
+    if (T::MIN_SIZE..=MAX_SIZE).contains(&size) {
+        return Ok(size);
     }
+    Err(Fault::invalid(format!(
+        "{}: struct_size must be from {} to {MAX_SIZE}, got {size}",
+        T::NAME,
+        T::MIN_SIZE
+    )))
 }

@@ -92,8 +92,10 @@ fn in_nanos(times: Times) -> reef_timing {
 /// ended. Any thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn reef_request_free(request: *mut reef_request) -> reef_status {
-    answer(|| match request.is_null() {
-        true => Ok(()),
-        false => handles::close::<Request>(request.addr()).map(drop),
+    answer(|| {
+        if request.is_null() {
+            return Ok(());
+        }
+        handles::close::<Request>(request.addr()).map(drop)
     })
 }

@@ -15,13 +15,13 @@ pub struct reef_network {
     _opaque: (),
 }
 
-/// What schedules the requests of many clients on one device. A handle.
+/// Scheduler of the requests of many clients on one device. A handle.
 #[derive(Debug)]
 pub struct reef_dispatcher {
     _opaque: (),
 }
 
-/// Who submits requests, of one class. A handle.
+/// Client that submits requests of one class. A handle.
 #[derive(Debug)]
 pub struct reef_client {
     _opaque: (),
@@ -33,20 +33,20 @@ pub struct reef_request {
     _opaque: (),
 }
 
-/// How a client is scheduled: one of the two below.
+/// Scheduling class of a client: one of the two below.
 pub type reef_class = u32;
 /// Starts at once, before any best-effort work.
 pub const REEF_REAL_TIME: reef_class = 1;
 /// Takes what real-time work leaves, and loses nothing.
 pub const REEF_BEST_EFFORT: reef_class = 2;
 
-/// How deep a preemption reaches: one of the three below.
+/// Depth of a preemption: one of the three below.
 pub type reef_level = u32;
-/// What isn't launched waits.
+/// Stops work that is not launched.
 pub const REEF_HOST_QUEUE: reef_level = 0;
-/// What is launched and hasn't started, too.
+/// Also stops work that is launched and has not started.
 pub const REEF_DEVICE_QUEUE: reef_level = 1;
-/// What runs, too.
+/// Also stops work that runs.
 pub const REEF_ALL: reef_level = 2;
 
 /// A time that isn't known.
@@ -66,7 +66,7 @@ pub struct reef_device_info {
     pub reserved: u32,
 }
 
-/// How to load a network. 0 and NULL mean the usual.
+/// Options of a network to load. 0 and NULL mean the default.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct reef_network_options {
@@ -78,7 +78,7 @@ pub struct reef_network_options {
     pub input_size: u32,
     /// 0.
     pub reserved: u32,
-    /// Of made-up weights, where the network is one that is built by name and has no others.
+    /// Seed of made-up weights, where the network is one that is built by name and has no others.
     pub seed: u64,
     /// A .safetensors or .param file with weights for a network that is built by name, or NULL.
     pub weights: *const c_char,
@@ -106,7 +106,7 @@ pub struct reef_network_info {
     pub outputs: u64,
 }
 
-/// What a client is to be. 0 means the default.
+/// Options of a client. 0 means the default.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct reef_client_options {
@@ -126,7 +126,7 @@ pub struct reef_client_options {
     pub reserved: u32,
 }
 
-/// How often what happened since the dispatcher was started.
+/// Counters since the dispatcher was started.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct reef_stats {
@@ -138,11 +138,11 @@ pub struct reef_stats {
     pub preemptions: u64,
     /// Real-time requests that finished.
     pub rt_finished: u64,
-    /// Real-time kernels with best-effort blocks beside them.
+    /// Real-time kernels with best-effort blocks next to them.
     pub padded_launches: u64,
-    /// Best-effort blocks that were launched beside real-time kernels.
+    /// Best-effort blocks that were launched next to real-time kernels.
     pub padded_blocks: u64,
-    /// How often the device refused to stop or to restore best-effort work, and was asked again.
+    /// Times that the device refused to stop or to restore best-effort work, and was asked again.
     pub retries: u64,
 }
 
@@ -154,13 +154,13 @@ pub struct reef_timing {
     pub struct_size: u32,
     /// 0.
     pub reserved: u32,
-    /// From submission until its first command could start: the preemption, if there was one.
+    /// Time from submission until its first command could start: the preemption, if there was one.
     /// `REEF_UNKNOWN` for best-effort requests.
     pub delay_ns: u64,
-    /// From then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
+    /// Time from then until its last command ended. `REEF_UNKNOWN` for best-effort requests.
     pub device_ns: u64,
-    /// From submission until the dispatcher noted its end; of a best-effort request, until this
-    /// call.
+    /// Time from submission until the dispatcher noted its end; of a best-effort request, until
+    /// this call.
     pub total_ns: u64,
 }
 
@@ -169,7 +169,7 @@ macro_rules! records {
         // SAFETY: `repr(C)`, numbers and pointers alone, of which the first one is the size.
         unsafe impl Record for $record {
             const NAME: &'static str = stringify!($record);
-            const LEAST: usize = size_of::<$record>(); // there has been one version
+            const MIN_SIZE: usize = size_of::<$record>(); // there has been one version
             const ZERO: Self = Self { struct_size: 0, $($field: $zero),+ };
         }
     )+};

@@ -1,6 +1,6 @@
 //! Best-effort clients and their requests.
 //!
-//! Waiting shares the client with other waiters, and lets whoever submits in between.
+//! Waiting shares the client with other waiters, and lets other threads submit in between.
 
 use crate::fault::{Fault, Result};
 use crate::objects::client::{AnyClient, gone};
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a waiter keeps others from submitting.
+/// Longest time that a waiter keeps others from submitting.
 const TURN: Duration = Duration::from_millis(1);
 
 /// A best-effort client.
@@ -25,7 +25,7 @@ struct Shared<D: Operators> {
     client: RwLock<Option<BeClient<D>>>,
     /// Commands that can wait.
     capacity: u64,
-    /// What had completed when it was freed.
+    /// Position that had completed when it was freed.
     completed: AtomicU64,
 }
 
@@ -67,7 +67,7 @@ fn has_room<D: Operators>(client: &mut BeClient<D>, commands: u64, capacity: u64
     let waiting = queue.submitted().0 - queue.completed().0;
     if waiting + commands > capacity {
         let text = format!(
-            "the queue is full: {waiting} of {capacity} commands wait, {commands} more wanted"
+            "the queue is full: {waiting} of {capacity} commands wait, {commands} more do not fit"
         );
         return Err(Fault::busy(text));
     }

@@ -8,7 +8,7 @@ use crate::objects::request::Request;
 use crate::status::REEF_CANCELLED;
 use std::time::Duration;
 
-/// What a class of clients does.
+/// Operations of a client of either class.
 pub(crate) trait AnyClient: Send + Sync {
     /// Submits one inference of `network`, which belongs to the same device and is at rest.
     fn submit(&self, network: &dyn AnyNetwork, deadline: Option<Duration>) -> Result<Request>;
@@ -17,7 +17,7 @@ pub(crate) trait AnyClient: Send + Sync {
     fn close(&self);
 }
 
-/// What the handle of a client stands for.
+/// Object behind the handle of a client.
 pub(crate) struct Client {
     pub(crate) device: DeviceId,
     pub(crate) inner: Box<dyn AnyClient>,
@@ -37,7 +37,7 @@ impl Client {
     }
 }
 
-/// For whoever asks something of a client that was freed meanwhile.
+/// Error of a call for a client that was freed meanwhile.
 pub(crate) fn gone() -> Fault {
     Fault::new(REEF_CANCELLED, "the client was freed")
 }

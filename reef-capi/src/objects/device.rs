@@ -4,7 +4,7 @@ use crate::fault::{Fault, Result};
 use crate::handles::Kind;
 use crate::objects::device_id::DeviceId;
 use crate::objects::dispatcher::{Dispatcher, Running};
-use crate::objects::network::{Loaded, Network};
+use crate::objects::network::{LoadedNetwork, Network};
 use crate::status::REEF_NOT_FOUND;
 use reef::models::Model;
 use reef::op::Operators;
@@ -18,7 +18,7 @@ trait AnyDevice: Send + Sync {
     fn dispatcher(&self, id: DeviceId, scheduler: Box<dyn Scheduler>) -> Result<Dispatcher>;
 }
 
-/// What the handle of a device stands for.
+/// Object behind the handle of a device.
 pub(crate) struct Device {
     id: DeviceId,
     inner: Box<dyn AnyDevice>,
@@ -72,7 +72,7 @@ impl<D: Operators> AnyDevice for Typed<D> {
     fn load(&self, id: DeviceId, model: &Model) -> Result<Network> {
         let (picture, _) = model.picture()?;
         let shapes = [*picture.input(), *picture.output()];
-        let loaded = Loaded::new(model.weights(&self.0)?, shapes)?;
+        let loaded = LoadedNetwork::new(model.weights(&self.0)?, shapes)?;
         Ok(Network::new(id, Box::new(loaded)))
     }
 

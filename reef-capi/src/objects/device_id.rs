@@ -1,4 +1,4 @@
-//! Which device something belongs to.
+//! Identity of an open device.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

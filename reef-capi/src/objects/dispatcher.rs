@@ -21,7 +21,7 @@ pub(crate) trait AnyDispatcher: Send + Sync {
     fn close(&self);
 }
 
-/// What the handle of a dispatcher stands for.
+/// Object behind the handle of a dispatcher.
 pub(crate) struct Dispatcher {
     pub(crate) device: DeviceId,
     pub(crate) inner: Box<dyn AnyDispatcher>,

@@ -1,5 +1,5 @@
-//! What handles stand for: one type for all backends, each around a trait that a generic type of
-//! each device fills in.
+//! Objects behind handles: one type for all backends, each around a trait that a generic type of
+//! each device implements.
 //!
 //! *In*: calls of any thread. *Out*: what `reef` answers, as [`Fault`](crate::fault::Fault) where
 //! it refuses. *Invariant*: a network's memory serves one request at a time, and what belongs to

@@ -29,15 +29,15 @@ pub(crate) trait AnyNetwork: Any + Send + Sync {
     /// Another one with the same weights and memory of its own.
     fn instance(&self) -> Result<Box<dyn AnyNetwork>>;
 
-    /// For the client, which knows its device's type.
+    /// Type-erased network for the client, which knows its device's type.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// What the handle of a network stands for.
+/// Object behind the handle of a network.
 pub(crate) struct Network {
     pub(crate) device: DeviceId,
     inner: Box<dyn AnyNetwork>,
-    /// The newest request. Locked by whoever works on the network's memory.
+    /// The newest request. Locked during work on the network's memory.
     request: Mutex<Option<Request>>,
 }
 
@@ -82,15 +82,15 @@ impl Network {
     /// Its memory, which no request is using.
     fn at_rest(&self) -> Result<MutexGuard<'_, Option<Request>>> {
         let newest = self.request.lock();
-        match newest.as_ref().is_none_or(|request| request.look().is_some()) {
-            true => Ok(newest),
-            false => Err(Fault::busy("a request of the network has not ended")),
+        if newest.as_ref().is_none_or(|request| request.look().is_some()) {
+            return Ok(newest);
         }
+        Err(Fault::busy("a request of the network has not ended"))
     }
 }
 
 /// A network of devices `D`, ready for either class.
-pub(crate) struct Loaded<D: Operators> {
+pub(crate) struct LoadedNetwork<D: Operators> {
     weights: Weights<D>,
     shapes: [Tensor; 2],
     network: models::Network<D>,
@@ -98,7 +98,7 @@ pub(crate) struct Loaded<D: Operators> {
     pub(crate) best_effort: Arc<[Command<D>]>,
 }
 
-impl<D: Operators> Loaded<D> {
+impl<D: Operators> LoadedNetwork<D> {
     pub(crate) fn new(weights: Weights<D>, shapes: [Tensor; 2]) -> Result<Self> {
         let network = weights.network()?;
         let task = Task::new(network.graphs(usize::MAX)?)?;
@@ -107,7 +107,7 @@ impl<D: Operators> Loaded<D> {
     }
 }
 
-impl<D: Operators> AnyNetwork for Loaded<D> {
+impl<D: Operators> AnyNetwork for LoadedNetwork<D> {
     fn write(&self, input: &[u8]) -> Result<()> {
         Ok(self.network.stage_bytes(0, input)?)
     }
@@ -130,7 +130,7 @@ impl<D: Operators> AnyNetwork for Loaded<D> {
 }
 
 /// The network as one of devices `D`.
-pub(crate) fn of<D: Operators>(network: &dyn AnyNetwork) -> Result<&Loaded<D>> {
+pub(crate) fn of<D: Operators>(network: &dyn AnyNetwork) -> Result<&LoadedNetwork<D>> {
     let network = network.as_any().downcast_ref();
     network.ok_or_else(|| Fault::invalid(format!("the network is on no {}", D::NAME)))
 }

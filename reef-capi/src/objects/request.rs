@@ -7,27 +7,27 @@ use std::time::Duration;
 /// When a request was where.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Times {
-    /// From submission until its first command could start; real-time alone.
+    /// Time from submission until its first command could start; real-time alone.
     pub(crate) delay: Option<Duration>,
-    /// From then until its last command ended; real-time alone.
+    /// Time from then until its last command ended; real-time alone.
     pub(crate) device: Option<Duration>,
-    /// From submission until its end was seen.
+    /// Time from submission until its end was seen.
     pub(crate) total: Duration,
 }
 
-/// What a class of clients makes of a request.
+/// A request of either class of clients.
 pub(crate) trait AnyRequest: Send + Sync {
-    /// How it ended, or `None` if it hasn't. Doesn't block.
+    /// Result of the request, or `None` if it hasn't ended. Doesn't block.
     fn look(&self) -> Option<Result<Times>>;
 
-    /// As [`look`](Self::look), after waiting for as long as `limit`, or without one.
+    /// Like [`look`](Self::look), after waiting for as long as `limit`, or without one.
     fn wait(&self, limit: Option<Duration>) -> Option<Result<Times>>;
 
     /// Takes back what the device hasn't got: whether there was such a thing.
     fn cancel(&self) -> Result<bool>;
 }
 
-/// What the handle of a request stands for.
+/// Object behind the handle of a request.
 pub(crate) type Request = std::sync::Arc<dyn AnyRequest>;
 
 impl Kind for Request {

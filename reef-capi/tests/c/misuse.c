@@ -1,4 +1,4 @@
-// What a program must not do, and what it is told: each line is one mistake.
+// Misuses of the library and their errors: each line is one mistake.
 
 #include <pthread.h>
 #include <reef.h>
@@ -78,13 +78,13 @@ static void handles(void) {
 static void sizes(void) {
     reef_network_info info = {0};
     WANT(REEF_INVALID, reef_network_get_info(network, &info));
-    SAYS("struct_size is 0");
+    SAYS("struct_size must be");
     WANT(REEF_INVALID, reef_network_get_info(network, NULL));
     info.struct_size = sizeof info;
     WANT(REEF_OK, reef_network_get_info(network, &info));
     float few[3] = {0};
     WANT(REEF_INVALID, reef_network_write_input(network, few, 3));
-    SAYS("3 values given");
+    SAYS("values, got 3");
     WANT(REEF_INVALID, reef_network_write_input(network, NULL, info.inputs));
     WANT(REEF_INVALID, reef_network_read_output(network, few, SIZE_MAX));
 

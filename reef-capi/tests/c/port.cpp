@@ -59,7 +59,7 @@ struct Stream {
         for (int i = 0; i < commands; i++, given++)
             WANT(cuMemcpyDtoDAsync_v2(cells + given + 1, cells + given, 1, handle) == 0);
     }
-    // How many have run, as another stream sees it.
+    // Number of launches that have run, as another stream sees it.
     std::size_t ran(const Stream &reader) const {
         static unsigned char seen[CELLS];
         WANT(cuMemcpyDtoHAsync_v2(seen, cells, CELLS, reader.handle) == 0);

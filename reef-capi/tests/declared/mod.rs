@@ -1,4 +1,4 @@
-//! What the sources declare and what `reef.h` declares, as C with all space taken out.
+//! Declarations of the sources and of `reef.h`, as C with all space taken out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,7 +10,7 @@ fn text(file: &str) -> String {
     std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
 }
 
-/// What stands between two texts, for each first one.
+/// Text between two texts, for each occurrence of the first one.
 fn between<'a>(text: &'a str, from: &'a str, to: &'a str) -> impl Iterator<Item = &'a str> {
     text.split(from).skip(1).filter_map(move |rest| rest.split_once(to).map(|(inside, _)| inside))
 }
@@ -64,8 +64,11 @@ pub(crate) fn by_sources() -> Declared {
 fn function(declaration: &str) -> (String, String) {
     let (name, rest) = declaration.split_once('(').unwrap();
     let (args, answer) = rest.rsplit_once(") -> ").unwrap();
-    let args: Vec<_> =
-        args.split(',').filter_map(|arg| arg.split_once(':')).map(declared).collect();
+    let args: Vec<_> = args
+        .split(',')
+        .filter_map(|arg| arg.split_once(':'))
+        .map(|(name, kind)| declared(name, kind))
+        .collect();
     let args = if args.is_empty() { "void".to_owned() } else { args.join(",") };
     (name.to_owned(), format!("{}({args})", c_type(answer)))
 }
@@ -81,13 +84,15 @@ fn constants(text: &str) -> impl Iterator<Item = (String, String)> {
 fn structure(declaration: &str) -> Option<(String, String)> {
     let (name, members) = declaration.split_once(" {")?;
     let members = members.split(",\n").filter_map(|member| member.trim().strip_prefix("pub "));
-    let members: Vec<_> =
-        members.filter_map(|member| member.split_once(':')).map(declared).collect();
+    let members: Vec<_> = members
+        .filter_map(|member| member.split_once(':'))
+        .map(|(name, kind)| declared(name, kind))
+        .collect();
     let text: String = members.iter().map(|member| format!("{member};")).collect();
     (!text.is_empty()).then(|| (name.to_owned(), text))
 }
 
-fn declared((name, kind): (&str, &str)) -> String {
+fn declared(name: &str, kind: &str) -> String {
     format!("{}{}", c_type(kind), name.trim())
 }
 

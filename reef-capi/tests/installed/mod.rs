@@ -1,5 +1,5 @@
-//! Installs the libraries that cargo built beside the tests, and compiles and runs programs against
-//! them.
+//! Installs the libraries that cargo built next to the tests, and compiles and runs programs
+//! against them.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// Where the libraries and headers are installed, once for all tests.
+/// Folder in which libraries and headers are installed, once for all tests.
 pub(crate) fn prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| {
@@ -28,7 +28,7 @@ pub(crate) fn prefix() -> &'static Path {
     })
 }
 
-/// Where cargo put the libraries.
+/// Folder in which cargo put the libraries.
 fn built() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let folders: Vec<_> = program.ancestors().skip(1).take(2).collect();
@@ -48,7 +48,7 @@ pub(crate) fn compiler(name: &str) -> Option<String> {
     is_there.then(|| name.to_owned())
 }
 
-/// How a program gets the library.
+/// Kind of library that a program links.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Link {
     Shared,
@@ -86,7 +86,7 @@ fn driver() -> PathBuf {
     driver
 }
 
-/// What `reef.pc` says a static program needs.
+/// Libraries that a static program needs, according to `reef.pc`.
 fn private_libraries() -> Vec<String> {
     let text = std::fs::read_to_string(prefix().join("lib/pkgconfig/reef.pc")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("Libs.private:")).unwrap();

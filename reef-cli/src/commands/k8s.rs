@@ -5,7 +5,7 @@ use anyhow::Result;
 use reef_k8s::{ClaimsConfig, Class, Config, Error, Node, Pace, Resource, Server};
 use std::path::PathBuf;
 
-/// What a node does for Kubernetes.
+/// Services of a node for Kubernetes.
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Offer the resources reef.dev/rt and reef.dev/be to the kubelet of this node, until SIGTERM.
@@ -22,7 +22,7 @@ pub(crate) struct OnNode {
     #[arg(long, default_value = "/")]
     root: PathBuf,
     /// Folder of the daemon's sockets.
-    #[arg(long, default_value = "/run/reef")]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR", default_value = "/run/reef")]
     folder: PathBuf,
     /// Library that takes the driver's place.
     #[arg(long, default_value = "/var/lib/reef/libreef_cuda_shim.so")]
@@ -42,7 +42,7 @@ pub(crate) struct OnNode {
     log: log::Format,
 }
 
-/// What is offered to the kubelet, and where.
+/// Resources to offer to the kubelet, and paths of the node.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -54,8 +54,8 @@ pub(crate) struct Args {
     #[arg(long)]
     cdi: Option<PathBuf>,
     /// Number of real-time containers on each GPU.
-    #[arg(long, default_value_t = 1)]
-    rt: u32,
+    #[arg(long, alias = "rt", value_name = "COUNT", default_value_t = 1)]
+    rt_replicas: u32,
     /// Limit of device memory of each real-time container, such as 8GiB.
     #[arg(long, value_name = "SIZE")]
     rt_memory: Option<String>,
@@ -63,8 +63,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SHARE")]
     rt_compute: Option<String>,
     /// Number of best-effort containers on each GPU.
-    #[arg(long, default_value_t = 4)]
-    be: u32,
+    #[arg(long, alias = "be", value_name = "COUNT", default_value_t = 4)]
+    be_replicas: u32,
     /// Limit of device memory of each best-effort container, such as 8GiB.
     #[arg(long, value_name = "SIZE")]
     be_memory: Option<String>,
@@ -73,7 +73,7 @@ pub(crate) struct Args {
     be_compute: Option<String>,
 }
 
-/// What claims are prepared with.
+/// Options of prepared claims.
 #[derive(clap::Args)]
 pub(crate) struct DraArgs {
     #[command(flatten)]
@@ -139,7 +139,7 @@ fn claims(args: &DraArgs) -> Result<ClaimsConfig> {
 fn server(args: &DraArgs) -> Result<Server> {
     let (host, port) = match &args.api {
         Some(api) => {
-            let wrong = || refused(format!("--api {api:?}: HOST:PORT is wanted"));
+            let wrong = || refused(format!("--api must be HOST:PORT, got {api:?}"));
             let (host, port) = api.rsplit_once(':').ok_or_else(wrong)?;
             (host.to_owned(), port.to_owned())
         }
@@ -190,8 +190,8 @@ fn config(args: &Args) -> Config {
         kubelet: args.kubelet.clone(),
         cdi: args.cdi.clone(),
         resources: vec![
-            resource(rt, args.rt, &args.rt_memory, &args.rt_compute),
-            resource(be, args.be, &args.be_memory, &args.be_compute),
+            resource(rt, args.rt_replicas, &args.rt_memory, &args.rt_compute),
+            resource(be, args.be_replicas, &args.be_memory, &args.be_compute),
         ],
         pace: Pace::default(),
     }

@@ -13,13 +13,14 @@ pub(crate) struct Args {
     _all: Vec<OsString>,
 }
 
-/// How to get the command.
+/// Refuses the command and says how to build it.
 fn refuse(feature: &str) -> Result<()> {
-    let built = format!("cargo run --release -p reef-cli --features {feature} --");
-    Err(Usage(format!("this build leaves the command out; `{built}` has it")).into())
+    let name = std::env::args().nth(1).unwrap_or_default();
+    let install = format!("cargo install --path reef-cli --features {feature} --locked");
+    Err(Usage(format!("`reef {name}` is not in this build. Rebuild with: {install}")).into())
 }
 
-/// What stands in the place of a command's modules.
+/// Stands in the place of a command's modules.
 macro_rules! left_out {
     ($feature:literal) => {
         pub(crate) use crate::commands::left_out::Args;
@@ -56,9 +57,6 @@ pub(crate) mod doctor {
     pub(crate) mod run {
         left_out!("daemon");
     }
-    pub(crate) mod args {
-        pub(crate) use crate::commands::left_out::Args;
-    }
 }
 
 #[cfg(not(feature = "daemon"))]
@@ -91,8 +89,5 @@ pub(crate) mod ctl {
 pub(crate) mod top {
     pub(crate) mod run {
         left_out!("daemon");
-    }
-    pub(crate) mod args {
-        pub(crate) use crate::commands::left_out::Args;
     }
 }

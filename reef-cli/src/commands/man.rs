@@ -53,9 +53,8 @@ fn add_argument(page: &mut String, arg: &Arg) {
 /// Text that roff takes for text.
 fn text(plain: &str) -> String {
     let escaped = plain.replace('\\', "\\e").replace('-', "\\-");
-    let line = |line: &str| match line.starts_with(['.', '\'']) {
-        true => format!("\\&{line}"),
-        false => line.to_owned(),
+    let line = |line: &str| {
+        if line.starts_with(['.', '\'']) { format!("\\&{line}") } else { line.to_owned() }
     };
     escaped.lines().map(line).collect::<Vec<_>>().join("\n")
 }

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TIME", value_parser = time::parse, default_value = "0")]
     sleep: Duration,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
-    #[arg(long)]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Photo (JPEG or PNG) to run the model on.
     #[arg(long)]
@@ -75,7 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         timeout: args.timeout,
     };
     if !args.json {
-        print(format_args!("loading '{}'", args.model))?;
+        print(format_args!("loading {}", args.model))?;
     }
     let mut client = Client::connect(&args.model, &options)?;
     if let Some(rate) = options.rate.filter(|_| !client.has_budget()) {
@@ -99,10 +99,6 @@ fn rate(args: &Args) -> Result<Option<Rate>> {
 fn inferences(args: &Args, client: &mut Client) -> Result<()> {
     let input = input(args, client)?;
     let mut output = vec![0.0; client.output_len()];
-    if !args.json {
-        let many = if args.continuous || args.requests > 1 { "s" } else { "" };
-        print(format_args!("submit inference request{many}"))?;
-    }
     let mut done = 0;
     while args.continuous || done < args.requests {
         let begin = Instant::now();
@@ -147,10 +143,10 @@ fn report(
             }),
         );
     }
-    print(format_args!("client {} inference latency: {:.3} ms", client.id(), millis(latency)))
+    print(format_args!("client {}: {:.3} ms", client.id(), millis(latency)))
 }
 
-/// Prints who measured it, and what.
+/// Prints a measurement with the client, its model and its class.
 fn print_of(args: &Args, client: &Client, measured: Value) -> Result<()> {
     let mut line = json!({
         "client": client.id(),
@@ -175,7 +171,7 @@ fn reconnect(client: &mut Client, why: &str) {
 fn empty(args: &Args, client: &mut Client, count: u64) -> Result<()> {
     let mut times = Histogram::<u64>::new(3)?;
     for _ in 0..count.div_ceil(10) {
-        client.ping()?; // until both sides look for news
+        client.ping()?; // until both sides poll
     }
     for _ in 0..count {
         let begin = Instant::now();

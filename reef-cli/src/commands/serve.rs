@@ -4,7 +4,7 @@ use crate::report::log;
 use crate::report::output::print;
 use anyhow::{Context, Result};
 use reef_serve::config::{SET, from_sources};
-use reef_serve::{Config, Places};
+use reef_serve::{Config, Endpoints};
 use std::path::PathBuf;
 
 /// Serve inference to other processes, over the protocol of KServe v2 and Triton.
@@ -32,7 +32,7 @@ pub(crate) struct Sources {
     #[arg(long)]
     device: Option<String>,
     /// Folder of the Unix sockets [default: $XDG_RUNTIME_DIR/reef].
-    #[arg(long)]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<String>,
     /// TCP address for gRPC, such as 127.0.0.1:8001.
     #[arg(long)]
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let log = log::start(args.log)?;
     reef_serve::on_log_level(move |level| log.set_level(level));
-    reef_serve::run_reloading(read, |places| announce(places).unwrap_or_default())?;
+    reef_serve::run_reloading(read, |endpoints| announce(endpoints).unwrap_or_default())?;
     Ok(())
 }
 
@@ -115,11 +115,11 @@ fn toml_string(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Says where it listens: one line for each place, for people and for scripts.
-fn announce(places: &Places) -> Result<()> {
-    print(format_args!("device {}", places.device))?;
-    print(format_args!("folder {}", places.folder.display()))?;
-    for (name, address) in [("grpc", places.grpc), ("http", places.http)] {
+/// Prints the device and each address: one line each, for people and for scripts.
+fn announce(endpoints: &Endpoints) -> Result<()> {
+    print(format_args!("device {}", endpoints.device))?;
+    print(format_args!("folder {}", endpoints.folder.display()))?;
+    for (name, address) in [("grpc", endpoints.grpc), ("http", endpoints.http)] {
         if let Some(address) = address {
             print(format_args!("{name} {address}"))?;
         }

@@ -15,10 +15,22 @@ pub(crate) struct Args {
     /// File of devices, clients and measured profiles, as docs/simulate.md describes it.
     fleet: PathBuf,
     /// Schedulers to simulate, one after the other.
-    #[arg(long, value_delimiter = ',', default_value = "reef,streams")]
+    #[arg(
+        long = "schedulers",
+        alias = "scheduler",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "reef,streams"
+    )]
     scheduler: Vec<String>,
     /// Placements of clients: spread, pack, rt-apart, least-interference.
-    #[arg(long, value_delimiter = ',', default_value = "rt-apart")]
+    #[arg(
+        long = "placements",
+        alias = "placement",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "rt-apart"
+    )]
     placement: Vec<String>,
     /// Simulated time, such as 60s or 10min.
     #[arg(long, value_parser = time::parse, default_value = "60s")]
@@ -56,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     show(&fleet, args, &rows)
 }
 
-/// All that can be wrong is what was typed, or a file.
+/// Errors come from the command line or a file alone.
 fn usage(error: reef_simulate::Error) -> Usage {
     Usage(error.to_string())
 }

@@ -21,11 +21,11 @@ const MAX_BYTES: usize = 1 << 30;
 /// Most characters of an answer that is shown as an error.
 const SHOWN: usize = 300;
 
-/// Where the daemon is.
+/// Address of the daemon.
 #[derive(clap::Args)]
 pub(crate) struct Place {
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
-    #[arg(long)]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Daemon's Unix socket for HTTP, instead of http.sock in the folder.
     #[arg(long, conflicts_with = "folder")]
@@ -52,7 +52,7 @@ impl Place {
 
 /// Host and port of `http://host:port`.
 fn tcp(url: &str) -> Result<String, Usage> {
-    let wrong = || Usage(format!("--url: want http://HOST:PORT, got {url:?}"));
+    let wrong = || Usage(format!("--url must be http://HOST:PORT, got {url:?}"));
     let uri: Uri = url.parse().map_err(|_| wrong())?;
     let authority = uri.authority().filter(|authority| authority.port().is_some());
     match (uri.scheme_str(), uri.path(), uri.query(), authority) {
@@ -65,10 +65,10 @@ fn token(file: &Path) -> Result<String, Usage> {
     let wrong = |why: &dyn fmt::Display| Usage(format!("--token-file {}: {why}", file.display()));
     let text = std::fs::read_to_string(file).map_err(|error| wrong(&error))?;
     let token = text.lines().next().unwrap_or_default().trim().to_owned();
-    match token.is_empty() || token.contains(|c: char| !c.is_ascii_graphic()) {
-        true => Err(wrong(&"its first line is no token")),
-        false => Ok(token),
+    if token.is_empty() || token.contains(|c: char| !c.is_ascii_graphic()) {
+        return Err(wrong(&"its first line is not a token"));
     }
+    Ok(token)
 }
 
 /// A daemon that may be there.
@@ -128,12 +128,12 @@ impl Daemon {
         Ok(Self { address, token, runtime })
     }
 
-    /// How people call it.
+    /// Name for messages.
     pub(crate) fn name(&self) -> String {
         self.address.to_string()
     }
 
-    /// What it answers to `GET path` within `time`.
+    /// Answer to `GET path` within `time`.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
+    /// Like [`get`](Self::get).
     pub(crate) fn post(&self, path: &str, time: Duration) -> Result<Bytes, Error> {
         self.request(Method::POST, path, time)
     }
@@ -214,14 +214,13 @@ impl Daemon {
 /// A part of a path, whatever is in it.
 pub(crate) fn segment(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
-    let one = |byte: u8| match plain(byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
+    let one = |byte: u8| {
+        if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
     };
     text.bytes().map(one).collect()
 }
 
-/// What an answer says against the request: `{"error": "…"}`, or its first line.
+/// Reason in an answer that refuses the request: `{"error": "…"}`, or its first line.
 fn reason(body: &[u8]) -> String {
     let json: Option<serde_json::Value> = serde_json::from_slice(body).ok();
     if let Some(said) = json.as_ref().and_then(|json| json["error"].as_str()) {
@@ -242,7 +241,7 @@ mod tests {
         for wrong in ["127.0.0.1:8000", "https://a:1", "http://a", "http://a:1/x", "http://a:b", ""]
         {
             let said = tcp(wrong).unwrap_err().to_string();
-            assert!(said.contains("want http://HOST:PORT, got "), "{wrong}: {said}");
+            assert!(said.contains("must be http://HOST:PORT, got "), "{wrong}: {said}");
         }
     }
 

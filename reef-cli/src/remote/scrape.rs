@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Names and values that say what a sample is of.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// One look at a daemon's numbers.
+/// Metrics of a daemon at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Scrape(BTreeMap<String, Vec<(Labels, f64)>>);
 

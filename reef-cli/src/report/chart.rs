@@ -29,7 +29,8 @@ pub(crate) fn shares<'h>(
     let (axis, percent) = (Axis::logarithmic(least, most), Axis::linear(100.0));
     let file = path.to_string_lossy();
     let root = area(&file)?;
-    let mut chart = frame(&root, caption, (&axis, unit.0), (&percent, "% of requests"))?;
+    let mut chart =
+        frame(&root, caption, NamedAxis(&axis, unit.0), NamedAxis(&percent, "% of requests"))?;
     for (index, (name, histogram)) in series.iter().enumerate() {
         let steps = histogram.iter_recorded();
         let at = |value: u64| axis.at(value as f64 / unit.1);
@@ -44,7 +45,7 @@ pub(crate) fn shares<'h>(
     finish(chart, &root, SeriesLabelPosition::LowerRight)
 }
 
-/// Points with a text beside each, in named groups.
+/// Points with a text next to each, in named groups.
 #[cfg(feature = "bench")]
 pub(crate) struct Group {
     pub(crate) name: String,
@@ -65,7 +66,7 @@ pub(crate) fn points(
     let (across, up) = (Axis::linear(most(|p| p.0) * 1.1), Axis::over(least, most(|p| p.1)));
     let file = path.to_string_lossy();
     let root = area(&file)?;
-    let mut chart = frame(&root, caption, (&across, x), (&up, y))?;
+    let mut chart = frame(&root, caption, NamedAxis(&across, x), NamedAxis(&up, y))?;
     for (index, group) in groups.iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
         let place = |point: &(f64, f64, String)| (across.at(point.0), up.at(point.1));
@@ -106,7 +107,7 @@ impl Ranged for Ticked {
     }
 }
 
-/// Where values stand on an axis.
+/// Range and scale of an axis.
 struct Axis {
     logarithmic: bool,
     least: f64,
@@ -175,13 +176,18 @@ fn area(file: &str) -> anyhow::Result<Area<'_>> {
     Ok(root)
 }
 
+/// An axis and its label.
+#[derive(Clone, Copy)]
+struct NamedAxis<'a>(&'a Axis, &'a str);
+
 /// An empty chart with its axes and what they show.
 fn frame<'a, 'b>(
     root: &'a Area<'b>,
     caption: &str,
-    (x, x_name): (&Axis, &str),
-    (y, y_name): (&Axis, &str),
+    x: NamedAxis<'_>,
+    y: NamedAxis<'_>,
 ) -> anyhow::Result<Chart<'a, 'b>> {
+    let (NamedAxis(x, x_name), NamedAxis(y, y_name)) = (x, y);
     let mut chart = ChartBuilder::on(root)
         .caption(caption, ("sans-serif", 20))
         .margin(12)

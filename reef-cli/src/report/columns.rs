@@ -3,7 +3,7 @@
 use crate::report::table::{Table, table};
 use serde_json::{Map, Value};
 
-/// What rows of type `R` show in one column.
+/// One column of rows of type `R`.
 pub(crate) struct Column<R> {
     /// In CSV and JSON, with its unit.
     pub(crate) name: &'static str,
@@ -16,8 +16,8 @@ pub(crate) struct Column<R> {
 }
 
 impl<R> Column<R> {
-    /// One that stands in tables and files.
-    pub(crate) const fn shown(
+    /// Column of tables and files.
+    pub(crate) const fn new(
         name: &'static str,
         title: &'static str,
         decimals: usize,
@@ -26,7 +26,7 @@ impl<R> Column<R> {
         Self { name, title, decimals, value }
     }
 
-    /// One that stands in files only.
+    /// Column of files only.
     pub(crate) const fn hidden(name: &'static str, value: fn(&R) -> Value) -> Self {
         Self { name, title: "", decimals: 0, value }
     }
@@ -55,7 +55,7 @@ fn cell(value: &Value, decimals: usize) -> String {
     }
 }
 
-/// All columns, with a line of names first.
+/// Rows as CSV with all columns, a line of names first.
 pub(crate) fn as_csv<R>(columns: &[Column<R>], rows: &[R]) -> String {
     let line = |cells: Vec<String>| cells.join(",") + "\n";
     let names = line(columns.iter().map(|column| column.name.into()).collect());

@@ -1,4 +1,4 @@
-//! What long-running commands log, on stderr.
+//! Logs of long-running commands, on stderr.
 
 use anyhow::{Context, Result};
 use std::io::IsTerminal;
@@ -6,7 +6,7 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::prelude::*;
 use tracing_subscriber::{Registry, fmt, reload};
 
-/// How logs look.
+/// Format of logs.
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
 pub(crate) enum Format {
     Text,
@@ -20,7 +20,8 @@ impl Log {
     /// Logs up to this level from now on; of libraries no more than `info`.
     pub(crate) fn set_level(&self, level: LevelFilter) {
         let targets = Targets::new().with_default(level.min(LevelFilter::INFO));
-        let _ = self.0.reload(targets.with_target("reef", level)); // it is there until the process ends
+        // Cannot fail: the subscriber lives until the process ends.
+        let _ = self.0.reload(targets.with_target("reef", level));
     }
 }
 

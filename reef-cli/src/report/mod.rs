@@ -1,4 +1,4 @@
-//! What every command says and how: lines, tables, plots, files of results, progress on a terminal.
+//! Output of all commands: lines, tables, plots, files of results, progress on a terminal.
 //!
 //! In come rows and their columns; out go text on stdout and files. Nothing here measures.
 

@@ -19,7 +19,7 @@ pub(crate) fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{ending}")
 }
 
-/// Whether the one who reads our output has seen enough, as `head` does.
+/// Returns whether the reader of our output has closed it, as `head` does.
 pub(crate) fn is_unread(error: &anyhow::Error) -> bool {
     let cause = error.downcast_ref::<io::Error>();
     cause.is_some_and(|cause| cause.kind() == io::ErrorKind::BrokenPipe)

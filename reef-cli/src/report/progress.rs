@@ -1,4 +1,4 @@
-//! How far a long command is: a bar on a terminal, a line for each step elsewhere.
+//! Progress of a long command: a bar on a terminal, a line for each step elsewhere.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use std::cell::Cell;

@@ -1,7 +1,7 @@
 //! Results of benches: where, when and how they were measured, and the files they go to.
 
 use crate::report::checks::make_folder;
-use crate::report::columns::{Column, as_csv, as_json};
+use crate::report::columns::{Column, as_csv, as_json, as_table};
 use crate::report::date::date;
 use crate::report::device;
 use crate::report::output::print;
@@ -37,11 +37,11 @@ impl Common {
     }
 }
 
-/// Where a bench ran.
+/// Device or daemon that a bench ran on.
 pub(crate) struct Place {
-    /// For people.
+    /// Text for people.
     pub(crate) title: String,
-    /// For programs.
+    /// Facts for programs.
     pub(crate) facts: Value,
 }
 
@@ -56,11 +56,11 @@ impl Place {
     }
 }
 
-/// What a bench found.
+/// Results of a bench.
 pub(crate) struct Results<'a, R> {
     /// Names the files.
     pub(crate) bench: &'static str,
-    /// What is not in rows.
+    /// Facts that are not in rows.
     pub(crate) facts: Value,
     pub(crate) columns: &'a [Column<R>],
     pub(crate) rows: &'a [R],
@@ -74,7 +74,8 @@ impl<R> Results<'_, R> {
         self.save_at(args, &Place::of(args, device))
     }
 
-    /// The same of a bench that ran elsewhere than on a device here.
+    /// Like [`save`](Self::save), for a bench that ran elsewhere than on one device of this
+    /// process.
     pub(crate) fn save_at(&self, args: &Common, place: &Place) -> Result<Option<PathBuf>> {
         let Some(out) = &args.out else { return Ok(None) };
         let file = |ending: &str| out.join(format!("{}.{ending}", self.bench));
@@ -86,12 +87,33 @@ impl<R> Results<'_, R> {
         Ok(Some(file("svg")))
     }
 
+    /// Prints JSON if that was asked for. Else prints the place, what was `measured`, the table,
+    /// its legend and the names of the files.
+    pub(crate) fn show(
+        &self,
+        args: &Common,
+        place: &Place,
+        measured: &str,
+        legend: &str,
+        plot: Option<&Path>,
+    ) -> Result<()> {
+        if args.json {
+            return print(serde_json::to_string_pretty(&self.json_at(args, place))?);
+        }
+        print(&place.title)?;
+        print(measured)?;
+        print(as_table(self.columns, self.rows))?;
+        print(legend)?;
+        print_files(plot)
+    }
+
     /// Everything, and where it was measured.
     pub(crate) fn json<D: Device>(&self, args: &Common, device: &D) -> Value {
         self.json_at(args, &Place::of(args, device))
     }
 
-    /// The same of a bench that ran elsewhere than on a device here.
+    /// Like [`json`](Self::json), for a bench that ran elsewhere than on one device of this
+    /// process.
     pub(crate) fn json_at(&self, args: &Common, place: &Place) -> Value {
         json!({
             "bench": self.bench,
@@ -105,7 +127,7 @@ impl<R> Results<'_, R> {
     }
 }
 
-/// Says where the files are.
+/// Prints the names of the files.
 pub(crate) fn print_files(plot: Option<&Path>) -> Result<()> {
     let Some(plot) = plot else { return Ok(()) };
     let others = if plot.exists() { ", .csv and .svg" } else { " and .csv" };

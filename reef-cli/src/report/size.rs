@@ -9,7 +9,8 @@ const UNITS: [(&str, u32); 4] = [("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
-    let wrong = || format!("want a number with KiB, MiB, GiB or TiB, such as 2GiB; got {text:?}");
+    let wrong =
+        || format!("must be a number with KiB, MiB, GiB or TiB, such as 2GiB, got {text:?}");
     let number: u64 = digits.parse().map_err(|_| wrong())?;
     if unit.is_empty() && number == 0 {
         return Ok(0);
@@ -19,7 +20,7 @@ pub(crate) fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(wrong)
 }
 
-/// Budget of so many bytes; 0 is no limit.
+/// Budget of this many bytes; 0 means no limit.
 pub(crate) fn budget(bytes: u64) -> Budget {
     Budget::new(if bytes == 0 { u64::MAX } else { bytes })
 }

@@ -12,7 +12,7 @@ pub(crate) struct Table {
     widths: Vec<usize>,
     /// All cells one after the other, row by row, the header first.
     text: String,
-    /// Where each cell ends in `text`, and its places.
+    /// End of each cell in `text`, and its columns.
     cells: Vec<(usize, usize)>,
 }
 

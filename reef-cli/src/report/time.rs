@@ -11,7 +11,7 @@ const UNITS: [(&str, f64); 6] =
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
-    let wrong = || format!("want a number with us, ms, s, min or h, such as 20us; got {text:?}");
+    let wrong = || format!("must be a number with us, ms, s, min or h, such as 20us, got {text:?}");
     let number: f64 = digits.parse().map_err(|_| wrong())?;
     if unit.is_empty() && number == 0.0 {
         return Ok(Duration::ZERO);
@@ -25,9 +25,10 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// In the largest unit in which it is whole.
+/// Text of a time, in the largest unit in which it is whole.
 pub(crate) fn show(time: Duration) -> String {
     match time.as_nanos() {
+        0 => "0".into(),
         s if s >= 1_000_000_000 && s % 1_000_000_000 == 0 => format!("{} s", s / 1_000_000_000),
         ms if ms >= 1_000_000 && ms % 1_000_000 == 0 => format!("{} ms", ms / 1_000_000),
         us if us % 1_000 == 0 => format!("{} µs", us / 1_000),
@@ -60,7 +61,7 @@ mod tests {
             ("2min", "120 s"),
             ("1h", "3600 s"),
             ("0.0005ms", "0.500 µs"),
-            ("0", "0 µs"),
+            ("0", "0"),
         ] {
             assert_eq!(show(parse(text).unwrap()), shown, "{text}");
         }
@@ -83,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_time_is_outside_of_the_range_that_is_said() {
+    fn refused_time_is_outside_of_the_printed_range() {
         let max = Duration::from_secs(600);
         for wrong in [Duration::ZERO, max + Duration::from_nanos(1)] {
             let said = check("--time", wrong, max).unwrap_err().to_string();

@@ -1,9 +1,9 @@
-//! Whose error it is: of whoever typed the command, or of the work.
+//! Kinds of errors: wrong input, or failed work.
 
 use reef::models;
 use std::fmt::{self, Display};
 
-/// An error of whoever typed the command.
+/// An error in the command line or an input file.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
@@ -15,7 +15,7 @@ impl Display for Usage {
 
 impl std::error::Error for Usage {}
 
-/// Whether whoever typed the command can mend the error.
+/// Returns whether the caller can mend the error by other input.
 pub(crate) fn is_input(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.downcast_ref::<reef::Error>().is_some_and(is_asked)
@@ -28,13 +28,13 @@ pub(crate) fn is_input(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Whether what was asked is wrong, and not what came of it.
+/// Returns whether the request itself is wrong, instead of its execution.
 fn is_asked(error: &reef::Error) -> bool {
     use reef::Error::{Invalid, Level, NotFound, Unsupported};
     matches!(error, Invalid(_) | NotFound(_) | Level { .. } | Unsupported { .. })
 }
 
-/// The same of the daemon, and of a node.
+/// Like [`is_asked`], for errors of the daemon and of a Kubernetes node.
 #[cfg(feature = "daemon")]
 fn is_refused(error: &(dyn std::error::Error + 'static)) -> bool {
     use reef_serve::Error::{Exists, Invalid, NotFound, Unimplemented};

@@ -1,4 +1,4 @@
-//! What REEF is compared with, the same everywhere.
+//! Baselines that REEF is compared with, the same everywhere.
 
 /// Schedulers that run both classes, REEF's two last. `rt-only` comes with real-time work alone.
 pub(crate) const BOTH: [&str; 6] =

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[cfg(feature = "bench")]
 use std::time::Instant;
 
-/// How long a sleep may last longer than asked; the rest is waited for awake.
+/// Longest overrun of a sleep; the rest of the time is spun.
 #[cfg(feature = "bench")]
 const OVERSLEEP: Duration = Duration::from_micros(150);
 
@@ -33,8 +33,8 @@ pub(crate) fn wait_until<D: Device>(device: &D, at: Duration) {
     wait(|| device.clock(), at);
 }
 
-/// Sleeps until the device's clock shows `at`, or a little later: where blocks run on the host's
-/// processors, who waits awake stands in their way.
+/// Sleeps until the device's clock shows `at`, or a little later. Where blocks run on the host's
+/// processors, a spinning thread would take a core from them.
 pub(crate) fn sleep_until<D: Device>(device: &D, at: Duration) {
     thread::sleep(at.saturating_sub(device.clock()));
 }

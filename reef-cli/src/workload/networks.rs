@@ -24,7 +24,7 @@ pub(crate) fn check_all(networks: &[String], size: Option<usize>) -> Result<()> 
     networks.iter().try_for_each(|name| Ok(open(name, size).map(drop)?))
 }
 
-/// What networks look at.
+/// Input of networks.
 #[derive(Clone, Copy)]
 pub(crate) struct Picture<'a> {
     pub(crate) file: Option<&'a Path>,
@@ -32,23 +32,23 @@ pub(crate) struct Picture<'a> {
 }
 
 /// A network with its name.
-pub(crate) struct Named<D: Operators> {
+pub(crate) struct NamedNetwork<D: Operators> {
     pub(crate) name: String,
     pub(crate) network: Network<D>,
 }
 
 /// One real-time network and some best-effort ones.
 pub(crate) struct Networks<D: Operators> {
-    pub(crate) rt: Named<D>,
-    pub(crate) be: Vec<Named<D>>,
+    pub(crate) rt: NamedNetwork<D>,
+    pub(crate) be: Vec<NamedNetwork<D>>,
 }
 
 impl<D: Operators> Networks<D> {
     /// Measures the kernels of each, so that they can be padded and serve as padding.
     pub(crate) fn profiled(self, device: &D) -> Result<Self> {
-        let profiled = |named: Named<D>| -> Result<Named<D>> {
+        let profiled = |named: NamedNetwork<D>| -> Result<NamedNetwork<D>> {
             let profiles = measured(device, &named.network)?;
-            Ok(Named { network: named.network.with_profiles(&profiles), ..named })
+            Ok(NamedNetwork { network: named.network.with_profiles(&profiles), ..named })
         };
         let be = self.be.into_iter().map(profiled).collect::<Result<_>>()?;
         Ok(Self { rt: profiled(self.rt)?, be })
@@ -94,19 +94,19 @@ pub(crate) fn instance<D: Operators>(
     name: &str,
     size: Option<usize>,
 ) -> models::Result<Network<D>> {
-    Loaded::load(device, name, size)?.instance()
+    LoadedModel::load(device, name, size)?.instance()
 }
 
 /// A network on a device, of which instances can be made.
-struct Loaded<D: Operators> {
+struct LoadedModel<D: Operators> {
     weights: Weights<D>,
-    /// Photos, if it looks at pictures.
+    /// Transform of photos, if it takes pictures.
     transform: Option<Transform>,
-    /// True if kernels of its own see the inputs.
+    /// True if its own kernels read the inputs.
     is_program: bool,
 }
 
-impl<D: Operators> Loaded<D> {
+impl<D: Operators> LoadedModel<D> {
     fn load(device: &D, name: &str, size: Option<usize>) -> models::Result<Self> {
         let model = open(name, size)?;
         let transform = Transform::of_model(name, &model).ok();
@@ -131,25 +131,25 @@ impl<D: Operators> Loaded<D> {
 pub(crate) struct Loader<'a, D: Operators> {
     device: &'a D,
     size: Option<usize>,
-    loaded: BTreeMap<String, Loaded<D>>,
+    loaded: BTreeMap<String, LoadedModel<D>>,
 }
 
 impl<'a, D: Operators> Loader<'a, D> {
-    /// With pictures of `size`, or else of each network's own.
+    /// Loader for pictures of `size`, or else of each network's own size.
     pub(crate) fn new(device: &'a D, size: Option<usize>) -> Self {
         Self { device, size, loaded: BTreeMap::new() }
     }
 
-    /// What networks look at without a photo, as bytes.
+    /// Input of a network without a photo, as bytes.
     #[cfg(feature = "bench")]
     pub(crate) fn noise(&self, network: &Network<D>) -> Vec<u8> {
         WEIGHTS.inputs(network.inputs())
     }
 
     /// Makes an instance that looks at `photo`, or else at noise.
-    pub(crate) fn network(&mut self, name: &str, photo: Option<&Path>) -> Result<Named<D>> {
+    pub(crate) fn network(&mut self, name: &str, photo: Option<&Path>) -> Result<NamedNetwork<D>> {
         if !self.loaded.contains_key(name) {
-            self.loaded.insert(name.into(), Loaded::load(self.device, name, self.size)?);
+            self.loaded.insert(name.into(), LoadedModel::load(self.device, name, self.size)?);
         }
         let loaded = &self.loaded[name];
         let network = loaded.instance().with_context(|| name.to_string())?;
@@ -160,6 +160,6 @@ impl<'a, D: Operators> Loader<'a, D> {
                 return Err(Usage(format!("--image: {name} sees no pictures")).into());
             }
         }
-        Ok(Named { name: name.into(), network })
+        Ok(NamedNetwork { name: name.into(), network })
     }
 }

@@ -1,7 +1,7 @@
 //! Inferences that are preempted at random times, which must change no bit of what they give.
 
 use super::tensors::run_once;
-use crate::report::output::print;
+use crate::report::output::{count, print};
 use anyhow::{Result, ensure};
 use reef::models::Network;
 use reef::op::Operators;
@@ -10,20 +10,20 @@ use reef::{Command, Config, PreemptLevel, VirtualQueue};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a preempted network may take.
-const LIMIT: Duration = Duration::from_secs(300);
-/// After such a time it runs twice as long between preemptions: a device that is a program is slow
+/// Longest time of a preempted network.
+const TIMEOUT: Duration = Duration::from_secs(300);
+/// Time after which it runs twice as long between preemptions: a device that is a program is slow
 /// to begin again.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often that doubles at most.
-const MOST_TIMES: u64 = 16;
-/// How long it runs between preemptions at first, at most.
-const MICROS: u64 = 200;
+const DOUBLING_INTERVAL: Duration = Duration::from_secs(5);
+/// Number of times that the timeout doubles at most.
+const MAX_DOUBLINGS: u64 = 16;
+/// Longest time between the first preemptions.
+const MAX_FIRST_MICROS: u64 = 200;
 /// Inferences that are preempted.
 const TURNS: usize = 3;
 
-/// What an inference gave, how long it took, and how many preemptions of others changed no bit of
-/// that, if any were asked for.
+/// Outputs of an inference, its time, and the number of other clients' preemptions that changed no
+/// bit of the outputs, if any were asked for.
 pub(crate) type Timed = (Vec<Array>, Duration, Option<u64>);
 
 /// Runs a network once, as `made` reads it, and with a `seed` others that are preempted at random
@@ -42,9 +42,10 @@ pub(crate) fn also_preempted<D: Operators>(
     Ok((have, time, preemptions))
 }
 
-/// Says that they changed nothing, if any were asked for.
+/// Prints that preemptions changed nothing, if any were asked for.
 pub(crate) fn say(preemptions: Option<u64>) -> Result<()> {
-    let said = preemptions.map(|count| format!("{count} preemptions changed no bit"));
+    let said = preemptions
+        .map(|number| format!("{} changed no bit", count(number as usize, "preemption")));
     said.map_or(Ok(()), print)
 }
 
@@ -84,10 +85,10 @@ pub(crate) fn preempted<D: Operators>(
         last = submitter.submit_blocking(command.clone())?;
     }
     let (begin, mut preemptions) = (Instant::now(), 0);
-    let times = || (begin.elapsed().as_secs() / PATIENCE.as_secs()).min(MOST_TIMES);
-    let most = || MICROS << times();
+    let times = || (begin.elapsed().as_secs() / DOUBLING_INTERVAL.as_secs()).min(MAX_DOUBLINGS);
+    let most = || MAX_FIRST_MICROS << times();
     while !submitter.wait_for(last, Duration::from_micros(random.below(most())))? {
-        ensure!(begin.elapsed() < LIMIT, "it took more than {LIMIT:?}");
+        ensure!(begin.elapsed() < TIMEOUT, "it took more than {TIMEOUT:?}");
         queue.preempt(true)?;
         preemptions += 1;
         thread::sleep(Duration::from_micros(random.below(50)));
@@ -97,7 +98,7 @@ pub(crate) fn preempted<D: Operators>(
     Ok(preemptions)
 }
 
-/// Whether arrays are equal, not-a-numbers and zeros with a sign included.
+/// Returns whether arrays are equal, with NaN and the sign of zero compared by bits.
 pub(crate) fn same_bits(a: &[Array], b: &[Array]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.to_le_bytes() == b.to_le_bytes())
 }

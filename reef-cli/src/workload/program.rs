@@ -5,7 +5,7 @@ use reef::op::Operators;
 use reef::program::Program;
 use reef::tensor::Element;
 
-/// Whether a network is such a folder, and not one that is built under this name.
+/// Returns whether a network is such a folder, and not one that is built under this name.
 pub(crate) fn is_program(network: &str) -> bool {
     !models::NAMES.contains(&network)
         && !models::TENSOR_NAMES.contains(&network)

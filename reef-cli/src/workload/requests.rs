@@ -10,15 +10,15 @@ use std::time::Duration;
 
 /// A request that was submitted so much after its arrival says that this process found no core.
 const LATE: Duration = Duration::from_millis(1);
-/// How often the last requests are looked after. Their times are the dispatcher's.
+/// Time between two polls of the last requests. Their times are the dispatcher's.
 const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
-/// What real-time requests experienced.
+/// Results of real-time requests.
 pub(crate) struct Requests {
-    /// From arrival until the dispatcher noted the end, in nanoseconds. A request that never ended
-    /// is in it with the time that it waited.
+    /// Time from arrival until the dispatcher noted the end, in nanoseconds. A request that never
+    /// ended is in it with the time that it waited.
     pub(crate) latency: Histogram<u64>,
-    /// From submission until the first command could start, in nanoseconds.
+    /// Time from submission until the first command could start, in nanoseconds.
     pub(crate) start: Histogram<u64>,
     /// Requests that were submitted later than [`LATE`].
     pub(crate) late: u64,

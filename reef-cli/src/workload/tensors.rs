@@ -16,7 +16,7 @@ pub(crate) fn instance<D: Operators>(weights: &Weights<D>, inputs: &[Array]) -> 
     Ok(network)
 }
 
-/// Arrays of all outputs.
+/// Outputs of the last inference.
 pub(crate) fn outputs<D: Operators>(network: &Network<D>) -> Result<Vec<Array>> {
     (0..network.outputs().len()).map(|index| Ok(network.output(index)?)).collect()
 }

@@ -21,7 +21,7 @@ const PREEMPT: [&str; 12] = [
     "2",
 ];
 
-/// The same of `reef bench colocate`.
+/// Columns of `reef bench colocate`.
 const PAIR: [&str; 12] = [
     "bench",
     "colocate",
@@ -139,7 +139,7 @@ fn a_pair_is_measured_under_each_scheduler_and_arrival() {
 /// The requests are the same for all, however long the device takes for them.
 #[test]
 fn requests_arrive_whatever_became_of_those_before() {
-    let args = with(&PAIR, &["--rates", "2000", "--only", "streams,reef", "--time", "0.05s"]);
+    let args = with(&PAIR, &["--rates", "2000", "--schedulers", "streams,reef", "--time", "0.05s"]);
     let report = json(&prints(&[&args[..], &["--json"]].concat()));
     let asked: Vec<_> = rows(&report)[1..].iter().map(|row| &row["requests"]).collect();
     assert!(asked[0].as_u64().unwrap() > 50, "{asked:?}");
@@ -192,7 +192,7 @@ fn commands_that_do_nothing_are_measured_each_way() {
 }
 
 #[test]
-fn what_runs_beside_real_time_work_is_measured() {
+fn saturate_measures_work_next_to_real_time() {
     let folder = Folder::new("pad");
     let out = folder.path("out");
     let small =
@@ -227,7 +227,7 @@ fn what_runs_beside_real_time_work_is_measured() {
 
 #[test]
 fn people_get_a_table_and_a_line_for_each_step() {
-    let output = reef(&with(&PREEMPT, &["--only", "All"]));
+    let output = reef(&with(&PREEMPT, &["--schedulers", "all"]));
     let (said, steps) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{steps}");
     assert!(said.contains("20 µs blocks: ") && said.contains("guarded ÷ plain"), "{said}");
@@ -252,25 +252,25 @@ fn a_profile_is_what_models_read() {
 }
 
 #[test]
-fn bad_benches_are_refused_in_one_line() {
+fn bad_bench_arguments_are_refused() {
     let folder = Folder::new("bad-bench");
     let file = folder.file("file", "");
     let preempt: [(&[&str], &str); 13] = [
         (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (&["--samples", "0"], "--samples must be in 1..=1000000, got 0"),
-        (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0 µs"),
+        (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0"),
         (&["--be-model", "resnet19"], "no network \"resnet19\" (have: "),
         (&["--be-model", "resnet18", "--size", "5"], "resnet18: input size 5, possible are "),
         (
             &["--blocks", "20"],
-            "--blocks: want a number with us, ms, s, min or h, such as 20us; got \"20\"",
+            "--blocks: must be a number with us, ms, s, min or h, such as 20us, got \"20\"",
         ),
-        (&["--blocks", "1us,2d"], "--blocks: want a number "),
+        (&["--blocks", "1us,2d"], "--blocks: must be a number "),
         (&["--blocks", "2s"], "--blocks must be at most 1 s, got 2s"),
         (&["--blocks", "none"], "nothing to measure: --be-model none and --blocks none"),
         (&["--queued", "0"], "--queued must be in 1..=1024, got 0"),
         (&["--windows", "1,4096"], "--windows must be in 1..=1024, got 4096"),
-        (&["--only", "all"], "no scheduler \"all\" (have: All, DeviceQueue, "),
+        (&["--schedulers", "deep"], "no scheduler \"deep\" (have: All, DeviceQueue, "),
         (&["--out", &file], "--out "),
     ];
     for (options, want) in preempt {
@@ -291,9 +291,9 @@ fn bad_benches_are_refused_in_one_line() {
         (&["saturate", "--rt-model", "lenet"], "no network \"lenet\" (have: "),
         (&["saturate", "--window", "0"], "--window must be in 1..=1024, got 0"),
         (&["saturate", "--out", &file], "--out "),
-        (&["cluster"], "--device: several are wanted, such as cuda:* or cpu:0?units=1,cpu:1"),
+        (&["cluster"], "--device must name several devices, such as cuda:* or cpu:0?units=1,cpu:1"),
         (&["cluster", "--device", "cpu,cuda:0"], "devices \"cpu,cuda:0\" are of two backends"),
-        (&["cluster", "--runs", "0"], "--runs must be in 1..=1000, got 0"),
+        (&["cluster", "--repeat", "0"], "--repeat must be in 1..=1000, got 0"),
         (&["cluster", "--rate", "inf"], "--rate must be greater than 0 and at most 10000, got inf"),
     ] {
         let said = refuses(&[&["bench"], args].concat());
@@ -305,7 +305,7 @@ fn bad_benches_are_refused_in_one_line() {
         (&["--time", "11min"], "--time must be "),
         (&["--rt-model", "lenet"], "no network \"lenet\" (have: "),
         (&["--window", "0"], "--window must be in 1..=1024, got 0"),
-        (&["--only", "reef,fifo"], "no scheduler \"fifo\" (have: sequential, "),
+        (&["--schedulers", "reef,fifo"], "no scheduler \"fifo\" (have: sequential, "),
     ];
     for (options, want) in pair {
         let said = refuses(&with(&PAIR, options));
@@ -314,7 +314,7 @@ fn bad_benches_are_refused_in_one_line() {
 }
 
 #[test]
-fn a_bad_profile_is_refused_in_one_line() {
+fn bad_profile_arguments_are_refused() {
     let folder = Folder::new("bad-profile");
     let lost = folder.path("no/such/file.json");
     let here = folder.path("");
@@ -337,7 +337,7 @@ fn clients_come_and_go_beside_real_time_requests() {
     let out = folder.path("out");
     let mut args =
         vec!["bench", "churn", "--rt-model", "resnet18", "--be-model", "resnet18", "--size", "64"];
-    args.extend(["--time", "0.5s", "--runs", "2", "--stay", "register,load,run"]);
+    args.extend(["--time", "0.5s", "--repeat", "2", "--stay", "register,load,run"]);
     args.extend(["--rate", "20", "--clients", "20", "--out", &out, "--json"]);
     let report = json(&prints(&args));
     check_tables(&out, "churn", &report);
@@ -371,7 +371,7 @@ fn several_devices_each_have_a_client_of_each_class() {
         "--size",
         "32",
     ];
-    args.extend(["--device", "cpu:0?units=1,cpu:1?units=1", "--time", "0.3s", "--runs", "1"]);
+    args.extend(["--device", "cpu:0?units=1,cpu:1?units=1", "--time", "0.3s", "--repeat", "1"]);
     args.extend(["--rate", "20", "--out", &out, "--json"]);
     let report = json(&prints(&args));
     check_tables(&out, "cluster", &report);
@@ -392,7 +392,7 @@ fn the_way_to_a_daemon_is_measured_beside_the_library() {
     let out = folder.path("out");
     let network =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../reef-models/tests/onnx/mobilenet-13.onnx");
-    let least = ["--requests", "3", "--rounds", "2", "--period", "1ms", "--spin", "1ms"];
+    let least = ["--requests", "3", "--repeat", "2", "--period", "1ms", "--spin", "1ms"];
     let device = ["--device", "cpu:0?units=1", "--out", &out, "--json"];
     let args = [&["bench", "local", network], &least[..], &device[..]].concat();
     let report = json(&prints(&args));
@@ -416,15 +416,14 @@ fn the_way_to_a_daemon_is_measured_beside_the_library() {
     assert!(refuses(&other).contains("no-such-network"));
 }
 
-/// What runs beside a kernel that doesn't end goes on as if it weren't there, and its client gets
-/// an error.
+/// Clients next to a kernel that doesn't end go on as without it, and its own client gets an error.
 #[test]
 fn hung_kernel_costs_its_own_client_alone() {
     let folder = Folder::new("hung");
     let out = folder.path("out");
     let mut args =
         vec!["bench", "hung", "--device", "cpu:0?units=3&pin=0", "--out", &out, "--json"];
-    args.extend(["--time", "1500ms", "--timeout", "500ms", "--runs", "1", "--pause", "10ms"]);
+    args.extend(["--time", "1500ms", "--timeout", "500ms", "--repeat", "1", "--pause", "10ms"]);
     let report = json(&prints(&args));
     check_tables(&out, "hung", &report);
     let rows = rows(&report);

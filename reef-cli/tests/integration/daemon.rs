@@ -1,4 +1,4 @@
-//! `reef top` and `reef ctl trace` beside a daemon that says what the test wants it to.
+//! `reef top` and `reef ctl trace` with a daemon that answers as the test tells it.
 
 use crate::common::{Folder, http, prints, reef, refuses, text};
 use serde_json::Value;
@@ -82,10 +82,10 @@ fn top_waits_for_a_daemon_and_says_so_once() {
 
 /// Wants the token of the test.
 fn with_token(look: u64, head: &str) -> (u16, String) {
-    match head.to_lowercase().contains("\r\nauthorization: bearer 0123456789abcdef\r\n") {
-        true => metrics(look, head),
-        false => (401, "{\"error\":\"a token is wanted\"}".into()),
+    if head.to_lowercase().contains("\r\nauthorization: bearer 0123456789abcdef\r\n") {
+        return metrics(look, head);
     }
+    (401, "{\"error\":\"a token is required\"}".into())
 }
 
 #[test]
@@ -97,22 +97,22 @@ fn a_token_is_shown_over_tcp() {
     prints(&[&top[..], &["--token-file", &right]].concat());
     let output = reef(&top);
     assert_eq!(output.status.code(), Some(1));
-    assert_eq!(text(&output.stderr), "reef: 401 Unauthorized: a token is wanted\n");
+    assert_eq!(text(&output.stderr), "reef: 401 Unauthorized: a token is required\n");
     let empty = folder.file("empty", "\n");
     let said = refuses(&[&top[..], &["--token-file", &empty]].concat());
-    assert_eq!(said, format!("--token-file {empty}: its first line is no token"));
+    assert_eq!(said, format!("--token-file {empty}: its first line is not a token"));
 }
 
 #[test]
-fn bad_places_and_times_are_refused_in_one_line() {
+fn bad_addresses_and_times_are_refused() {
     for (args, want) in [
-        (&["top", "--url", "localhost:1"][..], "--url: want http://HOST:PORT, got \"localhost:1\""),
-        (&["top", "--interval", "0"], "--interval must be from 10 ms to 3600 s, got 0 µs"),
-        (&["top", "--interval", "2h"], "--interval must be from 10 ms to 3600 s, got 7200 s"),
         (
-            &["ctl", "trace", "--time", "0"],
-            "--time must be greater than 0 and at most 60 s, got 0 µs",
+            &["top", "--url", "localhost:1"][..],
+            "--url must be http://HOST:PORT, got \"localhost:1\"",
         ),
+        (&["top", "--interval", "0"], "--interval must be from 10 ms to 3600 s, got 0"),
+        (&["top", "--interval", "2h"], "--interval must be from 10 ms to 3600 s, got 7200 s"),
+        (&["ctl", "trace", "--time", "0"], "--time must be greater than 0 and at most 60 s, got 0"),
         (
             &["ctl", "trace", "--time", "61s"],
             "--time must be greater than 0 and at most 60 s, got 61 s",
@@ -152,7 +152,7 @@ fn a_trace_lands_in_its_file_or_not_at_all() {
         reef(&[&args[..], more].concat())
     };
     for (seconds, want) in [
-        ("1s", "the answer is no trace: "),
+        ("1s", "the answer is not a trace: "),
         ("2s", "503 Service Unavailable: a trace is being made"),
         ("3s", "the daemon gives no traces (it has no /reef/trace)"),
     ] {

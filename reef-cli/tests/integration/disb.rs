@@ -40,7 +40,7 @@ const KEYS: [&str; 11] = [
 ];
 
 #[test]
-fn a_workload_runs_under_every_baseline_and_reports_as_disb_does() {
+fn workload_runs_under_every_baseline_and_reports_like_disb() {
     let folder = Folder::new("disb");
     let file = folder.file("W.json", WORKLOAD);
     let out = folder.path("out");
@@ -104,7 +104,7 @@ fn one_scheduler_shows_each_client() {
 }
 
 #[test]
-fn what_cannot_run_is_said_in_one_line() {
+fn invalid_workloads_are_refused() {
     let folder = Folder::new("disb-bad");
     let real = shipped("REAL.json");
     let unknown = folder.file("unknown.json", WORKLOAD.replace("vgg19-imagenet", "lenet"));

@@ -34,7 +34,7 @@ impl Stage {
         Self { folder, file, daemon }
     }
 
-    /// The command for a benchmark of so many seconds.
+    /// Arguments of a benchmark of `seconds` seconds.
     fn args(&self, seconds: &str) -> Vec<String> {
         let fixed = ["--json", "--warm-ups", "2", "--alone", "3", "--lead", "0.1s"];
         let named = ["bench", "disb", &self.file, "--daemon", "--folder", &self.folder.path("")];
@@ -56,7 +56,7 @@ impl Stage {
         long
     }
 
-    /// How many requests the daemon has answered.
+    /// Number of requests that the daemon has answered.
     fn served(&self) -> u64 {
         let text = metrics(&self.folder);
         let served = text.lines().filter(|line| line.starts_with("reef_requests_served_total{"));
@@ -102,7 +102,7 @@ fn kill(pid: u32) {
 }
 
 #[test]
-fn a_workload_runs_on_a_daemon_and_reports_as_it_does_without_one() {
+fn workload_on_a_daemon_reports_as_without_one() {
     let stage = Stage::new("disb-daemon");
     let out = stage.folder.path("out");
     let begin = Instant::now();
@@ -185,7 +185,7 @@ fn clients_do_not_outlive_the_benchmark() {
 }
 
 #[test]
-fn what_a_daemon_cannot_run_is_said_in_one_line() {
+fn daemon_workload_that_cannot_run_is_refused() {
     let stage = Stage::new("disb-refused");
     let args = stage.args("1s");
     let mut wrong: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -26,7 +26,7 @@ fn doctor(folder: &Folder, args: &[&str], set: &[(&str, &str)]) -> Output {
     command.envs(set.iter().copied()).output().unwrap()
 }
 
-/// Whether all is well, and state and text of each check.
+/// `ok` of the report, and state and text of each check.
 fn checks(folder: &Folder, args: &[&str], set: &[(&str, &str)]) -> (bool, Value) {
     let output = doctor(folder, &[args, &["--json"]].concat(), set);
     let all = json(text(&output.stdout));
@@ -82,13 +82,14 @@ fn absent_daemon_is_wrong_only_if_needed() {
 }
 
 #[test]
-fn what_is_broken_is_wrong_whether_needed_or_not() {
+fn broken_check_is_wrong_even_if_not_needed() {
     let folder = Folder::new("doctor-broken");
     let (text_file, nowhere) = (folder.file("words.so", "words"), folder.path("nowhere.so"));
     for (set, check) in [
         (("REEF_CUDA", &*nowhere), "driver"),
         (("REEF_CUDA", &*text_file), "driver"),
-        (("REEF_CUDA", &*library("libreef_cuda_shim.so")), ""), // finds the machine's own driver, or none
+        // It finds the machine's own driver, or none.
+        (("REEF_CUDA", &*library("libreef_cuda_shim.so")), ""),
         (("REEF_SHIM", &*nowhere), "library"),
         (("REEF_BOOKS", "/proc/books"), "limits"),
         (("CUDA_DEVICE_MEMORY_LIMIT", "8GB"), "limits"),
@@ -96,7 +97,7 @@ fn what_is_broken_is_wrong_whether_needed_or_not() {
         let (ok, found) = checks(&folder, &[], &[set]);
         assert!(check.is_empty() || (!ok && found[check]["state"] == "wrong"), "{set:?}: {found}");
     }
-    // A socket that nobody listens on was left by a daemon that died.
+    // A socket without a listener was left by a daemon that died.
     drop(std::os::unix::net::UnixListener::bind(folder.path("http.sock")).unwrap());
     let (ok, found) = checks(&folder, &[], &[]);
     assert!(!ok && found["daemon"]["state"] == "wrong", "{found}");

@@ -8,12 +8,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Where cargo put a library.
+/// Path of a library that cargo built.
 fn library(name: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap();
-    let beside = program.parent().unwrap().join(name);
-    assert!(beside.is_file(), "no {beside:?}");
-    beside
+    let library = program.parent().unwrap().join(name);
+    assert!(library.is_file(), "no {library:?}");
+    library
 }
 
 fn exec(folder: &Folder, options: &[&str], program: &[&str]) -> Command {
@@ -24,7 +24,7 @@ fn exec(folder: &Folder, options: &[&str], program: &[&str]) -> Command {
     command
 }
 
-/// A program that knows nothing of REEF: launches ten kernels and waits for the end of its input.
+/// An unmodified program: launches ten kernels and waits for the end of its input.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn program() {
@@ -206,14 +206,14 @@ fn exit_status_signals_and_programs_without_cuda_pass_through() {
 }
 
 #[test]
-fn a_class_that_is_not_granted_is_refused_if_that_is_asked_for_and_said_otherwise() {
+fn class_not_granted_is_refused_under_strict_else_reported() {
     let folder = Folder::new("exec-refused");
     let _daemon = Daemon::start_with(&folder, &["--guests", "--set", "rights.owner.rt=false"]);
     let run = |options: &[&str]| exec(&folder, options, &["sh", "-c", "exit 7"]).output().unwrap();
     let output = run(&["--class", "rt", "--strict"]);
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
-    assert!(said.contains("the daemon refuses: class rt: rights.\"user "), "{said}");
+    assert!(said.contains("the daemon refuses: class rt requires rights.\"user "), "{said}");
     let output = run(&["--class", "rt"]);
     let said = text(&output.stderr);
     assert_eq!((output.status.code(), said.lines().count()), (Some(7), 1), "{said}");
@@ -223,7 +223,7 @@ fn a_class_that_is_not_granted_is_refused_if_that_is_asked_for_and_said_otherwis
 }
 
 #[test]
-fn a_class_that_a_program_is_granted_by_its_name_is_not_refused_in_the_name_of_reef() {
+fn strict_checks_the_program_not_reef_exec() {
     let folder = Folder::new("exec-named");
     let shell = std::fs::canonicalize("/bin/sh").unwrap();
     let programs = format!("guests.rt_programs=[{shell:?}]");
@@ -267,7 +267,7 @@ fn memory_is_limited_with_a_daemon_and_without_one() {
 }
 
 #[test]
-fn a_limit_that_cannot_be_read_or_kept_is_refused_and_never_left_out() {
+fn invalid_limit_is_refused_and_never_ignored() {
     let folder = Folder::new("exec-limits");
     let run = |options: &[&str], set: &[(&str, &str)]| {
         let mut command = exec(&folder, options, &["sh", "-c", "exit 7"]);
@@ -388,7 +388,7 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
         (output.status.code(), text(&output.stderr).to_owned())
     };
     let file = folder.path("out.json");
-    let (code, said) = run(&["--call-profile", &file], &program);
+    let (code, said) = run(&[&format!("--call-profile={file}")], &program);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains(": the program runs with a profile, and without a class\n"), "{said}");
     let row = |name: &str| {
@@ -408,7 +408,7 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
     assert_eq!(events.iter().filter(|event| event["name"] == "add").count(), 10, "{trace}");
     let (_, said) = run(&["--profile"], &["sh", "-c", "exit 0"]);
     assert!(!said.contains("cuLaunchKernel"), "{said}");
-    let (code, said) = run(&["--profile", "python"], &["true"]);
-    let line = "reef: --call-profile python: not a file that ends in .json; write -- in front of the program\n";
+    let (code, said) = run(&["--profile=python"], &["true"]);
+    let line = "reef: --call-profile must name a file that ends in .json, got python\n";
     assert_eq!((code, &*said), (Some(2), line));
 }

@@ -37,7 +37,7 @@ fn a_network_of_tensors_is_imported_shown_verified_and_measured() {
 }
 
 #[test]
-fn an_imported_network_runs_from_its_folder_as_the_reference_does() {
+fn imported_network_runs_like_the_reference() {
     let folder = Folder::new("import");
     let out = folder.path("mobilenet");
     let said = prints(&["model", "import", &onnx("mobilenet-13"), "--out", &out]);
@@ -67,14 +67,14 @@ fn the_device_computes_every_small_network() {
 fn preemptions_change_no_bit_of_networks_of_either_kind() {
     for name in ["mobilenet-21", "tensors/typed-17"] {
         let said = says(&["model", "verify", &onnx(name), "--preempt"]);
-        assert!(said.ends_with(" preemptions changed no bit\n"), "{said}");
+        assert!(said.ends_with(" changed no bit\n") && said.contains(" preemption"), "{said}");
         let said = json(&prints(&["model", "verify", &onnx(name), "--preempt", "--json"]));
         assert!(said["preemptions"].is_u64(), "{said}");
     }
 }
 
 #[test]
-fn what_differs_fails() {
+fn verify_fails_on_a_difference() {
     let output = reef(&["model", "verify", &onnx("resnet-13"), "--tolerance=-1"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
@@ -114,8 +114,8 @@ fn inputs_that_no_device_has_room_for_are_refused() {
     );
 }
 
-/// Data in the form of ONNX's own: the network's reason goes before that of data that can't be
-/// read.
+/// Data in the form of ONNX's own. The network's reason takes precedence over that of data that
+/// can't be read.
 #[test]
 fn a_case_is_refused_for_what_its_network_has() {
     use crate::handmade::{bytes, file, node, number, value};
@@ -143,7 +143,7 @@ fn a_case_is_refused_for_what_its_network_has() {
 }
 
 #[test]
-fn bad_files_are_refused_in_one_line() {
+fn bad_files_are_refused() {
     let folder = Folder::new("bad-models");
     let out = folder.path("out");
     let import = |more: &[&str]| refuses(&[&["model", "import", "--out", &out], more].concat());
@@ -153,11 +153,11 @@ fn bad_files_are_refused_in_one_line() {
     let cut = folder.file("cut.onnx", &cut[..cut.len() / 2]);
     assert!(import(&[&cut]).starts_with(&format!("{cut}: no ONNX file: ")));
     let tensors = folder.file("x.safetensors", [0; 4]);
-    assert_eq!(import(&[&tensors]), "--network says whose weights these are");
+    assert_eq!(import(&[&tensors]), "--model must name the model whose weights these are");
     let error = import(&[&tensors, "--network", "resnet18"]);
     assert_eq!(error, format!("{tensors}: ends inside the header's length"));
     assert_eq!(import(&["x.txt"]), "a file is .onnx or .safetensors");
-    let error = import(&["resnet50.pth", "--network", "resnet50"]);
+    let error = import(&["resnet50.pth", "--model", "resnet50"]);
     assert!(error.starts_with("resnet50.pth: a file of PyTorch, "), "{error}");
     assert!(
         error.ends_with("export it as .onnx or .safetensors, docs/models.md says how"),

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// `reef top` on a terminal of its own.
 struct Top {
@@ -59,13 +59,13 @@ impl Top {
     fn waits_for(&mut self, what: &str) {
         let begin = Instant::now(); // of all of it: a screen is drawn again and again
         while !self.said.contains(what) {
-            let more = self.bytes.recv_timeout(PATIENCE.saturating_sub(begin.elapsed()));
+            let more = self.bytes.recv_timeout(TIMEOUT.saturating_sub(begin.elapsed()));
             let more = more.unwrap_or_else(|_| panic!("no {what:?} in {:?}", self.said));
             self.said.push_str(&String::from_utf8_lossy(&more));
         }
     }
 
-    /// Whether the terminal gives lines, and shows what is typed.
+    /// Returns whether the terminal gives whole lines and echoes input.
     fn is_cooked(&self) -> bool {
         let cooked = LocalModes::ICANON | LocalModes::ECHO;
         tcgetattr(&self.terminal).unwrap().local_modes.contains(cooked)
@@ -94,7 +94,7 @@ impl Drop for Top {
     }
 }
 
-/// What comes out of a terminal, until the test ends.
+/// Output of a terminal, until the test ends.
 fn read(mut from: File) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     thread::spawn(move || {

@@ -1,4 +1,5 @@
-//! The protocols of reef-cpu, compiled against loom. Their models stand beside the code.
+//! The protocols of reef-cpu, compiled against loom. Their models are in the same files as the
+//! code.
 //!
 //! `cargo test -p reef-cpu-loom --release`
 

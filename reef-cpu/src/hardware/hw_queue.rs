@@ -114,7 +114,7 @@ impl HwQueue {
         }))
     }
 
-    /// Pops items whose blocks have all finished into `buried`, and tells whoever waits.
+    /// Pops items whose blocks have all finished into `buried`, and wakes all waiters.
     pub(super) fn advance(&mut self, buried: &mut Vec<Item>) {
         while let Some(item) = self.items.front()
             && item.record.remaining() == 0
@@ -201,7 +201,7 @@ impl HwQueue {
     }
 }
 
-/// What the submitting end has of a queue.
+/// The submitting end of a queue.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) id: u64,

@@ -1,4 +1,4 @@
-//! What real hardware would hold: queues of launches, and units that run their blocks.
+//! The part of real hardware: queues of launches, and units that run their blocks.
 //!
 //! In: commands from queues' submitting ends, and stop words of preemptors. Out: blocks that run
 //! ([`units`]), and positions in [`HwQueue::done`](hw_queue::HwQueue::done). What stays true: of

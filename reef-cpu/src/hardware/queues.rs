@@ -10,7 +10,7 @@
 
 use super::cpu::Cpu;
 use super::hw_queue::{Handle, HwQueue, Picked};
-use super::task::{Buried, Ended, Item, Message, Task};
+use super::task::{Buried, Item, Message, Task, TaskEnd};
 use super::work::{Busy, uses};
 use crate::kernel::RUN;
 use crate::memory::borrow;
@@ -24,12 +24,12 @@ use std::sync::atomic::Ordering;
 #[derive(Debug, Default)]
 pub(crate) struct Hardware {
     real_time: Vec<HwQueue>,
-    /// In the order in which their next blocks are taken.
+    /// Queues in the order in which their next blocks are taken.
     best_effort: VecDeque<HwQueue>,
     next_id: u64,
     buried: Buried,
     /// Blocks may have come that idle units don't know of.
-    news: bool,
+    new_work: bool,
     /// A queue has failed, which units that are alone with its kernel have to hear of.
     failure: bool,
     /// Some queue's next block waited for memory that others have borrowed.
@@ -39,24 +39,24 @@ pub(crate) struct Hardware {
 impl Hardware {
     /// Lets idle units look for blocks.
     pub(crate) fn announce(&mut self) {
-        self.news = true;
+        self.new_work = true;
     }
 
-    /// Whether there may be blocks that idle units don't know of, and what is over.
-    pub(crate) fn take_news(&mut self) -> (bool, Buried) {
+    /// Takes the mark of new work that idle units don't know of, and the items that are over.
+    pub(crate) fn take_new_work(&mut self) -> (bool, Buried) {
         self.failure = false;
-        (std::mem::take(&mut self.news), std::mem::take(&mut self.buried))
+        (std::mem::take(&mut self.new_work), std::mem::take(&mut self.buried))
     }
 
-    /// Whether [`take_news`](Self::take_news) would tell of blocks.
-    pub(crate) fn has_news(&self) -> bool {
-        self.news
+    /// Returns whether [`take_new_work`](Self::take_new_work) would report new work.
+    pub(crate) fn has_new_work(&self) -> bool {
+        self.new_work
     }
 
     /// There is nothing for any unit: what has come since the lock was taken calls none, but for a
     /// failure.
-    pub(crate) fn forget_news(&mut self) {
-        self.news = self.failure;
+    pub(crate) fn forget_new_work(&mut self) {
+        self.new_work = self.failure;
     }
 
     pub(crate) fn open(&mut self, priority: Priority, stop: Stop) -> Handle {
@@ -107,7 +107,7 @@ impl Hardware {
         let (queue, buried) = self.find(id);
         let (has_items, runs) = (!queue.items.is_empty(), queue.running > 0);
         queue.bury_all(buried);
-        self.news |= has_items || runs; // units that are alone with it hear of it
+        self.new_work |= has_items || runs; // units that are alone with it hear of it
         !runs
     }
 
@@ -133,8 +133,8 @@ impl Hardware {
         task
     }
 
-    /// Whether a unit that has `task` would be given further blocks of the same kernel, until there
-    /// are news.
+    /// Returns whether a unit that has `task` would be given further blocks of the same kernel,
+    /// until there is new work.
     pub(crate) fn is_alone(&self, task: &Task) -> bool {
         let others = |q: &HwQueue| q.id != task.queue && !q.items.is_empty();
         let in_turn = task.priority == Priority::RealTime || !self.best_effort.iter().any(others);
@@ -142,7 +142,7 @@ impl Hardware {
         !task.padding && in_turn && !self.leaves_units_free() && !self.busy
     }
 
-    /// Whether a real-time kernel leaves some units free for padding.
+    /// Returns whether a real-time kernel leaves some units free for padding.
     fn leaves_units_free(&self) -> bool {
         let left_free = |q: &HwQueue| {
             q.items.front().and_then(|item| item.pad.as_ref()).is_some_and(|pad| pad.quota > 0)
@@ -150,44 +150,45 @@ impl Hardware {
         self.real_time.iter().any(left_free)
     }
 
-    /// Whether no unit could have a block, as one has just found none, until there are news.
+    /// Returns whether no unit could have a block, as one has just found none, until there is new
+    /// work.
     pub(crate) fn has_none(&self) -> bool {
         !self.busy && !self.leaves_units_free()
     }
 
-    /// Whether some block waits for memory. Its return is announced by blocks of this device, not
-    /// by the host's copies and other devices: look again soon.
+    /// Returns whether some block waits for memory. Its return is announced by blocks of this
+    /// device, not by the host's copies and other devices, so a unit polls again soon.
     pub(crate) fn is_busy(&self) -> bool {
         self.busy
     }
 
     /// Books how a task ended.
-    fn finish(&mut self, task: &Task, ended: Ended) {
+    fn finish(&mut self, task: &Task, ended: TaskEnd) {
         borrow::give_back(uses(&task.work));
         if std::mem::take(&mut self.busy) {
             self.announce();
         }
         match &ended {
-            Ended::Done => task.record.finish(task.claim),
-            Ended::Stopped => {
+            TaskEnd::Done => task.record.finish(task.claim),
+            TaskEnd::Stopped => {
                 task.record.give_back(task.claim);
-                // Nobody can have a block of a queue that is stopped before it is drained and its
-                // commands pushed again, which is announced. All units stop at once: each would
-                // call all others to the lock.
+                // No unit can have a block of a queue that is stopped before it is drained and its
+                // commands pushed again, which is announced. All units stop at once, so each
+                // announcement would call all others to the lock.
                 if task.padding || task.stop.load(Ordering::SeqCst) == RUN {
                     self.announce();
                 }
             }
-            Ended::Failed(error) if task.padding => task.record.fail(error.clone()),
-            Ended::Failed(_) => {}
+            TaskEnd::Failed(error) if task.padding => task.record.fail(error.clone()),
+            TaskEnd::Failed(_) => {}
         }
-        self.failure |= matches!(ended, Ended::Failed(_));
+        self.failure |= matches!(ended, TaskEnd::Failed(_));
         let (queue, buried) = self.find(task.queue);
         queue.running -= 1;
         let is_orphan = queue.is_orphan;
         queue.show_failure();
         match ended {
-            Ended::Failed(error) if !task.padding => queue.fail(error, buried),
+            TaskEnd::Failed(error) if !task.padding => queue.fail(error, buried),
             _ => queue.advance(buried),
         }
         if task.padding {
@@ -223,7 +224,8 @@ impl Takes for Hardware {
             Message::Ended(task, ended) => {
                 let over = self.buried.items.len();
                 self.finish(&task, ended);
-                self.news |= self.buried.items.len() > over; // an item that is over makes way for the next
+                // An item that is over makes way for the next.
+                self.new_work |= self.buried.items.len() > over;
                 self.buried.tasks.push(task);
             }
         }
@@ -255,7 +257,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::AtomicU8;
 
-    /// A best-effort queue with a kernel of so many blocks, all of which run.
+    /// A best-effort queue with a kernel of `blocks` blocks, all of which run.
     fn running(blocks: u32) -> (Hardware, Arc<AtomicU8>, Vec<Task>) {
         let mut hardware = Hardware::default();
         let stop = Stop::new();
@@ -266,13 +268,13 @@ mod tests {
         let (work, record) = (Arc::new(Work::Kernel(launch)), Checkpoint::new(blocks));
         let item = Item { seq: Seq(0), work, record, pad: None };
         hardware.take(Message::Item(handle.id, item));
-        assert!(hardware.take_news().0, "a kernel is announced");
+        assert!(hardware.take_new_work().0, "a kernel is announced");
         let tasks = (0..blocks).map(|unit| hardware.pick(unit).unwrap()).collect();
         (hardware, stop.word, tasks)
     }
 
-    /// Tells the hardware that `task` is over.
-    fn end(hardware: &mut Hardware, task: Task, ended: Ended) {
+    /// Reports to the hardware that `task` is over.
+    fn end(hardware: &mut Hardware, task: Task, ended: TaskEnd) {
         hardware.take(Message::Ended(task, ended));
     }
 
@@ -283,12 +285,12 @@ mod tests {
         stop.store(EVICT, Ordering::SeqCst);
         stop.store(RESET, Ordering::SeqCst);
         for task in tasks {
-            end(&mut hardware, task, Ended::Stopped);
-            assert!(!hardware.take_news().0, "nobody can have the block");
+            end(&mut hardware, task, TaskEnd::Stopped);
+            assert!(!hardware.take_new_work().0, "no unit can have the block");
         }
         assert!(hardware.pick(0).is_none() && hardware.has_none());
         assert!(hardware.try_drain(queue).unwrap().is_some());
-        assert!(!hardware.take_news().0, "what is drained makes way for nothing");
+        assert!(!hardware.take_new_work().0, "what is drained makes way for nothing");
     }
 
     #[test]
@@ -296,8 +298,8 @@ mod tests {
         let (mut hardware, _, mut tasks) = running(2);
         let first = tasks.remove(0);
         let index = first.claim.index;
-        end(&mut hardware, first, Ended::Stopped);
-        assert!(hardware.take_news().0);
+        end(&mut hardware, first, TaskEnd::Stopped);
+        assert!(hardware.take_new_work().0);
         assert_eq!(hardware.pick(1).unwrap().claim.index, index);
     }
 
@@ -307,10 +309,10 @@ mod tests {
         let task = tasks.remove(0);
         let (work, record) = (task.work.clone(), Checkpoint::new(1));
         hardware.take(Message::Item(task.queue, Item { seq: Seq(1), work, record, pad: None }));
-        assert!(hardware.take_news().0);
+        assert!(hardware.take_new_work().0);
         assert!(hardware.pick(0).is_none() && hardware.has_none(), "queues are in order");
-        end(&mut hardware, task, Ended::Done);
-        assert!(hardware.take_news().0);
+        end(&mut hardware, task, TaskEnd::Done);
+        assert!(hardware.take_new_work().0);
         assert_eq!(hardware.pick(0).unwrap().seq, Seq(1));
     }
 

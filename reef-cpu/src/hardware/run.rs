@@ -1,7 +1,7 @@
-//! What a unit does with a task: calls the kernel for one block, copies, fills, or notes the time.
+//! Execution of a task on a unit: calls the kernel for one block, copies, fills, or notes the time.
 
 use super::cpu::Cpu;
-use super::task::{Ended, Task};
+use super::task::{Task, TaskEnd};
 use super::work::Work;
 use crate::kernel::{Block, Outcome, RUN};
 use reef_core::{Copy, Error, Fill, words};
@@ -15,7 +15,7 @@ pub(crate) fn run(
     task: &Task,
     scratch: &mut Vec<f32>,
     now: impl FnOnce() -> Duration,
-) -> Ended {
+) -> TaskEnd {
     match &*task.work {
         Work::Kernel(launch) => {
             let through = AtomicU8::new(RUN);
@@ -24,22 +24,22 @@ pub(crate) fn run(
             let outcome =
                 catch_unwind(AssertUnwindSafe(|| launch.kernel().run(&mut block, launch.args())));
             match outcome {
-                Ok(Outcome::Done) => Ended::Done,
-                Ok(Outcome::Stopped) => Ended::Stopped,
-                Err(panic) => Ended::Failed(lost(launch.kernel().name(), &*panic)),
+                Ok(Outcome::Done) => TaskEnd::Done,
+                Ok(Outcome::Stopped) => TaskEnd::Stopped,
+                Err(panic) => TaskEnd::Failed(lost(launch.kernel().name(), &*panic)),
             }
         }
         Work::Copy(copy) => {
             run_copy(copy);
-            Ended::Done
+            TaskEnd::Done
         }
         Work::Fill(fill) => {
             run_fill(fill);
-            Ended::Done
+            TaskEnd::Done
         }
         Work::Event(event) => {
             event.reach(now());
-            Ended::Done
+            TaskEnd::Done
         }
     }
 }

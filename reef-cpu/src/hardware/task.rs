@@ -50,8 +50,8 @@ pub(crate) struct Task {
     pub(crate) record: Checkpoint,
     pub(crate) claim: Claim,
     pub(crate) stop: Arc<AtomicU8>,
-    /// Until there are more news than so many, the unit that has it may go on with further blocks
-    /// of the same kernel: it would be given no others.
+    /// The unit that has it may go on with further blocks of the same kernel until the counter of
+    /// new work exceeds this number: it would be given no others.
     pub(crate) alone_until: Option<u64>,
 }
 
@@ -67,24 +67,24 @@ impl Task {
     }
 }
 
-/// How a unit's task ended.
+/// End of a unit's task.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub(crate) enum TaskEnd {
     Done,
     Stopped,
     Failed(Error),
 }
 
-/// What is told to the hardware, by whoever doesn't wait for it.
+/// Message to the hardware from a thread that does not wait for it.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A command for the queue with this number.
     Item(u64, Item),
     /// A unit's task is over.
-    Ended(Task, Ended),
+    Ended(Task, TaskEnd),
 }
 
-/// What is to be dropped without the lock: a kernel may own anything, this device included.
+/// Items and tasks to drop without the lock: a kernel may own anything, this device included.
 #[derive(Debug, Default)]
 pub(crate) struct Buried {
     pub(super) items: Vec<Item>,

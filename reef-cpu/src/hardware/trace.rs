@@ -1,6 +1,6 @@
-//! What ran when on which unit, for people to look at.
+//! Record of the tasks on each unit and their times, for people to look at.
 
-use super::task::{Ended, Task};
+use super::task::{Task, TaskEnd};
 use super::work::Work;
 use parking_lot::Mutex;
 use reef_core::Span;
@@ -10,8 +10,14 @@ use std::time::Duration;
 /// Spans kept per unit; later ones are dropped.
 const MAX_SPANS: usize = 1 << 18;
 
-/// What to note of a task that ran from `begin` to `end`.
-pub(crate) fn span(task: &Task, unit: u32, begin: Duration, end: Duration, ended: &Ended) -> Span {
+/// Entry for a task that ran from `begin` to `end`.
+pub(crate) fn span(
+    task: &Task,
+    unit: u32,
+    begin: Duration,
+    end: Duration,
+    ended: &TaskEnd,
+) -> Span {
     let name = match &*task.work {
         Work::Kernel(launch) => launch.kernel().name(),
         Work::Copy(_) => "copy",
@@ -21,7 +27,7 @@ pub(crate) fn span(task: &Task, unit: u32, begin: Duration, end: Duration, ended
     let mut span = Span::new(name, unit, begin, end);
     (span.queue, span.priority, span.padding) = (task.queue, task.priority, task.padding);
     (span.seq, span.block) = (task.seq, task.claim.index);
-    span.stopped = matches!(ended, Ended::Stopped);
+    span.stopped = matches!(ended, TaskEnd::Stopped);
     span
 }
 

@@ -1,13 +1,13 @@
 //! The threads that units are.
 //!
 //! *In*: messages (commands from queues, ends of blocks) and changes of the hardware by clients.
-//! *Out*: blocks that run. *Invariant*: a unit that waits owns nothing of others and misses no
-//! news; a unit never waits for the lock while it may get it by asking again, and asks no more once
-//! another has found nothing for any unit.
+//! *Out*: blocks that run. *Invariant*: a unit that waits owns nothing of others and misses no new
+//! work; a unit never waits for the lock while it may get it by trying again, and tries no more
+//! once another unit has found nothing for any unit.
 
 use super::queues::Hardware;
 use super::run::run;
-use super::task::{Buried, Ended, Message, Task};
+use super::task::{Buried, Message, Task, TaskEnd};
 use super::trace::{Trace, span};
 use crate::sync::combined::Combined;
 use crate::sync::sleepers::Sleepers;
@@ -16,26 +16,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How soon an idle unit looks again whether memory that a block waits for has been returned.
+/// Time between two polls of an idle unit for the return of memory that a block waits for.
 const BUSY_POLL: Duration = Duration::from_micros(100);
 
-/// Looks at a lock that another has, spinning twice as long each time, before a unit yields its
+/// Tries of a taken lock, spinning twice as long each time, before a unit yields its
 /// core.
 const SPINS: u32 = 5;
 
-/// Looks at a lock that another has before a unit waits for it.
-const LOOKS: u32 = 64;
+/// Tries of a taken lock before a unit waits for it.
+const MAX_TRIES: u32 = 64;
 
-/// What units share.
+/// State that units share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     hardware: Combined<Hardware>,
     /// Grows whenever there may be new blocks, under the lock.
-    news: AtomicU64,
-    /// The value of `news` at which a unit found that no unit could have a block. Written under the
-    /// lock.
+    new_work: AtomicU64,
+    /// The value of `new_work` at which a unit found that no unit could have a block. Written under
+    /// the lock.
     nothing: AtomicU64,
-    /// Whether a block waits for memory. Written under the lock.
+    /// A block waits for memory. Written under the lock.
     busy: AtomicBool,
     sleepers: Sleepers,
     closing: AtomicBool,
@@ -48,7 +48,7 @@ impl Shared {
     pub(crate) fn new(units: u32, spin: Duration) -> Self {
         Self {
             hardware: Combined::new(Hardware::default()),
-            news: AtomicU64::new(0),
+            new_work: AtomicU64::new(0),
             nothing: AtomicU64::new(u64::MAX),
             busy: AtomicBool::new(false),
             sleepers: Sleepers::default(),
@@ -59,18 +59,19 @@ impl Shared {
         }
     }
 
-    /// Looks at the hardware, or changes it, with all messages taken in. Waits for whoever has it.
+    /// Reads or changes the hardware, with all messages taken in. Waits for the thread that has the
+    /// lock.
     pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Hardware) -> R) -> R {
         self.inside(self.hardware.lock(), f)
     }
 
-    /// Tells the hardware something. If another has it, that one takes the message in.
+    /// Sends the hardware a message. If another thread has it, that one takes the message in.
     pub(crate) fn post(&self, message: Message) {
         self.hardware.post(message);
         self.try_change(|_| ());
     }
 
-    /// As [`change`](Self::change), or `None` if another has it.
+    /// Like [`change`](Self::change), or `None` if another has it.
     fn try_change<R>(&self, f: impl FnOnce(&mut Hardware) -> R) -> Option<R> {
         self.hardware.try_lock().map(|hardware| self.inside(hardware, f))
     }
@@ -83,27 +84,28 @@ impl Shared {
         f: impl FnOnce(&mut Hardware) -> R,
     ) -> R {
         let result = f(&mut hardware);
-        let (mut news, buried) = self.leave(hardware);
+        let (mut new_work, buried) = self.leave(hardware);
         let mut later = Vec::new(); // what others posted meanwhile; seldom any
         while let Some(hardware) = self.hardware.unanswered() {
             let (more, buried) = self.leave(hardware);
-            news |= more;
+            new_work |= more;
             later.push(buried);
         }
-        if news {
+        if new_work {
             self.sleepers.wake();
         }
-        drop((buried, later)); // not under the lock: a kernel may own anything, this device included
+        // Not under the lock: a kernel may own anything, this device included.
+        drop((buried, later));
         result
     }
 
-    /// Gives the hardware back. Returns whether there are news, and what is over.
+    /// Gives the hardware back. Returns whether there is new work, and the items that are over.
     fn leave(&self, mut hardware: MutexGuard<'_, Hardware>) -> (bool, Buried) {
-        let (news, buried) = hardware.take_news();
-        if news {
-            self.news.fetch_add(1, Ordering::SeqCst);
+        let (new_work, buried) = hardware.take_new_work();
+        if new_work {
+            self.new_work.fetch_add(1, Ordering::SeqCst);
         }
-        (news, buried)
+        (new_work, buried)
     }
 
     /// Time since the device was opened.
@@ -126,10 +128,11 @@ impl Shared {
 
     /// The next task of `unit`; `None` when the device closes.
     fn next(&self, unit: u32) -> Option<Task> {
-        let (mut looks, mut woken) = (0, false);
+        let (mut tries, mut woken) = (0, false);
         loop {
-            let seen = self.news.load(Ordering::SeqCst); // before the look: news after it are others
-            let picked = if looks < LOOKS {
+            // Before the look: later changes are new work.
+            let seen = self.new_work.load(Ordering::SeqCst);
+            let picked = if tries < MAX_TRIES {
                 self.try_change(|hardware| self.pick(hardware, unit))
             } else {
                 Some(self.change(|hardware| self.pick(hardware, unit)))
@@ -142,12 +145,12 @@ impl Shared {
                 Some(Some(task)) => return Some(task),
                 Some(None) if self.is_closing() => return None,
                 None if !nothing || self.is_closing() => {
-                    back_off(looks);
-                    looks += 1;
+                    back_off(tries);
+                    tries += 1;
                 }
                 _ => {
                     woken = self.wait_past(seen);
-                    looks = 0;
+                    tries = 0;
                 }
             }
         }
@@ -156,37 +159,38 @@ impl Shared {
     fn pick(&self, hardware: &mut Hardware, unit: u32) -> Option<Task> {
         let mut task = hardware.pick(unit);
         self.busy.store(hardware.is_busy(), Ordering::SeqCst);
-        let news = self.news.load(Ordering::SeqCst);
+        let new_work = self.new_work.load(Ordering::SeqCst);
         match &mut task {
             Some(task) if hardware.is_alone(task) => {
-                task.alone_until = Some(news + u64::from(hardware.has_news())); // told when the lock is given back
+                // New work is counted when the lock is given back.
+                task.alone_until = Some(new_work + u64::from(hardware.has_new_work()));
             }
             Some(_) => {}
             None if hardware.has_none() => {
-                hardware.forget_news();
-                self.nothing.store(news, Ordering::SeqCst);
+                hardware.forget_new_work();
+                self.nothing.store(new_work, Ordering::SeqCst);
             }
             None => {}
         }
         task
     }
 
-    /// Waits for news after `seen`, or for a moment if a block waits for memory. Returns whether it
-    /// was woken.
+    /// Waits for new work after `seen`, or for a moment if a block waits for memory. Returns
+    /// whether it was woken.
     fn wait_past(&self, seen: u64) -> bool {
         if self.spin_past(seen) {
             return false;
         }
         let most = self.busy.load(Ordering::SeqCst).then_some(BUSY_POLL);
-        self.sleepers.sleep_unless(|| self.news.load(Ordering::SeqCst) != seen, most)
+        self.sleepers.sleep_unless(|| self.new_work.load(Ordering::SeqCst) != seen, most)
     }
 
-    /// Polls for news, yielding the core between polls: workers and clients may need it.
+    /// Polls for new work, yielding the core between polls: workers and clients may need it.
     fn spin_past(&self, seen: u64) -> bool {
         let start = Instant::now();
         while start.elapsed() < self.spin {
             for _ in 0..16 {
-                if self.news.load(Ordering::Relaxed) != seen {
+                if self.new_work.load(Ordering::Relaxed) != seen {
                     return true;
                 }
                 std::hint::spin_loop();
@@ -206,24 +210,25 @@ impl Shared {
                 if let Some(begin) = begin {
                     self.trace.push(unit, span(&task, unit, begin, self.now(), &ended));
                 }
-                if !matches!(ended, Ended::Done) || !self.is_alone(&task) || !task.go_on(unit) {
+                if !matches!(ended, TaskEnd::Done) || !self.is_alone(&task) || !task.go_on(unit) {
                     break ended;
                 }
             };
-            self.hardware.post(Message::Ended(task, ended)); // `next` takes it in, or whoever has the lock
+            // Taken in by `next`, or by the thread that has the lock.
+            self.hardware.post(Message::Ended(task, ended));
         }
     }
 
-    /// Whether there are no news since `task` was picked, and no others had blocks then.
+    /// Returns whether there is no new work since `task` was picked, and no others had blocks then.
     fn is_alone(&self, task: &Task) -> bool {
-        task.alone_until == Some(self.news.load(Ordering::SeqCst))
+        task.alone_until == Some(self.new_work.load(Ordering::SeqCst))
     }
 }
 
-/// Waits a moment for whoever has the lock, which may have lost its core.
-fn back_off(looks: u32) {
-    if looks < SPINS {
-        (0..1_u32 << looks).for_each(|_| std::hint::spin_loop());
+/// Waits a moment for the thread that has the lock, which may have lost its core.
+fn back_off(tries: u32) {
+    if tries < SPINS {
+        (0..1_u32 << tries).for_each(|_| std::hint::spin_loop());
     } else {
         thread::yield_now();
     }

@@ -1,4 +1,4 @@
-//! What commands do, and what they borrow meanwhile.
+//! Work of commands, and the memory that it borrows.
 
 use super::cpu::Cpu;
 use crate::checkpoint::Checkpoint;
@@ -9,7 +9,7 @@ use crate::sync::claims::Claim;
 use reef_core::{Copy, Fill, Launch};
 use std::sync::Arc;
 
-/// What one item of a queue does.
+/// Work of one item of a queue.
 #[derive(Debug)]
 pub(crate) enum Work {
     Kernel(Launch<Cpu>),
@@ -39,7 +39,7 @@ impl Work {
     }
 }
 
-/// What a block of `work` borrows while it runs, what it writes in front.
+/// Memory that a block of `work` borrows while it runs, written operands first.
 pub(super) fn uses(work: &Work) -> impl Iterator<Item = (&Borrows, Access)> + Clone {
     let (copied, listed) = match work {
         Work::Kernel(launch) => ([None, None], launch.kernel().uses()),
@@ -68,6 +68,6 @@ pub(super) fn claim_block(
     Ok(claim)
 }
 
-/// What a block works on is in use: its queue gives no blocks now.
+/// An operand of a block is in use: its queue gives no blocks now.
 #[derive(Debug)]
 pub(super) struct Busy;

@@ -1,4 +1,4 @@
-//! Who works on an allocation now: any number of readers, or one that writes.
+//! Borrows of an allocation: any number of readers, or one writer.
 //!
 //! Kernels of networks load and store plainly, on several units at once, and safe code may queue
 //! the same launch twice, or copy into its operands meanwhile. So a unit borrows what a block works
@@ -8,14 +8,14 @@
 //! never waited for while something else is held, so nothing can deadlock.
 //!
 //! Blocks of several launches may overlap for ever, so a copy of the host that has waited for long
-//! takes a ticket: from then on only the oldest ticket borrows, and whoever has the allocation now
-//! is the last before it.
+//! takes a ticket: from then on only the oldest ticket borrows, and the current borrowers are the
+//! last before it.
 
 use parking_lot::Mutex;
 use std::thread;
 use std::time::Duration;
 
-/// What a block does with a buffer.
+/// Access of a block to a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
@@ -33,11 +33,11 @@ const TRIES: u32 = 64;
 /// Time between two looks at whether a ticket's turn has come.
 const POLL_INTERVAL: Duration = Duration::from_micros(20);
 
-/// Who has an allocation.
+/// Borrows of an allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Borrows(Mutex<Door>);
 
-/// Who is inside, and who waits.
+/// Current borrowers, and tickets that wait.
 #[derive(Debug, Default)]
 struct Door {
     state: State,
@@ -48,7 +48,7 @@ struct Door {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// So many blocks and copies read it; none writes.
+    /// This number of blocks and copies read it; none writes.
     Read(u32),
     /// Only `by` touches it, in `blocks` blocks at once; `None` is an access of the host.
     Written { by: Option<User>, blocks: u32 },
@@ -111,8 +111,8 @@ impl State {
     }
 }
 
-/// Borrows all of `uses` for one block of `user`, or none. Who both writes and reads a buffer names
-/// the writing first.
+/// Borrows all of `uses` for one block of `user`, or none. If a block both writes and reads a
+/// buffer, the write comes first.
 pub(crate) fn try_borrow<'a>(
     user: User,
     uses: impl Iterator<Item = (&'a Borrows, Access)> + Clone,
@@ -131,7 +131,7 @@ pub(crate) fn give_back<'a>(uses: impl Iterator<Item = (&'a Borrows, Access)>) {
     uses.for_each(|(borrows, _)| borrows.give_back());
 }
 
-/// What a host access has borrowed, until it is dropped.
+/// Borrow of a host access, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct HostBorrow<'a>(&'a Borrows);
 
@@ -192,7 +192,10 @@ mod tests {
         assert!(!try_borrow(User(1), write.clone()));
         drop(second);
         assert!(try_borrow(User(1), write));
-        assert!(!operand.try_borrow(None, Access::Write), "no name is no launch's name");
+        assert!(
+            !operand.try_borrow(None, Access::Write),
+            "a missing name is not the name of a launch"
+        );
     }
 
     /// Blocks and copies that read overlap, so that there is always one.
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_had_whole_is_not_had_at_all() {
+    fn borrow_of_all_or_none() {
         let [a, b] = [(); 2].map(|()| Borrows::default());
         let held = HostBorrow::wait(&b, Access::Write);
         let both = [(&a, Access::Write), (&b, Access::Read)];

@@ -2,9 +2,9 @@
 //!
 //! Kernels on several units write disjoint parts of a buffer at the same time, so a buffer hands
 //! them a raw pointer. Kernels of networks [borrow](crate::memory::borrow) what they touch; for
-//! others who may write what is their launch's contract ([`Launch::new`](reef_core::Launch::new)).
-//! Copies, fills, reads and writes borrow as well, and go by [`words`], which may race with other
-//! processes, and only inside the buffer.
+//! other kernels the launch's contract ([`Launch::new`](reef_core::Launch::new)) says which parts
+//! they may write. Copies, fills, reads and writes borrow as well, and go by [`words`], which may
+//! race with other processes, and only inside the buffer.
 
 use crate::memory::borrow::{Access, Borrows, HostBorrow};
 use crate::memory::pages::Pages;
@@ -68,7 +68,7 @@ impl Buffer {
         &self.0.borrows
     }
 
-    /// Whether it is memory of others, which they may change at any time.
+    /// Returns whether it is memory of others, which they may change at any time.
     pub(crate) fn is_adopted(&self) -> bool {
         matches!(self.0.owner, Owner::Other(_))
     }
@@ -94,7 +94,7 @@ impl Buffer {
         match &self.0.owner {
             Owner::Other(memory) => memory.words(),
             // SAFETY: whole words were allocated, zeroed and aligned, and live as long as `self`.
-            // Kernels may touch them otherwise: who comes here has borrowed the buffer, and
+            // Kernels may touch them without words: callers have borrowed the buffer, and
             // `Launch::new` answers for all other kernels.
             Owner::Ours(_) => unsafe {
                 slice::from_raw_parts(self.as_ptr().cast(), words::words_of(self.bytes()))

@@ -24,10 +24,11 @@ impl Pages {
     pub(crate) fn zeroed(bytes: usize) -> Option<Self> {
         let whole = bytes.max(1).checked_next_multiple_of(ALIGN)?;
         let layout = Layout::from_size_align(whole, ALIGN).ok()?;
-        let start = match is_large(layout) {
-            true => system::zeroed(whole)?,
+        let start = if is_large(layout) {
+            system::zeroed(whole)?
+        } else {
             // SAFETY: the layout's size is not zero.
-            false => NonNull::new(unsafe { alloc_zeroed(layout) })?,
+            NonNull::new(unsafe { alloc_zeroed(layout) })?
         };
         Some(Self { start, layout })
     }
@@ -39,11 +40,12 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        match is_large(self.layout) {
+        if is_large(self.layout) {
             // SAFETY: it came from there with this size, and nothing uses it any more.
-            true => unsafe { system::free(self.start, self.layout.size()) },
+            unsafe { system::free(self.start, self.layout.size()) }
+        } else {
             // SAFETY: it came from `alloc_zeroed` with this layout and is freed once.
-            false => unsafe { dealloc(self.start.as_ptr(), self.layout) },
+            unsafe { dealloc(self.start.as_ptr(), self.layout) }
         }
     }
 }
@@ -68,7 +70,7 @@ mod system {
 
     /// # Safety
     ///
-    /// `start` came from [`zeroed`] of so many bytes, and nobody uses them any more.
+    /// `start` came from [`zeroed`] of `bytes` bytes, and nothing uses them any more.
     pub(super) unsafe fn free(start: NonNull<u8>, bytes: usize) {
         // SAFETY: the caller's promise.
         let freed = unsafe { munmap(start.as_ptr().cast(), bytes) };

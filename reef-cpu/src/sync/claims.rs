@@ -1,10 +1,10 @@
-//! Which blocks of a launch are given out: each to one unit at a time, and again only if it comes
-//! back.
+//! Claims of a launch's blocks: each block is given out to one unit at a time, and again only if it
+//! comes back.
 //!
 //! New blocks are drawn from both ends, so units take the blocks of one kernel without a lock.
-//! Blocks that were stopped come back and go out first. Who finds none may have missed one that
-//! comes back meanwhile: what gives blocks back and who looks for the last time do that under the
-//! device's lock.
+//! Blocks that were stopped come back and go out first. A unit that finds none may have missed one
+//! that comes back meanwhile: blocks are given back, and the last look is made, under the device's
+//! lock.
 
 use crate::sync::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
 
@@ -23,7 +23,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Whether the block may be stopped once more.
+    /// Returns whether the block may be stopped once more.
     pub(crate) fn may_stop(self) -> bool {
         self.stops < MAX_STOPS
     }
@@ -109,7 +109,7 @@ impl Claims {
         self.remaining.load(Ordering::Acquire)
     }
 
-    /// Whether any block was ever given out.
+    /// Returns whether any block was ever given out.
     pub(crate) fn is_touched(&self) -> bool {
         self.drawn.load(Ordering::Relaxed) > 0
     }
@@ -167,7 +167,7 @@ mod models {
         over: Mutex<bool>,
     }
 
-    /// What a unit that finds no block without the lock may leave out.
+    /// Step that a unit that finds no block without the lock leaves out.
     #[derive(Clone, Copy, PartialEq)]
     enum Rule {
         Kept,

@@ -1,16 +1,17 @@
-//! State behind a lock, and an inbox for those who must not wait for it.
+//! State behind a lock, and an inbox for threads that must not wait for it.
 //!
-//! Whoever has the lock takes in what others have posted, so a unit or a client that finds it taken
-//! can go its way. (*Flat combining*: Hendler, Incze, Shavit and Tzafrir, SPAA 2010.)
+//! The thread that has the lock takes in the messages of all others, so a unit or a client that
+//! finds it taken can go its way. (*Flat combining*: Hendler, Incze, Shavit and Tzafrir, SPAA
+//! 2010.)
 //!
-//! Who posts: (1) pushes the message, (2) tries the lock, and takes all in if it gets it. Who has
-//! the lock: (3) gives it back, (4) looks into the inbox, and if there is something, tries the lock
-//! again. A `SeqCst` fence stands between 1 and 2 and between 3 and 4: so a lock that 2 finds taken
-//! is given back in front of a look that finds the message.
+//! A sender (1) pushes the message, (2) tries the lock, and takes all in if it gets it. The thread
+//! that has the lock (3) gives it back, (4) looks into the inbox, and if there is something, tries
+//! the lock again. A `SeqCst` fence stands between 1 and 2 and between 3 and 4: so if 2 finds the
+//! lock taken, the look of 4 comes after 1 and finds the message.
 
 use crate::sync::primitives::{Inbox, Ordering, TryMutex, TryMutexGuard, fence};
 
-/// What takes messages.
+/// State that takes in messages.
 pub(crate) trait Takes {
     type Message;
 
@@ -30,19 +31,19 @@ impl<T: Takes> Combined<T> {
         Self { inbox: Inbox::default(), state: TryMutex::new(state) }
     }
 
-    /// Leaves a message. Doesn't wait. Then call [`try_lock`](Self::try_lock), or nobody may take
-    /// it in.
+    /// Leaves a message. Doesn't wait. Call [`try_lock`](Self::try_lock) after it, or the message
+    /// may stay in the inbox.
     pub(crate) fn post(&self, message: T::Message) {
         self.inbox.push(message); // 1
     }
 
-    /// The state, with all that was posted before this call taken in. Who gives it back calls
+    /// The state, with all that was posted before this call taken in. After it is given back, call
     /// [`unanswered`](Self::unanswered).
     pub(crate) fn lock(&self) -> TryMutexGuard<'_, T> {
         self.take_in(self.state.lock())
     }
 
-    /// As [`lock`](Self::lock), or `None` if another has it, which then takes in what was posted
+    /// Like [`lock`](Self::lock), or `None` if another has it, which then takes in what was posted
     /// before this call.
     pub(crate) fn try_lock(&self) -> Option<TryMutexGuard<'_, T>> {
         fence(Ordering::SeqCst); // between 1 and 2
@@ -70,11 +71,11 @@ mod models {
     use crate::sync::primitives::thread;
     use loom::sync::Arc;
 
-    /// What senders posted, in order.
+    /// Messages that senders posted, in order.
     #[derive(Default)]
-    struct Taken(Vec<u32>);
+    struct Received(Vec<u32>);
 
-    impl Takes for Taken {
+    impl Takes for Received {
         type Message = u32;
 
         fn take(&mut self, message: u32) {
@@ -82,7 +83,7 @@ mod models {
         }
     }
 
-    /// What whoever gives the lock back may leave out.
+    /// Step that the thread that gives the lock back leaves out.
     #[derive(Clone, Copy, PartialEq)]
     enum Rule {
         Kept,
@@ -90,7 +91,7 @@ mod models {
         Fences,
     }
 
-    fn send(combined: &Combined<Taken>, message: u32, broken: Rule) {
+    fn send(combined: &Combined<Received>, message: u32, broken: Rule) {
         combined.post(message);
         let entered = match broken {
             Rule::Fences => combined.state.try_lock().map(|state| combined.take_in(state)),
@@ -112,10 +113,10 @@ mod models {
         }
     }
 
-    /// Two threads post; when both are back, all is taken in although nobody comes any more.
+    /// Two threads post. When both are back, all is taken in although no other thread comes.
     fn two_senders(broken: Rule) {
         loom::model(move || {
-            let combined = Arc::new(Combined::new(Taken::default()));
+            let combined = Arc::new(Combined::new(Received::default()));
             let other = thread::spawn({
                 let combined = combined.clone();
                 move || send(&combined, 1, broken)
@@ -146,11 +147,11 @@ mod models {
 
     /// A thread that waits for the lock, as a drain does, has what it posted before.
     #[test]
-    fn who_waits_finds_its_own_messages_in_order() {
+    fn waiter_finds_its_own_messages_in_order() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(2); // all interleavings take a minute
         model.check(|| {
-            let combined = Arc::new(Combined::new(Taken::default()));
+            let combined = Arc::new(Combined::new(Received::default()));
             let other = thread::spawn({
                 let combined = combined.clone();
                 move || send(&combined, 9, Rule::Kept)

@@ -38,8 +38,8 @@ mod model {
         }
     }
 
-    /// A lock that may be tried. Who finds it taken learns no more than the real one tells, where
-    /// loom's own synchronises.
+    /// A lock that may be tried. A failed try synchronises with nothing, like the real one; loom's
+    /// own would synchronise.
     #[derive(Debug, Default)]
     pub(crate) struct TryMutex<T> {
         locked: AtomicUsize,

@@ -11,7 +11,7 @@
 use crate::sync::primitives::{AtomicUsize, Mutex, Ordering, Thread, fence, park, thread};
 use std::time::Duration;
 
-/// Threads that one call wakes. Models have two sleepers, of whom one wakes the other.
+/// Threads that one call wakes. Models have two sleepers, one of which wakes the other.
 const AT_ONCE: usize = if cfg!(loom) { 1 } else { 2 };
 
 /// Threads that sleep until there is something to do.
@@ -89,7 +89,7 @@ mod models {
         sleepers: Sleepers,
     }
 
-    /// Sleeps until there are news, and passes the wake-up on if it should.
+    /// Sleeps until there is new work, and passes the wake-up on if it should.
     fn sleeper(scene: &Scene, passes_on: bool) {
         let news = || scene.news.load(Ordering::Relaxed) > 0;
         while !news() {
@@ -99,8 +99,8 @@ mod models {
         }
     }
 
-    /// So many threads sleep until this one has news. Loom reports one that sleeps for ever as a
-    /// deadlock.
+    /// `sleepers` threads sleep until this one announces new work. Loom reports one that sleeps for
+    /// ever as a deadlock.
     fn all_wake(sleepers: usize, passes_on: bool, wake: fn(&Sleepers)) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3); // with three threads all interleavings take minutes

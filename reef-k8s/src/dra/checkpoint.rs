@@ -1,4 +1,4 @@
-//! Which claims are prepared, on disk: it outlives the plugin and the machine's next start.
+//! Prepared claims, on disk: the file outlives the plugin and a reboot of the machine.
 
 use super::claim::Prepared;
 use crate::error::{Error, Result};
@@ -34,8 +34,8 @@ struct Content {
 }
 
 impl Checkpoint {
-    /// Reads the file of this folder; no file is no claims. Waits for the lock, which nobody has
-    /// for long.
+    /// Reads the file of this folder; without a file there are no claims. Waits for the lock, which
+    /// is never held for long.
     ///
     /// # Errors
     ///

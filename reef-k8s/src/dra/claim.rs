@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a claim grants on this node: the same to all containers that use it.
+/// Grant of a claim on this node: the same for all containers that use it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Prepared {
@@ -26,7 +26,7 @@ pub(super) struct Allocated {
     pub(super) request: String,
     /// Its name in the ResourceSlice.
     pub(super) device: String,
-    /// Which of several allocations of the device this is.
+    /// Share ID of this allocation, if the device is allocated several times.
     pub(super) share: Option<String>,
 }
 
@@ -94,7 +94,7 @@ struct Opaque {
     parameters: Value,
 }
 
-/// What the claim with this UID grants on the node.
+/// Grant on the node of the claim with this UID.
 ///
 /// # Errors
 ///
@@ -168,8 +168,8 @@ impl Devices {
             .map_err(|why| format!("request {}: {why}", of.request))
     }
 
-    /// What is said for a request, or for the request that it is an alternative of; what stands
-    /// later goes before.
+    /// Settings for a request, or for the request that it is an alternative of. Later settings take
+    /// precedence.
     fn settings(&self, source: Source, request: &str) -> Result<Settings, String> {
         let main = request.split('/').next().unwrap_or(request);
         let is_for = |it: &&Configuration| {

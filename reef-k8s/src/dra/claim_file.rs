@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 
 /// The kind of our claims.
 const KIND: &str = "reef.dev/claim";
-/// What the names of their files begin with.
+/// Prefix of the names of their files.
 const PREFIX: &str = "reef.dev-claim_";
 
-/// What a container is given one device of a claim by.
+/// CDI name by which a container gets one device of a claim.
 pub(super) fn id(uid: &str, number: usize) -> String {
     format!("{KIND}={}", name(uid, number))
 }

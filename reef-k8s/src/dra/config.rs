@@ -1,4 +1,4 @@
-//! What a plugin for claims is told.
+//! Configuration of a plugin for claims.
 
 use crate::config::Pace;
 use crate::error::{Error, Result};
@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 /// The name of the driver, in classes and claims.
 pub(crate) const DRIVER: &str = "reef.dev";
 
-/// What a plugin for claims is told.
+/// Configuration of a plugin for claims.
 #[derive(Clone, Debug)]
 pub struct ClaimsConfig {
-    /// What there is on the node.
+    /// Paths of the node.
     pub node: Node,
-    /// What Kubernetes calls this node.
+    /// Name of the node in Kubernetes.
     pub name: String,
     /// The kubelet's folder for plugins' own files; the plugin has a folder of its own in it.
     pub plugins: PathBuf,
@@ -23,12 +23,12 @@ pub struct ClaimsConfig {
     pub cdi: PathBuf,
     /// Device memory of each GPU in bytes, for the scheduler; without it, memory isn't counted.
     pub memory: Option<u64>,
-    /// How often it looks.
+    /// Intervals of its polls.
     pub pace: Pace,
 }
 
 impl ClaimsConfig {
-    /// Whether a plugin can be started on this node.
+    /// Checks whether a plugin can be started on this node.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl ClaimsConfig {
         let is_name =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
         if self.name.is_empty() || self.name.len() > 200 || !self.name.bytes().all(is_name) {
-            let line = format!("--node {:?}: the name of a node is wanted", self.name);
+            let line = format!("--node must be the name of a node, got {:?}", self.name);
             return Err(Error::Refused(line));
         }
         is_there(&self.plugins, "--plugins", "no kubelet's folder for plugins", Path::is_dir)?;

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
-/// What the kubelet asks of claims. Each call stands for itself: what is prepared is read from the
-/// checkpoint anew.
+/// The kubelet's calls about claims. Calls share no state: each reads the prepared claims from the
+/// checkpoint.
 #[derive(Clone)]
 pub(super) struct Driver {
     pub(super) config: Arc<ClaimsConfig>,
@@ -64,7 +64,7 @@ impl Driver {
 
     async fn prepare(&self, asked: &Claim) -> std::result::Result<Vec<Device>, String> {
         check_uid(&asked.uid)?;
-        let claim = match self.known(&asked.uid)? {
+        let claim = match self.prepared(&asked.uid)? {
             Some(claim) => claim,
             None => self.admit(asked, self.fetch(asked).await?)?,
         };
@@ -72,7 +72,7 @@ impl Driver {
         Ok(self.devices(&asked.uid, &claim))
     }
 
-    fn known(&self, uid: &str) -> std::result::Result<Option<Prepared>, String> {
+    fn prepared(&self, uid: &str) -> std::result::Result<Option<Prepared>, String> {
         let checkpoint = Checkpoint::open(&self.config.home());
         checkpoint.map(|mut it| it.claims.remove(uid)).map_err(|error| error.to_string())
     }
@@ -117,7 +117,8 @@ impl Driver {
         claim.devices.iter().enumerate().map(device).collect()
     }
 
-    /// The file goes first: a claim whose file is left would be one that nobody removes.
+    /// The file is removed first: a claim without an entry and with a file would keep that file for
+    /// ever.
     fn unprepare(&self, uid: &str) -> std::result::Result<(), String> {
         check_uid(uid)?;
         let forget = || -> Result<()> {
@@ -153,23 +154,23 @@ fn has_room(
         Class::BestEffort => 0,
     };
     let left = u64::from(WHOLE).saturating_sub(beside.iter().map(|it| part(it)).sum());
-    match part(claim) <= left {
-        true => Ok(()),
-        false => Err(format!(
-            "device {name}: {} % of its time asked for class rt, {} % are left beside other claims",
-            percent(part(claim)),
-            percent(left)
-        )),
+    if part(claim) <= left {
+        return Ok(());
     }
+    Err(format!(
+        "device {name}: {} % of its time asked for class rt, {} % are left next to other claims",
+        percent(part(claim)),
+        percent(left)
+    ))
 }
 
 /// It becomes part of a file's name.
 fn check_uid(uid: &str) -> std::result::Result<(), String> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    match !uid.is_empty() && uid.len() <= 64 && uid.bytes().all(is_plain) {
-        true => Ok(()),
-        false => Err(format!("{uid:?} isn't the UID of a claim")),
+    if !uid.is_empty() && uid.len() <= 64 && uid.bytes().all(is_plain) {
+        return Ok(());
     }
+    Err(format!("{uid:?} isn't the UID of a claim"))
 }
 
 /// It becomes part of a path.
@@ -177,10 +178,10 @@ fn check_name(name: &str) -> std::result::Result<(), String> {
     let is_plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= 253 && name.bytes().all(is_plain);
-    match is_name && !name.starts_with('.') {
-        true => Ok(()),
-        false => Err(format!("{name:?} isn't the name of a claim or its namespace")),
+    if is_name && !name.starts_with('.') {
+        return Ok(());
     }
+    Err(format!("{name:?} isn't the name of a claim or its namespace"))
 }
 
 #[tonic::async_trait]

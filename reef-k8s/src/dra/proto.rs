@@ -1,6 +1,7 @@
-//! What `proto/dra.proto` and `proto/pluginregistration.proto` say.
+//! Generated from `proto/dra.proto` and `proto/pluginregistration.proto`.
 
-#![allow(missing_docs, unreachable_pub, dead_code, clippy::all)] // it is generated; clients are the tests'
+// It is generated, and only tests use its clients.
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
 
 pub(super) mod v1 {
     tonic::include_proto!("k8s.io.kubelet.pkg.apis.dra.v1");

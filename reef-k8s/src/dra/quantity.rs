@@ -17,7 +17,7 @@ impl Quantity {
         u64::try_from(self.0 / 1_000).unwrap_or(u64::MAX)
     }
 
-    /// Of per cents: parts per million.
+    /// Value in parts per million, of an amount in per cent.
     pub(super) fn parts_per_million(self) -> u32 {
         u32::try_from(self.0.saturating_mul(10)).unwrap_or(u32::MAX)
     }
@@ -26,7 +26,7 @@ impl Quantity {
 impl std::str::FromStr for Quantity {
     type Err = String;
 
-    /// What isn't an amount is an error that says so.
+    /// Text that is not an amount is an error that says so.
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || format!("{text:?} isn't an amount such as 8Gi");
         let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -49,7 +49,7 @@ fn decimal(text: &str) -> Option<u128> {
     Some(whole * 1_000 + part)
 }
 
-/// What a suffix multiplies with, in thousandths.
+/// Factor of a suffix, in thousandths.
 fn scale(suffix: &str) -> Option<u128> {
     let power = |base: u128, exponent: u32| base.checked_pow(exponent)?.checked_mul(1_000);
     match suffix {

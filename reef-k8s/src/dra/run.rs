@@ -4,15 +4,15 @@ use super::api::call::Api;
 use super::api::client::{Client, Server};
 use super::config::{ClaimsConfig, DRIVER};
 use super::driver::Driver;
-use super::known::Known;
 use super::proto::registration::registration_server::RegistrationServer;
 use super::proto::v1::dra_plugin_server::DraPluginServer;
+use super::registration::DriverRegistration;
 use super::slices::Slices;
-use crate::ending::until_signal;
 use crate::error::{Error, Result};
 use crate::node::state::State;
 use crate::node::violations::Violations;
-use crate::socket::{Fate, Own};
+use crate::shutdown::until_signal;
+use crate::socket::{Fate, OwnSocket};
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::{oneshot, watch};
@@ -20,7 +20,7 @@ use tokio::time::{sleep, timeout};
 use tokio_stream::StreamExt;
 use tonic::transport;
 
-/// How long calls that are open may take to end.
+/// Longest time for open calls to end.
 const GRACE: std::time::Duration = std::time::Duration::from_secs(1);
 
 /// Prepares claims of this node, and says what can be had of it, until SIGTERM or SIGINT. Blocks.
@@ -58,7 +58,7 @@ pub(super) async fn serve(
     }
 }
 
-/// Looks at GPUs and daemon for ever, and keeps the slice.
+/// Polls GPUs and daemon for ever, and keeps the slice up to date.
 async fn look(config: &ClaimsConfig, state: &watch::Sender<State>, slices: &mut Slices) {
     let mut violations = Violations::default();
     loop {
@@ -91,34 +91,34 @@ async fn offer(driver: &Driver) -> Result<()> {
 }
 
 async fn offer_once(driver: &Driver, socket: &Path, registry: &Path) -> Result<Fate> {
-    let (calls, called) = Own::bind(socket)?; // before the kubelet hears of it
-    let (known, asked) = Own::bind(registry)?;
+    let (calls, called) = OwnSocket::bind(socket)?; // before the kubelet hears of it
+    let (known, asked) = OwnSocket::bind(registry)?;
     let (until, end) = oneshot::channel::<()>();
     let server = transport::Server::builder()
         .add_service(DraPluginServer::new(driver.clone()))
-        .add_service(RegistrationServer::new(Known { endpoint: socket.to_owned() }))
+        .add_service(RegistrationServer::new(DriverRegistration { endpoint: socket.to_owned() }))
         .serve_with_incoming_shutdown(called.merge(asked), async { drop(end.await) });
-    let mut server = Ended(tokio::spawn(server));
+    let mut server = AbortOnDrop(tokio::spawn(server));
     let fate = tokio::select! {
         fate = tend([&calls, &known], driver.config.pace.sockets) => Ok(fate),
-        _ = &mut server.0 => Err(Error::Failed(format!("{}: nobody listens", socket.display()))),
+        _ = &mut server.0 => Err(Error::Failed(format!("{}: the server has ended", socket.display()))),
     };
     drop(until);
     let _ = timeout(GRACE, &mut server.0).await;
     fate
 }
 
-/// A server that goes with its task.
-struct Ended<T>(tokio::task::JoinHandle<T>);
+/// A task that is aborted when this is dropped.
+struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 
-impl<T> Drop for Ended<T> {
+impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// Until one of the sockets isn't our own any more.
-async fn tend(sockets: [&Own; 2], pace: std::time::Duration) -> Fate {
+/// Waits until one of the sockets isn't our own any more.
+async fn tend(sockets: [&OwnSocket; 2], pace: std::time::Duration) -> Fate {
     loop {
         if let Some(fate) = sockets.iter().map(|own| own.fate()).find(|fate| *fate != Fate::Kept) {
             return fate;

@@ -1,5 +1,4 @@
-//! What a device class and a claim say of REEF: class, memory, share. Whoever says something else
-//! is refused.
+//! Parameters of a device class and of a claim: class, memory, share. Other parameters are refused.
 
 use super::quantity::Quantity;
 use reef_guest::limit::{WHOLE, bytes, parts_per_million, percent, shown};
@@ -17,8 +16,8 @@ pub(super) struct Settings {
     compute: Option<String>,
 }
 
-/// The least part of the time that programs take for a limit, in parts per million.
-const LEAST_PART: u32 = WHOLE / 100;
+/// Smallest part of the time that programs accept as a limit, in parts per million.
+const MIN_PART: u32 = WHOLE / 100;
 
 /// A class by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,13 +51,13 @@ impl Settings {
     /// An unknown field by its name, a value of another type, a limit that can't be read.
     pub(super) fn read(parameters: &Value) -> Result<Self, String> {
         if !parameters.is_object() {
-            return Err(format!("{parameters}: an object is wanted"));
+            return Err(format!("parameters must be an object, got {parameters}"));
         }
         let read = Self::deserialize(parameters).map_err(|error| error.to_string())?;
         read.limits().map(|_| read)
     }
 
-    /// `later` goes before what is said here.
+    /// Merges two settings, of which `later` takes precedence.
     pub(super) fn and(self, later: Self) -> Self {
         Self {
             class: later.class.or(self.class),
@@ -79,7 +78,8 @@ impl Settings {
     }
 }
 
-/// What the scheduler counted for a device, in its capacities' amounts; zero is no limit.
+/// Amounts that the scheduler counted for a device, in units of its capacities; zero means no
+/// limit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counted {
     pub(super) memory: Option<Quantity>,
@@ -98,8 +98,8 @@ impl Counted {
         };
         match limits {
             Limits { memory: Some(0), .. } => Err("less than a byte of memory was counted".into()),
-            Limits { compute: Some(..LEAST_PART), .. } => {
-                Err(format!("less than {} % of the time was counted", percent(LEAST_PART.into())))
+            Limits { compute: Some(..MIN_PART), .. } => {
+                Err(format!("less than {} % of the time was counted", percent(MIN_PART.into())))
             }
             limits => Ok(limits),
         }
@@ -107,8 +107,9 @@ impl Counted {
 }
 
 impl Granted {
-    /// The class is the device class's, since who writes a claim may not choose it. Limits of the
-    /// device class are the most that a claim can say, and what the scheduler counted is the limit.
+    /// The class comes from the device class, because the author of a claim must not choose it.
+    /// Limits of the device class are upper bounds for those of the claim. An amount that the
+    /// scheduler counted is the limit.
     ///
     /// # Errors
     ///
@@ -195,8 +196,8 @@ mod tests {
             (json!({"memory": 8}), "invalid type: integer `8`, expected a string"),
             (json!({"memory": "8 furlongs"}), "memory \"8 furlongs\": "),
             (json!({"compute": "0"}), "compute \"0\": not a share"),
-            (json!(["rt", null, null]), "an object is wanted"),
-            (json!(null), "an object is wanted"),
+            (json!(["rt", null, null]), "parameters must be an object"),
+            (json!(null), "parameters must be an object"),
         ] {
             let line = Settings::read(&value).unwrap_err();
             assert!(line.contains(wanted), "{value}: {line}");
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_scheduler_counted_is_the_limit() {
+    fn amount_counted_by_the_scheduler_is_the_limit() {
         let class = settings(json!({"class": "rt"}));
         let counted = |memory: &str, compute: &str| Counted {
             memory: Some(memory.parse().unwrap()),

@@ -1,4 +1,4 @@
-//! What can be had of this node's GPUs, as the scheduler wants to know it: one ResourceSlice.
+//! Capacities of this node's GPUs for the scheduler: one ResourceSlice.
 //!
 //! The format is `resource.k8s.io/v1`. Each GPU is a device that may be allocated more than once,
 //! with capacities that each allocation takes a part of.
@@ -18,7 +18,7 @@ const SLICES: &str = "/apis/resource.k8s.io/v1/resourceslices";
 pub(super) struct Slices {
     config: Arc<ClaimsConfig>,
     api: Arc<dyn Api>,
-    /// What was written last, which version of the object that made, and when that was looked at.
+    /// The slice that was written last, the version of the object, and the time of the last check.
     last: Option<(Value, String, Instant)>,
     /// The last line of the log, so that it isn't said each time.
     said: Option<String>,
@@ -119,7 +119,7 @@ impl Slices {
     }
 }
 
-/// Devices that work: without a daemon nobody would have a class, so there are none.
+/// Devices that work. Without a daemon no program can have a class, so there are none.
 fn devices(state: &State, memory: Option<u64>) -> Value {
     let there = state.gpus.iter().filter(|gpu| gpu.is_there && state.has_daemon);
     Value::Array(there.map(|gpu| device(gpu, memory)).collect())

@@ -17,7 +17,7 @@ const KIND: &str = "reef.dev/gpu";
 /// The file in the folder of all.
 const FILE: &str = "reef.dev-gpu.json";
 
-/// How a container is given this GPU.
+/// CDI name of this GPU.
 pub(crate) fn name(gpu: &Gpu) -> String {
     format!("{KIND}={}", gpu.uuid)
 }

@@ -1,4 +1,5 @@
-//! What a container is given, as plain values: from the configuration and its device ids alone.
+//! Variables, mounts and device nodes of a container as plain values, made from the configuration
+//! and its device ids alone.
 
 use crate::node::gpu::Gpu;
 use crate::node::paths::Node;
@@ -7,11 +8,11 @@ use reef_guest::page::Class;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Where containers find what is ours.
+/// Folder of REEF's files in containers.
 const HOME: &str = "/opt/reef";
-/// Where containers find the daemon's sockets.
+/// Folder of the daemon's sockets in containers.
 const DAEMON: &str = "/run/reef";
-/// Where real-time containers find their token.
+/// File with the token of real-time containers.
 const TOKEN: &str = "/opt/reef/token";
 /// Nodes that all GPUs share; those that there are.
 const SHARED_NODES: [&str; 3] = ["/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"];
@@ -62,8 +63,8 @@ pub(crate) fn gpus_of<'a>(
     }
 }
 
-/// What a container is: its class, its limits as programs read them, and the name that its programs
-/// have one limit by.
+/// Terms of a container: its class, its limits as programs read them, and the name by which its
+/// programs share one limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms<'a> {
     pub(crate) class: Class,

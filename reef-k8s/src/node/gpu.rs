@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-/// Where the module lists them.
+/// Folder in which the kernel module lists GPUs.
 const LIST: &str = "proc/driver/nvidia/gpus";
 
 /// One GPU.
@@ -15,13 +15,13 @@ pub(crate) struct Gpu {
     pub(crate) uuid: String,
     /// The number of its device node.
     pub(crate) minor: u32,
-    /// What its vendor calls it; empty if the module doesn't say.
+    /// The vendor's name of the model; empty if the module doesn't say.
     pub(crate) model: String,
-    /// Whether it is listed, and its node is there.
+    /// It is listed, and its device node exists.
     pub(crate) is_there: bool,
 }
 
-/// All that are listed below `root`, by UUID. Without the module there are none, and one that the
+/// GPUs that are listed below `root`, by UUID. Without the module there are none, and one that the
 /// driver hasn't looked at yet has no UUID and isn't among them.
 pub(crate) fn gpus(root: &Path) -> Vec<Gpu> {
     let entries = std::fs::read_dir(root.join(LIST)).into_iter().flatten().flatten();
@@ -32,7 +32,7 @@ pub(crate) fn gpus(root: &Path) -> Vec<Gpu> {
     gpus
 }
 
-/// What is there now, and what was `known` before and has gone.
+/// Lists the GPUs that are there now, and those of `known` that have gone.
 pub(crate) fn look(root: &Path, known: &[Gpu]) -> Vec<Gpu> {
     let mut found = gpus(root);
     let gone = known.iter().filter(|old| !found.iter().any(|new| new.uuid == old.uuid));

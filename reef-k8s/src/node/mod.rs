@@ -1,4 +1,4 @@
-//! What a node has, and what a container is given of it.
+//! State of a node, and the edits of containers on it.
 //!
 //! *In*: paths of the node ([`Node`](paths::Node)), the kernel module's list of GPUs, the daemon's
 //! socket. *Out*: GPUs with their health; variables, mounts and device nodes as plain values, and

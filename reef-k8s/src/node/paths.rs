@@ -1,13 +1,12 @@
-//! What there is on a node for containers: a daemon, the library, the driver.
+//! Files and folders of a node that containers get: the daemon, the library, the driver.
 
 use crate::error::{Error, Result};
 use std::path::{Path, PathBuf};
 
-/// What there is on a node. Paths are the node's: the kubelet or the container runtime mounts them
-/// into containers.
+/// Paths of a node. The kubelet or the container runtime mounts them into containers.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What stands in front of `/proc/driver/nvidia` and `/dev`, where they are read.
+    /// Prefix of `/proc/driver/nvidia` and `/dev` where they are read.
     pub root: PathBuf,
     /// The folder of the daemon's sockets.
     pub daemon: PathBuf,
@@ -24,7 +23,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether containers can be given what they need.
+    /// Checks whether containers can be given all that they need.
     pub(crate) fn check(&self) -> Result<()> {
         is_there(&self.shim, "--shim", "no library for programs", Path::is_file)?;
         let optional = [
@@ -39,7 +38,7 @@ impl Node {
     }
 }
 
-/// Whether what a flag names can be mounted from there.
+/// Checks whether the path that a flag names can be mounted.
 pub(crate) fn is_there(
     path: &Path,
     flag: &str,
@@ -48,10 +47,12 @@ pub(crate) fn is_there(
 ) -> Result<()> {
     let shown = path.display();
     if !path.is_absolute() || path.to_str().is_none() {
-        return Err(Error::Refused(format!("{flag} {shown}: an absolute path in UTF-8 is wanted")));
+        return Err(Error::Refused(format!(
+            "{flag} must be an absolute path in UTF-8, got {shown}"
+        )));
     }
-    match is_it(path) {
-        true => Ok(()),
-        false => Err(Error::Refused(format!("{what} at {shown} ({flag} names another place)"))),
+    if is_it(path) {
+        return Ok(());
     }
+    Err(Error::Refused(format!("{what} at {shown} ({flag} names another place)")))
 }

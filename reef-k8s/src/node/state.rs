@@ -1,4 +1,4 @@
-//! What is known of the node now.
+//! State of the node: GPUs and daemon.
 
 use crate::node::gpu::{Gpu, look};
 use crate::node::paths::Node;
@@ -6,27 +6,28 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// How long a daemon may take to let somebody in.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest time for a daemon to accept a connection.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// GPUs, also those that have gone, and whether there is a daemon.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) gpus: Vec<Gpu>,
-    /// Without a daemon nobody has a class, so nothing is healthy.
+    /// Without a daemon no program can have a class, so nothing is healthy.
     pub(crate) has_daemon: bool,
 }
 
 impl State {
-    /// What is there now.
+    /// Reads the current state.
     pub(crate) async fn look(node: &Node, before: &Self) -> Self {
-        // A socket that a killed daemon left refuses; a daemon that was stopped takes nobody in.
+        // A socket that a killed daemon left refuses; a daemon that was stopped accepts no
+        // connection.
         let connect = UnixStream::connect(node.daemon.join("guests.sock"));
-        let has_daemon = matches!(timeout(PATIENCE, connect).await, Ok(Ok(_)));
+        let has_daemon = matches!(timeout(TIMEOUT, connect).await, Ok(Ok(_)));
         Self { gpus: look(&node.root, &before.gpus), has_daemon }
     }
 
-    /// In a line, for the log.
+    /// The state in a line, for the log.
     pub(crate) fn line(&self) -> String {
         let there = self.gpus.iter().filter(|gpu| gpu.is_there).count();
         let gone = self.gpus.len() - there;

@@ -1,4 +1,4 @@
-//! What the daemon has found to be wrong on its devices, as its metrics say.
+//! Violations that the daemon has found on its devices, from its metrics.
 
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
@@ -12,16 +12,16 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// How long a daemon may take.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// The longest answer.
-const MOST: usize = 4 << 20;
+/// Longest time of an answer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Most bytes of an answer.
+const MAX_BYTES: usize = 4 << 20;
 /// The metric that is 1 for each violation.
 const METRIC: &str = "reef_violation{";
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// What was wrong at the last look.
+/// Violations at the last poll.
 #[derive(Debug, Default)]
 pub(crate) struct Violations(BTreeSet<String>);
 
@@ -29,7 +29,7 @@ impl Violations {
     /// Asks the daemon of this folder, and logs what has come and gone since. A daemon that doesn't
     /// say changes nothing.
     pub(crate) async fn look(&mut self, folder: &Path) {
-        let Ok(Ok(text)) = timeout(PATIENCE, metrics(folder)).await else { return };
+        let Ok(Ok(text)) = timeout(TIMEOUT, metrics(folder)).await else { return };
         let (came, went) = self.update(&text);
         came.iter().for_each(|labels| tracing::warn!("violation: {labels}"));
         went.iter().for_each(|labels| tracing::info!("no violation any more: {labels}"));
@@ -58,7 +58,7 @@ async fn metrics(folder: &Path) -> Result<String, Problem> {
         connection.abort();
         return Err(format!("the daemon's metrics: {status}").into());
     }
-    let bytes = Limited::new(answer.into_body(), MOST).collect().await?.to_bytes();
+    let bytes = Limited::new(answer.into_body(), MAX_BYTES).collect().await?.to_bytes();
     connection.abort();
     Ok(String::from_utf8(bytes.into())?)
 }
@@ -66,14 +66,14 @@ async fn metrics(folder: &Path) -> Result<String, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::made_up::MadeUp;
+    use crate::tests::node::FakeNode;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
     const STRANGER: &str = r#"kind="stranger",device="00",pid="7",job="""#;
 
     #[test]
-    fn what_came_and_what_went_is_told_once() {
+    fn violation_is_reported_once_when_it_comes_and_goes() {
         let mut violations = Violations::default();
         let text = format!(
             "# TYPE reef_violation gauge\nreef_violation{{{STRANGER}}} 1\nreef_violations_total{{kind=\"page\"}} 3\n"
@@ -84,8 +84,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_daemons_metrics_are_read_and_one_that_does_not_answer_changes_nothing() {
-        let node = MadeUp::new();
+    async fn daemon_that_does_not_answer_changes_nothing() {
+        let node = FakeNode::new();
         let folder = node.folder.join("run");
         let mut violations = Violations::default();
         violations.look(&folder).await;
@@ -102,7 +102,7 @@ mod tests {
         violations.look(&folder).await;
         assert!(daemon.await.unwrap().starts_with("GET /metrics HTTP/1.1\r\n"));
         assert_eq!(violations.0.len(), 1);
-        violations.look(&folder).await; // nobody listens any more
+        violations.look(&folder).await; // without a listener
         assert_eq!(violations.0.len(), 1);
     }
 }

@@ -1,13 +1,14 @@
 //! One resource, from one kubelet to the next.
 
+use super::proto::RegisterRequest;
 use super::proto::device_plugin_server::DevicePluginServer;
-use super::register::register;
-use super::service::Service;
+use super::proto::registration_client::RegistrationClient;
+use super::service::{Service, options};
 use crate::config::Config;
 use crate::error::{Error, Result};
 use crate::node::state::State;
 use crate::resource::Resource;
-use crate::socket::{Fate, Identity, Own, identity};
+use crate::socket::{Fate, Identity, OwnSocket, connect, identity};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +16,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 use tonic::transport::Server;
 
-/// How long calls that are open may take to end.
+/// The version of the interface.
+const VERSION: &str = "v1beta1";
+/// Longest time for open calls to end.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// A resource that is offered.
@@ -26,9 +29,9 @@ pub(super) struct Life {
     pub(super) state: watch::Receiver<State>,
 }
 
-/// What this plugin has told a kubelet.
+/// Registration that this plugin has sent to a kubelet.
 #[derive(Debug)]
-struct Told {
+struct Announcement {
     /// The kubelet's socket when it took the registration.
     kubelet: Option<Identity>,
     /// When the resource was last watched, or registered.
@@ -63,7 +66,7 @@ impl Life {
 
     /// Offers it until its socket isn't its own any more.
     async fn offer_once(&self, path: &Path) -> Result<Fate> {
-        let (own, incoming) = Own::bind(path)?;
+        let (own, incoming) = OwnSocket::bind(path)?;
         let (until, end) = watch::channel(());
         let service = self.service(end.clone());
         let server = Server::builder()
@@ -72,7 +75,7 @@ impl Life {
         let mut server = tokio::spawn(server);
         let fate = tokio::select! {
             fate = self.tend(&own, &service) => Ok(fate),
-            _ = &mut server => Err(Error::Failed(format!("{}: nobody listens", path.display()))),
+            _ = &mut server => Err(Error::Failed(format!("{}: the server has ended", path.display()))),
         };
         drop(until); // streams end, and no call comes in
         if timeout(GRACE, &mut server).await.is_err() {
@@ -87,13 +90,14 @@ impl Life {
     }
 
     /// Registers at each kubelet that comes, as long as the socket is our own.
-    async fn tend(&self, own: &Own, service: &Service) -> Fate {
+    async fn tend(&self, own: &OwnSocket, service: &Service) -> Fate {
         let pace = self.config.pace;
         let now = Instant::now();
-        let mut told = Told { kubelet: None, watched: now, next: now, wait: pace.sockets };
+        let mut announced =
+            Announcement { kubelet: None, watched: now, next: now, wait: pace.sockets };
         loop {
             match own.fate() {
-                Fate::Kept => self.tell(&mut told, service.watchers() > 0).await,
+                Fate::Kept => self.tell(&mut announced, service.watchers() > 0).await,
                 fate => return fate,
             }
             sleep(pace.sockets).await;
@@ -101,33 +105,49 @@ impl Life {
     }
 
     /// Registers if the kubelet is another one, or hasn't watched for long.
-    async fn tell(&self, told: &mut Told, is_watched: bool) {
+    async fn tell(&self, announced: &mut Announcement, is_watched: bool) {
         let (pace, now) = (self.config.pace, Instant::now());
         let socket = self.config.kubelet.join("kubelet.sock");
         let kubelet = identity(&socket);
         if is_watched {
-            told.watched = now;
+            announced.watched = now;
         }
-        let is_known = kubelet == told.kubelet && now - told.watched < pace.unwatched;
-        if kubelet.is_none() || is_known || now < told.next {
+        let is_known = kubelet == announced.kubelet && now - announced.watched < pace.unwatched;
+        if kubelet.is_none() || is_known || now < announced.next {
             return;
         }
         match register(&socket, &self.resource).await {
             Ok(()) => {
                 tracing::info!("{} is registered", self.resource.name());
                 let now = Instant::now();
-                *told = Told { kubelet, watched: now, next: now, wait: pace.sockets };
+                *announced = Announcement { kubelet, watched: now, next: now, wait: pace.sockets };
             }
             Err(error) => {
                 tracing::warn!("{}: {error}", self.resource.name());
-                told.next = Instant::now() + told.wait;
-                told.wait = pace.retry.min(told.wait * 2);
+                announced.next = Instant::now() + announced.wait;
+                announced.wait = pace.retry.min(announced.wait * 2);
             }
         }
     }
 }
 
-/// Until the sender is dropped.
+/// Registers a resource at the kubelet's socket.
+async fn register(socket: &Path, resource: &Resource) -> Result<()> {
+    let request = RegisterRequest {
+        version: VERSION.into(),
+        endpoint: resource.endpoint(),
+        resource_name: resource.name(),
+        options: Some(options()),
+    };
+    let mut kubelet = RegistrationClient::new(connect(socket).await?);
+    let answer = kubelet.register(request).await;
+    let refused = |status: tonic::Status| {
+        Error::Failed(format!("{}: {}", socket.display(), status.message()))
+    };
+    answer.map(drop).map_err(refused)
+}
+
+/// Waits until the sender is dropped.
 async fn ended(mut end: watch::Receiver<()>) {
     while end.changed().await.is_ok() {}
 }

@@ -1,5 +1,6 @@
-//! What `proto/deviceplugin.proto` says.
+//! Generated from `proto/deviceplugin.proto`.
 
-#![allow(missing_docs, unreachable_pub, dead_code, clippy::all)] // it is generated; clients are the tests'
+// It is generated, and only tests use its clients.
+#![allow(missing_docs, unreachable_pub, dead_code, clippy::all)]
 
 tonic::include_proto!("v1beta1");

@@ -2,11 +2,11 @@
 
 use super::life::Life;
 use crate::config::Config;
-use crate::ending::until_signal;
 use crate::error::{Error, Result};
 use crate::node::cdi;
 use crate::node::state::State;
 use crate::node::violations::Violations;
+use crate::shutdown::until_signal;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,7 +26,7 @@ pub fn run(config: &Config) -> Result<()> {
 ///
 /// # Errors
 ///
-/// As of [`run`].
+/// Like [`run`].
 pub async fn serve(config: &Config, end: impl Future<Output = ()>) -> Result<()> {
     config.check()?;
     let first = State::look(&config.node, &State::default()).await;
@@ -51,7 +51,7 @@ fn broken(error: tokio::task::JoinError) -> Result<()> {
     Err(Error::Failed(format!("a resource's task has ended: {error}")))
 }
 
-/// Looks at GPUs and daemon for ever, and tells who wants to know.
+/// Polls GPUs and daemon for ever, and sends changes to all receivers.
 async fn look(config: &Config, state: &watch::Sender<State>) {
     tracing::info!("{}", state.borrow().line());
     let mut violations = Violations::default();

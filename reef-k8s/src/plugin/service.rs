@@ -23,7 +23,7 @@ use tonic::{Request, Response, Status};
 type Answer<T> = Result<Response<T>, Status>;
 type List = Result<ListAndWatchResponse, Status>;
 
-/// What the kubelet asks of one resource.
+/// The kubelet's calls about one resource.
 #[derive(Clone, Debug)]
 pub(super) struct Service {
     pub(super) config: Arc<Config>,
@@ -35,13 +35,13 @@ pub(super) struct Service {
     pub(super) end: watch::Receiver<()>,
 }
 
-/// What the kubelet is told that the plugin does.
+/// Options that the plugin reports to the kubelet.
 pub(super) fn options() -> DevicePluginOptions {
     DevicePluginOptions { pre_start_required: false, get_preferred_allocation_available: true }
 }
 
 impl Service {
-    /// How many streams there are.
+    /// Number of streams.
     pub(super) fn watchers(&self) -> usize {
         Arc::strong_count(&self.watched).saturating_sub(2) // this one's, and the server's
     }
@@ -55,7 +55,7 @@ impl Service {
         ListAndWatchResponse { devices: devices.collect() }
     }
 
-    /// Sends the list now and whenever it has changed. Who reads slowly gets the latest.
+    /// Sends the list now and after each change. A slow receiver gets the latest list only.
     async fn tell(mut self, lists: mpsc::Sender<List>) {
         let mut last = None;
         loop {
@@ -86,8 +86,8 @@ impl Service {
             class: resource.class,
             memory: resource.memory.as_deref(),
             compute: resource.compute.as_deref(),
-            // An id is one container's at a time, so its programs have one limit together, and
-            // nobody else's.
+            // An id belongs to one container at a time, so it names one limit for all programs of
+            // that container and for no others.
             name: ids.iter().min().map(String::as_str),
         };
         let envs = edits::variables(&config.node, &terms, &gpus).into_iter().collect();
@@ -108,7 +108,7 @@ fn by_name(
     gpus: &[&Gpu],
 ) -> ContainerAllocateResponse {
     let cdi_devices = gpus.iter().map(|gpu| CdiDevice { name: cdi::name(gpu) }).collect();
-    ContainerAllocateResponse { mounts: told(mounts), cdi_devices, ..answer }
+    ContainerAllocateResponse { mounts: to_proto(mounts), cdi_devices, ..answer }
 }
 
 fn in_full(
@@ -123,16 +123,16 @@ fn in_full(
         host_path: path,
         permissions: "rw".into(),
     });
-    ContainerAllocateResponse { mounts: told(mounts), devices: devices.collect(), ..answer }
+    ContainerAllocateResponse { mounts: to_proto(mounts), devices: devices.collect(), ..answer }
 }
 
-fn told(mounts: Vec<edits::Mount>) -> Vec<Mount> {
-    let told = |mount: edits::Mount| Mount {
+fn to_proto(mounts: Vec<edits::Mount>) -> Vec<Mount> {
+    let one = |mount: edits::Mount| Mount {
         container_path: mount.container,
         host_path: mount.node,
         read_only: mount.read_only,
     };
-    mounts.into_iter().map(told).collect()
+    mounts.into_iter().map(one).collect()
 }
 
 #[tonic::async_trait]

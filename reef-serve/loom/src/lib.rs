@@ -1,4 +1,5 @@
-//! The channel of reef-serve's local path, compiled against loom. Its models stand beside the code.
+//! The channel of reef-serve's local path, compiled against loom. Its models are in the channel's
+//! file.
 //!
 //! `cargo test -p reef-serve-loom --release`
 

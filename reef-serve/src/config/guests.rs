@@ -1,4 +1,4 @@
-//! Which unmodified programs may register, and as what.
+//! Registration of unmodified programs: limits and classes.
 
 use crate::error::{Error, Result};
 use reef_guest::registry::Rules;
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Unmodified programs (`reef exec`).
+/// Settings for unmodified programs (`reef exec`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Guests {
-    /// Makes `guests.sock`, at which they register. Off by default.
+    /// Creates `guests.sock`, at which they register. Off by default.
     pub listen: bool,
-    /// Programs, by the absolute paths of their executables, that may be real-time whoever runs
-    /// them; besides those of users, and with tokens, that have the [right](crate::config::Right).
+    /// Programs that may be real-time for every user, by the absolute paths of their executables.
+    /// Users and tokens with the [right](crate::config::Right) may be real-time as well.
     pub rt_programs: Vec<PathBuf>,
-    /// Most guests of one user: processes, each on one device.
+    /// Maximum number of guests of one user: processes, each on one device.
     pub per_user: usize,
-    /// For how long, in milliseconds, a real-time program holds others without a sign that it is at
-    /// work: a launch, or work that has ended.
+    /// Time in milliseconds after which a real-time program without a sign of work no longer holds
+    /// the others. A sign is a launch, or work that has ended.
     pub hold_ms: u64,
-    /// Containers that register as Alnair's do. `None`: nobody may.
+    /// Registration of Alnair's containers; off if `None`.
     pub alnair: Option<Alnair>,
 }
 
@@ -33,19 +33,19 @@ impl Default for Guests {
 }
 
 impl Guests {
-    /// What is out of range.
+    /// Refuses values out of range.
     pub(super) fn check(&self) -> Result<()> {
         let values =
             [("per_user", self.per_user as u64, 100_000), ("hold_ms", self.hold_ms, 3_600_000)];
-        match values.iter().find(|(_, value, most)| !(1..=*most).contains(value)) {
+        match values.iter().find(|(_, value, max)| !(1..=*max).contains(value)) {
             None => Ok(()),
-            Some((key, value, most)) => {
-                Err(Error::Invalid(format!("guests.{key}: must be 1 to {most}, got {value}")))
+            Some((key, value, max)) => {
+                Err(Error::Invalid(format!("guests.{key} must be 1 to {max}, got {value}")))
             }
         }
     }
 
-    /// What holds for all guests, from the start of the daemon to its end.
+    /// Returns the rules for all guests, fixed at the start of the daemon.
     pub(crate) fn rules(&self) -> Rules {
         let hold_timeout = Duration::from_millis(self.hold_ms);
         Rules { per_user: self.per_user, hold_timeout }
@@ -56,10 +56,10 @@ impl Guests {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alnair {
-    /// Where they register.
+    /// Socket at which they register.
     #[serde(default = "socket")]
     pub socket: PathBuf,
-    /// The folder that gets one for each container.
+    /// Folder that gets a folder for each container.
     pub root: PathBuf,
 }
 
@@ -72,11 +72,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_out_of_range_are_named() {
+    fn number_out_of_range_is_refused_by_key() {
         let said =
             |text: &str| toml::from_str::<Guests>(text).unwrap().check().map_err(|e| e.to_string());
         assert_eq!(said("hold_ms = 100\nper_user = 1"), Ok(()));
-        assert_eq!(said("per_user = 0"), Err("guests.per_user: must be 1 to 100000, got 0".into()));
-        assert_eq!(said("hold_ms = 0"), Err("guests.hold_ms: must be 1 to 3600000, got 0".into()));
+        assert_eq!(said("per_user = 0"), Err("guests.per_user must be 1 to 100000, got 0".into()));
+        assert_eq!(said("hold_ms = 0"), Err("guests.hold_ms must be 1 to 3600000, got 0".into()));
     }
 }

@@ -1,9 +1,9 @@
-//! How much of everything there is for clients, and how long things may take.
+//! Bounds on memory, connections, requests and times.
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How much memory models and clients may take, in MiB; 0 is no limit.
+/// Bounds on the memory of models and clients, in MiB; 0 means no limit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Memory {
@@ -13,10 +13,10 @@ pub struct Memory {
     pub model_mib: u64,
     /// One client of the local path: its instance and its shared memory; default 512.
     pub client_mib: u64,
-    /// Requests of gRPC and HTTP with their answers, of which a principal has its part (see
+    /// Requests of gRPC and HTTP with their answers; a principal may have its quota of them (see
     /// [`Limits::principal_percent`]); default 256.
     pub requests_mib: u64,
-    /// Those of one connection; default 64.
+    /// Requests and answers of one connection; default 64.
     pub connection_mib: u64,
 }
 
@@ -32,34 +32,34 @@ impl Default for Memory {
     }
 }
 
-/// How much of everything clients may have. Whatever is above is refused at once.
+/// Bounds on clients' use of the daemon. Anything above is refused at once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Connections at a time by each way in: local path, Unix sockets, TCP; default 256.
+    /// Connections at a time for each kind of endpoint: local path, Unix sockets, TCP; default 256.
     pub clients: usize,
-    /// Connections over TCP that one address may make in a second, 0 is no limit; default 200. What
-    /// is over is closed at once.
+    /// Connections over TCP that one address may make in a second, 0 means no limit; default 200.
+    /// One above the limit is closed at once.
     pub connects_per_second: u32,
-    /// Requests of gRPC and HTTP that are open at a time; default 256.
+    /// Open requests of gRPC and HTTP; default 256.
     pub open_requests: usize,
-    /// How much of connections, open requests and their memory one principal may have, in percent:
-    /// the rest is kept for others; default 50.
+    /// Quota of one principal in connections, open requests and their memory, in percent of all.
+    /// The rest is left to others; default 50.
     pub principal_percent: u64,
-    /// Requests that wait for one model in one class; default 64.
+    /// Waiting requests for one model in one class; default 64.
     pub queue: usize,
-    /// Largest message in MiB; default 16.
+    /// Maximum length of a message in MiB; default 16.
     pub message_mib: usize,
-    /// Versions of models that are loaded at a time; default 64.
+    /// Loaded versions of models; default 64.
     pub models: usize,
-    /// Networks of one model for shapes that requests come with, where its sizes are open; default 16. A principal has its
-    /// part of them.
+    /// Networks of one model for different request shapes, if its sizes are open; default 16. A
+    /// principal may have its quota of them.
     pub shapes: usize,
-    /// Inputs or outputs that a request may name; default 16.
+    /// Inputs or outputs of one request; default 16.
     pub tensors: usize,
-    /// Regions of shared memory that are registered at a time; default 256.
+    /// Registered regions of shared memory; default 256.
     pub regions: usize,
-    /// Requests that one client of the local path has open, a power of two up to 64; default 4.
+    /// Open requests of one client of the local path, a power of two up to 64; default 4.
     pub ring: usize,
 }
 
@@ -82,40 +82,40 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// What of `all` clients may have together that have shown nothing: three quarters, or more if
-    /// one of them may.
+    /// Returns the quota in `all` of unauthenticated clients together: three quarters, or the quota
+    /// of one principal if that is more.
     pub(crate) fn of_anonymous(&self, all: u64) -> u64 {
         self.part(all).max(all - all / 4)
     }
 
-    /// What of `all` one principal may have: one at least.
+    /// Returns the quota in `all` of one principal: at least one.
     pub(crate) fn part(&self, all: u64) -> u64 {
         let part = u128::from(all) * u128::from(self.principal_percent) / 100;
         u64::try_from(part).unwrap_or(u64::MAX).max(1)
     }
 }
 
-/// How long things may take.
+/// Timeouts and intervals.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Times {
-    /// Longest time of a request in milliseconds, whatever it asks for; default 60000.
+    /// Maximum time of a request in milliseconds, whatever the request asks for; default 60000.
     pub request_ms: u64,
-    /// How long open requests are waited for at the end, in milliseconds; default 30000.
+    /// Time for open requests to end before the daemon stops, in milliseconds; default 30000.
     pub drain_ms: u64,
-    /// How long a handshake of TLS may take, and over HTTP the head of a request, with the wait for
-    /// it, and its body, and over gRPC the wait for the first request; in milliseconds, default
-    /// 60000.
+    /// Time in milliseconds, default 60000: for a handshake of TLS; over HTTP for the head of a
+    /// request, including the wait for it, and for its body; over gRPC for the first request.
     pub idle_ms: u64,
-    /// After how long a silence a gRPC client is asked for a sign of life, and how long it may then
-    /// take to give one; in milliseconds, default 30000.
+    /// Silence after which a gRPC client is pinged, and the time that it has to answer; in
+    /// milliseconds, default 30000.
     pub keepalive_ms: u64,
-    /// How long a client may take nothing of what is sent to it; in milliseconds, default 10000.
+    /// Time after which a client that reads nothing of its answer is cut off; in milliseconds,
+    /// default 10000.
     pub write_ms: u64,
-    /// How long a network for shapes that requests came with stays after its last request, in
-    /// milliseconds, 0 is for ever; default 600000.
+    /// Time that a network for request shapes stays after its last request, in milliseconds, 0 is
+    /// for ever; default 600000.
     pub shapes_ms: u64,
-    /// How long a thread of the local path polls before it sleeps, in microseconds; default 50.
+    /// Time that a thread of the local path polls before it sleeps, in microseconds; default 50.
     pub spin_us: u64,
 }
 
@@ -134,37 +134,37 @@ impl Default for Times {
 }
 
 impl Times {
-    /// As a duration.
+    /// Returns `request_ms` as a duration.
     pub fn request(&self) -> Duration {
         Duration::from_millis(self.request_ms)
     }
 
-    /// As a duration.
+    /// Returns `drain_ms` as a duration.
     pub fn drain(&self) -> Duration {
         Duration::from_millis(self.drain_ms)
     }
 
-    /// As a duration.
+    /// Returns `idle_ms` as a duration.
     pub fn idle(&self) -> Duration {
         Duration::from_millis(self.idle_ms)
     }
 
-    /// As a duration.
+    /// Returns `keepalive_ms` as a duration.
     pub fn keepalive(&self) -> Duration {
         Duration::from_millis(self.keepalive_ms)
     }
 
-    /// As a duration.
+    /// Returns `write_ms` as a duration.
     pub fn write(&self) -> Duration {
         Duration::from_millis(self.write_ms)
     }
 
-    /// As a duration; `None` is for ever.
+    /// Returns `shapes_ms` as a duration; `None` is for ever.
     pub fn shapes(&self) -> Option<Duration> {
         (self.shapes_ms > 0).then(|| Duration::from_millis(self.shapes_ms))
     }
 
-    /// As a duration.
+    /// Returns `spin_us` as a duration.
     pub fn spin(&self) -> Duration {
         Duration::from_micros(self.spin_us)
     }

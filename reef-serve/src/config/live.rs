@@ -1,4 +1,4 @@
-//! The configuration that counts now, of which some may change while the daemon runs.
+//! The configuration in use. A part of it may change while the daemon runs.
 
 use super::settings::Config;
 use crate::config::rights::RealTime;
@@ -7,35 +7,35 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use toml::Value;
 
-/// The configuration that counts now.
+/// The configuration in use.
 #[derive(Debug)]
-pub(crate) struct Live(RwLock<Arc<Config>>);
+pub(crate) struct LiveConfig(RwLock<Arc<Config>>);
 
-impl Live {
+impl LiveConfig {
     pub(crate) fn new(config: Config) -> Self {
         Self(RwLock::new(Arc::new(config)))
     }
 
-    /// As it is at this moment.
+    /// Returns the current configuration.
     pub(crate) fn get(&self) -> Arc<Config> {
         self.0.read().clone()
     }
 
-    /// Takes over what may change. `before` is what was read last, without what the service manager
-    /// passed.
+    /// Takes over the settings that may change. `before` is the configuration that was read last,
+    /// without passed sockets.
     ///
-    /// Returns the keys that differ and take a restart.
+    /// Returns the keys that differ and take effect at a restart.
     pub(crate) fn take_over(&self, before: &Config, fresh: &Config) -> Vec<String> {
         let mut config = Config::clone(&self.get());
         change(&mut config, fresh);
         *self.0.write() = Arc::new(config);
-        let mut reached = before.clone();
-        change(&mut reached, fresh);
-        differing(&reached, fresh)
+        let mut expected = before.clone();
+        change(&mut expected, fresh);
+        differing_keys(&expected, fresh)
     }
 }
 
-/// Everything that is looked up when it is needed.
+/// Copies every setting that is read when it is used.
 fn change(config: &mut Config, fresh: &Config) {
     config.rights = fresh.rights.clone();
     config.rt = RealTime { reserve: config.rt.reserve, ..fresh.rt.clone() };
@@ -51,17 +51,17 @@ fn change(config: &mut Config, fresh: &Config) {
     config.times.spin_us = fresh.times.spin_us;
 }
 
-/// Keys of what isn't the same.
-fn differing(a: &Config, b: &Config) -> Vec<String> {
+/// Returns the keys whose values differ.
+fn differing_keys(a: &Config, b: &Config) -> Vec<String> {
     let mut keys = Vec::new();
     match (Value::try_from(a), Value::try_from(b)) {
         (Ok(a), Ok(b)) => compare("", Some(&a), Some(&b), &mut keys),
-        _ => keys.extend((a != b).then(|| "a value that TOML can't hold".into())),
+        _ => keys.extend((a != b).then(|| "a value that TOML cannot hold".into())),
     }
     keys
 }
 
-/// Adds the keys from `key` on whose values are not the same, or that only one side has.
+/// Adds the keys under `key` whose values differ, or that only one side has.
 fn compare(key: &str, a: Option<&Value>, b: Option<&Value>, keys: &mut Vec<String>) {
     let (Some(Value::Table(one)), Some(Value::Table(other))) = (a, b) else {
         return keys.extend((a != b).then(|| key.to_owned()));
@@ -76,23 +76,23 @@ fn compare(key: &str, a: Option<&Value>, b: Option<&Value>, keys: &mut Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::rights::{Over, Right};
+    use crate::config::rights::{OverBudget, Right};
     use crate::config::users::Users;
 
     #[test]
-    fn what_may_change_changes_and_the_rest_is_named() {
+    fn reload_changes_live_keys_and_returns_the_rest() {
         let before = Config::default();
         let mut started = before.clone();
         started.listen.http = Some(([127, 0, 0, 1], 8000).into()); // as if it was passed
-        let live = Live::new(started.clone());
+        let live = LiveConfig::new(started.clone());
         let mut fresh = before.clone();
         fresh.rights.insert("user 7".into(), Right { rt: true, ..Right::default() });
-        fresh.rt.over = Over::Refused;
+        fresh.rt.over = OverBudget::Refused;
         fresh.limits.tensors = 3;
         assert!(live.take_over(&before, &fresh).is_empty());
         let now = live.get();
         assert_eq!((&now.rights, now.limits.tensors), (&fresh.rights, 3));
-        assert_eq!(now.rt.over, Over::Refused);
+        assert_eq!(now.rt.over, OverBudget::Refused);
         assert_eq!(now.listen, started.listen, "it still listens there");
         fresh.limits.queue = 7;
         fresh.memory.client_mib = 9;

@@ -1,4 +1,4 @@
-//! Every key of the configuration, its default, and what is refused.
+//! Every key of the configuration, its default and its range.
 
 use super::guests::Guests;
 use super::limits::{Limits, Memory, Times};
@@ -13,27 +13,27 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// The device that everything runs on, such as `cpu:0`, `cpu:0?units=4` or `cuda:1`; several of
-    /// one backend are joined by commas, and `cuda:*` is all.
+    /// Device for all work, such as `cpu:0`, `cpu:0?units=4` or `cuda:1`. Several devices of one
+    /// backend are joined by commas; `cuda:*` is all of them.
     pub device: String,
-    /// Who runs when: `reef`, or one of the other schedulers that `reef demo` compares.
+    /// Scheduler: `reef`, or one of the others that `reef demo` compares.
     pub scheduler: String,
-    /// How the device is shared between the classes.
+    /// Sharing of the device between the classes.
     pub rt: RealTime,
-    /// Who may do what. The daemon's own user and root, over Unix sockets, may all; others may run
-    /// best-effort work.
+    /// Rights by principal. The daemon's own user and root have all rights over Unix sockets;
+    /// others may run best-effort work.
     pub rights: Rights,
-    /// Where clients come in.
+    /// Endpoints.
     pub listen: Listen,
-    /// What TCP is encrypted with.
+    /// Encryption of TCP.
     pub tls: Tls,
-    /// Which models there are.
+    /// Models to serve.
     pub models: Models,
-    /// How much memory they may take.
+    /// Bounds on memory.
     pub memory: Memory,
-    /// How much of everything clients may have.
+    /// Bounds on clients.
     pub limits: Limits,
-    /// How long things may take.
+    /// Timeouts and intervals.
     pub times: Times,
     /// Unmodified programs.
     pub guests: Guests,
@@ -57,26 +57,25 @@ impl Default for Config {
     }
 }
 
-/// Which models there are.
+/// Models to serve.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Models {
     /// Folder with a folder for each model; none by default.
     pub repository: Option<PathBuf>,
-    /// Models that are loaded at the start; `*` is all of the repository.
+    /// Models loaded at the start; `*` is every model of the repository.
     pub load: Vec<String>,
-    /// The networks that can be built by name are there as well, with made-up weights; off by
-    /// default.
+    /// Adds the networks that can be built by name, with made-up weights; off by default.
     pub builtin: bool,
-    /// Folders with kernels as source are loaded as well: native code of whoever wrote them; off by
+    /// Loads folders with kernels as source as well, which run native code of their authors; off by
     /// default.
     pub kernels: bool,
-    /// A client of the local path that may control may name a model that is not loaded; it is
-    /// loaded then.
+    /// Loads a model that is not loaded when a client of the local path with the right `control`
+    /// names it.
     pub on_demand: bool,
-    /// Devices that a model is on whose description doesn't say it; 0: all.
+    /// Number of devices of a model whose description does not set it; 0 is all.
     pub replicas: usize,
-    /// Class of requests that name no priority.
+    /// Class of requests without a priority.
     #[serde(deserialize_with = "class::deserialize", serialize_with = "class::serialize")]
     pub class: Class,
 }
@@ -96,7 +95,7 @@ impl Default for Models {
 }
 
 impl Config {
-    /// Refuses what contradicts itself or would be unsafe.
+    /// Refuses contradictory and unsafe settings.
     ///
     /// # Errors
     ///
@@ -131,7 +130,10 @@ impl Config {
         in_range("limits.ring", limits.ring, 1, 64)?;
         in_range("times.spin_us", self.times.spin_us as usize, 0, 1_000_000)?;
         if !limits.ring.is_power_of_two() {
-            return Err(Error::Invalid(format!("limits.ring: {} is no power of two", limits.ring)));
+            return Err(Error::Invalid(format!(
+                "limits.ring must be a power of two, got {}",
+                limits.ring
+            )));
         }
         if reef::scheduler::by_name(&self.scheduler).is_none() {
             let have = reef::scheduler::NAMES.join(", ");
@@ -151,7 +153,7 @@ fn in_range(key: &str, value: usize, min: usize, max: usize) -> Result<()> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
-    Err(Error::Invalid(format!("{key}: {value}, possible are {min} to {max}")))
+    Err(Error::Invalid(format!("{key} must be {min} to {max}, got {value}")))
 }
 
 #[cfg(test)]
@@ -159,12 +161,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_are_a_configuration() {
+    fn defaults_are_valid() {
         Config::default().check().unwrap();
     }
 
     #[test]
-    fn tcp_beyond_loopback_needs_a_token_or_certificates() {
+    fn tcp_beyond_loopback_requires_token_or_certificates() {
         let mut config = Config::default();
         config.listen.http = Some("127.0.0.1:8000".parse().unwrap());
         config.check().unwrap();
@@ -190,7 +192,7 @@ mod tests {
         config.listen.token_file = None;
         let file = || Some("file.pem".into());
         config.tls = Tls { cert: file(), key: file(), client_ca: None };
-        assert!(config.check().is_err(), "encryption alone says nothing about who is there");
+        assert!(config.check().is_err(), "encryption alone does not identify clients");
         config.tls.client_ca = file();
         config.check().unwrap();
         config.tls.key = None;
@@ -198,15 +200,15 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_named() {
+    fn value_out_of_range_is_refused_by_key() {
         let broken = |change: fn(&mut Config)| {
             let mut config = Config::default();
             change(&mut config);
             config.check().unwrap_err().to_string()
         };
-        assert_eq!(broken(|c| c.limits.ring = 3), "limits.ring: 3 is no power of two");
-        assert_eq!(broken(|c| c.limits.ring = 128), "limits.ring: 128, possible are 1 to 64");
-        assert!(broken(|c| c.limits.queue = 0).starts_with("limits.queue: 0, "));
+        assert_eq!(broken(|c| c.limits.ring = 3), "limits.ring must be a power of two, got 3");
+        assert_eq!(broken(|c| c.limits.ring = 128), "limits.ring must be 1 to 64, got 128");
+        assert!(broken(|c| c.limits.queue = 0).starts_with("limits.queue must be 1 to"));
         assert!(
             broken(|c| c.scheduler = "reaf".into()).starts_with("scheduler: no \"reaf\" (have")
         );

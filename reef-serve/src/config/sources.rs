@@ -1,19 +1,19 @@
-//! Where the configuration comes from: file, then environment, then flags; the last one counts.
+//! Sources of the configuration: file, then environment, then flags; the last one counts.
 //!
-//! The environment's names are those of the keys: `REEF_SERVE__LISTEN__GRPC` is `listen.grpc`.
+//! Names of environment variables follow the keys: `REEF_SERVE__LISTEN__GRPC` is `listen.grpc`.
 
 use super::settings::Config;
 use crate::error::{Error, Result};
 use std::path::Path;
 use toml::{Table, Value};
 
-/// How variables of the environment begin that set a key.
+/// Prefix of environment variables that set a key.
 pub const SET: &str = "REEF_SERVE__";
 
-/// The configuration of `file`, changed by `environment` and then by `flags`, which are pairs of a
-/// key such as `listen.grpc` and a value.
+/// Reads the configuration from `file`, changed by `environment` and then by `flags`, which are
+/// pairs of a key such as `listen.grpc` and a value.
 ///
-/// A value is TOML; what is not TOML is a string, so that `cpu:0` needs no quotes.
+/// A value is TOML; a value that is not valid TOML is a string, so `cpu:0` needs no quotes.
 ///
 /// # Errors
 ///
@@ -39,7 +39,7 @@ pub fn from_sources(
     Ok(config)
 }
 
-/// A file's table, once it is known to be a configuration: so that the error has the line.
+/// Reads a file's table. Parses it as a configuration first, so that the error has the line.
 fn read(file: &Path) -> Result<Table> {
     let name = file.display().to_string();
     let text = std::fs::read_to_string(file).map_err(|e| Error::Invalid(format!("{name}: {e}")))?;
@@ -63,16 +63,16 @@ fn change(table: &mut Table, source: &str, key: &str, value: &str) -> Result<()>
         let inner = at.entry(&part).or_insert_with(|| Value::Table(Table::new()));
         at = inner
             .as_table_mut()
-            .ok_or_else(|| Error::Invalid(format!("{source}: {part} is no section")))?;
+            .ok_or_else(|| Error::Invalid(format!("{source}: {part} must be a section")))?;
     }
     at.insert(last, parse(value));
     Ok(())
 }
 
-/// Parts of a key, such as `limits.queue`.
+/// Returns the parts of a key such as `limits.queue`.
 ///
-/// An entry of `rights` may hold dots. It is one part in TOML's quotes, and also without them, as
-/// shells take them away: `rights."address 127.0.0.1".rt`.
+/// An entry of `rights` may hold dots. It is one part in TOML's quotes, and also without them,
+/// because a shell removes them: `rights."address 127.0.0.1".rt`.
 fn path(key: &str) -> Vec<String> {
     let quoted =
         toml::from_str::<Table>(&format!("{key} = 0")).ok().and_then(|table| only_path(&table));
@@ -85,7 +85,7 @@ fn path(key: &str) -> Vec<String> {
     })
 }
 
-/// Keys down to the one value of a table; `None` if it has several.
+/// Returns the keys down to the only value of a table; `None` if it has several.
 fn only_path(table: &Table) -> Option<Vec<String>> {
     let (mut at, mut path) = (table, Vec::new());
     loop {
@@ -120,10 +120,10 @@ mod tests {
     }
 
     #[test]
-    fn right_is_set_by_the_key_that_a_refusal_names() {
+    fn right_is_set_by_the_key_in_a_refusal() {
         for key in [
             "rights.\"address 127.0.0.1\".rt",
-            "rights.address 127.0.0.1.rt", // what a shell leaves of it
+            "rights.address 127.0.0.1.rt", // after a shell removed the quotes
             "rights.address ::1.rt",
             "rights.\"token a=b.c\".rt",
             "rights.token a.b.rt",
@@ -131,8 +131,8 @@ mod tests {
         ] {
             let config = from_sources(None, [], &pairs(&[(key, "true")]));
             let config = config.unwrap_or_else(|error| panic!("{key}: {error}"));
-            let who = key.strip_prefix("rights.").unwrap().strip_suffix(".rt").unwrap();
-            assert!(config.rights[who.trim_matches('"')].rt, "{key}: {:?}", config.rights);
+            let principal = key.strip_prefix("rights.").unwrap().strip_suffix(".rt").unwrap();
+            assert!(config.rights[principal.trim_matches('"')].rt, "{key}: {:?}", config.rights);
         }
         for wrong in [
             "rights.\"address 127.0.0.1.rt",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_go_before_the_environment_and_that_before_the_file() {
+    fn flags_override_environment_and_file() {
         let path =
             file("order", "device = \"a\"\nscheduler = \"fair-share\"\n[limits]\nqueue = 1\n");
         let environment = pairs(&[
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_named_wherever_it_stands() {
+    fn unknown_key_is_refused_from_each_source() {
         let path = file("unknown", "[limits]\nqeue = 1\n");
         let said = from_sources(Some(&path), [], &[]).unwrap_err().to_string();
         std::fs::remove_file(&path).unwrap();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_of_the_wrong_type_is_an_error() {
+    fn value_of_wrong_type_is_refused() {
         for (key, value) in [("limits.queue", "many"), ("device", "3"), ("device.x", "1")] {
             assert!(from_sources(None, [], &pairs(&[(key, value)])).is_err(), "{key}={value}");
         }
@@ -185,7 +185,7 @@ mod tests {
         assert!(missing.to_string().starts_with("/nowhere.toml: No such file"), "{missing}");
     }
 
-    /// The page of all keys has the defaults.
+    /// The defaults of the page of keys equal those of the code.
     #[test]
     fn page_of_keys_has_the_defaults() {
         let page = include_str!("../../../docs/reference/configuration.md");
@@ -200,14 +200,14 @@ mod tests {
     proptest! {
         /// Any text is a configuration or one error.
         #[test]
-        fn no_text_is_fatal(text in "\\PC{0,200}|(\\[[a-z]{1,8}\\]|[a-z_]{1,9} = [0-9\"a-z]{1,5}|\n){0,12}") {
+        fn random_text_does_not_panic(text in "\\PC{0,200}|(\\[[a-z]{1,8}\\]|[a-z_]{1,9} = [0-9\"a-z]{1,5}|\n){0,12}") {
             if let Ok(config) = toml::from_str::<Config>(&text) {
                 let _ = config.check();
             }
         }
 
         #[test]
-        fn no_flag_is_fatal(key in "[a-z._]{0,20}|limits\\.[a-z]{1,8}", value in "\\PC{0,20}") {
+        fn random_flag_does_not_panic(key in "[a-z._]{0,20}|limits\\.[a-z]{1,8}", value in "\\PC{0,20}") {
             let _ = from_sources(None, [], &[(key, value)]);
         }
     }

@@ -1,19 +1,19 @@
-//! Which users of the machine may come in.
+//! Users of the machine that may open the sockets.
 
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Who may open the daemon's Unix sockets, besides its own user and root.
+/// Users that may open the daemon's Unix sockets, besides its own user and root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 #[serde(try_from = "String", into = "String")]
 pub enum Users {
-    /// No user.
+    /// No other user.
     #[default]
     Owner,
     /// The members of this group: its name in `/etc/group`, or its number.
     Group(String),
-    /// Everybody.
+    /// Every user.
     All,
 }
 
@@ -25,12 +25,14 @@ impl TryFrom<String> for Users {
             None if text == "owner" => Ok(Self::Owner),
             None if text == "all" => Ok(Self::All),
             Some(("group", name)) if !name.trim().is_empty() => Ok(Self::Group(name.trim().into())),
-            _ => Err(Error::Invalid(format!("no {text:?} (have: owner, group NAME, all)"))),
+            _ => Err(Error::Invalid(format!(
+                "unknown users {text:?} (have: owner, group NAME, all)"
+            ))),
         }
     }
 }
 
-/// As it is typed.
+/// Its form in the configuration.
 impl fmt::Display for Users {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -52,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn users_are_the_owner_a_group_or_all() {
+    fn users_parse_owner_group_and_all() {
         let users = |text: &str| Users::try_from(text.to_owned());
         assert_eq!(users("owner"), Ok(Users::default()));
         assert_eq!(users("all"), Ok(Users::All));

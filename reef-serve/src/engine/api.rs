@@ -1,4 +1,4 @@
-//! What the daemon asks of a device: everything above is the same for every backend.
+//! Interface of a device. Everything above it is the same for every backend.
 
 use super::shared::{SharedMemory, SharedParts};
 use crate::class::Class;
@@ -12,26 +12,25 @@ use std::time::Duration;
 
 /// An open device with its dispatcher.
 pub(crate) trait Engine: Debug + Send + Sync {
-    /// The device's name for people.
+    /// Returns the device's name for people.
     fn name(&self) -> String;
 
-    /// Memory that `model` takes there.
+    /// Returns the memory that `model` takes there.
     fn sizes(&self, model: &Model) -> Sizes;
 
-    /// Brings a model's weights onto the device. Blocks, for seconds if it is large. If `measure`,
-    /// kernels whose latencies are not known are measured.
+    /// Copies a model's weights to the device. Blocks, for seconds if it is large. If `measure`,
+    /// kernels without known latencies are measured.
     ///
     /// # Errors
     ///
-    /// What is wrong with the weights; the device's.
+    /// Errors of the weights and of the device.
     fn load(&self, model: Model, measure: bool) -> Result<Arc<dyn DeviceModel>>;
 
-    /// As [`load`](Self::load), for a model at other sizes than `base` has: constants that are the
-    /// same are shared.
+    /// Loads a model at other sizes than those of `base`; equal constants are shared.
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// Errors of [`load`](Self::load).
     fn load_beside(&self, model: Model, base: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>>;
 
     /// Maps device memory that another process shares, by the 64 bytes of its driver's handle.
@@ -39,62 +38,62 @@ pub(crate) trait Engine: Debug + Send + Sync {
     ///
     /// # Errors
     ///
-    /// `Invalid` if it is no such memory of this device; `Failed` if the device shares none; the
-    /// device's.
+    /// `Invalid` if the handle is not for memory of this device; `Failed` if the device shares
+    /// none; errors of the device.
     fn open_shared(&self, handle: &[u8; 64]) -> Result<Arc<dyn SharedMemory>>;
 
-    /// Memory of the device for tests that stands for another process's.
+    /// Allocates memory of the device that stands for another process's in tests.
     #[cfg(test)]
     fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>>;
 
-    /// What the dispatcher has done so far.
+    /// Returns the dispatcher's counters.
     fn stats(&self) -> reef::Stats;
 
-    /// What there is to run on: multiprocessors, compute units or threads.
+    /// Returns the number of units: multiprocessors, compute units or threads.
     fn units(&self) -> u32;
 
-    /// Bytes of memory of its own; `None` if it has none, or doesn't say.
+    /// Returns the size of its own memory in bytes; `None` if it has none, or its size is unknown.
     fn memory(&self) -> Option<u64>;
 
-    /// Asks the device whether it still works. If it doesn't, all of its work ends with an error,
-    /// now and later. Of a device that hangs it never returns: [`Node`](super::node::Node) asks.
+    /// Checks that the device still works. If it does not, all of its work ends with an error, now
+    /// and later. Never returns for a device that hangs: use [`Node`](super::node::Node).
     ///
     /// # Errors
     ///
-    /// `Failed`: why it is lost.
+    /// `Failed`, with the reason for the loss.
     fn check(&self) -> Result<()>;
 
-    /// Takes the device out: all of its work ends with an error that says `why`, now and later.
+    /// Removes the device: all of its work ends with an error that states `why`, now and later.
     fn give_up(&self, why: &str);
 
-    /// What names the device in other processes.
+    /// Returns the number that identifies the device in other processes.
     fn uuid(&self) -> Option<[u8; 16]>;
 
-    /// Names others who work on the device; `None`: there are none any more.
-    fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>);
+    /// Sets the other users of the device; `None` removes them.
+    fn set_neighbours(&self, neighbours: Option<Arc<dyn Neighbours>>);
 
-    /// Has the dispatcher see what neighbours want now.
+    /// Lets the dispatcher read its neighbours' current demand.
     fn look(&self);
 
-    /// Whether best-effort requests are on the device.
+    /// True if best-effort requests are on the device.
     fn has_best_effort(&self) -> bool;
 
-    /// The device's clock, which traces go by.
+    /// Returns the time of the device's clock, as used in traces.
     fn clock(&self) -> Duration;
 
-    /// Starts to note what happens on the device, or stops.
+    /// Starts or stops tracing of the device.
     fn set_trace(&self, on: bool);
 
-    /// Takes what has been noted so far.
+    /// Takes the trace recorded so far.
     fn take_trace(&self) -> DeviceTrace;
 }
 
-/// What happened on a device while it was traced.
+/// Trace of a device.
 #[derive(Debug, Default)]
 pub(crate) struct DeviceTrace {
-    /// Blocks, if the device knows about them.
+    /// Blocks, if the device reports them.
     pub(crate) spans: Vec<Span>,
-    /// When best-effort work was preempted.
+    /// Times at which best-effort work was preempted.
     pub(crate) preemptions: Vec<Duration>,
 }
 
@@ -102,115 +101,118 @@ pub(crate) struct DeviceTrace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sizes {
     pub(crate) weights: u64,
-    /// Of each instance: activations, input and output, those again for the host, scratch memory.
+    /// For each instance: activations, input and output, host copies of both, scratch memory.
     pub(crate) instance: u64,
 }
 
 /// A model with its weights on the device.
 pub(crate) trait DeviceModel: Debug + Send + Sync {
-    /// Makes an instance that runs requests of one class, for a client that was granted `config`.
+    /// Creates an instance for requests of one class, for a client with `config`.
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Errors of the device.
     fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>>;
 
-    /// Bytes of constants that it doesn't share with the model that it was loaded beside.
+    /// Returns the bytes of constants that it does not share with its base model.
     fn own_bytes(&self) -> u64;
 
-    /// For the engine that loaded it.
+    /// Returns itself, for the engine that loaded it.
     fn as_any(&self) -> &dyn Any;
 }
 
 /// Instances of one model that wait for requests.
 pub(crate) trait Instances: Debug + Send + Sync {
-    /// An instance for a lane, which [gives](Self::give) it back. One is made if one was lost.
+    /// Takes an instance for a worker, which must [give](Self::give) it back. Creates one if one
+    /// was lost.
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Errors of the device.
     fn take(&self, class: Class) -> Result<Box<dyn Instance>>;
 
-    /// Takes an instance that can be used again.
+    /// Takes back an instance that can be used again.
     fn give(&self, class: Class, instance: Box<dyn Instance>);
 }
 
-/// How a request is to be run.
+/// Parameters of one run.
 #[derive(Clone, Copy)]
 pub(crate) struct Run<'a> {
-    /// Of the shared memory; `None`: on what was written.
+    /// Slot of the shared memory; `None`: the written inputs.
     pub(crate) slot: Option<usize>,
-    /// Copied by the device to and from where they are.
+    /// Tensors that the device copies from and to shared device memory.
     pub(crate) shared: SharedParts<'a>,
-    /// Time that is left.
+    /// Remaining time.
     pub(crate) time: Duration,
-    /// Whether no client waits for it any more.
+    /// True if no client waits for it any more.
     pub(crate) gone: &'a dyn Fn() -> bool,
-    /// Whom real-time work is charged to.
+    /// Account that real-time work is charged to.
     pub(crate) account: &'a Account,
-    /// Real-time work only.
-    pub(crate) soon: Option<Soon<'a>>,
+    /// Early notification, for real-time work only.
+    pub(crate) notice: Option<EarlyNotice<'a>>,
 }
 
-/// Says that a request will have ended soon.
+/// Notification shortly before a request ends.
 #[derive(Clone, Copy)]
-pub(crate) struct Soon<'a> {
-    /// How long after its submission.
+pub(crate) struct EarlyNotice<'a> {
+    /// Time after the submission.
     pub(crate) after: Duration,
     pub(crate) tell: &'a dyn Fn(),
 }
 
-impl Soon<'_> {
-    /// Waits as `wait` does until it is time to tell, and tells if nothing has come by then.
-    pub(crate) fn or_tell<T>(self, wait: impl FnOnce(Duration) -> Option<T>) -> Option<T> {
-        let come = wait(self.after);
-        if come.is_none() {
+impl EarlyNotice<'_> {
+    /// Calls `wait` until the time of the notification, and notifies if there is no result by then.
+    pub(crate) fn wait_or_tell<T>(self, wait: impl FnOnce(Duration) -> Option<T>) -> Option<T> {
+        let result = wait(self.after);
+        if result.is_none() {
             (self.tell)();
         }
-        come
+        result
     }
 }
 
-/// How a request was run.
+/// Timing of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Ran {
-    /// Of real-time work: how long it took until its first command could start: the preemption, if
-    /// there was one.
+pub(crate) struct RunTiming {
+    /// Time until the first command could start, for real-time work: the preemption, if there was
+    /// one.
     pub(crate) delay: Option<Duration>,
-    /// Device time that it had.
+    /// Device time that it used.
     pub(crate) device: Duration,
 }
 
-/// An instance of a model: runs one request at a time.
+/// Instance of a model: runs one request at a time.
 pub(crate) trait Instance: Debug + Send {
-    /// Writes a part of the inputs, from byte `offset` on.
+    /// Writes a part of the inputs, starting at byte `offset`.
     ///
     /// # Errors
     ///
-    /// `Invalid` if it doesn't fit; the device's.
+    /// `Invalid` if it does not fit; errors of the device.
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Prepares to take tensors from memory of others and to leave them there, at these bytes
-    /// (inputs and outputs of each slot), without a copy in between. `false`: the device can't.
+    /// Prepares to read tensors from shared memory and to write them there without a copy in
+    /// between. `slots` are the offsets of inputs and outputs. Returns `false` if the device
+    /// cannot.
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Errors of the device.
     fn share(&mut self, memory: HostMemory, slots: &[(usize, usize)]) -> Result<bool>;
 
-    /// Runs the model on what was written, or on a slot of what is [shared](Self::share). Blocks.
+    /// Runs the model on the written inputs, or on a slot of [shared](Self::share) memory. Blocks.
     ///
     /// # Errors
     ///
-    /// `Deadline` for real-time work whose time is over, or that no client waits for: what was not
+    /// `Deadline` for real-time work whose time is over or that no client waits for: work not
     /// launched by then is cancelled, and the rest has ended. `Unavailable` for best-effort work
-    /// that no client waits for, and the device's; after these the instance can't be used any more.
-    fn run(&mut self, run: Run<'_>) -> Result<Ran>;
+    /// that no client waits for. Errors of the device. After the latter two the instance cannot be
+    /// used any more.
+    fn run(&mut self, run: Run<'_>) -> Result<RunTiming>;
 
-    /// Reads a part of the outputs, from byte `offset` on.
+    /// Reads a part of the outputs, starting at byte `offset`.
     ///
     /// # Errors
     ///
-    /// As [`write`](Self::write).
+    /// Errors of [`write`](Self::write).
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()>;
 }

@@ -7,11 +7,11 @@ use reef::models::{Model, Weights};
 use reef::op::Operators;
 use reef::program::Program;
 
-/// Brings the constants of a model onto the device, and compiles kernels that come as source.
+/// Copies the constants of a model to the device, and compiles kernels that come as source.
 ///
 /// # Errors
 ///
-/// What is wrong with the weights; the device's, among them that it compiles nothing.
+/// Errors of the weights and of the device, for example that it cannot compile.
 pub(super) fn weights<D: Operators>(device: &D, model: &Model) -> Result<Weights<D>> {
     let Some(kernels) = model.kernels() else { return Ok(model.weights(device)?) };
     // SAFETY: the operator of the daemon answers for these kernels: without models.kernels such a
@@ -20,11 +20,11 @@ pub(super) fn weights<D: Operators>(device: &D, model: &Model) -> Result<Weights
     Ok(model.load_kernels(device, program)?)
 }
 
-/// As [`weights`], for the model of `base` at other sizes: constants that are the same are shared.
+/// Loads the model of `base` at other sizes; equal constants are shared.
 ///
 /// # Errors
 ///
-/// As [`weights`].
+/// Errors of [`weights`].
 pub(super) fn weights_beside<D: Operators>(
     device: &D,
     model: &Model,

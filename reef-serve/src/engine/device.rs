@@ -1,9 +1,9 @@
-//! An [`Engine`] for each of several devices of the facade.
+//! Implementation of [`Engine`] for a device of the facade.
 
 use super::api::{DeviceModel, DeviceTrace, Engine, Instance, Sizes};
+use super::busy::RunningCount;
 use super::constants::{weights, weights_beside};
 use super::instance::{BestEffortInstance, RealTimeInstance};
-use super::running::Running;
 use super::shared::{SharedMemory, SharedOnDevice};
 use crate::class::Class;
 use crate::error::{Error, Result};
@@ -17,13 +17,12 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Opens the devices of these names, each with a scheduler of that name, of which best-effort work
-/// keeps `reserve`.
+/// Opens the devices of these names, each with a scheduler of that name. Best-effort work keeps
+/// `reserve` of each.
 ///
 /// # Errors
 ///
-/// The devices'; `Invalid` for a scheduler that there is not, and for one device that is named
-/// twice.
+/// Errors of the devices; `Invalid` for an unknown scheduler, and for a device that is named twice.
 pub(crate) fn start(devices: &str, scheduler: &str, reserve: f64) -> Result<Vec<Arc<dyn Engine>>> {
     if scheduler::by_name(scheduler).is_none() {
         return Err(Error::Invalid(format!("scheduler: no {scheduler:?}")));
@@ -32,7 +31,7 @@ pub(crate) fn start(devices: &str, scheduler: &str, reserve: f64) -> Result<Vec<
 }
 
 struct Start<'a> {
-    /// There is one of this name.
+    /// Name of a known scheduler.
     scheduler: &'a str,
     reserve: f64,
 }
@@ -42,7 +41,7 @@ impl reef::VisitAll for Start<'_> {
 
     fn visit_all<D: Operators>(self, devices: Vec<D>) -> Self::Output {
         let scheduler = || -> Box<dyn Scheduler> {
-            let scheduler = scheduler::by_name(self.scheduler).expect("looked for before");
+            let scheduler = scheduler::by_name(self.scheduler).expect("checked above");
             Box::new(RtShare::new(scheduler, self.reserve))
         };
         let cluster = Cluster::start(devices, scheduler)?;
@@ -53,12 +52,11 @@ impl reef::VisitAll for Start<'_> {
     }
 }
 
-/// A device that is a node of a cluster of its own kind: this is what stands between it and the
-/// rest of the daemon.
+/// A device as a node of a cluster of its own kind, below the type-erased interface.
 #[derive(Debug)]
 struct OnDevice<D: Operators> {
     node: Arc<Node<D>>,
-    best_effort: Arc<Running>,
+    best_effort: Arc<RunningCount>,
 }
 
 impl<D: Operators> Engine for OnDevice<D> {
@@ -87,7 +85,8 @@ impl<D: Operators> Engine for OnDevice<D> {
     }
 
     fn load_beside(&self, model: Model, base: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
-        let foreign = || Error::Failed("a model of another device".into());
+        let foreign =
+            || Error::Failed("cannot share constants with a model of another device".into());
         let base: &ModelOnDevice<D> = base.as_any().downcast_ref().ok_or_else(foreign)?;
         let loaded = weights_beside(self.node.device(), &model, &base.loaded)?;
         let own_bytes = loaded.own_bytes(Some(&base.loaded)) as u64;
@@ -103,7 +102,7 @@ impl<D: Operators> Engine for OnDevice<D> {
     #[cfg(test)]
     fn alloc_shared(&self, bytes: usize) -> Result<Arc<dyn SharedMemory>> {
         let device = self.node.device();
-        Ok(Arc::new(SharedOnDevice::new(device, (device.alloc(bytes)?, bytes))))
+        Ok(Arc::new(SharedOnDevice::new(device, device.alloc(bytes)?, bytes)))
     }
 
     fn stats(&self) -> Stats {
@@ -131,8 +130,8 @@ impl<D: Operators> Engine for OnDevice<D> {
         self.node.device().info().uuid
     }
 
-    fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>) {
-        self.node.dispatcher().set_neighbours(who);
+    fn set_neighbours(&self, neighbours: Option<Arc<dyn Neighbours>>) {
+        self.node.dispatcher().set_neighbours(neighbours);
     }
 
     fn look(&self) {
@@ -163,7 +162,7 @@ impl<D: Operators> Engine for OnDevice<D> {
 #[derive(Debug)]
 struct ModelOnDevice<D: Operators> {
     node: Arc<Node<D>>,
-    best_effort: Arc<Running>,
+    best_effort: Arc<RunningCount>,
     loaded: Weights<D>,
     profiles: Profiles,
     own_bytes: u64,
@@ -184,8 +183,10 @@ impl<D: Operators> DeviceModel for ModelOnDevice<D> {
         Ok(match class {
             Class::RealTime => Box::new(RealTimeInstance::new(device, dispatcher, network)?),
             Class::BestEffort => {
-                let (running, to) = (self.best_effort.clone(), (device, dispatcher));
-                Box::new(BestEffortInstance::new(to, config, network, running)?)
+                let running = self.best_effort.clone();
+                let instance =
+                    BestEffortInstance::new(device, dispatcher, config, network, running)?;
+                Box::new(instance)
             }
         })
     }

@@ -1,8 +1,8 @@
 //! Instances of both classes.
 
-use super::api::{Instance, Ran, Run};
-use super::running::Running;
-use super::shared::Between;
+use super::api::{Instance, Run, RunTiming};
+use super::busy::RunningCount;
+use super::shared::SharedCommands;
 use crate::error::{Error, Result};
 use reef::models::Network;
 use reef::op::Operators;
@@ -10,16 +10,17 @@ use reef::{BeClient, ClientConfig, Command, Dispatcher, HostMemory, RtClient, Ta
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Launches that best-effort work submits at once, where the device has graphs: few, because what
-/// was launched when it is preempted comes to nothing kernel by kernel.
-const BE_GRAPH: usize = 8;
+/// Launches that best-effort work submits at once if the device has graphs. The number is small
+/// because launches that are preempted before they start come to nothing one by one.
+const MAX_BE_GRAPH: usize = 8;
 
-/// How often a request on the device checks whether it is still wanted.
+/// Interval at which a request on the device checks that a client still waits for it.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Commands on the slots of shared memory; none if the device can't copy from there.
+/// Returns the commands for each slot of shared memory; none if the device cannot copy from there.
 fn slots<D: Operators>(
-    (device, network): (&D, &Network<D>),
+    device: &D,
+    network: &Network<D>,
     memory: HostMemory,
     slots: &[(usize, usize)],
     max: usize,
@@ -37,9 +38,9 @@ pub(super) struct RealTimeInstance<D: Operators> {
     device: D,
     network: Network<D>,
     task: Task<D>,
-    /// On shared memory.
+    /// Tasks on slots of shared memory.
     slots: Vec<Task<D>>,
-    between: Between<D>,
+    shared: SharedCommands<D>,
     client: RtClient<D>,
 }
 
@@ -47,9 +48,9 @@ impl<D: Operators> RealTimeInstance<D> {
     pub(super) fn new(device: &D, dispatcher: &Dispatcher<D>, network: Network<D>) -> Result<Self> {
         let task = Task::new(network.graphs(usize::MAX)?)?;
         let (device, client) = (device.clone(), dispatcher.real_time()?);
-        client.prepare(&task)?; // or the first request would wait for the driver
-        let between = Between::new(usize::MAX);
-        Ok(Self { device, network, task, slots: Vec::new(), between, client })
+        client.prepare(&task)?; // else the first request would wait for the driver
+        let shared = SharedCommands::new(usize::MAX);
+        Ok(Self { device, network, task, slots: Vec::new(), shared, client })
     }
 }
 
@@ -58,36 +59,37 @@ impl<D: Operators> Instance for RealTimeInstance<D> {
         Ok(self.network.stage_bytes(offset, bytes)?)
     }
 
-    fn share(&mut self, memory: HostMemory, places: &[(usize, usize)]) -> Result<bool> {
-        let commands = slots((&self.device, &self.network), memory, places, usize::MAX)?;
+    fn share(&mut self, memory: HostMemory, offsets: &[(usize, usize)]) -> Result<bool> {
+        let commands = slots(&self.device, &self.network, memory, offsets, usize::MAX)?;
         self.slots = commands.into_iter().map(Task::new).collect::<reef::Result<_>>()?;
         self.slots.iter().try_for_each(|task| self.client.prepare(task))?;
         Ok(!self.slots.is_empty())
     }
 
-    fn run(&mut self, run: Run<'_>) -> Result<Ran> {
+    fn run(&mut self, run: Run<'_>) -> Result<RunTiming> {
         let made;
         let task = match run.slot {
             Some(slot) => &self.slots[slot],
             None if run.shared.is_empty() => &self.task,
             None => {
-                made = Task::new(self.between.commands(&self.network, run.shared)?)?;
+                made = Task::new(self.shared.commands(&self.network, run.shared)?)?;
                 &made
             }
         };
         let limit = Instant::now().checked_add(run.time);
         self.client.charge(run.account);
         let ticket = self.client.submit_before(task, Some(run.time))?;
-        let early = run.soon.filter(|soon| soon.after < run.time);
-        let early = early.and_then(|soon| soon.or_tell(|time| ticket.wait_timeout(time)));
+        let early = run.notice.filter(|notice| notice.after < run.time);
+        let early = early.and_then(|notice| notice.wait_or_tell(|time| ticket.wait_timeout(time)));
         let timing = loop {
-            if let Some(how) = early {
-                break how?;
+            if let Some(result) = early {
+                break result?;
             }
             let left = limit.map(|limit| limit.saturating_duration_since(Instant::now()));
-            if let Some(how) = ticket.wait_timeout(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
+            if let Some(result) =
+                ticket.wait_timeout(left.unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL))
             {
-                break how?;
+                break result?;
             }
             if left.is_some_and(|left| left.is_zero()) || (run.gone)() {
                 ticket.cancel();
@@ -98,7 +100,7 @@ impl<D: Operators> Instance for RealTimeInstance<D> {
                 )));
             }
         };
-        Ok(Ran { delay: Some(timing.delay), device: timing.device })
+        Ok(RunTiming { delay: Some(timing.delay), device: timing.device })
     }
 
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {
@@ -109,29 +111,30 @@ impl<D: Operators> Instance for RealTimeInstance<D> {
 /// Runs requests on a best-effort queue of its own, so that instances share the device.
 #[derive(Debug)]
 pub(super) struct BestEffortInstance<D: Operators> {
-    // Before the network, whose memory its commands work on.
+    // Before the network, because its commands use the network's memory.
     client: BeClient<D>,
     device: D,
     network: Network<D>,
     commands: Arc<[Command<D>]>,
-    /// On shared memory.
+    /// Commands on slots of shared memory.
     slots: Vec<Arc<[Command<D>]>>,
-    between: Between<D>,
-    running: Arc<Running>,
+    shared: SharedCommands<D>,
+    running: Arc<RunningCount>,
 }
 
 impl<D: Operators> BestEffortInstance<D> {
     pub(super) fn new(
-        (device, dispatcher): (&D, &Dispatcher<D>),
+        device: &D,
+        dispatcher: &Dispatcher<D>,
         mut config: ClientConfig,
         network: Network<D>,
-        running: Arc<Running>,
+        running: Arc<RunningCount>,
     ) -> Result<Self> {
-        let commands = network.graphs(BE_GRAPH)?;
+        let commands = network.graphs(MAX_BE_GRAPH)?;
         config.queue = config.queue.window_for(&commands);
         let (client, device) = (dispatcher.best_effort(config)?, device.clone());
-        let (slots, between) = (Vec::new(), Between::new(BE_GRAPH));
-        Ok(Self { client, device, network, commands, slots, between, running })
+        let (slots, shared) = (Vec::new(), SharedCommands::new(MAX_BE_GRAPH));
+        Ok(Self { client, device, network, commands, slots, shared, running })
     }
 }
 
@@ -140,18 +143,18 @@ impl<D: Operators> Instance for BestEffortInstance<D> {
         Ok(self.network.stage_bytes(offset, bytes)?)
     }
 
-    fn share(&mut self, memory: HostMemory, places: &[(usize, usize)]) -> Result<bool> {
-        self.slots = slots((&self.device, &self.network), memory, places, BE_GRAPH)?;
+    fn share(&mut self, memory: HostMemory, offsets: &[(usize, usize)]) -> Result<bool> {
+        self.slots = slots(&self.device, &self.network, memory, offsets, MAX_BE_GRAPH)?;
         Ok(!self.slots.is_empty())
     }
 
-    fn run(&mut self, run: Run<'_>) -> Result<Ran> {
+    fn run(&mut self, run: Run<'_>) -> Result<RunTiming> {
         let made;
         let commands = match run.slot {
             Some(slot) => &*self.slots[slot],
             None if run.shared.is_empty() => &*self.commands,
             None => {
-                made = self.between.commands(&self.network, run.shared)?;
+                made = self.shared.commands(&self.network, run.shared)?;
                 &*made
             }
         };
@@ -160,13 +163,13 @@ impl<D: Operators> Instance for BestEffortInstance<D> {
         let last = self.client.submit_before(commands, Some(run.time))?;
         while !self.client.wait_for(last, POLL_INTERVAL)? {
             if (run.gone)() {
-                return Err(Error::Unavailable("given up: nobody waits for it".into()));
+                return Err(Error::Unavailable("cancelled: the client disconnected".into()));
             }
         }
-        let booked = self.client.served().saturating_sub(before);
-        // The dispatcher books at its passes: it may not have seen what was short.
-        let device = if booked.is_zero() { began.elapsed() } else { booked };
-        Ok(Ran { delay: None, device })
+        let accounted = self.client.served().saturating_sub(before);
+        // The dispatcher accounts at its passes, so it may have missed short work.
+        let device = if accounted.is_zero() { began.elapsed() } else { accounted };
+        Ok(RunTiming { delay: None, device })
     }
 
     fn read(&mut self, offset: usize, bytes: &mut [u8]) -> Result<()> {

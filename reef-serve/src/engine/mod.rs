@@ -1,21 +1,20 @@
-//! The devices, as the daemon sees them: models are loaded on them, instances run their requests.
+//! Devices of the daemon: models are loaded on them, instances run requests.
 //!
 //! ```text
-//! Node ── Engine ── load ──► DeviceModel (weights) ── instance(class) ──► Instance (activations and a queue of its own)
+//! Node ── Engine ── load ──► DeviceModel (weights) ── instance(class) ──► Instance (activations)
 //! ```
 //!
 //! - **In**: models with their weights, tensors of one request at a time for each instance.
-//! - **Out**: outputs, and what the dispatcher counted and traced.
+//! - **Out**: outputs, and the dispatcher's counters and traces.
 //! - **Invariant**: one virtual call per request leads from here to code that is compiled for the
-//!   device; all scheduling is the [`Dispatcher`](reef::Dispatcher)'s.
+//!   device; the [`Dispatcher`](reef::Dispatcher) does all scheduling.
 
 pub(crate) mod api;
 mod busy;
 mod constants;
 pub(crate) mod device;
 pub(crate) mod instance;
-pub(crate) mod lanes;
+pub(crate) mod instance_count;
 mod names;
 pub(crate) mod node;
-mod running;
 pub(crate) mod shared;

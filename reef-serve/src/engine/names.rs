@@ -1,9 +1,8 @@
-//! What the daemon calls its devices: in metrics, descriptions of models and errors.
+//! Names of devices in metrics, descriptions of models and errors.
 
-/// A name for each of the `count` devices that `asked` has opened, such as `cuda:1`: no two are the
-/// same.
+/// Returns a unique name for each of the `count` devices that `asked` has opened, such as `cuda:1`.
 ///
-/// Software devices are made as they are opened, so that `cpu,cpu` are `cpu:0` and `cpu:1`.
+/// Software devices are created as they are opened, so `cpu,cpu` are `cpu:0` and `cpu:1`.
 pub(crate) fn names(asked: &str, count: usize) -> Vec<String> {
     let asked: Vec<(&str, &str)> = asked.split(',').map(parts).collect();
     let all = asked.iter().filter(|(_, ordinal)| *ordinal == "*").count();
@@ -25,7 +24,7 @@ pub(crate) fn names(asked: &str, count: usize) -> Vec<String> {
     (0..count).map(|at| format!("{backend}:{at}")).collect()
 }
 
-/// Backend and ordinal, without options.
+/// Splits a name into backend and ordinal, without options.
 fn parts(name: &str) -> (&str, &str) {
     let device = name.split_once('?').map_or(name, |(device, _)| device);
     device.split_once(':').unwrap_or((device, "0"))
@@ -36,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_device_has_a_name_of_its_own() {
+    fn device_names_are_unique() {
         for (asked, want) in [
             ("cpu", &["cpu:0"][..]),
             ("cpu:0?units=1", &["cpu:0"]),

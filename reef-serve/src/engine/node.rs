@@ -1,9 +1,9 @@
-//! A device of the daemon: its engine, its name, and how much it has to do.
+//! A device of the daemon: its engine, its name, its load and its loss.
 
 use super::api::Engine;
 use super::busy::Busy;
 use super::device;
-use super::lanes::{Counted, Lanes};
+use super::instance_count::{CountGuard, InstanceCounts};
 use super::names::names;
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
@@ -17,26 +17,26 @@ use std::time::Duration;
 /// A device of the daemon.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// Its place among the daemon's devices.
+    /// Index among the daemon's devices.
     pub(crate) index: usize,
-    /// Such as `cuda:1`; no other device of the daemon has it.
+    /// Unique name, such as `cuda:1`.
     pub(crate) name: String,
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) busy: Busy,
-    /// Instances of models.
-    pub(crate) lanes: Lanes,
-    /// It is the daemon's only one.
+    /// Counts of model instances.
+    pub(crate) instance_counts: InstanceCounts,
+    /// True if it is the daemon's only device.
     pub(crate) is_alone: bool,
-    /// Requests that are to run there, and connections of the local path. Written by whoever brings
-    /// or takes one away.
+    /// Requests that are to run there, and connections of the local path. Written by the thread
+    /// that adds or removes one.
     load: AtomicUsize,
-    /// Asks whether the device works.
+    /// Checks whether the device works.
     prober: Arc<Prober>,
-    /// Why it is lost. Written once, by whoever finds out.
+    /// Reason for its loss. Written once, by the thread that detects it.
     lost: OnceLock<String>,
-    /// Who is told then.
+    /// Receiver of losses.
     tell: Sender<usize>,
-    /// As the dispatcher said when it was asked last.
+    /// Last counters of the dispatcher.
     stats: Mutex<Stats>,
 }
 
@@ -44,34 +44,34 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct Nodes {
     pub(crate) all: Arc<[Arc<Node>]>,
-    /// Tells of each that is lost, once.
+    /// Receives the index of each lost device, once.
     pub(crate) losses: Receiver<usize>,
 }
 
 impl Nodes {
-    /// Opens the devices that `asked` names, as [`device::start`].
+    /// Opens the devices that `asked` names, with [`device::start`].
     ///
     /// # Errors
     ///
-    /// As [`device::start`].
+    /// Errors of [`device::start`].
     pub(crate) fn open(asked: &str, scheduler: &str, reserve: f64) -> Result<Self> {
         Ok(Self::new(asked, device::start(asked, scheduler, reserve)?))
     }
 
-    /// Those that `asked` names and that are open.
+    /// Wraps open devices that `asked` names.
     pub(crate) fn new(asked: &str, engines: Vec<Arc<dyn Engine>>) -> Self {
         let names = names(asked, engines.len());
         let is_alone = engines.len() == 1;
         let (tell, losses) = channel();
         let node = |(index, (engine, name))| {
-            let (busy, lanes, load, stats) = Default::default();
+            let (busy, instance_counts, load, stats) = Default::default();
             let (lost, tell, prober) = (OnceLock::new(), tell.clone(), Arc::default());
             Arc::new(Node {
                 index,
                 name,
                 engine,
                 busy,
-                lanes,
+                instance_counts,
                 is_alone,
                 load,
                 prober,
@@ -85,37 +85,37 @@ impl Nodes {
 }
 
 impl Node {
-    /// Where something is, to be added to its name: nothing where there is one device.
+    /// Returns a suffix that names the device; empty if there is only one.
     pub(crate) fn place(&self) -> String {
         if self.is_alone { String::new() } else { format!(" on {}", self.name) }
     }
 
-    /// Its number among CUDA's devices, if it is one of those.
+    /// Returns its number among CUDA's devices, if it is one.
     pub(crate) fn cuda_ordinal(&self) -> Option<u64> {
         self.name.strip_prefix("cuda:")?.parse().ok()
     }
 
-    /// The device's clock.
+    /// Returns the time of the device's clock.
     pub(crate) fn clock(&self) -> Duration {
         self.engine.clock()
     }
 
-    /// What its dispatcher has done; of a lost device what was known last, as that may never
-    /// answer.
+    /// Returns the dispatcher's counters; for a lost device the last known ones, because it may
+    /// never answer.
     pub(crate) fn stats(&self) -> Stats {
         if self.lost().is_none() {
-            let stats = self.engine.stats(); // outside of the lock, as it may never come back
+            let stats = self.engine.stats(); // outside the lock, because it may never return
             *self.stats.lock() = stats;
         }
         *self.stats.lock()
     }
 
-    /// Why it is lost; `None` while it isn't, as far as is known.
+    /// Returns the reason for its loss; `None` while no loss is known.
     pub(crate) fn lost(&self) -> Option<&str> {
         self.lost.get().map(String::as_str)
     }
 
-    /// Whether it is lost, now that something on it has ended with `error`. May take a second.
+    /// True if it is lost, after work on it has ended with `error`. May take a second.
     pub(crate) fn is_lost_after(self: &Arc<Self>, error: &Error) -> bool {
         if matches!(error, Error::Failed(_)) && self.lost.get().is_none() {
             let (engine, node) = (self.engine.clone(), self.clone());
@@ -124,7 +124,7 @@ impl Node {
         self.lost.get().is_some()
     }
 
-    /// Whether it is lost, by what it answered, or that it did not.
+    /// Decides from its answer, or from its silence, whether it is lost.
     fn judge(&self, answer: Option<Result<()>>) -> bool {
         match answer {
             Some(Ok(())) => {}
@@ -134,7 +134,7 @@ impl Node {
         self.lost.get().is_some()
     }
 
-    /// Takes it out: all of its work ends with an error that says `why`, and no other comes.
+    /// Removes it: all of its work ends with an error that states `why`, and no more is admitted.
     pub(crate) fn give_up(&self, why: &str) {
         self.note_lost(why);
         self.engine.give_up(why);
@@ -143,12 +143,13 @@ impl Node {
     fn note_lost(&self, why: &str) {
         if self.lost.set(why.to_owned()).is_ok() {
             tracing::error!(device = %self.name, %why, "lost");
-            let _ = self.tell.send(self.index); // the daemon may be ending
+            let _ = self.tell.send(self.index); // the receiver is gone if the daemon ends
         }
     }
 
-    /// The error, or if it came of a lost device, one that says so. Asks no device.
-    pub(crate) fn explained(&self, error: Error) -> Error {
+    /// Returns the error, or one that names the loss if it came from a lost device. Does not access
+    /// the device.
+    pub(crate) fn explain(&self, error: Error) -> Error {
         match (&error, self.lost()) {
             (Error::Failed(_) | Error::Unavailable(_), Some(why)) => {
                 Error::Unavailable(format!("device {} is lost: {why}", self.name))
@@ -157,35 +158,35 @@ impl Node {
         }
     }
 
-    /// What a request is told that ended with `error`. May take a second, if that can come of a
-    /// lost device.
-    pub(crate) fn told(self: &Arc<Self>, error: Error) -> Error {
+    /// Returns the error for a request that ended with `error`. May take a second, if a lost device
+    /// can be the cause.
+    pub(crate) fn diagnose(self: &Arc<Self>, error: Error) -> Error {
         self.is_lost_after(&error);
-        self.explained(error)
+        self.explain(error)
     }
 
     /// Counts instances of a model until the guard is dropped.
-    pub(crate) fn count_lanes(&self, counts: [usize; 2]) -> Counted {
-        self.lanes.add(counts)
+    pub(crate) fn count_instances(&self, counts: [usize; 2]) -> CountGuard {
+        self.instance_counts.add(counts)
     }
 
-    /// Requests and connections that are there. Out of date when it is read.
+    /// Number of requests and connections. It may be out of date when it is read.
     pub(crate) fn load(&self) -> usize {
         self.load.load(Ordering::Relaxed)
     }
 
-    /// Counts one more until the guard is dropped.
-    pub(crate) fn enter(self: &Arc<Self>) -> Entered {
+    /// Counts a request or connection until the guard is dropped.
+    pub(crate) fn enter(self: &Arc<Self>) -> LoadGuard {
         self.load.fetch_add(1, Ordering::Relaxed);
-        Entered(self.clone())
+        LoadGuard(self.clone())
     }
 }
 
 /// A request or a connection that counts as load of its device.
 #[derive(Debug)]
-pub(crate) struct Entered(Arc<Node>);
+pub(crate) struct LoadGuard(Arc<Node>);
 
-impl Drop for Entered {
+impl Drop for LoadGuard {
     fn drop(&mut self) {
         self.0.load.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,5 +1,5 @@
-//! Inferences whose tensors are in device memory of other processes: copied on the device, by the
-//! queue that runs them.
+//! Inferences whose tensors are in device memory of other processes. The device copies them, in the
+//! queue of the inference.
 
 use crate::error::{Error, Result};
 use reef::models::{Network, Ports};
@@ -13,17 +13,17 @@ use std::thread;
 /// Memory of a device that another process has allocated. It stays mapped until the last clone is
 /// dropped.
 pub(crate) trait SharedMemory: Debug + Send + Sync {
-    /// Its size.
+    /// Returns its size in bytes.
     fn bytes(&self) -> usize;
 
-    /// For the engine that opened it.
+    /// Returns itself, for the engine that opened it.
     fn as_any(&self) -> &dyn Any;
 
-    /// What is there.
+    /// Reads all of it.
     #[cfg(test)]
     fn read(&self) -> Vec<u8>;
 
-    /// Puts something there.
+    /// Writes to its start.
     #[cfg(test)]
     fn write(&self, bytes: &[u8]);
 }
@@ -32,14 +32,15 @@ pub(crate) trait SharedMemory: Debug + Send + Sync {
 #[derive(Debug, Clone)]
 pub(crate) struct SharedPart {
     pub(crate) memory: Arc<dyn SharedMemory>,
-    /// Its first byte there.
+    /// Offset in that memory.
     pub(crate) begin: usize,
-    /// Its first byte among the model's inputs or outputs.
+    /// Offset among the model's inputs or outputs.
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
 }
 
-/// Tensors of one run in device memory of other processes, beside those that are written and read.
+/// Tensors of one run in device memory of other processes. Other tensors are written and read by
+/// the host.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct SharedParts<'a> {
     pub(crate) inputs: &'a [SharedPart],
@@ -54,7 +55,7 @@ impl SharedParts<'_> {
 
 /// Memory of another process.
 pub(super) struct SharedOnDevice<D: Device> {
-    /// `None` once it is being dropped.
+    /// `None` only while it is dropped.
     buffer: Option<D::Buffer>,
     bytes: usize,
     #[cfg(test)]
@@ -62,14 +63,17 @@ pub(super) struct SharedOnDevice<D: Device> {
 }
 
 impl<D: Device> SharedOnDevice<D> {
+    /// Maps memory of another process by its handle.
+    ///
     /// # Errors
     ///
-    /// As [`Device::open_shared`].
+    /// Errors of [`Device::open_shared`].
     pub(super) fn open(device: &D, handle: &[u8; 64]) -> Result<Self> {
-        Ok(Self::new(device, device.open_shared(handle)?))
+        let (buffer, bytes) = device.open_shared(handle)?;
+        Ok(Self::new(device, buffer, bytes))
     }
 
-    pub(super) fn new(_device: &D, (buffer, bytes): (D::Buffer, usize)) -> Self {
+    pub(super) fn new(_device: &D, buffer: D::Buffer, bytes: usize) -> Self {
         Self {
             buffer: Some(buffer),
             bytes,
@@ -107,34 +111,36 @@ impl<D: Device> SharedMemory for SharedOnDevice<D> {
     }
 }
 
-/// The driver may wait for all work of the device before it unmaps memory: no thread of I/O does.
+/// Unmaps on a thread of its own: the driver may wait for all work of the device, and no I/O thread
+/// may wait that long.
 impl<D: Device> Drop for SharedOnDevice<D> {
     fn drop(&mut self) {
         let buffer = self.buffer.take();
-        let _ = thread::Builder::new().name("reef-unmap".into()).spawn(move || drop(buffer)); // or here, without a thread
+        // Without a thread it is dropped here.
+        let _ = thread::Builder::new().name("reef-unmap".into()).spawn(move || drop(buffer));
     }
 }
 
-/// What an instance needs for such inferences, made by the first of them.
+/// Commands for such inferences, created by the first of them.
 #[derive(Debug)]
-pub(super) struct Between<D: Operators> {
+pub(super) struct SharedCommands<D: Operators> {
     /// From the inputs on the device to the outputs there.
     launches: Option<Arc<[Command<D>]>>,
-    /// Launches in one graph.
-    most: usize,
+    /// Maximum number of launches in one graph.
+    max_graph: usize,
 }
 
-impl<D: Operators> Between<D> {
-    pub(super) fn new(most: usize) -> Self {
-        Self { launches: None, most }
+impl<D: Operators> SharedCommands<D> {
+    pub(super) fn new(max_graph: usize) -> Self {
+        Self { launches: None, max_graph }
     }
 
-    /// The inference with these parts. What else it has goes by the host: then all of that side is
-    /// copied, before the parts come in or after they have gone out.
+    /// Returns the commands of an inference with these parts. Other tensors go through the host:
+    /// their whole side is copied, before the input parts or after the output parts.
     ///
     /// # Errors
     ///
-    /// `Failed` for memory of another device; the device's.
+    /// `Failed` for memory of another device; errors of the device.
     pub(super) fn commands(
         &mut self,
         network: &Network<D>,
@@ -144,11 +150,11 @@ impl<D: Operators> Between<D> {
         if !is_all(parts.inputs, network.inputs()) {
             commands.extend(network.copy_in());
         }
-        for SharedPart { memory, begin, offset, bytes } in some(parts.inputs) {
+        for SharedPart { memory, begin, offset, bytes } in non_empty(parts.inputs) {
             commands.push(network.copy_from((buffer::<D>(memory)?, *begin), *offset, *bytes)?);
         }
         commands.extend(self.launches(network)?.iter().cloned());
-        for SharedPart { memory, begin, offset, bytes } in some(parts.outputs) {
+        for SharedPart { memory, begin, offset, bytes } in non_empty(parts.outputs) {
             commands.push(network.copy_to((buffer::<D>(memory)?, *begin), *offset, *bytes)?);
         }
         if !is_all(parts.outputs, network.outputs()) {
@@ -161,17 +167,17 @@ impl<D: Operators> Between<D> {
         if let Some(launches) = &self.launches {
             return Ok(launches.clone());
         }
-        let made = network.device_graphs(self.most)?;
+        let made = network.device_graphs(self.max_graph)?;
         Ok(self.launches.insert(made).clone())
     }
 }
 
-/// Those that aren't empty: no device copies nothing.
-fn some(parts: &[SharedPart]) -> impl Iterator<Item = &SharedPart> {
+/// Skips empty parts: devices do not copy 0 bytes.
+fn non_empty(parts: &[SharedPart]) -> impl Iterator<Item = &SharedPart> {
     parts.iter().filter(|part| part.bytes > 0)
 }
 
-/// Whether these parts are all tensors of a side, of which there is something.
+/// True if these parts are all tensors of a side that is not empty.
 fn is_all(parts: &[SharedPart], ports: &Ports) -> bool {
     let all: usize = ports.iter().map(|(_, port)| port.spec.bytes()).sum();
     all > 0 && parts.iter().map(|part| part.bytes).sum::<usize>() == all
@@ -180,7 +186,7 @@ fn is_all(parts: &[SharedPart], ports: &Ports) -> bool {
 fn buffer<D: Operators>(memory: &Arc<dyn SharedMemory>) -> Result<&D::Buffer> {
     let own = memory.as_any().downcast_ref::<SharedOnDevice<D>>();
     let buffer = own.and_then(|own| own.buffer.as_ref());
-    buffer.ok_or_else(|| Error::Failed("shared memory of another kind of device".into()))
+    buffer.ok_or_else(|| Error::Failed("shared memory must be of the same kind of device".into()))
 }
 
 #[cfg(test)]
@@ -190,7 +196,7 @@ mod tests {
     use reef::cpu::Cpu;
     use reef::models::Model;
 
-    /// Copies of all commands: `true` is one to the host.
+    /// Returns the copies among all commands; `true` is a copy to the host.
     fn copies(commands: &[Command<Cpu>]) -> Vec<(usize, bool)> {
         let copy = |command: &Command<Cpu>| match command {
             Command::Copy(Copy { bytes, to_host, .. }) => Some((*bytes, *to_host)),
@@ -200,19 +206,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_all_on_the_device_is_not_copied_by_the_host() {
+    fn tensors_on_the_device_are_not_copied_by_the_host() {
         let device = Cpu::open(0, "units=1").unwrap();
         let network = Model::open("resnet18").input_size(32).load(&device).unwrap();
         let (input, output) = (network.inputs().bytes(), network.outputs().bytes());
         let part = |bytes: usize| {
-            let buffer = (device.alloc(bytes).unwrap(), bytes);
-            let memory = Arc::new(SharedOnDevice::new(&device, buffer));
+            let buffer = device.alloc(bytes).unwrap();
+            let memory = Arc::new(SharedOnDevice::new(&device, buffer, bytes));
             [SharedPart { memory, begin: 0, offset: 0, bytes }]
         };
-        let mut between = Between::new(usize::MAX);
+        let mut shared = SharedCommands::new(usize::MAX);
         let mut copied = |inputs: &[SharedPart], outputs: &[SharedPart]| {
             let parts = SharedParts { inputs, outputs };
-            copies(&between.commands(&network, parts).unwrap())
+            copies(&shared.commands(&network, parts).unwrap())
         };
         let (all_in, all_out) = (part(input), part(output));
         assert_eq!(copied(&all_in, &all_out), [(input, false), (output, false)]);
@@ -223,6 +229,6 @@ mod tests {
         let halves = [(input, false), (input / 2, false), (output / 2, false), (output, true)];
         assert_eq!(copied(&half_in, &half_out), halves);
         let beyond = [SharedPart { offset: 4, ..all_in[0].clone() }];
-        assert!(between.commands(&network, SharedParts { inputs: &beyond, outputs: &[] }).is_err());
+        assert!(shared.commands(&network, SharedParts { inputs: &beyond, outputs: &[] }).is_err());
     }
 }

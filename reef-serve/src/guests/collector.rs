@@ -1,7 +1,7 @@
-//! What guests did, as metrics that are read when somebody asks.
+//! Metrics of guests, read when they are scraped.
 
 use super::violations::find::KINDS;
-use super::violations::look::Violations;
+use super::violations::scan::Violations;
 use prometheus_client::collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -13,13 +13,13 @@ use std::fmt::{Error, Write};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Reads the registry, while there is one.
+/// Reads the registry while it exists.
 #[derive(Debug)]
 pub(super) struct Collector(pub(super) Weak<Registry>);
 
 type Number = fn(&GuestView) -> u64;
 
-/// Name, help, and where the number comes from. The numbers are the guests' own words.
+/// Name, help, and getter of each counter. Guests report these numbers themselves.
 const COUNTERS: [(&str, &str, Number); 7] = [
     ("reef_guest_kernels", "Kernels that a guest launched", |guest| guest.kernels),
     ("reef_guest_graphs", "Graphs that a guest launched", |guest| guest.graphs),
@@ -36,7 +36,7 @@ const COUNTERS: [(&str, &str, Number); 7] = [
 
 type Time = fn(&GuestView) -> Duration;
 
-/// The same of times.
+/// Name, help, and getter of each time.
 const TIMES: [(&str, &str, Time); 2] = [
     ("reef_guest_held_seconds", "Time in which a guest was held, or held others", |guest| {
         guest.held
@@ -51,7 +51,8 @@ const TIMES: [(&str, &str, Time); 2] = [
 impl collector::Collector for Collector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut guests = self.0.upgrade().map(|registry| registry.guests()).unwrap_or_default();
-        guests.retain(|guest| guest.who.pid != std::process::id()); // the daemon's own work has its own metrics
+        // The daemon's own work has its own metrics.
+        guests.retain(|guest| guest.who.pid != std::process::id());
         for (name, help, number) in COUNTERS {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for guest in &guests {
@@ -78,17 +79,17 @@ impl collector::Collector for Collector {
     }
 }
 
-/// Reads what was found to be wrong.
+/// Metrics of violations.
 #[derive(Debug)]
-pub(super) struct Shown(pub(super) Arc<Violations>);
+pub(super) struct ViolationCollector(pub(super) Arc<Violations>);
 
-impl collector::Collector for Shown {
+impl collector::Collector for ViolationCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let help = "Violations that were found since the daemon started";
         let mut family =
             encoder.encode_descriptor("reef_violations", help, None, MetricType::Counter)?;
         for kind in KINDS {
-            let count = ConstCounter::new(self.0.counted(kind));
+            let count = ConstCounter::new(self.0.count(kind));
             count.encode(family.encode_family(&[("kind", kind.name())])?)?;
         }
         let help = "1 for each that is so now: a page that was changed, memory beyond a limit, a process that isn't a guest";
@@ -108,7 +109,7 @@ impl collector::Collector for Shown {
     }
 }
 
-/// Histograms of guests with a profile.
+/// Encodes the histograms of guests with a profile.
 fn times(mut encoder: DescriptorEncoder<'_>, guests: &[GuestView]) -> Result<(), Error> {
     let help = "Host time of a guest's calls of its driver, if it has a profile";
     let name = "reef_guest_call_seconds";
@@ -128,10 +129,10 @@ fn times(mut encoder: DescriptorEncoder<'_>, guests: &[GuestView]) -> Result<(),
     Ok(())
 }
 
-/// A device, by what names it.
+/// Formats the UUID of a device.
 pub(super) fn hex(device: &[u8; 16]) -> String {
     device.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a string takes all
+        let _ = write!(text, "{byte:02x}"); // a string accepts any text
         text
     })
 }

@@ -1,54 +1,54 @@
-//! Alnair's registration: a container's process says which container it is of, and finds its
-//! processes' numbers, as the host sees them, in a file.
+//! Alnair's registration: a container's process sends an id, and finds its processes' numbers on
+//! the host in a file.
 //!
-//! A client sends `<cgroup path> <id>` and a newline, and gets `ok`, or a line that says why not.
-//! `<root>/<id>/cgroup.procs` has a process number in each line then, and `<root>/<id>/containerID`
-//! the container's name. Who a client is the system says, and which container it is in; the path
-//! that it sends is what it sees from inside, and isn't believed.
+//! A client sends `<cgroup path> <id>` and a newline, and gets `ok`, or a line with the reason for
+//! a refusal. Then `<root>/<id>/cgroup.procs` holds a process number in each line, and
+//! `<root>/<id>/containerID` the container's name. The system states the client's process and
+//! container. The path that it sends is its own view from inside, and is not trusted.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Most characters of an id. Alnair's have five.
-const MOST_ID: usize = 64;
-/// Most characters of a request.
-pub(super) const MOST_REQUEST: usize = 4096;
+/// Maximum number of characters of an id. Alnair's have five.
+const MAX_ID_CHARS: usize = 64;
+/// Maximum number of characters of a request.
+pub(super) const MAX_REQUEST_CHARS: usize = 4096;
 
-/// Most ids of a container. Alnair's have one.
-const MOST_IDS: usize = 8;
+/// Maximum number of ids of a container. Alnair's have one.
+const MAX_IDS: usize = 8;
 
-/// Where registrations go, and what the system says of processes.
+/// Folder of registrations, and the system's folders about processes.
 #[derive(Debug)]
 pub(super) struct Containers {
-    /// A folder with one for each container.
+    /// Folder that holds one for each container.
     pub(super) root: PathBuf,
     /// `/proc`, and `/sys/fs/cgroup`.
     pub(super) proc: PathBuf,
     pub(super) cgroup: PathBuf,
-    /// Held while an id is looked at and taken.
+    /// Held while an id is checked and taken.
     pub(super) taking: Mutex<()>,
 }
 
-/// A container's control group.
+/// Control group of a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Group {
     /// Its folder, below that of all groups.
     path: PathBuf,
-    /// The container's name.
+    /// Name of the container.
     container: String,
 }
 
 impl Containers {
-    /// The answer to what a process sent, once its files are written.
+    /// Registers a process and returns the answer, after its files are written.
     pub(super) fn answer(&self, pid: u32, request: &str) -> String {
         self.register(pid, request).map_or_else(|why| why, |()| "ok".into())
     }
 
     fn register(&self, pid: u32, request: &str) -> Result<(), String> {
         let id = id(request)?;
-        let group = self.group(pid).ok_or(format!("process {pid} is in no container"))?;
+        let group = self.group(pid).ok_or(format!("process {pid} must be in a container"))?;
         let folder = self.root.join(id);
         let _taking = self.taking.lock();
         self.check_count(&folder, &group.container)?;
@@ -62,39 +62,39 @@ impl Containers {
         written.map_err(|error| format!("{}: {error}", folder.display()))
     }
 
-    /// A container has so many ids, and no more.
+    /// Refuses more ids of a container than the maximum.
     fn check_count(&self, folder: &Path, container: &str) -> Result<(), String> {
         let its = |path: &Path| {
             std::fs::read_to_string(path.join("containerID")).is_ok_and(|name| name == container)
         };
         let folders = std::fs::read_dir(&self.root).into_iter().flatten().flatten();
-        match its(folder) || folders.filter(|entry| its(&entry.path())).count() < MOST_IDS {
-            true => Ok(()),
-            false => Err(format!("container {container} has {MOST_IDS} ids already")),
+        if its(folder) || folders.filter(|entry| its(&entry.path())).count() < MAX_IDS {
+            return Ok(());
         }
+        Err(format!("ids of container {container} must be at most {MAX_IDS}"))
     }
 
-    /// An id is one container's for as long as a process lives that it has registered.
+    /// Refuses an id of another container with a live registered process.
     fn check(&self, folder: &Path, id: &str, container: &str) -> Result<(), String> {
         let read = |name| std::fs::read_to_string(folder.join(name)).unwrap_or_default();
         let (known, pids) = (read("containerID"), read("cgroup.procs"));
         let lives = |pid: u32| self.group(pid).is_some_and(|group| group.container == known);
-        match known == container || !numbers(&pids).into_iter().any(lives) {
-            true => Ok(()),
-            false => Err(format!("{id} is container {known}'s, whose processes live")),
+        if known == container || !numbers(&pids).into_iter().any(lives) {
+            return Ok(());
         }
+        Err(format!("id {id} must be unused, got that of the live container {known}"))
     }
 
-    /// The control group of a process: of version 2, or that of memory in version 1.
+    /// Returns the control group of a process: of version 2, or that of memory in version 1.
     fn group(&self, pid: u32) -> Option<Group> {
         let text = std::fs::read_to_string(self.proc.join(pid.to_string()).join("cgroup")).ok()?;
         let fields = text.lines().filter_map(|line| {
             let mut fields = line.splitn(3, ':').skip(1);
             Some((fields.next()?, fields.next()?))
         });
-        let path = |wanted: &str| {
+        let path = |controller: &str| {
             let mut its =
-                fields.clone().filter(|(names, _)| names.split(',').any(|of| of == wanted));
+                fields.clone().filter(|(names, _)| names.split(',').any(|of| of == controller));
             its.next().map(|(_, path)| path.trim_start_matches('/').to_owned())
         };
         let (path, folder) = match path("memory") {
@@ -105,29 +105,34 @@ impl Containers {
         Some(Group { path: folder.join(path), container })
     }
 
-    /// The processes of a group that the system lists; none if it doesn't.
+    /// Returns the processes of a group; none if the system does not list them.
     fn pids(&self, group: &Group) -> BTreeSet<u32> {
         numbers(&std::fs::read_to_string(group.path.join("cgroup.procs")).unwrap_or_default())
     }
 }
 
-/// The id of a request.
+/// Returns the id of a request.
 fn id(request: &str) -> Result<&str, String> {
     let (_, id) = request
         .trim_end_matches(['\r', '\n'])
         .rsplit_once(' ')
-        .ok_or("a cgroup's path, a space and an id are wanted")?;
+        .ok_or("must be a cgroup's path, a space and an id")?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     match id.len() {
-        0 => Err("no id behind the cgroup's path".into()),
-        length if length > MOST_ID => Err(format!("an id of {length} bytes, {MOST_ID} at most")),
-        _ if !id.chars().all(is_plain) => Err("an id has letters, digits, - and _ alone".into()),
+        0 => Err("must have an id after the cgroup's path".into()),
+        length if length > MAX_ID_CHARS => {
+            Err(format!("an id must have at most {MAX_ID_CHARS} bytes, got {length}"))
+        }
+        _ if !id.chars().all(is_plain) => {
+            Err("an id must have letters, digits, - and _ only".into())
+        }
         _ => Ok(id),
     }
 }
 
-/// The container's name in a path such as `kubepods/pod7/NAME` or `…/cri-containerd-NAME.scope`.
-/// `None`: the process is in no group of its own, or its path leads elsewhere.
+/// Returns the container's name in a path such as `kubepods/pod7/NAME` or
+/// `…/cri-containerd-NAME.scope`. `None` if the process is in no group of its own, or its path
+/// leads elsewhere.
 fn container(path: &str) -> Option<String> {
     if Path::new(path).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
         return None;
@@ -142,7 +147,7 @@ fn numbers(text: &str) -> BTreeSet<u32> {
     text.lines().filter_map(|line| line.trim().parse().ok()).collect()
 }
 
-/// Puts a text in the place of a file: who reads finds the old one or the new one.
+/// Replaces the text of a file atomically: a reader finds the old one or the new one.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let temporary = path.with_extension("new");
     std::fs::write(&temporary, text)?;
@@ -153,7 +158,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
 pub(super) mod tests {
     use super::*;
 
-    /// A system with these processes, and what their `cgroup` says.
+    /// A fake system with these processes and their `cgroup` files.
     pub(in crate::guests) struct System(pub(in crate::guests) PathBuf);
 
     impl System {
@@ -191,7 +196,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_container_is_found_in_groups_of_both_versions() {
+    fn container_is_found_in_both_cgroup_versions() {
         let one = "12:cpu,cpuacct:/x\n9:memory:/kubepods/pod7/c0ffee\n0::/\n";
         let two = "0::/kubepods.slice/pod8.slice/cri-containerd-beef.scope\n";
         let system = System::new("both", &[(11, one), (21, two)]);
@@ -201,45 +206,45 @@ pub(super) mod tests {
         assert_eq!(system.read("root/abcde/cgroup.procs"), "11\n12\n");
         assert_eq!(system.read("root/abcde/containerID"), "c0ffee");
         assert_eq!(containers.answer(21, "/any thing fghij"), "ok");
-        assert_eq!(system.read("root/fghij/cgroup.procs"), "21\n", "the system doesn't list them");
+        assert_eq!(system.read("root/fghij/cgroup.procs"), "21\n", "the system does not list them");
         assert_eq!(system.read("root/fghij/containerID"), "beef");
     }
 
     #[test]
-    fn an_id_is_one_containers_while_that_lives() {
+    fn id_of_a_live_container_is_refused_to_others() {
         let groups = [(1, "0::/a/one\n"), (2, "0::/a/two\n")];
         let system = System::new("taken", &groups);
         let containers = system.containers();
         assert_eq!(containers.answer(1, "/ abcde\n"), "ok");
         assert_eq!(containers.answer(1, "/ abcde\n"), "ok", "again");
         let refused = containers.answer(2, "/ abcde\n");
-        assert_eq!(refused, "abcde is container one's, whose processes live");
+        assert_eq!(refused, "id abcde must be unused, got that of the live container one");
         std::fs::remove_dir_all(system.0.join("proc/1")).unwrap();
         assert_eq!(containers.answer(2, "/ abcde\n"), "ok");
         assert_eq!(system.read("root/abcde/containerID"), "two");
     }
 
     #[test]
-    fn a_container_has_a_few_ids() {
+    fn container_with_too_many_ids_is_refused() {
         let system = System::new("many", &[(1, "0::/a/one\n"), (2, "0::/a/two\n")]);
         let containers = system.containers();
-        for id in 0..MOST_IDS {
+        for id in 0..MAX_IDS {
             assert_eq!(containers.answer(1, &format!("/ id{id}\n")), "ok");
         }
-        assert_eq!(containers.answer(1, "/ more\n"), "container one has 8 ids already");
+        assert_eq!(containers.answer(1, "/ more\n"), "ids of container one must be at most 8");
         assert_eq!(containers.answer(1, "/ id0\n"), "ok", "again");
         assert_eq!(containers.answer(2, "/ more\n"), "ok");
     }
 
-    /// Two containers that want one id at the same time: one of them has it, with all that is
-    /// written.
+    /// Two containers that request one id at the same time: exactly one gets it, with all of its
+    /// files.
     #[test]
-    fn an_id_is_taken_by_one() {
+    fn concurrent_requests_for_an_id_admit_one() {
         let groups: Vec<_> = (1..9).map(|n| (n, format!("0::/a/c{n}\n"))).collect();
         let groups: Vec<_> = groups.iter().map(|(pid, text)| (*pid, text.as_str())).collect();
         let system = System::new("race", &groups);
         let containers = &system.containers();
-        for id in 0..MOST_IDS {
+        for id in 0..MAX_IDS {
             let ask = |pid| containers.answer(pid, &format!("/ id{id}\n")) == "ok";
             let taken = std::thread::scope(|scope| {
                 let asked: Vec<_> = (1..9).map(|pid| scope.spawn(move || ask(pid))).collect();
@@ -250,25 +255,25 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_no_registration_is_one_line() {
+    fn invalid_registration_is_refused() {
         let groups = [(1, "0::/a/one\n"), (3, "0::/\n"), (4, "0::/../../x\n"), (5, "nonsense")];
         let system = System::new("wrong", &groups);
         let containers = system.containers();
         for (pid, request, want) in [
-            (1, "abcde\n", "a cgroup's path, a space and an id are wanted"),
-            (1, "", "a cgroup's path, a space and an id are wanted"),
-            (1, "/ \n", "no id behind the cgroup's path"),
-            (1, "/ ../x\n", "an id has letters, digits, - and _ alone"),
-            (1, "/ ..\n", "an id has letters, digits, - and _ alone"),
-            (3, "/ abcde\n", "process 3 is in no container"),
-            (4, "/ abcde\n", "process 4 is in no container"),
-            (5, "/ abcde\n", "process 5 is in no container"),
-            (6, "/ abcde\n", "process 6 is in no container"),
+            (1, "abcde\n", "must be a cgroup's path, a space and an id"),
+            (1, "", "must be a cgroup's path, a space and an id"),
+            (1, "/ \n", "must have an id after the cgroup's path"),
+            (1, "/ ../x\n", "an id must have letters, digits, - and _ only"),
+            (1, "/ ..\n", "an id must have letters, digits, - and _ only"),
+            (3, "/ abcde\n", "process 3 must be in a container"),
+            (4, "/ abcde\n", "process 4 must be in a container"),
+            (5, "/ abcde\n", "process 5 must be in a container"),
+            (6, "/ abcde\n", "process 6 must be in a container"),
         ] {
             assert_eq!(containers.answer(pid, request), want, "{request:?}");
         }
         let long = containers.answer(1, &format!("/ {}", "x".repeat(65)));
-        assert_eq!(long, "an id of 65 bytes, 64 at most");
+        assert_eq!(long, "an id must have at most 64 bytes, got 65");
         assert!(!system.0.join("root").exists());
     }
 }

@@ -1,7 +1,7 @@
-//! Jobs with limits, as metrics that are read from their books when somebody asks.
+//! Metrics of jobs with limits, read from their accounts when they are scraped.
 
-use super::books::Books;
 use super::collector::hex;
+use super::limit_audit::Accounts;
 use prometheus_client::collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
@@ -11,13 +11,13 @@ use reef_guest::limit::JobView;
 use std::fmt::Error;
 use std::sync::Arc;
 
-/// Reads the books.
+/// Reads the accounts.
 #[derive(Debug)]
-pub(super) struct Jobs(pub(super) Arc<Books>);
+pub(super) struct Jobs(pub(super) Arc<Accounts>);
 
 type Number = fn(&JobView) -> Option<f64>;
 
-/// Name, help, and where the number comes from; `None`: that isn't limited.
+/// Name, help, and getter of each gauge; `None` if that is not limited.
 const GAUGES: [(&str, &str, Number); 4] = [
     ("reef_limit_memory_bytes", "Device memory that a job may have", |job| {
         job.memory.map(|bytes| bytes as f64)
@@ -37,7 +37,7 @@ const GAUGES: [(&str, &str, Number); 4] = [
     }),
 ];
 
-/// The same of numbers that grow while a job has processes.
+/// Name, help, and getter of each counter.
 const COUNTERS: [(&str, &str, Number); 3] = [
     ("reef_limit_compute_seconds", "Device time that a job with a part of it had", |job| {
         job.part.map(|_| job.ran.as_secs_f64())
@@ -72,7 +72,7 @@ impl collector::Collector for Jobs {
 }
 
 impl Jobs {
-    /// What the driver's samples say of each process.
+    /// Encodes the driver's samples of each process.
     fn processes(&self, mut encoder: DescriptorEncoder<'_>, jobs: &[JobView]) -> Result<(), Error> {
         let help = "Part of the time in which kernels of a process ran, as NVML samples it";
         let name = "reef_limit_process_busy_ratio";

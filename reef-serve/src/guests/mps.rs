@@ -1,22 +1,21 @@
-//! Whether programs of this machine share a GPU through NVIDIA's multi-process service (MPS), and
-//! what that means.
+//! Detection of NVIDIA's multi-process service (MPS), with its effect on real-time work.
 //!
 //! A program uses MPS if, when it starts, a control daemon serves the folder that
-//! `CUDA_MPS_PIPE_DIRECTORY` names (MPS's manual, "Environment variables"). So this looks where a
-//! program with this daemon's environment would.
+//! `CUDA_MPS_PIPE_DIRECTORY` names (MPS's manual, "Environment variables"). This module checks the
+//! folder that a program with the daemon's environment would use.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The variable that names the folder of the control daemon.
+/// Variable that names the folder of the control daemon.
 pub(super) const FOLDER: &str = "CUDA_MPS_PIPE_DIRECTORY";
-/// What it is without the variable.
-const DEFAULT: &str = "/tmp/nvidia-mps";
+/// Folder without the variable.
+const DEFAULT_FOLDER: &str = "/tmp/nvidia-mps";
 
-/// One line for the log; `folder` is the variable's value.
+/// Returns one line for the log; `folder` is the variable's value.
 pub(super) fn line(folder: Option<OsString>) -> String {
     let folder = folder.filter(|folder| !folder.is_empty());
-    let folder = folder.map_or_else(|| PathBuf::from(DEFAULT), PathBuf::from);
+    let folder = folder.map_or_else(|| PathBuf::from(DEFAULT_FOLDER), PathBuf::from);
     let (shown, slices) = (
         folder.display(),
         "programs get the GPU in time slices, and real-time \
@@ -24,22 +23,22 @@ pub(super) fn line(folder: Option<OsString>) -> String {
     );
     match control(&folder) {
         Control::None => format!("MPS: no control daemon at {shown}: {slices}"),
-        Control::Ended(pid) => {
+        Control::Stale(pid) => {
             format!("MPS: the control daemon {pid} of {shown} has ended: {slices}")
         }
-        Control::Runs => format!(
+        Control::Running => format!(
             "MPS: a control daemon serves {shown}: programs that start there share the GPU without time slices"
         ),
     }
 }
 
-/// What is known of a control daemon.
+/// State of a control daemon.
 #[derive(Debug, PartialEq, Eq)]
 enum Control {
     None,
-    /// Its folder is there, and its process, by the number in the file, isn't.
-    Ended(u32),
-    Runs,
+    /// Its folder exists, and the process of the number in its file does not.
+    Stale(u32),
+    Running,
 }
 
 fn control(folder: &Path) -> Control {
@@ -48,8 +47,9 @@ fn control(folder: &Path) -> Control {
     }
     let number = std::fs::read_to_string(folder.join("nvidia-cuda-mps-control.pid"));
     match number.ok().and_then(|text| text.trim().parse::<u32>().ok()) {
-        Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => Control::Ended(pid),
-        _ => Control::Runs, // of another container, whose numbers aren't ours, if there is no file
+        Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => Control::Stale(pid),
+        // Without the file it belongs to another container with other process numbers.
+        _ => Control::Running,
     }
 }
 
@@ -58,18 +58,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_control_daemon_is_told_from_what_one_has_left() {
+    fn stale_control_daemon_is_detected() {
         let folder = std::env::temp_dir().join(format!("reef-mps-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let said = || line(Some(folder.clone().into()));
         assert!(said().starts_with("MPS: no control daemon at "), "{}", said());
         std::fs::write(folder.join("control"), "").unwrap();
-        assert_eq!(control(&folder), Control::Runs);
+        assert_eq!(control(&folder), Control::Running);
         let pid = folder.join("nvidia-cuda-mps-control.pid");
         std::fs::write(&pid, format!("{}\n", std::process::id())).unwrap();
         assert!(said().contains("without time slices"), "{}", said());
         std::fs::write(&pid, "4294967295\n").unwrap();
-        assert_eq!(control(&folder), Control::Ended(u32::MAX));
+        assert_eq!(control(&folder), Control::Stale(u32::MAX));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

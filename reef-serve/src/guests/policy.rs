@@ -1,4 +1,4 @@
-//! Which class a program gets.
+//! Policy for the class of a guest.
 
 use crate::config::settings::Config;
 use crate::net::identity::auth::Tokens;
@@ -8,8 +8,8 @@ use reef_guest::join::Wish;
 use reef_guest::page::Class;
 use reef_guest::registry::Caller;
 
-/// The class that was asked for, or why not. Real time is for users and for those who show a token,
-/// as their rights say, and for programs that are named, in a daemon of the user `own`.
+/// Returns the requested class, or the reason for a refusal. Real time requires a user or token
+/// with that right, or a named program. `own` is the daemon's user.
 pub(super) fn grant(
     config: &Config,
     tokens: &Tokens,
@@ -17,11 +17,13 @@ pub(super) fn grant(
     caller: &Caller,
     wish: &Wish,
 ) -> Result<Class, String> {
-    let may = |who: &Principal| Grant::of(&config.rights, who, own).rt;
+    let has_rt = |principal: &Principal| Grant::of(&config.rights, principal, own).rt;
     let programs = &config.guests.rt_programs;
     let is_granted = wish.class == Class::BestEffort
-        || may(&Principal::User(caller.uid))
-        || tokens.holder(caller.shown.token().as_bytes()).is_some_and(|who| may(&who))
+        || has_rt(&Principal::User(caller.uid))
+        || tokens
+            .holder(caller.shown.token().as_bytes())
+            .is_some_and(|principal| has_rt(&principal))
         || caller.exe.as_ref().is_some_and(|exe| programs.contains(exe));
     if is_granted {
         return Ok(wish.class);
@@ -29,7 +31,7 @@ pub(super) fn grant(
     let exe = caller.exe.as_ref().map_or("?".into(), |exe| exe.display().to_string());
     let uid = caller.uid;
     Err(format!(
-        "class rt: rights.\"user {uid}\".rt, a token with that right, or guests.rt_programs with {exe}"
+        "class rt requires rights.\"user {uid}\".rt, a token with that right, or guests.rt_programs with {exe}"
     ))
 }
 
@@ -40,7 +42,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn real_time_is_for_users_tokens_and_programs_with_that_right() {
+    fn real_time_requires_right_of_user_token_or_program() {
         let file = std::env::temp_dir().join(format!("reef-guest-token-{}", std::process::id()));
         std::fs::write(&file, "0123456789abcdef\n").unwrap();
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -66,13 +68,13 @@ mod tests {
         }
         assert_eq!(asks(8, "/bin/sh", "", Class::BestEffort), Ok(Class::BestEffort));
         let said = asks(8, "/bin/sh", "0123456789abcdeF", Class::RealTime).unwrap_err();
-        let want = "class rt: rights.\"user 8\".rt, a token with that right, or guests.rt_programs with /bin/sh";
+        let want = "class rt requires rights.\"user 8\".rt, a token with that right, or guests.rt_programs with /bin/sh";
         assert_eq!(said, want);
         std::fs::remove_file(&file).unwrap();
     }
 
     #[test]
-    fn what_the_owner_is_denied_is_denied() {
+    fn owner_without_rt_is_refused() {
         let config: Config = toml::from_str("[rights.owner]\nrt = false\n").unwrap();
         let caller = Caller { uid: 1000, pid: 1, exe: None, shown: Shown::default() };
         let wish = Wish { class: Class::RealTime, device: [0; 16] };

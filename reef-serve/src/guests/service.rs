@@ -1,15 +1,15 @@
-//! The registry of guests, for as long as the daemon runs.
+//! Registry of guests, for as long as the daemon runs.
 
-use super::beside::Shared;
-use super::books::{Books, Watch, nvml};
-use super::collector::{Collector, Shown};
+use super::collector::{Collector, ViolationCollector};
 use super::containers::Containers;
+use super::coordination::SharedDevice;
 use super::jobs::Jobs;
+use super::limit_audit::{Accounts, AuditThread, nvml};
 use super::mps;
 use super::policy::grant;
 use super::registrar::Registrar;
-use super::violations::look::Violations;
-use super::violations::revoked::Revoked;
+use super::violations::revoked::RevokedProcesses;
+use super::violations::scan::Violations;
 use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::identity::auth::Tokens;
@@ -19,23 +19,23 @@ use reef_guest::registry::{Caller, Registry};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Guests register while it lives.
+/// Guests register until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Guests {
-    // Before the registry, whose guest it is.
-    _shared: Vec<Shared>,
+    // Before the registry, because these are its guests.
+    _shared: Vec<SharedDevice>,
     _registry: Arc<Registry>,
-    _watch: Watch,
+    _watch: AuditThread,
     _registrar: Option<Registrar>,
 }
 
 impl Guests {
-    /// Listens at `guests.sock` in the folder, which no other daemon has, for those who may open
-    /// the other sockets there. `None`: the configuration says no.
+    /// Listens at `guests.sock` in the folder, which no other daemon uses, for the users that may
+    /// open the other sockets there. Returns `None` if the configuration disables it.
     ///
     /// # Errors
     ///
-    /// `Failed`: the socket can't be made, or there is no thread.
+    /// `Failed` if the socket cannot be created, or a thread cannot be started.
     pub(crate) fn start(
         server: &Arc<Server>,
         tokens: &Arc<Tokens>,
@@ -50,11 +50,11 @@ impl Guests {
         let _ = std::fs::remove_file(&path); // of a daemon that was killed
         let (of, tokens) = (server.clone(), tokens.clone());
         let own = rustix::process::getuid().as_raw();
-        let revoked = Arc::<Revoked>::default();
-        let taken = revoked.clone();
+        let revoked = Arc::<RevokedProcesses>::default();
+        let checked = revoked.clone();
         let policy = Box::new(move |caller: &Caller, wish: &Wish| {
             access.admit(caller.uid).map_err(|error| error.text().to_owned())?;
-            taken.check(caller.pid, wish.class)?;
+            checked.check(caller.pid, wish.class)?;
             grant(&of.config.get(), &tokens, own, caller, wish)
         });
         let rules = server.config.get().guests.rules();
@@ -65,14 +65,14 @@ impl Guests {
         let metrics = &server.observer.metrics;
         metrics.add(Box::new(Collector(Arc::downgrade(&registry))));
         let folder = reef_guest::limit::folder(|name| std::env::var(name).ok());
-        let books = Arc::new(Books::new(folder, Box::new(nvml)));
-        metrics.add(Box::new(Jobs(books.clone())));
+        let accounts = Arc::new(Accounts::new(folder, Box::new(nvml)));
+        metrics.add(Box::new(Jobs(accounts.clone())));
         let violations = Arc::new(Violations::new(&registry, revoked));
-        metrics.add(Box::new(Shown(violations.clone())));
-        let watch = Watch::start(books, violations)
-            .map_err(|e| Error::system("no thread for limits", e))?;
+        metrics.add(Box::new(ViolationCollector(violations.clone())));
+        let watch = AuditThread::start(accounts, violations)
+            .map_err(|e| Error::system("cannot start the thread for limits", e))?;
         let registrar = registrar(server, access)?;
-        let shared = shared(server, &registry, &path)?;
+        let shared = share_devices(server, &registry, &path)?;
         let own = shared.iter().map(|shared| shared.guest).collect();
         *server.observer.guests.lock() = (Arc::downgrade(&registry), own);
         Ok(Some(Self {
@@ -84,22 +84,22 @@ impl Guests {
     }
 }
 
-/// The devices that have a name in other processes, each shared with its guests.
-fn shared(server: &Server, registry: &Registry, socket: &Path) -> Result<Vec<Shared>> {
+/// Shares each device that has a UUID with its guests.
+fn share_devices(server: &Server, registry: &Registry, socket: &Path) -> Result<Vec<SharedDevice>> {
     let mut all = Vec::new();
     for node in &*server.nodes {
         match node.engine.uuid() {
-            Some(uuid) => all.push(Shared::start(&node.engine, registry, socket, uuid)?),
+            Some(uuid) => all.push(SharedDevice::start(&node.engine, registry, socket, uuid)?),
             None => tracing::info!(
                 device = %node.name,
-                "the device has no UUID: its requests and guests' don't hold each other"
+                "the device has no UUID: its requests and guests do not pause each other"
             ),
         }
     }
     Ok(all)
 }
 
-/// Where containers register, if the configuration says so.
+/// Opens the socket for containers, if it is configured.
 fn registrar(server: &Server, access: Access) -> Result<Option<Registrar>> {
     let config = server.config.get();
     let Some(alnair) = &config.guests.alnair else { return Ok(None) };

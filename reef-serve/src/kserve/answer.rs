@@ -1,8 +1,7 @@
-//! Both protocols' way of saying how a request ended, and counting it.
+//! Outcome of each answer in both protocols, and its count.
 //!
-//! It is a layer around all of a protocol's calls, so that no answer leaves the daemon uncounted:
-//! what a limit refuses, a path that there is not, a request whose time is over, a client that goes
-//! away.
+//! It is a layer around all calls of a protocol, so every answer is counted: refusals by limits,
+//! unknown paths, timeouts, clients that disconnect.
 
 use crate::kserve::failure::{Kind, outcome};
 use crate::net::identity::client_id::Protocol;
@@ -15,8 +14,7 @@ use axum::response::Response;
 use http_body_util::BodyExt;
 use std::sync::Arc;
 
-/// Counts the answer of whatever is inside. Over gRPC the outcome may come behind the answer's
-/// body.
+/// Counts the answer of the inner service. Over gRPC the outcome may follow the body.
 pub(crate) async fn count(
     State((server, protocol)): State<(Arc<Server>, Protocol)>,
     request: Request,
@@ -43,8 +41,8 @@ pub(crate) async fn count(
 }
 
 fn http(response: &Response) -> &'static str {
-    let said = response.extensions().get().map(|Kind(kind)| *kind);
-    said.unwrap_or_else(|| match response.status() {
+    let kind = response.extensions().get().map(|Kind(kind)| *kind);
+    kind.unwrap_or_else(|| match response.status() {
         status if status.is_success() => "ok",
         StatusCode::NOT_FOUND => "not_found",
         StatusCode::SERVICE_UNAVAILABLE => "unavailable",

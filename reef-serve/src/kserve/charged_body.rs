@@ -1,12 +1,12 @@
-//! Bodies whose bytes are charged for.
+//! Bodies whose bytes are charged.
 //!
-//! A request's is charged as it arrives, and has to be there in time: bytes that may not be held
-//! and those that come too late are not read, and the body ends with an error. An answer's are
-//! charged for until they are sent.
+//! A request's body is charged as it arrives, and must arrive in time. If a quota or the timeout is
+//! exceeded, it is not read on, and ends with an error. An answer's body is charged until it has
+//! been sent.
 
 use crate::error::Error;
-use crate::net::room::charge::Charge;
-use crate::net::room::places::{Arriving, InUse};
+use crate::net::quota::charge::Charge;
+use crate::net::quota::connection_pool::{ArrivingRequest, OpenRequest};
 use axum::body::{Body, Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
@@ -18,43 +18,50 @@ use tokio::time::{Instant, Sleep, sleep};
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 type Next<E> = Poll<Option<Result<Frame<Bytes>, E>>>;
 
-/// How the error of a body is said in the protocol.
-pub(crate) type Say = fn(Error) -> BoxError;
+/// Converts an error of a body to the protocol's.
+pub(crate) type ConvertError = fn(Error) -> BoxError;
 
-/// A request's body.
+/// Body of a request.
 #[derive(Debug)]
 pub(crate) struct ChargedBody {
     body: Body,
     charge: Charge,
-    /// Bytes that may still come.
+    /// Remaining number of bytes.
     left: usize,
     max: usize,
     time: Duration,
     /// Fires when the time since the message's first byte may be over.
     end: Pin<Box<Sleep>>,
-    say: Say,
-    /// Until it is there, or the first message of a stream.
-    arriving: Option<Arriving>,
+    convert: ConvertError,
+    /// Kept until the body, or the first message of a stream, has arrived.
+    arriving: Option<ArrivingRequest>,
 }
 
 impl ChargedBody {
-    /// `body`, of at most `max` bytes, a message of which may take `time` to arrive.
-    pub(crate) fn new(body: Body, charge: Charge, max: usize, time: Duration, say: Say) -> Self {
+    /// Wraps `body` of at most `max` bytes; each message may take `time` to arrive.
+    pub(crate) fn new(
+        body: Body,
+        charge: Charge,
+        max: usize,
+        time: Duration,
+        convert: ConvertError,
+    ) -> Self {
         let end = Box::pin(sleep(time));
-        Self { body, charge, left: max, max, time, end, say, arriving: None }
+        Self { body, charge, left: max, max, time, end, convert, arriving: None }
     }
 
-    /// Keeps `arriving` until the message is there.
-    pub(crate) fn until_there(self, arriving: Option<Arriving>) -> Self {
+    /// Keeps `arriving` until the message has arrived.
+    pub(crate) fn keep_until_arrival(self, arriving: Option<ArrivingRequest>) -> Self {
         Self { arriving, ..self }
     }
 
-    /// Whether a message has come and has been dealt with.
-    fn has_had_one(&self) -> bool {
+    /// True if a message has arrived and has been processed.
+    fn is_between_messages(&self) -> bool {
         self.left < self.max && self.charge.since().is_none()
     }
 
-    /// Whether the message has taken too long. Between two messages of a stream any time may pass.
+    /// True if the message has taken too long. The time between two messages of a stream is not
+    /// limited.
     fn is_late(&mut self, cx: &mut Context<'_>) -> bool {
         while self.end.as_mut().poll(cx).is_ready() {
             let now = Instant::now();
@@ -70,7 +77,8 @@ impl ChargedBody {
     fn take(&mut self, bytes: usize) -> Result<(), Error> {
         let max = self.max;
         let left = self.left.checked_sub(bytes);
-        self.left = left.ok_or_else(|| Error::TooLarge(format!("body of at most {max} bytes")))?;
+        self.left =
+            left.ok_or_else(|| Error::TooLarge(format!("body must have at most {max} bytes")))?;
         self.charge.add(bytes as u64)
     }
 }
@@ -80,13 +88,15 @@ impl HttpBody for ChargedBody {
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Next<BoxError> {
-        if self.has_had_one() {
+        if self.is_between_messages() {
             self.arriving = None;
         }
         let next = match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Pending if self.is_late(cx) => {
                 let time = self.time;
-                Err((self.say)(Error::Deadline(format!("the body took longer than {time:?}"))))
+                Err((self.convert)(Error::Deadline(format!(
+                    "the body must arrive within {time:?}"
+                ))))
             }
             Poll::Pending => return Poll::Pending,
             Poll::Ready(None) => {
@@ -102,7 +112,7 @@ impl HttpBody for ChargedBody {
                     }
                     Ok(frame)
                 }
-                Err(error) => Err((self.say)(error)),
+                Err(error) => Err((self.convert)(error)),
             },
         };
         Poll::Ready(Some(next))
@@ -117,22 +127,22 @@ impl HttpBody for ChargedBody {
     }
 }
 
-/// An answer's body.
+/// Body of an answer.
 #[derive(Debug)]
-pub(crate) struct HeldBody {
+pub(crate) struct AnswerBody {
     body: Body,
     charge: Charge,
-    /// A stream of answers keeps its connection in use.
-    _in_use: Option<Arc<InUse>>,
+    /// Keeps the connection of a stream in use.
+    _in_use: Option<Arc<OpenRequest>>,
 }
 
-impl HeldBody {
-    pub(crate) fn new(body: Body, charge: Charge, in_use: Option<Arc<InUse>>) -> Self {
+impl AnswerBody {
+    pub(crate) fn new(body: Body, charge: Charge, in_use: Option<Arc<OpenRequest>>) -> Self {
         Self { body, charge, _in_use: in_use }
     }
 }
 
-impl HttpBody for HeldBody {
+impl HttpBody for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 

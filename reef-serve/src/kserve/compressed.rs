@@ -1,17 +1,17 @@
-//! Bodies by gzip and deflate.
+//! Decompression of bodies by gzip and deflate.
 
 use crate::error::{Error, Result};
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use axum::body::Bytes;
 use axum::http::HeaderMap;
 use axum::http::header::AsHeaderName;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use std::io::Read;
 
-/// Bytes that are charged for at a time.
-const STEP: usize = 64 << 10;
+/// Bytes that are charged at a time.
+const STEP_BYTES: usize = 64 << 10;
 
-/// Ways in which a body, or a message of gRPC, is compressed.
+/// Compression of a body, or of a gRPC message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Gzip,
@@ -19,11 +19,11 @@ pub(super) enum Encoding {
 }
 
 impl Encoding {
-    /// What `header` says; `None` if nothing is compressed.
+    /// Returns the encoding in `header`; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// `Unimplemented` for another way.
+    /// `Unimplemented` for an unknown encoding.
     pub(super) fn of(headers: &HeaderMap, header: impl AsHeaderName) -> Result<Option<Self>> {
         let Some(given) = headers.get(header) else { return Ok(None) };
         match given.as_bytes() {
@@ -38,11 +38,11 @@ impl Encoding {
     }
 }
 
-/// The body as it was, of `max` bytes at most, which are charged for before they are there.
+/// Decompresses a body to at most `max` bytes, which are charged before they are allocated.
 ///
 /// # Errors
 ///
-/// `TooLarge`, `Exhausted`; `Invalid` if it is broken.
+/// `TooLarge`, `Exhausted`; `Invalid` if it is corrupt.
 pub(super) fn inflate(
     body: &[u8],
     encoding: Encoding,
@@ -57,7 +57,7 @@ pub(super) fn inflate(
 
 fn read(mut from: impl Read, max: usize, charge: impl Fn(u64) -> Result<()>) -> Result<Bytes> {
     let mut all = Vec::new();
-    let mut part = vec![0; STEP];
+    let mut part = vec![0; STEP_BYTES];
     loop {
         let wrong = |e| Error::Invalid(format!("compressed body: {e}"));
         let bytes = from.read(&mut part).map_err(wrong)?;
@@ -65,7 +65,8 @@ fn read(mut from: impl Read, max: usize, charge: impl Fn(u64) -> Result<()>) -> 
             return Ok(all.into());
         }
         if all.len() + bytes > max {
-            let text = format!("body of at most {max} bytes, unpacked (limits.message_mib)");
+            let text =
+                format!("body must have at most {max} bytes, decompressed (limits.message_mib)");
             return Err(Error::TooLarge(text));
         }
         grow(&mut all, bytes, max, &charge)?;
@@ -73,8 +74,8 @@ fn read(mut from: impl Read, max: usize, charge: impl Fn(u64) -> Result<()>) -> 
     }
 }
 
-/// Makes room for `more` bytes, twice as much as there was, which is charged for before it is
-/// there.
+/// Reserves room for `more` bytes, at least doubling the capacity, which is charged before it is
+/// allocated.
 fn grow(
     all: &mut Vec<u8>,
     more: usize,
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn what_unpacks_to_too_much_is_refused_before_it_is_there() {
+    fn oversized_body_is_refused_before_allocation() {
         let body = packed(&vec![0; 10 << 20]);
         assert!(body.len() < 20 << 10);
         assert_eq!(unpacked(&body, 10 << 20).unwrap().len(), 10 << 20);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_of_a_body_count_and_what_is_held_is_charged() {
+    fn capacity_of_a_multipart_body_is_charged() {
         let two = [packed(b"one, "), packed(b"two")].concat();
         assert_eq!(unpacked(&two, 100).unwrap(), "one, two");
         assert!(unpacked(&[packed(b"one"), b"more".into()].concat(), 100).is_err());
@@ -132,8 +133,8 @@ mod tests {
             charged.set(charged.get() + bytes);
             Ok(())
         };
-        let body = packed(&vec![0; 3 * STEP + 1]);
-        let all = read(MultiGzDecoder::new(&*body), 10 * STEP, pay).unwrap();
+        let body = packed(&vec![0; 3 * STEP_BYTES + 1]);
+        let all = read(MultiGzDecoder::new(&*body), 10 * STEP_BYTES, pay).unwrap();
         let all = Vec::from(all);
         assert!(all.capacity() as u64 <= charged.get(), "{} of {}", charged.get(), all.capacity());
     }

@@ -1,4 +1,4 @@
-//! An error as each protocol says it, and what an answer counts as.
+//! Errors in each protocol, and the outcomes that they count as.
 
 use crate::error::Error;
 use crate::net::identity::client_id::Protocol;
@@ -9,9 +9,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 use tonic::{Code, Status};
 
-/// An error as gRPC says it.
+/// Converts an error to a gRPC status.
 pub(crate) fn status(error: Error) -> Status {
-    let text = error.said();
+    let text = error.client_text();
     match error {
         Error::NotFound(_) => Status::not_found(text),
         Error::Invalid(_) => Status::invalid_argument(text),
@@ -28,7 +28,7 @@ pub(crate) fn status(error: Error) -> Status {
     }
 }
 
-/// What a status of gRPC counts as: `ok`, or an error's kind.
+/// Returns the outcome of a gRPC status: `ok`, or an error's kind.
 pub(crate) fn outcome(code: Code) -> &'static str {
     match code {
         Code::Ok => "ok",
@@ -47,7 +47,7 @@ pub(crate) fn outcome(code: Code) -> &'static str {
     }
 }
 
-/// The answer that an error is, before any call.
+/// Returns the answer for an error before any call.
 pub(crate) fn refuse(protocol: Protocol, error: Error) -> Response {
     match protocol {
         Protocol::Grpc => status(error).into_http(),
@@ -55,20 +55,22 @@ pub(crate) fn refuse(protocol: Protocol, error: Error) -> Response {
     }
 }
 
-/// An error in the middle of a body: gRPC's decoder passes a status on, and HTTP's reader looks for
-/// ours.
-pub(crate) fn of_body(protocol: Protocol) -> fn(Error) -> Box<dyn std::error::Error + Send + Sync> {
+/// Converts an error in the middle of a body: gRPC's decoder passes a status on, and HTTP's reader
+/// looks for an [`Error`].
+pub(crate) fn body_error(
+    protocol: Protocol,
+) -> fn(Error) -> Box<dyn std::error::Error + Send + Sync> {
     match protocol {
         Protocol::Grpc => |error| status(error).into(),
         Protocol::Http | Protocol::Local => |error| error.into(),
     }
 }
 
-/// An error as HTTP says it.
+/// An error as an HTTP response.
 #[derive(Debug)]
 pub(crate) struct Failure(pub(crate) Error);
 
-/// The kind of error that an answer over HTTP says.
+/// Kind of the error in an HTTP answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kind(pub(crate) &'static str);
 
@@ -94,11 +96,11 @@ impl IntoResponse for Failure {
             Error::Denied(_) => StatusCode::FORBIDDEN,
             Error::Failed(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        let said = axum::Json(json!({ "error": self.0.said() }));
-        let mut response = (status, Extension(Kind(self.0.kind())), said).into_response();
+        let body = axum::Json(json!({ "error": self.0.client_text() }));
+        let mut response = (status, Extension(Kind(self.0.kind())), body).into_response();
         if status == StatusCode::UNAUTHORIZED {
-            let how = HeaderValue::from_static("Bearer");
-            response.headers_mut().insert(WWW_AUTHENTICATE, how);
+            let scheme = HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(WWW_AUTHENTICATE, scheme);
         }
         response
     }

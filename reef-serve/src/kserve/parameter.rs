@@ -1,10 +1,10 @@
-//! Parameters of requests and tensors, and what those of a tensor say about its place.
+//! Parameters of requests and tensors, including a tensor's shared memory.
 
 use crate::error::{Error, Result};
 use crate::tensor::short;
 use std::fmt;
 
-/// A parameter of a request or tensor, of whatever type it came.
+/// A parameter of a request or tensor, of any type.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Parameter {
     Number(u64),
@@ -17,18 +17,18 @@ impl Parameter {
     pub(crate) fn number(&self, key: &str) -> Result<u64> {
         match self {
             Self::Number(n) => Ok(*n),
-            other => Err(wrong(key, "a number from 0", other)),
+            other => Err(wrong(key, "a non-negative integer", other)),
         }
     }
 
-    /// A number of what there is never more of than this.
+    /// Returns a number that must fit 32 bits.
     pub(crate) fn small(&self, key: &str) -> Result<u32> {
         let number = self.number(key)?;
         u32::try_from(number).map_err(|_| wrong(key, &format!("at most {}", u32::MAX), self))
     }
 
-    /// What stands for the absence of the parameter.
-    pub(crate) fn is_nothing(&self) -> bool {
+    /// True if the value stands for the absence of the parameter.
+    pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::Number(0) | Self::Flag(false))
     }
 
@@ -47,8 +47,8 @@ impl Parameter {
     }
 }
 
-fn wrong(key: &str, wanted: &str, got: &Parameter) -> Error {
-    Error::Invalid(format!("parameter {key}: must be {wanted}, got {got}"))
+fn wrong(key: &str, expected: &str, got: &Parameter) -> Error {
+    Error::Invalid(format!("parameter {key}: must be {expected}, got {got}"))
 }
 
 impl fmt::Display for Parameter {
@@ -64,20 +64,20 @@ impl fmt::Display for Parameter {
 
 /// A part of a region.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct RegionPart {
     pub(crate) region: String,
     pub(crate) offset: u64,
     pub(crate) bytes: u64,
 }
 
-/// The part of a region that the parameters of a tensor name, if they do.
+/// Returns the part of a region that the parameters of a tensor name, if any.
 ///
 /// # Errors
 ///
 /// `Invalid`.
-pub(crate) fn place<'a>(
+pub(crate) fn region_part<'a>(
     parameters: impl IntoIterator<Item = (&'a str, Parameter)>,
-) -> Result<Option<Place>> {
+) -> Result<Option<RegionPart>> {
     let (mut region, mut offset, mut bytes) = (None, 0, None);
     for (key, value) in parameters {
         match key {
@@ -89,12 +89,14 @@ pub(crate) fn place<'a>(
     }
     match (region, bytes) {
         (None, None) => Ok(None),
-        (Some(region), Some(bytes)) => Ok(Some(Place { region, offset, bytes })),
-        _ => Err(Error::Invalid("shared memory: a region and a byte size belong together".into())),
+        (Some(region), Some(bytes)) => Ok(Some(RegionPart { region, offset, bytes })),
+        _ => {
+            Err(Error::Invalid("shared memory: region and byte size must be given together".into()))
+        }
     }
 }
 
-/// How many of its largest values are wanted in place of an output; 0: the output itself.
+/// Returns the number of largest values requested in place of an output; 0 is the output itself.
 ///
 /// # Errors
 ///
@@ -112,18 +114,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_region_needs_its_size() {
+    fn region_without_byte_size_is_refused() {
         let text = |text: &str| Parameter::Text(text.into());
         let all = [
             ("shared_memory_region", text("r")),
             ("shared_memory_byte_size", Parameter::Number(8)),
             ("shared_memory_offset", Parameter::Number(4)),
         ];
-        let want = Place { region: "r".into(), offset: 4, bytes: 8 };
-        assert_eq!(place(all.clone()), Ok(Some(want)));
-        assert!(place(all[..1].to_vec()).is_err() && place(all[1..].to_vec()).is_err());
-        assert_eq!(place([("mine", Parameter::Other)]), Ok(None));
-        assert!(place([("shared_memory_region", Parameter::Number(1))]).is_err());
+        let want = RegionPart { region: "r".into(), offset: 4, bytes: 8 };
+        assert_eq!(region_part(all.clone()), Ok(Some(want)));
+        assert!(region_part(all[..1].to_vec()).is_err() && region_part(all[1..].to_vec()).is_err());
+        assert_eq!(region_part([("mine", Parameter::Other)]), Ok(None));
+        assert!(region_part([("shared_memory_region", Parameter::Number(1))]).is_err());
         assert_eq!(classes([("classification", Parameter::Number(3))]), Ok(3));
         assert_eq!(classes(all), Ok(0));
         assert!(classes([("classification", Parameter::Flag(true))]).is_err());

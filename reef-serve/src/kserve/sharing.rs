@@ -1,11 +1,11 @@
-//! Memory that clients share: whether they may, on which device, and what it counts as.
+//! Registration of clients' shared memory: rights, device and budget.
 
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::net::identity::peer::Peer;
 use crate::requests::device_memory::DeviceMemory;
-use crate::server::{Server, aside};
-use crate::tenants::prefixes::check_prefix;
+use crate::server::{Server, run_blocking};
+use crate::tenants::grant::check_prefix;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// `Denied` if it may not, or not this key; as
+    /// `Denied` if it may not register memory, or not this key; errors of
     /// [`Regions::register`](crate::requests::regions::Regions::register).
     pub(crate) fn register(
         &self,
@@ -27,32 +27,33 @@ impl Server {
         self.check_may_share(peer)?;
         check_prefix(&self.config.get().rights, &peer.principal, key)?;
         let what = format!("shared memory of {}", peer.principal);
-        self.regions.prune(); // whose bytes count until then
+        self.regions.prune(); // their bytes count until then
         let counted = || self.registry.budget().reserve(&what, bytes);
-        self.regions.register(peer, name, key, (offset, bytes), counted)
+        self.regions.register(peer, name, key, offset, bytes, counted)
     }
 
     fn check_may_share(&self, peer: &Peer) -> Result<()> {
         if peer.may_share {
             return Ok(());
         }
-        let text = "shared memory over TCP needs a token or listen.tcp_shared_memory";
+        let text = "shared memory over TCP requires a token or listen.tcp_shared_memory";
         Err(Error::Denied(text.into()))
     }
 
     /// Registers the first `bytes` bytes of device memory of `peer`, by its driver's handle, on a
-    /// thread that may block.
+    /// blocking thread.
     ///
     /// # Errors
     ///
-    /// `Denied` if it may not; `Invalid` if there is no such device or memory; `Unimplemented`
-    /// without a CUDA device; as
+    /// `Denied` if it may not register memory; `Invalid` for an unknown device or memory;
+    /// `Unimplemented` without a CUDA device; errors of
     /// [`Regions::register_device`](crate::requests::regions::Regions::register_device).
     pub(crate) async fn register_cuda(
         self: &Arc<Self>,
         peer: &Peer,
         name: &str,
-        (handle, device): (Bytes, i64),
+        handle: Bytes,
+        device: i64,
         bytes: u64,
     ) -> Result<()> {
         self.check_cuda()?;
@@ -66,17 +67,19 @@ impl Server {
             let counted = || server.registry.reserve_on(&node, &what, bytes);
             server.regions.register_device(&peer, &name, bytes, open, counted)
         };
-        aside(register).await
+        run_blocking(register).await
     }
 
-    /// Whether clients can share memory of CUDA devices.
+    /// True if clients can share memory of CUDA devices.
     pub(crate) fn has_cuda(&self) -> bool {
         self.nodes.iter().any(|node| node.cuda_ordinal().is_some())
     }
 
+    /// Refuses CUDA memory without a CUDA device.
+    ///
     /// # Errors
     ///
-    /// `Unimplemented` without a CUDA device.
+    /// `Unimplemented`.
     pub(crate) fn check_cuda(&self) -> Result<()> {
         if self.has_cuda() {
             return Ok(());
@@ -86,13 +89,13 @@ impl Server {
     }
 
     fn cuda_node(&self, device: i64) -> Result<&Arc<Node>> {
-        // A device that isn't CUDA's has no number there, so a negative one may name none of them.
-        let is_it =
+        // Other devices have no CUDA number, and a negative number matches no device.
+        let is_match =
             |node: &&Arc<Node>| node.cuda_ordinal().is_some_and(|n| i64::try_from(n) == Ok(device));
-        self.nodes.iter().find(is_it).ok_or_else(|| {
+        self.nodes.iter().find(is_match).ok_or_else(|| {
             let have: Vec<_> = self.nodes.iter().map(|node| &*node.name).collect();
             let have = have.join(", ");
-            Error::Invalid(format!("CUDA shared memory: no device {device} (have: {have})"))
+            Error::Invalid(format!("CUDA shared memory: unknown device {device} (have: {have})"))
         })
     }
 }

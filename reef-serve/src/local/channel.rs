@@ -1,6 +1,6 @@
 //! A cursor that one side moves and the other waits for.
 //!
-//! The writer must not call the kernel for a reader that polls anyway, and a reader must not sleep
+//! The writer must not call the kernel for a reader that is polling, and a reader must not sleep
 //! through a move of the cursor. The steps:
 //!
 //! | writer | reader |
@@ -9,23 +9,22 @@
 //! | fence | fence |
 //! | 2. wakes the reader if it is asleep | 4. reads the cursor again, then sleeps while it is unchanged |
 //!
-//! By the fences, step 2 sees step 3 or step 4 sees step 1. A side that lies about any of this
-//! makes only itself wait: the other polls at an interval.
+//! The fences ensure that step 2 sees step 3, or step 4 sees step 1. A side that violates this
+//! delays only itself, because the other side polls at an interval.
 
 use super::sync::{Ordering, Word, fence};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long who was woken ahead of news looks for them: longer than the copy of an input that a
-/// client wakes the daemon ahead of, and so short that it is a small part of a core even if the
-/// news are always late.
-pub(crate) const ROUSED: Duration = Duration::from_micros(200);
+/// Time for which a reader polls after an early wake: longer than the copy of an input that follows
+/// such a wake, and short enough to be a small part of a core even if the cursor always moves late.
+pub(crate) const EARLY_WAKE_POLL_TIMEOUT: Duration = Duration::from_micros(200);
 
-/// A cursor and whether its reader sleeps, on lines of their own.
+/// A cursor and the flag of its sleeping reader, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Channel {
-    /// 0 and up, wrapping. Written by one side.
+    /// Wraps around at its maximum. Written by one side.
     cursor: Line,
     /// 0 or 1. Written by the other side.
     asleep: Line,
@@ -36,7 +35,7 @@ pub(crate) struct Channel {
 struct Line(Word);
 
 impl Channel {
-    /// Moves the cursor: what was written before can be read by who sees it.
+    /// Moves the cursor. A reader that sees the move also sees all earlier writes.
     pub(crate) fn publish(&self, cursor: u32) {
         self.cursor.0.store(cursor, Ordering::Release);
         fence(Ordering::SeqCst); // between steps 1 and 2
@@ -45,34 +44,33 @@ impl Channel {
         }
     }
 
-    /// Wakes a reader that sleeps before there is news, which come at once: it looks for them while
-    /// they are made.
-    pub(crate) fn rouse(&self) {
+    /// Wakes a sleeping reader shortly before the cursor moves, so that it is polling by then.
+    pub(crate) fn wake_early(&self) {
         if self.asleep.0.load(Ordering::Relaxed) != 0 {
             self.cursor.0.wake();
         }
     }
 
-    /// Where the cursor is now.
+    /// Returns the current position.
     pub(crate) fn cursor(&self) -> u32 {
         self.cursor.0.load(Ordering::Acquire)
     }
 
-    /// Waits for the cursor to move from `seen`: looks for `spin`, then sleeps for `time` at most,
-    /// and looks for [`ROUSED`] if it is woken before there is news. Returns whether there is; may
-    /// return early.
+    /// Waits for the cursor to move from `seen`: polls for `spin`, then sleeps for at most `time`,
+    /// and polls for [`EARLY_WAKE_POLL_TIMEOUT`] after an early wake. Returns whether it has moved;
+    /// may return early.
     pub(crate) fn wait(&self, seen: u32, spin: Duration, time: Duration) -> bool {
-        self.look(seen, spin)
-            || (self.sleep(seen, time) && self.look(seen, ROUSED))
+        self.poll(seen, spin)
+            || (self.sleep(seen, time) && self.poll(seen, EARLY_WAKE_POLL_TIMEOUT))
             || self.cursor() != seen
     }
 
-    /// Looks for a move of the cursor for `time`. Returns whether there was one.
+    /// Polls for a move of the cursor for `time`. Returns whether there was one.
     ///
-    /// Every few microseconds it lets another thread have the core: the one that was just woken may
-    /// be put there, and would wait for all of `time` (2-core VM that was busy, 2026-11-23: 54 µs
-    /// from an answer to the client, which slept).
-    fn look(&self, seen: u32, time: Duration) -> bool {
+    /// Every few microseconds it yields the core: a thread that was just woken may be placed there,
+    /// and would otherwise wait for all of `time` (busy 2-core VM, 2026-11-23: 54 µs from an answer
+    /// to a sleeping client).
+    fn poll(&self, seen: u32, time: Duration) -> bool {
         let begin = Instant::now();
         while begin.elapsed() < time {
             for _ in 0..64 {
@@ -86,14 +84,14 @@ impl Channel {
         false
     }
 
-    /// Sleeps until the cursor is not at `seen` any more, or `time` is over, or for no reason.
-    /// Returns whether it was woken.
+    /// Sleeps until the cursor has left `seen`, or for at most `time`; may wake spuriously. Returns
+    /// whether it was woken.
     pub(crate) fn sleep(&self, seen: u32, time: Duration) -> bool {
         self.asleep.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst); // between steps 3 and 4
-        let woken = self.cursor() == seen && self.cursor.0.sleep(seen, time);
+        let is_woken = self.cursor() == seen && self.cursor.0.sleep(seen, time);
         self.asleep.0.store(0, Ordering::Relaxed);
-        woken
+        is_woken
     }
 }
 
@@ -104,7 +102,7 @@ mod models {
     use loom::sync::atomic::AtomicU32;
     use loom::thread;
 
-    /// Waits as both sides do, without a time.
+    /// Waits like both sides, without a timeout.
     fn wait(channel: &Channel, seen: u32) -> u32 {
         loop {
             let now = channel.cursor();
@@ -115,15 +113,15 @@ mod models {
         }
     }
 
-    /// A reader that sleeps is woken, and sees what was written before the cursor moved.
+    /// A sleeping reader is woken, and sees the writes before the move of the cursor.
     #[test]
-    fn nobody_sleeps_through_news() {
+    fn reader_does_not_sleep_through_a_move() {
         loom::model(|| {
             let shared = Arc::new((Channel::default(), AtomicU32::new(0)));
             let writer = thread::spawn({
                 let shared = shared.clone();
                 move || {
-                    shared.0.rouse();
+                    shared.0.wake_early();
                     shared.1.store(7, Ordering::Relaxed);
                     shared.0.publish(1);
                 }
@@ -134,9 +132,9 @@ mod models {
         });
     }
 
-    /// A whole round trip: request, answer, and both sides may sleep.
+    /// A whole round trip of request and answer; both sides may sleep.
     #[test]
-    fn an_answer_comes_back() {
+    fn round_trip_completes_with_sleeping_sides() {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(3);
         model.check(|| {
@@ -146,7 +144,7 @@ mod models {
                 move || {
                     let submitted = wait(&segment.0, 0);
                     let request = segment.2.load(Ordering::Relaxed);
-                    segment.1.rouse();
+                    segment.1.wake_early();
                     segment.2.store(request + 1, Ordering::Relaxed);
                     segment.1.publish(submitted);
                 }
@@ -165,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sleeper_is_woken_and_not_by_the_clock() {
+    fn sleeping_reader_is_woken_before_its_timeout() {
         let channel = Channel::default();
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_roused_without_news() {
+    fn sleeping_reader_is_woken_early() {
         let channel = Channel::default();
         let slept = std::thread::scope(|scope| {
             let reader = scope.spawn(|| {
@@ -191,7 +189,7 @@ mod tests {
                 begin.elapsed()
             });
             while !reader.is_finished() {
-                channel.rouse();
+                channel.wake_early();
                 std::thread::yield_now();
             }
             reader.join().unwrap()
@@ -199,10 +197,10 @@ mod tests {
         assert!(slept < Duration::from_secs(30) && channel.cursor() == 0, "{slept:?}");
     }
 
-    /// Whoever looks sees news that come without a wake; whoever was roused for nothing says that
-    /// there are none.
+    /// A polling reader sees a move without a wake; a reader that was woken without a move reports
+    /// none.
     #[test]
-    fn news_are_looked_for_before_and_after_a_sleep() {
+    fn reader_polls_before_and_after_a_sleep() {
         let long = Duration::from_secs(60);
         let channel = Channel::default();
         std::thread::scope(|scope| {
@@ -211,20 +209,20 @@ mod tests {
             assert!(reader.join().unwrap());
         });
         assert!(!channel.wait(1, Duration::ZERO, Duration::from_millis(1)));
-        let roused = std::thread::scope(|scope| {
+        let has_moved = std::thread::scope(|scope| {
             let reader = scope.spawn(|| channel.wait(1, Duration::ZERO, long));
             while !reader.is_finished() {
-                channel.rouse();
+                channel.wake_early();
                 std::thread::yield_now();
             }
             reader.join().unwrap()
         });
-        assert!(!roused);
-        assert!(channel.wait(0, Duration::ZERO, long), "there are news already");
+        assert!(!has_moved);
+        assert!(channel.wait(0, Duration::ZERO, long), "the cursor has moved already");
     }
 
     #[test]
-    fn sides_write_lines_of_their_own() {
+    fn channel_fields_are_on_separate_cache_lines() {
         assert_eq!((size_of::<Channel>(), align_of::<Channel>()), (128, 64));
     }
 }

@@ -1,8 +1,8 @@
-//! The clock that all processes of a machine share.
+//! Monotonic clock, shared by all processes of a machine.
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of the monotonic clock. Doesn't call the kernel.
+/// Returns the monotonic time in nanoseconds, without a system call.
 pub(super) fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

@@ -1,4 +1,4 @@
-//! Messages over the Unix socket, one of them with a file descriptor.
+//! Messages over the Unix socket, with file descriptors.
 
 use crate::error::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// How often a side that sleeps checks whether the other is still there.
+/// Interval at which a sleeping side checks that the other one still exists.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Sends a message, and a file descriptor with its first byte.
@@ -32,12 +32,12 @@ pub(super) fn send(mut stream: &UnixStream, bytes: &[u8], fd: Option<&OwnedFd>) 
     stream.write_all(&bytes[sent..]).map_err(|e| gone(&e))
 }
 
-/// Receives a message of this length, and the file descriptor that came with it. The socket's time
-/// is for all of it: a message that comes byte by byte is cut off.
+/// Receives a message of this length, and the file descriptor sent with it. The socket's timeout is
+/// for the whole message, so one that arrives byte by byte is cut off.
 ///
 /// # Errors
 ///
-/// As [`send`].
+/// Errors of [`send`].
 pub(super) fn receive(stream: &UnixStream, bytes: &mut [u8]) -> Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut along = RecvAncillaryBuffer::new(&mut space);
@@ -45,7 +45,7 @@ pub(super) fn receive(stream: &UnixStream, bytes: &mut [u8]) -> Result<Option<Ow
     let got = recvmsg(stream, &mut [IoSliceMut::new(bytes)], &mut along, flags);
     let got = got.map_err(|e| gone(&e))?.bytes;
     if got < bytes.len() {
-        return Err(gone(&format!("closed, or no more in time, after {got} bytes")));
+        return Err(gone(&format!("closed or timed out after {got} bytes")));
     }
     let mut fd = None;
     for message in along.drain() {
@@ -56,12 +56,12 @@ pub(super) fn receive(stream: &UnixStream, bytes: &mut [u8]) -> Result<Option<Ow
     Ok(fd)
 }
 
-/// Whether the other side has closed its end, or says what it shouldn't.
+/// True if the other side has closed its end, or has sent an unexpected message.
 pub(super) fn is_over(stream: &UnixStream) -> bool {
     is_ready(stream, Duration::ZERO)
 }
 
-/// Whether there is something to receive or accept, or the end, within `time`.
+/// True if there is a message, a connection or the end within `time`.
 pub(super) fn is_ready(socket: &impl AsFd, time: Duration) -> bool {
     let mut fds = [PollFd::new(socket, PollFlags::IN | PollFlags::RDHUP)];
     let time = Timespec::try_from(time).ok();
@@ -69,7 +69,7 @@ pub(super) fn is_ready(socket: &impl AsFd, time: Duration) -> bool {
 }
 
 fn gone(why: &dyn std::fmt::Display) -> Error {
-    Error::Unavailable(format!("the other side is gone: {why}"))
+    Error::Unavailable(format!("the other side has disconnected: {why}"))
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn a_file_goes_along_and_the_end_is_seen() {
+    fn message_carries_a_file_and_the_end_is_seen() {
         let (a, b) = UnixStream::pair().unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         send(&a, b"hello", Some(&writer.into())).unwrap();
@@ -97,13 +97,13 @@ mod tests {
         assert!(matches!(receive(&b, &mut bytes), Err(Error::Unavailable(_))));
     }
     #[test]
-    fn a_message_that_drips_is_cut_off_in_time() {
+    fn slow_message_is_cut_off_at_the_timeout() {
         let (a, b) = UnixStream::pair().unwrap();
         b.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let begin = Instant::now();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // Until the other side has had enough.
+                // Ends when the other side closes its socket.
                 while (&a).write_all(b"x").is_ok() {
                     std::thread::sleep(Duration::from_millis(20));
                 }
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn more_files_than_are_wanted_are_closed() {
+    fn surplus_file_descriptors_are_closed() {
         let (a, b) = UnixStream::pair().unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
         let fds = [writer.as_fd(); 8];

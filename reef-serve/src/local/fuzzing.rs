@@ -1,4 +1,4 @@
-//! Clients that say and write what a fuzzer likes.
+//! Clients that send and write a fuzzer's bytes.
 
 use super::fd_passing::{receive, send};
 use super::handshake::{CLIENT_HELLO_LEN, ClientHello, SERVER_HELLO_LEN, ServerHello};
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// Reads both messages from `bytes`, as they are and after a right beginning.
+/// Decodes both messages from `bytes`, with and without a valid beginning.
 pub(crate) fn messages(bytes: &[u8]) {
     let hello =
         ClientHello { model: ModelName::new("tiny").expect("a name"), class: None, rate: None }
@@ -32,8 +32,7 @@ pub(crate) fn messages(bytes: &[u8]) {
     }
 }
 
-/// Connects, and writes where the fuzzer likes. With an odd first byte the hello is the fuzzer's
-/// too.
+/// Connects, and writes the fuzzer's values. With an odd first byte the hello is the fuzzer's too.
 pub(crate) fn client(socket: &Path, bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let Ok(stream) = UnixStream::connect(socket) else { return };
@@ -51,10 +50,10 @@ pub(crate) fn client(socket: &Path, bytes: &[u8]) {
     let Ok(ServerHello::Accepted { layout, .. }) = ServerHello::from_bytes(&answer) else { return };
     let segment = Segment::open(fd, layout).expect("a daemon's memory is whole");
     rest.chunks_exact(6).take(64).for_each(|write| scribble(&segment, write));
-    segment.answers().sleep(FIRST, Duration::from_micros(200)); // so that it is looked at
+    segment.answers().sleep(FIRST, Duration::from_micros(200)); // time for the daemon to read it
 }
 
-/// One write: where, and a number.
+/// One write: a location and a number.
 fn scribble(segment: &Segment, write: &[u8]) {
     let number = u32::from_le_bytes([write[2], write[3], write[4], write[5]]);
     let slot = segment.slot(u32::from(write[1]));
@@ -64,7 +63,7 @@ fn scribble(segment: &Segment, write: &[u8]) {
         2 => slot.code.store(number, Relaxed),
         3 => slot.length.store(number, Relaxed),
         4 => segment.requests().publish(FIRST.wrapping_add(u32::from(write[1]))),
-        5 => slot.place.store(number, Relaxed),
+        5 => slot.buffer.store(number, Relaxed),
         6 => segment.requests().publish(number),
         _ => segment.answers().publish(number),
     }

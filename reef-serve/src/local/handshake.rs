@@ -1,7 +1,7 @@
-//! What is said over the socket before all else goes through shared memory.
+//! Handshake over the socket; everything else goes through shared memory.
 //!
-//! Fixed lengths, little-endian, no pointers; anything else than what is expected ends the
-//! connection.
+//! Messages have fixed lengths, are little-endian and contain no pointers. An unexpected message
+//! ends the connection.
 
 use super::segment::Layout;
 use crate::class::Class;
@@ -10,25 +10,25 @@ use crate::name::ModelName;
 use reef::Rate;
 use std::time::Duration;
 
-/// The first bytes of both messages, with the version of the protocol.
+/// First bytes of both messages, with the version of the protocol.
 const MAGIC: [u8; 8] = *b"reeflcl3";
 
-/// Bytes of a [`ClientHello`].
+/// Length of a [`ClientHello`] in bytes.
 pub(super) const CLIENT_HELLO_LEN: usize = 96;
 
-/// Bytes of a [`ServerHello`].
+/// Length of a [`ServerHello`] in bytes.
 pub(super) const SERVER_HELLO_LEN: usize = 256;
 
-/// What a client is told at the end of a session whose model is there anew.
+/// Text for a client whose session ended because its model was reloaded.
 pub(super) const RELOADED: &str = "the model was reloaded";
 
-/// A client says what it wants to run.
+/// Message with a client's request for a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ClientHello {
     pub(super) model: ModelName,
-    /// `None`: the daemon's default.
+    /// `None` for the daemon's default.
     pub(super) class: Option<Class>,
-    /// What it says it needs of the device.
+    /// Rate that it states.
     pub(super) rate: Option<Rate>,
 }
 
@@ -51,6 +51,8 @@ impl ClientHello {
         bytes
     }
 
+    /// Decodes a message.
+    ///
     /// # Errors
     ///
     /// `Invalid`.
@@ -64,7 +66,7 @@ impl ClientHello {
         };
         let name = bytes[16..80].get(..bytes[9] as usize);
         let name = name.and_then(|name| std::str::from_utf8(name).ok());
-        let name = name.ok_or_else(|| Error::Invalid("no model name".into()))?;
+        let name = name.ok_or_else(|| Error::Invalid("must have a model name".into()))?;
         let nanos = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight"));
         let rate = match [nanos(80), nanos(88)] {
             [0, 0] => None,
@@ -77,12 +79,12 @@ impl ClientHello {
     }
 }
 
-/// The daemon's answer; with the first, a file descriptor comes along.
+/// Answer of the daemon. `Accepted` comes with a file descriptor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ServerHello {
-    /// The client's number, what lies in the memory, and whether its rate was admitted.
+    /// Number of the client, layout of the memory, and admission of its rate.
     Accepted { id: u32, class: Class, has_budget: bool, layout: Layout },
-    /// It may not come in.
+    /// The client is refused.
     Refused(Error),
 }
 
@@ -110,6 +112,8 @@ impl ServerHello {
         bytes
     }
 
+    /// Decodes a message.
+    ///
     /// # Errors
     ///
     /// `Invalid`.
@@ -135,10 +139,10 @@ fn check_magic(bytes: &[u8]) -> Result<()> {
     if bytes[..8] == MAGIC {
         return Ok(());
     }
-    Err(Error::Invalid("not the local protocol, or another version of it".into()))
+    Err(Error::Invalid("must be the local protocol of this version".into()))
 }
 
-/// An error's number, from 1.
+/// Returns an error's number, from 1.
 pub(super) fn code(error: &Error) -> u32 {
     match error {
         Error::NotFound(_) => 1,
@@ -156,7 +160,7 @@ pub(super) fn code(error: &Error) -> u32 {
     }
 }
 
-/// The error with this number and text.
+/// Returns the error with this number and text.
 pub(super) fn error(code: u32, text: String) -> Error {
     match code {
         1 => Error::NotFound(text),
@@ -180,7 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn messages_are_read_as_they_are_written() {
+    fn hello_messages_round_trip() {
         let rate = Rate::new(Duration::from_secs(3600), Duration::from_nanos(1)).unwrap();
         for (class, rate) in
             [(None, None), (Some(Class::RealTime), Some(rate)), (Some(Class::BestEffort), None)]
@@ -205,7 +209,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_a_message_or_an_error(
+        fn random_bytes_are_a_message_or_an_error(
             mut hello in prop::collection::vec(any::<u8>(), CLIENT_HELLO_LEN),
             mut answer in prop::collection::vec(any::<u8>(), SERVER_HELLO_LEN),
             magic: bool,

@@ -1,8 +1,8 @@
 //! Memory that two processes share.
 //!
-//! The other process may write any of it at any time, so nothing but atomics is ever read from it,
-//! and it hands out references only to types that are made of them ([`Shared`]). Devices copy
-//! tensors from and to it as raw bytes.
+//! The other process may write any of it at any time. So it is read only through atomics, and
+//! references are given out only to types made of atomics ([`Shared`]). Devices copy tensors from
+//! and to it as raw bytes.
 
 #![allow(unsafe_code)] // mapping memory, and saying what lies in it
 
@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Types made of atomics and nothing else.
+/// Types that consist of atomics only.
 ///
 /// # Safety
 ///
@@ -26,7 +26,7 @@ pub(super) unsafe trait Shared {}
 
 // SAFETY: both are atomics.
 unsafe impl Shared for AtomicU32 {}
-// SAFETY: as above.
+// SAFETY: an atomic.
 unsafe impl Shared for AtomicU64 {}
 // SAFETY: it is two words, which are transparent atomics.
 unsafe impl Shared for Channel {}
@@ -40,20 +40,20 @@ pub(super) struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: all access is atomic.
+// SAFETY: all access is atomic, and the mapping belongs to no thread.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: all access is atomic.
 unsafe impl Sync for Mapping {}
 
-/// What keeps the size as it is.
+/// Seals that fix the size.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 impl Mapping {
-    /// Makes `bytes` bytes of zeroed memory, seals their number and maps them.
+    /// Creates `bytes` bytes of zeroed memory, seals their number and maps them.
     ///
     /// # Errors
     ///
-    /// `Exhausted` or `Failed`, with the system's words.
+    /// `Exhausted` or `Failed`, with the system's message.
     pub(super) fn create(bytes: usize) -> Result<(Self, OwnedFd)> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let fd = rustix::fs::memfd_create("reef-local", flags)
@@ -63,7 +63,7 @@ impl Mapping {
         Ok((Self::open(&fd, bytes)?, fd))
     }
 
-    /// Maps memory of at least `bytes` bytes that is sealed.
+    /// Maps sealed memory of at least `bytes` bytes.
     ///
     /// # Errors
     ///
@@ -73,50 +73,51 @@ impl Mapping {
             rustix::fs::fcntl_get_seals(&fd).map_err(|e| Error::system("F_GET_SEALS", e))?;
         let there = rustix::fs::fstat(&fd).map_err(|e| Error::system("fstat", e))?.st_size;
         if !seals.contains(SEALS) || (there as u64) < bytes as u64 || bytes == 0 {
-            let text = format!("shared memory: {there} bytes, {bytes} wanted, seals {seals:?}");
+            let text = format!(
+                "shared memory: must have {bytes} sealed bytes, got {there} with seals {seals:?}"
+            );
             return Err(Error::Invalid(text));
         }
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice changes no memory that is in
-        // use.
+        // SAFETY: a new mapping at an address of the kernel's choice changes no memory in use.
         let start = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, flags, fd, 0) };
         let start = start.map_err(|e| Error::system("mmap", e))?;
         let start = NonNull::new(start.cast()).expect("mmap gives an address or an error");
         Ok(Self { start, bytes })
     }
 
-    /// `count` values of a type from byte `offset` on.
+    /// Returns `count` values of a type at byte `offset`.
     ///
     /// # Panics
     ///
-    /// If they don't lie inside or not at their alignment: offsets are ours, never the other
-    /// side's.
+    /// If they lie outside or are not aligned: offsets come from this side, never from the other
+    /// one.
     pub(super) fn slice<T: Shared>(&self, offset: usize, count: usize) -> &[T] {
         let end = size_of::<T>().checked_mul(count).and_then(|size| size.checked_add(offset));
-        let end = end.expect("offsets of a layout don't overflow");
-        assert!(end <= self.bytes, "{end} is outside of {} bytes", self.bytes);
-        assert!(offset.is_multiple_of(align_of::<T>()), "{offset} is not aligned");
-        // SAFETY: the range lies in the mapping, which lives as long as `self` and can't shrink; it
-        // is aligned, as mappings begin at a page; by `Shared` any bytes are values, and the other
-        // process's writes meet atomic reads.
+        let end = end.expect("offsets of a layout do not overflow");
+        assert!(end <= self.bytes, "{end} must be at most {} bytes", self.bytes);
+        assert!(offset.is_multiple_of(align_of::<T>()), "{offset} must be aligned");
+        // SAFETY: the range lies in the mapping, which lives as long as `self` and cannot shrink;
+        // it is aligned, because mappings begin at a page; by `Shared` any bytes are values, and
+        // the other process's writes meet atomic reads.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr().add(offset).cast(), count) }
     }
 
-    /// One value of a type at byte `offset`.
+    /// Returns the value of a type at byte `offset`.
     ///
     /// # Panics
     ///
-    /// As [`slice`](Self::slice).
+    /// If [`slice`](Self::slice) panics.
     pub(super) fn at<T: Shared>(&self, offset: usize) -> &T {
         &self.slice(offset, 1)[0]
     }
 }
 
 impl Mapping {
-    /// All of it, for devices.
+    /// Returns the whole mapping, for devices.
     pub(super) fn host_memory(self: &Arc<Self>) -> HostMemory {
-        // SAFETY: the mapping is there for as long as its owner, can't shrink, and references into
-        // it are to atomics only.
+        // SAFETY: the mapping lives as long as its owner, cannot shrink, and references into it are
+        // to atomics only.
         unsafe { HostMemory::new(self.start, self.bytes, self.clone()) }
     }
 }
@@ -135,7 +136,7 @@ mod tests {
     use std::sync::atomic::Ordering;
 
     #[test]
-    fn two_mappings_share_memory_whose_size_is_sealed() {
+    fn mappings_share_memory_of_sealed_size() {
         let (first, fd) = Mapping::create(8192).unwrap();
         let second = Mapping::open(&fd, 8192).unwrap();
         first.at::<AtomicU64>(4096).store(7, Ordering::Relaxed);
@@ -146,15 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_not_sealed_is_refused() {
+    fn unsealed_memory_is_refused() {
         let fd = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&fd, 4096).unwrap();
         assert!(matches!(Mapping::open(&fd, 4096), Err(Error::Invalid(_))));
     }
 
     #[test]
-    #[should_panic(expected = "8200 is outside of 8192 bytes")]
-    fn what_is_outside_is_never_reached() {
+    #[should_panic(expected = "8200 must be at most 8192 bytes")]
+    fn access_outside_the_mapping_panics() {
         Mapping::create(8192).unwrap().0.at::<AtomicU64>(8192);
     }
 }

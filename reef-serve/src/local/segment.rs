@@ -1,4 +1,4 @@
-//! What lies where in the memory that a client shares with the daemon.
+//! Layout of the memory that a client shares with the daemon.
 //!
 //! ```text
 //! 0       requests: Channel       moved by the client
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Request number n, from [`FIRST`] and wrapping, uses slot n modulo the number of slots, a power
-//! of two. Its tensors lie at the place that the slot names, of which there are as many as slots.
+//! of two. Its tensors are in the buffer that the slot names; there are as many buffers as slots.
 
 use super::channel::Channel;
 use super::mmap::Mapping;
@@ -18,7 +18,7 @@ use reef::HostMemory;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-/// Number of the first request: so near the end that wrapping is nothing rare.
+/// Number of the first request: close to the maximum, so that wrapping is common.
 pub(super) const FIRST: u32 = u32::MAX - 7;
 
 /// Sizes of the memory, from which all offsets follow.
@@ -29,11 +29,11 @@ pub(super) struct Layout {
     pub(super) output: usize,
 }
 
-/// Most bytes of a tensor, so that no offset overflows.
+/// Maximum number of bytes of a tensor, so that no offset overflows.
 const MAX_TENSOR_BYTES: usize = 1 << 32;
 
 impl Layout {
-    /// Refuses what no daemon says.
+    /// Refuses invalid values.
     ///
     /// # Errors
     ///
@@ -47,7 +47,7 @@ impl Layout {
         {
             return Ok(());
         }
-        Err(Error::Invalid(format!("layout: {slots} slots of {input} and {output} bytes")))
+        Err(Error::Invalid(format!("layout: invalid {slots} slots of {input} and {output} bytes")))
     }
 
     fn slot(&self, index: u32) -> usize {
@@ -63,13 +63,13 @@ impl Layout {
         self.input(index) + self.input.next_multiple_of(64)
     }
 
-    /// All of it.
+    /// Size of the whole memory.
     pub(super) fn bytes(&self) -> usize {
         self.input(self.slots)
     }
 }
 
-/// The memory, with names for its parts.
+/// The shared memory, with accessors for its parts.
 #[derive(Debug)]
 pub(super) struct Segment {
     mapping: Arc<Mapping>,
@@ -77,11 +77,11 @@ pub(super) struct Segment {
 }
 
 impl Segment {
-    /// Makes one, and what gives it to the client.
+    /// Creates a segment, and the descriptor for the client.
     ///
     /// # Errors
     ///
-    /// As [`Mapping::create`].
+    /// Errors of [`Mapping::create`].
     pub(super) fn create(layout: Layout) -> Result<(Self, OwnedFd)> {
         layout.check()?;
         let (mapping, fd) = Mapping::create(layout.bytes())?;
@@ -91,11 +91,11 @@ impl Segment {
         Ok((segment, fd))
     }
 
-    /// Maps the one that a daemon gave.
+    /// Maps the segment of a daemon.
     ///
     /// # Errors
     ///
-    /// As [`Mapping::open`].
+    /// Errors of [`Mapping::open`].
     pub(super) fn open(fd: impl AsFd, layout: Layout) -> Result<Self> {
         layout.check()?;
         Ok(Self { mapping: Arc::new(Mapping::open(fd, layout.bytes())?), layout })
@@ -105,13 +105,13 @@ impl Segment {
         self.layout
     }
 
-    /// All of it, for devices to copy tensors from and to.
+    /// Returns all of it, for devices to copy tensors from and to.
     pub(super) fn host_memory(&self) -> HostMemory {
         self.mapping.host_memory()
     }
 
-    /// Where input and output of each place begin.
-    pub(super) fn places(&self) -> Vec<(usize, usize)> {
+    /// Returns the offsets of input and output of each buffer.
+    pub(super) fn buffer_offsets(&self) -> Vec<(usize, usize)> {
         let layout = self.layout;
         (0..layout.slots).map(|slot| (layout.input(slot), layout.output(slot))).collect()
     }
@@ -124,21 +124,21 @@ impl Segment {
         self.mapping.at(size_of::<Channel>())
     }
 
-    /// The slot of request number `n`.
+    /// Returns the slot of request number `n`.
     pub(super) fn slot(&self, n: u32) -> &Slot {
         self.mapping.at(self.layout.slot(n % self.layout.slots))
     }
 
-    /// The input at a place.
-    pub(super) fn input(&self, place: u32) -> Tensor<'_> {
+    /// Returns the input of a buffer.
+    pub(super) fn input(&self, buffer: u32) -> Tensor<'_> {
         let words = self.layout.input.div_ceil(8);
-        Tensor::new(self.mapping.slice(self.layout.input(place % self.layout.slots), words))
+        Tensor::new(self.mapping.slice(self.layout.input(buffer % self.layout.slots), words))
     }
 
-    /// The output at a place.
-    pub(super) fn output(&self, place: u32) -> Tensor<'_> {
+    /// Returns the output of a buffer.
+    pub(super) fn output(&self, buffer: u32) -> Tensor<'_> {
         let words = self.layout.output.div_ceil(8);
-        Tensor::new(self.mapping.slice(self.layout.output(place % self.layout.slots), words))
+        Tensor::new(self.mapping.slice(self.layout.output(buffer % self.layout.slots), words))
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_the_memory_do_not_overlap() {
+    fn segment_parts_do_not_overlap() {
         for layout in [layout(1, 4, 4), layout(4, 12_288, 4000), layout(64, 100, 0)] {
             let mut parts: Vec<(usize, usize)> = vec![(0, 2 * size_of::<Channel>())];
             for i in 0..layout.slots {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_cut_where_a_character_ends() {
+    fn long_text_is_truncated_at_a_character() {
         let (segment, _fd) = Segment::create(layout(1, 8, 8)).unwrap();
         let slot = segment.slot(0);
         slot.set_text(&"ä".repeat(100));
@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(bytes in prop::collection::vec(any::<u8>(), 0..100), skip in 0usize..4) {
+        fn bytes_round_trip(bytes in prop::collection::vec(any::<u8>(), 0..100), skip in 0usize..4) {
             let (segment, _fd) = Segment::create(layout(2, skip * 8 + bytes.len(), 8)).unwrap();
             segment.input(3).write(skip * 8, &bytes);
             let mut got = vec![0; bytes.len()];
@@ -190,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn floats_are_read_as_they_are_written(values in prop::collection::vec(-1e9f32..1e9, 0..50)) {
+        fn floats_round_trip(values in prop::collection::vec(-1e9f32..1e9, 0..50)) {
             let (segment, _fd) = Segment::create(layout(1, values.len() * 4, values.len() * 4)).unwrap();
             prop_assert_eq!(segment.output(0).write_floats(values.iter().copied()), values.len());
             let mut got = vec![0.0; values.len()];
@@ -199,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn floats_are_copied_in_two_parts(values in prop::collection::vec(-1e9f32..1e9, 0..50), at in 0usize..26) {
+        fn floats_round_trip_in_two_parts(values in prop::collection::vec(-1e9f32..1e9, 0..50), at in 0usize..26) {
             let (segment, _fd) = Segment::create(layout(1, values.len() * 4, values.len() * 4)).unwrap();
             let (first, last) = values.split_at((at * 2).min(values.len()));
             segment.input(0).copy_floats(0, first);
@@ -210,7 +210,7 @@ mod tests {
         }
 
         #[test]
-        fn any_layout_is_made_or_refused(slots: u32, input: usize, output: usize) {
+        fn random_layout_is_valid_or_refused(slots: u32, input: usize, output: usize) {
             let layout = layout(slots, input, output);
             if layout.check().is_ok() {
                 prop_assert!(layout.bytes() >= 2 * size_of::<Channel>());

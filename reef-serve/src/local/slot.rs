@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Longest text of an error in bytes.
+/// Maximum length of an error's text, in bytes.
 pub(super) const MAX_TEXT_LEN: usize = 160;
 
 /// One request and its answer.
@@ -11,18 +11,18 @@ pub(super) const MAX_TEXT_LEN: usize = 160;
 pub(super) struct Slot {
     /// 0: answer at once; 1: an inference. Written by the client.
     pub(super) kind: AtomicU32,
-    /// Where the tensors lie, from 0. Written by the client.
-    pub(super) place: AtomicU32,
+    /// Index of the tensor buffer. Written by the client.
+    pub(super) buffer: AtomicU32,
     /// 0, or the number of an error. Written by the daemon.
     pub(super) code: AtomicU32,
-    /// Microseconds; 0 is none. Written by the client.
+    /// Timeout in microseconds; 0 is none. Written by the client.
     pub(super) timeout: AtomicU64,
-    /// Nanoseconds. Written by the daemon.
+    /// Duration of the inference in nanoseconds. Written by the daemon.
     pub(super) infer: AtomicU64,
     /// Nanoseconds until real-time work could start. Written by the daemon.
     pub(super) delay: AtomicU64,
-    /// When the daemon began with it and when it answered, by [`clock`](super::clock). Written by
-    /// the daemon.
+    /// Times at which the daemon began with it and answered it, by [`clock`](super::clock). Written
+    /// by the daemon.
     pub(super) began: AtomicU64,
     pub(super) answered: AtomicU64,
     /// Length of the text. Written by the daemon.
@@ -32,14 +32,14 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Notes an error's text, as much of it as there is room for.
+    /// Stores an error's text, truncated to its maximum length.
     pub(super) fn set_text(&self, text: &str) {
         let length = text.floor_char_boundary(MAX_TEXT_LEN);
         Tensor(&self.text).write(0, &text.as_bytes()[..length]);
         self.length.store(length as u32, Relaxed);
     }
 
-    /// An error's text, whatever the other side wrote there.
+    /// Reads an error's text; any bytes of the other side are accepted.
     pub(super) fn text(&self) -> String {
         let mut bytes = vec![0; (self.length.load(Relaxed) as usize).min(MAX_TEXT_LEN)];
         Tensor(&self.text).read(0, &mut bytes);
@@ -47,7 +47,7 @@ impl Slot {
     }
 }
 
-/// Bytes that the other side may write meanwhile: they are what they are.
+/// Bytes that the other side may write concurrently; any value is valid.
 pub(super) struct Tensor<'a>(&'a [AtomicU64]);
 
 impl<'a> Tensor<'a> {
@@ -55,7 +55,7 @@ impl<'a> Tensor<'a> {
         Self(words)
     }
 
-    /// Copies from byte `offset` on, a multiple of 8.
+    /// Copies from byte `offset`, a multiple of 8.
     pub(super) fn read(&self, offset: usize, bytes: &mut [u8]) {
         let (chunks, rest) = bytes.as_chunks_mut::<8>();
         let mut words = self.0[offset / 8..].iter().map(|word| word.load(Relaxed).to_ne_bytes());
@@ -76,12 +76,11 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// Copies these values to value `first` on, an even number; an odd last one has a zero behind
-    /// it.
+    /// Copies these values to value `first`, an even number; an odd last one is followed by a zero.
     ///
-    /// In a loop that the compiler unrolls, which one over an iterator of single values isn't: of
-    /// 150,528 values in cold memory 101 instead of 134 µs, in warm 16 instead of 71 (2-core VM,
-    /// 2026-11-23).
+    /// The loop is one that the compiler unrolls, unlike one over an iterator of single values:
+    /// 150,528 values take 101 instead of 134 µs in cold memory, and 16 instead of 71 in warm
+    /// memory (2-core VM, 2026-11-23).
     pub(super) fn copy_floats(&self, first: usize, values: &[f32]) {
         let (pairs, rest) = values.as_chunks::<2>();
         let words = &self.0[first / 2..];
@@ -93,7 +92,7 @@ impl<'a> Tensor<'a> {
         }
     }
 
-    /// Writes values from the first byte on, as many as there is room for. Returns how many.
+    /// Writes values from the first byte on, as many as fit. Returns their number.
     pub(super) fn write_floats(&self, mut values: impl Iterator<Item = f32>) -> usize {
         let mut written = 0;
         for word in self.0 {
@@ -105,7 +104,7 @@ impl<'a> Tensor<'a> {
         written
     }
 
-    /// Copies to byte `offset` on, a multiple of 8; zeros fill the last eight bytes.
+    /// Copies to byte `offset`, a multiple of 8; zeros fill the last eight bytes.
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) {
         let (chunks, rest) = bytes.as_chunks::<8>();
         let mut words = self.0[offset / 8..].iter();
@@ -120,7 +119,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-/// Eight bytes that hold these two, one behind the other.
+/// Returns eight bytes that hold these two values, the first one first.
 fn word_of([first, second]: [f32; 2]) -> u64 {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&first.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! What the channel is built of, so that loom can take its place.
+//! Primitives of the channel, replaced by loom's in models.
 
 #[cfg(not(loom))]
 mod real {
@@ -22,14 +22,14 @@ mod real {
             self.0.store(value, order);
         }
 
-        /// Sleeps while it holds `seen`, for no longer than `time`; may return early. Returns
-        /// whether it was woken.
+        /// Sleeps while it holds `seen`, for at most `time`; may return early. Returns whether it
+        /// was woken.
         pub(crate) fn sleep(&self, seen: u32, time: Duration) -> bool {
             let time = time.try_into().ok();
             futex::wait(&self.0, futex::Flags::empty(), seen, time.as_ref()).is_ok()
         }
 
-        /// Wakes whoever sleeps.
+        /// Wakes all sleeping threads.
         pub(crate) fn wake(&self) {
             let _ = futex::wake(&self.0, futex::Flags::empty(), i32::MAX as u32); // none is fine
         }
@@ -44,7 +44,7 @@ mod model {
     use loom::sync::{Condvar, Mutex};
     use std::time::Duration;
 
-    /// The same with a lock and a condition, which is what the kernel does.
+    /// A model of the word with a lock and a condition, like the kernel's.
     #[derive(Debug)]
     pub(crate) struct Word {
         value: AtomicU32,

@@ -1,48 +1,48 @@
-//! How much memory models and clients may take; refused before anything is allocated.
+//! Memory budget of models and clients: reservations are refused before anything is allocated.
 
 use crate::error::{Error, Result};
 use reef::models::{self, Charge, Exhausted};
 use std::sync::Arc;
 
-/// A pot of bytes that reservations are taken from.
+/// A number of bytes from which reservations are taken.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    pot: models::Budget,
+    budget: models::Budget,
     total: u64,
-    /// What it is a part of.
+    /// Budget that it is a part of.
     of: Option<Arc<Budget>>,
 }
 
 impl Budget {
-    /// A pot of `total` bytes; 0 is as many as there are.
+    /// Creates a budget of `total` bytes; 0 means no limit.
     pub(crate) fn new(total: u64) -> Arc<Self> {
-        let total = or_all(total);
-        Arc::new(Self { pot: models::Budget::new(total), total, of: None })
+        let total = or_unlimited(total);
+        Arc::new(Self { budget: models::Budget::new(total), total, of: None })
     }
 
-    /// At most `total` bytes of this one, for what is on one device; `None`: no limit of its own.
+    /// Returns a part of at most `total` bytes for one device; `None` means no limit of its own.
     pub(crate) fn of_device(self: &Arc<Self>, total: Option<u64>) -> Arc<Self> {
         let total = total.unwrap_or(u64::MAX);
-        Arc::new(Self { pot: self.pot.part(total), total, of: Some(self.clone()) })
+        Arc::new(Self { budget: self.budget.part(total), total, of: Some(self.clone()) })
     }
 
-    /// Takes `bytes` for `what`, until the reservation is dropped.
+    /// Reserves `bytes` for `what`, until the reservation is dropped.
     ///
     /// # Errors
     ///
-    /// `Exhausted`, with what was asked and what is left.
+    /// `Exhausted`, with the requested and the remaining bytes.
     pub(crate) fn reserve(&self, what: &str, bytes: u64) -> Result<Reservation> {
-        let charge = self.pot.charge(bytes).map_err(|why| exhausted(what, bytes, &why))?;
+        let charge = self.budget.charge(bytes).map_err(|why| exhausted(what, bytes, &why))?;
         Ok(Reservation(charge))
     }
 
-    /// At most `bytes` of it, for reading a model's files; 0 is no limit. All of it is given back
-    /// when the part is dropped.
+    /// Returns a part of at most `bytes` for reading a model's files; 0 means no limit. All of it
+    /// is returned when the part is dropped.
     pub(crate) fn part(&self, bytes: u64) -> models::Budget {
-        self.pot.part(or_all(bytes))
+        self.budget.part(or_unlimited(bytes))
     }
 
-    /// Whether `bytes` fit once `freed` of those that are reserved have been given back.
+    /// True if `bytes` fit once `freed` of the reserved bytes have been returned.
     pub(crate) fn fits_without(&self, freed: u64, bytes: u64) -> bool {
         let kept = self.used().saturating_sub(freed);
         let above = self.of.as_ref().is_none_or(|of| of.fits_without(freed, bytes));
@@ -50,31 +50,33 @@ impl Budget {
     }
 
     /// Bytes that can still be reserved.
-    pub(crate) fn left(&self) -> u64 {
-        let above = self.of.as_ref().map_or(u64::MAX, |of| of.left());
+    pub(crate) fn remaining(&self) -> u64 {
+        let above = self.of.as_ref().map_or(u64::MAX, |of| of.remaining());
         self.total.saturating_sub(self.used()).min(above)
     }
 
     /// Bytes that are reserved.
     pub(crate) fn used(&self) -> u64 {
-        self.pot.used()
+        self.budget.used()
     }
 }
 
-fn or_all(bytes: u64) -> u64 {
+fn or_unlimited(bytes: u64) -> u64 {
     if bytes == 0 { u64::MAX } else { bytes }
 }
 
 fn exhausted(what: &str, bytes: u64, why: &Exhausted) -> Error {
     Error::Exhausted(match why {
         Exhausted::Budget { left, total, .. } => {
-            format!("memory budget: {what} needs {bytes} bytes, {left} of {total} are left")
+            format!(
+                "memory budget: {what} must have at most the {left} bytes left of {total}, got {bytes}"
+            )
         }
         why => format!("memory budget: {what}: {why}"),
     })
 }
 
-/// Bytes of a budget, given back when this is dropped.
+/// Bytes of a budget, returned when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Reservation(Charge);
 
@@ -83,19 +85,21 @@ impl Reservation {
         self.0.bytes()
     }
 
-    /// Gives back what is more than `bytes`.
+    /// Returns the bytes above `bytes`.
     pub(crate) fn shrink(&mut self, bytes: u64) {
         let smaller = bytes.min(self.bytes());
         self.0.resize(smaller).expect("less than it has");
     }
 }
 
-/// Refuses what is more than a limit of its own; 0 is no limit.
+/// Refuses `bytes` above a separate limit; 0 means no limit.
 pub(crate) fn within(what: &str, bytes: u64, limit: u64) -> Result<()> {
     if limit == 0 || bytes <= limit {
         return Ok(());
     }
-    Err(Error::Exhausted(format!("memory budget: {what} needs {bytes} bytes, {limit} are allowed")))
+    Err(Error::Exhausted(format!(
+        "memory budget: {what} must have at most {limit} bytes, got {bytes}"
+    )))
 }
 
 #[cfg(test)]
@@ -103,11 +107,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_can_be_taken_again() {
+    fn dropped_reservation_can_be_taken_again() {
         let budget = Budget::new(100);
         let first = budget.reserve("a", 60).unwrap();
         let refused = budget.reserve("b", 41).unwrap_err().to_string();
-        assert_eq!(refused, "memory budget: b needs 41 bytes, 40 of 100 are left");
+        assert_eq!(refused, "memory budget: b must have at most the 40 bytes left of 100, got 41");
         let mut second = budget.reserve("b", 40).unwrap();
         drop(first);
         assert_eq!(budget.used(), second.bytes());
@@ -120,14 +124,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_on_a_device_counts_there_and_in_all() {
+    fn reservation_on_a_device_counts_in_the_total() {
         let all = Budget::new(100);
         let [first, second] = [Some(60), None].map(|total| all.of_device(total));
         let on_first = first.reserve("a", 50).unwrap();
         let refused = first.reserve("b", 11).unwrap_err().to_string();
-        assert_eq!(refused, "memory budget: b needs 11 bytes, 10 of 60 are left");
+        assert_eq!(refused, "memory budget: b must have at most the 10 bytes left of 60, got 11");
         let refused = second.reserve("b", 51).unwrap_err().to_string();
-        assert_eq!(refused, "memory budget: b needs 51 bytes, 50 of 100 are left");
+        assert_eq!(refused, "memory budget: b must have at most the 50 bytes left of 100, got 51");
         let _on_second = second.reserve("b", 45).unwrap();
         assert_eq!((first.used(), second.used(), all.used()), (50, 45, 95));
         assert!(first.fits_without(50, 55) && !first.fits_without(50, 56), "of all");
@@ -136,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn no_limit_takes_everything_once() {
+    fn unlimited_budget_reserves_everything_once() {
         let budget = Budget::new(0);
         let all = budget.reserve("a", u64::MAX).unwrap();
         assert!(budget.reserve("b", 1).is_err());

@@ -1,4 +1,4 @@
-//! What a model's source says about its tensors, and which sizes a request may choose.
+//! Declared tensors of a model, with the sizes that a request may choose.
 
 use crate::error::{Error, Result};
 use crate::tensor::{TensorInfo, TensorInfos};
@@ -8,32 +8,32 @@ use std::collections::BTreeMap;
 /// Sizes of each input, in the model's order.
 pub(crate) type Shapes = Vec<Vec<usize>>;
 
-/// The first size of all inputs, if they have the same.
+/// Returns the first size of all inputs, if they share it.
 pub(crate) fn rows_of(shapes: &Shapes) -> Option<usize> {
     let rows = *shapes.first()?.first()?;
     shapes.iter().all(|sizes| sizes.first() == Some(&rows)).then_some(rows)
 }
 
-/// Names, and sizes that may be open.
+/// Tensors with their names, and with sizes that may be open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Declaration {
     pub(crate) inputs: Vec<DeclaredTensor>,
     outputs: Vec<DeclaredTensor>,
 }
 
-/// A tensor as the model's source has it.
+/// A tensor in the declaration of a model's source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DeclaredTensor {
     pub(crate) name: String,
-    /// `None` if the source says nothing about them.
+    /// `None` if the source does not declare them.
     sizes: Option<Vec<DeclaredSize>>,
 }
 
-/// Sizes that are open, by their names.
-type Chosen = BTreeMap<String, usize>;
+/// Values of open sizes, by their names.
+type ChosenSizes = BTreeMap<String, usize>;
 
 impl Declaration {
-    /// Of a file; `None` if it leaves the rank of an input open.
+    /// Converts the declaration of a file; `None` if it leaves the rank of an input open.
     pub(crate) fn of(declared: Declared) -> Option<Self> {
         let of = |ports: Vec<DeclaredPort>| ports.into_iter().map(DeclaredTensor::of).collect();
         let Declared { inputs, outputs } = declared;
@@ -41,21 +41,22 @@ impl Declaration {
         declaration.inputs.iter().all(|input| input.sizes.is_some()).then_some(declaration)
     }
 
-    /// Of tensors with these names and sizes; a word is the name of an open one, -1 has none.
+    /// Declares tensors with these names and sizes. A word names an open size; -1 is one without a
+    /// name.
     pub(crate) fn new(inputs: &[(&str, &[&str])], outputs: &[(&str, &[&str])]) -> Self {
         let of = |each: &[(&str, &[&str])]| each.iter().map(DeclaredTensor::new).collect();
         Self { inputs: of(inputs), outputs: of(outputs) }
     }
 
-    /// Whether a request chooses anything.
+    /// True if a request chooses any size.
     pub(crate) fn is_open(&self) -> bool {
         self.inputs.iter().any(DeclaredTensor::is_open)
     }
 
-    /// Fixes the first size of inputs, the second of two (`tokens`), rows and columns of those of
-    /// four, where they are open.
+    /// Fixes open sizes: the first one of inputs, the second of two (`tokens`), rows and columns of
+    /// four.
     pub(crate) fn fix(&mut self, tokens: Option<usize>, size: Option<usize>, batch: Option<usize>) {
-        let mut fixed = Chosen::new();
+        let mut fixed = ChosenSizes::new();
         for input in &mut self.inputs {
             let sizes = input.sizes.as_mut().expect("of an input");
             let rank = sizes.len();
@@ -83,18 +84,21 @@ impl Declaration {
         });
     }
 
-    /// All shapes, from those that are given; what they leave open is 1.
+    /// Completes the given shapes; sizes that they leave open are 1.
     ///
     /// # Errors
     ///
-    /// `Invalid` if one is given for no input, or contradicts the declaration.
+    /// `Invalid` if one is given for an unknown input, or contradicts the declaration.
     pub(crate) fn complete(&self, given: &BTreeMap<String, Vec<usize>>) -> Result<Shapes> {
         let mut names = given.keys();
         if let Some(name) = names.find(|name| self.inputs.iter().all(|i| i.name != **name)) {
             let have: Vec<_> = self.inputs.iter().map(|input| input.name.as_str()).collect();
-            return Err(Error::Invalid(format!("no input {name:?} (have: {})", have.join(", "))));
+            return Err(Error::Invalid(format!(
+                "unknown input {name:?} (have: {})",
+                have.join(", ")
+            )));
         }
-        let mut chosen = Chosen::new();
+        let mut chosen = ChosenSizes::new();
         for input in &self.inputs {
             given.get(&input.name).map_or(Ok(()), |sizes| input.choose(sizes, &mut chosen))?;
         }
@@ -105,20 +109,20 @@ impl Declaration {
         Ok(self.inputs.iter().map(full).collect())
     }
 
-    /// Refuses shapes, one for each input, that the model can't have.
+    /// Refuses shapes, one for each input, that the model cannot have.
     ///
     /// # Errors
     ///
-    /// `Invalid` with the tensor, and both shapes or sizes.
+    /// `Invalid`, with the tensor and both shapes or sizes.
     pub(crate) fn check(&self, shapes: &Shapes) -> Result<()> {
-        let mut chosen = Chosen::new();
+        let mut chosen = ChosenSizes::new();
         self.inputs
             .iter()
             .zip(shapes)
             .try_for_each(|(input, sizes)| input.choose(sizes, &mut chosen))
     }
 
-    /// Gives the tensors of a variant the names and ranks of the source; and these shapes, if they
+    /// Gives the tensors of a variant the names and ranks of the source, and these shapes if they
     /// were chosen.
     pub(crate) fn name_variant(
         &self,
@@ -140,7 +144,7 @@ impl Declaration {
         }
     }
 
-    /// What metadata say: as `base`, with -1 where a size is open.
+    /// Returns tensors for metadata: those of `base`, with -1 for open sizes.
     pub(crate) fn metadata(
         &self,
         base: (&TensorInfos, &TensorInfos),
@@ -156,15 +160,14 @@ impl Declaration {
         (of(base.0, &self.inputs), of(base.1, &self.outputs))
     }
 
-    /// Shapes with their names, for people.
+    /// Formats shapes with their names, for people.
     pub(crate) fn show(&self, shapes: &Shapes) -> String {
         let each = self.inputs.iter().zip(shapes);
         let each: Vec<_> = each.map(|(input, sizes)| format!("{} {sizes:?}", input.name)).collect();
         each.join(", ")
     }
 
-    /// A tensor whose first size is fixed, if there is one: rows of such a model don't come from
-    /// several requests.
+    /// Returns a tensor whose first size is fixed, if there is one: such a model cannot be batched.
     pub(crate) fn without_rows(&self) -> Option<&str> {
         let first = |tensor: &DeclaredTensor| {
             let first = tensor.sizes.as_ref().and_then(|sizes| sizes.first());
@@ -197,12 +200,15 @@ impl DeclaredTensor {
         self.sizes.as_ref().is_none_or(|sizes| sizes.iter().any(open))
     }
 
-    /// Notes what `given` chooses.
-    fn choose(&self, given: &[usize], chosen: &mut Chosen) -> Result<()> {
+    /// Adds the sizes that `given` chooses.
+    fn choose(&self, given: &[usize], chosen: &mut ChosenSizes) -> Result<()> {
         let sizes = self.sizes.as_ref().expect("of an input");
         let wrong = |why: &str| {
             let (name, shown) = (&self.name, &given[..given.len().min(8)]);
-            Error::Invalid(format!("tensor {name}: shape {shown:?}, it is {}{why}", self.shown()))
+            Error::Invalid(format!(
+                "tensor {name}: shape must be {}{why}, got {shown:?}",
+                self.text()
+            ))
         };
         if sizes.len() != given.len() {
             return Err(wrong(""));
@@ -210,11 +216,13 @@ impl DeclaredTensor {
         for (size, &given) in sizes.iter().zip(given) {
             match size {
                 DeclaredSize::Fixed(size) if *size != given => return Err(wrong("")),
-                DeclaredSize::Open(_) if given == 0 => return Err(wrong(", each at least 1")),
+                DeclaredSize::Open(_) if given == 0 => {
+                    return Err(wrong(" with sizes of at least 1"));
+                }
                 DeclaredSize::Open(name) if !name.is_empty() => {
                     let before = *chosen.entry(name.clone()).or_insert(given);
                     if before != given {
-                        return Err(wrong(&format!(", and {name} is {before} elsewhere")));
+                        return Err(wrong(&format!(" with {name} of {before} as elsewhere")));
                     }
                 }
                 _ => {}
@@ -223,7 +231,7 @@ impl DeclaredTensor {
         Ok(())
     }
 
-    fn filled(&self, chosen: &Chosen) -> Vec<usize> {
+    fn filled(&self, chosen: &ChosenSizes) -> Vec<usize> {
         let fill = |size: &DeclaredSize| match size {
             DeclaredSize::Fixed(size) => *size,
             DeclaredSize::Open(name) => chosen.get(name).copied().unwrap_or(1),
@@ -231,7 +239,7 @@ impl DeclaredTensor {
         self.sizes.iter().flatten().map(fill).collect()
     }
 
-    fn shown(&self) -> String {
+    fn text(&self) -> String {
         let size = |size: &DeclaredSize| match size {
             DeclaredSize::Fixed(size) => size.to_string(),
             DeclaredSize::Open(name) if name.is_empty() => "-1".into(),
@@ -241,8 +249,8 @@ impl DeclaredTensor {
         format!("[{}]", sizes.join(", "))
     }
 
-    /// The shape of a computed tensor of so many elements, as far as it is said: a network for
-    /// pictures has ranks of its own.
+    /// Returns the declared shape of a computed tensor, as far as it follows from its number of
+    /// elements. A network for pictures has ranks of its own.
     fn shape_of(&self, info: &TensorInfo) -> Option<Vec<i64>> {
         let sizes = self.sizes.as_ref().filter(|sizes| sizes.len() != info.shape.len())?;
         let fixed: Vec<_> = sizes
@@ -291,29 +299,30 @@ mod tests {
     }
 
     #[test]
-    fn sizes_of_one_name_are_the_same() {
+    fn sizes_with_one_name_must_be_equal() {
         text().check(&vec![vec![2, 7], vec![2, 7]]).unwrap();
         let said = refused(vec![vec![2, 7], vec![2, 8]]);
-        let want =
-            "tensor mask: shape [2, 8], it is [-1 (batch), -1 (tokens)], and tokens is 7 elsewhere";
+        let want = "tensor mask: shape must be [-1 (batch), -1 (tokens)] with tokens of 7 as elsewhere, got [2, 8]";
         assert_eq!(said, want);
-        let want = "tensor ids: shape [2], it is [-1 (batch), -1 (tokens)]";
+        let want = "tensor ids: shape must be [-1 (batch), -1 (tokens)], got [2]";
         assert_eq!(refused(vec![vec![2], vec![2, 7]]), want);
-        assert!(refused(vec![vec![2, 0], vec![2, 7]]).ends_with(", each at least 1"));
+        assert!(
+            refused(vec![vec![2, 0], vec![2, 7]]).contains(" with sizes of at least 1, got [2, 0]")
+        );
     }
 
     #[test]
-    fn what_is_not_given_follows_from_what_is() {
+    fn missing_shapes_follow_from_given_ones() {
         let given = BTreeMap::from([("mask".to_owned(), vec![3, 9])]);
         assert_eq!(text().complete(&given).unwrap(), [[3, 9], [3, 9]]);
         assert_eq!(text().complete(&BTreeMap::new()).unwrap(), [[1, 1], [1, 1]]);
         let unknown = BTreeMap::from([("tokens".to_owned(), vec![3])]);
         let said = text().complete(&unknown).unwrap_err().to_string();
-        assert_eq!(said, "no input \"tokens\" (have: ids, mask)");
+        assert_eq!(said, "unknown input \"tokens\" (have: ids, mask)");
     }
 
     #[test]
-    fn what_is_fixed_is_no_longer_open() {
+    fn fixed_size_cannot_be_chosen() {
         let mut declaration = text();
         declaration.fix(None, None, Some(4));
         assert!(declaration.check(&vec![vec![4, 7], vec![4, 7]]).is_ok());

@@ -1,4 +1,4 @@
-//! What a `model.toml` may say.
+//! Keys of `model.toml`.
 
 use crate::class::Class;
 use crate::error::{Error, Result};
@@ -8,44 +8,44 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
-/// A `model.toml`. An unknown key is an error.
+/// Content of a `model.toml`. An unknown key is an error.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Description {
-    /// Which network it is, one of those that can be built; none if the files say.
+    /// Name of a built-in network; `None` if the files define it.
     pub(super) network: Option<String>,
     /// Rows and columns of the picture; default: the network's own.
     pub(super) size: Option<usize>,
     /// Pictures at a time, the first dimension of the tensors; default: the network's own, or 1.
     pub(super) batch: Option<usize>,
-    /// Makes weights up instead of reading them.
+    /// Seed of made-up weights, used instead of a file.
     pub(super) seed: Option<u64>,
-    /// Versions that are loaded when none is named; default: the newest.
+    /// Versions to load if none is named; default: the newest.
     pub(super) versions: Option<Versions>,
     /// Instances for requests of each class of the standard protocol.
     pub(super) instances: Instances,
-    /// Devices that each have that many instances; default: those that the daemon chooses.
+    /// Devices with that many instances each; default: devices that the daemon chooses.
     pub(super) devices: Option<Devices>,
-    /// How many devices the daemon chooses; default: as the configuration says.
+    /// Number of devices that the daemon chooses; default: the configuration's.
     pub(super) replicas: Option<usize>,
-    /// Devices by their places among the daemon's, of a configuration in Triton's form; goes before
-    /// both.
+    /// Indices of devices among the daemon's, from a configuration in Triton's form; has precedence
+    /// over both.
     #[serde(skip)]
     pub(super) gpus: Option<Vec<usize>>,
-    /// Shapes for which networks are made ahead, as far as the model leaves sizes open; by names of
-    /// inputs. The first one is what clients of the local path get.
+    /// Shapes of networks that are created at the load, for open sizes, by names of inputs. Clients
+    /// of the local path use the first one.
     pub(super) shapes: Vec<BTreeMap<String, Vec<usize>>>,
-    /// Most rows, the first size of all tensors, that run together; 0 or 1: no requests do.
+    /// Maximum number of rows (first size of all tensors) of a batch; 0 or 1: no batching.
     pub(super) max_batch: usize,
-    /// How long a request waits for others to run with, in microseconds.
+    /// Time that a request waits for others of its batch, in microseconds.
     pub(super) max_delay_us: u64,
-    /// Whether real-time requests run with others as well.
+    /// True if real-time requests are batched as well.
     pub(super) batch_rt: bool,
-    /// Measures the kernels when it is loaded, if there is no profile.
+    /// Measures the kernels at the load, if there is no profile.
     pub(super) measure: bool,
 }
 
-/// How many requests of each class run at a time.
+/// Number of requests of each class that run at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Instances {
@@ -59,11 +59,11 @@ impl Default for Instances {
     }
 }
 
-/// Most rows that run together, and most microseconds that a request waits for others.
+/// Maximum of `max_batch`, and of `max_delay_us`.
 const MAX_BATCH: usize = 256;
 const MAX_DELAY_US: u64 = 1_000_000;
 
-/// Most instances of one class.
+/// Maximum number of instances of one class.
 const MAX_INSTANCES: usize = 16;
 
 impl Description {
@@ -82,48 +82,48 @@ impl Description {
     pub(super) fn check(&self) -> Result<(), String> {
         for count in [self.instances.rt, self.instances.be] {
             if !(1..=MAX_INSTANCES).contains(&count) {
-                return Err(format!("instances: {count}, possible are 1 to {MAX_INSTANCES}"));
+                return Err(format!("instances must be 1 to {MAX_INSTANCES}, got {count}"));
             }
         }
         if self.devices.is_some() && self.replicas.is_some() {
-            return Err("devices and replicas: one of them says where it is".into());
+            return Err("devices and replicas cannot be set together".into());
         }
         if self.versions == Some(Versions::Latest { latest: 0 }) {
-            return Err("versions: the latest 0, possible are 1 and more".into());
+            return Err("versions.latest must be at least 1, got 0".into());
         }
         if self.max_batch > MAX_BATCH || self.max_delay_us > MAX_DELAY_US {
             return Err(format!(
-                "max_batch: {} in max_delay_us: {}, possible are {MAX_BATCH} in {MAX_DELAY_US}",
+                "max_batch must be at most {MAX_BATCH} and max_delay_us at most {MAX_DELAY_US}, got {} and {}",
                 self.max_batch, self.max_delay_us
             ));
         }
         Ok(())
     }
 
-    /// Which devices it is to be on.
+    /// Returns the rule that selects its devices.
     pub(super) fn placing(&self) -> Placing {
         if let Some(gpus) = &self.gpus {
             return Placing::At(gpus.clone());
         }
         match (&self.devices, self.replicas) {
-            (Some(Devices::These(names)), _) => Placing::On(names.clone()),
+            (Some(Devices::Named(names)), _) => Placing::On(names.clone()),
             (Some(Devices::All(_)), _) => Placing::Replicas(0),
             (None, Some(count)) => Placing::Replicas(count),
-            (None, None) => Placing::Usual,
+            (None, None) => Placing::Default,
         }
     }
 
-    /// How requests of each class are gathered, as [`Class::EACH`].
+    /// Returns the batching of each of [`Class::EACH`].
     pub(super) fn batching(&self) -> [Option<Batching>; 2] {
         let delay = Duration::from_micros(self.max_delay_us);
         let batching = (self.max_batch > 1).then_some(Batching { max: self.max_batch, delay });
         Class::EACH.map(|class| batching.filter(|_| self.batch_rt || class == Class::BestEffort))
     }
 
-    /// Versions to load when none is named, each once.
+    /// Returns the versions to load if none is named, each once.
     pub(super) fn choose(&self, have: &[u32]) -> Vec<u32> {
         match &self.versions {
-            Some(Versions::These(versions)) => {
+            Some(Versions::List(versions)) => {
                 versions.iter().copied().collect::<BTreeSet<_>>().into_iter().collect()
             }
             Some(Versions::All(_)) => have.to_vec(),
@@ -135,38 +135,38 @@ impl Description {
     }
 }
 
-/// Which versions are loaded when none is named.
+/// Versions to load if none is named.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "versions: a list, \"all\" or { latest = N }")]
+#[serde(untagged, expecting = "versions must be a list, \"all\" or { latest = N }")]
 pub(super) enum Versions {
-    /// These numbers.
-    These(Vec<u32>),
-    /// All that there are.
+    /// Versions with these numbers.
+    List(Vec<u32>),
+    /// All versions.
     All(All),
-    /// So many of the newest.
+    /// The newest versions, this many.
     Latest { latest: usize },
 }
 
 /// Devices by name.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged, expecting = "devices: a list of names, or \"all\"")]
+#[serde(untagged, expecting = "devices must be a list of names, or \"all\"")]
 pub(super) enum Devices {
-    /// These, each with a replica.
-    These(Vec<String>),
-    /// All that there are.
+    /// Devices with these names, each with a replica.
+    Named(Vec<String>),
+    /// All devices.
     All(All),
 }
 
-/// Which devices a model is to be on.
+/// Rule that selects the devices of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Placing {
-    /// As the configuration says.
-    Usual,
-    /// So many that the daemon chooses; 0: all.
+    /// Number of the configuration.
+    Default,
+    /// This number of devices, chosen by the daemon; 0 is all.
     Replicas(usize),
-    /// These.
+    /// Devices with these names.
     On(Vec<String>),
-    /// Those at these places among the daemon's devices.
+    /// Devices with these indices among the daemon's.
     At(Vec<usize>),
 }
 
@@ -182,22 +182,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_are_named_counted_or_all() {
+    fn devices_parse_names_count_and_all() {
         let placing = |text: &str| {
             let description: Result<Description, _> = toml::from_str(text);
             description.map(|description| description.placing())
         };
         let two = Placing::On(vec!["cuda:0".into(), "cuda:1".into()]);
-        assert_eq!(placing("").unwrap(), Placing::Usual);
+        assert_eq!(placing("").unwrap(), Placing::Default);
         assert_eq!(placing("devices = [\"cuda:0\", \"cuda:1\"]").unwrap(), two);
         assert_eq!(placing("devices = \"all\"").unwrap(), Placing::Replicas(0));
         assert_eq!(placing("replicas = 2").unwrap(), Placing::Replicas(2));
         let said = placing("devices = 1").unwrap_err().to_string();
-        assert!(said.contains("devices: a list of names, or \"all\""), "{said}");
+        assert!(said.contains("devices must be a list of names, or \"all\""), "{said}");
     }
 
     #[test]
-    fn versions_are_listed_all_or_the_latest() {
+    fn versions_parse_list_all_and_latest() {
         let chosen = |text: &str| {
             let description: Result<Description, _> = toml::from_str(text);
             description.map(|description| description.choose(&[1, 3, 7]))
@@ -209,6 +209,6 @@ mod tests {
         assert_eq!(chosen("versions = [3]").unwrap(), [3]);
         assert_eq!(chosen("versions = [3, 1, 3]").unwrap(), [1, 3]);
         let said = chosen("versions = \"newest\"").unwrap_err().to_string();
-        assert!(said.contains("versions: a list, \"all\" or { latest = N }"), "{said}");
+        assert!(said.contains("versions must be a list, \"all\" or { latest = N }"), "{said}");
     }
 }

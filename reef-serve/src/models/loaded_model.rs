@@ -1,21 +1,20 @@
 //! A loaded version of a model on one device: its weights, the instances that serve the standard
-//! protocol, its numbers.
+//! protocol, its figures.
 //!
-//! Each class has a queue and instances of its own, so that a real-time request never waits for an
-//! instance that a best-effort one works on. Clients of the local path bring instances of their
-//! own.
+//! Each class has a queue and instances of its own, so a real-time request never waits for an
+//! instance that runs a best-effort one. Clients of the local path have instances of their own.
 //!
-//! A model that is unloaded takes no more requests and finishes those that it has. Its memory is
-//! given back when the last instance is gone.
+//! A model that is being unloaded refuses new requests and finishes the queued ones. Its memory is
+//! returned when its last instance is dropped.
 
 use crate::class::Class;
-use crate::engine::lanes::Counted;
+use crate::engine::instance_count::CountGuard;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::Budget;
 use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::model_spec::ModelSpec;
-use crate::models::shaped::maker::Maker;
+use crate::models::shaped::factory::VariantFactory;
 use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
 use crate::net::identity::client_id::ClientId;
@@ -32,41 +31,41 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// A loaded version of a model, on one device: a replica, if it is on several.
+/// A loaded version of a model on one device: a replica, if it is on several.
 #[derive(Debug)]
 pub(crate) struct LoadedModel {
     pub(crate) spec: ModelSpec,
-    /// As metadata have them: -1 is a size that requests choose.
+    /// As in metadata: -1 is a size that requests choose.
     pub(crate) inputs: TensorInfos,
     pub(crate) outputs: TensorInfos,
-    /// For the usual shapes, or the only ones.
+    /// Network for the default shapes, or the only ones.
     pub(crate) base: Arc<Variant>,
-    /// For others.
+    /// Networks for other shapes.
     pub(crate) variants: Variants,
-    /// Where sizes are open.
+    /// Set if sizes are open.
     pub(super) declaration: Option<Declaration>,
-    pub(super) maker: Arc<Maker>,
-    /// As [`Class::EACH`].
+    pub(super) factory: Arc<VariantFactory>,
+    /// One for each of [`Class::EACH`].
     queues: [Arc<Queue>; 2],
     threads: Mutex<Vec<JoinHandle<()>>>,
-    retired: AtomicBool,
-    /// Its instances, until it is retired.
-    lanes: Mutex<Option<Counted>>,
+    is_retired: AtomicBool,
+    /// Count of its instances, until it is retired.
+    instance_count: Mutex<Option<CountGuard>>,
     pub(crate) observer: Arc<Observer>,
     title: Arc<str>,
-    /// As [`Class::EACH`].
+    /// Labels for each of [`Class::EACH`].
     of: [ClassLabels; 2],
-    /// Of all replicas.
+    /// Shared by all replicas.
     pub(crate) stats: Arc<Stats>,
 }
 
 impl LoadedModel {
-    /// The shapes that a request chooses; `None` if none is open. They are given in the model's
-    /// order.
+    /// Returns the shapes that a request chooses, from `given` in the model's order; `None` if no
+    /// size is open.
     ///
     /// # Errors
     ///
-    /// `Invalid` if they can't be those of the model.
+    /// `Invalid` if the model cannot have them.
     pub(crate) fn shapes_of<'a>(
         &self,
         given: impl Iterator<Item = &'a [i64]>,
@@ -80,26 +79,26 @@ impl LoadedModel {
     }
 }
 
-/// What a loaded model is made of.
+/// Components of a loaded model.
 pub(crate) struct Parts {
     pub(crate) spec: ModelSpec,
     pub(crate) base: Arc<Variant>,
     pub(crate) variants: Variants,
     pub(crate) declaration: Option<Declaration>,
-    pub(crate) maker: Arc<Maker>,
-    /// What its other replicas count in.
+    pub(crate) factory: Arc<VariantFactory>,
+    /// Statistics shared with its other replicas.
     pub(crate) stats: Arc<Stats>,
 }
 
 impl LoadedModel {
-    /// Starts the threads of its lanes.
+    /// Starts its worker threads.
     ///
     /// # Errors
     ///
-    /// `Failed`: there are no threads.
+    /// `Failed` if a thread cannot be started.
     pub(crate) fn start(parts: Parts, queue: usize) -> Result<Arc<Self>> {
-        let Parts { spec, base, variants, declaration, maker, stats } = parts;
-        let observer = maker.observer.clone();
+        let Parts { spec, base, variants, declaration, factory, stats } = parts;
+        let observer = factory.observer.clone();
         let infos = (&base.inputs, &base.outputs);
         let (inputs, outputs) = match &declaration {
             Some(declaration) => declaration.metadata(infos),
@@ -111,18 +110,18 @@ impl LoadedModel {
             class: class.name(),
         });
         let counts = [spec.instances.rt, spec.instances.be];
-        let lanes = Mutex::new(Some(maker.node.count_lanes(counts)));
+        let instance_count = Mutex::new(Some(factory.node.count_instances(counts)));
         let served = Arc::new(Self {
             inputs,
             outputs,
             base,
             variants,
             declaration,
-            maker,
+            factory,
             queues: [queue; 2].map(|max| Arc::new(Queue::new(max))),
             threads: Mutex::default(),
-            retired: AtomicBool::new(false),
-            lanes,
+            is_retired: AtomicBool::new(false),
+            instance_count,
             observer,
             title: format!("{}/{}", spec.name, spec.version).into(),
             spec,
@@ -142,34 +141,35 @@ impl LoadedModel {
                 let served = self.clone();
                 let thread = thread::Builder::new().name(format!("reef-{class}-lane"));
                 let thread = thread.spawn(move || served.serve(class, &id));
-                let thread = thread.map_err(|e| Error::system("no thread for a lane", e))?;
+                let thread =
+                    thread.map_err(|e| Error::system("cannot start a worker thread", e))?;
                 self.threads.lock().push(thread);
             }
         }
         Ok(())
     }
 
-    /// The device that it is on.
+    /// Returns its device.
     pub(crate) fn node(&self) -> &Arc<Node> {
-        &self.maker.node
+        &self.factory.node
     }
 
-    /// What that device has of the daemon's memory.
+    /// Returns the device's part of the daemon's budget.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.maker.budget
+        &self.factory.budget
     }
 
-    /// Name and version, for people.
+    /// Returns name and version, for people.
     pub(crate) fn title(&self) -> &str {
         &self.title
     }
 
-    /// Name and version, for metrics.
-    pub(crate) fn which(&self) -> ModelLabels {
+    /// Returns name and version, for metrics.
+    pub(crate) fn labels(&self) -> ModelLabels {
         ModelLabels { model: self.spec.name.to_string(), version: self.spec.version }
     }
 
-    /// The first size of its first input: pictures at a time, as far as it is one for pictures.
+    /// Returns the first size of its first input: pictures at a time, for networks of pictures.
     pub(crate) fn batch(&self) -> u64 {
         let first = self.base.inputs.each.first().and_then(|input| input.shape.first());
         first.map_or(1, |&size| size as u64)
@@ -179,31 +179,31 @@ impl LoadedModel {
     ///
     /// # Errors
     ///
-    /// As [`Queue::push`]; `Unavailable` if its device is lost.
+    /// Errors of [`Queue::push`]; `Unavailable` if its device is lost.
     pub(crate) fn submit(&self, job: Job) -> Result<()> {
         let class = job.priority.class();
-        self.queue(class).push(job).map_err(|error| self.node().explained(error))
+        self.queue(class).push(job).map_err(|error| self.node().explain(error))
     }
 
-    /// Counts a request that has ended, once: `None` if its client went away before its answer.
+    /// Counts a request that has ended, once: `None` if its client disconnected before its answer.
     pub(crate) fn note_answer(
         &self,
         class: Class,
         phases: &Phases,
-        how: Option<Result<(), &Error>>,
+        outcome: Option<Result<(), &Error>>,
     ) {
-        self.observer.metrics.note_answer(self.of(class), phases.total(), how);
-        self.stats.note(phases, matches!(how, Some(Ok(()))));
+        self.observer.metrics.note_answer(self.of(class), phases.total(), outcome);
+        self.stats.note(phases, matches!(outcome, Some(Ok(()))));
     }
 
-    /// Notes what an instance has run, for histograms and traces.
+    /// Records a run of an instance, for histograms and traces.
     pub(crate) fn note_run(
         &self,
         instance: &InstanceId,
         class: Class,
         client: ClientId,
         phases: &Phases,
-        how: Result<(), &Error>,
+        outcome: Result<(), &Error>,
     ) {
         self.observer.metrics.note_phases(self.of(class), phases);
         self.observer.tracer.note(|| Request {
@@ -212,13 +212,13 @@ impl LoadedModel {
             class,
             client,
             phases: *phases,
-            outcome: how.err().map_or("ok", Error::kind),
+            outcome: outcome.err().map_or("ok", Error::kind),
             end: Instant::now(),
         });
     }
 
-    /// Sizes of a tensor as configurations have them: without the first where it is that of
-    /// requests that run together.
+    /// Returns the sizes of a tensor for configurations: without the first one if requests are
+    /// batched.
     pub(crate) fn dims<'a>(&self, info: &'a TensorInfo) -> &'a [i64] {
         if self.spec.max_batch() > 1 {
             info.shape.get(1..).unwrap_or_default()
@@ -227,12 +227,12 @@ impl LoadedModel {
         }
     }
 
-    /// How often it has run, which is less often than it was asked where requests ran together.
+    /// Number of executions, which is below the number of requests if batches ran.
     pub(crate) fn executions(&self) -> u64 {
         self.stats.executions()
     }
 
-    /// What of a request decides whether it may run with others.
+    /// Returns the rows of a request, if it may run in a batch.
     pub(crate) fn rows_of(&self, class: Class, shapes: &Shapes) -> Option<Rows> {
         let max = self.spec.batching[class as usize]?.max;
         let count = rows_of(shapes)?;
@@ -240,7 +240,7 @@ impl LoadedModel {
         (count <= max).then_some(Rows { count, others })
     }
 
-    /// What it and its other replicas have done so far.
+    /// Returns the figures of all replicas so far.
     pub(crate) fn numbers(&self) -> Numbers {
         self.stats.numbers()
     }
@@ -250,31 +250,31 @@ impl LoadedModel {
         self.variants.bytes()
     }
 
-    /// Requests that wait, by class.
+    /// Waiting requests, by class.
     pub(crate) fn depths(&self) -> impl Iterator<Item = (ClassLabels, usize)> {
         self.of.iter().cloned().zip(self.queues.iter().map(|queue| queue.len()))
     }
 
-    /// Whether it takes no more requests.
+    /// True if it refuses new requests.
     pub(crate) fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.is_retired.load(Ordering::Acquire)
     }
 
-    /// Takes no more requests.
+    /// Refuses new requests from now on.
     pub(super) fn close(&self) {
-        self.retired.store(true, Ordering::Release);
+        self.is_retired.store(true, Ordering::Release);
         self.queues.iter().for_each(|queue| queue.close());
     }
 
-    /// Waits for the requests that it has, and drops its instances. Never returns if the device
-    /// never ends them.
+    /// Waits for the queued requests, and drops the instances. Never returns if the device never
+    /// ends them.
     pub(super) fn finish(&self) {
         for thread in std::mem::take(&mut *self.threads.lock()) {
             let _ = thread.join(); // a panic has already been printed
         }
         self.variants.clear();
         self.base.clear();
-        self.lanes.lock().take();
+        self.instance_count.lock().take();
     }
 
     pub(super) fn queue(&self, class: Class) -> &Queue {
@@ -286,9 +286,9 @@ impl LoadedModel {
     }
 }
 
-/// Whether the instance can be used again: errors of the client leave it usable.
-pub(crate) fn is_sound<T>(how: &Result<T>) -> bool {
-    !matches!(how, Err(Error::Failed(_) | Error::Unavailable(_) | Error::Exhausted(_)))
+/// True if the instance can be used again: errors of the client leave it usable.
+pub(crate) fn is_sound<T>(result: &Result<T>) -> bool {
+    !matches!(result, Err(Error::Failed(_) | Error::Unavailable(_) | Error::Exhausted(_)))
 }
 
 #[cfg(test)]

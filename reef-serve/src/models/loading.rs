@@ -1,11 +1,10 @@
-//! Making a model's networks: those that are wanted from the beginning, and those for shapes of
-//! requests.
+//! Creation of a model's networks: at the load, and for request shapes.
 
 use crate::error::{Error, Result};
 use crate::models::declaration::{Declaration, Shapes, rows_of};
 use crate::models::loaded_model::{LoadedModel, Parts};
 use crate::models::model_spec::ModelSpec;
-use crate::models::shaped::maker::{InTheWay, Maker, Order};
+use crate::models::shaped::factory::{Eviction, VariantFactory, VariantOrder};
 use crate::models::shaped::variant::Variant;
 use crate::models::shaped::variants::Variants;
 use crate::observe::stats::Stats;
@@ -13,21 +12,21 @@ use crate::tenants::tenant::Tenant;
 use std::sync::Arc;
 
 impl LoadedModel {
-    /// Reads it, makes the networks that are wanted from the beginning, and starts its lanes.
+    /// Reads the model, creates its first networks, and starts its workers.
     ///
     /// # Errors
     ///
-    /// What is wrong with its files; `Exhausted`; the device's.
+    /// Errors of its files; `Exhausted`; errors of the device.
     pub(crate) fn load(
         spec: ModelSpec,
-        maker: Arc<Maker>,
+        factory: Arc<VariantFactory>,
         variants: Variants,
         stats: Arc<Stats>,
         queue: usize,
     ) -> Result<Arc<Self>> {
-        let declaration = spec.declared(&maker.reading(&spec))?;
+        let declaration = spec.declared(&factory.read_budget(&spec))?;
         let named = named_shapes(&spec, declaration.as_ref())?;
-        let order = Order {
+        let order = VariantOrder {
             spec: &spec,
             declaration: declaration.as_ref(),
             shapes: named.first(),
@@ -36,69 +35,72 @@ impl LoadedModel {
             kept: 0,
             payer: None,
         };
-        let base = maker.make(&order)?;
+        let base = factory.make(&order)?;
         variants.pin(base.shapes(), base.clone());
         check_rows(&spec, declaration.as_ref())?;
-        let mut ahead = widened(&spec, &[vec![base.shapes()], named.clone()].concat());
+        let mut ahead = with_batches(&spec, &[vec![base.shapes()], named.clone()].concat());
         let wide = ahead.clone();
         ahead.retain(|shapes| *shapes != base.shapes());
         for shapes in ahead {
             let (taken, base) = (variants.bytes(), Some(&*base));
-            let order = Order { shapes: Some(&shapes), base, taken, kept: taken, ..order };
-            let made = maker.make(&order)?;
+            let order = VariantOrder { shapes: Some(&shapes), base, taken, kept: taken, ..order };
+            let made = factory.make(&order)?;
             variants.pin(shapes, made);
         }
         if spec.max_batch() > 1 {
             wide.iter().try_for_each(|shapes| check_outputs(&spec, &variants, shapes))?;
         }
-        Self::start(Parts { spec, base, variants, declaration, maker, stats }, queue)
+        Self::start(Parts { spec, base, variants, declaration, factory, stats }, queue)
     }
 
-    /// Makes the network for these shapes, for a principal that pays at most `most` bytes. Blocks.
+    /// Creates the network for these shapes, for a principal that may be charged `max` bytes.
+    /// Blocks.
     ///
     /// # Errors
     ///
-    /// What is wrong with the shapes; `Exhausted`; the device's; `Unavailable` if that is lost.
+    /// Errors of the shapes; `Exhausted`; errors of the device; `Unavailable` if it is lost.
     pub(crate) fn make(
         &self,
         shapes: &Shapes,
-        who: &Arc<Tenant>,
-        most: u64,
+        tenant: &Arc<Tenant>,
+        max: u64,
     ) -> Result<Arc<Variant>> {
-        self.made(shapes, who, most).map_err(|error| self.node().told(error))
+        self.get_or_make(shapes, tenant, max).map_err(|error| self.node().diagnose(error))
     }
 
-    fn made(&self, shapes: &Shapes, who: &Arc<Tenant>, most: u64) -> Result<Arc<Variant>> {
+    fn get_or_make(&self, shapes: &Shapes, tenant: &Arc<Tenant>, max: u64) -> Result<Arc<Variant>> {
         loop {
-            if let Some(made) = self.variants.get(shapes, &who.who) {
+            if let Some(made) = self.variants.get(shapes, &tenant.principal) {
                 return Ok(made); // by another request of its principal
             }
             if self.is_retired() {
                 return Err(Error::Unavailable("the model is being unloaded".into()));
             }
-            if !self.variants.make_room(&who.who) {
+            if !self.variants.make_room(&tenant.principal) {
                 return Err(Error::Exhausted(format!(
-                    "{}: others have all its shapes",
+                    "{}: other principals use all of its shapes",
                     self.title()
                 )));
             }
-            let order = Order {
+            let order = VariantOrder {
                 spec: &self.spec,
                 declaration: self.declaration.as_ref(),
                 shapes: Some(shapes),
                 base: Some(&self.base),
                 taken: self.variants.bytes(),
                 kept: self.variants.pinned_bytes(),
-                payer: Some((who, most)),
+                payer: Some((tenant, max)),
             };
-            let refused = match self.maker.make(&order) {
-                Ok(made) => return Ok(self.variants.insert(shapes.clone(), &who.who, made)),
+            let refused = match self.factory.make(&order) {
+                Ok(made) => {
+                    return Ok(self.variants.insert(shapes.clone(), &tenant.principal, made));
+                }
                 Err(refused) => refused,
             };
-            let has_gone = match refused.in_the_way {
-                InTheWay::Nothing => false,
-                InTheWay::Own => self.variants.give_up_own(&who.who),
-                InTheWay::Any => self.variants.give_up(&who.who),
+            let has_gone = match refused.eviction {
+                Eviction::None => false,
+                Eviction::Own => self.variants.evict_own(&tenant.principal),
+                Eviction::Any => self.variants.evict(&tenant.principal),
             };
             if !has_gone {
                 return Err(refused.error);
@@ -107,23 +109,23 @@ impl LoadedModel {
     }
 }
 
-/// Refuses to batch what has no rows.
+/// Refuses to batch a model without rows.
 fn check_rows(spec: &ModelSpec, declaration: Option<&Declaration>) -> Result<()> {
     let fixed = match declaration {
         _ if spec.max_batch() <= 1 => None,
         Some(declaration) => {
-            declaration.without_rows().map(|name| format!("that of {name} is fixed"))
+            declaration.without_rows().map(|name| format!("but that of {name} is fixed"))
         }
-        None => Some("its are fixed".into()),
+        None => Some("but all are fixed".into()),
     };
     let wrong = |why: String| {
-        let text = format!("the first size of all tensors has to be open, {why}");
+        let text = format!("the first size of all tensors must be open, {why}");
         Err(not_batched(spec, &text))
     };
     fixed.map_or(Ok(()), wrong)
 }
 
-/// Refuses to batch what has not one row of each output for each row of its inputs.
+/// Refuses to batch a model whose outputs do not have one row for each row of its inputs.
 fn check_outputs(spec: &ModelSpec, variants: &Variants, shapes: &Shapes) -> Result<()> {
     let Some((rows, variant)) = rows_of(shapes).and_then(|rows| variants.with_rows(shapes, rows))
     else {
@@ -132,7 +134,9 @@ fn check_outputs(spec: &ModelSpec, variants: &Variants, shapes: &Shapes) -> Resu
     let wrong = variant.outputs.each.iter().find(|info| info.shape.first() != Some(&(rows as i64)));
     wrong.map_or(Ok(()), |info| {
         let (name, shape) = (&info.name, &info.shape);
-        let text = format!("output {name} is of shape {shape:?} for {rows} rows");
+        let text = format!(
+            "output {name} must have {rows} rows for {rows} rows of input, got shape {shape:?}"
+        );
         Err(not_batched(spec, &text))
     })
 }
@@ -141,11 +145,12 @@ fn not_batched(spec: &ModelSpec, why: &str) -> Error {
     Error::Invalid(format!("model {}/{}: max_batch: {why}", spec.name, spec.version))
 }
 
-/// These, and for requests that run together the same with 1, 2, 4 rows and so on, up to the most.
-fn widened(spec: &ModelSpec, named: &[Shapes]) -> Vec<Shapes> {
-    let (most, mut all) = (spec.max_batch(), named.to_vec());
-    let widths = || (0..usize::BITS).map(|n| 1 << n).take_while(|rows| *rows < most).chain([most]);
-    for shapes in named.iter().filter(|_| most > 1) {
+/// Returns these shapes and, if requests are batched, the same with 1, 2, 4 rows and so on, up to
+/// the maximum.
+fn with_batches(spec: &ModelSpec, named: &[Shapes]) -> Vec<Shapes> {
+    let (max, mut all) = (spec.max_batch(), named.to_vec());
+    let widths = || (0..usize::BITS).map(|n| 1 << n).take_while(|rows| *rows < max).chain([max]);
+    for shapes in named.iter().filter(|_| max > 1) {
         for rows in widths() {
             let wide = |sizes: &Vec<usize>| [&[rows], &sizes[1..]].concat();
             all.push(shapes.iter().map(wide).collect());
@@ -156,14 +161,14 @@ fn widened(spec: &ModelSpec, named: &[Shapes]) -> Vec<Shapes> {
     all
 }
 
-/// The shapes that networks are made for ahead, the usual ones first; none if the source doesn't
-/// say what is open.
+/// Returns the shapes of the first networks, the default one first; none if the source does not
+/// declare open sizes.
 fn named_shapes(spec: &ModelSpec, declaration: Option<&Declaration>) -> Result<Vec<Shapes>> {
     let of = |error: Error| {
-        error.map(|text| format!("model {}/{}: shapes: {text}", spec.name, spec.version))
+        error.map_text(|text| format!("model {}/{}: shapes: {text}", spec.name, spec.version))
     };
     let Some(declaration) = declaration else {
-        let why = Error::Invalid("no size of it is open".into());
+        let why = Error::Invalid("must have an open size".into());
         return if spec.shapes.is_empty() { Ok(Vec::new()) } else { Err(of(why)) };
     };
     let named = spec.shapes.iter();

@@ -1,4 +1,4 @@
-//! What one version of a model is made of.
+//! Specification of one version of a model.
 
 use super::config::upload::Upload;
 use super::declaration::{Declaration, Shapes};
@@ -14,38 +14,38 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Seed of the weights of networks that are built by name, as in the other commands.
+/// Seed of the weights of built-in networks, as in the other commands.
 const SEED: u64 = 2022;
 
-/// What one version of a model is made of.
+/// Source and settings of one version of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ModelSpec {
     pub(crate) name: ModelName,
     pub(crate) version: u32,
     pub(crate) source: ModelSource,
-    /// For which networks are made ahead.
+    /// Shapes of networks that are created at the load.
     pub(crate) shapes: Vec<BTreeMap<String, Vec<usize>>>,
-    /// How requests of each class run together, as [`Class::EACH`](crate::class::Class::EACH).
+    /// Batching for each of [`Class::EACH`](crate::class::Class::EACH).
     pub(crate) batching: [Option<Batching>; 2],
     size: Option<usize>,
     batch: Option<usize>,
-    /// Latencies of its kernels, if they lie beside it.
+    /// Latencies of its kernels, if they are stored with it.
     profile: Option<PathBuf>,
-    /// Whether kernels are measured if no latencies are there.
+    /// True if kernels without stored latencies are measured.
     pub(crate) measure: bool,
     pub(crate) instances: Instances,
-    /// Devices that each have as many.
+    /// Rule that selects its devices.
     pub(crate) placing: Placing,
-    /// Files that came with a load, which are read again for each shape.
+    /// Files that came with a load; they are read again for each shape.
     pub(super) upload: Option<Arc<Upload>>,
 }
 
 impl ModelSpec {
-    /// Version `version` of a model whose files lie in `place`.
+    /// Specifies version `version` of a model whose files are in `place`.
     ///
     /// # Errors
     ///
-    /// What is wrong with the place, with the model.
+    /// Errors of the place, with the model.
     pub(super) fn new(
         description: &Description,
         name: &ModelName,
@@ -74,7 +74,7 @@ impl ModelSpec {
         })
     }
 
-    /// A network by name with made-up weights.
+    /// Specifies a built-in network with made-up weights.
     pub(super) fn builtin(name: &ModelName, description: &Description) -> Self {
         Self {
             name: name.clone(),
@@ -92,41 +92,41 @@ impl ModelSpec {
         }
     }
 
-    /// How requests run together, if any do: it is the same for each class that does.
+    /// Returns the batching, if any class has one; all classes share it.
     pub(crate) fn batching(&self) -> Option<Batching> {
         self.batching.iter().flatten().next().copied()
     }
 
-    /// Whether real-time requests run together.
+    /// True if real-time requests are batched.
     pub(crate) fn batches_rt(&self) -> bool {
         self.batching[Class::RealTime as usize].is_some()
     }
 
-    /// Most rows that run together.
+    /// Maximum number of rows of a batch.
     pub(crate) fn max_batch(&self) -> usize {
         self.batching().map_or(1, |batching| batching.max)
     }
 
-    /// Whether it brings kernels, which are native code of whoever wrote them.
+    /// True if it brings kernels, which are native code of their author.
     pub(super) fn brings_kernels(&self) -> bool {
         matches!(self.source, ModelSource::Program(_))
     }
 
-    /// What metadata calls it: weights that are made up are no model that was trained.
+    /// Returns its platform in metadata: made-up weights are marked, because they were not trained.
     pub(crate) fn platform(&self) -> &'static str {
         if self.is_made_up() { "reef_made_up_weights" } else { "reef" }
     }
 
-    /// Whether its weights come from a seed.
+    /// True if its weights come from a seed.
     pub(crate) fn is_made_up(&self) -> bool {
         matches!(self.source, ModelSource::Seeded { .. })
     }
 
-    /// What its source says about its tensors, and what the description fixes of that.
+    /// Returns the source's declaration, with the sizes that the description fixes.
     ///
     /// # Errors
     ///
-    /// What is wrong, with the model and the file; `Exhausted`.
+    /// The first error, with the model and the file; `Exhausted`.
     pub(crate) fn declared(&self, budget: &Budget) -> Result<Option<Declaration>> {
         let declared = self.source.declared(self.size, self.max_batch() > 1, budget);
         let mut declared = declared.map_err(|error| of(&self.name, self.version, error))?;
@@ -144,7 +144,7 @@ impl ModelSpec {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Errors of [`open`](Self::open).
     pub(crate) fn open_shaped(
         &self,
         declaration: &Declaration,
@@ -156,7 +156,7 @@ impl ModelSpec {
         read.map_err(|error| of(&self.name, self.version, error))
     }
 
-    /// The model with latencies that lie next to it.
+    /// Adds the latencies that are stored with it.
     fn with_profile(&self, model: Model) -> Result<Model> {
         match &self.profile {
             Some(profile) if model.kernels().is_none() => {
@@ -170,7 +170,7 @@ impl ModelSpec {
     ///
     /// # Errors
     ///
-    /// What is wrong, with the model and the file; `Exhausted`.
+    /// The first error, with the model and the file; `Exhausted`.
     pub(crate) fn open(&self, budget: &Budget) -> Result<Model> {
         let read = self.source.open(self.size, self.batch, budget);
         let read = read.and_then(|model| self.with_profile(model));
@@ -178,7 +178,7 @@ impl ModelSpec {
     }
 }
 
-/// The error, with whose it is.
+/// Adds the model to an error.
 fn of(name: &ModelName, version: u32, error: Error) -> Error {
-    error.map(|text| format!("model {name}/{version}: {text}"))
+    error.map_text(|text| format!("model {name}/{version}: {text}"))
 }

@@ -1,5 +1,5 @@
-//! How a model goes: its requests end first, but a lost device on which they never do holds nobody
-//! up.
+//! Retirement of a model: its requests end first, but a lost device on which they never end delays
+//! no caller.
 
 use crate::engine::node::Node;
 use crate::models::loaded_model::LoadedModel;
@@ -8,14 +8,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long the work of a lost device may take to end while somebody waits for it.
-const GRACE: Duration = Duration::from_secs(1);
+/// Time that the work of a lost device has to end while a caller waits.
+const RETIRE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How often it is looked whether the device is lost meanwhile.
+/// Interval at which the loss of the device is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A model that takes no more requests and finishes those that it has, on a thread of its own.
-#[must_use = "it goes on by itself; who wants its memory waits"]
+/// A model that refuses new requests and finishes the queued ones, on a thread of its own.
+#[must_use = "it continues by itself; wait for its memory"]
 pub(crate) struct Retiring {
     done: Receiver<()>,
     node: Arc<Node>,
@@ -23,21 +23,21 @@ pub(crate) struct Retiring {
 }
 
 impl LoadedModel {
-    /// Takes no more requests, and waits for those that it has: no longer than [`GRACE`] if its
+    /// Refuses new requests, and waits for the queued ones: at most [`RETIRE_TIMEOUT`] if its
     /// device is lost.
     pub(crate) fn retire(self: &Arc<Self>) {
-        self.begin_to_retire().wait();
+        self.start_retiring().wait();
     }
 
-    /// The same without waiting.
-    pub(crate) fn begin_to_retire(self: &Arc<Self>) -> Retiring {
+    /// Refuses new requests, without waiting for the queued ones.
+    pub(crate) fn start_retiring(self: &Arc<Self>) -> Retiring {
         self.close();
         let (sender, done) = sync_channel(1);
         let model = self.clone();
         let finish = move || {
             model.finish();
-            drop(model); // who waits finds its memory free
-            let _ = sender.send(()); // nobody may wait any more
+            drop(model); // its memory is free before the waiter is woken
+            let _ = sender.send(()); // the waiter may be gone
         };
         if thread::Builder::new().name("reef-retire".into()).spawn(finish).is_err() {
             self.finish(); // without a thread: here
@@ -47,10 +47,10 @@ impl LoadedModel {
 }
 
 impl Retiring {
-    /// Waits until its requests have ended: no longer than [`GRACE`] if its device is lost.
+    /// Waits until its requests have ended: at most [`RETIRE_TIMEOUT`] if its device is lost.
     pub(crate) fn wait(self) {
         while let Err(RecvTimeoutError::Timeout) = self.done.recv_timeout(POLL_INTERVAL) {
-            if self.node.lost().is_some() && self.begun.elapsed() >= GRACE {
+            if self.node.lost().is_some() && self.begun.elapsed() >= RETIRE_TIMEOUT {
                 let (device, text) = (&self.node.name, "work on it does not end");
                 return tracing::warn!(%device, "{text}");
             }

@@ -1,4 +1,4 @@
-//! Where a version's network and its weights come from, and opening them.
+//! Sources of a version's network and weights.
 
 use super::declaration::{Declaration, Shapes};
 use super::description::Description;
@@ -6,34 +6,34 @@ use crate::error::{Error, Result};
 use reef::models::{self, Budget, Model, ModelBuilder, onnx, unread};
 use std::path::{Path, PathBuf};
 
-/// The file that makes a folder a network's.
+/// File that marks the folder of a network.
 pub(super) const MODEL: &str = "model.json";
 
 /// Seed of weights that a folder with kernels lacks.
 const PROGRAM_SEED: u64 = 2022;
 
-/// Files that a version is made of; there is one of them.
+/// Extensions of a version's file; there is exactly one.
 const EXTENSIONS: [&str; 3] = ["onnx", "safetensors", "param"];
 
-/// Where a network and its weights come from.
+/// Source of a network and its weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ModelSource {
-    /// A network that is built, with made-up weights.
+    /// A built-in network with made-up weights.
     Seeded { network: String, seed: u64 },
-    /// A network that is built, with weights of a `.param` or `.safetensors` file.
+    /// A built-in network with the weights of a `.param` or `.safetensors` file.
     Weights { network: String, file: PathBuf },
-    /// A network's folder, an ONNX file, or weights whose file says whose they are.
+    /// A network's folder, an ONNX file, or weights whose file names their network.
     Whole(PathBuf),
     /// A folder as REEF publishes it, with kernels as source.
     Program(PathBuf),
 }
 
 impl ModelSource {
-    /// What `place` holds, a file or a folder, as far as that can be said without reading it.
+    /// Finds the source in `place`, a file or a folder, without reading it.
     ///
     /// # Errors
     ///
-    /// `NotFound` if it holds nothing; `Invalid` if it contradicts the description.
+    /// `NotFound` if there is none; `Invalid` if it contradicts the description.
     pub(super) fn find(place: &Path, description: &Description) -> Result<Self> {
         let network = description.network.clone();
         if let (Some(network), Some(seed)) = (&network, description.seed) {
@@ -42,9 +42,10 @@ impl ModelSource {
         if network.is_none() && place.is_dir() && models::is_program(place) {
             return Ok(Self::Program(place.to_path_buf()));
         }
-        let file = match place.is_dir() && !place.join(MODEL).is_file() {
-            true => only_file(place)?,
-            false => place.to_path_buf(),
+        let file = if place.is_dir() && !place.join(MODEL).is_file() {
+            only_file(place)?
+        } else {
+            place.to_path_buf()
         };
         let wrong = |why: &str| Err(Error::Invalid(format!("{}: {why}", file.display())));
         let is = |extension| file.extension().is_some_and(|e| e == extension);
@@ -52,9 +53,9 @@ impl ModelSource {
             Some(network) if is("param") || is("safetensors") => {
                 Ok(Self::Weights { network, file })
             }
-            Some(_) => wrong("it says itself what it is, model.toml names a network"),
-            None if description.seed.is_some() => wrong("a seed makes weights of a network"),
-            None if is("param") => wrong("model.toml names no network"),
+            Some(_) => wrong("the file defines its network: model.toml must not name one"),
+            None if description.seed.is_some() => wrong("a seed requires a network"),
+            None if is("param") => wrong("model.toml must name its network"),
             None => Ok(Self::Whole(file)),
         }
     }
@@ -63,7 +64,7 @@ impl ModelSource {
     ///
     /// # Errors
     ///
-    /// What is wrong, with the file; `Exhausted`.
+    /// The first error, with the file; `Exhausted`.
     pub(crate) fn open(
         &self,
         size: Option<usize>,
@@ -85,12 +86,12 @@ impl ModelSource {
 }
 
 impl ModelSource {
-    /// What it says about its tensors, as far as sizes are open; `None` if it says what it is only
-    /// when it is read.
+    /// Returns the declaration of its tensors with open sizes; `None` if that is only known after
+    /// reading it.
     ///
     /// # Errors
     ///
-    /// What is wrong, with the file.
+    /// The first error, with the file.
     pub(crate) fn declared(
         &self,
         size: Option<usize>,
@@ -108,12 +109,12 @@ impl ModelSource {
         })
     }
 
-    /// Whether it is a built network of text, whose size is its number of tokens.
+    /// True if it is a built-in network of text, whose size is its number of tokens.
     pub(crate) fn is_text(&self) -> bool {
         self.network().is_some_and(|name| models::TEXT_NAMES.contains(&name))
     }
 
-    /// The built network that it is, if it is one.
+    /// Returns the name of the built-in network, if it is one.
     fn network(&self) -> Option<&str> {
         match self {
             Self::Seeded { network, .. } | Self::Weights { network, .. } => Some(network),
@@ -126,7 +127,7 @@ impl ModelSource {
     ///
     /// # Errors
     ///
-    /// As [`open`](Self::open).
+    /// Errors of [`open`](Self::open).
     pub(crate) fn open_shaped(
         &self,
         declaration: &Declaration,
@@ -146,8 +147,8 @@ impl ModelSource {
     }
 }
 
-/// What is open of a network that is built: texts and tokens, or pictures if their number is to be
-/// (`rows`).
+/// Returns the declaration of a built-in network: texts and tokens are open, and the number of
+/// pictures if `rows`.
 fn built(network: &str, size: Option<usize>, rows: bool) -> Option<Declaration> {
     if models::TEXT_NAMES.contains(&network) {
         let tokens: &[&str] = &["batch", "tokens"];
@@ -181,24 +182,24 @@ fn without_kernels(model: Model) -> models::Result<Model> {
     }
 }
 
-/// An error of a reader, with the file.
+/// Adds the file to an error of a reader.
 fn read_error(path: &Path, error: models::Error) -> Error {
     match error {
         models::Error::Memory { .. } => Error::Exhausted(format!("memory budget: {error}")),
-        error => named(path, &error),
+        error => with_path(path, &error),
     }
 }
 
-/// A file of a folder that is of a kind that isn't read.
+/// Returns the error for a file of an unsupported kind in a folder.
 fn unread_in(place: &Path) -> Option<Error> {
     let entries = std::fs::read_dir(place).ok()?.flatten();
     let error = entries.filter_map(|entry| unread(entry.path())).next()?;
     Some(Error::Invalid(error.to_string()))
 }
 
-/// The only file of a folder from which a model can be made.
+/// Returns the only file of a folder that can be a model.
 fn only_file(place: &Path) -> Result<PathBuf> {
-    let entries = std::fs::read_dir(place).map_err(|e| named(place, &e))?;
+    let entries = std::fs::read_dir(place).map_err(|e| with_path(place, &e))?;
     let usable = |path: &PathBuf| {
         let extension = path.extension().and_then(|extension| extension.to_str());
         path.is_file() && extension.is_some_and(|extension| EXTENSIONS.contains(&extension))
@@ -214,20 +215,19 @@ fn only_file(place: &Path) -> Result<PathBuf> {
             Err(error)
         }
         Err(files) if files.is_empty() => {
-            let text =
-                "holds no network: no model.json, .onnx, .safetensors or .param, and no seed";
+            let text = "must hold a model.json, .onnx, .safetensors or .param file, or have a seed";
             Err(Error::NotFound(format!("{}: {text}", place.display())))
         }
         Err(files) => {
             let names = files[..2].iter().map(|file| file.file_name().unwrap_or_default());
             let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
-            Err(named(place, &format!("both {}", names.join(" and "))))
+            Err(with_path(place, &format!("must hold one network, got {}", names.join(" and "))))
         }
     }
 }
 
-/// An error that names the file, unless it does already.
-fn named(path: &Path, error: &dyn std::fmt::Display) -> Error {
+/// Adds the file to an error, unless the error names it already.
+fn with_path(path: &Path, error: &dyn std::fmt::Display) -> Error {
     let (path, error) = (path.display().to_string(), error.to_string());
     let error = if error.starts_with(&path) { error } else { format!("{path}: {error}") };
     Error::Invalid(error.trim().replace('\n', " "))

@@ -1,13 +1,13 @@
-//! Which users may come in by a Unix socket.
+//! Access to Unix sockets by user.
 //!
-//! | `listen.users` | socket | its folder | who |
+//! | `listen.users` | socket | its folder | admitted users |
 //! |---|---|---|---|
 //! | `owner` | 0600 | 0700 | the daemon's user and root, by `SO_PEERCRED` |
-//! | `group NAME` | 0660 of the group | 0750 of the group | as well whom the kernel lets through: its members |
-//! | `all` | 0666 | 0755 | everybody |
+//! | `group NAME` | 0660 of the group | 0750 of the group | those, and users that the kernel admits: the group's members |
+//! | `all` | 0666 | 0755 | all users |
 //!
-//! The kernel says who a client is (`SO_PEERCRED`); which groups that user is in, it knows alone,
-//! so it decides by the socket's mode.
+//! The kernel states a client's user (`SO_PEERCRED`). Only the kernel knows the groups of that
+//! user, so it decides by the socket's mode.
 
 use crate::config::users::Users;
 use crate::error::{Error, Result};
@@ -16,11 +16,11 @@ use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 
-/// What a group may do, and what all may.
+/// Write bits of the group, and of all users.
 const GROUP_WRITES: u32 = 0o020;
 const ALL_WRITE: u32 = 0o002;
 
-/// Who may come in.
+/// Users that are admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Owner,
@@ -42,7 +42,7 @@ impl Access {
         })
     }
 
-    /// Refuses users that may not come in; the rest has been let through by the socket's mode.
+    /// Refuses a user that is not admitted; for groups the socket's mode has decided already.
     ///
     /// # Errors
     ///
@@ -54,7 +54,7 @@ impl Access {
         Err(Error::Denied(format!("user {uid} is not the daemon's (listen.users)")))
     }
 
-    /// Opens a folder of ours to those who may come in: to look for the sockets there.
+    /// Opens a folder of the daemon to the admitted users, so that they can reach its sockets.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl Access {
         }
     }
 
-    /// Opens a socket of ours to those who may come in.
+    /// Opens a socket of the daemon to the admitted users.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl Access {
         }
     }
 
-    /// The group before the mode, so that no other group may enter in between.
+    /// Sets the group before the mode, so that no other group is admitted in between.
     fn set(self, path: &Path, mode: u32) -> Result<()> {
         let wrong = |e| Error::system(&format!("{} (listen.users)", path.display()), e);
         if let Self::Group(group) = self {
@@ -89,30 +89,31 @@ impl Access {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).map_err(wrong)
     }
 
-    /// Refuses a socket that somebody else has made if more may come in by it than are wanted, and
-    /// nobody finds out.
+    /// Refuses a socket that the daemon did not create if its mode admits more users than
+    /// `listen.users`. Only for groups: in the other cases each connection is checked.
     ///
     /// # Errors
     ///
     /// `Denied`; `Failed`.
     pub(crate) fn check_socket(self, socket: &Path) -> Result<()> {
-        let Self::Group(group) = self else { return Ok(()) }; // all may, or it is seen who came
+        // In the other cases all users are admitted, or each is checked.
+        let Self::Group(group) = self else { return Ok(()) };
         let wrong = |e| Error::system(&socket.display().to_string(), e);
         let facts = socket.metadata().map_err(wrong)?;
         let (mode, path) = (facts.mode(), socket.display());
-        let is_wanted = mode & ALL_WRITE == 0 && (mode & GROUP_WRITES == 0 || facts.gid() == group);
-        if is_wanted {
+        let is_strict = mode & ALL_WRITE == 0 && (mode & GROUP_WRITES == 0 || facts.gid() == group);
+        if is_strict {
             return Ok(());
         }
         Err(Error::Denied(format!(
-            "{path}: mode {:o} of group {}: others than listen.users may open it (group {group})",
+            "{path}: mode {:o} of group {}: must admit listen.users (group {group}) only",
             mode & 0o777,
             facts.gid()
         )))
     }
 }
 
-/// The number of a group, by group(5).
+/// Returns the number of a group, by group(5).
 fn number(name: &str) -> Result<u32> {
     if let Ok(number) = name.parse() {
         return Ok(number);
@@ -123,7 +124,9 @@ fn number(name: &str) -> Result<u32> {
         (parts.next() == Some(name)).then(|| parts.nth(1)?.parse().ok())?
     });
     found.ok_or_else(|| {
-        Error::Invalid(format!("listen.users: no group {name:?} in /etc/group; its number will do"))
+        Error::Invalid(format!(
+            "listen.users: no group {name:?} in /etc/group; give its number instead"
+        ))
     })
 }
 
@@ -132,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_alone_comes_in_until_others_are_let_in() {
+    fn access_owner_admits_owner_and_root_only() {
         let me = rustix::process::getuid().as_raw();
         assert!(Access::Owner.admit(me).is_ok() && Access::Owner.admit(0).is_ok());
         assert!(matches!(Access::Owner.admit(me + 1), Err(Error::Denied(_))));
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_of_others_is_no_wider_than_what_is_wanted() {
+    fn passed_socket_with_wider_mode_is_refused() {
         let path = std::env::temp_dir().join(format!("reef-access-{}", std::process::id()));
         std::fs::write(&path, "").unwrap();
         let group = path.metadata().unwrap().gid();

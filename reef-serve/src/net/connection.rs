@@ -1,9 +1,9 @@
-//! One connection: bytes either way, who is at the other end, and its permit.
+//! One connection: its byte stream, its peer and its permit.
 
 use crate::error::{Error, Result};
-use crate::net::identity::peer::{Connected, Peer};
-use crate::net::room::admission::Permit;
-use crate::net::room::places::{Lost, Place};
+use crate::net::identity::peer::{ConnectionGuard, Peer};
+use crate::net::quota::admission::Permit;
+use crate::net::quota::connection_pool::{ConnectionSlot, SlotLoss};
 use crate::net::tls::{self, Tls};
 use std::io;
 use std::pin::Pin;
@@ -12,19 +12,19 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 
-/// What a connection is given when it comes in.
-pub(super) type Entered = (Permit, Place, Lost);
+/// Permit and slot of a new connection, and the event of losing the slot.
+pub(super) type Reservation = (Permit, ConnectionSlot, SlotLoss);
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: Stream,
     pub(crate) peer: Peer,
-    pub(super) place: Arc<Place>,
-    /// Until a thread waits for it.
-    pub(super) lost: Option<Lost>,
+    pub(super) slot: Arc<ConnectionSlot>,
+    /// `None` while the handshake waits for it.
+    pub(super) lost: Option<SlotLoss>,
     _permit: Permit,
-    _open: Connected,
+    _open: ConnectionGuard,
 }
 
 #[derive(Debug)]
@@ -35,52 +35,53 @@ enum Stream {
 }
 
 impl Connection {
-    pub(super) fn unix(stream: UnixStream, peer: Peer, place: Entered) -> Self {
-        Self::new(Stream::Unix(stream), peer, place)
+    pub(super) fn unix(stream: UnixStream, peer: Peer, slot: Reservation) -> Self {
+        Self::new(Stream::Unix(stream), peer, slot)
     }
 
-    pub(super) fn tcp(stream: TcpStream, peer: Peer, place: Entered) -> Self {
-        Self::new(Stream::Tcp(stream), peer, place)
+    pub(super) fn tcp(stream: TcpStream, peer: Peer, slot: Reservation) -> Self {
+        Self::new(Stream::Tcp(stream), peer, slot)
     }
 
-    fn new(stream: Stream, peer: Peer, (permit, place, lost): Entered) -> Self {
-        let (life, open) = Connected::new();
-        let (peer, place) = (Peer { life, ..peer }, Arc::new(place));
-        Self { stream, peer, place, lost: Some(lost), _permit: permit, _open: open }
+    fn new(stream: Stream, peer: Peer, reservation: Reservation) -> Self {
+        let (permit, slot, lost) = reservation;
+        let (life, open) = ConnectionGuard::new();
+        let (peer, slot) = (Peer { life, ..peer }, Arc::new(slot));
+        Self { stream, peer, slot, lost: Some(lost), _permit: permit, _open: open }
     }
 
     /// Completes the handshake of TLS, where TCP has one.
     ///
     /// # Errors
     ///
-    /// As [`Tls::accept`]; `Exhausted` if it loses its place meanwhile.
+    /// Errors of [`Tls::accept`]; `Exhausted` if it loses its slot meanwhile.
     pub(super) async fn greet(mut self, tls: Option<Tls>) -> Result<Self> {
         let Some(mut lost) = self.lost.take() else { return Ok(self) };
         let greeted = tokio::select! {
             greeted = self.shake_hands(tls) => greeted?,
             _ = &mut lost => {
-                return Err(Error::Exhausted("no handshake until its place was needed".into()));
+                return Err(Error::Exhausted("connection closed during its handshake: its slot was needed".into()));
             }
         };
         Ok(Self { lost: Some(lost), ..greeted })
     }
 
     async fn shake_hands(self, tls: Option<Tls>) -> Result<Self> {
-        let Self { stream, mut peer, place, lost, _permit, _open } = self;
+        let Self { stream, mut peer, slot, lost, _permit, _open } = self;
         let stream = match (stream, tls) {
             (Stream::Tcp(stream), Some(tls)) => {
-                peer.may_share |= tls.mutual; // it shows who it is
+                peer.may_share |= tls.mutual; // a certificate identifies it
                 let stream = tls.accept(stream).await?;
                 peer.principal = tls::principal(&stream)?.unwrap_or(peer.principal);
                 Stream::Tls(Box::new(stream))
             }
             (stream, _) => stream,
         };
-        Ok(Self { stream, peer, place, lost, _permit, _open })
+        Ok(Self { stream, peer, slot, lost, _permit, _open })
     }
 }
 
-/// Calls a method of whichever stream it is.
+/// Calls a method of the stream, of whatever kind.
 macro_rules! either {
     ($self:ident, $stream:ident => $call:expr) => {
         match &mut $self.get_mut().stream {

@@ -1,8 +1,9 @@
-//! The folder of a daemon's sockets, and how both sides know that no other user can put one there.
+//! The folder of a daemon's sockets, with proof for both sides that no other user can put one
+//! there.
 //!
-//! A client that finds a socket in a folder of another user would hand its input to whoever made
-//! it. So the folder and its sockets have to belong to one who is trusted, no other may write
-//! there, and the kernel has to say that who listens is the same.
+//! A client that finds a socket in a folder of another user would hand its input to that user. So
+//! the folder and its sockets must belong to a trusted user, no other user may write there, and the
+//! kernel must confirm that the listener is the same user.
 
 use crate::error::{Error, Result};
 use reef_guest::unix_peer::Peer;
@@ -10,13 +11,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-/// Bits of a mode with which others than the owner may write.
+/// Mode bits that let users other than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Who may write may only remove what is theirs.
+/// Mode bit of folders in which a user may remove only its own files.
 const STICKY: u32 = 0o1000;
 
-/// The folder of a daemon's sockets: the configured one, or the user's own.
+/// Returns the folder of a daemon's sockets: the configured one, or the user's own.
 pub fn folder(configured: Option<&Path>) -> PathBuf {
     let uid = rustix::process::getuid().as_raw();
     let runtime = || std::env::var_os("XDG_RUNTIME_DIR").map(|dir| Path::new(&dir).join("reef"));
@@ -24,29 +25,29 @@ pub fn folder(configured: Option<&Path>) -> PathBuf {
     configured.map_or_else(default, Path::to_path_buf)
 }
 
-/// Makes the folder of the sockets, which has to be ours alone to write to.
+/// Creates the folder of the sockets. Only the daemon's user may be able to write to it.
 ///
 /// # Errors
 ///
-/// `Failed`; `Denied` if it belongs to another user, or others may write there.
+/// `Failed`; `Denied` if it belongs to another user, or other users may write there.
 pub(crate) fn make_folder(folder: &Path) -> Result<()> {
     let wrong = |e| Error::system(&folder.display().to_string(), e);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(wrong)?;
     check_own(folder)
 }
 
-/// Refuses a folder that is not ours alone to write to.
+/// Refuses a folder to which users other than the daemon's may write.
 ///
 /// # Errors
 ///
-/// As [`make_folder`].
+/// Errors of [`make_folder`].
 pub(crate) fn check_own(folder: &Path) -> Result<()> {
     let owner = check_folder(folder)?;
     check_owner(folder, owner, &[rustix::process::getuid().as_raw()])
 }
 
-/// Connects to a socket of the daemon in a folder, once it is known whose they are: one's own or
-/// root's in the default folder, those of the folder's owner in one that is named.
+/// Connects to a socket of the daemon in a folder after checking the owner of both. In the default
+/// folder that must be the own user or root, in a configured folder its owner.
 ///
 /// # Errors
 ///
@@ -67,12 +68,12 @@ pub fn connect(configured: Option<&Path>, socket: &str) -> Result<UnixStream> {
     Ok(stream)
 }
 
-/// The owner of a folder to which no other user may write, also by replacing it.
+/// Returns the owner of a folder that no other user may write to or replace.
 fn check_folder(folder: &Path) -> Result<u32> {
     let wrong = |e| Error::system(&folder.display().to_string(), e);
     let facts = std::fs::symlink_metadata(folder).map_err(wrong)?;
     if !facts.is_dir() {
-        return Err(Error::Denied(format!("{}: no folder", folder.display())));
+        return Err(Error::Denied(format!("{}: must be a folder", folder.display())));
     }
     if facts.mode() & OTHERS_WRITE != 0 {
         return Err(open_to_others(folder, facts.mode()));
@@ -87,7 +88,9 @@ fn check_folder(folder: &Path) -> Result<u32> {
 
 fn open_to_others(folder: &Path, mode: u32) -> Error {
     let (path, mode) = (folder.display(), mode & 0o7777);
-    Error::Denied(format!("{path}: mode {mode:o}: others may write there, or replace sockets"))
+    Error::Denied(format!(
+        "{path}: mode {mode:o}: other users must not be able to write there or replace sockets"
+    ))
 }
 
 fn check_owner(path: &Path, owner: u32, trusted: &[u32]) -> Result<()> {
@@ -95,7 +98,7 @@ fn check_owner(path: &Path, owner: u32, trusted: &[u32]) -> Result<()> {
         return Ok(());
     }
     Err(Error::Denied(format!(
-        "{} belongs to user {owner}, wanted is {}",
+        "{}: must belong to user {}, belongs to user {owner}",
         path.display(),
         trusted[0]
     )))
@@ -108,7 +111,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
     use std::os::unix::net::UnixListener;
 
-    /// A folder of this test's own, with a socket.
+    /// Creates a folder for one test, with a socket.
     fn place(test: &str) -> (PathBuf, UnixListener) {
         let path = std::env::temp_dir().join(format!("reef-folder-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
@@ -122,14 +125,14 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_can_write_to_is_refused_by_both_sides() {
+    fn folder_writable_by_others_is_refused_by_both_sides() {
         let (path, _listener) = place("mode");
         connect(Some(&path), "x.sock").unwrap();
         for open in [0o777, 0o770, 0o702, 0o1777] {
             mode(&path, open);
             for said in [make_folder(&path), connect(Some(&path), "x.sock").map(drop)] {
                 let said = said.unwrap_err().to_string();
-                assert!(said.contains(&format!("mode {open:o}: others may write")), "{said}");
+                assert!(said.contains(&format!("mode {open:o}: other users must not")), "{said}");
             }
         }
         mode(&path, 0o755);
@@ -138,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_others_can_replace_is_refused() {
+    fn folder_replaceable_by_others_is_refused() {
         let (path, _listener) = place("above");
         let inner = path.join("inner");
         create_dir(&inner).unwrap();
@@ -151,19 +154,19 @@ mod tests {
         std::fs::remove_dir_all(&path).unwrap();
     }
 
-    /// Needs root, who alone can give files away.
+    /// Needs root, because only root can give files away.
     #[test]
-    fn sockets_and_folders_of_others_are_refused() {
+    fn socket_or_folder_of_another_user_is_refused() {
         if !rustix::process::getuid().is_root() {
             return println!("skipped: not root");
         }
         let (path, _listener) = place("owner");
         chown(path.join("x.sock"), Some(12345), None).unwrap();
         let said = connect(Some(&path), "x.sock").unwrap_err().to_string();
-        assert!(said.ends_with("x.sock belongs to user 12345, wanted is 0"), "{said}");
+        assert!(said.ends_with("x.sock: must belong to user 0, belongs to user 12345"), "{said}");
         chown(&path, Some(12345), None).unwrap();
         let said = make_folder(&path).unwrap_err().to_string();
-        assert!(said.ends_with("belongs to user 12345, wanted is 0"), "{said}");
+        assert!(said.ends_with("must belong to user 0, belongs to user 12345"), "{said}");
         std::fs::remove_dir_all(&path).unwrap();
     }
 }

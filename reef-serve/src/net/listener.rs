@@ -1,9 +1,8 @@
-//! Where connections come in: Unix sockets that only their owner can open, and TCP if it is asked
-//! for.
+//! Listeners: Unix sockets with access by user, and optional TCP addresses.
 //!
-//! Every connection holds a place; one too many is closed at once. The kernel says who is at the
-//! other end of a Unix socket, never a message. Each handshake runs on a task of its own, so that a
-//! slow client delays no other, and is cut off when its time is over.
+//! Every connection holds a slot; one too many is closed at once. The kernel states the peer of a
+//! Unix socket, never a message. Each handshake runs on a task of its own with a timeout, so a slow
+//! client delays no other.
 
 use crate::error::{Error, Result};
 use crate::net::access::Access;
@@ -11,7 +10,7 @@ use crate::net::connection::Connection;
 use crate::net::identity::client_id::{ClientId, Protocol};
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
-use crate::net::room::clients::Clients;
+use crate::net::quota::clients::Clients;
 use crate::net::tls::Tls;
 use std::io;
 use std::net::SocketAddr;
@@ -23,7 +22,7 @@ use tokio::net::{TcpListener, UnixListener, UnixStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-/// A place where connections come in.
+/// A socket that accepts connections.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
@@ -38,7 +37,7 @@ enum Socket {
 }
 
 impl Listener {
-    /// Takes connections of those who may come in from a Unix socket.
+    /// Accepts connections of admitted users from a Unix socket.
     ///
     /// # Errors
     ///
@@ -55,7 +54,7 @@ impl Listener {
         Ok(Self { socket, protocol, clients: clients.clone() })
     }
 
-    /// Takes connections from TCP.
+    /// Accepts connections from TCP.
     ///
     /// # Errors
     ///
@@ -74,7 +73,7 @@ impl Listener {
         Ok(Self { socket, protocol, clients: clients.clone() })
     }
 
-    /// The TCP address that it has, with the port that the system chose for port 0.
+    /// Returns its TCP address, with the port that the system chose for port 0.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         match &self.socket {
             Socket::Unix(..) => None,
@@ -82,8 +81,8 @@ impl Listener {
         }
     }
 
-    /// All connections to come, until the stream is dropped. A client that completes no handshake
-    /// within `time` is cut off.
+    /// Returns all future connections, until the stream is dropped. A client that completes no
+    /// handshake within `time` is cut off.
     pub(crate) fn connections(self, time: Duration) -> ReceiverStream<io::Result<Connection>> {
         let (sender, receiver) = mpsc::channel(1);
         tokio::spawn(async move {
@@ -110,26 +109,26 @@ impl Listener {
         }
     }
 
-    /// The next connection that may come in, and what is to be negotiated.
+    /// Returns the next admitted connection, and the TLS to negotiate on it.
     async fn accept(&self) -> Result<(Connection, Option<Tls>)> {
         let wrong = |e| Error::system("accept", e);
         match &self.socket {
             Socket::Unix(listener, access) => {
                 let (stream, _) = listener.accept().await.map_err(wrong)?;
                 let principal = user(&stream, *access)?;
-                let place = self.clients.enter(self.protocol, &principal)?;
+                let slot = self.clients.enter(self.protocol, &principal)?;
                 let peer = Peer { id: self.number(), principal, may_share: true, ..Peer::UNKNOWN };
-                Ok((Connection::unix(stream, peer, place), None))
+                Ok((Connection::unix(stream, peer, slot), None))
             }
             Socket::Tcp { listener, may_share, tls } => {
                 let (stream, from) = listener.accept().await.map_err(wrong)?;
-                let _ = stream.set_nodelay(true); // slower without, and no worse
-                self.clients.room.check(stream.as_fd())?;
+                let _ = stream.set_nodelay(true); // without it only slower
+                self.clients.slot_counts.check(stream.as_fd())?;
                 let principal = Principal::at(from.ip());
-                let place = self.clients.enter(self.protocol, &principal)?;
+                let slot = self.clients.enter(self.protocol, &principal)?;
                 let id = self.number();
                 let peer = Peer { id, principal, may_share: *may_share, ..Peer::UNKNOWN };
-                Ok((Connection::tcp(stream, peer, place), tls.clone()))
+                Ok((Connection::tcp(stream, peer, slot), tls.clone()))
             }
         }
     }
@@ -155,22 +154,22 @@ async fn greet(
     }
 }
 
-/// The user at the other end, as the kernel says, if it may come in.
+/// Returns the peer's user according to the kernel, if it is admitted.
 fn user(stream: &UnixStream, access: Access) -> Result<Principal> {
     let uid = stream.peer_cred().map_err(|e| Error::system("SO_PEERCRED", e))?.uid();
     access.admit(uid)?;
     Ok(Principal::User(uid))
 }
 
-/// Binds a Unix socket for those who may come in, in the place of one without a listener.
+/// Binds a Unix socket for the admitted users. Replaces a socket without a listener.
 ///
 /// # Errors
 ///
-/// `Exists` if a daemon listens there; `Failed`.
+/// `Exists` if another daemon listens there; `Failed`.
 pub(crate) fn bind(path: &Path, access: Access) -> Result<std::os::unix::net::UnixListener> {
     let wrong = |e| Error::system(&path.display().to_string(), e);
     if std::os::unix::net::UnixStream::connect(path).is_ok() {
-        return Err(Error::Exists(format!("{}: a daemon listens there", path.display())));
+        return Err(Error::Exists(format!("{}: another daemon listens there", path.display())));
     }
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(wrong(e)),
@@ -188,7 +187,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn a_socket_is_for_whom_it_is_and_a_dead_one_is_replaced() {
+    fn socket_has_mode_of_its_users_and_replaces_a_dead_one() {
         let folder = std::env::temp_dir().join(format!("reef-listen-{}", std::process::id()));
         make_folder(&folder).unwrap();
         let path = folder.join("x.sock");

@@ -1,7 +1,7 @@
-//! TLS for what comes over TCP, and certificates of clients.
+//! TLS for TCP connections, and certificates of clients.
 //!
-//! One acceptor serves gRPC and HTTP alike; what is negotiated differs. Unix sockets have no use
-//! for it: the kernel says who is there.
+//! One acceptor serves gRPC and HTTP alike; only the negotiated protocol differs. Unix sockets need
+//! no TLS: the kernel states the peer.
 
 use crate::config::listen;
 use crate::error::{Error, Result};
@@ -20,11 +20,11 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-/// What makes TLS connections of TCP connections.
+/// Acceptor that turns TCP connections into TLS connections.
 #[derive(Clone)]
 pub(crate) struct Tls {
     acceptor: Arc<RwLock<TlsAcceptor>>,
-    /// Whether clients have to show a certificate.
+    /// True if clients must show a certificate.
     pub(crate) mutual: bool,
 }
 
@@ -68,12 +68,11 @@ impl Tls {
         Ok(Some(Self { acceptor, mutual: config.client_ca.is_some() }))
     }
 
-    /// Reads the files anew, for connections to come; in the case of an error they stay as they
-    /// are.
+    /// Reads the files again, for future connections. After an error the last ones stay in use.
     ///
     /// # Errors
     ///
-    /// As [`load`](Self::load).
+    /// Errors of [`load`](Self::load).
     pub(crate) fn reload(&self, config: &listen::Tls, protocol: Protocol) -> Result<()> {
         if let Some(fresh) = Self::load(config, protocol)? {
             *self.acceptor.write() = fresh.acceptor.read().clone();
@@ -85,7 +84,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// `Denied` if the client does not, or shows no certificate that is wanted.
+    /// `Denied` if the client does not complete it, or shows no trusted certificate.
     pub(crate) async fn accept(&self, stream: tokio::net::TcpStream) -> Result<Stream> {
         let acceptor = self.acceptor.read().clone();
         let accepted = acceptor.accept(stream).await;
@@ -96,11 +95,11 @@ impl Tls {
 /// A connection with TLS.
 pub(crate) type Stream = tokio_rustls::server::TlsStream<tokio::net::TcpStream>;
 
-/// Whom the client's certificate names, if it has shown one.
+/// Returns the principal that the client's certificate names, if it has shown one.
 ///
 /// # Errors
 ///
-/// As [`certificate::name`](name).
+/// Errors of [`certificate::name`](name).
 pub(super) fn principal(stream: &Stream) -> Result<Option<Principal>> {
     let shown = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     shown.map(|certificate| Ok(Principal::Certificate(name(certificate)?))).transpose()
@@ -135,7 +134,7 @@ mod tests {
     use std::path::PathBuf;
 
     #[test]
-    fn what_is_missing_or_broken_is_named_with_its_key() {
+    fn tls_file_error_names_its_key() {
         let folder = std::env::temp_dir().join(format!("reef-tls-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let file = |name: &str| folder.join(name);
@@ -174,7 +173,10 @@ mod tests {
         }
         set_permissions(file("key.pem"), Permissions::from_mode(0o644)).unwrap();
         let said = load("cert.pem", "key.pem", None).unwrap_err().to_string();
-        assert!(said.contains("mode 644: others may read or write it"), "{said}");
+        assert!(
+            said.contains("mode 644: other users must not be able to read or write it"),
+            "{said}"
+        );
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,37 +1,38 @@
-//! How each request of the standard protocol ended: counted once, whatever refused it or served it.
+//! Outcomes of requests of the standard protocol: each is counted once, whether it was refused or
+//! served.
 
 use crate::net::identity::client_id::Protocol;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 
-/// By which way in, and how it ended.
+/// Labels: protocol and outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct AnswerLabels {
     path: &'static str,
     outcome: &'static str,
 }
 
-/// Answers by outcome: `ok`, the [kind](crate::Error::kind) of an error, or [`GONE`].
+/// Counters of answers by outcome: `ok`, the [kind](crate::Error::kind) of an error, or [`GONE`].
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Answers(Family<AnswerLabels, Counter>);
 
-/// The outcome of a request whose client went away before its answer.
+/// Outcome of a request whose client disconnected before its answer.
 pub(crate) const GONE: &str = "gone";
 
 impl Answers {
-    /// The numbers themselves, to be registered.
+    /// Returns the counters, to be registered.
     pub(crate) fn counters(&self) -> impl prometheus_client::registry::Metric {
         self.0.clone()
     }
 
-    /// A request has come; it counts when the answer is dropped.
+    /// Starts the answer to a new request; it is counted when it is dropped.
     pub(crate) fn begin(&self, protocol: Protocol) -> Answer {
         Answer { answers: self.clone(), path: protocol.name(), outcome: GONE }
     }
 }
 
-/// The answer to one request, which counts when this is dropped.
+/// Answer to one request, counted when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Answer {
     answers: Answers,

@@ -1,4 +1,4 @@
-//! Numbers of each device, for Prometheus.
+//! Metrics of each device, for Prometheus.
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -8,29 +8,29 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Of which device.
+/// Label: device.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct DeviceLabels {
     device: String,
 }
 
-/// A device at one moment.
+/// State of a device at one moment.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct DeviceLook {
+pub(crate) struct DeviceSnapshot {
     pub(crate) name: String,
     pub(crate) units: u32,
-    /// How long at least one inference was there.
+    /// Time during which at least one inference was there.
     pub(crate) busy: Duration,
     pub(crate) stats: reef::Stats,
-    /// Bytes that models and clients have reserved of it.
+    /// Bytes of it that models and clients have reserved.
     pub(crate) memory: u64,
     /// Open requests and connections of the local path.
     pub(crate) load: usize,
-    /// It isn't lost, as far as is known.
+    /// False once it is known to be lost.
     pub(crate) is_up: bool,
 }
 
-/// What is read of devices when the metrics are scraped.
+/// Metrics of devices, updated when the metrics are scraped.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     busy: Family<DeviceLabels, Counter<f64, AtomicU64>>,
@@ -58,19 +58,19 @@ impl Devices {
         }
     }
 
-    pub(crate) fn set(&self, devices: &[DeviceLook]) {
-        for look in devices {
-            let on = DeviceLabels { device: look.name.clone() };
+    pub(crate) fn set(&self, devices: &[DeviceSnapshot]) {
+        for device in devices {
+            let on = DeviceLabels { device: device.name.clone() };
             let busy = self.busy.get_or_create(&on);
-            busy.inc_by((look.busy.as_secs_f64() - busy.get()).max(0.0)); // up to what it is now
+            busy.inc_by((device.busy.as_secs_f64() - busy.get()).max(0.0)); // up to what it is now
             drop(busy);
             for (family, value) in [
-                (&self.units, u64::from(look.units)),
-                (&self.up, u64::from(look.is_up)),
-                (&self.load, look.load as u64),
-                (&self.memory, look.memory),
-                (&self.preemptions, look.stats.preemptions),
-                (&self.rt_finished, look.stats.rt_finished),
+                (&self.units, u64::from(device.units)),
+                (&self.up, u64::from(device.is_up)),
+                (&self.load, device.load as u64),
+                (&self.memory, device.memory),
+                (&self.preemptions, device.stats.preemptions),
+                (&self.rt_finished, device.stats.rt_finished),
             ] {
                 family.get_or_create(&on).set(i64::try_from(value).unwrap_or(i64::MAX));
             }

@@ -1,11 +1,10 @@
-//! The formats in which metrics are scraped: OpenMetrics 1.0 where a client asks for it, else
-//! Prometheus' text format 0.0.4, which has no `# EOF` and no units, and whose counters have their
-//! samples' names.
+//! Formats of metrics: OpenMetrics 1.0 if a client asks for it, else Prometheus' text format 0.0.4.
+//! The latter has no `# EOF` and no units, and its counters have the names of their samples.
 
-/// What a client may ask for in `accept`.
+/// Media type of OpenMetrics in `accept`.
 const OPENMETRICS: &str = "application/openmetrics-text";
 
-/// A format.
+/// A format of metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exposition {
     OpenMetrics,
@@ -15,8 +14,8 @@ pub(crate) enum Exposition {
 impl Exposition {
     pub(crate) const EACH: [Self; 2] = [Self::OpenMetrics, Self::Prometheus];
 
-    /// What a client's `accept` header asks for.
-    pub(crate) fn asked(accept: &str) -> Self {
+    /// Returns the format for a client's `accept` header.
+    pub(crate) fn for_accept(accept: &str) -> Self {
         if accept.contains(OPENMETRICS) { Self::OpenMetrics } else { Self::Prometheus }
     }
 
@@ -27,7 +26,7 @@ impl Exposition {
         }
     }
 
-    /// `text`, which is OpenMetrics, in this format.
+    /// Converts `text`, which is OpenMetrics, to this format.
     pub(crate) fn write(self, text: String) -> String {
         match self {
             Self::OpenMetrics => text,
@@ -53,7 +52,7 @@ fn prometheus(text: &str) -> String {
     plain
 }
 
-/// The name of the counter that a line declares.
+/// Returns the name of the counter that a line declares.
 fn counter(line: &str) -> Option<&str> {
     line.strip_prefix("# TYPE ")?.strip_suffix(" counter")
 }
@@ -74,7 +73,7 @@ a_seconds 1.5
 ";
 
     #[test]
-    fn each_format_is_as_it_is_said_to_be() {
+    fn openmetrics_converts_to_prometheus_text() {
         let plain = "\
 # HELP a_b_total Is counted.
 # TYPE a_b_total counter
@@ -86,7 +85,7 @@ a_seconds 1.5
         assert_eq!(Exposition::Prometheus.write(TEXT.into()), plain);
         assert_eq!(Exposition::OpenMetrics.write(TEXT.into()), TEXT);
         let asked = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.2";
-        assert_eq!(Exposition::asked(asked), Exposition::OpenMetrics);
-        assert_eq!(Exposition::asked("*/*"), Exposition::Prometheus);
+        assert_eq!(Exposition::for_accept(asked), Exposition::OpenMetrics);
+        assert_eq!(Exposition::for_accept("*/*"), Exposition::Prometheus);
     }
 }

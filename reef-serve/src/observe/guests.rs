@@ -1,7 +1,7 @@
-//! Unmodified programs as a trace shows them: a track for each, with the spans in which it was
-//! held, or held others, and how many launches it made.
+//! Unmodified programs in a trace: a track for each, with the spans in which it was paused or
+//! paused others, and its launch rate.
 
-use super::tracer::MAX_NOTED;
+use super::tracer::MAX_REQUESTS;
 use reef::perfetto::{self, Track};
 use reef_guest::page::{Class, Time};
 use reef_guest::registry::{GuestView, History, Registry};
@@ -10,23 +10,23 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::time::Duration;
 
-/// The group of tracks that shows them.
+/// Process number of their tracks.
 const GUESTS: u32 = 3;
 
-/// The guests of a trace, from its begin on.
+/// Guests of a trace, from its begin on.
 #[derive(Debug, Default)]
 pub(super) struct Guests {
     registry: Weak<Registry>,
-    /// The daemon, which has tracks of its own.
+    /// Guest numbers of the daemon, which has tracks of its own.
     own: Vec<u32>,
     begin: Option<Time>,
-    known: BTreeMap<u32, Known>,
+    known: BTreeMap<u32, GuestState>,
     events: Vec<Value>,
 }
 
-/// What was known of a guest at the last look.
+/// State of a guest at the last poll.
 #[derive(Debug)]
-struct Known {
+struct GuestState {
     ended: u64,
     launches: u64,
     at: Time,
@@ -35,28 +35,29 @@ struct Known {
 }
 
 impl Guests {
-    pub(super) fn new((registry, own): (Weak<Registry>, Vec<u32>)) -> Self {
+    pub(super) fn new(registry: Weak<Registry>, own: Vec<u32>) -> Self {
         let mut guests = Self { registry, own, begin: Some(Time::now()), ..Self::default() };
-        guests.look();
+        guests.poll();
         guests
     }
 
-    /// Notes what they did since the last look. A page keeps the last spans alone, so this has to
-    /// come often.
-    pub(super) fn look(&mut self) {
+    /// Records the spans since the last poll. Must be called often, because a page keeps only its
+    /// last spans.
+    pub(super) fn poll(&mut self) {
         let Some(registry) = self.registry.upgrade() else { return };
         let (mut histories, now) = (registry.histories(), Time::now());
         histories.retain(|one| !self.own.contains(&one.guest.who.guest));
         for history in &histories {
-            if self.events.len() < MAX_NOTED {
+            if self.events.len() < MAX_REQUESTS {
                 self.note(history, now);
             }
         }
         let is_there = |number| histories.iter().any(|one| one.guest.who.guest == number);
-        let gone: Vec<u32> = self.known.keys().copied().filter(|known| !is_there(*known)).collect();
+        let missing = |number: &u32| !is_there(*number);
+        let gone: Vec<u32> = self.known.keys().copied().filter(missing).collect();
         for number in gone {
             self.known.remove(&number);
-            self.events.push(perfetto::instant(track(number), "left", self.after(now)));
+            self.events.push(perfetto::instant(track(number), "left", self.since_begin(now)));
         }
     }
 
@@ -65,9 +66,9 @@ impl Guests {
         let number = guest.who.guest;
         let launches = guest.kernels.saturating_add(guest.graphs);
         let is_real_time = guest.who.class == Class::RealTime;
-        let known = Known { ended: *ended, launches, at: now, is_real_time, since: *since };
+        let known = GuestState { ended: *ended, launches, at: now, is_real_time, since: *since };
         let Some(before) = self.known.insert(number, known) else {
-            return self.meet(history);
+            return self.add_guest(history);
         };
         let new = usize::try_from(ended.saturating_sub(before.ended)).unwrap_or(usize::MAX);
         let known = history.spans.len();
@@ -76,39 +77,40 @@ impl Guests {
         }
         let seconds = now.0.saturating_sub(before.at.0) as f64 / 1e9;
         let rate = launches.saturating_sub(before.launches) as f64 / seconds.max(1e-6);
-        self.events.push(counter(number, self.after(before.at), rate));
+        self.events.push(counter(number, self.since_begin(before.at), rate));
     }
 
-    /// A guest that is new to this trace.
-    fn meet(&mut self, history: &History) {
+    /// Adds a guest that is new to this trace.
+    fn add_guest(&mut self, history: &History) {
         let number = history.guest.who.guest;
         self.events.push(perfetto::thread(track(number), &name(&history.guest)));
         if self.begin.is_some_and(|begin| history.joined > begin) {
-            let at = self.after(history.joined);
+            let at = self.since_begin(history.joined);
             self.events.push(perfetto::instant(track(number), "joined", at));
         }
     }
 
-    /// A span, if it can be true: guests write them themselves.
-    fn span(&mut self, number: u32, is_real_time: bool, (begin, end): (Time, Time), now: Time) {
+    /// Adds a span unless it is impossible: guests write spans themselves.
+    fn span(&mut self, number: u32, is_real_time: bool, span: (Time, Time), now: Time) {
+        let (begin, end) = span;
         let trace = self.begin.unwrap_or(now);
         if begin > end || end > now || end < trace {
             return;
         }
-        let (from, to) = (self.after(begin), self.after(end));
+        let (from, to) = (self.since_begin(begin), self.since_begin(end));
         let what = if is_real_time { ("rt", "holds") } else { ("be", "held") };
         self.events.push(perfetto::slice(track(number), what, (from, to - from), &Value::Null));
     }
 
-    /// The time since the trace began; what was before is shown at its begin.
-    fn after(&self, at: Time) -> Duration {
+    /// Returns the time since the begin of the trace; earlier times are 0.
+    fn since_begin(&self, at: Time) -> Duration {
         let begin = self.begin.map_or(0, |begin| begin.0);
         Duration::from_nanos(at.0.saturating_sub(begin))
     }
 
-    /// All events. Spans that haven't ended are shown until now.
+    /// Returns all events. Open spans end now.
     pub(super) fn finish(mut self) -> impl Iterator<Item = Value> {
-        self.look();
+        self.poll();
         let now = Time::now();
         let open: Vec<_> = self
             .known
@@ -133,7 +135,7 @@ fn name(guest: &GuestView) -> String {
     format!("guest {} {}, pid {}{job}", who.guest, who.class, who.pid)
 }
 
-/// Launches per second from this time on.
+/// Returns an event with the launches per second from this time on.
 fn counter(number: u32, at: Duration, rate: f64) -> Value {
     let (name, at) = (format!("launches/s of guest {number}"), at.as_nanos() as f64 / 1e3);
     json!({ "ph": "C", "name": name, "pid": GUESTS, "tid": number, "ts": at, "args": { "launches/s": rate } })

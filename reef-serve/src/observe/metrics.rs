@@ -1,12 +1,12 @@
-//! Numbers for Prometheus.
+//! Metrics for Prometheus.
 //!
-//! Requests count themselves as they end; what is a state and no event, such as the length of a
-//! queue, is read when the metrics are scraped.
+//! Requests are counted as they end. A state that is not an event, such as the length of a queue,
+//! is read when the metrics are scraped.
 
 use crate::error::Error;
 use crate::net::identity::client_id::Protocol;
 use crate::observe::answers::{Answers, GONE};
-use crate::observe::devices::{DeviceLook, Devices};
+use crate::observe::devices::{DeviceSnapshot, Devices};
 use crate::observe::process::Process;
 use crate::observe::shares::Shares;
 use crate::requests::job::Phases;
@@ -23,7 +23,7 @@ use prometheus_client::registry::{Registry, Unit};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Of which model and in which class.
+/// Labels: model and class.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ClassLabels {
     pub(crate) model: String,
@@ -31,20 +31,20 @@ pub(crate) struct ClassLabels {
     pub(crate) class: &'static str,
 }
 
-/// Of which model.
+/// Label: model.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(crate) struct ModelLabels {
     pub(crate) model: String,
     pub(crate) version: u32,
 }
 
-/// By which way in.
+/// Label: protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ProtocolLabels {
     path: &'static str,
 }
 
-/// The same, and why a request was not served.
+/// Labels: model, class and reason of the failure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct FailureLabels {
     model: String,
@@ -55,7 +55,7 @@ struct FailureLabels {
 
 type Times = Family<ClassLabels, Histogram, fn() -> Histogram>;
 
-/// Everything that is counted.
+/// All metrics of the daemon.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Mutex<Registry>,
@@ -79,7 +79,7 @@ impl Default for Metrics {
     }
 }
 
-/// What is read when the metrics are scraped.
+/// Gauges that are set when the metrics are scraped.
 #[derive(Debug, Default)]
 struct State {
     clients: Family<ProtocolLabels, Gauge>,
@@ -95,14 +95,14 @@ struct State {
     retries: Gauge,
 }
 
-/// The state of the daemon at one moment.
+/// State of the daemon at one moment.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
-    pub(crate) devices: Vec<DeviceLook>,
+    pub(crate) devices: Vec<DeviceSnapshot>,
     pub(crate) memory: u64,
     /// Bytes of each model.
     pub(crate) sizes: Vec<(ModelLabels, u64)>,
-    /// As [`Protocol::EACH`].
+    /// One for each of [`Protocol::EACH`].
     pub(crate) clients: [usize; 3],
     pub(crate) open: usize,
     /// Bytes of requests and their answers.
@@ -110,7 +110,7 @@ pub(crate) struct Snapshot {
     pub(crate) models: usize,
     pub(crate) depths: Vec<(ClassLabels, usize)>,
     pub(crate) tenants: Vec<Arc<Tenant>>,
-    /// Part of the device that is best-effort work's.
+    /// Part of the device that is reserved for best-effort work.
     pub(crate) reserve: f64,
 }
 
@@ -174,8 +174,8 @@ impl Metrics {
             ("open_requests", "Requests of gRPC and HTTP that are open", open),
             ("models", "Versions of models that are loaded", models),
             ("preemptions", "Preemptions of best-effort work", preemptions),
-            ("padded_launches", "Real-time work with best-effort blocks beside it", padded),
-            ("padded_blocks", "Best-effort blocks launched beside real-time work", blocks),
+            ("padded_launches", "Real-time launches padded with best-effort blocks", padded),
+            ("padded_blocks", "Best-effort blocks launched as padding of real-time work", blocks),
             ("rt_finished", "Real-time tasks that the device finished", rt_finished),
             (
                 "retries",
@@ -187,20 +187,20 @@ impl Metrics {
         }
     }
 
-    /// Adds numbers that are kept elsewhere.
+    /// Registers a collector of other metrics.
     pub(crate) fn add(&self, numbers: Box<dyn Collector>) {
         self.registry.lock().register_collector(numbers);
     }
 
-    /// Counts a request of a model that has ended: once, by whoever gives the answer. `None`: its
-    /// client went away before that.
+    /// Counts a request of a model once, when its answer is known. `None`: its client disconnected
+    /// before that.
     pub(crate) fn note_answer(
         &self,
         of: &ClassLabels,
         time: Duration,
-        how: Option<Result<(), &Error>>,
+        outcome: Option<Result<(), &Error>>,
     ) {
-        match how {
+        match outcome {
             Some(Ok(())) => {
                 self.served.get_or_create(of).inc();
                 self.total.get_or_create(of).observe(time.as_secs_f64());
@@ -215,7 +215,7 @@ impl Metrics {
         self.failed.get_or_create(&FailureLabels { model, version, class, reason }).inc();
     }
 
-    /// Notes how long the parts of a request took that an instance has run.
+    /// Records the phases of a request that an instance has run.
     pub(crate) fn note_phases(&self, of: &ClassLabels, phases: &Phases) {
         self.queued.get_or_create(of).observe(phases.queue.as_secs_f64());
         if !phases.infer.is_zero() {
@@ -226,15 +226,15 @@ impl Metrics {
         }
     }
 
-    /// The text that Prometheus reads.
-    pub(crate) fn text(&self, look: &Snapshot) -> String {
+    /// Returns all metrics as text, with the state from `snapshot`.
+    pub(crate) fn text(&self, snapshot: &Snapshot) -> String {
         let registry = self.registry.lock(); // one scrape at a time
-        self.devices.set(&look.devices);
-        self.state.set(look);
-        self.process.look();
-        self.shares.set(look.tenants.iter().map(|tenant| &**tenant), look.reserve);
+        self.devices.set(&snapshot.devices);
+        self.state.set(snapshot);
+        self.process.update();
+        self.shares.set(snapshot.tenants.iter().map(|tenant| &**tenant), snapshot.reserve);
         self.depth.clear(); // of models that are gone
-        for (of, depth) in &look.depths {
+        for (of, depth) in &snapshot.depths {
             self.depth.get_or_create(of).inc_by(*depth as i64); // of each replica
         }
         let mut text = String::new();
@@ -244,22 +244,22 @@ impl Metrics {
 }
 
 impl State {
-    fn set(&self, look: &Snapshot) {
-        for (protocol, clients) in Protocol::EACH.into_iter().zip(look.clients) {
+    fn set(&self, snapshot: &Snapshot) {
+        for (protocol, clients) in Protocol::EACH.into_iter().zip(snapshot.clients) {
             self.clients
                 .get_or_create(&ProtocolLabels { path: protocol.name() })
                 .set(clients as i64);
         }
         self.sizes.clear(); // of models that are gone
-        for (which, bytes) in &look.sizes {
+        for (which, bytes) in &snapshot.sizes {
             self.sizes.get_or_create(which).set(*bytes as i64);
         }
-        let sum = |of: fn(&reef::Stats) -> u64| look.devices.iter().map(|d| of(&d.stats)).sum();
+        let sum = |of: fn(&reef::Stats) -> u64| snapshot.devices.iter().map(|d| of(&d.stats)).sum();
         for (gauge, value) in [
-            (&self.memory, look.memory),
-            (&self.request_memory, look.request_memory),
-            (&self.open, look.open as u64),
-            (&self.models, look.models as u64),
+            (&self.memory, snapshot.memory),
+            (&self.request_memory, snapshot.request_memory),
+            (&self.open, snapshot.open as u64),
+            (&self.models, snapshot.models as u64),
             (&self.preemptions, sum(|stats| stats.preemptions)),
             (&self.padded, sum(|stats| stats.padded_launches)),
             (&self.blocks, sum(|stats| stats.padded_blocks)),
@@ -271,7 +271,7 @@ impl State {
     }
 }
 
-/// From a microsecond to half a minute.
+/// Returns a histogram from a microsecond to half a minute.
 fn times() -> Histogram {
     Histogram::new(exponential_buckets(Duration::from_micros(1).as_secs_f64(), 2.0, 25))
 }

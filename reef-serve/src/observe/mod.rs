@@ -1,10 +1,9 @@
-//! What can be seen of the daemon: metrics, statistics, traces.
+//! Observability of the daemon: metrics, statistics, traces.
 //!
-//! - **In**: requests as they end, instances as they work, the state of the daemon when it is asked
-//!   for.
+//! - **In**: requests as they end, instances as they work, the state of the daemon on demand.
 //! - **Out**: text for Prometheus, sums for the standard protocol, trace events for Perfetto.
-//! - **Invariant**: nothing here changes a request; while no trace is taken, a request costs one
-//!   relaxed load for it.
+//! - **Invariant**: nothing here changes a request; while no trace is recorded, tracing costs a
+//!   request one relaxed load.
 
 pub(crate) mod answers;
 pub(crate) mod devices;

@@ -1,6 +1,6 @@
-//! Observes requests without changing them.
+//! Observation of requests.
 
-use crate::engine::api::{Instance, Ran, Run};
+use crate::engine::api::{Instance, Run, RunTiming};
 use crate::engine::node::Node;
 use crate::error::Result;
 use crate::observe::metrics::Metrics;
@@ -10,23 +10,23 @@ use reef::HostMemory;
 use reef_guest::registry::Registry;
 use std::sync::{Arc, Weak};
 
-/// Numbers and traces.
+/// Metrics and traces.
 #[derive(Debug, Default)]
 pub(crate) struct Observer {
     pub(crate) metrics: Metrics,
     pub(crate) tracer: Tracer,
-    /// Unmodified programs, for traces, and the daemon's numbers among them.
+    /// Unmodified programs, for traces, and the daemon's own numbers among them.
     pub(crate) guests: Mutex<(Weak<Registry>, Vec<u32>)>,
 }
 
 /// An instance whose busy time is counted.
 #[derive(Debug)]
-pub(crate) struct Observed {
+pub(crate) struct ObservedInstance {
     pub(crate) instance: Box<dyn Instance>,
     pub(crate) node: Arc<Node>,
 }
 
-impl Instance for Observed {
+impl Instance for ObservedInstance {
     fn write(&mut self, offset: usize, bytes: &[u8]) -> Result<()> {
         self.instance.write(offset, bytes)
     }
@@ -35,7 +35,7 @@ impl Instance for Observed {
         self.instance.share(memory, slots)
     }
 
-    fn run(&mut self, run: Run<'_>) -> Result<Ran> {
+    fn run(&mut self, run: Run<'_>) -> Result<RunTiming> {
         let _working = self.node.busy.begin();
         self.instance.run(run)
     }

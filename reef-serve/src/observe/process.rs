@@ -1,12 +1,12 @@
-//! What the daemon takes of its host, as `/proc/self` has it (proc(5)); names as Prometheus'
-//! clients have them.
+//! Use of the host by the daemon, from `/proc/self` (proc(5)), under the names of Prometheus'
+//! client libraries.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 use std::sync::atomic::AtomicU64;
 
-/// Memory, processor time, threads and files.
+/// Memory, processor time, threads and files of the process.
 #[derive(Debug, Default)]
 pub(crate) struct Process {
     resident: Gauge,
@@ -25,8 +25,8 @@ impl Process {
         all.register("process_cpu_seconds", cpu, self.cpu.clone());
     }
 
-    /// Looks. What can't be read stays as it was.
-    pub(crate) fn look(&self) {
+    /// Updates all values. A value that cannot be read stays as it is.
+    pub(crate) fn update(&self) {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let number = |key: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(key))?;
@@ -43,7 +43,8 @@ impl Process {
     }
 }
 
-/// Fields 14 and 15 of `stat`, in clock ticks; the second field is a name that may hold anything.
+/// Reads fields 14 and 15 of `stat`, in clock ticks. The second field is a name with any
+/// characters.
 fn cpu_seconds() -> Option<f64> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
@@ -56,9 +57,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_sees_itself() {
+    fn process_metrics_read_the_own_process() {
         let process = Process::default();
-        process.look();
+        process.update();
         assert!(process.resident.get() > 1 << 20, "{process:?}");
         assert!(process.threads.get() >= 1 && process.files.get() >= 3, "{process:?}");
         assert!(cpu_seconds().is_some());

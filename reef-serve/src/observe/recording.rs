@@ -1,7 +1,7 @@
-//! One trace, from its begin to the events that show it.
+//! Recording of one trace, from its begin to its events.
 
 use super::guests::Guests;
-use super::tracer::{MAX_NOTED, Request};
+use super::tracer::{MAX_REQUESTS, Request};
 use crate::class::Class;
 use crate::engine::node::Node;
 use crate::error::Result;
@@ -13,50 +13,51 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The group of tracks that shows the first device.
+/// Process number of the first device's tracks.
 const DEVICE: u32 = 1;
-/// The group that shows the second device; the third comes behind it.
+/// Process number of the second device's tracks; the others follow.
 const SECOND_DEVICE: u32 = 4;
-/// The group that shows the instances.
-const LANES: u32 = 2;
+/// Process number of the instances' tracks.
+const INSTANCES: u32 = 2;
 
-/// A trace that is being taken; it ends when this is dropped.
+/// A trace in progress; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Recording {
     observer: Arc<Observer>,
-    devices: Vec<OfDevice>,
+    devices: Vec<DeviceRecording>,
     begin: Instant,
     guests: Guests,
 }
 
 impl Recording {
-    /// Begins.
+    /// Begins a trace.
     ///
     /// # Errors
     ///
-    /// `Exists` if there is one already.
+    /// `Exists` if another one is in progress.
     pub(crate) fn start(observer: &Arc<Observer>, nodes: &[Arc<Node>]) -> Result<Self> {
         observer.tracer.begin()?;
         nodes.iter().for_each(|node| node.engine.set_trace(true));
-        let begin = Instant::now(); // and the devices' clocks, with nothing between
-        let devices = nodes.iter().map(|node| OfDevice::new(node.clone())).collect();
-        let guests = Guests::new(observer.guests.lock().clone());
+        let begin = Instant::now(); // directly before the devices' clocks are read
+        let devices = nodes.iter().map(|node| DeviceRecording::new(node.clone())).collect();
+        let (registry, own) = observer.guests.lock().clone();
+        let guests = Guests::new(registry, own);
         Ok(Self { observer: observer.clone(), devices, begin, guests })
     }
 
-    /// Takes what the devices have noted meanwhile; one that has noted enough notes no more.
+    /// Collects the spans of the devices so far. A device stops recording once it has the maximum.
     pub(crate) fn collect(&mut self) {
-        self.devices.iter_mut().for_each(OfDevice::collect);
-        self.guests.look();
+        self.devices.iter_mut().for_each(DeviceRecording::collect);
+        self.guests.poll();
     }
 
-    /// Ends it, and writes what happened as JSON.
+    /// Ends the trace, and returns its events as JSON.
     pub(crate) fn finish(mut self) -> Vec<u8> {
         let requests = self.observer.tracer.stop();
         self.collect();
         let mut text = Vec::new();
         let guests = std::mem::take(&mut self.guests).finish();
-        let devices = self.devices.iter().flat_map(OfDevice::events);
+        let devices = self.devices.iter().flat_map(DeviceRecording::events);
         let events = devices.chain(instances(&requests, self.begin)).chain(guests);
         perfetto::write(&mut text, events).expect("a vector takes any bytes");
         text
@@ -70,34 +71,34 @@ impl Drop for Recording {
     }
 }
 
-/// What one device has noted; it notes nothing more when this is dropped.
+/// Trace of one device, which stops recording when this is dropped.
 #[derive(Debug)]
-struct OfDevice {
+struct DeviceRecording {
     node: Arc<Node>,
-    /// The device's clock at the begin.
+    /// Time of the device's clock at the begin.
     clock: Duration,
     spans: Vec<Span>,
     preemptions: Vec<Duration>,
 }
 
-impl OfDevice {
-    /// Of one that has begun to note.
+impl DeviceRecording {
+    /// Wraps a device whose recording has begun.
     fn new(node: Arc<Node>) -> Self {
         let clock = node.clock();
         Self { node, clock, spans: Vec::new(), preemptions: Vec::new() }
     }
 
     fn collect(&mut self) {
-        let noted = self.node.engine.take_trace();
-        let room = MAX_NOTED.saturating_sub(self.spans.len());
-        if noted.spans.len() > room {
+        let trace = self.node.engine.take_trace();
+        let room = MAX_REQUESTS.saturating_sub(self.spans.len());
+        if trace.spans.len() > room {
             self.node.engine.set_trace(false);
         }
-        self.spans.extend(noted.spans.into_iter().take(room));
-        self.preemptions.extend(noted.preemptions);
+        self.spans.extend(trace.spans.into_iter().take(room));
+        self.preemptions.extend(trace.preemptions);
     }
 
-    /// Its group of tracks: the units, and behind them one for preemptions.
+    /// Returns its tracks: one for each unit, then one for preemptions.
     fn events(&self) -> impl Iterator<Item = Value> {
         let process = match self.node.index as u32 {
             0 => DEVICE,
@@ -114,37 +115,37 @@ impl OfDevice {
     }
 }
 
-impl Drop for OfDevice {
+impl Drop for DeviceRecording {
     fn drop(&mut self) {
         self.node.engine.set_trace(false);
         drop(self.node.engine.take_trace()); // the trace has ended
     }
 }
 
-/// A track for each instance.
+/// Returns a track for each instance.
 fn instances(requests: &[Request], begin: Instant) -> impl Iterator<Item = Value> {
     let instances: BTreeMap<u32, &str> =
         requests.iter().map(|request| (request.instance.number, &*request.instance.name)).collect();
     let names =
         instances.into_iter().map(|(instance, name)| perfetto::thread(track(instance), name));
     let events = requests.iter().enumerate();
-    let events = events.flat_map(move |(id, request)| shown(request, id, begin));
-    [perfetto::process(LANES, "lanes")].into_iter().chain(names).chain(events)
+    let events = events.flat_map(move |(id, request)| request_events(request, id, begin));
+    [perfetto::process(INSTANCES, "lanes")].into_iter().chain(names).chain(events)
 }
 
 fn track(instance: u32) -> Track {
-    Track { process: LANES, thread: instance }
+    Track { process: INSTANCES, thread: instance }
 }
 
-/// A request: how long it waited, how long it ran, and with what it spent that time. Nothing if it
-/// ended before `begin`: requests are noted a moment before that.
-pub(super) fn shown(request: &Request, id: usize, begin: Instant) -> Vec<Value> {
+/// Returns the events of a request: queue, run and its phases. Returns none if it ended before
+/// `begin`, because requests are recorded a moment earlier.
+pub(super) fn request_events(request: &Request, id: usize, begin: Instant) -> Vec<Value> {
     let Request { instance, model, class, client, phases, outcome, end } = request;
     if *end <= begin {
         return Vec::new();
     }
     let track = track(instance.number);
-    // What began before the trace did is shown from there on.
+    // A phase that began before the trace is shown from the begin of the trace.
     let since = |before: Duration| {
         end.checked_sub(before).map_or(Duration::ZERO, |at| at.saturating_duration_since(begin))
     };

@@ -1,8 +1,9 @@
-//! The metrics' text, made once for all who wait for it.
+//! Cache of the metrics' text for concurrent scrapes.
 //!
-//! Making it takes locks that requests take as well. So a thread of usual priority makes it, which
-//! a thread that stands back would keep others waiting for, and rests then for many times as long.
-//! Who asks meanwhile waits, and gets what was made after it had asked.
+//! Writing the text takes locks that requests take as well. So a thread of usual priority writes
+//! it, because one of low priority would hold the locks for longer. Afterwards it rests for many
+//! times as long. Scrapes that arrive meanwhile wait, and get a text that was written after they
+//! arrived.
 
 use crate::observe::exposition::Exposition;
 use bytes::Bytes;
@@ -10,24 +11,23 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep_until};
 
-/// How much longer than the making is the rest: about a twentieth of a processor is for metrics at
-/// most.
-const RESTS: u32 = 20;
+/// Ratio of the rest to the time of writing: metrics take at most about a twentieth of a processor.
+const REST_FACTOR: u32 = 20;
 
-/// The last text.
+/// Cache of the last text.
 #[derive(Debug, Default)]
-pub(crate) struct Scrapes(Mutex<Option<Last>>);
+pub(crate) struct Scrapes(Mutex<Option<CachedText>>);
 
 #[derive(Debug)]
-struct Last {
+struct CachedText {
     began: Instant,
     rested: Instant,
-    /// As [`Exposition::EACH`].
+    /// One for each of [`Exposition::EACH`].
     texts: [Bytes; 2],
 }
 
 impl Scrapes {
-    /// The text in a format, no older than this call. `make` gives it as OpenMetrics.
+    /// Returns the text in a format, no older than this call. `make` writes it as OpenMetrics.
     pub(crate) async fn text(&self, format: Exposition, make: impl FnOnce() -> String) -> Bytes {
         let asked = Instant::now();
         let mut last = self.0.lock().await; // in the order in which they came
@@ -37,16 +37,16 @@ impl Scrapes {
         if let Some(last) = last.as_ref() {
             sleep_until(last.rested).await;
         }
-        last.insert(Last::make(make)).text(format)
+        last.insert(CachedText::make(make)).text(format)
     }
 }
 
-impl Last {
+impl CachedText {
     fn make(make: impl FnOnce() -> String) -> Self {
         let began = Instant::now();
         let text = make();
         let texts = Exposition::EACH.map(|format| format.write(text.clone()).into());
-        let rest = began.elapsed().saturating_mul(RESTS).min(Duration::from_secs(1));
+        let rest = began.elapsed().saturating_mul(REST_FACTOR).min(Duration::from_secs(1));
         Self { began, rested: Instant::now() + rest, texts }
     }
 
@@ -63,7 +63,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn many_who_wait_share_a_text_that_is_new_to_each() {
+    async fn concurrent_scrapes_share_a_fresh_text() {
         let (scrapes, made) = (Arc::new(Scrapes::default()), Arc::new(AtomicU32::new(0)));
         let ask = || {
             let (scrapes, made) = (scrapes.clone(), made.clone());
@@ -84,7 +84,7 @@ mod tests {
                 one.await.unwrap();
             }
         }
-        // Two each time; a thread that gets no processor may let a rest go by.
+        // Two each time; without a processor for a while, a thread may miss a rest.
         assert!(made.load(SeqCst) <= 20, "{} for 200", made.load(SeqCst));
     }
 }

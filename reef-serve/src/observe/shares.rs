@@ -1,4 +1,4 @@
-//! Who takes what of the device, for Prometheus: under the names of [`reef::ClientConfig`] and
+//! Use of the device by principal, for Prometheus, under the names of [`reef::ClientConfig`] and
 //! [`reef::Rate`].
 
 use crate::class::Class;
@@ -14,41 +14,41 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// Addresses that have lines of their own, and others that have: who comes after these is one of
-/// [`OTHER`].
+/// Maximum number of addresses, and of other principals, with series of their own. Further ones
+/// count as [`OTHER`].
 const MAX_ADDRESSES: usize = 16;
 const MAX_OTHERS: usize = 256;
 
-/// What becomes of what is over a budget, in the order in which a tenant counts it.
+/// Outcomes of requests above a budget, in a tenant's order.
 const OUTCOMES: [&str; 3] = ["late", "best-effort", "refused"];
 
-/// Name of all clients without lines of their own.
+/// Name of all clients without series of their own.
 const OTHER: &str = "other";
 
 type Seconds = Counter<f64, AtomicU64>;
 type Number = Gauge<f64, AtomicU64>;
 
-/// Of which principal.
+/// Label: principal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ClientLabels {
     client: String,
 }
 
-/// And in which class.
+/// Labels: principal and class.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ShareLabels {
     client: String,
     class: &'static str,
 }
 
-/// And what became of what was over its budget.
+/// Labels: principal and outcome above its budget.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct OverLabels {
     client: String,
     outcome: &'static str,
 }
 
-/// Read from the tenants when the metrics are scraped.
+/// Metrics of tenants, updated when the metrics are scraped.
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
     device: Family<ShareLabels, Seconds>,
@@ -61,10 +61,10 @@ pub(crate) struct Shares {
     claimed: Family<ClientLabels, Number>,
     unfit: Family<ClientLabels, Counter>,
     reserve: Number,
-    named: Mutex<Named>,
+    named: Mutex<ClientSeries>,
 }
 
-/// Figures of a client. All but `memory` and `claimed` only grow.
+/// Figures of a client. All except `memory` and `claimed` only grow.
 #[derive(Debug, Clone, Copy, Default)]
 struct Figures {
     served: [Duration; 2],
@@ -82,7 +82,7 @@ impl Figures {
         Self { served, held, over, unfit, memory, claimed }
     }
 
-    /// Adds what `now` has more than `before`, and what it has at this moment.
+    /// Adds the growth from `before` to `now`, and the current values of gauges.
     fn add(&mut self, now: &Self, before: &Self) {
         for class in 0..2 {
             self.served[class] += now.served[class].saturating_sub(before.served[class]);
@@ -97,39 +97,39 @@ impl Figures {
     }
 }
 
-/// Clients with lines of their own, and the sums of all others.
+/// Clients with series of their own, and the sums of all others.
 #[derive(Debug, Default)]
-struct Named {
+struct ClientSeries {
     lines: BTreeSet<Principal>,
-    /// What each of the others had when it was looked at last, for as long as it is known.
+    /// Figures of each other client at the last scrape, for as long as it is known.
     others: BTreeMap<Principal, Figures>,
-    /// Sums that never shrink, though others are forgotten.
+    /// Sums that never shrink, even though others are forgotten.
     sums: Figures,
 }
 
-impl Named {
-    /// Forgets those that are not known any more.
-    fn keep(&mut self, known: &BTreeSet<&Principal>) {
-        self.lines.retain(|who| known.contains(who));
-        self.others.retain(|who, _| known.contains(who));
+impl ClientSeries {
+    /// Forgets unknown principals.
+    fn retain(&mut self, known: &BTreeSet<&Principal>) {
+        self.lines.retain(|principal| known.contains(principal));
+        self.others.retain(|principal, _| known.contains(principal));
         (self.sums.memory, self.sums.claimed) = (0, 0.0);
     }
 
-    /// Whether it has lines of its own: who comes first, for as long as it is known.
-    fn has_lines(&mut self, who: &Principal) -> bool {
-        let is_address = |who: &Principal| matches!(who, Principal::Address(_));
-        if self.lines.contains(who) || self.others.contains_key(who) {
-            return self.lines.contains(who);
+    /// True if it has series of its own: the first ones do, for as long as they are known.
+    fn has_series(&mut self, principal: &Principal) -> bool {
+        let is_address = |principal: &Principal| matches!(principal, Principal::Address(_));
+        if self.lines.contains(principal) || self.others.contains_key(principal) {
+            return self.lines.contains(principal);
         }
-        let max = if is_address(who) { MAX_ADDRESSES } else { MAX_OTHERS };
-        let kind = is_address(who);
+        let max = if is_address(principal) { MAX_ADDRESSES } else { MAX_OTHERS };
+        let kind = is_address(principal);
         let has_room = self.lines.iter().filter(|other| is_address(other) == kind).count() < max;
-        has_room && self.lines.insert(who.clone())
+        has_room && self.lines.insert(principal.clone())
     }
 
     /// Adds one of the others to the sums.
-    fn add(&mut self, who: &Principal, now: Figures) {
-        let before = self.others.insert(who.clone(), now).unwrap_or_default();
+    fn add(&mut self, principal: &Principal, now: Figures) {
+        let before = self.others.insert(principal.clone(), now).unwrap_or_default();
         self.sums.add(&now, &before);
     }
 }
@@ -172,7 +172,7 @@ impl Shares {
         reef.register("rt_reserve", help, reserve.clone());
     }
 
-    /// What it is now. Clients that are forgotten go.
+    /// Sets all values. Series of forgotten clients disappear.
     pub(crate) fn set<'a>(&self, tenants: impl IntoIterator<Item = &'a Tenant>, reserve: f64) {
         self.device.clear();
         self.held.clear();
@@ -186,14 +186,14 @@ impl Shares {
         self.reserve.set(reserve);
         let tenants: Vec<_> = tenants.into_iter().collect();
         let mut named = self.named.lock();
-        named.keep(&tenants.iter().map(|tenant| &tenant.who).collect());
+        named.retain(&tenants.iter().map(|tenant| &tenant.principal).collect());
         for tenant in tenants {
             let figures = Figures::of(tenant);
-            if named.has_lines(&tenant.who) {
-                self.set_one(&tenant.who.to_string(), &figures);
+            if named.has_series(&tenant.principal) {
+                self.set_one(&tenant.principal.to_string(), &figures);
                 self.set_grant(tenant);
             } else {
-                named.add(&tenant.who, figures);
+                named.add(&tenant.principal, figures);
             }
         }
         if !named.others.is_empty() {
@@ -219,7 +219,7 @@ impl Shares {
     }
 
     fn set_grant(&self, tenant: &Tenant) {
-        let (of, grant) = (ClientLabels { client: tenant.who.to_string() }, tenant.grant());
+        let (of, grant) = (ClientLabels { client: tenant.principal.to_string() }, tenant.grant());
         self.weight.get_or_create(&of).set(grant.weight.into());
         if let Some(rate) = grant.rate {
             self.period.get_or_create(&of).set(rate.period().as_secs_f64());
@@ -232,19 +232,19 @@ impl Shares {
 mod tests {
     use super::*;
     use crate::class::Class;
-    use crate::config::rights::{Over, Right};
+    use crate::config::rights::{OverBudget, Right};
     use crate::tenants::grant::Grant;
     use std::net::{IpAddr, Ipv4Addr};
 
-    fn tenant(who: Principal) -> Tenant {
-        Tenant::new(who, Grant::from(&Right::default()), Over::Late, 1)
+    fn tenant(principal: Principal) -> Tenant {
+        Tenant::new(principal, Grant::from(&Right::default()), OverBudget::Late, 1)
     }
 
     fn address(number: u32) -> Principal {
         Principal::Address(IpAddr::V4(Ipv4Addr::from_bits(number)))
     }
 
-    /// Lines of clients, and best-effort seconds of all others.
+    /// Returns the number of clients' lines, and the best-effort seconds of all others.
     fn look(shares: &Shares, tenants: &[Tenant]) -> (usize, f64) {
         let mut registry = Registry::default();
         shares.register(&mut registry);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_beyond_a_number_share_lines_that_never_shrink() {
+    fn clients_above_the_maximum_share_series_that_never_shrink() {
         let shares = Shares::default();
         let run = |tenants: &[Tenant]| {
             let second = Duration::from_secs(1);
@@ -278,6 +278,6 @@ mod tests {
         run(&tenants);
         assert_eq!(look(&shares, &tenants), (lines, 1210.0));
         tenants.push(tenant(Principal::Token("ci".into())));
-        assert!(look(&shares, &tenants).0 > lines, "it has lines of its own");
+        assert!(look(&shares, &tenants).0 > lines, "it has series of its own");
     }
 }

@@ -1,11 +1,11 @@
-//! How often and how long, for the standard protocol's statistics.
+//! Counts and times for the standard protocol's statistics.
 
 use crate::requests::job::Phases;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often, and how long in all.
+/// A count, and the sum of its times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Sum {
     pub(crate) count: u64,
@@ -19,7 +19,7 @@ impl Sum {
     }
 }
 
-/// What a model has done so far.
+/// Figures of a model so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Numbers {
     pub(crate) success: Sum,
@@ -32,20 +32,20 @@ pub(crate) struct Numbers {
     pub(crate) last: u64,
 }
 
-/// Sums them up: one for all replicas of a model.
+/// Figures of a model, shared by all of its replicas.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     numbers: Mutex<Numbers>,
-    /// Requests that ran with others, but for the first of each run.
+    /// Requests that ran in a batch, except the first of each batch.
     joined: AtomicU64,
 }
 
 impl Stats {
-    pub(crate) fn note(&self, phases: &Phases, served: bool) {
+    pub(crate) fn note(&self, phases: &Phases, is_served: bool) {
         let mut numbers = self.numbers.lock();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         numbers.last = now.as_millis() as u64;
-        if !served {
+        if !is_served {
             return numbers.fail.add(phases.total());
         }
         numbers.success.add(phases.total());
@@ -59,12 +59,12 @@ impl Stats {
         *self.numbers.lock()
     }
 
-    /// Notes that so many requests ran together.
-    pub(crate) fn note_together(&self, requests: u64) {
+    /// Notes that this many requests ran in one batch.
+    pub(crate) fn note_batch(&self, requests: u64) {
         self.joined.fetch_add(requests.saturating_sub(1), Ordering::Relaxed);
     }
 
-    /// How often it has run, which is less often than it was asked where requests ran together.
+    /// Number of executions, which is below the number of requests if batches ran.
     pub(crate) fn executions(&self) -> u64 {
         self.numbers().success.count.saturating_sub(self.joined.load(Ordering::Relaxed))
     }

@@ -1,11 +1,12 @@
-//! Traces of requests, on demand: while no trace is taken, a request costs one relaxed load for it.
+//! Traces of requests, on demand: while no trace is recorded, tracing costs a request one relaxed
+//! load.
 //!
 //! ```text
 //! instances ── note ──► Tracer ──┐
 //! dispatcher, units ─────────┴─► Recording ──► trace events, see perfetto
 //! ```
 //!
-//! There is one recording at a time. It notes no more when it is dropped.
+//! There is one recording at a time. It records nothing more once it is dropped.
 
 use crate::class::Class;
 use crate::error::{Error, Result};
@@ -16,21 +17,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Instant;
 
-/// Requests of one trace; later ones are dropped.
-pub(super) const MAX_NOTED: usize = 100_000;
+/// Maximum number of requests in one trace; later ones are dropped.
+pub(super) const MAX_REQUESTS: usize = 100_000;
 
-/// Where requests are noted while a trace is taken.
+/// Requests of the trace in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Tracer {
     /// Written by the recording, read by instances.
     on: AtomicBool,
-    /// Whether there is a recording.
+    /// True if there is a recording.
     taken: AtomicBool,
     requests: Mutex<Vec<Request>>,
     instances: AtomicU32,
 }
 
-/// An instance, as traces show it.
+/// An instance in traces.
 #[derive(Debug, Clone)]
 pub(crate) struct InstanceId {
     pub(crate) number: u32,
@@ -51,12 +52,12 @@ pub(crate) struct Request {
 }
 
 impl Tracer {
-    /// A number and a name for an instance.
+    /// Returns a number and a name for an instance.
     pub(crate) fn instance(&self, name: &str) -> InstanceId {
         InstanceId { number: self.instances.fetch_add(1, Ordering::Relaxed), name: name.into() }
     }
 
-    /// Notes a request if there is a recording.
+    /// Records a request if a trace is in progress.
     pub(crate) fn note(&self, request: impl FnOnce() -> Request) {
         if self.on.load(Ordering::Relaxed) {
             self.push(request());
@@ -66,37 +67,39 @@ impl Tracer {
     #[cold]
     fn push(&self, request: Request) {
         let mut requests = self.requests.lock();
-        if requests.len() < MAX_NOTED {
+        if requests.len() < MAX_REQUESTS {
             requests.push(request);
         }
     }
 
-    /// Begins to note requests.
+    /// Starts recording requests.
     ///
     /// # Errors
     ///
-    /// `Exists` if there is a recording already.
+    /// `Exists` if a trace is in progress.
     pub(super) fn begin(&self) -> Result<()> {
         if self.taken.swap(true, Ordering::Acquire) {
-            return Err(Error::Exists("a trace is being taken already: one at a time".into()));
+            return Err(Error::Exists(
+                "another trace is in progress: there can be one at a time".into(),
+            ));
         }
         self.requests.lock().clear();
         self.on.store(true, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Whether there is a recording.
-    pub(crate) fn is_taken(&self) -> bool {
+    /// True if a trace is in progress.
+    pub(crate) fn is_recording(&self) -> bool {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// What was noted so far; nothing is noted any more.
+    /// Stops recording, and returns the requests so far.
     pub(super) fn stop(&self) -> Vec<Request> {
         self.on.store(false, Ordering::Relaxed);
         std::mem::take(&mut *self.requests.lock())
     }
 
-    /// The next recording may begin.
+    /// Ends the recording, so that the next one may begin.
     pub(super) fn end(&self) {
         self.stop();
         self.taken.store(false, Ordering::Release);

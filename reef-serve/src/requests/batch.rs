@@ -1,52 +1,51 @@
-//! Requests that run together: one behind the other in the first size of each tensor.
+//! Requests that run together, concatenated along the first dimension of each tensor.
 
 use crate::class::Class;
-use crate::engine::api::{Instance, Ran, Run};
+use crate::engine::api::{Instance, Run, RunTiming};
 use crate::engine::shared::{SharedPart, SharedParts};
 use crate::error::{Error, Result};
-use crate::requests::job::{Given, Job, Phases, Wanted};
+use crate::requests::job::{BoundInput, BoundOutput, Job, Phases};
 use crate::requests::queue::Queue;
 use crate::tensor::TensorInfos;
 use std::time::{Duration, Instant};
 
-/// How requests are gathered.
+/// Settings of batching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Batching {
-    /// Most rows.
+    /// Maximum number of rows.
     pub(crate) max: usize,
-    /// How long the first request waits for more.
+    /// Time that the first request waits for more.
     pub(crate) delay: Duration,
 }
 
 /// A network for several rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Wide<'a> {
+pub(crate) struct BatchNetwork<'a> {
     pub(crate) inputs: &'a TensorInfos,
     pub(crate) outputs: &'a TensorInfos,
     pub(crate) rows: usize,
 }
 
-impl Wide<'_> {
-    /// The first byte of row `first` of a tensor.
+impl BatchNetwork<'_> {
+    /// Returns the offset of row `first` of a tensor.
     fn place(&self, infos: &TensorInfos, index: usize, first: usize) -> usize {
         let info = &infos.each[index];
         info.offset + first * (info.bytes() / self.rows)
     }
 }
 
-/// Requests with the same sizes but for the first, in the order of their rows.
+/// Requests whose sizes differ in the first dimension only, in the order of their rows.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) jobs: Vec<Job>,
 }
 
-/// What became of a request.
+/// Result of a request.
 pub(crate) type Outcome = (Result<Vec<Vec<u8>>>, Phases);
 
 impl Batch {
-    /// `first`, and those of `queue` that go with it. It waits for more for `delay`, but for no
-    /// more than half of the time that any of them has left, and not while others wait in the
-    /// queue.
+    /// Collects `first` and matching requests of `queue`. Waits up to `delay` for more, but at most
+    /// half of the remaining time of each, and not while other requests wait in the queue.
     pub(crate) fn gather(first: Job, queue: &Queue, batching: Batching) -> Self {
         let until = Instant::now() + batching.delay;
         let mut batch = Self { jobs: vec![first] };
@@ -54,7 +53,7 @@ impl Batch {
             let left = batching.max.saturating_sub(batch.rows());
             let fits = |job: &Job| {
                 let other = job.rows.as_ref();
-                batch.may_pay_for(job)
+                batch.shares_account(job)
                     && other.is_some_and(|other| other.others == rows.others && other.count <= left)
             };
             if left == 0 {
@@ -68,45 +67,46 @@ impl Batch {
         batch
     }
 
-    /// A real-time run is charged to one account.
-    fn may_pay_for(&self, job: &Job) -> bool {
+    /// True if `job` may be charged to the account of this batch: a real-time run has one account.
+    fn shares_account(&self, job: &Job) -> bool {
         let first = &self.jobs[0];
-        let stated = |job: &Job| job.stated.then_some(job.client);
+        let stated_client = |job: &Job| job.has_stated_rate.then_some(job.client);
         first.priority.class() != Class::RealTime
-            || (first.tenant.who == job.tenant.who && stated(first) == stated(job))
+            || (first.tenant.principal == job.tenant.principal
+                && stated_client(first) == stated_client(job))
     }
 
-    /// When half of the time is over that its most urgent request had left.
+    /// Time at which half of the remaining time of its most urgent request is over.
     fn halfway(&self) -> Instant {
         let now = Instant::now();
         let left = self.jobs.iter().map(|job| job.deadline.saturating_duration_since(now)).min();
         now + left.unwrap_or_default() / 2
     }
 
-    /// Rows of all.
+    /// Number of rows of all requests.
     pub(crate) fn rows(&self) -> usize {
         self.jobs.iter().map(Job::row_count).sum()
     }
 
-    /// Whether outputs of `wide` are rows of those that each has alone; else they can't be shared
-    /// out.
-    pub(crate) fn fits(&self, wide: Wide<'_>) -> bool {
+    /// True if outputs of `wide` are rows of each request's outputs; otherwise they cannot be
+    /// divided.
+    pub(crate) fn fits(&self, wide: BatchNetwork<'_>) -> bool {
         let row = |index: usize| wide.outputs.each[index].bytes() / wide.rows.max(1);
         let fits = |job: &Job| {
-            job.outputs.iter().all(|wanted| wanted.bytes == job.row_count() * row(wanted.index))
+            job.outputs.iter().all(|output| output.bytes == job.row_count() * row(output.index))
         };
         self.jobs.iter().all(fits)
     }
 
-    /// Runs all on an instance of a network with as many rows at least; what is too late is left
-    /// out. Says what became of each.
-    pub(crate) fn run(&self, instance: &mut dyn Instance, wide: Wide<'_>) -> Vec<Outcome> {
+    /// Runs all on an instance of a network with at least as many rows; requests that are too late
+    /// are left out. Returns the result of each.
+    pub(crate) fn run(&self, instance: &mut dyn Instance, wide: BatchNetwork<'_>) -> Vec<Outcome> {
         let began = Instant::now();
         let mut outcomes: Vec<Outcome> = self.jobs.iter().map(|job| job.begin(began)).collect();
         let firsts = self.firsts();
-        for ((job, first), (how, _)) in self.jobs.iter().zip(&firsts).zip(&mut outcomes) {
-            if how.is_ok() {
-                *how = job.write_rows(instance, wide, *first).map(|()| Vec::new());
+        for ((job, first), (result, _)) in self.jobs.iter().zip(&firsts).zip(&mut outcomes) {
+            if result.is_ok() {
+                *result = job.write_rows(instance, wide, *first).map(|()| Vec::new());
             }
         }
         if let Err(error) = pad(instance, wide, self.rows()) {
@@ -119,20 +119,20 @@ impl Batch {
             Ok(ran) => ran,
             Err(error) => return failed(outcomes, &error),
         };
-        for ((job, first), (how, phases)) in self.jobs.iter().zip(&firsts).zip(&mut outcomes) {
+        for ((job, first), (result, phases)) in self.jobs.iter().zip(&firsts).zip(&mut outcomes) {
             (phases.input, phases.infer, phases.delay) = (written - began, infer, device.delay);
             let part = device.device.mul_f64(job.row_count() as f64 / self.rows().max(1) as f64);
             job.tenant.charge(job.priority.class(), part, infer);
-            if how.is_ok() {
+            if result.is_ok() {
                 let reading = Instant::now();
-                *how = job.read_rows(instance, wide, *first);
+                *result = job.read_rows(instance, wide, *first);
                 phases.output = reading.elapsed();
             }
         }
         outcomes
     }
 
-    /// Rows before those of each.
+    /// Returns the number of rows before those of each request.
     fn firsts(&self) -> Vec<usize> {
         let before = |sum: &mut usize, job: &Job| {
             let first = *sum;
@@ -142,51 +142,52 @@ impl Batch {
         self.jobs.iter().scan(0, before).collect()
     }
 
-    /// For as long as any has time, and is waited for.
+    /// Runs for as long as any request has time and a waiting client.
     fn run_written(
         &self,
         instance: &mut dyn Instance,
-        wide: Wide<'_>,
+        wide: BatchNetwork<'_>,
         outcomes: &[Outcome],
         now: Instant,
-    ) -> Result<Ran> {
-        let live = || self.jobs.iter().zip(outcomes).filter(|(_, (how, _))| how.is_ok());
+    ) -> Result<RunTiming> {
+        let live = || self.jobs.iter().zip(outcomes).filter(|(_, (result, _))| result.is_ok());
         let left = live().map(|(job, _)| job.deadline.saturating_duration_since(now)).max();
-        let Some(time) = left else { return Ok(Default::default()) }; // nobody's any more
+        let Some(time) = left else { return Ok(Default::default()) }; // no request is left
         let gone = || live().all(|(job, _)| job.is_gone() || job.deadline <= Instant::now());
         let account = &self.jobs[0].account;
-        let parts = live_parts(self.jobs.iter().zip(self.firsts()).zip(outcomes), wide);
+        let parts = shared_parts(self.jobs.iter().zip(self.firsts()).zip(outcomes), wide);
         let shared = SharedParts { inputs: &parts[0], outputs: &parts[1] };
-        instance.run(Run { slot: None, shared, time, gone: &gone, account, soon: None })
+        instance.run(Run { slot: None, shared, time, gone: &gone, account, notice: None })
     }
 }
 
-/// What of the inputs and of the outputs of those that have not failed the device copies itself.
-fn live_parts<'a>(
+/// Returns the parts of inputs and outputs that the device copies itself, for requests that have
+/// not failed.
+fn shared_parts<'a>(
     jobs: impl Iterator<Item = ((&'a Job, usize), &'a Outcome)>,
-    wide: Wide<'_>,
+    wide: BatchNetwork<'_>,
 ) -> [Vec<SharedPart>; 2] {
     let [mut inputs, mut outputs] = <[Vec<SharedPart>; 2]>::default();
-    for ((job, first), _) in jobs.filter(|(_, (how, _))| how.is_ok()) {
+    for ((job, first), _) in jobs.filter(|(_, (result, _))| result.is_ok()) {
         let place = |infos: &TensorInfos, index: usize| wide.place(infos, index, first);
-        let given = |given: &Given| given.part(place(wide.inputs, given.index));
-        let wanted = |wanted: &Wanted| wanted.part(place(wide.outputs, wanted.index));
-        inputs.extend(job.inputs.iter().filter_map(given));
-        outputs.extend(job.outputs.iter().filter_map(wanted));
+        let source = |input: &BoundInput| input.part(place(wide.inputs, input.index));
+        let target = |output: &BoundOutput| output.part(place(wide.outputs, output.index));
+        inputs.extend(job.inputs.iter().filter_map(source));
+        outputs.extend(job.outputs.iter().filter_map(target));
     }
     [inputs, outputs]
 }
 
-/// All that have not failed by themselves fail with this.
+/// Fails all requests that have not failed already.
 fn failed(mut outcomes: Vec<Outcome>, error: &Error) -> Vec<Outcome> {
-    for (how, _) in outcomes.iter_mut().filter(|(how, _)| how.is_ok()) {
-        *how = Err(error.clone());
+    for (result, _) in outcomes.iter_mut().filter(|(result, _)| result.is_ok()) {
+        *result = Err(error.clone());
     }
     outcomes
 }
 
-/// Zeros in the rows that no request has.
-fn pad(instance: &mut dyn Instance, wide: Wide<'_>, rows: usize) -> Result<()> {
+/// Writes zeros to the rows without a request.
+fn pad(instance: &mut dyn Instance, wide: BatchNetwork<'_>, rows: usize) -> Result<()> {
     for info in wide.inputs.each.iter().filter(|_| rows < wide.rows) {
         let row = info.bytes() / wide.rows;
         instance.write(info.offset + rows * row, &vec![0; (wide.rows - rows) * row])?;
@@ -199,32 +200,38 @@ impl Job {
         self.rows.as_ref().map_or(1, |rows| rows.count)
     }
 
-    /// Nothing yet, or that it is too late.
+    /// Returns an empty result, or an error if it is too late.
     fn begin(&self, now: Instant) -> Outcome {
         let queue = now.saturating_duration_since(self.arrived);
-        let how = match self.deadline <= now {
-            true => Err(Error::Deadline(format!("timed out after {queue:?} in the queue"))),
-            false => Ok(Vec::new()),
+        let result = if self.deadline <= now {
+            Err(Error::Deadline(format!("timed out after {queue:?} in the queue")))
+        } else {
+            Ok(Vec::new())
         };
-        (how, Phases { queue, ..Phases::default() })
+        (result, Phases { queue, ..Phases::default() })
     }
 
-    fn write_rows(&self, instance: &mut dyn Instance, wide: Wide<'_>, first: usize) -> Result<()> {
-        self.inputs.iter().try_for_each(|given| {
-            given.write_at(instance, wide.place(wide.inputs, given.index, first))
+    fn write_rows(
+        &self,
+        instance: &mut dyn Instance,
+        wide: BatchNetwork<'_>,
+        first: usize,
+    ) -> Result<()> {
+        self.inputs.iter().try_for_each(|input| {
+            input.write_at(instance, wide.place(wide.inputs, input.index, first))
         })
     }
 
     fn read_rows(
         &self,
         instance: &mut dyn Instance,
-        wide: Wide<'_>,
+        wide: BatchNetwork<'_>,
         first: usize,
     ) -> Result<Vec<Vec<u8>>> {
         let read = self
             .outputs
             .iter()
-            .map(|wanted| wanted.read_at(instance, wide.place(wide.outputs, wanted.index, first)));
+            .map(|output| output.read_at(instance, wide.place(wide.outputs, output.index, first)));
         read.collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Device memory of a client. Its bytes never come to the host: the queue that runs a request
+//! Device memory of a client. Its bytes never pass through the host: the queue that runs a request
 //! copies them.
 
 use crate::engine::node::Node;
@@ -6,38 +6,39 @@ use crate::engine::shared::{SharedMemory, SharedPart};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
-/// Device memory that another process shares, and where it is.
+/// Device memory that another process shares, and its device.
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceMemory {
     pub(crate) node: Arc<Node>,
     memory: Arc<dyn SharedMemory>,
-    /// As its driver wrote it.
+    /// Handle of the driver.
     handle: [u8; 64],
 }
 
 impl DeviceMemory {
-    /// Maps the first `bytes` bytes of the memory that `handle` stands for. Blocks.
+    /// Maps the first `bytes` bytes of the memory with this `handle`. Blocks.
     ///
     /// # Errors
     ///
-    /// `Invalid` if it is no such memory of this device, or shorter; the device's.
+    /// `Invalid` if the handle is not for memory of this device, or the memory is shorter; errors
+    /// of the device.
     pub(crate) fn open(node: &Arc<Node>, handle: &[u8], bytes: u64) -> Result<Self> {
         let given = handle.len();
         let handle = handle.try_into().map_err(|_| {
-            Error::Invalid(format!("CUDA shared memory: a handle of {given} bytes, 64 wanted"))
+            Error::Invalid(format!("CUDA shared memory: handle must have 64 bytes, got {given}"))
         })?;
         let of = |text: &str| format!("CUDA shared memory: {text}");
         let opened = node.engine.open_shared(handle);
-        let memory = opened.map_err(|error| node.told(error).map(of))?;
+        let memory = opened.map_err(|error| node.diagnose(error).map_text(of))?;
         let there = memory.bytes();
         if bytes == 0 || bytes > there as u64 {
-            let text = format!("its allocation has {there} bytes, {bytes} asked");
+            let text = format!("size must be 1 to the allocation's {there} bytes, got {bytes}");
             return Err(Error::Invalid(of(&text)));
         }
         Ok(Self { node: node.clone(), memory, handle: *handle })
     }
 
-    /// Whether both are by one handle.
+    /// True if both have the same handle.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.node.index == other.node.index && self.handle == other.handle
     }
@@ -47,28 +48,30 @@ impl DeviceMemory {
 #[derive(Debug, Clone)]
 pub(crate) struct DeviceSlice {
     pub(crate) memory: DeviceMemory,
-    /// Inside of what is mapped.
+    /// Offset in the mapped memory.
     pub(crate) begin: usize,
     pub(crate) bytes: usize,
     pub(crate) region: String,
 }
 
 impl DeviceSlice {
-    /// Refuses what runs on another device.
+    /// Refuses a model on another device.
     ///
     /// # Errors
     ///
-    /// `Invalid` with both.
+    /// `Invalid`, with both devices.
     pub(crate) fn check_device(&self, runs_on: &Node) -> Result<()> {
         let on = &self.memory.node;
         if on.index == runs_on.index {
             return Ok(());
         }
         let (region, on, runs_on) = (&self.region, &on.name, &runs_on.name);
-        Err(Error::Invalid(format!("region {region:?} is on {on}, the model on {runs_on}")))
+        Err(Error::Invalid(format!(
+            "region {region:?} must be on {runs_on} as the model is, got {on}"
+        )))
     }
 
-    /// As a part of the model's inputs or outputs, from byte `offset` on.
+    /// Returns it as a part of the model's inputs or outputs at byte `offset`.
     pub(crate) fn at(&self, offset: usize) -> SharedPart {
         let (memory, begin, bytes) = (self.memory.memory.clone(), self.begin, self.bytes);
         SharedPart { memory, begin, offset, bytes }

@@ -14,10 +14,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Bytes that are copied at a time between a region and an instance; they stay in the cache.
+/// Bytes that are copied at a time between a region and an instance; they fit in the cache.
 const CHUNK: usize = 64 << 10;
 
-/// Where the input comes from.
+/// Source of an input.
 #[derive(Debug)]
 pub(crate) enum Input {
     Bytes(Bytes),
@@ -25,7 +25,7 @@ pub(crate) enum Input {
     Device(DeviceSlice),
 }
 
-/// Where the output goes.
+/// Destination of an output.
 #[derive(Debug)]
 pub(crate) enum Output {
     Bytes,
@@ -33,14 +33,14 @@ pub(crate) enum Output {
     Device(DeviceSlice),
 }
 
-/// How long each part of a request took.
+/// Durations of a request's phases.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Phases {
     pub(crate) queue: Duration,
     pub(crate) input: Duration,
     pub(crate) infer: Duration,
     pub(crate) output: Duration,
-    /// Until the first real-time command could start.
+    /// Time until the first real-time command could start.
     pub(crate) delay: Option<Duration>,
 }
 
@@ -50,17 +50,17 @@ impl Phases {
     }
 }
 
-/// What of a request decides whether it may run with others.
+/// Rows of a request that may run in a batch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rows {
-    /// The first size of its tensors.
+    /// Size of the first dimension of its tensors.
     pub(crate) count: usize,
-    /// The other sizes of its inputs.
+    /// Other dimensions of its inputs.
     pub(crate) others: Vec<Vec<usize>>,
 }
 
 impl Rows {
-    /// The shapes of its inputs.
+    /// Returns the shapes of its inputs.
     pub(crate) fn shapes(&self) -> Vec<Vec<usize>> {
         self.others.iter().map(|others| [&[self.count], &others[..]].concat()).collect()
     }
@@ -73,34 +73,34 @@ pub(crate) struct Job {
     pub(crate) client: ClientId,
     pub(crate) tenant: Arc<Tenant>,
     pub(crate) priority: Priority,
-    /// What it is charged to if it is real-time.
+    /// Account that it is charged to if it is real-time.
     pub(crate) account: Account,
-    /// Whether that is its client's own, which stated a rate.
-    pub(crate) stated: bool,
-    /// Of the network for its shapes.
+    /// True if that account belongs to its client, which stated a rate.
+    pub(crate) has_stated_rate: bool,
+    /// Instances of the network for its shapes.
     pub(crate) instances: Arc<dyn Instances>,
-    /// If it may run with others.
+    /// Set if it may run in a batch.
     pub(crate) rows: Option<Rows>,
-    pub(crate) inputs: Vec<Given>,
-    pub(crate) outputs: Vec<Wanted>,
+    pub(crate) inputs: Vec<BoundInput>,
+    pub(crate) outputs: Vec<BoundOutput>,
     pub(crate) arrived: Instant,
     pub(crate) deadline: Instant,
     pub(crate) reply: oneshot::Sender<(Result<Vec<Vec<u8>>>, Phases)>,
 }
 
-/// An input, with its first byte among the model's.
+/// An input, with its offset among the model's inputs.
 #[derive(Debug)]
-pub(crate) struct Given {
-    /// Its number.
+pub(crate) struct BoundInput {
+    /// Index of the tensor.
     pub(crate) index: usize,
     pub(crate) offset: usize,
     pub(crate) input: Input,
 }
 
-/// An output that is asked for: where it lies among the model's.
+/// A requested output, with its offset among the model's outputs.
 #[derive(Debug)]
-pub(crate) struct Wanted {
-    /// Its number.
+pub(crate) struct BoundOutput {
+    /// Index of the tensor.
     pub(crate) index: usize,
     pub(crate) offset: usize,
     pub(crate) bytes: usize,
@@ -108,17 +108,17 @@ pub(crate) struct Wanted {
 }
 
 impl Job {
-    /// Whether its client has gone.
+    /// True if its client has disconnected.
     pub(crate) fn is_gone(&self) -> bool {
         self.reply.is_closed()
     }
 
-    /// Runs it on `instance`. Returns the outputs that were asked for, in that order, empty if they
-    /// went to a region.
+    /// Runs it on `instance`. Returns the requested outputs in that order; one that went to a
+    /// region is empty.
     ///
     /// # Errors
     ///
-    /// `Deadline` if its time was over before it began; the region's; the device's.
+    /// `Deadline` if its time was over before it began; errors of the region and the device.
     pub(crate) fn run(
         &self,
         instance: &mut dyn Instance,
@@ -131,34 +131,34 @@ impl Job {
             let text = format!("timed out after {:?} in the queue", phases.queue);
             return Err(Error::Deadline(text));
         }
-        self.inputs.iter().try_for_each(|given| given.write(instance))?;
+        self.inputs.iter().try_for_each(|input| input.write(instance))?;
         let written = Instant::now();
         phases.input = written - began;
         let (gone, account) = (&|| self.is_gone(), &self.account);
         let inputs: Vec<_> =
-            self.inputs.iter().filter_map(|given| given.part(given.offset)).collect();
+            self.inputs.iter().filter_map(|input| input.part(input.offset)).collect();
         let outputs: Vec<_> =
-            self.outputs.iter().filter_map(|wanted| wanted.part(wanted.offset)).collect();
+            self.outputs.iter().filter_map(|output| output.part(output.offset)).collect();
         let shared = SharedParts { inputs: &inputs, outputs: &outputs };
         let ran =
-            instance.run(Run { slot: None, shared, time: left, gone, account, soon: None })?;
+            instance.run(Run { slot: None, shared, time: left, gone, account, notice: None })?;
         phases.delay = ran.delay;
         let device = ran.device;
         let ran = Instant::now();
         phases.infer = ran - written;
         self.tenant.charge(self.priority.class(), device, phases.infer);
-        let bytes = self.outputs.iter().map(|wanted| wanted.read(instance)).collect();
+        let bytes = self.outputs.iter().map(|output| output.read(instance)).collect();
         phases.output = ran.elapsed();
         bytes
     }
 }
 
-impl Given {
+impl BoundInput {
     fn write(&self, instance: &mut dyn Instance) -> Result<()> {
         self.write_at(instance, self.offset)
     }
 
-    /// Where it is, if the device takes it from there: to byte `offset` of the model's.
+    /// Returns its source, if the device copies it, for byte `offset` of the model's inputs.
     pub(super) fn part(&self, offset: usize) -> Option<SharedPart> {
         match &self.input {
             Input::Bytes(_) | Input::Region(_) => None,
@@ -166,7 +166,7 @@ impl Given {
         }
     }
 
-    /// Writes it from byte `offset` of the model's on, unless the device takes it itself.
+    /// Writes it at byte `offset` of the model's inputs, unless the device copies it.
     pub(super) fn write_at(&self, instance: &mut dyn Instance, offset: usize) -> Result<()> {
         match &self.input {
             Input::Bytes(bytes) => instance.write(offset, bytes),
@@ -179,12 +179,12 @@ impl Given {
     }
 }
 
-impl Wanted {
+impl BoundOutput {
     fn read(&self, instance: &mut dyn Instance) -> Result<Vec<u8>> {
         self.read_at(instance, self.offset)
     }
 
-    /// Where it goes, if the device leaves it there: from byte `offset` of the model's.
+    /// Returns its destination, if the device copies it, for byte `offset` of the model's outputs.
     pub(super) fn part(&self, offset: usize) -> Option<SharedPart> {
         match &self.output {
             Output::Bytes | Output::Region(_) => None,
@@ -192,7 +192,7 @@ impl Wanted {
         }
     }
 
-    /// Reads it from byte `offset` of the model's on, unless the device has left it where it goes.
+    /// Reads it from byte `offset` of the model's outputs, unless the device has copied it.
     pub(super) fn read_at(&self, instance: &mut dyn Instance, offset: usize) -> Result<Vec<u8>> {
         match &self.output {
             Output::Bytes => {
@@ -212,15 +212,15 @@ impl Wanted {
     }
 }
 
-/// Goes over `bytes` bytes in pieces: their offset, and a buffer for them.
+/// Calls `each` for consecutive chunks of `bytes` bytes, with their offset and a buffer for them.
 pub(crate) fn chunks(
     bytes: usize,
     mut each: impl FnMut(usize, &mut [u8]) -> Result<()>,
 ) -> Result<()> {
-    let mut room = vec![0; bytes.min(CHUNK)];
+    let mut buffer = vec![0; bytes.min(CHUNK)];
     for at in (0..bytes).step_by(CHUNK) {
         let length = CHUNK.min(bytes - at);
-        each(at, &mut room[..length])?;
+        each(at, &mut buffer[..length])?;
     }
     Ok(())
 }
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_cover_everything_once() {
+    fn chunks_cover_all_bytes_once() {
         for bytes in [0, 1, CHUNK, CHUNK + 1, 3 * CHUNK - 4] {
             let mut next = 0;
             chunks(bytes, |at, chunk| {

@@ -1,18 +1,18 @@
-//! One inference on its way: where its tensors are, and where it waits.
+//! One inference on its way: its tensors, and its queue.
 //!
 //! - **In**: inferences that have been checked against their model.
 //! - **Out**: each of them once, to an instance of its class, the most urgent first.
-//! - **Invariant**: a queue holds at most as many requests as the configuration says. Host memory
-//!   of a client is read and written with calls that fail, never mapped; its device memory is
-//!   touched by the device alone.
+//! - **Invariant**: a queue holds at most as many requests as configured. Host memory of a client
+//!   is read and written with calls that can fail, never mapped; its device memory is accessed by
+//!   the device alone.
 
 pub(crate) mod batch;
+pub(crate) mod buffer_pool;
 pub(crate) mod device_memory;
 pub(crate) mod job;
-pub(crate) mod parsers;
-pub(crate) mod pieces;
 pub(crate) mod queue;
 pub(crate) mod region_memory;
 pub(crate) mod regions;
 mod registrars;
 pub(crate) mod shared_memory;
+pub(crate) mod worker_pool;

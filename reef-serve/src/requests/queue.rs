@@ -1,8 +1,8 @@
-//! Requests that wait for an instance: as many as are allowed, the most urgent first.
+//! Bounded queue of requests that wait for an instance, the most urgent first.
 //!
-//! Tenants take turns: of the most urgent requests, that of the tenant goes first whose last turn
-//! is longest ago. A full queue makes room for a tenant that has fewer requests in it, at the cost
-//! of the one with most.
+//! Tenants take turns: of the most urgent requests, the one whose tenant had its last turn the
+//! longest ago comes first. A full queue evicts a request of the tenant with the most, for a tenant
+//! with fewer.
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
@@ -11,18 +11,18 @@ use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
-/// A bounded queue of requests of one model in one class.
+/// Bounded queue of the requests for one model in one class.
 #[derive(Debug)]
 pub(crate) struct Queue {
     max: usize,
     state: Mutex<State>,
-    news: Condvar,
+    arrival: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// When tenants with requests here had their last turn, in turns.
+    /// Number of the last turn of each tenant with requests here.
     turns: BTreeMap<Principal, u64>,
     turn: u64,
     closed: bool,
@@ -30,10 +30,10 @@ struct State {
 
 impl Queue {
     pub(crate) fn new(max: usize) -> Self {
-        Self { max, state: Mutex::default(), news: Condvar::new() }
+        Self { max, state: Mutex::default(), arrival: Condvar::new() }
     }
 
-    /// Adds a request behind those of the same priority. Never waits.
+    /// Adds a request after those of the same priority. Never blocks.
     ///
     /// # Errors
     ///
@@ -54,14 +54,15 @@ impl Queue {
         state.jobs.insert(at, job);
         drop(state);
         if let Some(displaced) = displaced {
-            let _ = displaced.reply.send((Err(self.full()), Phases::default())); // it may have gone
+            // Its client may have gone.
+            let _ = displaced.reply.send((Err(self.full()), Phases::default()));
         }
-        self.news.notify_all(); // one alone may be one that wants another
+        self.arrival.notify_all(); // one waiter alone may wait for another request
         Ok(())
     }
 
-    /// Takes the next request whose client still waits; blocks until there is one. `None`: the
-    /// queue was closed and is empty.
+    /// Takes the next request whose client still waits; blocks until there is one. Returns `None`
+    /// once the queue is closed and empty.
     pub(crate) fn pop(&self) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
@@ -69,13 +70,13 @@ impl Queue {
                 Some(job) if job.is_gone() => {}
                 Some(job) => return Some(job),
                 None if state.closed => return None,
-                None => self.news.wait(&mut state),
+                None => self.arrival.wait(&mut state),
             }
         }
     }
 
-    /// Takes the most urgent request that `fits`. If there is none, waits for one until then,
-    /// unless others wait.
+    /// Takes the most urgent request that `fits`. If there is none, waits for one until `until`,
+    /// unless other requests wait.
     pub(crate) fn pop_like(&self, fits: impl Fn(&Job) -> bool, until: Instant) -> Option<Job> {
         let mut state = self.state.lock();
         loop {
@@ -86,23 +87,23 @@ impl Queue {
             if !state.jobs.is_empty() || state.closed {
                 return None;
             }
-            if self.news.wait_until(&mut state, until).timed_out() {
+            if self.arrival.wait_until(&mut state, until).timed_out() {
                 return state.next_like(&fits);
             }
         }
     }
 
     fn full(&self) -> Error {
-        Error::Exhausted(format!("queue full: {} requests wait", self.max))
+        Error::Exhausted(format!("queue full: waiting requests must be at most {}", self.max))
     }
 
-    /// Takes no more requests; those that wait are still served.
+    /// Refuses new requests; waiting ones are still served.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
-        self.news.notify_all();
+        self.arrival.notify_all();
     }
 
-    /// Requests that wait.
+    /// Number of waiting requests.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().jobs.len()
     }
@@ -114,30 +115,31 @@ impl State {
         self.next_like(&|_| true)
     }
 
-    /// The same of those that fit.
+    /// Takes the most urgent request that `fits`, of the tenant whose turn it is.
     fn next_like(&mut self, fits: &impl Fn(&Job) -> bool) -> Option<Job> {
         let first = self.jobs.iter().find(|job| fits(job))?.priority;
         let urgent = |(_, job): &(usize, &Job)| job.priority == first && fits(job);
-        let turn = |job: &Job| self.turns.get(&job.tenant.who).copied().unwrap_or_default();
+        let turn = |job: &Job| self.turns.get(&job.tenant.principal).copied().unwrap_or_default();
         let urgent = self.jobs.iter().enumerate().filter(urgent);
         let (at, _) = urgent.min_by_key(|(at, job)| (turn(job), *at))?;
         let job = self.jobs.remove(at)?;
         self.turn += 1;
-        self.turns.insert(job.tenant.who.clone(), self.turn);
+        self.turns.insert(job.tenant.principal.clone(), self.turn);
         if self.jobs.is_empty() {
             self.turns.clear(); // no request waits for a turn
         }
         Some(job)
     }
 
-    /// Takes out the last request of the tenant that has most, if `job`'s has fewer, counting it.
+    /// Removes the last request of the tenant with the most, if the tenant of `job` has fewer,
+    /// including `job`.
     fn displace(&mut self, job: &Job) -> Option<Job> {
         let mut counts: BTreeMap<&Principal, usize> = BTreeMap::new();
-        self.jobs.iter().for_each(|job| *counts.entry(&job.tenant.who).or_default() += 1);
-        let own = counts.get(&job.tenant.who).copied().unwrap_or_default();
-        let (who, most) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        let last = self.jobs.iter().rposition(|job| job.tenant.who == *who)?;
-        if own + 1 < most { self.jobs.remove(last) } else { None }
+        self.jobs.iter().for_each(|job| *counts.entry(&job.tenant.principal).or_default() += 1);
+        let own = counts.get(&job.tenant.principal).copied().unwrap_or_default();
+        let (principal, max) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let last = self.jobs.iter().rposition(|job| job.tenant.principal == *principal)?;
+        if own + 1 < max { self.jobs.remove(last) } else { None }
     }
 }
 
@@ -163,8 +165,8 @@ mod tests {
             client: ClientId { protocol: Protocol::Grpc, number: 1 },
             priority: Priority::new(priority, Class::BestEffort),
             account: reef::Account::new(None),
-            stated: false,
-            instances: Arc::new(Nothing),
+            has_stated_rate: false,
+            instances: Arc::new(NoInstances),
             rows: None,
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -175,13 +177,13 @@ mod tests {
         (job, answer)
     }
 
-    /// Of no model: these requests are never run.
+    /// Instances of no model: these requests never run.
     #[derive(Debug)]
-    struct Nothing;
+    struct NoInstances;
 
-    impl Instances for Nothing {
+    impl Instances for NoInstances {
         fn take(&self, _: Class) -> Result<Box<dyn Instance>> {
-            Err(Error::Failed("of no model".into()))
+            Err(Error::Failed("there is no model".into()))
         }
 
         fn give(&self, _: Class, _: Box<dyn Instance>) {}
@@ -192,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_urgent_goes_first_and_the_full_queue_refuses() {
+    fn queue_orders_by_priority_and_refuses_when_full() {
         let queue = Queue::new(3);
         let (jobs, _answers): (Vec<_>, Vec<_>) = [3, 2, 3, 2].map(job).into_iter().unzip();
         let mut refused = 0;
@@ -211,19 +213,20 @@ mod tests {
     }
 
     #[test]
-    fn tenants_take_turns() {
+    fn tenants_of_equal_priority_take_turns() {
         let queue = Queue::new(9);
         let [a, b] = [Tenant::named("a"), Tenant::named("b")];
-        let jobs = [(&a, 2), (&a, 2), (&a, 2), (&b, 2), (&b, 1)].map(|(who, n)| of(who, n));
+        let jobs =
+            [(&a, 2), (&a, 2), (&a, 2), (&b, 2), (&b, 1)].map(|(principal, n)| of(principal, n));
         let (jobs, _answers): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
         jobs.into_iter().for_each(|job| queue.push(job).unwrap());
-        let next = || queue.pop().unwrap().tenant.who.to_string();
+        let next = || queue.pop().unwrap().tenant.principal.to_string();
         let order: Vec<_> = (0..5).map(|_| next()).collect();
         assert_eq!(order, ["token b", "token a", "token b", "token a", "token a"]);
     }
 
     #[test]
-    fn a_full_queue_makes_room_for_who_has_less_in_it() {
+    fn full_queue_evicts_for_tenant_with_fewer_requests() {
         let queue = Queue::new(3);
         let [a, b] = [Tenant::named("a"), Tenant::named("b")];
         let (jobs, mut answers): (Vec<_>, Vec<_>) = [(); 3].map(|()| of(&a, 2)).into_iter().unzip();
@@ -231,14 +234,17 @@ mod tests {
         let (job, _first) = of(&b, 2);
         queue.push(job).unwrap();
         let (last, _) = answers.pop().unwrap().try_recv().unwrap();
-        assert_eq!(last, Err(Error::Exhausted("queue full: 3 requests wait".into())));
+        assert_eq!(
+            last,
+            Err(Error::Exhausted("queue full: waiting requests must be at most 3".into()))
+        );
         let (job, _second) = of(&b, 2);
         assert!(queue.push(job).is_err(), "two and one is as even as it gets");
         assert_eq!(queue.len(), 3);
     }
 
     #[test]
-    fn requests_that_nobody_waits_for_make_room() {
+    fn request_of_a_gone_client_is_evicted() {
         let queue = Queue::new(1);
         let (first, answer) = job(2);
         queue.push(first).unwrap();
@@ -249,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_queue_serves_what_waits_and_takes_nothing() {
+    fn closed_queue_serves_waiting_requests_only() {
         let queue = Queue::new(2);
         let (first, _answer) = job(2);
         queue.push(first).unwrap();
@@ -260,9 +266,9 @@ mod tests {
         assert!(next(&queue).is_none());
     }
 
-    /// Also if one waits who wants another.
+    /// Holds also if another worker waits for a different request.
     #[test]
-    fn a_new_request_wakes_who_takes_any() {
+    fn new_request_wakes_worker_that_takes_any() {
         let queue = Queue::new(1);
         let (sender, taken) = std::sync::mpsc::channel();
         let (picky, any) = (&queue, &queue);
@@ -276,12 +282,12 @@ mod tests {
             queue.push(job).unwrap();
             let said = taken.recv_timeout(Duration::from_secs(10));
             queue.close(); // whatever came of it
-            assert_eq!(said, Ok(true), "the request waits beside an idle lane");
+            assert_eq!(said, Ok(true), "the request waits although a worker is idle");
         });
     }
 
     #[test]
-    fn closing_wakes_whoever_waits() {
+    fn close_wakes_waiting_worker() {
         let queue = Queue::new(1);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| queue.pop().is_none());

@@ -1,4 +1,4 @@
-//! Where the bytes of a region are.
+//! Memory of a region.
 
 use crate::error::Result;
 use crate::net::identity::principal::Principal;
@@ -7,7 +7,7 @@ use crate::requests::shared_memory::{FileId, Slice, check_size, open};
 use std::fs::File;
 use std::sync::Arc;
 
-/// Where a region is.
+/// Memory of a region.
 #[derive(Debug, Clone)]
 pub(crate) enum Memory {
     System(SystemMemory),
@@ -18,35 +18,35 @@ pub(crate) enum Memory {
 #[derive(Debug, Clone)]
 pub(crate) struct SystemMemory {
     pub(crate) key: String,
-    /// The region's first byte in it.
+    /// Offset of the region in it.
     pub(crate) offset: u64,
     file: Arc<File>,
     pub(super) id: FileId,
 }
 
-/// The protocol's kinds of shared memory: each has calls of its own, names are of both.
+/// The protocol's kinds of shared memory: each has calls of its own, but names are common to both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     System,
     Cuda,
 }
 
-/// Where a tensor is.
+/// Memory of one tensor in a region.
 #[derive(Debug, Clone)]
-pub(crate) enum Located {
+pub(crate) enum RegionSlice {
     System(Slice),
     Device(DeviceSlice),
 }
 
 impl SystemMemory {
-    /// Opens `bytes` bytes from `offset` on of the memory that `key` names.
+    /// Opens `bytes` bytes at `offset` of the memory that `key` names.
     ///
     /// # Errors
     ///
-    /// As [`open`] and [`check_size`].
-    pub(super) fn open(key: &str, who: &Principal, (offset, bytes): (u64, u64)) -> Result<Self> {
-        let (file, id) = open(key, who)?;
-        check_size(&file, key, (offset, bytes))?;
+    /// Errors of [`open`] and [`check_size`].
+    pub(super) fn open(key: &str, principal: &Principal, offset: u64, bytes: u64) -> Result<Self> {
+        let (file, id) = open(key, principal)?;
+        check_size(&file, key, offset, bytes)?;
         Ok(Self { key: key.into(), offset, file: Arc::new(file), id })
     }
 }
@@ -67,8 +67,7 @@ impl Memory {
         matches!(self, Self::Device(memory) if memory.is_same(other))
     }
 
-    /// The place of `want` bytes from `offset` on, which are inside of the region `name` of `bytes`
-    /// bytes.
+    /// Returns `want` bytes at `offset`, which lie inside the region `name` of `bytes` bytes.
     ///
     /// # Errors
     ///
@@ -77,18 +76,19 @@ impl Memory {
         &self,
         name: &str,
         bytes: u64,
-        (offset, want): (u64, usize),
-    ) -> Result<Located> {
+        offset: u64,
+        want: usize,
+    ) -> Result<RegionSlice> {
         match self {
             Self::System(SystemMemory { key, offset: first, file, .. }) => {
-                check_size(file, key, (*first, bytes))?;
+                check_size(file, key, *first, bytes)?;
                 let slice = Slice::new(file.clone(), first + offset, want, name.into());
-                Ok(Located::System(slice))
+                Ok(RegionSlice::System(slice))
             }
             Self::Device(memory) => {
                 let (memory, region) = (memory.clone(), name.into());
                 let begin = usize::try_from(offset).unwrap_or(usize::MAX);
-                Ok(Located::Device(DeviceSlice { memory, begin, bytes: want, region }))
+                Ok(RegionSlice::Device(DeviceSlice { memory, begin, bytes: want, region }))
             }
         }
     }

@@ -1,9 +1,9 @@
-//! First registrars of shared memory of the system: as long as the memory is there, no other tenant
-//! registers it.
+//! First registrars of the system's shared memory: as long as the memory exists, no other tenant
+//! can register it.
 //!
-//! All tenants over TCP name memory of one user, the daemon's, so its permissions tell them not
-//! apart. A registration that has ended still counts: what its owner left in the memory is there
-//! until the memory goes.
+//! All tenants over TCP name memory of one user, the daemon's, so its permissions do not separate
+//! them. An ended registration still counts, because its owner's data stays in the memory until the
+//! memory is removed.
 
 use crate::error::{Error, Result};
 use crate::net::identity::client_id::ClientId;
@@ -37,7 +37,8 @@ struct Entry {
     owner: Owner,
     key: String,
     memory: FileId,
-    /// Of the connection that owns it; a principal outlives its connections.
+    /// State of the connection that owns it; `None` for a principal, which outlives its
+    /// connections.
     life: Option<Life>,
 }
 
@@ -48,25 +49,26 @@ impl Entry {
 }
 
 impl Registrars {
-    /// Notes that `who` registers the memory that `key` names. Forgets the oldest entry of the same
-    /// owner beyond `max` that is not in use.
+    /// Notes that `peer` registers the memory that `key` names. Forgets the oldest unused entry of
+    /// the same owner above `max`.
     ///
     /// # Errors
     ///
-    /// `Denied` if another owner was first. A user on a Unix socket is let in, as the memory is
-    /// known to be its own.
+    /// `Denied` if another owner was first. A user on a Unix socket is always admitted, because the
+    /// memory is known to be its own.
     pub(super) fn enter(
         &mut self,
-        who: &Peer,
-        (key, memory): (&str, FileId),
+        peer: &Peer,
+        key: &str,
+        memory: FileId,
         max: usize,
         is_used: impl Fn(FileId) -> bool,
     ) -> Result<()> {
-        let owner = Owner::of(who);
+        let owner = Owner::of(peer);
         self.0.retain(Entry::is_open);
         if let Some(at) = self.0.iter().position(|entry| entry.memory == memory) {
             let entry = &self.0[at];
-            if entry.owner == owner || who.principal.is_local() {
+            if entry.owner == owner || peer.principal.is_local() {
                 return Ok(());
             }
             if names(&entry.key, memory) {
@@ -76,7 +78,7 @@ impl Registrars {
             self.0.remove(at);
         }
         self.make_room(&owner, max, is_used);
-        let life = matches!(owner, Owner::Connection(_)).then(|| who.life.clone());
+        let life = matches!(owner, Owner::Connection(_)).then(|| peer.life.clone());
         self.0.push(Entry { owner, key: key.into(), memory, life });
         Ok(())
     }

@@ -1,12 +1,12 @@
-//! POSIX shared memory of a client, by calls that fail.
+//! POSIX shared memory of a client, accessed by calls that can fail.
 //!
-//! A client keeps the right to shrink its own shared memory, and touching what is gone would kill
-//! the daemon with a bus error. So it is never mapped here: it is read and written with `pread` and
-//! `pwrite`, which give an error instead, and cost the same one copy.
+//! A client can shrink its own shared memory at any time, and an access beyond its end would kill
+//! the daemon with a bus error. So it is never mapped here. It is read and written with `pread` and
+//! `pwrite`, which return an error instead, and cost the same one copy.
 
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
-use crate::tenants::prefixes::plain;
+use crate::tenants::grant::plain;
 use crate::tensor::short;
 use rustix::fs::{FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -14,7 +14,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// Longest key.
+/// Maximum length of a key, in bytes.
 const MAX_KEY_LEN: usize = 128;
 
 /// Identity of a piece of memory, which may have several names one after another.
@@ -30,14 +30,14 @@ impl FileId {
     }
 }
 
-/// Opens shared memory by its key; it has to be the client's own. It is opened once, and looked at
-/// afterwards: what the key names may be another file by then.
+/// Opens shared memory by its key; it must be the client's own. It is opened once, and checked
+/// afterwards, because the key may name another file by then.
 ///
 /// # Errors
 ///
-/// `Invalid` if the key is no plain name or names something else; `NotFound`; `Denied` if it
+/// `Invalid` if the key is not a plain name or names something else; `NotFound`; `Denied` if it
 /// belongs to another user.
-pub(crate) fn open(key: &str, who: &Principal) -> Result<(File, FileId)> {
+pub(crate) fn open(key: &str, principal: &Principal) -> Result<(File, FileId)> {
     let wrong = |why: &str| Error::Invalid(format!("shared memory key {:?}: {why}", short(key)));
     let path = path(key).ok_or_else(|| wrong("must be a plain name"))?;
     let fd = rustix::fs::open(path, FLAGS, Mode::empty()).map_err(|e| match e {
@@ -54,16 +54,16 @@ pub(crate) fn open(key: &str, who: &Principal) -> Result<(File, FileId)> {
         return Err(wrong(OTHER_KIND));
     }
     if stat.st_nlink > 1 {
-        return Err(wrong(LINK)); // made by whoever may write to the folder
+        return Err(wrong(LINK)); // made by a user that may write to the folder
     }
-    check_owner(key, &stat, who)?;
+    check_owner(key, &stat, principal)?;
     Ok((File::from(fd), FileId::of(&stat)))
 }
 
-/// Where POSIX shared memory is. By `shm_open` of rustix links would be followed.
+/// Folder of POSIX shared memory. `shm_open` of rustix would follow links.
 const FOLDER: &str = "/dev/shm";
 
-/// Follows no link and waits for no other end of a pipe.
+/// Flags that follow no link and wait for no other end of a pipe.
 const FLAGS: OFlags = OFlags::RDWR
     .union(OFlags::NOFOLLOW)
     .union(OFlags::NONBLOCK)
@@ -73,7 +73,7 @@ const FLAGS: OFlags = OFlags::RDWR
 const LINK: &str = "must not be a link";
 const OTHER_KIND: &str = "must be shared memory, got another kind of file";
 
-/// Path of what a key names; `None` if that is no plain name.
+/// Returns the path that a key names; `None` if it is not a plain name.
 fn path(key: &str) -> Option<String> {
     let plain = plain(key);
     let is_plain = !matches!(plain, "" | "." | "..") && !plain.contains(['/', '\0']);
@@ -81,40 +81,41 @@ fn path(key: &str) -> Option<String> {
 }
 
 /// Refuses memory that the client's user could not open by itself.
-pub(super) fn check_owner(key: &str, stat: &Stat, who: &Principal) -> Result<()> {
-    let user = match who {
+pub(super) fn check_owner(key: &str, stat: &Stat, principal: &Principal) -> Result<()> {
+    let user = match principal {
         Principal::User(uid) => *uid,
         _ => rustix::process::getuid().as_raw(),
     };
     let own = Mode::RUSR | Mode::WUSR;
     if stat.st_uid != user {
-        let text = format!("shared memory {:?} belongs to another user", short(key));
+        let text = format!("shared memory {:?}: belongs to another user", short(key));
         return Err(Error::Denied(text));
     }
     if user != 0 && !Mode::from_raw_mode(stat.st_mode).contains(own) {
-        let text = format!("shared memory {:?}: its user may not read and write it", short(key));
+        let text =
+            format!("shared memory {:?}: its user must be able to read and write it", short(key));
         return Err(Error::Denied(text));
     }
     Ok(())
 }
 
-/// Whether `key` names this memory now.
+/// True if `key` names this memory now.
 pub(crate) fn names(key: &str, memory: FileId) -> bool {
     let stat = path(key).and_then(|path| rustix::fs::lstat(path).ok());
     stat.is_some_and(|stat| FileId::of(&stat) == memory)
 }
 
-/// The memory is as long as it was said to be.
+/// Checks that the memory is as long as claimed.
 ///
 /// # Errors
 ///
-/// `Invalid` with both sizes if it isn't.
-pub(crate) fn check_size(file: &File, key: &str, (offset, bytes): (u64, u64)) -> Result<()> {
+/// `Invalid`, with both sizes.
+pub(crate) fn check_size(file: &File, key: &str, offset: u64, bytes: u64) -> Result<()> {
     let there = file.metadata().map_err(|e| Error::system("fstat", e))?.len();
     let end = offset.checked_add(bytes);
     if bytes == 0 || end.is_none_or(|end| end > there) {
         return Err(Error::Invalid(format!(
-            "shared memory {:?} has {there} bytes, {bytes} at {offset} are not inside",
+            "shared memory {:?}: {bytes} bytes at {offset} must lie inside its {there} bytes",
             short(key)
         )));
     }
@@ -131,7 +132,7 @@ pub(crate) struct Slice {
 }
 
 impl Slice {
-    /// `bytes` from `begin` on; errors will name the region.
+    /// Wraps `bytes` at `begin`; errors name the region.
     pub(crate) fn new(file: Arc<File>, begin: u64, bytes: usize, region: String) -> Self {
         Self { file, begin, bytes, region }
     }
@@ -140,7 +141,7 @@ impl Slice {
         self.bytes
     }
 
-    /// Reads from `offset` on.
+    /// Reads at `offset`.
     ///
     /// # Errors
     ///
@@ -150,11 +151,11 @@ impl Slice {
         done.map_err(|e| Error::Invalid(format!("region {:?}: {e}", self.region)))
     }
 
-    /// Writes from `offset` on.
+    /// Writes at `offset`.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read).
+    /// Errors of [`read`](Self::read).
     pub(crate) fn write(&self, offset: usize, bytes: &[u8]) -> Result<()> {
         let done = self.file.write_all_at(bytes, self.begin + offset as u64);
         done.map_err(|e| Error::Invalid(format!("region {:?}: {e}", self.region)))

@@ -77,12 +77,12 @@ impl Fixture {
             account: None,
             arrived: Instant::now(),
             timeout: None,
-            inputs: vec![Given {
+            inputs: vec![BoundInput {
                 index: 0,
                 offset: 0,
                 input: Input::Bytes(to_bytes(&input).into()),
             }],
-            outputs: vec![Wanted { index: 0, offset: 0, bytes, output: Output::Bytes }],
+            outputs: vec![BoundOutput { index: 0, offset: 0, bytes, output: Output::Bytes }],
         }
     }
 }
@@ -146,7 +146,7 @@ fn an_overloaded_model_refuses_at_once() {
             });
             match first.await {
                 Some(Err(Error::Exhausted(text))) => {
-                    assert_eq!(text, "queue full: 2 requests wait");
+                    assert_eq!(text, "queue full: waiting requests must be at most 2");
                     refused += 1;
                 }
                 Some(how) => panic!("{how:?}"),
@@ -213,18 +213,20 @@ fn models_come_and_go_and_their_memory_with_them() {
 }
 
 #[test]
-fn what_is_over_budget_is_refused_before_anything_is_allocated() {
+fn loads_over_budget_are_refused_before_allocation() {
     let fixture = Fixture::new("budget", |config| config.memory.model_mib = 50);
     let registry = &fixture.server.registry;
     let before = registry.budget().used();
     let said = registry.load(&ModelName::new("resnet50").unwrap()).unwrap_err();
     let Error::Exhausted(text) = &said else { panic!("{said}") };
-    assert!(text.starts_with("memory budget: model resnet50/1 needs "), "{text}");
-    assert!(text.ends_with("bytes, 52428800 are allowed"), "{text}");
+    assert!(
+        text.starts_with("memory budget: model resnet50/1 must have at most 52428800 bytes, got "),
+        "{text}"
+    );
     assert_eq!(registry.budget().used(), before);
     let limits = Fixture::new("models", |config| config.limits.models = 1);
     let said = limits.server.registry.load(&ModelName::new("other").unwrap());
-    let want = "model other: 1 versions beside 1 that are loaded, limits.models allows 1";
+    let want = "model other: loaded versions must be at most 1 (limits.models), got 1 + 1";
     assert_eq!(said, Err(Error::Exhausted(want.into())));
 }
 
@@ -232,8 +234,9 @@ fn what_is_over_budget_is_refused_before_anything_is_allocated() {
 fn the_index_has_what_is_loaded_and_what_could_be() {
     let fixture = Fixture::new("index", |_| ());
     let index = fixture.server.registry.index().unwrap();
-    let state =
-        |name: &str| index.iter().find(|i| i.name.as_str() == name).map(|i| (i.version, i.ready));
+    let state = |name: &str| {
+        index.iter().find(|i| i.name.as_str() == name).map(|i| (i.version, i.is_ready))
+    };
     assert_eq!(state("tiny"), Some((Some(1), true)));
     assert_eq!(state("other"), Some((Some(1), false)));
     assert_eq!(state("resnet152"), Some((Some(1), false)));

@@ -1,10 +1,10 @@
-//! What a service manager such as systemd and the daemon tell each other.
+//! Messages between the daemon and a service manager such as systemd.
 //!
-//! - **In**: sockets that it has opened for us (sd_listen_fds(3)), and how often it wants a sign of
-//!   life.
-//! - **Out**: what the daemon is at: ready, reloading, stopping, alive (sd_notify(3)).
-//! - **Invariant**: a socket that is passed is served as one of our own: with the same checks of
-//!   who may come in. Without a service manager nothing here does anything.
+//! - **In**: sockets that it has opened for the daemon (sd_listen_fds(3)), and the interval of its
+//!   watchdog.
+//! - **Out**: state of the daemon: ready, reloading, stopping, alive (sd_notify(3)).
+//! - **Invariant**: a passed socket is served like one of the daemon's own, with the same access
+//!   checks. Without a service manager nothing here does anything.
 
+pub(crate) mod activation;
 pub(crate) mod notify;
-pub(crate) mod passed;

@@ -1,31 +1,31 @@
-//! What the service manager is told, by datagrams to `NOTIFY_SOCKET`.
+//! Notifications to the service manager, by datagrams to `NOTIFY_SOCKET`.
 
 use crate::server::Server;
 use sd_notify::NotifyState::{self, Ready, Reloading, Stopping, Watchdog};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The daemon serves: after the start, and after a reload.
+/// Reports that the daemon serves: after the start, and after a reload.
 pub(crate) fn ready() {
     tell(&[Ready]);
 }
 
-/// Files are read anew, until [`ready`] is told.
+/// Reports a reload, which lasts until [`ready`].
 pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[Reloading, now]), // systemd finds out by it which reload is meant
+        Ok(now) => tell(&[Reloading, now]), // systemd matches reloads by this time
         Err(error) => tracing::warn!(%error, "the service manager was not told of a reload"),
     }
 }
 
-/// The daemon takes nothing more.
+/// Reports that the daemon accepts nothing more.
 pub(crate) fn stopping() {
     tell(&[Stopping]);
 }
 
-/// Gives signs of life for as long as the threads of I/O and the dispatchers of devices that work
-/// answer, if they are wanted.
-pub(crate) async fn give_signs_of_life(server: Arc<Server>) {
+/// Reports a sign of life at an interval, if the watchdog is enabled. It stops once the I/O threads
+/// or the dispatcher of a working device no longer answer.
+pub(crate) async fn report_signs_of_life(server: Arc<Server>) {
     let Some(time) = sd_notify::watchdog_enabled().filter(|time| !time.is_zero()) else { return };
     loop {
         let server = server.clone();
@@ -39,12 +39,12 @@ pub(crate) async fn give_signs_of_life(server: Arc<Server>) {
     }
 }
 
-/// Twice as often as it is wanted, as sd_watchdog_enabled(3) recommends.
-fn sign_interval(wanted: Duration) -> Duration {
-    wanted / 2
+/// Returns half of the watchdog's time, as sd_watchdog_enabled(3) recommends.
+fn sign_interval(watchdog: Duration) -> Duration {
+    watchdog / 2
 }
 
-/// A service manager that doesn't hear is no reason to end.
+/// Sends a notification. A failure is logged and does not end the daemon.
 fn tell(what: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(what) {
         tracing::warn!(%error, ?what, "the service manager was not told");

@@ -1,9 +1,9 @@
-//! Claims: rates that clients state for themselves, and whether they fit.
+//! Claims: rates that clients state for themselves, and their admission.
 //!
-//! A claim is one connection's. It holds its part of the device from the request that states it
-//! until the connection has ended and what was used of it has come back, at most 10 s, so that who
-//! connects anew doesn't begin with a whole budget. Claims of a principal to whom the configuration
-//! grants a budget lie within that budget; those of all others share what is left:
+//! A claim belongs to one connection. It reserves its part of the device from the request that
+//! states it until the connection has ended and its used budget has been replenished, at most 10 s
+//! later. So a client that reconnects does not begin with a whole budget. Claims of a principal
+//! with a granted budget lie within that budget; all other claims share the rest:
 //!
 //! ```text
 //! budgets of [rights] + claims of principals without one ≤ 1 − rt.reserve,  claims ≤ rt.claimable
@@ -12,26 +12,26 @@
 use crate::config::rights::Rights;
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
-use crate::net::identity::peer::{Connected, Life};
+use crate::net::identity::peer::{ConnectionGuard, Life};
 use crate::tenants::tenant::{Tenant, WHOLE};
 use parking_lot::Mutex;
 use reef::{Account, Rate, Usage};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Claims that are remembered, also of connections that have just ended.
+/// Maximum number of claims, including those of connections that have just ended.
 const MAX_CLAIMS: usize = 1024;
 
-/// How long a claim outlives its connection at most, if its period is not longer: who was late for
-/// an hour on a device that had room owes an hour, and others may want to claim.
+/// Maximum time that a claim outlives its connection, unless its period is longer. A claim that ran
+/// late for an hour on an idle device would owe an hour, and would keep others from claiming.
 const MAX_DEBT: Duration = Duration::from_secs(10);
 
-/// The rate that a client states in microseconds; `None` if both are 0.
+/// Returns the rate that a client states in microseconds; `None` if both are 0.
 ///
 /// # Errors
 ///
-/// `Invalid` if there is half of one, or the budget doesn't fit the period.
-pub(crate) fn stated(period_us: u64, budget_us: u64) -> Result<Option<Rate>> {
+/// `Invalid` if period or budget is missing, or the budget does not fit the period.
+pub(crate) fn stated_rate(period_us: u64, budget_us: u64) -> Result<Option<Rate>> {
     if (period_us, budget_us) == (0, 0) {
         return Ok(None);
     }
@@ -39,22 +39,22 @@ pub(crate) fn stated(period_us: u64, budget_us: u64) -> Result<Option<Rate>> {
     Ok(Some(Rate::new(micros(period_us), micros(budget_us))?))
 }
 
-/// A rate as a part of the device, rounded up.
+/// Returns a rate as a part of the device, rounded up.
 fn part(rate: Rate) -> u64 {
     let part = (rate.budget().as_nanos() * u128::from(WHOLE)).div_ceil(rate.period().as_nanos());
     u64::try_from(part).unwrap_or(WHOLE)
 }
 
-/// What of the device may be claimed.
+/// Parts of the device that may be claimed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Room {
-    /// By all principals without a budget of their own.
+struct ClaimLimits {
+    /// Of all principals without a budget of their own.
     all: u64,
-    /// By each of them that is not the daemon's own user or root: they leave some to others.
+    /// Of each of them except the daemon's own user and root, so that some is left to others.
     each: u64,
 }
 
-impl Room {
+impl ClaimLimits {
     fn of(config: &Config) -> Self {
         let whole = |share: f64| (share * WHOLE as f64) as u64;
         let left = whole(1.0 - config.rt.reserve).saturating_sub(granted(&config.rights));
@@ -63,29 +63,29 @@ impl Room {
     }
 }
 
-/// The sum of the budgets that the configuration grants.
+/// Returns the sum of the budgets that the configuration grants.
 fn granted(rights: &Rights) -> u64 {
     rights.values().filter_map(|right| right.rate().ok().flatten()).map(part).sum()
 }
 
-/// One connection's claim.
+/// Claim of one connection.
 #[derive(Debug)]
 struct Claim {
     tenant: Arc<Tenant>,
     rate: Rate,
-    /// Its own. `None`: it lies within its tenant's budget and is charged to that.
+    /// Account of the claim. `None`: it lies within its tenant's budget and is charged to that.
     account: Option<Account>,
     life: Life,
-    /// When its connection was found to have ended.
+    /// Time at which its connection was found closed.
     ended: Option<Duration>,
-    /// What of the account the tenant has been told.
-    booked: Usage,
+    /// Usage of the account that the tenant has recorded.
+    reported: Usage,
 }
 
 impl Claim {
-    /// Notes whether its connection has ended. False once that is so and nothing used is left to
-    /// come back.
-    fn stays(&mut self, now: Duration) -> bool {
+    /// Notes the end of its connection. Returns false once it has ended and its used budget has
+    /// been replenished.
+    fn is_active(&mut self, now: Duration) -> bool {
         if self.life.is_open() {
             return true;
         }
@@ -95,45 +95,45 @@ impl Claim {
         now < ended + period || owes
     }
 
-    /// Tells the tenant what the account has had since the last time.
-    fn book(&mut self) {
+    /// Adds the account's usage since the last call to the tenant's.
+    fn report(&mut self) {
         let Some(account) = &self.account else { return };
         let usage = account.usage();
-        self.tenant.book(
-            usage.served.saturating_sub(self.booked.served),
-            usage.late.saturating_sub(self.booked.late),
+        self.tenant.add_usage(
+            usage.served.saturating_sub(self.reported.served),
+            usage.late.saturating_sub(self.reported.late),
         );
-        self.booked = usage;
+        self.reported = usage;
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.book();
+        self.report();
         self.tenant.note_claim(part(self.rate), false);
     }
 }
 
-/// The claims of all clients.
+/// Claims of all clients.
 #[derive(Debug)]
-pub(super) struct Claims(Mutex<(Room, Vec<Claim>)>);
+pub(super) struct Claims(Mutex<(ClaimLimits, Vec<Claim>)>);
 
 impl Claims {
     pub(super) fn new(config: &Config) -> Self {
-        Self(Mutex::new((Room::of(config), Vec::new())))
+        Self(Mutex::new((ClaimLimits::of(config), Vec::new())))
     }
 
-    /// For claims to come; those that are held stay.
-    pub(super) fn set_room(&self, config: &Config) {
-        self.0.lock().0 = Room::of(config);
+    /// Sets the limits for future claims; admitted ones stay.
+    pub(super) fn set_limits(&self, config: &Config) {
+        self.0.lock().0 = ClaimLimits::of(config);
     }
 
-    /// Admits the claim of a connection, or finds it again; `now` on the device's clock. Returns
-    /// what its requests are charged to, if that is not the tenant's account.
+    /// Admits the claim of a connection, or finds it again; `now` is the time of the device's
+    /// clock. Returns the account for its requests, if it is not the tenant's.
     ///
     /// # Errors
     ///
-    /// `Exhausted` if it doesn't fit, or there are too many.
+    /// `Exhausted` if it does not fit, or there are too many.
     pub(super) fn admit(
         &self,
         tenant: &Arc<Tenant>,
@@ -141,65 +141,67 @@ impl Claims {
         rate: Rate,
         now: Duration,
     ) -> Result<Option<Account>> {
-        let (room, claims) = &mut *self.0.lock();
-        claims.retain_mut(|claim| claim.stays(now));
-        let own = |claim: &&mut Claim| claim.tenant.who == tenant.who;
+        let (limits, claims) = &mut *self.0.lock();
+        claims.retain_mut(|claim| claim.is_active(now));
+        let own = |claim: &&mut Claim| claim.tenant.principal == tenant.principal;
         if let Some(held) = claims.iter_mut().filter(own).find(|claim| claim.life == *life) {
             if held.rate == rate {
                 return Ok(held.account.clone());
             }
-            held.life = Connected::new().0; // it states another one from now on
+            held.life = ConnectionGuard::new().0; // it states another one from now on
         }
         let ended = |claim: &&mut Claim| claim.rate == rate && !claim.life.is_open();
         if let Some(again) = claims.iter_mut().filter(own).find(ended) {
             (again.life, again.ended) = (life.clone(), None);
             return Ok(again.account.clone());
         }
-        check_room(*room, claims, tenant, rate)?;
+        check_limits(*limits, claims, tenant, rate)?;
         let account = tenant.grant().rate.is_none().then(|| Account::new(Some(rate)));
-        let (tenant, life, booked) = (tenant.clone(), life.clone(), Usage::default());
+        let (tenant, life, reported) = (tenant.clone(), life.clone(), Usage::default());
         tenant.note_claim(part(rate), true);
-        claims.push(Claim { tenant, rate, account: account.clone(), life, ended: None, booked });
+        claims.push(Claim { tenant, rate, account: account.clone(), life, ended: None, reported });
         Ok(account)
     }
 
-    /// Brings what the tenants have been told up to date, and forgets what has ended; `now` as
-    /// above.
-    pub(super) fn book(&self, now: Duration) {
+    /// Updates the tenants' usage, and forgets ended claims; `now` is the time of the device's
+    /// clock.
+    pub(super) fn report(&self, now: Duration) {
         let (_, claims) = &mut *self.0.lock();
-        claims.retain_mut(|claim| claim.stays(now));
-        claims.iter_mut().for_each(Claim::book);
+        claims.retain_mut(|claim| claim.is_active(now));
+        claims.iter_mut().for_each(Claim::report);
     }
 }
 
-/// Whether one more claim fits.
-fn check_room(room: Room, claims: &[Claim], tenant: &Tenant, rate: Rate) -> Result<()> {
+/// Refuses a claim that does not fit.
+fn check_limits(room: ClaimLimits, claims: &[Claim], tenant: &Tenant, rate: Rate) -> Result<()> {
     if claims.len() >= MAX_CLAIMS {
-        return Err(Error::Exhausted(format!("{MAX_CLAIMS} clients have stated a budget already")));
+        return Err(Error::Exhausted(format!(
+            "clients with a stated budget must be at most {MAX_CLAIMS}"
+        )));
     }
     let taken = |of: &dyn Fn(&&Claim) -> bool| {
         claims.iter().filter(of).map(|claim| part(claim.rate)).sum::<u64>()
     };
-    let mine = taken(&|claim: &&Claim| claim.tenant.who == tenant.who);
+    let mine = taken(&|claim: &&Claim| claim.tenant.principal == tenant.principal);
     let shared = taken(&|claim: &&Claim| claim.account.is_some());
-    let (who, rights) = (&tenant.who, tenant.grant().rate);
+    let (principal, rights) = (&tenant.principal, tenant.grant().rate);
     let limits = match rights {
-        Some(rate) => [(mine, part(rate), format!("{who} has of its budget to"))].to_vec(),
-        None if who.is_owner() => [(shared, room.all, "all clients may".into())].to_vec(),
+        Some(rate) => [(mine, part(rate), format!("the budget of {principal} may"))].to_vec(),
+        None if principal.is_owner() => [(shared, room.all, "all clients may".into())].to_vec(),
         None => vec![
-            (mine, room.each, format!("{who} may")),
+            (mine, room.each, format!("{principal} may")),
             (shared, room.all, "all clients may".into()),
         ],
     };
-    for (taken, most, of) in limits {
-        let left = most.saturating_sub(taken);
+    for (taken, max, of) in limits {
+        let left = max.saturating_sub(taken);
         if part(rate) > left {
             let percent = |part: u64| 100.0 * part as f64 / WHOLE as f64;
             return Err(Error::Exhausted(format!(
-                "a budget of {rate} is {:.1} % of the device; of the {:.1} % that {of} claim, {:.1} % are left",
+                "a budget of {rate} is {:.1} % of the device and must be at most the {:.1} % left of the {:.1} % that {of} claim",
                 percent(part(rate)),
-                percent(most),
-                percent(left)
+                percent(left),
+                percent(max)
             )));
         }
     }

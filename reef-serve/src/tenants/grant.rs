@@ -1,52 +1,53 @@
-//! What a principal may do, as the configuration says it.
+//! Rights of a principal, and its keys of shared memory.
 
 use crate::config::rights::{OTHERS, OWNER, Right, Rights};
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
+use crate::tensor::short;
 use reef::{ClientConfig, Rate};
 
-/// What a principal may do.
+/// Rights of a principal.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Grant {
-    /// May ask for real time.
+    /// May use the real-time class.
     pub(crate) rt: bool,
-    /// What of the device its real-time work has to itself.
+    /// Budget of its real-time work.
     pub(crate) rate: Option<Rate>,
-    /// Of its best-effort work.
+    /// Weight of its best-effort work.
     pub(crate) weight: u32,
     /// May load, unload and trace.
     pub(crate) control: bool,
 }
 
 impl Grant {
-    /// What `rights` give to `who`, for a daemon of the user `own`.
-    pub(crate) fn of(rights: &Rights, who: &Principal, own: u32) -> Self {
-        let owner = matches!(*who, Principal::User(uid) if uid == own || uid == 0);
-        let named = || rights.get(if owner { OWNER } else { OTHERS });
-        match rights.get(&who.to_string()).or_else(named) {
+    /// Returns the rights of `principal`, for a daemon of the user `own`.
+    pub(crate) fn of(rights: &Rights, principal: &Principal, own: u32) -> Self {
+        let is_owner = matches!(*principal, Principal::User(uid) if uid == own || uid == 0);
+        let named = || rights.get(if is_owner { OWNER } else { OTHERS });
+        match rights.get(&principal.to_string()).or_else(named) {
             Some(right) => Self::from(right),
-            None if owner => Self::from(&Right::of_owner()),
+            None if is_owner => Self::from(&Right::of_owner()),
             None => Self::from(&Right::default()),
         }
     }
 
-    /// As a best-effort client's configuration.
+    /// Returns a best-effort client's configuration.
     pub(crate) fn client(&self) -> ClientConfig {
         ClientConfig::default().weight(self.weight).rate(self.rate)
     }
 
-    /// Refuses control to who may not.
+    /// Refuses control to a principal without that right.
     ///
     /// # Errors
     ///
     /// `Denied`.
-    pub(crate) fn check_control(&self, who: &Principal) -> Result<()> {
-        match self.control {
-            true => Ok(()),
-            false => Err(Error::Denied(format!(
-                "{who} may not load, unload or trace: rights.\"{who}\".control"
-            ))),
+    pub(crate) fn check_control(&self, principal: &Principal) -> Result<()> {
+        if self.control {
+            return Ok(());
         }
+        Err(Error::Denied(format!(
+            "{principal} may not load, unload or trace: rights.\"{principal}\".control"
+        )))
     }
 }
 
@@ -61,27 +62,61 @@ impl From<&Right> for Grant {
     }
 }
 
+/// Refuses a key with another tenant's prefix, or without the prefix of `principal`. A user on a
+/// Unix socket has no prefix, but memory of its own.
+///
+/// # Errors
+///
+/// `Denied`, with the prefix if it is that of `principal`.
+pub(crate) fn check_prefix(rights: &Rights, principal: &Principal, key: &str) -> Result<()> {
+    if principal.is_local() {
+        return Ok(());
+    }
+    let (plain, name) = (plain(key), principal.to_string());
+    let own = rights.get(&name).and_then(|right| right.shared_memory_prefix.as_deref());
+    let denied = |why: String| Err(Error::Denied(format!("shared memory {:?}: {why}", short(key))));
+    if let Some(own) = own {
+        if plain.starts_with(own) {
+            return Ok(());
+        }
+        return denied(format!("must begin with {own:?}: shared_memory_prefix of {name}"));
+    }
+    let mut prefixes = rights.values().filter_map(|right| right.shared_memory_prefix.as_deref());
+    if prefixes.any(|prefix| plain.starts_with(prefix)) {
+        return denied("belongs to another tenant".into());
+    }
+    Ok(())
+}
+
+/// Returns a key without its leading slash, if it has one.
+pub(crate) fn plain(key: &str) -> &str {
+    key.strip_prefix('/').unwrap_or(key)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_may_all_and_others_what_is_written() {
+    fn grant_follows_the_entry_of_a_principal() {
         let text =
             "[others]\nweight = 3\n[\"token ci\"]\nrt = true\nperiod_us = 10\nbudget_us = 2\n";
         let rights: Rights = toml::from_str(text).unwrap();
-        let of = |who: Principal| Grant::of(&rights, &who, 1000);
+        let grant = |principal: Principal| Grant::of(&rights, &principal, 1000);
         let all = Grant { rt: true, rate: None, weight: 1, control: true };
-        assert_eq!([of(Principal::User(1000)), of(Principal::User(0))], [all; 2]);
+        assert_eq!([grant(Principal::User(1000)), grant(Principal::User(0))], [all; 2]);
         let other = Grant { rt: false, rate: None, weight: 3, control: false };
-        assert_eq!(of(Principal::User(1001)), other);
-        assert_eq!(of(Principal::Certificate("ci".into())), other);
-        let ci = of(Principal::Token("ci".into()));
+        assert_eq!(grant(Principal::User(1001)), other);
+        assert_eq!(grant(Principal::Certificate("ci".into())), other);
+        let ci = grant(Principal::Token("ci".into()));
         assert_eq!(
             (ci.rt, ci.control, ci.rate.unwrap().to_string()),
             (true, false, "2µs in 10µs".into())
         );
         let strict: Rights = toml::from_str("[owner]\n").unwrap();
-        assert!(!Grant::of(&strict, &Principal::User(1000), 1000).control, "its entry says all");
+        assert!(
+            !Grant::of(&strict, &Principal::User(1000), 1000).control,
+            "its entry replaces the defaults"
+        );
     }
 }

@@ -1,12 +1,11 @@
-//! Who uses the daemon: what each principal was granted, and what it has had.
+//! Tenants of the daemon: rights and use of each principal.
 //!
-//! - **In**: principals, as connections and requests name them; the rights of the configuration.
+//! - **In**: principals of connections and requests; the rights of the configuration.
 //! - **Out**: a [`Tenant`](tenant::Tenant) for each, which requests carry along.
-//! - **Invariant**: one tenant for a principal at a time, so that what two connections take adds
-//!   up; what budgets and claims together are of the device is never more than the reserve leaves.
+//! - **Invariant**: a principal has one tenant at a time, so that the use of all its connections
+//!   adds up; budgets and claims together never exceed the rest that the reserve leaves.
 
 pub(crate) mod claims;
 pub(crate) mod grant;
-pub(crate) mod known;
-pub(crate) mod prefixes;
+pub(crate) mod registry;
 pub(crate) mod tenant;

@@ -1,7 +1,7 @@
-//! One principal's grant, and what it has had.
+//! Rights and usage of one principal.
 
 use crate::class::{Class, Priority};
-use crate::config::rights::Over;
+use crate::config::rights::OverBudget;
 use crate::error::{Error, Result};
 use crate::net::identity::principal::Principal;
 use crate::tenants::grant::Grant;
@@ -11,131 +11,136 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// A whole device, in the unit in which parts of it are summed: so sums are exact.
+/// A whole device, in the unit of parts: so sums are exact.
 pub(super) const WHOLE: u64 = 1_000_000_000_000;
 
-/// One principal's grant, and what it has had.
+/// Rights and usage of one principal.
 #[derive(Debug)]
 pub(crate) struct Tenant {
-    pub(crate) who: Principal,
-    granted: RwLock<Granted>,
+    pub(crate) principal: Principal,
+    granted: RwLock<GrantState>,
     /// Device time of its best-effort work, in nanoseconds.
     be: AtomicU64,
-    /// Time in which its requests were on the device and did not run there, as [`Class::EACH`], in
-    /// nanoseconds.
+    /// Time during which its requests were on the device without running, for each of
+    /// [`Class::EACH`], in nanoseconds.
     held: [AtomicU64; 2],
-    /// Bytes of instances and shared memory that its clients of the local path have.
+    /// Bytes of instances and shared memory of its clients of the local path.
     memory: AtomicU64,
-    /// Real-time requests that became best-effort, or were refused, as its budget was used up.
+    /// Real-time requests that ran as best-effort, or were refused, because its budget was used up.
     demoted: AtomicU64,
     refused: AtomicU64,
-    /// The sum of its clients' claims, in parts of [`WHOLE`].
+    /// Sum of its clients' claims, in parts of [`WHOLE`].
     claimed: AtomicU64,
-    /// Claims that didn't fit.
+    /// Claims that did not fit.
     unfit: AtomicU64,
 }
 
-/// What it may do now.
+/// Current rights and accounts.
 #[derive(Debug)]
-struct Granted {
+struct GrantState {
     grant: Grant,
-    over: Over,
-    /// What its real-time tasks are charged to, by device: periods go by the clock of one.
+    over: OverBudget,
+    /// Accounts of its real-time tasks, by device, because periods follow the clock of one device.
     accounts: Box<[Account]>,
-    /// What requests are charged to that have no part in its budget, likewise.
+    /// Accounts of requests without a part in its budget, by device.
     spare: Box<[Account]>,
-    /// What other accounts have had: those before this one, as a rate has an account of its own,
-    /// and those of claims.
+    /// Usage and late tasks of other accounts: those before this one, because each rate has an
+    /// account of its own, and those of claims.
     others: (Duration, u64),
 }
 
 #[cfg(test)]
 impl Tenant {
-    /// Somebody who may all.
+    /// Returns a tenant with all rights.
     pub(crate) fn owner() -> Arc<Self> {
         Self::of(Principal::User(0))
     }
 
-    /// The holder of a token, likewise.
+    /// Returns the holder of a token, with all rights.
     pub(crate) fn named(token: &str) -> Arc<Self> {
         Self::of(Principal::Token(token.into()))
     }
 
-    fn of(who: Principal) -> Arc<Self> {
+    fn of(principal: Principal) -> Arc<Self> {
         let grant = Grant::from(&crate::config::rights::Right::of_owner());
-        Arc::new(Self::new(who, grant, Over::Late, 2))
+        Arc::new(Self::new(principal, grant, OverBudget::Late, 2))
     }
 }
 
 impl Tenant {
-    /// With accounts on so many devices.
-    pub(crate) fn new(who: Principal, grant: Grant, over: Over, devices: usize) -> Self {
+    /// Creates a tenant with accounts on `devices` devices.
+    pub(crate) fn new(
+        principal: Principal,
+        grant: Grant,
+        over: OverBudget,
+        devices: usize,
+    ) -> Self {
         let (spare, others) = (accounts(None, devices), Default::default());
         let accounts = accounts(grant.rate, devices);
-        let granted = RwLock::new(Granted { grant, over, accounts, spare, others });
+        let granted = RwLock::new(GrantState { grant, over, accounts, spare, others });
         let (be, held, memory, demoted, refused, claimed, unfit) = Default::default();
-        Self { who, granted, be, held, memory, demoted, refused, claimed, unfit }
+        Self { principal, granted, be, held, memory, demoted, refused, claimed, unfit }
     }
 
-    /// What it may do now.
+    /// Returns its current rights.
     pub(crate) fn grant(&self) -> Grant {
         self.granted.read().grant
     }
 
-    /// What its real-time tasks on this device are charged to now.
+    /// Returns the account of its real-time tasks on this device.
     pub(crate) fn account(&self, device: usize) -> Account {
         self.granted.read().accounts[device].clone()
     }
 
-    /// What its requests on this device are charged to whose claim didn't fit: they have no budget.
+    /// Returns the account on this device of requests whose claim did not fit: it has no budget.
     pub(crate) fn spare(&self, device: usize) -> Account {
         self.granted.read().spare[device].clone()
     }
 
-    /// Books what an account of a claim has had.
-    pub(super) fn book(&self, served: Duration, late: u64) {
+    /// Adds the usage of a claim's account.
+    pub(super) fn add_usage(&self, served: Duration, late: u64) {
         let mut granted = self.granted.write();
         granted.others.0 += served;
         granted.others.1 += late;
     }
 
-    /// Notes that one of its clients holds this part of the device from now on, or no longer.
+    /// Notes that one of its clients has claimed this part of the device, or has released it.
     pub(super) fn note_claim(&self, part: u64, holds: bool) {
-        match holds {
-            true => self.claimed.fetch_add(part, Relaxed),
-            false => self.claimed.fetch_sub(part, Relaxed),
-        };
+        if holds {
+            self.claimed.fetch_add(part, Relaxed);
+        } else {
+            self.claimed.fetch_sub(part, Relaxed);
+        }
     }
 
-    /// Notes a claim that didn't fit.
+    /// Notes a claim that did not fit.
     pub(super) fn note_unfit(&self) {
         self.unfit.fetch_add(1, Relaxed);
     }
 
-    /// What of the devices its clients have claimed, each from 0 to 1 and summed, and how often a
-    /// claim didn't fit.
+    /// Returns the sum of its clients' claims, each from 0 to 1, and the number of claims that did
+    /// not fit.
     pub(crate) fn claims(&self) -> (f64, u64) {
         (self.claimed.load(Relaxed) as f64 / WHOLE as f64, self.unfit.load(Relaxed))
     }
 
-    /// Grants it something else, from its next request on. A budget that stays the same keeps what
-    /// is used of it.
-    pub(crate) fn regrant(&self, grant: Grant, over: Over) {
+    /// Changes its rights, from its next request on. An unchanged budget keeps its usage.
+    pub(crate) fn regrant(&self, grant: Grant, over: OverBudget) {
         let mut granted = self.granted.write();
         if granted.grant.rate != grant.rate {
-            let (served, late) = granted.had();
-            let spare = had(&granted.spare).0; // which stays and is counted by itself
+            let (served, late) = granted.usage();
+            let spare = usage(&granted.spare).0; // which stays and is counted separately
             granted.others = (served.saturating_sub(spare), late);
             granted.accounts = accounts(grant.rate, granted.accounts.len());
         }
         (granted.grant, granted.over) = (grant, over);
     }
 
-    /// The place of a request that asks for `asked`, or for nothing and has this default.
+    /// Returns the priority of a request that asks for `asked`; 0 selects the default.
     ///
     /// # Errors
     ///
-    /// `Denied` if it asks for real time and may not.
+    /// `Denied` if it asks for real time without the right.
     pub(crate) fn priority(
         &self,
         asked: u64,
@@ -147,22 +152,23 @@ impl Tenant {
             return Ok(priority);
         }
         if asked == 0 && class.is_none() {
-            return Ok(Priority::BEST_EFFORT); // it has not asked
+            return Ok(Priority::BEST_EFFORT); // it has not asked for a class
         }
         Err(self.no_real_time())
     }
 
     fn no_real_time(&self) -> Error {
-        let who = &self.who;
-        Error::Denied(format!("{who} may not ask for real time: rights.\"{who}\".rt"))
+        let principal = &self.principal;
+        Error::Denied(format!("{principal} may not use real time: rights.\"{principal}\".rt"))
     }
 
-    /// What becomes of a request that is charged to `account`; `now` on the device's clock.
+    /// Decides about a request that is charged to `account`; `now` is the time of the device's
+    /// clock.
     ///
     /// # Errors
     ///
-    /// `Denied` if it is real-time, which is no longer granted; `Exhausted` if its budget is used
-    /// up and the configuration refuses what is over.
+    /// `Denied` if it is real-time and that right was withdrawn; `Exhausted` if its budget is used
+    /// up and the configuration refuses such requests.
     pub(crate) fn admit(
         &self,
         priority: Priority,
@@ -181,21 +187,21 @@ impl Tenant {
             return Ok(priority);
         }
         match granted.over {
-            Over::Late => Ok(priority),
-            Over::BestEffort => {
+            OverBudget::Late => Ok(priority),
+            OverBudget::BestEffort => {
                 self.demoted.fetch_add(1, Relaxed);
                 Ok(Priority::BEST_EFFORT)
             }
-            Over::Refused => {
+            OverBudget::Refused => {
                 self.refused.fetch_add(1, Relaxed);
-                let who = &self.who;
-                Err(Error::Exhausted(format!("{who} has used its budget of {rate} up")))
+                let principal = &self.principal;
+                Err(Error::Exhausted(format!("{principal} has used up its budget of {rate}")))
             }
         }
     }
 
-    /// Books a request that ran for `ran` of the `time` between its submission and its end. The
-    /// device time of real-time work is booked by its account.
+    /// Adds a request that ran for `ran` of the `time` between its submission and its end. Device
+    /// time of real-time work is added by its account.
     pub(crate) fn charge(&self, class: Class, ran: Duration, time: Duration) {
         if class == Class::BestEffort {
             self.be.fetch_add(nanos(ran), Relaxed);
@@ -203,66 +209,66 @@ impl Tenant {
         self.held[class as usize].fetch_add(nanos(time.saturating_sub(ran)), Relaxed);
     }
 
-    /// How long its requests were held on the device or waited for others there, as
+    /// Time during which its requests were preempted or waited on the device, for each of
     /// [`Class::EACH`].
     pub(crate) fn held(&self) -> [Duration; 2] {
         self.held.each_ref().map(|held| Duration::from_nanos(held.load(Relaxed)))
     }
 
-    /// Notes memory that one of its clients takes, until the answer is dropped; at most `max` bytes
-    /// of all.
+    /// Reserves memory for one of its clients until the reservation is dropped; at most `max` bytes
+    /// in all.
     ///
     /// # Errors
     ///
     /// `Exhausted`.
-    pub(crate) fn take_memory(self: &Arc<Self>, bytes: u64, max: u64) -> Result<MemoryTaken> {
+    pub(crate) fn take_memory(self: &Arc<Self>, bytes: u64, max: u64) -> Result<MemoryReservation> {
         let more = |has: u64| has.checked_add(bytes).filter(|sum| *sum <= max);
         match self.memory.fetch_update(Relaxed, Relaxed, more) {
-            Ok(_) => Ok(MemoryTaken { tenant: self.clone(), bytes }),
+            Ok(_) => Ok(MemoryReservation { tenant: self.clone(), bytes }),
             Err(has) => Err(Error::Exhausted(format!(
-                "{} has {has} bytes on the device, {bytes} more are asked for and {max} allowed",
-                self.who
+                "bytes on the device of {} must be at most {max}, got {has} + {bytes}",
+                self.principal
             ))),
         }
     }
 
-    /// What its clients of the local path have taken, in bytes.
+    /// Bytes that its clients of the local path have reserved.
     pub(crate) fn memory(&self) -> u64 {
         self.memory.load(Relaxed)
     }
 
-    /// Device time that it has had, as [`Class::EACH`].
+    /// Device time of its requests, for each of [`Class::EACH`].
     pub(crate) fn served(&self) -> [Duration; 2] {
-        [self.granted.read().had().0, Duration::from_nanos(self.be.load(Relaxed))]
+        [self.granted.read().usage().0, Duration::from_nanos(self.be.load(Relaxed))]
     }
 
-    /// Real-time requests that were over its budget: late, made best-effort, refused.
+    /// Real-time requests above its budget: late, made best-effort, refused.
     pub(crate) fn over(&self) -> [(&'static str, u64); 3] {
         [
-            ("late", self.granted.read().had().1),
+            ("late", self.granted.read().usage().1),
             ("best-effort", self.demoted.load(Relaxed)),
             ("refused", self.refused.load(Relaxed)),
         ]
     }
 }
 
-/// Memory of one client, which counts until this is dropped.
+/// Memory of one client, reserved until this is dropped.
 #[derive(Debug)]
-pub(crate) struct MemoryTaken {
+pub(crate) struct MemoryReservation {
     tenant: Arc<Tenant>,
     bytes: u64,
 }
 
-impl MemoryTaken {
-    /// Makes it `bytes`; what is more has to be within `max` with all that the tenant has.
+impl MemoryReservation {
+    /// Changes it to `bytes`; growth must stay within `max` together with all that the tenant has.
     ///
     /// # Errors
     ///
-    /// As [`Tenant::take_memory`]; it is as it was then.
+    /// Errors of [`Tenant::take_memory`]; it is unchanged then.
     pub(crate) fn resize(&mut self, bytes: u64, max: u64) -> Result<()> {
         if bytes > self.bytes {
             let mut more = self.tenant.take_memory(bytes - self.bytes, max)?;
-            more.bytes = 0; // it is this one's now
+            more.bytes = 0; // now part of this reservation
         } else {
             self.tenant.memory.fetch_sub(self.bytes - bytes, Relaxed);
         }
@@ -271,7 +277,7 @@ impl MemoryTaken {
     }
 }
 
-impl Drop for MemoryTaken {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.tenant.memory.fetch_sub(self.bytes, Relaxed);
     }
@@ -281,21 +287,21 @@ fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-impl Granted {
-    /// Device time of its real-time work so far, and how many of its tasks were late.
-    fn had(&self) -> (Duration, u64) {
-        let ((own, own_late), (served, late)) = (had(&self.accounts), self.others);
-        (served + own + had(&self.spare).0, late + own_late)
+impl GrantState {
+    /// Returns the device time of its real-time work so far, and the number of late tasks.
+    fn usage(&self) -> (Duration, u64) {
+        let ((own, own_late), (served, late)) = (usage(&self.accounts), self.others);
+        (served + own + usage(&self.spare).0, late + own_late)
     }
 }
 
-/// Whole budgets, one for each device.
+/// Returns whole budgets, one for each device.
 fn accounts(rate: Option<Rate>, devices: usize) -> Box<[Account]> {
     (0..devices).map(|_| Account::new(rate)).collect()
 }
 
-/// Device time that these have had, and how many of their tasks were late.
-fn had(accounts: &[Account]) -> (Duration, u64) {
+/// Returns the device time and the number of late tasks of these accounts.
+fn usage(accounts: &[Account]) -> (Duration, u64) {
     let usages = accounts.iter().map(Account::usage);
     usages.fold(Default::default(), |(served, late), usage| {
         (served + usage.served, late + usage.late)
@@ -303,4 +309,37 @@ fn had(accounts: &[Account]) -> (Duration, u64) {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_reservation_is_bounded_and_returned_on_drop() {
+        let tenant = Tenant::owner();
+        let first = tenant.take_memory(30, 40).unwrap();
+        let said = tenant.take_memory(11, 40).unwrap_err().to_string();
+        assert_eq!(said, "bytes on the device of user 0 must be at most 40, got 30 + 11");
+        assert!(tenant.take_memory(u64::MAX, u64::MAX).is_err());
+        let _second = tenant.take_memory(10, 40).unwrap();
+        drop(first);
+        assert_eq!(tenant.memory(), 10);
+    }
+
+    #[test]
+    fn unchanged_budget_keeps_its_usage() {
+        let (tenant, over) = (Tenant::owner(), OverBudget::Late);
+        let account = tenant.account(0);
+        let other = Grant { weight: 7, ..tenant.grant() };
+        tenant.regrant(other, over);
+        tenant.charge(Class::BestEffort, Duration::from_secs(1), Duration::from_secs(3));
+        assert_eq!((tenant.grant(), tenant.served()[1]), (other, Duration::from_secs(1)));
+        assert_eq!(tenant.held(), [Duration::ZERO, Duration::from_secs(2)]);
+        let same = |a: &Account, b: &Account| format!("{a:?}") == format!("{b:?}");
+        assert!(same(&account, &tenant.account(0)));
+        let rate = reef::Rate::new(Duration::from_millis(10), Duration::from_millis(2)).unwrap();
+        tenant.regrant(Grant { rate: Some(rate), ..other }, over);
+        assert!(!same(&account, &tenant.account(0)), "another budget begins whole");
+        tenant.regrant(Grant { rt: false, ..other }, over);
+        let asks = Priority::new(1, Class::RealTime);
+        assert!(tenant.admit(asks, &tenant.account(0), Duration::ZERO).is_err());
+    }
+}

@@ -129,14 +129,14 @@ impl Daemon {
         line.unwrap_or_else(|| panic!("{name} in {text}")).trim().parse().unwrap()
     }
 
-    /// How many are connected, with whoever asks.
+    /// Returns the number of clients connected, the one of this request included.
     pub(crate) fn clients(&self) -> f64 {
         let text = self.get("/metrics");
         let lines = text.lines().filter_map(|line| line.strip_prefix("reef_clients{"));
         lines.map(|line| line.split(' ').nth(1).unwrap().trim().parse::<f64>().unwrap()).sum()
     }
 
-    /// What HTTP answers to GET, head and body.
+    /// Returns the answer of HTTP to GET, head and body.
     pub(crate) fn get(&self, path: &str) -> String {
         self.say(
             format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
@@ -144,7 +144,7 @@ impl Daemon {
         )
     }
 
-    /// What HTTP answers to these bytes, until the connection is closed.
+    /// Sends these bytes to HTTP and returns its answer, until the connection is closed.
     pub(crate) fn say(&self, bytes: &[u8]) -> String {
         let Ok(mut stream) = TcpStream::connect(&self.http) else { return String::new() };
         stream.set_read_timeout(Some(SOON)).unwrap();
@@ -176,7 +176,7 @@ impl Daemon {
         (number("VmRSS:") * 1024, number("Threads:"))
     }
 
-    /// What it has open, each by its kind or its path.
+    /// Returns the open files of the daemon, each by its kind or its path.
     pub(crate) fn files(&self) -> Vec<String> {
         let all = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
         let target = |file: std::io::Result<std::fs::DirEntry>| {

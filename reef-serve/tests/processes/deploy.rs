@@ -70,17 +70,17 @@ fn the_dashboard_asks_for_metrics_that_there_are() {
     assert_eq!(ids.len(), panels.len(), "each panel has its number");
 }
 
-/// What is under a list of keys.
+/// Returns the value under a list of keys.
 fn at<'a>(yaml: &'a Yaml, path: &[&str]) -> &'a Yaml {
     path.iter().fold(yaml, |yaml, &key| &yaml[key])
 }
 
 fn text<'a>(yaml: &'a Yaml, path: &[&str]) -> &'a str {
-    at(yaml, path).as_str().unwrap_or_else(|| panic!("{path:?}: a text is wanted"))
+    at(yaml, path).as_str().unwrap_or_else(|| panic!("{path:?} must be a text"))
 }
 
 fn list<'a>(yaml: &'a Yaml, path: &[&str]) -> &'a [Yaml] {
-    at(yaml, path).as_vec().unwrap_or_else(|| panic!("{path:?}: a list is wanted"))
+    at(yaml, path).as_vec().unwrap_or_else(|| panic!("{path:?} must be a list"))
 }
 
 /// The daemon's configuration that arguments of `reef serve` make: flags with names, or `--set`.
@@ -118,7 +118,7 @@ fn the_serving_runtime_has_what_kserve_requires() {
         assert!(["v1", "v2", "grpc-v1", "grpc-v2"].contains(&version.as_str().unwrap()));
     }
     let containers = list(&yaml, &["spec", "containers"]);
-    let [container] = containers else { panic!("one container is wanted") };
+    let [container] = containers else { panic!("there must be one container") };
     assert_eq!(text(container, &["name"]), "kserve-container", "by which KServe knows it");
     assert!(!text(container, &["image"]).is_empty());
     let ports: Vec<_> = list(container, &["ports"])

@@ -23,7 +23,7 @@ fn is_near(got: &[f32], want: &[f32]) -> bool {
     got.len() == want.len() && got.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-3)
 }
 
-/// What HTTP answers, from the body on.
+/// Parses the body of an answer of HTTP.
 fn json(answer: &str) -> Value {
     let body = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}")).1;
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}"))
@@ -66,7 +66,7 @@ fn a_daemon_goes_on_without_a_device_that_is_taken_out() {
     assert!(missing.contains("404") && missing.contains("have: cpu:0, cpu:1"), "{missing}");
     let shown = json(&give_up("cpu:0"));
     let why = shown["devices"][0]["lost"].as_str();
-    assert!(why.is_some_and(|why| why.starts_with("taken out by ")), "{shown}");
+    assert!(why.is_some_and(|why| why.starts_with("removed by ")), "{shown}");
     within(SOON, "an answer from the other device", || match client.infer(&input) {
         Ok(got) => {
             assert!(is_near(&got, &want));

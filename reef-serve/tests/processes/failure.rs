@@ -1,4 +1,4 @@
-//! What happens when processes end, in order or not, and when there is too much.
+//! Processes that end, in order or not, and overload.
 
 use crate::daemon::Daemon;
 use crate::wire::Http;
@@ -40,7 +40,7 @@ fn a_client_that_is_killed_leaves_nothing() {
 
 /// Killed under load: clients get an error soon, and can go on with the next daemon.
 #[test]
-fn clients_of_a_daemon_that_is_killed_get_an_error_and_reconnect() {
+fn clients_of_a_killed_daemon_get_an_error_and_reconnect() {
     let daemon = Daemon::start("daemon", &[]);
     let clients: Vec<_> = Class::EACH
         .into_iter()
@@ -115,7 +115,7 @@ fn busy_clients_do_not_keep_a_daemon() {
     assert!(status.success(), "{status}");
 }
 
-/// Bytes that are no HTTP, no HTTP/2 and no protobuf end their connection and nothing else.
+/// Bytes that are not HTTP, HTTP/2 or protobuf end their connection and nothing else.
 #[test]
 fn noise_over_tcp_is_no_end() {
     let daemon = Daemon::start("noise-tcp", &["limits.message_mib=1"]);
@@ -272,7 +272,7 @@ fn connections_are_limited() {
     let connect = || Client::connect("tiny", &options(daemon.folder(), None));
     let mut clients: Vec<_> = (0..4).map(|_| connect().unwrap()).collect();
     let Err(Error::Exhausted(said)) = connect() else { panic!("a fifth was let in") };
-    assert!(said.ends_with(" has 4 connections, 1 more are asked for and 4 allowed"), "{said}");
+    assert!(said.ends_with(" must be at most 4, got 4 + 1"), "{said}");
     clients.pop();
     within(SOON, "a place", || connect().is_ok());
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// Clients where there are several.
 const SEVERAL: usize = 4;
 
-/// What some clients of one kind had together.
+/// The measurements of the clients of one kind.
 struct Row {
     name: String,
     /// Nanoseconds, sorted.
@@ -46,7 +46,7 @@ fn load() {
         let rt = inferences(way, Class::RealTime, 1, folder);
         let be = inferences(way, Class::BestEffort, SEVERAL, folder);
         let name = |class: &str| format!("{}, {class}", way.name());
-        let beside = name(&format!("RT beside {SEVERAL} BE"));
+        let beside = name(&format!("RT with {SEVERAL} BE"));
         let those = name(&format!("those {SEVERAL} BE"));
         show(&run(vec![(beside, rt), (those, be)], time));
     }
@@ -82,7 +82,7 @@ fn run(kinds: Vec<(String, Vec<Call>)>, time: Duration) -> Vec<Row> {
     })
 }
 
-/// How long each took, after some that nobody counts.
+/// Returns the time of each round trip, after some warm-up calls.
 fn round_trips(mut call: Call, start: &Barrier, stop: &AtomicBool) -> Vec<u64> {
     (0..20).for_each(|_| call());
     start.wait();

@@ -40,7 +40,7 @@ fn requests_of_a_ring_are_answered_in_order() {
     for round in 0..50 {
         inputs.iter().for_each(|input| client.submit(input).unwrap());
         let full = client.submit(&inputs[0]).unwrap_err();
-        assert_eq!(full, Error::Exhausted("4 requests are open already".into()));
+        assert_eq!(full, Error::Exhausted("open requests must be at most 4".into()));
         for want in &want {
             let mut got = vec![0.0; want.len()];
             client.receive(&mut got).unwrap();
@@ -51,7 +51,7 @@ fn requests_of_a_ring_are_answered_in_order() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_the_connection_goes_on() {
+fn wrong_requests_get_an_error_and_keep_the_connection() {
     let daemon = Daemon::start("wrong", &["memory.client_mib=64"]);
     let connect = |model: &str, timeout| {
         Client::connect(model, &Options { timeout, ..options(daemon.folder(), None) })
@@ -61,7 +61,7 @@ fn what_is_wrong_is_said_and_the_connection_goes_on() {
     assert!(matches!(said("../tiny"), Error::Invalid(_)));
     let mut client = connect("tiny", None).unwrap();
     let said = client.infer(&[0.0; 3]).unwrap_err().to_string();
-    assert_eq!(said, "input: 3 values given, 3072 wanted");
+    assert_eq!(said, "input must have 3072 values, got 3");
     let input = vec![0.0; client.input_len()];
     client.infer(&input).unwrap();
     for class in Class::EACH {
@@ -85,7 +85,7 @@ fn a_client_that_is_too_large_is_refused() {
     let daemon = Daemon::start("large", &["memory.client_mib=1", "limits.ring=64"]);
     let said = Client::connect("tiny", &options(daemon.folder(), None)).unwrap_err();
     let Error::Exhausted(text) = said else { panic!("{said}") };
-    assert!(text.starts_with("memory budget: a client of tiny/1 needs "), "{text}");
+    assert!(text.starts_with("memory budget: a client of tiny/1 must have at most "), "{text}");
 }
 
 /// A real-time client and four best-effort ones, all of them processes.
@@ -108,7 +108,7 @@ fn five_processes_share_the_device() {
     within(time, "all, and the one that asks", || daemon.clients() == 6.0);
 }
 
-/// Bytes that are no hello end that connection and nothing else.
+/// Bytes that are not a hello end that connection and nothing else.
 #[test]
 fn noise_on_the_socket_is_no_end() {
     let daemon = Daemon::start("noise", &[]);

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 /// Longer than anything takes on a busy machine: what is waited for is there much sooner.
 const SOON: Duration = Duration::from_secs(60);
 
-/// What a process of ours is to be.
+/// The role of a process that a test starts.
 const ROLE: &str = "REEF_TEST_ROLE";
 /// Flags of a daemon: `key=value`, a line each.
 const FLAGS: &str = "REEF_TEST_FLAGS";
@@ -47,7 +47,7 @@ fn spawn(role: &str, folder: &Path, flags: &[String]) -> Child {
     spawn_as(myself, role, folder, flags)
 }
 
-/// The same, started by a command that takes our arguments and environment.
+/// Starts one by a command that takes this binary's arguments and environment.
 fn spawn_as(mut command: Command, role: &str, folder: &Path, flags: &[String]) -> Child {
     command
         .args(["--exact", "process", "--nocapture", "--test-threads=1"])
@@ -96,7 +96,7 @@ struct ClientProcess {
 }
 
 impl ClientProcess {
-    /// What it says is read all the time: a client whose pipe is full would ask for nothing more.
+    /// Its output is read all the time: a client whose pipe is full would send no more requests.
     fn start(folder: &Path, class: Class) -> Self {
         let mut child = spawn(class.name(), folder, &[]);
         let said = BufReader::new(child.stdout.take().expect("piped"));

@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Request, Status};
 
-/// How long a connection may stay open after its last byte.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The time a connection may stay open after its last byte.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Calls of one gRPC connection at a time.
 const AT_ONCE: usize = 16;
 
@@ -48,8 +48,8 @@ fn malformed_input_ends_nothing_but_itself() {
     });
     println!("{count} frames in {:.1} s", begin.elapsed().as_secs_f64());
     good();
-    within(PATIENCE, "all are gone", || daemon.clients() == 1.0);
-    within(PATIENCE, "their threads", || daemon.usage().1 <= before.1 + 2);
+    within(CLOSE_TIMEOUT, "all are gone", || daemon.clients() == 1.0);
+    within(CLOSE_TIMEOUT, "their threads", || daemon.usage().1 <= before.1 + 2);
     assert_eq!(daemon.metric("reef_open_requests"), 0.0);
     let (memory, now) = (before.0 >> 20, daemon.usage().0 >> 20);
     println!("{memory} MiB resident before, {now} MiB after");
@@ -149,7 +149,7 @@ async fn call(channel: tonic::transport::Channel, method: &str, bytes: Bytes) {
     }
 }
 
-/// How HTTP/2 begins.
+/// The preface of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A call as frames: settings, headers without compression, and the message.
@@ -222,7 +222,7 @@ fn local(folder: &Path, count: u64, mut rng: ChaCha8Rng) {
 /// Says these bytes and no more; the daemon has to end the connection.
 fn noise(folder: &Path, socket: &str, bytes: &[u8]) {
     let mut stream = UnixStream::connect(folder.join(socket)).expect("it listens");
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(CLOSE_TIMEOUT)).unwrap();
     let _ = stream.write_all(bytes); // it may have refused already
     let _ = stream.shutdown(Shutdown::Write); // likewise
     let mut said = Vec::new();

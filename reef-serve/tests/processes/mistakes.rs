@@ -31,9 +31,9 @@ fn parameters_that_are_wrong_are_named_in_a_sentence() {
     let too_large = |n: u64| (n, format!("must be at most 4294967295, got {n}"));
     for (value, text) in [
         ("1099511627776", too_large(1 << 40).1),
-        ("-1", "must be a number from 0, got ".into()),
-        ("1.5", "must be a number from 0, got ".into()),
-        ("\"high\"", "must be a number from 0, got \\\"high\\\"".into()),
+        ("-1", "must be a non-negative integer, got ".into()),
+        ("1.5", "must be a non-negative integer, got ".into()),
+        ("\"high\"", "must be a non-negative integer, got \\\"high\\\"".into()),
     ] {
         let said = infer(&daemon, &format!("{{\"priority\":{value}}}"), "{}");
         is(&said, 400, &format!("parameter priority: {text}"));
@@ -75,7 +75,7 @@ fn load(daemon: &Daemon, name: &str, bytes: usize) -> String {
 fn names_that_are_too_long_are_refused() {
     let daemon = Daemon::start("long-names", &[]);
     for name in [format!("1/{}", "x".repeat(256)), format!("1/{}", "x/".repeat(300))] {
-        is(&load(&daemon, &name, 3), 400, "must have 512 bytes at most, and each part 255");
+        is(&load(&daemon, &name, 3), 400, "must have at most 512 bytes, and each part 255");
     }
     let long = "x".repeat(300);
     for path in ["load", "unload"] {

@@ -32,7 +32,7 @@ fn framed(is_packed: bool, message: &[u8]) -> Vec<u8> {
     [&[u8::from(is_packed)][..], &length, message].concat()
 }
 
-/// What a call with this body comes to: its status, what it says, and bytes of the answer.
+/// Makes a call with this body and returns its status, its message, and the bytes of the answer.
 fn call(daemon: &Daemon, method: &str, encoding: &str, body: Vec<u8>) -> (i32, String, usize) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let call = async {
@@ -102,13 +102,13 @@ fn compressed_message_that_grows_is_refused_before_it_is_there() {
     for method in ["ModelInfer", "ModelStreamInfer", "RepositoryModelLoad"] {
         let (status, said, _) = call(&daemon, method, "gzip", framed(true, &bomb));
         assert!(
-            status == 8 && said.contains("16777216 bytes, unpacked"),
+            status == 8 && said.contains("16777216 bytes, decompressed"),
             "{method}: {status} {said}"
         );
     }
     let small = gzip(&vec![0; 1 << 20]);
     let (status, said, _) = call(&daemon, "ModelReady", "gzip", framed(true, &small));
-    assert!(status == 8 && said.contains("65536 bytes, unpacked"), "{status} {said}");
+    assert!(status == 8 && said.contains("65536 bytes, decompressed"), "{status} {said}");
     assert!(begin.elapsed() < SOON / 2, "{:?}", begin.elapsed());
     let grown = daemon.usage().0.saturating_sub(before) >> 20;
     assert!(grown < 100, "{grown} MiB more");

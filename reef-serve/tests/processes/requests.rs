@@ -1,4 +1,4 @@
-//! How requests of the standard protocol are counted and classed, over both of its ways in.
+//! Counts and classes of requests of the standard protocol, over gRPC and HTTP.
 
 use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http, VALUES, infer_request, json, request};
@@ -16,7 +16,7 @@ fn refused_over_grpc(folder: &Path) -> String {
     said.expect_err("no answer").message().into()
 }
 
-/// The same over HTTP.
+/// Sends a request over HTTP that is refused.
 fn refused_over_http(folder: &Path) -> String {
     let text = json(Class::BestEffort, 4 * VALUES);
     let body = [text.as_bytes(), &[0; 4 * VALUES]].concat();
@@ -39,7 +39,7 @@ fn an_open_request_keeps_its_place_until_it_is_answered() {
                 let both = [(); 2].map(|()| scope.spawn(|| ask(daemon.folder())));
                 both.map(|one| one.join().unwrap())
             });
-            let refused = |said: &str| said.contains("1 requests are open already");
+            let refused = |said: &str| said.contains("open requests must be at most 1");
             assert!(said.iter().all(|said| late(said) || refused(said)), "{said:?}");
             said.iter().any(|said| late(said)) && said.iter().any(|said| refused(said))
         });
@@ -191,7 +191,7 @@ fn bodies_may_be_compressed() {
     let (status, said) = ask(text.len(), &body, "gzip");
     assert_eq!(status, 200, "{said}");
     let (status, said) = ask(text.len(), &packed(&vec![b' '; 2 << 20]), "gzip");
-    assert!(status == 413 && said.contains("1048576 bytes, unpacked"), "{status} {said}");
+    assert!(status == 413 && said.contains("1048576 bytes, decompressed"), "{status} {said}");
     let (status, said) = ask(text.len(), &body[..body.len() / 2], "gzip");
     assert!(status == 400 && said.contains("compressed body"), "{status} {said}");
     let (status, said) = ask(text.len(), &body, "br");

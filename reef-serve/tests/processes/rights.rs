@@ -1,5 +1,5 @@
-//! What clients may do who were granted nothing: over TCP on loopback, any user of the machine and
-//! any web page.
+//! Rights of clients without a grant: over TCP on loopback, any user of the machine and any web
+//! page.
 
 use crate::daemon::Daemon;
 use crate::wire::{Grpc, Http, VALUES, infer_request, json, request, stating};
@@ -19,7 +19,10 @@ fn strangers_run_best_effort_work_and_nothing_else() {
     for (request, want) in [
         (post(unload, ""), "may not load, unload or trace"),
         (post("/v2/repository/models/other/load", ""), "may not load, unload or trace"),
-        (post("/v2/models/tiny/infer", "origin: http://evil.example\r\n"), "web pages may not ask"),
+        (
+            post("/v2/models/tiny/infer", "origin: http://evil.example\r\n"),
+            "web pages must not send requests",
+        ),
         (
             post("/v2/models/tiny/infer", "content-type: text/plain\r\n"),
             "set Content-Type: application/json",
@@ -70,7 +73,7 @@ fn rights_change_for_who_is_connected_and_for_who_comes() {
     daemon.signal("HUP");
     within(
         SOON,
-        "who is connected loses the right",
+        "a connected client loses the right",
         || matches!(client.infer(&input), Err(Error::Denied(why)) if why.contains("real time")),
     );
     assert!(matches!(Client::connect("tiny", &place), Err(Error::Denied(_))));
@@ -81,8 +84,8 @@ fn rights_change_for_who_is_connected_and_for_who_comes() {
     within(SOON, "and gets it again", || client.infer(&input).is_ok());
 }
 
-/// By each way in: what is stated is held while its client is there, and nobody gets more than
-/// there is.
+/// On each endpoint: a stated budget is held while its client is connected, and no client gets more
+/// than is left.
 #[test]
 fn clients_state_a_budget_and_get_it_if_it_fits() {
     let daemon = Daemon::start("stated", &["rt.reserve=0.1"]);
@@ -93,7 +96,7 @@ fn clients_state_a_budget_and_get_it_if_it_fits() {
     let mut first = Client::connect("tiny", &local(big)).unwrap();
     assert!(first.has_budget() && first.class() == Class::RealTime);
     first.infer(&vec![0.5; first.input_len()]).unwrap();
-    let why = "a budget of 6ms in 10ms is 60.0 % of the device; of the 90.0 % that all clients may claim, 30.0 % are left";
+    let why = "a budget of 6ms in 10ms is 60.0 % of the device and must be at most the 30.0 % left of the 90.0 % that all clients may claim";
     let refused = |error: Error| assert_eq!(error, Error::Exhausted(why.into()));
     refused(Client::connect("tiny", &local(big)).unwrap_err());
 

@@ -49,7 +49,7 @@ fn tcp(address: &str) -> TcpStream {
 }
 
 /// A gRPC client that has asked for something before it was sent away.
-pub(crate) fn asked(folder: &Path) -> Grpc {
+pub(crate) fn connect_and_ask(folder: &Path) -> Grpc {
     let mut asked = None;
     within(SOON, "a client that asks in time", || {
         let mut grpc = Grpc::connect(folder);
@@ -78,15 +78,18 @@ fn a_body_that_drips_is_cut_off_and_its_request_counts_no_more() {
     let head = "POST /v2/models/tiny/infer HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
     body.write_all(format!("{head}content-length: 100000\r\n\r\n").as_bytes()).unwrap();
     let said = drip(body, b" ");
-    assert!(said.starts_with("HTTP/1.1 504") && said.contains("took longer"), "{said}");
+    assert!(
+        said.starts_with("HTTP/1.1 504") && said.contains("the body must arrive within"),
+        "{said}"
+    );
     within(SOON, "no open request", || daemon.metric("reef_open_requests") == 0.0);
 }
 
 /// The preface and empty settings, with which a client of HTTP/2 begins.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
-/// One that has asked for something may rest; others lose their places, whatever they say beside
-/// that.
+/// A connection that has made a request may be idle; others lose their slots, whatever else they
+/// send.
 #[test]
 fn grpc_clients_that_ask_for_nothing_are_sent_away() {
     let daemon = Daemon::start("slow-grpc", &[IDLE]);
@@ -96,7 +99,7 @@ fn grpc_clients_that_ask_for_nothing_are_sent_away() {
     let mut preface = tcp(&daemon.grpc);
     preface.write_all(PREFACE).unwrap();
     let idle = Grpc::connect(daemon.folder());
-    let asked = asked(daemon.folder());
+    let asked = connect_and_ask(daemon.folder());
     wait_until_sent_away(&mut silent);
     wait_until_sent_away(&mut unix);
     wait_until_sent_away(&mut preface);
@@ -113,7 +116,7 @@ fn grpc_clients_that_ask_for_nothing_are_sent_away() {
 #[test]
 fn grpc_clients_that_answer_no_ping_are_sent_away() {
     let daemon = Daemon::start("dead-grpc", &["times.keepalive_ms=1000"]);
-    let alive = asked(daemon.folder());
+    let alive = connect_and_ask(daemon.folder());
     let mut dead = tcp(&daemon.grpc);
     dead.write_all(PREFACE).unwrap();
     std::thread::scope(|scope| {
@@ -151,7 +154,7 @@ fn messages_have_a_largest_size() {
     assert!(said.starts_with("HTTP/1.1 413"), "before anything has come: {said}");
 }
 
-/// What a client says wrong comes back, but not all of it.
+/// An error quotes a client's wrong text, but not all of it.
 #[test]
 fn errors_are_short_whatever_was_said() {
     let daemon = Daemon::start("long", &[]);
@@ -169,7 +172,7 @@ fn errors_are_short_whatever_was_said() {
     }
 }
 
-/// Connections that do nothing lock nobody out: not by another way in, and not by their own.
+/// Idle connections don't lock others out, neither on another endpoint nor on their own.
 #[test]
 fn idle_connections_make_room() {
     let daemon = Daemon::start("idle", &["limits.clients=16"]);
@@ -179,18 +182,23 @@ fn idle_connections_make_room() {
         .collect();
     let local = Client::connect("tiny", &options(daemon.folder(), Some(Class::RealTime)));
     local.unwrap().ping().unwrap();
-    // Each has a moment to show who it is, which begins when the daemon sees it.
+    // Each has some time to authenticate, which begins when the daemon accepts it.
     let in_time = Duration::from_secs(30); // half of what makes room anyway
     let lives = || daemon.get("/v2/health/live").starts_with("HTTP/1.1 200");
     within(in_time, "room by gRPC", || Grpc::connect(daemon.folder()).live().is_ok());
     within(in_time, "room by HTTP", lives);
-    std::thread::sleep(Duration::from_millis(100)); // all came before that one, and have had their time
+    std::thread::sleep(Duration::from_millis(100)); // all came before it, and their time is up
     (0..20).for_each(|_| assert!(lives()));
     // Clients that have asked for something and rest make room for one that asks, likewise.
     let mut resting: Vec<_> =
         (0..16).filter_map(|_| TcpStream::connect(&daemon.http).ok()).collect();
     for stream in &mut resting {
-        let _ = stream.write_all(b"GET /v2 HTTP/1.1\r\nhost: localhost\r\n\r\n"); // some were too many
+        let _ = stream.write_all(
+            b"GET /v2 HTTP/1.1\r
+        host: localhost\r
+        \r
+        ",
+        ); // some got none
     }
     within(in_time, "room among those that rest", lives);
     drop(idle);

@@ -17,20 +17,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between looks at the daemon.
-const LOOK: Duration = Duration::from_secs(10);
+/// Time between two samples of the daemon.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 /// Longest time between two kills.
 const KILL: Duration = Duration::from_millis(400);
 /// Between loads and unloads of a model, and clients that connect anew.
 const CHANGE: Duration = Duration::from_secs(2);
 /// After which threads that were only needed for a moment have ended.
 const CALM: Duration = Duration::from_secs(15);
-/// How soon everything of clients has gone in the end.
+/// The time in which everything of clients must be gone at the end.
 const GONE: Duration = Duration::from_secs(30);
-/// How much what is seldom exceeded in the last third may be above that of the middle one: a
-/// fiftieth, or so many KiB.
+/// Allowed growth of a high percentile from the middle third to the last one: a fiftieth, or this
+/// many KiB.
 const SLACK_KIB: f64 = 2048.0;
-/// The same for files and threads: clients that come and go have some.
+/// Allowed growth of files and threads: clients that come and go have some.
 const SLACK: f64 = 2.0;
 /// Bytes of the output of `tiny`.
 const OUTPUT: u64 = 4 * 1000;
@@ -151,7 +151,7 @@ impl Drop for Soaker {
     }
 }
 
-/// What the daemon has at one moment.
+/// The daemon's usage at one moment.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     kib: f64,
@@ -159,13 +159,13 @@ struct Sample {
     files: f64,
 }
 
-/// What has to be as it was when all clients have gone.
+/// The values that must be the same at the end, when all clients have gone.
 #[derive(Debug, PartialEq)]
 struct Rest {
     /// Bytes of models, clients and regions; of requests.
     memory: f64,
     requests: f64,
-    /// Places: connections, whoever asks among them, and open requests.
+    /// Connections with the one that reads this, and open requests.
     clients: f64,
     open: f64,
     claimed: f64,
@@ -270,7 +270,7 @@ fn soaking(
             assert_eq!(again.infer(&input).expect("an answer"), want);
             changes += 1;
         }
-        if begin.elapsed() >= LOOK * (samples.len() as u32 + 1) {
+        if begin.elapsed() >= SAMPLE_INTERVAL * (samples.len() as u32 + 1) {
             samples.push(look(daemon, begin));
         }
     }

@@ -1,4 +1,4 @@
-//! What systemd does with a daemon: passes it sockets, hears from it, wants signs of life.
+//! A daemon under systemd: it gets sockets, reports its state, and sends watchdog messages.
 //!
 //! A shell plays systemd: file descriptors that a process is to have at fixed numbers go through
 //! its standard input and standard error.
@@ -51,8 +51,8 @@ fn sockets_that_are_passed_are_served_and_outlive_the_daemon() {
     assert_eq!(left, [true, false, false], "what was passed stays, what is its own goes");
 }
 
-/// The next that is told, other than a sign of life.
-fn told(socket: &UnixDatagram) -> String {
+/// Returns the next notice that is not a watchdog message.
+fn next_notice(socket: &UnixDatagram) -> String {
     let (mut bytes, begin) = ([0; 1024], Instant::now());
     while begin.elapsed() < SOON {
         let length = socket.recv(&mut bytes).expect("told in time");
@@ -78,18 +78,18 @@ fn the_service_manager_hears_what_the_daemon_is_at() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env("NOTIFY_SOCKET", &manager).env("WATCHDOG_USEC", "40000");
     let mut daemon = Daemon::start_by(command, folder, &[]);
-    assert_eq!(told(&hears), "READY=1");
+    assert_eq!(next_notice(&hears), "READY=1");
     for _ in 0..3 {
         let mut bytes = [0; 64];
         let length = hears.recv(&mut bytes).expect("a sign of life in time");
         assert_eq!(&bytes[..length], b"WATCHDOG=1\n");
     }
     daemon.signal("HUP");
-    let said = told(&hears);
+    let said = next_notice(&hears);
     let now = said.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect(&said);
     assert!(now.parse::<u64>().is_ok_and(|now| now > 0), "{said}");
-    assert_eq!(told(&hears), "READY=1");
+    assert_eq!(next_notice(&hears), "READY=1");
     daemon.terminate();
-    assert_eq!(told(&hears), "STOPPING=1");
+    assert_eq!(next_notice(&hears), "STOPPING=1");
     assert!(daemon.ends().success());
 }

@@ -33,8 +33,8 @@ fn certify(folder: &Path, name: &str) {
     write(folder, &format!("{name}-key.pem"), &key.serialize_pem());
 }
 
-/// What the daemon answers to GET over TLS, or why there is no answer. `who` has a certificate.
-fn get(daemon: &Daemon, files: &Path, who: Option<&str>) -> Result<String, std::io::Error> {
+/// Returns the daemon's answer to GET over TLS. `name` is that of the client's certificate.
+fn get(daemon: &Daemon, files: &Path, name: Option<&str>) -> Result<String, std::io::Error> {
     let mut roots = RootCertStore::empty();
     let pem = |name: String| CertificateDer::from_pem_file(files.join(name)).unwrap();
     roots.add(pem("daemon-ca.pem".into())).unwrap();
@@ -42,11 +42,11 @@ fn get(daemon: &Daemon, files: &Path, who: Option<&str>) -> Result<String, std::
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots);
-    let config = match who {
+    let config = match name {
         None => builder.with_no_client_auth(),
-        Some(who) => {
-            let key = PrivateKeyDer::from_pem_file(files.join(format!("{who}-key.pem"))).unwrap();
-            builder.with_client_auth_cert(vec![pem(format!("{who}.pem"))], key).unwrap()
+        Some(name) => {
+            let key = PrivateKeyDer::from_pem_file(files.join(format!("{name}-key.pem"))).unwrap();
+            builder.with_client_auth_cert(vec![pem(format!("{name}.pem"))], key).unwrap()
         }
     };
     let mut tls = ClientConnection::new(Arc::new(config), "localhost".try_into().unwrap()).unwrap();
@@ -98,9 +98,9 @@ fn clients_without_a_certificate_of_the_authority_stay_outside() {
     let daemon = daemon("mtls", &files, Some("client-ca.pem"));
     let said = get(&daemon, files.path(), Some("client")).unwrap();
     assert!(said.starts_with("HTTP/1.1 200"), "{said}");
-    for who in [None, Some("stranger")] {
-        let said = get(&daemon, files.path(), who);
-        assert!(said.as_ref().map_or(true, String::is_empty), "{who:?}: {said:?}");
+    for name in [None, Some("stranger")] {
+        let said = get(&daemon, files.path(), name);
+        assert!(said.as_ref().map_or(true, String::is_empty), "{name:?}: {said:?}");
     }
     let said = get(&daemon, files.path(), Some("client")).unwrap();
     assert!(said.starts_with("HTTP/1.1 200"), "and the daemon is as it was: {said}");

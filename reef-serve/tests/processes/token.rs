@@ -1,7 +1,7 @@
 //! The token that clients over TCP have to show.
 
 use crate::daemon::Daemon;
-use crate::slow::asked;
+use crate::slow::connect_and_ask;
 use crate::wire::{Grpc, Http};
 use crate::{Folder, SOON, within};
 use std::io::{Read, Write};
@@ -50,13 +50,13 @@ fn http_over_tcp_wants_the_token_on_each_path() {
 #[test]
 fn grpc_clients_without_the_token_are_sent_away() {
     let (daemon, _files) = daemon("token-grpc", &["times.idle_ms=1000"]);
-    let mut unix = asked(daemon.folder());
+    let mut unix = connect_and_ask(daemon.folder());
     let mut tcp = Grpc::connect_to(&daemon.grpc);
     let mut refused = || tcp.live().unwrap_err().code() == tonic::Code::Unauthenticated;
     within(SOON, "it hears why, before its time is over", &mut refused);
     let left = || {
         tcp.rest(Duration::from_millis(20));
-        let mut http = Http::connect(daemon.folder()).unwrap(); // where no token is wanted
+        let mut http = Http::connect(daemon.folder()).unwrap(); // needs no token
         let (_, text) = http.ask(b"GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
         String::from_utf8(text).unwrap().contains("reef_clients{path=\"grpc\"} 1\n")
     };
@@ -64,8 +64,8 @@ fn grpc_clients_without_the_token_are_sent_away() {
     unix.live().unwrap();
 }
 
-/// It says what calls there are to whoever may ask for metadata. The stock client asks by the
-/// version before.
+/// It lists the calls to clients that may ask for metadata. The stock client uses the version
+/// before.
 #[test]
 fn reflection_wants_the_token_as_metadata_does() {
     let (daemon, _files) = daemon("token-reflection", &["listen.open_probes=true"]);

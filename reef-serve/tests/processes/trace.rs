@@ -39,7 +39,8 @@ fn long(daemon: &Daemon) -> TcpStream {
     taken.expect("within the time")
 }
 
-/// Who asked, how each request ran, what the units did, and when best-effort work was preempted.
+/// The trace shows the client of each request, its run, the units' work, and preemptions of
+/// best-effort work.
 #[test]
 fn a_trace_shows_requests_blocks_and_preemptions() {
     let daemon = Daemon::start("trace", &[]);
@@ -87,7 +88,7 @@ fn there_is_one_trace_at_a_time_and_who_goes_away_ends_it() {
         assert!(said.starts_with("HTTP/1.1 400") && said.contains("at most 60"), "{bad}: {said}");
     }
     let first = long(&daemon);
-    assert!(daemon.get("/reef/trace?seconds=0.01").contains("a trace is being taken already"));
+    assert!(daemon.get("/reef/trace?seconds=0.01").contains("another trace is in progress"));
     drop(first);
     let free = || daemon.get("/reef/trace?seconds=0.01").starts_with("HTTP/1.1 200");
     within(SOON, "the place to be free", free);

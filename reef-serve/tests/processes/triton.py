@@ -77,14 +77,14 @@ def errors(client, module):
     refused(lambda: infer(MODEL, given(module), model_version="x"), "model version")
     wrong = tensor(module, (1, 3, 16, 16))
     wrong.set_data_from_numpy(INPUT[:, :, :16, :16])
-    refused(lambda: infer(MODEL, [wrong]), "shape [1, 3, 16, 16], it is [1, 3, 32, 32]")
+    refused(lambda: infer(MODEL, [wrong]), "shape must be [1, 3, 32, 32], got [1, 3, 16, 16]")
     wrong = tensor(module, name="data")
     wrong.set_data_from_numpy(INPUT)
     refused(lambda: infer(MODEL, [wrong]), 'no tensor "data" (have: input)')
     wrong = tensor(module, datatype="FP64")
     wrong.set_data_from_numpy(INPUT.astype(np.float64))
     refused(lambda: infer(MODEL, [wrong]), "datatype")
-    refused(lambda: infer(MODEL, given(module) * 2), "2 inputs given")
+    refused(lambda: infer(MODEL, given(module) * 2), "got 2")
     wanted = [module.InferRequestedOutput("probabilities")]
     refused(lambda: infer(MODEL, given(module), outputs=wanted), "have: logits")
     refused(lambda: infer(MODEL, given(module), timeout=1), "timed out")
@@ -134,7 +134,7 @@ def shared_memory(client, module, name):
     region = shm.create_shared_memory_region("r", key, INPUT.nbytes + LOGITS.nbytes)
     try:
         client.unregister_system_shared_memory()
-        refused(lambda: client.register_system_shared_memory("r", key, 1 << 40), "not inside")
+        refused(lambda: client.register_system_shared_memory("r", key, 1 << 40), "must lie inside")
         refused(lambda: client.register_system_shared_memory("r", "/reef-none", 64), "")
         refused(lambda: client.register_system_shared_memory("r", "/../etc/passwd", 64), "plain")
         client.register_system_shared_memory("r", key, INPUT.nbytes + LOGITS.nbytes)
@@ -151,9 +151,9 @@ def shared_memory(client, module, name):
             agree(got, "shared memory")
             shm.set_shared_memory_region(region, [np.zeros_like(LOGITS)], INPUT.nbytes)
         source.set_shared_memory("r", INPUT.nbytes, size)
-        refused(lambda: client.infer(MODEL, [source]), "outside")
+        refused(lambda: client.infer(MODEL, [source]), "must lie inside")
         source.set_shared_memory("r", INPUT.nbytes - 4)
-        refused(lambda: client.infer(MODEL, [source]), "wanted")
+        refused(lambda: client.infer(MODEL, [source]), "must have")
         client.unregister_system_shared_memory("r")
         source.set_shared_memory("r", INPUT.nbytes)
         refused(lambda: client.infer(MODEL, [source]), "no shared memory region")
@@ -199,8 +199,8 @@ def settings(client, **form):
 def uploaded(client):
     """A model that the repository hasn't got comes with its load; a configuration takes the place of the repository's."""
     files = {"file:2/model.onnx": TYPED, "file:2/padding.bin": bytes(1 << 20)}
-    refused(lambda: client.load_model("fresh", files=files), "files come with a config")
-    refused(lambda: client.load_model("fresh", config="{}", files={"file:../x.onnx": TYPED}), "elsewhere")
+    refused(lambda: client.load_model("fresh", files=files), "files require a config")
+    refused(lambda: client.load_model("fresh", config="{}", files={"file:../x.onnx": TYPED}), "must stay in its version's folder")
     refused(lambda: client.load_model("fresh", config="{"), "JSON")
     client.load_model("fresh", config='{"instance_group": [{"count": 2}]}', files=files)
     assert client.is_model_ready("fresh", "2")
@@ -259,9 +259,9 @@ def typed(client, module):
         only = ask(binary, named[:1])
         assert only.as_numpy("hidden") is None and (only.as_numpy("masked") == ~mask).all()
     both = [module.InferRequestedOutput("best")] * 2
-    refused(lambda: ask(True, both), '"best" is named twice')
+    refused(lambda: ask(True, both), '"best" must be named once')
     arrays[0] = ("tokens", tokens.astype(np.int32), "INT32")
-    refused(lambda: ask(True), "it is INT64")
+    refused(lambda: ask(True), "must be INT64")
     client.unload_model("typed")
 
 

@@ -1,4 +1,4 @@
-//! Other users of the machine, whom the configuration lets in or doesn't.
+//! Other users of the machine, admitted or refused by the configuration.
 
 use crate::daemon::Daemon;
 use crate::{SOON, options, spawn_as, within};
@@ -24,7 +24,7 @@ pub(super) fn play(folder: &Path) {
     }
 }
 
-/// What becomes of a user with this group.
+/// Connects as a user with this group and returns what happened.
 fn visit(daemon: &Daemon, group: u32) -> String {
     let mut myself = Command::new(std::env::current_exe().unwrap());
     myself.uid(USER).gid(group);

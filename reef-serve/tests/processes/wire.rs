@@ -14,13 +14,13 @@ use tonic_reflection::pb::v1::{
     server_reflection_response as reflection_response,
 };
 
-/// What `proto/inference.proto` says.
+/// The code generated from `proto/inference.proto`.
 #[allow(unreachable_pub, clippy::all)] // it is generated
 pub(crate) mod proto {
     include!(concat!(env!("OUT_DIR"), "/clients/inference.rs"));
 }
 
-/// What `proto/health.proto` says.
+/// The code generated from `proto/health.proto`.
 #[allow(unreachable_pub, clippy::all)] // it is generated
 mod health {
     include!(concat!(env!("OUT_DIR"), "/clients/grpc.health.v1.rs"));
@@ -32,8 +32,8 @@ use proto::{InferParameter, ModelInferRequest, infer_parameter::ParameterChoice}
 
 /// Values of the input of `tiny`.
 pub(crate) const VALUES: usize = 3 * 32 * 32;
-/// How long an answer may take before it counts as none.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The maximum time of an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A way to a daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,7 +136,7 @@ impl Grpc {
         Self { runtime, channel, client }
     }
 
-    /// What gRPC's own health check says of a service: 1 if it serves.
+    /// Returns the state of a service in gRPC's own health check: 1 if it serves.
     pub(crate) fn health(&self, service: &str) -> Result<i32, tonic::Status> {
         let mut client = health::health_client::HealthClient::new(self.channel.clone());
         let request = health::HealthCheckRequest { service: service.into() };
@@ -215,11 +215,11 @@ impl Grpc {
 /// A connection to `grpc.sock`.
 pub(crate) async fn channel(folder: &Path) -> Channel {
     let uri = format!("unix:{}", folder.join("grpc.sock").display());
-    let endpoint = Endpoint::from_shared(uri).expect("a path").timeout(PATIENCE);
+    let endpoint = Endpoint::from_shared(uri).expect("a path").timeout(ANSWER_TIMEOUT);
     endpoint.connect().await.expect("it listens")
 }
 
-/// An inference whose tensors are in a region: the input, and behind it the output of so many
+/// An inference whose tensors are in a region: the input, and behind it the output of `output`
 /// bytes.
 pub(crate) fn infer_in_region(region: &str, class: Class, output: u64) -> ModelInferRequest {
     let mut request = infer_request("tiny", class);
@@ -261,7 +261,7 @@ pub(crate) fn infer_request(model: &str, class: Class) -> ModelInferRequest {
     }
 }
 
-/// The same of a client that states its period and its budget in microseconds.
+/// Adds the client's period and budget in microseconds to a request.
 pub(crate) fn stating(
     mut request: ModelInferRequest,
     period: i64,
@@ -285,14 +285,14 @@ pub(crate) struct Http(BufReader<Box<dyn Stream>>);
 impl Http {
     pub(crate) fn connect(folder: &Path) -> std::io::Result<Self> {
         let stream = UnixStream::connect(folder.join("http.sock"))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         Ok(Self(BufReader::new(Box::new(stream))))
     }
 
     /// Over TCP.
     pub(crate) fn connect_to(address: &str) -> std::io::Result<Self> {
         let stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
         stream.set_nodelay(true)?;
         Ok(Self(BufReader::new(Box::new(stream))))
     }

@@ -99,7 +99,7 @@ pub(crate) enum Capture {
     Unclear,
 }
 
-/// Whether any capture is open: then a stream may be part of one.
+/// True if any capture is open. Then a stream may be part of one.
 pub(crate) fn is_any_open() -> bool {
     OPEN.load(Ordering::Relaxed) != 0
 }

@@ -193,7 +193,7 @@ fn find_or_take(handle: usize, via: impl FnOnce() -> usize) -> Option<&'static B
     taken
 }
 
-/// Whether a context is its device's primary one: then this is what a reference to that is.
+/// True if a context is its device's primary one.
 fn is_primary(context: usize, ordinal: i32) -> bool {
     let (mut flags, mut is_active, mut primary) = (0, 0, 0);
     let state = calls::primary_state(ordinal, &mut flags, &mut is_active);
@@ -228,7 +228,7 @@ pub(crate) fn forget_context(branch: &'static Branch) {
     branch.context.set(State::Gone);
 }
 
-/// Whether streams wait at this address, of any context.
+/// True if streams of any context wait at this address.
 pub(crate) fn is_gate(address: u64) -> bool {
     read().contexts.values().flatten().any(|it| it.context.gate() == address)
 }

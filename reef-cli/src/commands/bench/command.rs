@@ -1,6 +1,8 @@
 //! `reef bench`: which bench.
 
-use super::{churn, cluster, colocate, disb, hung, launch, local, networks, saturate, start};
+use super::{
+    churn, cluster, colocate, device_bench, disb, hung, launch, local, networks, saturate, start,
+};
 use crate::report::device::resolve;
 use anyhow::Result;
 
@@ -45,15 +47,15 @@ pub(crate) fn run(mut command: Command) -> Result<()> {
         common.device = resolve(&common.device)?;
     }
     match &command {
-        Command::Start(args) => start::run::run(args),
-        Command::Launch(args) => launch::run::run(args),
-        Command::Saturate(args) => saturate::run::run(args),
-        Command::Colocate(args) => colocate::run::run(args),
-        Command::Churn(args) => churn::run::run(args),
-        Command::Hung(args) => hung::run::run(args),
-        Command::Local(args) => local::run::run(args),
+        Command::Start(args) => device_bench::run(args),
+        Command::Launch(args) => device_bench::run(args),
+        Command::Saturate(args) => device_bench::run(args),
+        Command::Colocate(args) => device_bench::run(args),
+        Command::Churn(args) => device_bench::run(args),
+        Command::Hung(args) => device_bench::run(args),
+        Command::Local(args) => device_bench::run(args),
         Command::Cluster(args) => cluster::run::run(args),
-        Command::Networks(args) => networks::run(args),
+        Command::Networks(args) => device_bench::run(args),
         Command::Disb(args) => disb::run::run(args),
     }
 }

@@ -1,5 +1,6 @@
 //! `reef bench networks`: how long whole inferences take on a device that has nothing else to do.
 
+use super::device_bench::DeviceBench;
 use crate::report::checks::check_time;
 use crate::report::columns::{Column, as_table};
 use crate::report::output::print;
@@ -36,7 +37,7 @@ pub(crate) struct Args {
     /// Time of each, such as 500ms or 2s.
     #[arg(long, value_parser = time::parse, default_value = "2s")]
     time: Duration,
-    /// Rows and columns of all pictures, instead of the networks' own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
 }
@@ -56,44 +57,42 @@ struct Row {
 }
 
 static COLUMNS: [Column<Row>; 10] = [
-    Column::shown("network", "network", 0, |row| row.name.clone().into()),
-    Column::shown("launches", "launches", 0, |row| row.launches.into()),
-    Column::shown("device_p50_ms", "device p50 ms", 3, |row| millis(&row.device, 0.5).into()),
-    Column::shown("device_p99_ms", "p99", 3, |row| millis(&row.device, 0.99).into()),
-    Column::shown("total_p50_ms", "total p50 ms", 3, |row| millis(&row.total, 0.5).into()),
-    Column::shown("total_p99_ms", "p99", 3, |row| millis(&row.total, 0.99).into()),
-    Column::shown("best_effort_ms", "best effort ms", 3, |row| row.plain.into()),
-    Column::shown("stoppable_ms", "stoppable ms", 3, |row| row.stoppable.into()),
-    Column::shown("stoppable_ratio", "÷", 3, |row| (row.stoppable / row.plain).into()),
-    Column::shown("inferences", "inferences", 0, |row| row.total.len().into()),
+    Column::new("network", "network", 0, |row| row.name.clone().into()),
+    Column::new("launches", "launches", 0, |row| row.launches.into()),
+    Column::new("device_p50_ms", "device p50 ms", 3, |row| millis(&row.device, 0.5).into()),
+    Column::new("device_p99_ms", "p99", 3, |row| millis(&row.device, 0.99).into()),
+    Column::new("total_p50_ms", "total p50 ms", 3, |row| millis(&row.total, 0.5).into()),
+    Column::new("total_p99_ms", "p99", 3, |row| millis(&row.total, 0.99).into()),
+    Column::new("best_effort_ms", "best effort ms", 3, |row| row.plain.into()),
+    Column::new("stoppable_ms", "stoppable ms", 3, |row| row.stoppable.into()),
+    Column::new("stoppable_ratio", "÷", 3, |row| (row.stoppable / row.plain).into()),
+    Column::new("inferences", "inferences", 0, |row| row.total.len().into()),
 ];
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    check_time(args.time)?;
-    check_all(&args.networks, args.size)?;
-    reef::with_device(&args.common.device, Networks(args))?
-}
+impl DeviceBench for Args {
+    fn common(&self) -> &results::Common {
+        &self.common
+    }
 
-struct Networks<'a>(&'a Args);
+    fn check(&self) -> Result<()> {
+        check_time(self.time)?;
+        check_all(&self.networks, self.size)
+    }
 
-impl reef::Visit for Networks<'_> {
-    type Output = Result<()>;
-
-    fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.0;
-        args.common.make_folder()?;
+    fn measure<D: Operators>(&self, device: &D) -> Result<()> {
+        let args = self;
         let progress = Progress::new(args.networks.len(), args.common.json);
         let mut rows = Vec::new();
         for name in &args.networks {
             progress.begin(name);
-            rows.push(measure(&device, args, name)?);
+            rows.push(measure(device, args, name)?);
         }
         progress.finish();
         let facts = json!({ "seconds": args.time.as_secs_f64(), "batch": 1 });
         let results = Results { bench: "networks", facts, columns: &COLUMNS, rows: &rows };
-        results.save(&args.common, &device)?;
+        results.save(&args.common, device)?;
         if args.common.json {
-            let json = results.json(&args.common, &device);
+            let json = results.json(&args.common, device);
             return print(serde_json::to_string_pretty(&json)?);
         }
         print(format_args!("{} ({}), batch 1", args.common.device, device.info().name))?;
@@ -112,8 +111,8 @@ impl reef::Visit for Networks<'_> {
 /// Turns in which best-effort loops at the two levels are measured.
 const TURNS: u32 = 5;
 
-/// What being stoppable costs: milliseconds of an inference without and with it, the median of a
-/// few turns, so that the device's clock is the same for both.
+/// Cost of being stoppable: milliseconds of an inference without and with it. Each is the median of
+/// a few turns, so that the device's clock is the same for both.
 fn cost<D: Operators>(device: &D, network: &Network<D>, time: Duration) -> Result<[f64; 2]> {
     let commands = network.graphs(BE_GRAPH)?;
     let is_launched = |c: &&Command<D>| matches!(c, Command::Launch(_) | Command::Graph(_));

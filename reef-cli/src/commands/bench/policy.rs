@@ -1,4 +1,4 @@
-//! What is compared: schedulers, with the length of the best-effort hardware queues.
+//! Policies to compare: schedulers, with the length of the best-effort hardware queues.
 
 use crate::report::usage::Usage;
 use crate::workload::clients::BE_GRAPH;
@@ -11,21 +11,21 @@ pub(crate) struct Policy {
     pub(crate) scheduler: Box<dyn Scheduler>,
     /// Commands that the hardware has at once, if that is what makes it a policy.
     pub(crate) window: Option<u64>,
-    /// Whether best-effort work runs beside real-time work.
+    /// Best-effort blocks run next to real-time kernels.
     pub(crate) pads: bool,
     /// The level of preemption that it is named after.
     pub(crate) level: Option<PreemptLevel>,
 }
 
 impl Policy {
-    /// One that [`scheduler::by_name`] knows.
+    /// Policy of a scheduler that [`scheduler::by_name`] knows.
     pub(crate) fn named(name: &str) -> Self {
         let scheduler = scheduler::by_name(name).expect("a name from a list of ours");
         Self { name: name.into(), scheduler, window: None, pads: false, level: None }
     }
 
     /// One of [`BOTH`](crate::workload::baselines::BOTH), REEF as deep as the device goes.
-    pub(crate) fn both(name: &str, deepest: PreemptLevel) -> Self {
+    pub(crate) fn baseline(name: &str, deepest: PreemptLevel) -> Self {
         match name {
             "reef" => Self::reef(deepest, true),
             "reset" => Self::reef(deepest, false),
@@ -51,7 +51,14 @@ impl Policy {
         Self { name, window: Some(window), ..Self::at(PreemptLevel::HostQueue) }
     }
 
-    /// How a best-effort client is set up; `window` is for policies that leave it open.
+    /// Returns whether a name on the command line is its name. `DeviceQueue` is also
+    /// `device-queue`.
+    fn is_called(&self, typed: &str) -> bool {
+        let plain = |text: &str| text.replace('-', "").to_lowercase();
+        plain(&self.name) == plain(typed)
+    }
+
+    /// Configuration of a best-effort client; `window` is for policies that leave it open.
     pub(crate) fn client(&self, window: u64) -> ClientConfig {
         let window = self.window.unwrap_or(window);
         let queue = Config::default().window(window).level(self.scheduler.level());
@@ -59,7 +66,7 @@ impl Policy {
     }
 }
 
-/// How much of a best-effort network the hardware has at once.
+/// Lengths of hardware queues and graphs of best-effort networks.
 #[derive(clap::Args)]
 pub(crate) struct Lengths {
     /// Hardware queue length of a best-effort network at other levels.
@@ -83,7 +90,7 @@ impl Lengths {
     }
 }
 
-/// Which policies are compared, and how long queues are.
+/// Policies to compare, and lengths of queues.
 #[derive(clap::Args)]
 pub(crate) struct Choice {
     /// Hardware queue lengths at level HostQueue.
@@ -91,9 +98,10 @@ pub(crate) struct Choice {
     windows: Vec<u64>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
-    /// Measure only these schedulers, such as All,streams.
-    #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
+    /// Schedulers to measure, such as all,device-queue,streams; levels of REEF by their names
+    /// [default: all that the device supports].
+    #[arg(long, alias = "only", value_name = "NAME", value_delimiter = ',')]
+    schedulers: Vec<String>,
 }
 
 impl Choice {
@@ -103,8 +111,8 @@ impl Choice {
         self.lengths.check()
     }
 
-    /// Those of `policies`, and HostQueue with each length, that were asked for and that the device
-    /// is deep enough for.
+    /// The chosen ones of `policies` and of HostQueue with each length, as far as the device
+    /// supports them.
     pub(crate) fn of(
         &self,
         policies: impl IntoIterator<Item = Policy>,
@@ -113,17 +121,19 @@ impl Choice {
         let windows = self.windows.iter().map(|&window| Policy::host_queue(window));
         let all: Vec<_> = policies.into_iter().chain(windows).collect();
         self.check_names(&all)?;
-        let wanted = |policy: &Policy| self.only.is_empty() || self.only.contains(&policy.name);
+        let is_named = |policy: &Policy| self.schedulers.iter().any(|name| policy.is_called(name));
+        let wanted = |policy: &Policy| self.schedulers.is_empty() || is_named(policy);
         let fits = |policy: &Policy| policy.scheduler.level() <= deepest;
         Ok(all.into_iter().filter(|policy| wanted(policy) && fits(policy)).collect())
     }
 
     fn check_names(&self, policies: &[Policy]) -> Result<(), Usage> {
+        let is_known = |name: &&String| policies.iter().any(|policy| policy.is_called(name));
+        let Some(name) = self.schedulers.iter().find(|name| !is_known(name)) else {
+            return Ok(());
+        };
         let names: Vec<_> = policies.iter().map(|policy| policy.name.as_str()).collect();
-        match self.only.iter().find(|name| !names.contains(&name.as_str())) {
-            None => Ok(()),
-            Some(name) => Err(Usage(format!("no scheduler {name:?} (have: {})", names.join(", ")))),
-        }
+        Err(Usage(format!("no scheduler {name:?} (have: {})", names.join(", "))))
     }
 }
 

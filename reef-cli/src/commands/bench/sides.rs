@@ -1,4 +1,4 @@
-//! The two networks of a bench: a real-time one, and one that runs beside it.
+//! The two networks of a bench: a real-time one and a best-effort one.
 
 use crate::report::checks::check_time;
 use crate::report::time;
@@ -18,7 +18,7 @@ pub(crate) struct Sides {
     /// Time of each measurement, such as 500ms or 5s.
     #[arg(long, value_parser = time::parse, default_value = "5s")]
     pub(crate) time: Duration,
-    /// Rows and columns of all pictures, instead of the networks' own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
 }
@@ -30,7 +30,7 @@ impl Sides {
         networks::check(&self.rt, self.best_effort(), self.picture())
     }
 
-    /// As a list, which workloads with several networks have.
+    /// The best-effort network as a list, for workloads with several.
     pub(crate) fn best_effort(&self) -> &[String] {
         std::slice::from_ref(&self.be)
     }

@@ -13,7 +13,7 @@ use serde::de::IgnoredAny;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long an answer may take, beside the time that is traced.
+/// Longest time of an answer, on top of the traced time.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Most time: a trace has an entry for each block.
 const MAX_TIME: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What of a trace is looked at; the rest is the viewer's affair.
+/// Part of a trace that is read here. The rest is for the viewer.
 #[derive(Deserialize)]
 struct Trace {
     #[serde(rename = "traceEvents")]
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     progress.finish();
     let trace: Trace = serde_json::from_slice(&text)
-        .with_context(|| format!("{}: the answer is no trace", daemon.name()))?;
+        .with_context(|| format!("{}: the answer is not a trace", daemon.name()))?;
     std::fs::write(out, &text).with_context(|| out.display().to_string())?;
     let events = trace.events.len();
     if args.json {

@@ -1,4 +1,4 @@
-//! What `reef demo` shows.
+//! Arguments of `reef demo`.
 
 use crate::report::{device, time};
 use reef::PreemptLevel;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Photo (JPEG or PNG) to classify.
     #[arg(long)]
     pub(crate) image: Option<PathBuf>,
-    /// Rows and columns of all pictures, instead of the networks' own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     /// Time of each measurement, such as 500ms or 5s [default: 4s].
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     pub(crate) json: bool,
 }
 
-/// How deep to preempt, as typed.
+/// Preemption level, as typed.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub(crate) enum Level {
     HostQueue,
@@ -53,7 +53,7 @@ impl From<Level> for PreemptLevel {
     }
 }
 
-/// What was asked for, completed.
+/// The arguments with defaults filled in.
 pub(crate) struct Chosen<'a> {
     pub(crate) args: &'a Args,
     pub(crate) be: Vec<String>,
@@ -66,13 +66,15 @@ pub(crate) struct Chosen<'a> {
 impl<'a> Chosen<'a> {
     pub(crate) fn of(args: &'a Args, simulated: bool) -> Self {
         let simulated = simulated && args.device.starts_with("hip");
-        let (be, size, time) = match simulated {
-            true => ("resnet18", Some(32), Duration::from_secs(6)),
-            false => ("resnet50,densenet121,inception_v3,resnet18", None, Duration::from_secs(4)),
+        let (be, size, time) = if simulated {
+            ("resnet18", Some(32), Duration::from_secs(6))
+        } else {
+            ("resnet50,densenet121,inception_v3,resnet18", None, Duration::from_secs(4))
         };
-        let be = match args.be.is_empty() {
-            true => be.split(',').map(Into::into).collect(),
-            false => args.be.clone(),
+        let be = if args.be.is_empty() {
+            be.split(',').map(Into::into).collect()
+        } else {
+            args.be.clone()
         };
         let (size, time) = (args.size.or(size), args.time.unwrap_or(time));
         Self { args, be, size, time, simulated }

@@ -2,9 +2,9 @@
 
 use crate::workload::clients::{BE_GRAPH, closed_loop};
 use crate::workload::clock::sleep_until;
-use crate::workload::kept::{Kept, kept};
-use crate::workload::networks::{Named, Networks};
+use crate::workload::networks::{NamedNetwork, Networks};
 use crate::workload::requests::{Requests, open_loop};
+use crate::workload::throughput::{BeThroughput, kept_share};
 use anyhow::{Result, anyhow};
 use reef::op::Operators;
 use reef::scheduler::{Reef, Scheduler};
@@ -17,15 +17,15 @@ use std::time::Duration;
 const RT_LOAD: f64 = 0.25;
 /// Requests that tell how long one takes alone.
 const ALONE: usize = 10;
-/// How much of a measurement is traced.
+/// Traced part of a measurement.
 const TRACED: Duration = Duration::from_millis(300);
 
 /// The clients, the device, and how long to measure.
 pub(crate) struct Bench<'a, D: Operators> {
     device: &'a D,
-    pub(crate) rt: Named<D>,
-    pub(crate) be: Vec<Named<D>>,
-    /// How long one best-effort inference of each takes alone.
+    pub(crate) rt: NamedNetwork<D>,
+    pub(crate) be: Vec<NamedNetwork<D>>,
+    /// Time of one best-effort inference of each network alone.
     be_times: Vec<Duration>,
     time: Duration,
     /// Time from one real-time request to the next.
@@ -33,7 +33,7 @@ pub(crate) struct Bench<'a, D: Operators> {
     spans: Vec<Span>,
 }
 
-/// What happened in one measurement.
+/// Result of one measurement.
 pub(crate) struct Outcome {
     pub(crate) requests: Requests,
     /// Best-effort inferences per second, of each client.
@@ -53,11 +53,11 @@ impl<'a, D: Operators> Bench<'a, D> {
     /// Best-effort work done in `outcome` ÷ that in `alone`; see [`kept`].
     pub(crate) fn be_kept(&self, outcome: &Outcome, alone: &Outcome) -> Option<f64> {
         let rates = outcome.be_rates.iter().zip(&alone.be_rates).zip(&self.be_times);
-        let clients = rates.map(|((&rate, &alone), &time)| Kept { rate, alone, time });
-        kept(&clients.collect::<Vec<_>>())
+        let clients = rates.map(|((&rate, &alone), &time)| BeThroughput { rate, alone, time });
+        kept_share(&clients.collect::<Vec<_>>())
     }
 
-    /// What ran on each unit at the end of the measurement named `reef`.
+    /// Blocks on each unit at the end of the measurement named `reef`.
     pub(crate) fn trace(&self) -> &[Span] {
         &self.spans
     }
@@ -123,8 +123,8 @@ fn client<D: Operators>(commands: &[Command<D>]) -> ClientConfig {
     ClientConfig::default().queue(Config::default().window_for(commands))
 }
 
-/// How long an inference takes with nothing beside it: the median of some.
-fn time_alone<D: Operators>(device: &D, named: &Named<D>) -> Result<Duration> {
+/// Time of an inference on an idle device: the median of some.
+fn time_alone<D: Operators>(device: &D, named: &NamedNetwork<D>) -> Result<Duration> {
     let dispatcher = Dispatcher::start(device, Box::new(Reef::default()))?;
     let mut client = dispatcher.real_time()?;
     let task = Task::new(named.network.graphs(usize::MAX)?)?;

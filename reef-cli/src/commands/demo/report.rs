@@ -22,7 +22,7 @@ fn named<'a>(outcomes: &'a [(String, Outcome)], name: &str) -> &'a Outcome {
     &outcomes.iter().find(|(have, _)| have == name).expect("it was measured").1
 }
 
-/// What runs where.
+/// Networks and the device.
 pub(crate) fn header<D: Operators>(
     chosen: &Chosen<'_>,
     device: &D,
@@ -40,7 +40,7 @@ pub(crate) fn header<D: Operators>(
     )
 }
 
-/// What to know of the numbers if the device is software.
+/// Note on the numbers if the device is software.
 fn simulation(chosen: &Chosen<'_>) -> String {
     let (Some(size), true) = (chosen.size, chosen.simulated) else { return String::new() };
     format!(
@@ -69,14 +69,14 @@ pub(crate) fn schedulers<D: Operators>(
             rt(format!("{:.2}", ratio(0.5))),
             rt(format!("{:.2}", millis(&outcome.requests.latency, 0.99))),
             rt(format!("{:.2}", ratio(0.99))),
-            kept(bench.be_kept(outcome, be_alone)),
+            percent(bench.be_kept(outcome, be_alone)),
             outcome.stats.padded_launches.to_string(),
         ]);
     }
     table
 }
 
-fn kept(share: Option<f64>) -> String {
+fn percent(share: Option<f64>) -> String {
     share.map_or("–".into(), |share| format!("{:.0} %", 100.0 * share))
 }
 

@@ -58,7 +58,7 @@ struct Plan {
     rt: bool,
 }
 
-/// What is measured, in order: each class alone, the baselines, REEF, the other levels.
+/// Measurements in order: each class alone, the baselines, REEF, the other levels.
 fn plans(level: PreemptLevel) -> Vec<Plan> {
     let named = |name: &str| match name {
         "reef" => Box::new(Reef::default().level(level)),

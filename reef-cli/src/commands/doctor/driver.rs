@@ -25,7 +25,7 @@ pub(super) struct Driver {
     gpus: Vec<String>,
 }
 
-/// What is known of the driver.
+/// Result of the search for a driver.
 pub(super) enum Found {
     /// It works.
     Driver(Driver),
@@ -138,7 +138,7 @@ fn start(file: PathBuf) -> Result<Driver> {
     check("cuDeviceGetCount", unsafe { count(&raw mut devices) })?;
     for device in 0..devices {
         let mut text = [0 as c_char; NAME_BYTES];
-        // SAFETY: the function writes at most so many bytes, and ends them with a zero.
+        // SAFETY: the function writes at most `NAME_BYTES` bytes, and ends them with a zero.
         check("cuDeviceGetName", unsafe { name(text.as_mut_ptr(), NAME_BYTES as i32, device) })?;
         let text: Vec<u8> = text.iter().map(|&c| c as u8).collect();
         let text = CStr::from_bytes_until_nul(&text).unwrap_or_default();

@@ -42,7 +42,7 @@ impl fmt::Display for Check {
 #[serde(rename_all = "lowercase")]
 pub(super) enum State {
     Ok,
-    /// Not there, which is no fault unless it is needed.
+    /// Not there, which is a fault only if it is needed.
     Absent,
     Wrong,
 }
@@ -69,7 +69,7 @@ impl Finding {
         Self { check, state: State::Wrong, found: found.into(), remedy: Some(remedy.into()) }
     }
 
-    /// The same as wrong, if what is missing is needed.
+    /// Makes it wrong if it is absent and needed.
     pub(super) fn judged(mut self, is_needed: bool) -> Self {
         if is_needed && self.state == State::Absent {
             self.state = State::Wrong;
@@ -77,7 +77,7 @@ impl Finding {
         self
     }
 
-    /// Its lines on the screen, in colours if these are wanted.
+    /// Lines on the screen, in colours on request.
     pub(super) fn lines(&self, colours: bool) -> String {
         let (sign, colour) = match self.state {
             State::Ok => ("ok   ", "32"),

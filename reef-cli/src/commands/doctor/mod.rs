@@ -7,11 +7,9 @@
 //! - **Invariant**: nothing is changed, but for the accounts file of limits, which a first program
 //!   would make.
 
-pub(crate) mod args;
 mod daemon;
 mod driver;
 mod finding;
-mod library;
-mod limits;
 mod mps;
+mod programs;
 pub(crate) mod run;

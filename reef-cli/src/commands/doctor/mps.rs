@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 const VARIABLE: &str = "CUDA_MPS_PIPE_DIRECTORY";
 const DEFAULT: &str = "/tmp/nvidia-mps";
 
-/// Whether programs of this environment share a GPU without time slices.
+/// Checks whether programs of this environment share a GPU without time slices.
 pub(super) fn finding() -> Finding {
     let folder = std::env::var_os(VARIABLE).filter(|folder| !folder.is_empty());
     of(&folder.map_or_else(|| PathBuf::from(DEFAULT), PathBuf::from))

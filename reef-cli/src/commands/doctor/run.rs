@@ -1,13 +1,29 @@
 //! Runs all checks and prints what they found.
 
-use super::args::Args;
 use super::driver::Found;
 use super::finding::{Check, Finding, State};
-use super::{daemon, library, limits, mps};
+use super::{daemon, mps, programs};
 use crate::report::output::print;
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::io::IsTerminal;
+use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Checks that must be ok; others only must not be wrong.
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "CHECK")]
+    pub(crate) need: Vec<Check>,
+    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
+    pub(crate) folder: Option<PathBuf>,
+    /// Library that takes the driver's place [default: $REEF_SHIM, or next to this program].
+    #[arg(long)]
+    pub(crate) shim: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let findings = findings(args)?;
@@ -29,13 +45,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn findings(args: &Args) -> Result<Vec<Finding>> {
     let driver = Found::look();
     let [of_driver, of_gpu] = driver.findings();
-    let mps = match driver.is_there() {
-        true => mps::finding(),
-        false => Finding::absent(Check::Mps, "of no use without a GPU", "needs a GPU first"),
+    let mps = if driver.is_there() {
+        mps::finding()
+    } else {
+        Finding::absent(Check::Mps, "of no use without a GPU", "needs a GPU first")
     };
     let [of_daemon, rights] = daemon::findings(args.folder.as_deref())?;
-    let library = library::finding(args, driver.is_there());
-    let all = [of_driver, of_gpu, mps, of_daemon, rights, limits::finding(), library];
+    let library = programs::library(args.shim.as_deref(), driver.is_there());
+    let all = [of_driver, of_gpu, mps, of_daemon, rights, programs::limits(), library];
     let judge = |finding: Finding| {
         let is_needed = args.need.contains(&finding.check);
         finding.judged(is_needed)

@@ -1,4 +1,4 @@
-//! Which file a process runs once a command has been started.
+//! Executable file of a process after a command was started.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Read};
@@ -36,7 +36,7 @@ fn in_path(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// What a script's first line names, and its argument.
+/// Interpreter that a script's first line names, and its argument.
 fn interpreter(file: &Path) -> Option<(OsString, Vec<OsString>)> {
     let mut line = Vec::new();
     let file = std::fs::File::open(file).ok()?;

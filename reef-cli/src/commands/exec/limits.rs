@@ -1,4 +1,4 @@
-//! What `reef exec` says to a program's library about limits.
+//! Limits that `reef exec` passes to a program's library.
 
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};

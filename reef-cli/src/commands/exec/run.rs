@@ -1,4 +1,4 @@
-//! `reef exec`: runs a program that knows nothing of REEF, as a guest.
+//! `reef exec`: runs an unmodified program as a guest.
 
 use super::executable::executable;
 use super::library::{NVML_SHIM, SHIM, library};
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// How long the daemon may take to answer.
+/// Longest time of the daemon's answer.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Run an unmodified CUDA program under REEF, as a guest of a daemon (`reef serve --guests`).
@@ -27,7 +27,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum)]
     class: Option<ClassName>,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
-    #[arg(long)]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Run the program without REEF if the daemon or the library is missing.
     #[arg(long)]
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     shim: Option<PathBuf>,
     /// Print the time of the program's driver calls at exit; with =FILE.json, also write each call
     /// there for Perfetto.
-    #[arg(long, alias = "profile", value_name = "FILE.json", num_args = 0..=1)]
+    #[arg(long, alias = "profile", value_name = "FILE.json", num_args = 0..=1, require_equals = true)]
     call_profile: Option<Option<PathBuf>>,
     #[command(flatten)]
     limits: limits::Limited,
@@ -71,18 +71,20 @@ fn class(args: &Args) -> Class {
 
 /// Becomes the program: its exit status, signals and terminal are its own.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let shown = shown(args)?;
+    let credentials = credentials(args)?;
     let limits = limits::variables(&args.limits, args.job.as_deref())?;
     let profile = profile(args)?;
     let socket = reef_serve::folder(args.folder.as_deref()).join("guests.sock");
-    let socket = std::path::absolute(&socket).context("where this runs")?; // the program may go elsewhere
+    // The program may change its working directory.
+    let socket = std::path::absolute(&socket).context("working directory")?;
     let nvml = nvml_shim(!limits.is_empty())?;
     let shim = library(SHIM, args.shim.as_deref(), "REEF_SHIM");
     let shim = shim.map(|shim| [Some(shim), nvml].into_iter().flatten().collect::<Vec<_>>());
-    let taken = taken(args, &socket, &shown).with_context(|| socket.display().to_string());
+    let admission =
+        check_admission(args, &socket, &credentials).with_context(|| socket.display().to_string());
     // Limits and profiles are kept by the library alone; a class that was named is not.
     let needs_daemon = args.strict || args.class.is_some() && !args.allow_unprotected;
-    match (shim, taken) {
+    match (shim, admission) {
         (Ok(shim), Ok(())) => become_guest(args, &shim, Some(&socket), [limits, profile].concat()),
         (Ok(shim), Err(why)) if !needs_daemon && !limits.is_empty() => {
             eprintln!("reef: {why:#}: the program runs within its limits, and without a class");
@@ -97,20 +99,23 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             eprintln!("reef: {why:#}: the program runs without REEF");
             become_program(args, &[])
         }
-        (Err(why), _) | (_, Err(why)) => {
-            let remedy =
-                "start `reef serve --guests`, or give --allow-unprotected; `reef doctor` says more";
-            Err(anyhow::anyhow!("not run: {why:#}; {remedy}"))
-        }
+        (Err(why), _) => Err(not_run(&why, "name the library with --shim or REEF_SHIM")),
+        (_, Err(why)) => Err(not_run(&why, "start `reef serve --guests`")),
     }
 }
 
-/// Asks whether the program would be taken; for a device that there is not.
-fn taken(args: &Args, socket: &Path, shown: &Shown) -> Result<()> {
+fn not_run(why: &anyhow::Error, remedy: &str) -> anyhow::Error {
+    let others = "or give --allow-unprotected; `reef doctor` says more";
+    anyhow::anyhow!("not run: {why:#}; {remedy}, {others}")
+}
+
+/// Asks the daemon whether it would admit the program, without naming a device.
+fn check_admission(args: &Args, socket: &Path, credentials: &Shown) -> Result<()> {
     let wish = Wish { class: class(args), device: [0; 16] };
     let program = args.program.first().and_then(|name| executable(name, &args.program[1..]));
-    let program = program.unwrap_or_else(|| "/proc/self/exe".into()); // not found: that is said later
-    match would_join(socket, &wish, shown, &program, TIMEOUT) {
+    // A program that is not found is reported later.
+    let program = program.unwrap_or_else(|| "/proc/self/exe".into());
+    match would_join(socket, &wish, credentials, &program, TIMEOUT) {
         // What it starts may be granted what it isn't: that asks again when it uses the device.
         Err(Refusal::Refused(why)) if !args.strict => {
             eprintln!("reef: {}: the daemon refuses: {why}", socket.display());
@@ -121,7 +126,7 @@ fn taken(args: &Args, socket: &Path, shown: &Shown) -> Result<()> {
 }
 
 /// The job and the token, as the program's library reads them as well.
-fn shown(args: &Args) -> Result<Shown> {
+fn credentials(args: &Args) -> Result<Shown> {
     let token = args.token_file.as_ref().map(|path| {
         let text = std::fs::read_to_string(path);
         let text = text.map_err(|e| Usage(format!("--token-file {}: {e}", path.display())))?;
@@ -139,9 +144,7 @@ fn profile(args: &Args) -> Result<Vec<(&'static str, OsString)>> {
     if let Some(file) = file {
         let shown = file.display();
         if file.extension().is_none_or(|of| of != "json") {
-            let why = format!(
-                "--call-profile {shown}: not a file that ends in .json; write -- in front of the program"
-            );
+            let why = format!("--call-profile must name a file that ends in .json, got {shown}");
             bail!(Usage(why));
         }
         let file = std::path::absolute(file).with_context(|| shown.to_string())?;

@@ -1,11 +1,11 @@
-//! What is in a network, in numbers.
+//! Figures of a network.
 
 use crate::report::output::print;
 use anyhow::Result;
 use reef::models::kinds::PictureModel;
 use std::fmt::Display;
 
-/// What is in a network, for programs.
+/// Figures of a network, as JSON.
 #[derive(serde::Serialize)]
 pub(crate) struct Facts {
     pub(crate) name: String,
@@ -28,7 +28,7 @@ impl Facts {
     }
 }
 
-/// Says what is in a network.
+/// Prints the figures of a network.
 pub(crate) fn describe(place: impl Display, model: &PictureModel) -> Result<()> {
     let Facts { name, steps, parameters, input, output: [batch, classes, ..] } =
         Facts::of(place, model);

@@ -43,7 +43,7 @@ pub(super) fn show(files: &Files<'_>, as_json: bool) -> Result<()> {
     }
 }
 
-/// Of how many kernels a file has latencies.
+/// Number of kernels whose latencies a file has.
 fn profiled(
     path: &Path,
     graph: &ScheduleGraph,

@@ -20,13 +20,13 @@ pub(crate) struct Import {
     file: PathBuf,
     #[command(flatten)]
     folder: Out,
-    /// Network whose weights a .safetensors file has.
-    #[arg(long)]
+    /// Model whose weights a .safetensors file has: a name of `reef model list`.
+    #[arg(long = "model", alias = "network", value_name = "MODEL")]
     network: Option<String>,
     /// Pictures at a time.
     #[arg(long)]
     batch: Option<usize>,
-    /// Rows and columns of the picture, where the file leaves them open.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Limit of the memory for reading, such as 512MiB; 0 for none.
@@ -37,13 +37,14 @@ pub(crate) struct Import {
 #[derive(clap::Args)]
 pub(crate) struct Export {
     /// Model: a name of `reef model list`.
+    #[arg(value_name = "MODEL")]
     network: String,
     #[command(flatten)]
     folder: Out,
     /// Pictures at a time.
     #[arg(long, default_value_t = 1)]
     batch: usize,
-    /// Rows and columns of the picture, instead of the network's own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Seed of the made-up weights.
@@ -71,8 +72,10 @@ pub(crate) fn import(args: &Import) -> Result<()> {
     }
     let model = match (extension.to_str(), &args.network) {
         (Some("safetensors"), Some(name)) => args.opened(Path::new(name)).weights(&args.file),
-        (Some("onnx"), Some(_)) => return usage("--network is for .safetensors files"),
-        (Some("safetensors"), None) => return usage("--network says whose weights these are"),
+        (Some("onnx"), Some(_)) => return usage("--model is for .safetensors files"),
+        (Some("safetensors"), None) => {
+            return usage("--model must name the model whose weights these are");
+        }
         _ => {
             let known = unread(&args.file).map(Into::into);
             return known.map_or_else(|| usage("a file is .onnx or .safetensors"), Err);

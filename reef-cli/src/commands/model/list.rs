@@ -51,5 +51,5 @@ fn tensors(name: &str, model: &TensorModel) -> Result<()> {
 
 fn line(name: &str, takes: std::fmt::Arguments<'_>, steps: usize, parameters: usize) -> Result<()> {
     let (takes, millions) = (takes.to_string(), parameters as f64 / 1e6);
-    print(format_args!("{name:<13} {takes:<10}  {steps:>3} steps  {millions:>5.1} M parameters"))
+    print(format_args!("{name:<18}  {takes:<10}  {steps:>3} steps  {millions:>5.1} M parameters"))
 }

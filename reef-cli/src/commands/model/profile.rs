@@ -18,7 +18,7 @@ pub(crate) struct Args {
     model: String,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
-    /// Rows and columns of the picture, instead of the network's own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// File to write, instead of MODEL.profile.json.
@@ -41,7 +41,7 @@ impl reef::Visit for Profile<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Result<()> {
         let args = self.0;
-        let path = args.out.clone().unwrap_or_else(|| beside(&args.model));
+        let path = args.out.clone().unwrap_or_else(|| default_path(&args.model));
         let network = Loader::new(&device, args.size).network(&args.model, None)?.network;
         check_file(&path).map_err(|why| Usage(format!("--out {}: {why}", path.display())))?;
         let progress = Progress::new(network.step_names().len(), args.json);
@@ -63,8 +63,8 @@ impl reef::Visit for Profile<'_> {
     }
 }
 
-/// Where the profile of a network belongs: in its folder, if it has one.
-fn beside(model: &str) -> PathBuf {
+/// Default path of a network's profile: in its folder, if it has one.
+fn default_path(model: &str) -> PathBuf {
     match Path::new(model) {
         folder if folder.is_dir() => folder.join("model.profile.json"),
         file => file.with_extension("profile.json"),

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     /// Kernel latencies of a schedule graph to check, MODEL.profile.json.
     #[arg(long, value_name = "FILE")]
     latencies: Option<PathBuf>,
-    /// Rows and columns of the picture, where the model leaves them open.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Print JSON.
@@ -96,7 +96,7 @@ fn step(name: &str, layer: &Layer) -> Value {
     })
 }
 
-/// In words: `convolution 3x3/2, residual, relu`.
+/// Description of an operation: `convolution 3x3/2, residual, relu`.
 fn operation(op: &Op) -> String {
     let with = |what: String, parts: &[(bool, &str)]| {
         let parts = parts.iter().filter(|(is, _)| *is).map(|(_, name)| *name);

@@ -8,7 +8,7 @@ use reef::models::kinds::{ProgramInput, ProgramModel};
 use reef::models::{arena, hazards};
 use serde_json::{Value, json};
 
-/// How many launches REEF runs again before the last one known to have finished, at most.
+/// Numbers of launches that REEF may run again before the last one known to have finished.
 const DEPTHS: [usize; 3] = [0, 1, 2];
 
 pub(crate) fn show(folder: &str, model: &ProgramModel, as_json: bool) -> Result<()> {
@@ -39,8 +39,7 @@ pub(crate) fn show(folder: &str, model: &ProgramModel, as_json: bool) -> Result<
     found(model).iter().try_for_each(print)
 }
 
-/// What is dangerous under REEF's own restart and elsewhere than on an MI50, and what becomes of it
-/// here.
+/// Hazards under REEF's own restart and on devices other than an MI50, and their treatment here.
 fn found(model: &ProgramModel) -> Vec<String> {
     let launches = model.graph().steps.len();
     let mut found = Vec::new();

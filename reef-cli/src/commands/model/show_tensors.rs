@@ -29,7 +29,7 @@ pub(crate) fn show(what: &str, model: &TensorModel, as_json: bool) -> Result<()>
     print(kinds)
 }
 
-/// Says in a line what is in it.
+/// Prints its figures in a line.
 pub(crate) fn describe(what: &str, model: &TensorModel) -> Result<()> {
     print(format_args!(
         "{what}: {} operations, {:.2} M constants, activations take {:.1} MB",
@@ -39,14 +39,14 @@ pub(crate) fn describe(what: &str, model: &TensorModel) -> Result<()> {
     ))
 }
 
-/// How many operations of each kind there are.
+/// Number of operations of each kind.
 fn kinds_of(model: &TensorModel) -> BTreeMap<&'static str, usize> {
     let mut kinds = BTreeMap::new();
     model.steps().iter().for_each(|step| *kinds.entry(step.op.name()).or_default() += 1);
     kinds
 }
 
-/// As `reef model list` has it.
+/// Figures for `reef model list`.
 pub(crate) fn listed(name: &str, model: &TensorModel) -> Value {
     let ports = |ports: &[Port]| ports.iter().map(port).collect::<Vec<_>>();
     json!({

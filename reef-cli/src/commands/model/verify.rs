@@ -6,7 +6,7 @@
 
 use super::facts::describe;
 use super::onnx_tests;
-use super::verify_tensors::{self, Asked, with_preemptions};
+use super::verify_tensors::{self, Comparison, with_preemptions};
 use crate::report::device::{self, resolve};
 use crate::report::output::print;
 use crate::report::progress::Progress;
@@ -24,11 +24,12 @@ use std::path::PathBuf;
 /// loops.
 const MAX_REWRITTEN: f64 = 2e-5;
 
-/// What a device is compared with.
+/// Reference that a device is compared with.
 #[derive(Clone, Copy, PartialEq, clap::ValueEnum)]
-enum Against {
+enum Reference {
     /// Plain loops on the host.
-    Reference,
+    #[value(name = "reference")]
+    PlainLoops,
     /// Test data in the form of ONNX's own.
     OnnxTests,
 }
@@ -41,10 +42,10 @@ pub(crate) struct Args {
     model: Vec<String>,
     /// Compare with this.
     #[arg(long, value_enum, default_value = "reference")]
-    against: Against,
+    against: Reference,
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     device: String,
-    /// Rows and columns of the picture, where the model leaves them open.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
     /// Largest difference, as a part of the largest output.
@@ -61,22 +62,22 @@ pub(crate) struct Args {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    tests: onnx_tests::args::Choice,
+    tests: onnx_tests::run::Choice,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match args.against {
-        Against::OnnxTests if args.json || args.size.is_some() => {
+        Reference::OnnxTests if args.json || args.size.is_some() => {
             Err(Usage("--json and --size go without --against onnx-tests".into()).into())
         }
-        Against::OnnxTests => onnx_tests::run::run(&onnx_tests::args::Args {
+        Reference::OnnxTests => onnx_tests::run::run(&onnx_tests::run::Args {
             folders: args.model.iter().map(PathBuf::from).collect(),
             device: resolve(&args.device)?,
             preempt: args.preempt,
             seed: args.seed,
             choice: &args.tests,
         }),
-        Against::Reference => compare(args),
+        Reference::PlainLoops => compare(args),
     }
 }
 
@@ -86,7 +87,7 @@ fn compare(args: &Args) -> Result<()> {
         return Err(Usage("several models: give one, or --against onnx-tests".into()).into());
     };
     if args.tests.is_given() {
-        let why = "--only, --list, --report and --least belong to --against onnx-tests";
+        let why = "--filter, --list, --report and --min-passed belong to --against onnx-tests";
         return Err(Usage(why.into()).into());
     }
     let device = &resolve(&args.device)?;
@@ -94,8 +95,9 @@ fn compare(args: &Args) -> Result<()> {
     if model.tensors().is_some() {
         let Args { tolerance, json, preempt, .. } = args;
         let (tolerance, json, preempt) = (*tolerance, *json, *preempt);
-        let asked = Asked { network, device, seed: Seeded(args.seed), tolerance, preempt, json };
-        return verify_tensors::verify(&asked, &model);
+        let comparison =
+            Comparison { network, device, seed: Seeded(args.seed), tolerance, preempt, json };
+        return verify_tensors::verify(&comparison, &model);
     }
     let (picture, tensors) = model.picture()?;
     let input = Seeded(args.seed).input(model.input_len());
@@ -134,14 +136,14 @@ fn compare(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The largest difference, as a part of the largest value that is wanted.
+/// Largest difference, relative to the largest expected value.
 fn off(have: &[f32], want: &[f32]) -> f64 {
     let worst = largest(have.iter().zip(want).map(|(&a, &b)| f64::from(a) - f64::from(b)));
     let all = largest(want.iter().map(|&value| f64::from(value)));
     if worst == 0.0 { 0.0 } else { worst / all }
 }
 
-/// Of the absolute values; not a number is larger than all.
+/// Largest absolute value; NaN is larger than all.
 fn largest(values: impl Iterator<Item = f64>) -> f64 {
     values.map(f64::abs).max_by(f64::total_cmp).unwrap_or_default()
 }

@@ -12,22 +12,22 @@ use reef::op::Operators;
 use reef::tensor::Array;
 use serde_json::json;
 
-/// What is to be compared, and how closely.
-pub(super) struct Asked<'a> {
+/// Comparison to make, and its tolerance.
+pub(super) struct Comparison<'a> {
     pub(super) network: &'a str,
     pub(super) device: &'a str,
     pub(super) seed: Seeded,
     pub(super) tolerance: f64,
-    /// Whether it also runs with preemptions.
+    /// It also runs with preemptions.
     pub(super) preempt: bool,
     pub(super) json: bool,
 }
 
-pub(super) fn verify(args: &Asked<'_>, model: &Model) -> Result<()> {
+pub(super) fn verify(args: &Comparison<'_>, model: &Model) -> Result<()> {
     let tensors = model.tensors().context("a network of tensors")?;
     let progress = Progress::new(2, args.json);
     progress.begin(&format!("on {}", args.device));
-    let once = Once { model, seed: args.seed, preempt: args.preempt };
+    let once = Inference { model, seed: args.seed, preempt: args.preempt };
     let (inputs, (have, _, preemptions)) = reef::with_device(args.device, once)??;
     progress.begin("the reference");
     let want = tensors.execute(&inputs)?;
@@ -60,14 +60,11 @@ pub(super) fn with_preemptions(
     facts
 }
 
-/// The largest difference, as a part of the largest value that is wanted. What is no number in both
-/// is equal.
+/// Largest difference, relative to the largest expected value. NaN in both counts as equal.
 fn off(have: &Array, want: &Array) -> f64 {
     let (have, want) = (have.values().to_f64(), want.values().to_f64());
-    let difference = |(a, b): (&f64, &f64)| match a == b || a.is_nan() && b.is_nan() {
-        true => 0.0,
-        false => (a - b).abs(),
-    };
+    let is_same = |a: &f64, b: &f64| a == b || a.is_nan() && b.is_nan();
+    let difference = |(a, b): (&f64, &f64)| if is_same(a, b) { 0.0 } else { (a - b).abs() };
     let worst = have.iter().zip(&want).map(difference).max_by(f64::total_cmp).unwrap_or_default();
     let finite = want.iter().map(|value| value.abs()).filter(|value| value.is_finite());
     if worst == 0.0 { 0.0 } else { worst / finite.fold(0.0, f64::max) }
@@ -75,13 +72,13 @@ fn off(have: &Array, want: &Array) -> f64 {
 
 /// One inference of what is made up, on whichever device was named, and then others that are
 /// preempted if that is asked for.
-struct Once<'a> {
+struct Inference<'a> {
     model: &'a Model,
     seed: Seeded,
     preempt: bool,
 }
 
-impl reef::Visit for Once<'_> {
+impl reef::Visit for Inference<'_> {
     type Output = Result<(Vec<Array>, Timed)>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {

@@ -1,4 +1,4 @@
-//! What `reef run` shows to which network.
+//! Arguments of `reef run`.
 
 use crate::report::usage::Usage;
 use crate::report::{device, size};
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Number of classes to print.
     #[arg(long, default_value_t = 5)]
     pub(crate) top: usize,
-    /// Rows and columns of the picture, instead of the network's own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     /// Shorter side after resizing, before the middle is cut out [default: 8/7 of the size].
@@ -68,14 +68,14 @@ fn colours(text: &str) -> Result<[f32; 3], String> {
     let numbers: Result<Vec<f32>, _> = text.split(',').map(str::parse).collect();
     let three = numbers.ok().and_then(|numbers| <[f32; 3]>::try_from(numbers).ok());
     let three = three.filter(|three| three.iter().all(|number| number.is_finite()));
-    three.ok_or_else(|| format!("want three numbers, such as 0.5,0.5,0.5; got {text:?}"))
+    three.ok_or_else(|| format!("must be three numbers, such as 0.5,0.5,0.5, got {text:?}"))
 }
 
 /// Reads `x=1,3,224,224`.
 fn shape(text: &str) -> Result<(String, Vec<usize>), String> {
     let sizes = |list: &str| list.split(',').map(|size| size.parse().ok()).collect::<Option<_>>();
     let read = text.split_once('=').and_then(|(name, list)| Some((name.to_owned(), sizes(list)?)));
-    read.ok_or_else(|| format!("want NAME=1,3,224,224; got {text:?}"))
+    read.ok_or_else(|| format!("must be NAME=1,3,224,224, got {text:?}"))
 }
 
 impl Args {
@@ -99,12 +99,12 @@ impl Args {
         Ok(())
     }
 
-    /// Whether arrays go in and out, and no pictures.
+    /// Returns whether arrays go in and out instead of pictures.
     pub(crate) fn is_about_arrays(&self) -> bool {
         !self.input.is_empty() || self.out.is_some()
     }
 
-    /// Whether what the network sees means nothing.
+    /// Returns whether weights are made up, so that the output means nothing.
     pub(crate) fn is_made_up(&self) -> bool {
         self.weights.is_none() && models::NAMES.contains(&self.model.as_str())
     }

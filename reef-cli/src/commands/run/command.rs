@@ -2,8 +2,8 @@
 
 use super::args::Args;
 use super::infer::Run;
-use super::labels::Labels;
-use super::{program, report, tensors};
+use super::report::{self, Labels};
+use super::{program, tensors};
 use crate::report::device::resolve;
 use crate::report::usage::Usage;
 use crate::workload::networks;

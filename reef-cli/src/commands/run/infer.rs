@@ -8,10 +8,10 @@ use reef::op::Operators;
 use reef::{Config, Seq, VirtualQueue};
 use std::time::Duration;
 
-/// What the network makes of one picture.
-pub(crate) struct Seen {
+/// Output of the network for one picture.
+pub(crate) struct Prediction {
     pub(crate) logits: Vec<f32>,
-    /// From the submission of the first command until the last has finished.
+    /// Time from the submission of the first command until the last has finished.
     pub(crate) time: Duration,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Run<'a> {
 }
 
 impl reef::Visit for Run<'_> {
-    type Output = Result<Vec<Seen>>;
+    type Output = Result<Vec<Prediction>>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let Self { args, model, pictures } = self;
@@ -44,7 +44,7 @@ impl reef::Visit for Run<'_> {
             }
             submitter.wait(last)?;
             let time = device.clock() - begin;
-            seen.push(Seen { logits: network.staged_output()?, time });
+            seen.push(Prediction { logits: network.staged_output()?, time });
         }
         queue.finish()?;
         progress.finish();

@@ -3,7 +3,6 @@
 pub(crate) mod args;
 pub(crate) mod command;
 pub(crate) mod infer;
-pub(crate) mod labels;
 mod program;
 pub(crate) mod report;
 mod tensors;

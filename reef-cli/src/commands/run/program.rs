@@ -1,7 +1,7 @@
 //! `reef run NAME=FILE.npy` of a network that brings its kernels.
 
 use super::args::Args;
-use super::tensors::{self, Given};
+use super::tensors::{self, InputArrays};
 use crate::report::usage::Usage;
 use crate::workload::tensors::run_once;
 use crate::workload::{networks, program};
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Usage("--preempt: networks that bring their kernels don't take it".into()).into()
         );
     }
-    let given = tensors::given(args)?;
+    let given = tensors::read_inputs(args)?;
     let model = networks::open(&args.model, None)?;
     let brings = model.program().expect("such a folder brings its kernels");
     check(brings, &given)?;
@@ -32,7 +32,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Refuses inputs that are missing, unknown, or of another type or length.
-fn check(model: &ProgramModel, given: &Given) -> Result<()> {
+fn check(model: &ProgramModel, given: &InputArrays) -> Result<()> {
     for input in model.inputs() {
         let ProgramInput { name, element, elements, .. } = input;
         let want = format!("{elements} of {}", element.name());
@@ -57,7 +57,7 @@ fn check(model: &ProgramModel, given: &Given) -> Result<()> {
 struct Run<'a> {
     model: &'a Model,
     brings: &'a ProgramModel,
-    given: &'a Given,
+    given: &'a InputArrays,
 }
 
 impl reef::Visit for Run<'_> {

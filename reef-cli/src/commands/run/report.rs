@@ -1,11 +1,36 @@
 //! The best classes of each picture.
 
 use super::args::Args;
-use super::infer::Seen;
-use super::labels::Labels;
+use super::infer::Prediction;
 use crate::report::output::print;
+use crate::report::usage::Usage;
 use anyhow::Result;
 use serde_json::{Value, json};
+use std::path::Path;
+
+/// The names of all classes, in their order.
+pub(crate) struct Labels(Vec<String>);
+
+impl Labels {
+    /// Reads `file`, which must name each of `classes`.
+    pub(crate) fn load(file: &Path, classes: usize) -> Result<Self, Usage> {
+        let wrong = |why: String| Usage(format!("--labels {}: {why}", file.display()));
+        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
+        let labels: Vec<_> = text.trim_end().lines().map(|line| line.trim().to_owned()).collect();
+        if labels.len() != classes {
+            return Err(wrong(format!(
+                "{} lines, the network has {classes} classes",
+                labels.len()
+            )));
+        }
+        Ok(Self(labels))
+    }
+
+    /// The name of a class.
+    pub(crate) fn of(&self, class: usize) -> &str {
+        &self.0[class]
+    }
+}
 
 /// A class and how sure the network is.
 struct Class {
@@ -28,7 +53,7 @@ fn best(logits: &[f32], most: usize) -> Vec<Class> {
 }
 
 /// Prints what was seen.
-pub(crate) fn show(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Result<()> {
+pub(crate) fn show(args: &Args, seen: &[Prediction], labels: Option<&Labels>) -> Result<()> {
     if args.json {
         return print(serde_json::to_string_pretty(&json(args, seen, labels))?);
     }
@@ -48,7 +73,7 @@ pub(crate) fn show(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Resul
     Ok(())
 }
 
-fn json(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Value {
+fn json(args: &Args, seen: &[Prediction], labels: Option<&Labels>) -> Value {
     let class = |class: Class| {
         json!({
             "class": class.index,
@@ -57,7 +82,7 @@ fn json(args: &Args, seen: &[Seen], labels: Option<&Labels>) -> Value {
             "logit": class.logit,
         })
     };
-    let picture = |(image, seen): (&std::path::PathBuf, &Seen)| {
+    let picture = |(image, seen): (&std::path::PathBuf, &Prediction)| {
         let top: Vec<_> = best(&seen.logits, args.top).into_iter().map(class).collect();
         json!({ "file": image, "ms": seen.time.as_secs_f64() * 1e3, "top": top })
     };

@@ -17,13 +17,13 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Values by the names of inputs.
-pub(super) type Given = BTreeMap<String, (Vec<usize>, Array)>;
+pub(super) type InputArrays = BTreeMap<String, (Vec<usize>, Array)>;
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.images.is_empty() {
         return Err(Usage("give images, or NAME=FILE.npy and --out, not both".into()).into());
     }
-    let given = given(args)?;
+    let given = read_inputs(args)?;
     let model = model(args, &given)?;
     let tensors = Tensors { model: &model, given: &given, preempt: args.preempt };
     let (outputs, time, preemptions) = reef::with_device(&args.device, tensors)??;
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// The network, made for what was given.
-fn model(args: &Args, given: &Given) -> Result<Model> {
+fn model(args: &Args, given: &InputArrays) -> Result<Model> {
     if TENSOR_NAMES.contains(&args.model.as_str()) {
         return built(args, given);
     }
@@ -43,7 +43,7 @@ fn model(args: &Args, given: &Given) -> Result<Model> {
 
 /// A built network, for as many texts and tokens, or pictures, as were given: the first and the
 /// last size of an input.
-fn built(args: &Args, given: &Given) -> Result<Model> {
+fn built(args: &Args, given: &InputArrays) -> Result<Model> {
     let (size, batch) = match given.values().next().map(|(dims, _)| dims.as_slice()) {
         Some(&[batch, .., size]) => (Some(size), Some(batch)),
         _ => (args.size, None),
@@ -61,9 +61,9 @@ fn built(args: &Args, given: &Given) -> Result<Model> {
     }
 }
 
-/// What was given on the command line.
-pub(super) fn given(args: &Args) -> Result<Given> {
-    let mut given = Given::new();
+/// Arrays given on the command line.
+pub(super) fn read_inputs(args: &Args) -> Result<InputArrays> {
+    let mut given = InputArrays::new();
     for text in &args.input {
         let (name, array) = read(text)?;
         if given.contains_key(&name) {
@@ -84,8 +84,8 @@ fn read(text: &str) -> Result<(String, (Vec<usize>, Array))> {
     Ok((name.into(), (spec.dims, array)))
 }
 
-/// How long an inference took, and how many preemptions changed nothing of others, if any were
-/// asked for.
+/// Time of an inference, and the number of other clients' preemptions that changed nothing, if any
+/// were asked for.
 pub(super) type Timing = (Duration, Option<u64>);
 
 /// Writes each output to a file of its name, if a folder was named, and says what it is.
@@ -93,8 +93,9 @@ pub(super) fn report(
     args: &Args,
     ports: &[(&str, &Spec)],
     outputs: &[Array],
-    (time, preemptions): Timing,
+    timing: Timing,
 ) -> Result<()> {
+    let (time, preemptions) = timing;
     let mut said = Vec::new();
     let files = file_names(ports.iter().map(|&(name, _)| name));
     for ((&(name, spec), array), file) in ports.iter().zip(outputs).zip(files) {
@@ -113,16 +114,12 @@ pub(super) fn report(
         }
     }
     let millis = time.as_secs_f64() * 1e3;
-    match args.json {
-        true => {
-            let facts = json!({ "outputs": said, "ms": millis, "preemptions": preemptions });
-            print(serde_json::to_string_pretty(&facts)?)
-        }
-        false => {
-            print(format_args!("{millis:.2} ms"))?;
-            preempted::say(preemptions)
-        }
+    if args.json {
+        let facts = json!({ "outputs": said, "ms": millis, "preemptions": preemptions });
+        return print(serde_json::to_string_pretty(&facts)?);
     }
+    print(format_args!("{millis:.2} ms"))?;
+    preempted::say(preemptions)
 }
 
 /// Names of files: letters, digits and some signs of each output's, or else its number, so that no
@@ -149,7 +146,7 @@ fn file_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
 /// One inference, on whichever device was named.
 struct Tensors<'a> {
     model: &'a Model,
-    given: &'a Given,
+    given: &'a InputArrays,
     preempt: bool,
 }
 

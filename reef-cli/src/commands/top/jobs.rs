@@ -13,7 +13,7 @@ pub(crate) struct Job {
     /// `None`: no limit.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) memory_used_bytes: u64,
-    /// What contexts take of that, as far as NVML says so.
+    /// Part of that for contexts, as far as NVML reports it.
     pub(crate) memory_overhead_bytes: u64,
     /// Its part of the device's time; `None`: no limit.
     pub(crate) compute: Option<f64>,
@@ -25,7 +25,7 @@ pub(crate) struct Job {
     pub(crate) waited: Option<f64>,
 }
 
-/// All that have processes now.
+/// Jobs that have processes now.
 pub(super) fn jobs(rates: Rates<'_>) -> Vec<Job> {
     let all = rates.after.all("reef_limit_memory_used_bytes").iter();
     let mut all: Vec<Job> = all.map(|(of, _)| job(rates, of)).collect();

@@ -16,24 +16,24 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often keys are looked for.
+/// Time between two polls of the keyboard.
 const TICK: Duration = Duration::from_millis(50);
 
-type News = Result<Option<View>, Error>;
+type Update = Result<Option<View>, Error>;
 
 /// Shows the daemon until `q` is pressed or a signal comes.
 pub(crate) fn run(watch: Watch, interval: Duration) -> Result<()> {
     let signals = Signals::listen().context("signals")?; // while the terminal is still as it was
     let mut screen = Screen::new(watch.daemon.name(), interval);
-    let (sender, news) = channel();
+    let (sender, updates) = channel();
     let (stop, stopped) = channel();
     let looker = thread::spawn(move || look(watch, interval, &sender, &stopped));
     let mut terminal = ratatui::try_init().context("the terminal")?;
-    let shown = show(&mut terminal, &mut screen, &news, &signals);
+    let shown = show(&mut terminal, &mut screen, &updates, &signals);
     drop(terminal); // it shows the cursor
     ratatui::restore();
     drop(stop); // so that the thread doesn't sleep the rest of its interval
-    drop(news);
+    drop(updates);
     signals.obey()?; // without a wait for the thread, whose daemon may be silent
     let _ = looker.join(); // its panic would have been printed
     shown
@@ -58,17 +58,17 @@ impl Signals {
         }
     }
 
-    /// Does what the last signal does to whoever doesn't listen: dies of it. Returns if there was
+    /// Applies the default action of the last signal, which ends the process. Returns if there was
     /// none.
     fn obey(&self) -> std::io::Result<()> {
         self.last().map_or(Ok(()), signal_hook::low_level::emulate_default_handler)
     }
 }
 
-/// Looks once each interval until `stopped` hangs up.
-fn look(mut watch: Watch, interval: Duration, news: &Sender<News>, stopped: &Receiver<()>) {
+/// Polls the daemon once each interval until `stopped` hangs up.
+fn look(mut watch: Watch, interval: Duration, updates: &Sender<Update>, stopped: &Receiver<()>) {
     let mut next = Instant::now();
-    while news.send(watch.look()).is_ok() {
+    while updates.send(watch.look()).is_ok() {
         next = (next + interval).max(Instant::now());
         let rest = next.saturating_duration_since(Instant::now());
         if stopped.recv_timeout(rest) != Err(RecvTimeoutError::Timeout) {
@@ -80,7 +80,7 @@ fn look(mut watch: Watch, interval: Duration, news: &Sender<News>, stopped: &Rec
 fn show(
     terminal: &mut ratatui::DefaultTerminal,
     screen: &mut Screen,
-    news: &Receiver<News>,
+    updates: &Receiver<Update>,
     signals: &Signals,
 ) -> Result<()> {
     loop {
@@ -89,7 +89,7 @@ fn show(
             if signals.last().is_some() {
                 return Ok(());
             }
-            let Ok(first) = news.try_recv() else { continue };
+            let Ok(first) = updates.try_recv() else { continue };
             match first {
                 Ok(view) => screen.update(view),
                 Err(Error::Gone(why)) => screen.lose(why),

@@ -3,15 +3,13 @@
 //! On a terminal it is a screen; elsewhere, or with `--json`, each interval gives a line. When the
 //! daemon goes, that is said, and it is waited for.
 
-pub(crate) mod args;
-mod guest_table;
 pub(crate) mod guests;
-mod job_table;
 pub(crate) mod jobs;
 pub(crate) mod lines;
 pub(crate) mod live;
 mod rates;
 pub(crate) mod run;
 pub(crate) mod screen;
+mod tables;
 pub(crate) mod view;
 pub(crate) mod watch;

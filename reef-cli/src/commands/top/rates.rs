@@ -1,4 +1,4 @@
-//! How much a number grew between two looks.
+//! Growth of a number between two scrapes.
 
 use crate::remote::scrape::{Labels, Scrape};
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(super) struct Rates<'a> {
 }
 
 impl Rates<'_> {
-    /// How much it grew in a second.
+    /// Growth per second.
     pub(super) fn rate(&self, name: &str, of: impl Fn(&Labels) -> bool + Copy) -> f64 {
         let before = self.before.sum(name, of);
         grown(before, self.after.sum(name, of)) / self.time.as_secs_f64().max(1e-9)

@@ -1,9 +1,9 @@
 //! A screen on a terminal, lines elsewhere.
 
-use super::args::Args;
 use super::lines::lines;
 use super::live;
 use super::watch::Watch;
+use crate::remote::daemon::Place;
 use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::Result;
@@ -13,6 +13,21 @@ use std::time::Duration;
 /// Shortest and longest time from one look to the next.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
 const MAX_INTERVAL: Duration = Duration::from_secs(3600);
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Time from one look to the next, such as 200ms.
+    #[arg(long, value_parser = time::parse, default_value = "1s")]
+    pub(crate) interval: Duration,
+    /// End after this many intervals; print lines, on a terminal too.
+    #[arg(long)]
+    pub(crate) count: Option<u64>,
+    /// Print JSON, an object for each interval.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let interval = args.interval;

@@ -1,7 +1,7 @@
-//! What `reef top` draws.
+//! The screen of `reef top`.
 
+use super::tables::{guests_height, guests_table, jobs_height, jobs_table};
 use super::view::{Model, Share, View};
-use super::{guest_table, job_table};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -63,8 +63,8 @@ impl Screen {
 
     pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
         let devices = self.view.as_ref().map_or(0, |view| view.devices.len()).max(1) as u16;
-        let programs = self.view.as_ref().map_or(0, |view| guest_table::height(&view.guests));
-        let jobs = self.view.as_ref().map_or(0, |view| job_table::height(&view.jobs));
+        let programs = self.view.as_ref().map_or(0, |view| guests_height(&view.guests));
+        let jobs = self.view.as_ref().map_or(0, |view| jobs_height(&view.jobs));
         let shares = self.view.as_ref().map_or(0, |view| view.shares.len());
         let shares = if shares > 0 { shares.min(MAX_SHARES) as u16 + 1 } else { 0 };
         let rows = [1, devices, 3, 4, shares].map(Constraint::Length);
@@ -85,14 +85,14 @@ impl Screen {
         frame.render_widget(share_table(&view.shares), shares);
         frame.render_widget(table(&view.models), models);
         if programs > 0 {
-            frame.render_widget(guest_table::table(&view.guests), guests);
+            frame.render_widget(guests_table(&view.guests), guests);
         }
         if jobs > 0 {
-            frame.render_widget(job_table::table(&view.jobs), limits);
+            frame.render_widget(jobs_table(&view.jobs), limits);
         }
     }
 
-    /// Whether there is a daemon, and what keys do.
+    /// State of the daemon, and the meaning of keys.
     fn foot(&self) -> Line<'_> {
         let keys = format!("every {:?}, q quits", self.interval);
         match (&self.lost, &self.view) {
@@ -193,7 +193,7 @@ fn row(model: &Model) -> Row<'_> {
     Row::new(names.into_iter().chain(numbers)).style(style)
 }
 
-/// Who takes what of the device, and what was granted.
+/// Shares of the device by client, and granted budgets.
 fn share_table(shares: &[Share]) -> Table<'_> {
     let mut shares: Vec<_> = shares.iter().collect();
     shares.sort_by(|a, b| b.percent.total_cmp(&a.percent));
@@ -213,7 +213,7 @@ fn share_table(shares: &[Share]) -> Table<'_> {
     Table::new(shares.into_iter().take(MAX_SHARES).map(row), widths).header(header)
 }
 
-/// At the right end of so many columns.
+/// Pads a text on the left to `width` columns.
 fn right(text: &str, width: u16) -> String {
     format!("{text:>width$}", width = usize::from(width))
 }

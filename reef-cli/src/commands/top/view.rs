@@ -1,4 +1,4 @@
-//! What happened between two looks at a daemon's numbers.
+//! Changes between two scrapes of a daemon's metrics.
 
 use super::guests::{Guest, guests};
 use super::jobs::{Job, jobs};
@@ -28,12 +28,12 @@ pub(crate) struct View {
     pub(crate) queued: u64,
     pub(crate) preemptions_per_second: f64,
     pub(crate) padded_per_second: f64,
-    /// From the submission of real-time work until it could start: what a preemption takes.
+    /// Time from the submission of real-time work until it could start: the preemption.
     pub(crate) rt_start_p50_us: Option<f64>,
     pub(crate) rt_start_p99_us: Option<f64>,
     pub(crate) models: Vec<Model>,
     pub(crate) guests: Vec<Guest>,
-    /// With limits.
+    /// Jobs with limits.
     pub(crate) jobs: Vec<Job>,
     pub(crate) shares: Vec<Share>,
 }
@@ -63,18 +63,19 @@ pub(crate) struct Model {
     pub(crate) queued: u64,
 }
 
-/// What one client takes of the device in one class, under the names of the daemon's configuration.
+/// Share of the device that one client takes in one class, by its name in the daemon's
+/// configuration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Share {
     pub(crate) client: String,
     pub(crate) class: String,
     /// Device time, of the interval.
     pub(crate) percent: f64,
-    /// What of the device its budget is; real-time alone.
+    /// Its budget as a part of the device; real-time only.
     pub(crate) budget_percent: Option<f64>,
     /// Requests over its budget: late, best-effort or refused; real-time alone.
     pub(crate) over_per_second: Option<f64>,
-    /// Those of them that were late.
+    /// Late requests among them.
     pub(crate) late_per_second: Option<f64>,
     /// Time in which its requests were on the device and did not run, of the interval: beyond 100
     /// with several at a time. `None`: the daemon doesn't say.
@@ -90,14 +91,14 @@ const OVER: &str = "reef_client_over_total";
 const BUSY: &str = "reef_device_busy_seconds_total";
 
 /// Two looks.
-pub(crate) struct Between<'a> {
+pub(crate) struct Interval<'a> {
     pub(crate) before: &'a Scrape,
     pub(crate) after: &'a Scrape,
     pub(crate) time: Duration,
 }
 
-impl Between<'_> {
-    /// What happened between them.
+impl Interval<'_> {
+    /// The changes between the two scrapes.
     pub(crate) fn view(&self) -> View {
         let class = |class: &'static str| move |of: &Labels| is(of, "class", class);
         let [p50, p99] = self.quantiles("reef_rt_start_seconds", |_| true);
@@ -154,7 +155,7 @@ impl Between<'_> {
             .collect()
     }
 
-    /// Of all clients that have had something of the device.
+    /// Shares of all clients that have used the device.
     fn shares(&self) -> Vec<Share> {
         let had = self.after.all(DEVICE).iter().filter(|(_, seconds)| *seconds > 0.0);
         had.filter_map(|(of, _)| self.share(of.get("client")?, of.get("class")?)).collect()
@@ -207,7 +208,7 @@ impl Between<'_> {
         of.filter_map(|(of, value)| Some((of.get("path")?.clone(), *value as u64))).collect()
     }
 
-    /// What it is now.
+    /// Current value.
     fn now(&self, name: &str, of: impl Fn(&Labels) -> bool) -> u64 {
         self.after.sum(name, of).unwrap_or(0.0) as u64
     }
@@ -216,7 +217,7 @@ impl Between<'_> {
         Rates { before: self.before, after: self.after, time: self.time }
     }
 
-    /// How much it grew in a second.
+    /// Growth per second.
     fn rate(&self, name: &str, of: impl Fn(&Labels) -> bool + Copy) -> f64 {
         self.rates().rate(name, of)
     }
@@ -317,7 +318,7 @@ pub(crate) mod tests {
 
     pub(crate) fn view() -> View {
         let [before, after] = [2, 6].map(|times| Scrape::parse(&numbers(times)));
-        Between { before: &before, after: &after, time: Duration::from_secs(4) }.view()
+        Interval { before: &before, after: &after, time: Duration::from_secs(4) }.view()
     }
 
     #[test]
@@ -348,14 +349,14 @@ pub(crate) mod tests {
     #[test]
     fn another_daemon_begins_at_zero() {
         let [before, after] = [9, 1].map(|times| Scrape::parse(&numbers(times)));
-        let between = Between { before: &before, after: &after, time: Duration::from_secs(1) };
+        let between = Interval { before: &before, after: &after, time: Duration::from_secs(1) };
         assert_eq!(between.view().rt_per_second, 100.0);
     }
 
     #[test]
     fn an_old_daemon_says_less() {
         let (before, after) = (Scrape::default(), Scrape::parse("reef_clients 4\n"));
-        let between = Between { before: &before, after: &after, time: Duration::from_secs(1) };
+        let between = Interval { before: &before, after: &after, time: Duration::from_secs(1) };
         let view = between.view();
         assert_eq!((view.clients, view.rt_start_p99_us), (4, None));
         assert!(view.clients_by_path.is_empty() && view.devices.is_empty());

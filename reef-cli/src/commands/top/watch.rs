@@ -1,14 +1,14 @@
-//! What happened from one look at a daemon to the next.
+//! Changes from one scrape of a daemon to the next.
 
-use super::view::{Between, View};
+use super::view::{Interval, View};
 use crate::remote::daemon::{Daemon, Error};
 use crate::remote::scrape::Scrape;
 use std::time::{Duration, Instant};
 
-/// How long an answer may take.
+/// Longest time of an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Looks at a daemon now and then.
+/// Scrapes of a daemon, one after the other.
 pub(crate) struct Watch {
     pub(crate) daemon: Daemon,
     last: Option<(Instant, Scrape)>,
@@ -19,7 +19,7 @@ impl Watch {
         Self { daemon, last: None }
     }
 
-    /// What happened since the last look; `None` if this is the first one.
+    /// Changes since the last scrape; `None` if this is the first one.
     ///
     /// # Errors
     ///
@@ -29,7 +29,7 @@ impl Watch {
         let text = self.daemon.get("/metrics", TIMEOUT)?;
         let (now, after) = (Instant::now(), Scrape::parse(&String::from_utf8_lossy(&text)));
         let view = before.map(|(then, before)| {
-            Between { before: &before, after: &after, time: now - then }.view()
+            Interval { before: &before, after: &after, time: now - then }.view()
         });
         self.last = Some((now, after));
         Ok(view)

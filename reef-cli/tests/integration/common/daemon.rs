@@ -15,13 +15,13 @@ impl Daemon {
         Self::start_with(folder, &[])
     }
 
-    /// The same, with more arguments.
+    /// Starts a daemon with more arguments.
     #[allow(dead_code)] // each test file uses one of them
     pub(crate) fn start_with(folder: &Folder, more: &[&str]) -> Self {
         Self::start_in(folder, more, &[])
     }
 
-    /// The same, with these variables.
+    /// Starts a daemon with more arguments and these variables.
     pub(crate) fn start_in(folder: &Folder, more: &[&str], set: &[(&str, &str)]) -> Self {
         Self::spawn(folder, more, set, Stdio::inherit())
     }
@@ -57,13 +57,13 @@ impl Daemon {
     }
 }
 
-/// What the daemon in this folder says of itself.
+/// Metrics of the daemon in this folder.
 #[allow(dead_code)] // as above
 pub(crate) fn metrics(folder: &Folder) -> String {
     ask(folder, "GET /metrics", "")
 }
 
-/// What it answers to a request with this body.
+/// Answer of the daemon to a request with this body.
 #[allow(dead_code)] // as above
 pub(crate) fn ask(folder: &Folder, what: &str, body: &str) -> String {
     let mut stream = UnixStream::connect(folder.path("http.sock")).expect("it listens");

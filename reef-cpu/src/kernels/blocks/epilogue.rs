@@ -1,11 +1,11 @@
 //! The commit of a block: sums become outputs.
 
 use super::operand::Operand;
-#[cfg(target_arch = "x86_64")]
-use crate::kernels::values::end::End;
 use crate::kernels::values::function::apply;
 #[cfg(target_arch = "x86_64")]
 use crate::kernels::values::lanes::{LANES, lanes, write};
+#[cfg(target_arch = "x86_64")]
+use crate::kernels::values::register_epilogue::RegisterEpilogue;
 use crate::kernels::values::scalar::relu;
 use crate::kernels::values::simd::widest;
 use reef_core::op::Function;
@@ -34,7 +34,7 @@ pub(in crate::kernels) struct Sums<'a> {
     pub sums: &'a [f32],
     /// Floats from a row to the next.
     pub pitch: usize,
-    /// Which pixels.
+    /// Range of pixels.
     pub pixels: Range<usize>,
     /// The first channel.
     pub channel: usize,
@@ -43,7 +43,8 @@ pub(in crate::kernels) struct Sums<'a> {
 }
 
 impl Epilogue {
-    /// What a commit from `channel` of `pixel` on touches: output and residual, or output twice.
+    /// Addresses that a commit from `channel` of `pixel` on touches: output and residual, or output
+    /// twice.
     #[inline]
     pub(in crate::kernels) fn touches(&self, pixel: usize, channel: usize) -> [*const f32; 2] {
         let output = self.output.at(pixel, channel);
@@ -76,7 +77,7 @@ impl Epilogue {
 
     /// # Safety
     ///
-    /// As [`commit`](Self::commit).
+    /// Like [`commit`](Self::commit).
     #[inline(always)]
     unsafe fn commit_row(&self, pixel: usize, channel: usize, sums: &[f32], bias: &[f32]) {
         // SAFETY: no other block has these channels of this pixel.
@@ -98,11 +99,11 @@ impl Epilogue {
         }
     }
 
-    /// As [`commit`](Self::commit), by one or two vectors at a time: for short rows.
+    /// Like [`commit`](Self::commit), by one or two vectors at a time: for short rows.
     ///
     /// # Safety
     ///
-    /// As [`commit`](Self::commit).
+    /// Like [`commit`](Self::commit).
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f")]
     unsafe fn commit_vectors(&self, sums: &Sums<'_>) {
@@ -131,12 +132,12 @@ impl Epilogue {
         }
     }
 
-    /// `N` vectors of one row, or what is `left` of it: sums, bias, residual and output. Gives the
-    /// floats of so many.
+    /// `N` vectors of one row, or what is `left` of it: sums, bias, residual and output. Returns
+    /// the number of floats in `N` vectors.
     ///
     /// # Safety
     ///
-    /// So many floats can be read, and written to `to`.
+    /// That number of floats can be read, and written to `to`.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     #[target_feature(enable = "avx512f")]
@@ -160,7 +161,7 @@ impl Epilogue {
                 *value = _mm512_add_ps(*value, load(residual));
             }
         }
-        End { relu: self.relu, function: self.function }.apply_in_loop(&mut values);
+        RegisterEpilogue { relu: self.relu, function: self.function }.apply_in_loop(&mut values);
         for (v, (value, mask)) in values.into_iter().zip(masks).enumerate() {
             // SAFETY: the caller's promise.
             unsafe { write(to.wrapping_add(v * LANES), mask, value) };

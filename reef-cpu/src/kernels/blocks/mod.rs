@@ -1,17 +1,17 @@
-//! What blocks of all kernels are made of.
+//! Parts that blocks of all kernels have in common.
 //!
-//! In: where operands lie ([`place`], [`operand`]) and how large a layer is ([`shape`]). Out: which
-//! block computes what ([`plan`]), when it should stop ([`stop_token`]), and what becomes of its
-//! sums ([`finish`], [`epilogue`]).
+//! In: memory of operands ([`operand_layout`], [`operand`]) and sizes of a layer ([`shape`]). Out:
+//! the part of each block ([`plan`]), its stop word ([`stop_token`]), and the formulas behind its
+//! sums ([`scratch_epilogue`], [`epilogue`]).
 //!
 //! What stays true: an [`Operand`](operand::Operand) was found inside of its buffer; shares of a
 //! plan are disjoint and are the whole layer together.
 
 pub(super) mod epilogue;
-pub(super) mod finish;
 pub(super) mod operand;
-pub(crate) mod place;
+pub(crate) mod operand_layout;
 pub(super) mod plan;
+pub(super) mod scratch_epilogue;
 pub(super) mod shape;
 pub(super) mod stop_token;
-pub(super) mod taps;
+pub(super) mod window_offsets;

@@ -1,6 +1,6 @@
 //! A tensor in memory, as rows of channels: one row per pixel.
 
-use super::place::{Place, unsupported};
+use super::operand_layout::{OperandMemory, unsupported};
 use crate::memory::buffer::Buffer;
 use reef_core::op::{Layout, Tensor, Window};
 use reef_core::{Error, Result};
@@ -17,14 +17,18 @@ pub(in crate::kernels) struct Operand {
 
 impl Operand {
     /// Checks that `place` holds the storage of `tensor`.
-    pub(in crate::kernels) fn new(place: &Place, tensor: Tensor) -> Result<Self> {
+    pub(in crate::kernels) fn new(place: &OperandMemory, tensor: Tensor) -> Result<Self> {
         tensor.check()?; // what follows can't wrap
         place.check(tensor.storage_elements() * size_of::<f32>())?;
         Ok(Self { buffer: place.buffer.clone(), offset: place.offset, tensor })
     }
 
-    /// As [`new`](Self::new), for what is only read or written as rows of channels.
-    pub(in crate::kernels) fn native(place: &Place, tensor: Tensor, what: &str) -> Result<Self> {
+    /// Like [`new`](Self::new), for what is only read or written as rows of channels.
+    pub(in crate::kernels) fn native(
+        place: &OperandMemory,
+        tensor: Tensor,
+        what: &str,
+    ) -> Result<Self> {
         if is_planar(&tensor) {
             let Tensor { height, width, .. } = tensor;
             return Err(unsupported(format!("{what} of layout Nchw with {height}x{width} pixels")));
@@ -93,7 +97,7 @@ impl Operand {
     }
 }
 
-/// Whether a tensor lies plane after plane. With one pixel, both layouts are the same.
+/// Returns whether a tensor lies plane after plane. With one pixel, both layouts are the same.
 pub(in crate::kernels) fn is_planar(tensor: &Tensor) -> bool {
     tensor.layout == Layout::Nchw && tensor.height * tensor.width > 1
 }

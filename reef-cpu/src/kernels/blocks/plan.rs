@@ -1,4 +1,4 @@
-//! How a layer is cut into blocks.
+//! Division of a layer into blocks.
 //!
 //! The model of costs is crude, and only has to rank shapes: few blocks leave units idle, many read
 //! inputs and weights again and again, large ones take long to commit.
@@ -24,7 +24,7 @@ pub(in crate::kernels) struct Plan {
     pub groups: usize,
 }
 
-/// What one block computes.
+/// Part of a layer that one block computes.
 #[derive(Debug, Clone)]
 pub(in crate::kernels) struct Share {
     pub group: usize,
@@ -43,7 +43,7 @@ const SPEED: f64 = 100.0;
 /// Nanoseconds per weight that comes from outer caches.
 const WEIGHT: f64 = 0.05;
 
-/// What a product's rows and sums cost beside its multiply-adds.
+/// Costs of a product's rows and sums, on top of its multiply-adds.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels) struct Costs {
     /// Nanoseconds per input: a term of a row.
@@ -73,8 +73,8 @@ const MAX_NANOS: f64 = 200_000.0;
 const FEW: u32 = 8;
 
 /// Numbers of units for which plans of a device of `units` are to be good. One plan suits 3 to 8
-/// units, whose blocks also run beside others on some of them, and one those with fewer; more would
-/// stand idle while it runs.
+/// units, whose blocks also run next to others on some of them, and one those with fewer; more
+/// would stand idle while it runs.
 fn widths(units: u32) -> Vec<usize> {
     match units {
         0..=2 => vec![2, 4],
@@ -180,7 +180,7 @@ impl Plan {
         block * widths.iter().map(|&units| rounds(units)).sum::<f64>()
     }
 
-    /// What block `index` computes. Neighbours share weights.
+    /// Part of block `index`. Neighbours share weights.
     pub(in crate::kernels) fn share(&self, index: usize) -> Share {
         let [rows, columns] = self.grid();
         let (row, column) = (index % rows, index / rows % columns);

@@ -1,4 +1,4 @@
-//! What a convolution is as products of matrices.
+//! Shape of a convolution as products of matrices.
 
 use crate::kernels::product::tile::COLUMNS;
 use reef_core::op::Conv2d;

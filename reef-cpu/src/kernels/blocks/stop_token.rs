@@ -2,10 +2,10 @@
 
 use crate::kernel::{Block, RESET};
 #[cfg(test)]
-pub(in crate::kernels) use probe::after;
+pub(in crate::kernels) use probe::stop_at_look;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Tells whether to give up. Copied out of a block, because scratch memory borrows the block.
+/// Stop word of a block. Copied out of a block, because scratch memory borrows the block.
 #[derive(Clone, Copy)]
 pub(in crate::kernels) struct StopToken<'a>(&'a AtomicU8);
 
@@ -14,9 +14,9 @@ impl<'a> StopToken<'a> {
         Self(block.stop)
     }
 
-    /// The same as [`Block::stopped`].
+    /// Like [`Block::stopped`].
     #[inline]
-    pub(in crate::kernels) fn seen(self) -> bool {
+    pub(in crate::kernels) fn is_set(self) -> bool {
         #[cfg(test)]
         if probe::looked() {
             return true;
@@ -25,31 +25,32 @@ impl<'a> StopToken<'a> {
     }
 }
 
-/// What tests see of a block's looks at its stop word.
+/// Counter of a block's looks at its stop word, for tests.
 #[cfg(test)]
 mod probe {
     use std::cell::Cell;
 
     thread_local! {
-        /// Looks until this thread's blocks see a RESET that was not written; 0 for never.
-        static LOOKS: Cell<u32> = const { Cell::new(0) };
+        /// Number of looks until this thread's blocks see a RESET that was not written; 0 for
+        /// never.
+        static REMAINING: Cell<u32> = const { Cell::new(0) };
     }
 
     /// Runs `block`, which sees RESET from its `looks`-th look on.
-    pub(in crate::kernels) fn after<R>(looks: u32, block: impl FnOnce() -> R) -> R {
-        LOOKS.set(looks);
+    pub(in crate::kernels) fn stop_at_look<R>(looks: u32, block: impl FnOnce() -> R) -> R {
+        REMAINING.set(looks);
         let outcome = block();
-        LOOKS.set(0);
+        REMAINING.set(0);
         outcome
     }
 
     pub(in crate::kernels) fn looked() -> bool {
         crate::kernels::tests::timing::looked();
-        match LOOKS.get() {
+        match REMAINING.get() {
             0 => false,
             1 => true,
             left => {
-                LOOKS.set(left - 1);
+                REMAINING.set(left - 1);
                 false
             }
         }

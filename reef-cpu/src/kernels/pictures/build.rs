@@ -7,12 +7,13 @@ use super::convolution::gathered::block as gathered;
 use super::convolution::winograd::{block as winograd, filters};
 #[cfg(target_arch = "x86_64")]
 use super::convolution::{direct, strips::block as strips};
-use super::pack::{is_depthwise, packed_len};
-use super::{linear, pointwise, pool, scale_shift};
+use super::pack::{as_conv, is_depthwise, packed_len};
+use super::{pointwise, pool, scale_shift};
 use crate::kernel::Kernel;
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand::Operand;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::memory::buffer::Buffer;
-use reef_core::op::{Op, Tensor};
+use reef_core::op::{Linear, Op, Tensor};
 use reef_core::{Error, Result};
 use std::ops::Range;
 
@@ -24,9 +25,9 @@ use std::ops::Range;
 /// has no kernel.
 pub(crate) fn build(
     op: &Op,
-    input: Place,
-    residual: Option<Place>,
-    output: Place,
+    input: OperandMemory,
+    residual: Option<OperandMemory>,
+    output: OperandMemory,
     constants: Option<Buffer>,
     units: u32,
 ) -> Result<Vec<(Kernel, u32)>> {
@@ -36,7 +37,7 @@ pub(crate) fn build(
     for (place, tensor) in [(&input, op.input())].into_iter().chain(second) {
         check_apart((place, tensor), (&output, op.output()))?;
     }
-    let packed = Place { buffer: constants.clone(), offset: 0 };
+    let packed = OperandMemory { buffer: constants.clone(), offset: 0 };
     if meet(packed.addresses(constants.bytes()), storage(&output, op.output())) {
         return Err(Error::Invalid("cpu: the output overlaps the constants".into()));
     }
@@ -49,7 +50,7 @@ pub(crate) fn build(
             constants: &constants,
             units,
         }),
-        Op::Linear(op) => linear::build(op, &input, &output, constants, units),
+        Op::Linear(op) => linear(op, &input, &output, constants, units),
         Op::Pool2d(op) => pool::build(op, &input, &output, units),
         Op::ScaleShift(op) => scale_shift::build(op, &input, &output, constants, units),
         Op::Activate(op) => pointwise::activate(op, &input, &output, units),
@@ -74,6 +75,27 @@ fn convolution(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
     gathered::build(conv)
 }
 
+/// A fully connected layer: a convolution over one pixel, bound by the memory that holds the
+/// weights.
+fn linear(
+    op: &Linear,
+    input: &OperandMemory,
+    output: &OperandMemory,
+    constants: Buffer,
+    units: u32,
+) -> Result<(Kernel, u32)> {
+    for Tensor { height, width, .. } in [op.input, op.output] {
+        if [height, width] != [1, 1] {
+            return Err(Error::Invalid(format!(
+                "cpu: a linear layer over {height}x{width} pixels"
+            )));
+        }
+    }
+    Operand::new(input, op.input)?;
+    let (op, constants) = (&as_conv(op), &constants);
+    gathered::build(&BoundConv { op, input, residual: None, output, constants, units })
+}
+
 /// The packed constants, which are as long as [`pack`](super::pack::pack()) made them, or an empty
 /// buffer.
 fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
@@ -87,7 +109,7 @@ fn check_constants(op: &Op, constants: Option<Buffer>) -> Result<Buffer> {
 
 /// Blocks write their parts of the output while others read, so nothing that is read may lie in it.
 /// Both may be channels of one storage, as where networks concatenate.
-fn check_apart(read: (&Place, &Tensor), written: (&Place, &Tensor)) -> Result<()> {
+fn check_apart(read: (&OperandMemory, &Tensor), written: (&OperandMemory, &Tensor)) -> Result<()> {
     let (from, to) = (storage(read.0, read.1), storage(written.0, written.1));
     if !meet(from.clone(), to.clone()) {
         return Ok(());
@@ -102,7 +124,7 @@ fn check_apart(read: (&Place, &Tensor), written: (&Place, &Tensor)) -> Result<()
 }
 
 /// The addresses of a tensor's storage.
-fn storage(place: &Place, tensor: &Tensor) -> Range<usize> {
+fn storage(place: &OperandMemory, tensor: &Tensor) -> Range<usize> {
     place.addresses(tensor.storage_elements() * size_of::<f32>())
 }
 

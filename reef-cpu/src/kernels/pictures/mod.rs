@@ -6,7 +6,6 @@
 
 pub(crate) mod build;
 pub(super) mod convolution;
-mod linear;
 pub(crate) mod pack;
 mod pointwise;
 mod pool;

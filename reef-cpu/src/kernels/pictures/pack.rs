@@ -112,7 +112,7 @@ fn pack_conv(op: &Conv2d, weights: &[f32], bias: &[f32], to: &mut [f32]) {
     }
 }
 
-/// For each step of the inner sum, which weight of the filter it takes.
+/// Index of the filter's weight for each step of the inner sum.
 fn inner_order(op: &Conv2d) -> Vec<usize> {
     let (taps, channels) = (taps(op), op.input.channels / op.groups);
     if is_planar(&op.input) {

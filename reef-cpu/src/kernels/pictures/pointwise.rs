@@ -1,11 +1,11 @@
-//! What treats each value by itself: activations, and products of two tensors.
+//! Element-wise operations: activations, and products of two tensors.
 //!
 //! Bound by memory, as [`scale_shift`](super::scale_shift) is: a block is one short commit, and
 //! looks at the stop word before.
 
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::operand::Operand;
-use crate::kernels::blocks::place::{Place, grid};
+use crate::kernels::blocks::operand_layout::{OperandMemory, grid};
 use crate::kernels::blocks::plan::Plan;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::values::function::{apply, name};
@@ -18,8 +18,8 @@ const FLOATS: usize = 12 * 1024;
 
 pub(in crate::kernels) fn activate(
     op: &Activate,
-    input: &Place,
-    output: &Place,
+    input: &OperandMemory,
+    output: &OperandMemory,
     units: u32,
 ) -> Result<(Kernel, u32)> {
     let map = Pointwise::new((input, op.input), (output, op.output), "activation", units)?;
@@ -36,9 +36,9 @@ pub(in crate::kernels) fn activate(
 
 pub(in crate::kernels) fn multiply(
     op: &Multiply,
-    input: &Place,
-    factor: Option<&Place>,
-    output: &Place,
+    input: &OperandMemory,
+    factor: Option<&OperandMemory>,
+    output: &OperandMemory,
     units: u32,
 ) -> Result<(Kernel, u32)> {
     let map = Pointwise::new((input, op.input), (output, op.output), "product", units)?;
@@ -54,7 +54,7 @@ pub(in crate::kernels) fn multiply(
     }))
 }
 
-/// How many pixels of the input have the same factors.
+/// Number of pixels of the input that have the same factors.
 fn pixels_of_a_factor(op: &Multiply) -> Result<usize> {
     let (wanted, have) = (op.input.shape(), op.factor.shape());
     let [batch, channels, height, width] = wanted;
@@ -75,8 +75,8 @@ struct Pointwise {
 
 impl Pointwise {
     fn new(
-        input: (&Place, Tensor),
-        output: (&Place, Tensor),
+        input: (&OperandMemory, Tensor),
+        output: (&OperandMemory, Tensor),
         what: &str,
         units: u32,
     ) -> Result<Self> {
@@ -105,7 +105,7 @@ impl Pointwise {
         block: &mut Block<'_>,
         row: &impl Fn(usize, usize, &mut [f32], &[f32]),
     ) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         let share = self.plan.share(block.index as usize);

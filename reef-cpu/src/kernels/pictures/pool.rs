@@ -3,10 +3,10 @@
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::{Epilogue, Sums};
 use crate::kernels::blocks::operand::{Operand, check_window};
-use crate::kernels::blocks::place::{Place, grid};
+use crate::kernels::blocks::operand_layout::{OperandMemory, grid};
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::stop_token::StopToken;
-use crate::kernels::blocks::taps::Taps;
+use crate::kernels::blocks::window_offsets::WindowOffsets;
 use crate::kernels::values::scalar::larger;
 use crate::kernels::values::simd::widest;
 use reef_core::op::{Pool2d, PoolKind};
@@ -14,8 +14,8 @@ use reef_core::{Error, Result};
 
 pub(in crate::kernels) fn build(
     op: &Pool2d,
-    input: &Place,
-    output: &Place,
+    input: &OperandMemory,
+    output: &OperandMemory,
     units: u32,
 ) -> Result<(Kernel, u32)> {
     check_window(&op.window, &op.input, &op.output)?;
@@ -40,7 +40,7 @@ pub(in crate::kernels) fn build(
 /// so on, so that a mean of millions is as exact as one of a few hundred.
 const PART: usize = 64;
 
-/// How values of a window become one.
+/// Reduction of a window's values to one.
 trait Fold: Copy {
     fn empty(self) -> f32;
     fn add(self, sum: f32, value: f32) -> f32;
@@ -109,7 +109,7 @@ struct Pool {
     input: Operand,
     epilogue: Epilogue,
     plan: Plan,
-    taps: Taps,
+    taps: WindowOffsets,
     /// Sums of [`PART`] values, of as many such sums, and so on, for each channel. Maxima need
     /// none.
     levels: usize,
@@ -118,8 +118,8 @@ struct Pool {
 }
 
 impl Pool {
-    fn new(op: &Pool2d, input: &Place, output: &Place, units: u32) -> Result<Self> {
-        let taps = Taps::new(op.window, &op.input, &op.output);
+    fn new(op: &Pool2d, input: &OperandMemory, output: &OperandMemory, units: u32) -> Result<Self> {
+        let taps = WindowOffsets::new(op.window, &op.input, &op.output);
         let output = Operand::native(output, op.output, "pool2d output")?;
         let plan = Plan::elementwise(output.pixels(), op.output.channels, taps.count(), units);
         Ok(Self {
@@ -145,7 +145,7 @@ impl Pool {
         let (sums, levels) =
             (&mut sums[..pitch * share.pixels.len()], &mut levels[..self.levels * pitch]);
         for (pixel, sums) in share.pixels.clone().zip(sums.chunks_exact_mut(pitch)) {
-            if stop.seen()
+            if stop.is_set()
                 || !widest(
                     #[inline(always)]
                     || self.pixel(pixel, &share, sums, levels, fold, stop),
@@ -154,7 +154,7 @@ impl Pool {
                 return Outcome::Stopped;
             }
         }
-        if stop.seen() {
+        if stop.is_set() {
             return Outcome::Stopped;
         }
         let Share { pixels, outputs, .. } = share;
@@ -193,7 +193,7 @@ impl Pool {
                 if seen % PART == 0 {
                     carry(seen / PART, sums, levels);
                 }
-                !stop.seen()
+                !stop.is_set()
             },
         );
         for level in levels.chunks_exact(sums.len()) {

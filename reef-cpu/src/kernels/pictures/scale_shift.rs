@@ -5,7 +5,7 @@
 
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::operand::{Constants, Operand};
-use crate::kernels::blocks::place::{Place, grid};
+use crate::kernels::blocks::operand_layout::{OperandMemory, grid};
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::values::scalar::relu;
@@ -19,8 +19,8 @@ const FLOATS: usize = 12 * 1024;
 
 pub(in crate::kernels) fn build(
     op: &ScaleShift,
-    input: &Place,
-    output: &Place,
+    input: &OperandMemory,
+    output: &OperandMemory,
     constants: Buffer,
     units: u32,
 ) -> Result<(Kernel, u32)> {
@@ -51,7 +51,7 @@ struct Map {
 
 impl Map {
     fn run(&self, block: &mut Block<'_>) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         let share = self.plan.share(block.index as usize);

@@ -15,7 +15,7 @@ const VECTORS: usize = 2;
 
 /// # Safety
 ///
-/// As [`multiply`](super::multiply::multiply).
+/// Like [`multiply`](super::multiply::multiply).
 #[target_feature(enable = "avx2,fma")]
 pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
     for column in (0..tile.columns).step_by(VECTORS * LANES) {
@@ -27,7 +27,7 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 
 /// # Safety
 ///
-/// As [`multiply`]; `R` rows from `row` and two vectors from `column` lie in the tile.
+/// Like [`multiply`]; `R` rows from `row` and two vectors from `column` lie in the tile.
 #[inline]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {

@@ -36,7 +36,7 @@ pub(in crate::kernels) use product_of_rows;
 
 /// # Safety
 ///
-/// As [`multiply`](super::multiply::multiply).
+/// Like [`multiply`](super::multiply::multiply).
 pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
     for rows in parts(tile.rows) {
         for column in (0..tile.columns).step_by(GROUPS * LANES) {
@@ -47,7 +47,7 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 
 /// # Safety
 ///
-/// As [`multiply`]; `R` rows from `row` and two groups from `column` lie in the tile.
+/// Like [`multiply`]; `R` rows from `row` and two groups from `column` lie in the tile.
 #[inline]
 unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
     let mut sums = [[[0.0; LANES]; GROUPS]; R];
@@ -89,9 +89,7 @@ unsafe fn product<const R: usize>(tile: &Tile, row: usize, column: usize) {
 #[inline]
 fn add_product(sum: [f32; LANES], a: f32, b: [f32; LANES]) -> [f32; LANES] {
     // Where every machine has it, it is one instruction; elsewhere it would be a call.
-    let add = |sum: f32, b: f32| match cfg!(any(target_arch = "aarch64", target_feature = "fma")) {
-        true => a.mul_add(b, sum),
-        false => sum + a * b,
-    };
+    let has_fma = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
+    let add = |sum: f32, b: f32| if has_fma { a.mul_add(b, sum) } else { sum + a * b };
     [add(sum[0], b[0]), add(sum[1], b[1]), add(sum[2], b[2]), add(sum[3], b[3])]
 }

@@ -18,7 +18,7 @@ pub(in crate::kernels) const LINE: usize = 16;
 /// Terms of a sum that are done at a time: 32 KiB of a panel.
 const CHUNK: usize = 256;
 
-/// Of `terms`, how many are done at a time: chunks are alike, and whole lines of a cache.
+/// Number of `terms` that are done at a time: chunks are alike, and whole lines of a cache.
 pub(in crate::kernels) fn chunk_of(terms: usize) -> usize {
     terms.div_ceil(terms.div_ceil(CHUNK)).next_multiple_of(LINE)
 }
@@ -34,21 +34,22 @@ pub(in crate::kernels) struct Tile {
     pub sums: *mut f32,
     /// Floats from a row of `sums` to the next.
     pub sums_pitch: usize,
-    /// From 1 to [`ROWS`].
+    /// Number of rows, from 1 to [`ROWS`].
     pub rows: usize,
-    /// From 1 to [`COLUMNS`]: how many are needed. The others may be computed as well.
+    /// Number of columns that are needed, from 1 to [`COLUMNS`]. The others may be computed as
+    /// well.
     pub columns: usize,
     /// Terms of each sum.
     pub depth: usize,
-    /// Whether to forget what was in `sums` rather than add to it.
+    /// Overwrite `sums` instead of adding to them.
     pub fresh: bool,
-    /// What will be needed later.
+    /// Memory that will be needed later.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no cache is told there"))]
     pub hints: Hints,
 }
 
-/// What a tile's product brings near meanwhile, a line now and then so that the misses overlap with
-/// its work. Nothing is read or written there.
+/// Memory that a tile's product prefetches meanwhile, a line now and then so that the misses
+/// overlap with its work. Nothing is read or written there.
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "no cache is told there"))]
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels) struct Hints {

@@ -13,8 +13,8 @@ use super::products::layers::Layer;
 use super::products::matrices::Matrices;
 use super::products::sums::Sums;
 use crate::kernel::{Block, Kernel};
-use crate::kernels::blocks::finish::Finish;
-use crate::kernels::blocks::place::{Place, grid};
+use crate::kernels::blocks::operand_layout::{OperandMemory, grid};
+use crate::kernels::blocks::scratch_epilogue::ScratchEpilogue;
 use crate::kernels::pictures::convolution::bound_conv::BoundConv;
 use crate::kernels::pictures::convolution::gathered::block as gathered;
 use reef_core::op::PackedInput;
@@ -22,12 +22,12 @@ use reef_core::tensor::{Kind, TensorOp};
 use reef_core::{Error, Result};
 use std::sync::Arc;
 
-/// Where the operands of an operation lie.
+/// Memory of the operands of an operation.
 #[derive(Debug)]
 pub(crate) struct Places<'a> {
-    pub(crate) inputs: &'a [Place],
-    pub(crate) output: &'a Place,
-    /// Whether the input that has a packed form is in it.
+    pub(crate) inputs: &'a [OperandMemory],
+    pub(crate) output: &'a OperandMemory,
+    /// The input that has a packed form is in it.
     pub(crate) packed: bool,
 }
 
@@ -41,8 +41,12 @@ pub(crate) fn bind(op: &Arc<TensorOp>, places: &Places<'_>, units: u32) -> Resul
     op.check()?;
     let Places { inputs, output, packed } = *places;
     if inputs.len() != op.inputs.len() {
-        let text =
-            format!("cpu: {} inputs for {}, {} wanted", inputs.len(), op.name(), op.inputs.len());
+        let text = format!(
+            "cpu: {} must have {} inputs, got {}",
+            op.name(),
+            op.inputs.len(),
+            inputs.len()
+        );
         return Err(Error::Invalid(text));
     }
     if packed {
@@ -130,7 +134,12 @@ fn product(op: &TensorOp, bound: Bound) -> Option<(Kernel, usize)> {
 }
 
 /// The kernel for rows times a packed matrix.
-fn layer(op: &TensorOp, inputs: &[Place], output: &Place, units: u32) -> Result<(Kernel, u32)> {
+fn layer(
+    op: &TensorOp,
+    inputs: &[OperandMemory],
+    output: &OperandMemory,
+    units: u32,
+) -> Result<(Kernel, u32)> {
     let layer = Layer::of(op)
         .ok_or_else(|| Error::Invalid(format!("cpu: no input of {} is packed", op.name())))?;
     let constants = &inputs[layer.packed.input];
@@ -150,7 +159,7 @@ fn layer(op: &TensorOp, inputs: &[Place], output: &Place, units: u32) -> Result<
     if constants.offset > 0 {
         return Err(Error::Invalid("cpu: a packed input that doesn't begin its buffer".into()));
     }
-    let finish = layer.formula.map(|formula| -> Box<dyn Finish> {
+    let finish = layer.formula.map(|formula| -> Box<dyn ScratchEpilogue> {
         Box::new(Ending { formula, inputs: others, width: layer.conv.output.channels })
     });
     let (input, constants) = (&inputs[layer.rows], &constants.buffer);
@@ -158,7 +167,7 @@ fn layer(op: &TensorOp, inputs: &[Place], output: &Place, units: u32) -> Result<
     gathered::build_finished(op.name(), &conv, finish)
 }
 
-/// Whether there is a kernel for an operation that others could make as well.
+/// Returns whether there is a kernel for an operation that others could make as well.
 pub(crate) fn has_joined(op: &TensorOp) -> bool {
     op.check().is_ok()
         && match &op.kind {

@@ -10,7 +10,7 @@ use super::formulas::formula::Vectors;
 use super::moves::turned::Turned;
 use super::products::matrices::Matrices;
 use crate::kernel::{Block, Outcome};
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::blocks::stop_token::StopToken;
 use reef_core::tensor::TensorOp;
 use reef_core::{Error, Result};
@@ -25,7 +25,7 @@ const OUTPUTS: usize = 16 * 1024;
 /// Blocks that an operation is cut into if it is large enough for that many.
 const BLOCKS: usize = 8;
 /// Steps for which a block of its own pays.
-const LEAST_STEPS: usize = 16 * 1024;
+const MIN_STEPS: usize = 16 * 1024;
 /// Outputs that are finished between two looks at the stop word.
 const FINISHED: usize = 2048;
 
@@ -35,13 +35,17 @@ pub(super) struct Bound {
     op: Arc<TensorOp>,
     inputs: Vec<Dense>,
     output: Dense,
-    /// Of one block.
+    /// Outputs of one block.
     pub(super) outputs: usize,
 }
 
 impl Bound {
-    /// Of operands that are as many as `op`, which was checked, has.
-    pub(super) fn new(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Result<Self> {
+    /// An operation with as many operands as `op`, which was checked, has.
+    pub(super) fn new(
+        op: &Arc<TensorOp>,
+        inputs: &[OperandMemory],
+        output: &OperandMemory,
+    ) -> Result<Self> {
         let inputs = inputs.iter().zip(&op.inputs).map(|(place, spec)| Dense::new(place, spec));
         let bound = Self {
             inputs: inputs.collect::<Result<_>>()?,
@@ -57,13 +61,13 @@ impl Bound {
     ///
     /// # Safety
     ///
-    /// Nobody writes them while the slices live.
+    /// No other thread writes them while the slices live.
     unsafe fn singles(&self, first: usize) -> Vec<&[f32]> {
         // SAFETY: the caller's promise.
         self.inputs[first..].iter().map(|input| unsafe { input.singles() }).collect()
     }
 
-    /// As [`run`](Self::run), of products of matrices with a formula behind them.
+    /// Like [`run`](Self::run), of products of matrices with a formula behind them.
     pub(super) fn multiply(
         &self,
         matrices: &Matrices,
@@ -85,7 +89,7 @@ impl Bound {
             let others = unsafe { self.singles(2) };
             let done = matrices.each_run(index, scratch, |first, sums| {
                 formula.replace(sums, &others, first, own);
-                !stop.seen()
+                !stop.is_set()
             });
             if !done {
                 return Outcome::Stopped;
@@ -100,7 +104,7 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of attention.
+    /// Like [`run`](Self::run), of attention.
     pub(super) fn attend(&self, heads: &Heads, block: &mut Block<'_>) -> Outcome {
         let (stop, index) = (StopToken::of(block), block.index as usize);
         // SAFETY: as in `run`.
@@ -114,7 +118,7 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of formulas of singles, `outputs` of them in a block: `make` fills
+    /// Like [`run`](Self::run), of formulas of singles, `outputs` of them in a block: `make` fills
     /// memory with the outputs from the first one on, with so much scratch memory.
     pub(super) fn run_formula(
         &self,
@@ -123,7 +127,7 @@ impl Bound {
         block: &mut Block<'_>,
         make: impl FnOnce(&[&[f32]], usize, &mut [f32], &mut [f32]),
     ) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         let range = self.range(block, outputs);
@@ -135,9 +139,9 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of matrices that are turned.
+    /// Like [`run`](Self::run), of matrices that are turned.
     pub(super) fn turn(&self, turned: &Turned, block: &mut Block<'_>) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         // SAFETY: as in `run`.
@@ -150,9 +154,9 @@ impl Bound {
         Outcome::Done
     }
 
-    /// As [`run`](Self::run), of the first `N` inputs, which are singles: `make` fills memory with
-    /// the sums of outputs from the first one on, unless it was stopped; `formula` is what becomes
-    /// of them.
+    /// Like [`run`](Self::run), of the first `N` inputs, which are singles: `make` fills memory
+    /// with the sums of outputs from the first one on, unless it was stopped; `formula` is what
+    /// becomes of them.
     pub(super) fn run_singles<const N: usize>(
         &self,
         outputs: usize,
@@ -173,7 +177,7 @@ impl Bound {
             let others = unsafe { self.singles(N) };
             for (k, made) in made.chunks_mut(FINISHED).enumerate() {
                 formula.replace(made, &others, range.start + k * FINISHED, own);
-                if stop.seen() {
+                if stop.is_set() {
                     return Outcome::Stopped;
                 }
             }
@@ -194,8 +198,8 @@ impl Bound {
         // SAFETY: the block has borrowed the buffers, and no block of this launch writes what is
         // read.
         let inputs: Vec<_> = self.inputs.iter().map(|input| unsafe { input.values() }).collect();
-        let outputs = self.op.compute_checked(&inputs, range.clone(), &|| stop.seen());
-        let Some(outputs) = outputs.filter(|_| !stop.seen()) else { return Outcome::Stopped };
+        let outputs = self.op.compute_checked(&inputs, range.clone(), &|| stop.is_set());
+        let Some(outputs) = outputs.filter(|_| !stop.is_set()) else { return Outcome::Stopped };
         // SAFETY: blocks write disjoint ranges of the output, which overlaps nothing that is read.
         unsafe { self.output.write(range.start, &outputs) };
         Outcome::Done
@@ -208,16 +212,16 @@ pub(super) fn check_apart(
     written: &Range<usize>,
 ) -> Result<()> {
     let meets = |read: Range<usize>| read.start.max(written.start) < read.end.min(written.end);
-    match read.into_iter().any(meets) {
-        true => Err(Error::Invalid("cpu: the output overlaps what is read".into())),
-        false => Ok(()),
+    if read.into_iter().any(meets) {
+        return Err(Error::Invalid("cpu: the output overlaps what is read".into()));
     }
+    Ok(())
 }
 
-/// How many outputs one block computes: whole groups.
+/// Number of outputs that one block computes: whole groups.
 fn outputs_of_a_block(op: &TensorOp) -> usize {
     let (elements, cost, grain) = (op.output.elements(), op.cost().max(1), op.grain().max(1));
     let most = (STEPS / cost).clamp(1, OUTPUTS);
-    let even = elements.div_ceil(BLOCKS).max(LEAST_STEPS / cost).max(1);
+    let even = elements.div_ceil(BLOCKS).max(MIN_STEPS / cost).max(1);
     most.min(even).next_multiple_of(grain)
 }

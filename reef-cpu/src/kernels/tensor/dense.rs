@@ -1,6 +1,6 @@
 //! Tensors as blocks read and write them.
 
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::memory::buffer::Buffer;
 use reef_core::Result;
 use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth, Values};
@@ -12,12 +12,12 @@ pub(super) struct Dense {
     buffer: Buffer,
     offset: usize,
     pub(super) spec: Spec,
-    /// As `spec` says; blocks ask often.
+    /// Number of elements, kept because blocks read it often.
     elements: usize,
 }
 
 impl Dense {
-    pub(super) fn new(place: &Place, spec: &Spec) -> Result<Self> {
+    pub(super) fn new(place: &OperandMemory, spec: &Spec) -> Result<Self> {
         place.check(spec.bytes())?;
         let (buffer, elements) = (place.buffer.clone(), spec.elements());
         Ok(Self { buffer, offset: place.offset, spec: spec.clone(), elements })
@@ -36,7 +36,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// Nobody writes them while the values live.
+    /// No other thread writes them while the values live.
     pub(super) unsafe fn values(&self) -> Values<'_> {
         let len = self.elements;
         macro_rules! slice {
@@ -70,7 +70,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// As [`values`](Self::values).
+    /// Like [`values`](Self::values).
     pub(super) unsafe fn singles(&self) -> &[f32] {
         assert_eq!(self.spec.element, Element::F32, "singles");
         // SAFETY: `new` found as many elements inside the buffer, aligned; the caller answers for
@@ -82,7 +82,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes them while the slice lives.
+    /// No other thread reads or writes them while the slice lives.
     #[expect(
         clippy::mut_from_ref,
         reason = "the memory is the buffer's, and the caller answers for it"
@@ -102,7 +102,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// As [`write`](Self::write).
+    /// Like [`write`](Self::write).
     pub(super) unsafe fn write_singles(&self, first: usize, singles: &[f32]) {
         let inside = first + singles.len() <= self.elements;
         assert!(inside && self.spec.element == Element::F32, "{first} and on of {}", self.spec);
@@ -115,7 +115,7 @@ impl Dense {
     ///
     /// # Safety
     ///
-    /// Nobody else reads or writes them meanwhile.
+    /// No other thread reads or writes them meanwhile.
     pub(super) unsafe fn write(&self, first: usize, array: &Array) {
         let size = self.spec.element.bytes();
         assert!(array.element() == self.spec.element && first + array.len() <= self.elements);

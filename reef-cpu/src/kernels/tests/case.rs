@@ -3,7 +3,7 @@
 use super::reference::{Random, compute, indices};
 use crate::kernel::{Block, Kernel, Outcome, RUN};
 use crate::kernels::blocks::operand::is_planar;
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
 use crate::memory::buffer::Buffer;
@@ -11,21 +11,21 @@ use reef_core::Args;
 use reef_core::op::{Op, Tensor};
 use std::sync::atomic::AtomicU8;
 
-/// What storages hold outside of their tensors.
+/// Content of storages outside of their tensors.
 const UNTOUCHED: f32 = 12345.0;
 
 /// An operator with random operands.
 pub(super) struct Case {
     pub(super) op: Op,
     pub(super) kernels: Vec<(Kernel, u32)>,
-    pub(super) output: Place,
+    pub(super) output: OperandMemory,
     pub(super) want: Vec<f64>,
 }
 
 /// A storage, 64 bytes into its buffer, with `values` in the tensor's channels.
-fn store(tensor: &Tensor, values: &[f32]) -> Place {
+fn store(tensor: &Tensor, values: &[f32]) -> OperandMemory {
     let len = tensor.storage_elements() + 16;
-    let place = Place { buffer: Buffer::zeroed(len * 4).unwrap(), offset: 64 };
+    let place = OperandMemory { buffer: Buffer::zeroed(len * 4).unwrap(), offset: 64 };
     let all = floats(&place.buffer);
     all.fill(UNTOUCHED);
     for (index, value) in indices(tensor).zip(values) {
@@ -40,7 +40,7 @@ pub(super) fn floats(buffer: &Buffer) -> &mut [f32] {
     unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast(), buffer.bytes() / 4) }
 }
 
-/// Where an element lies in its storage.
+/// Place of an element in its storage.
 pub(super) fn position(of: &Tensor, [n, c, y, x]: [usize; 4]) -> usize {
     let c = of.first + c;
     if is_planar(of) {
@@ -55,7 +55,7 @@ impl Case {
         Self::of(op, random, |_, _| ())
     }
 
-    /// With `change` applied to what is read.
+    /// A case with `change` applied to its inputs.
     pub(super) fn of(
         op: Op,
         random: &mut Random,
@@ -77,7 +77,7 @@ impl Case {
         let constants = (!bias.is_empty()).then(|| pack(&op, &weights, &bias).unwrap());
         let place = second.map(|tensor| store(&tensor, &residual));
         let input = store(op.input(), &input);
-        let units = 1 + random.below(32) as u32; // blocks are cut for so many
+        let units = 1 + random.below(32) as u32; // number for which blocks are cut
         let kernels = build(&op, input, place, output.clone(), constants, units);
         Self { kernels: kernels.unwrap_or_else(|why| panic!("{op:?}: {why}")), op, output, want }
     }

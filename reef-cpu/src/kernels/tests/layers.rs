@@ -2,7 +2,7 @@
 
 use super::reference::Random;
 use crate::kernel::Kernel;
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
 use crate::memory::buffer::Buffer;
@@ -46,12 +46,12 @@ impl Layer {
 pub(super) struct Network {
     pub(super) layers: Vec<Layer>,
     random: Random,
-    /// What the last layer wrote.
-    pub(super) last: (Place, Tensor),
+    /// Output of the last layer.
+    pub(super) last: (OperandMemory, Tensor),
 }
 
-fn place(tensor: &Tensor) -> Place {
-    Place { buffer: Buffer::zeroed(tensor.storage_elements() * 4).unwrap(), offset: 0 }
+fn place(tensor: &Tensor) -> OperandMemory {
+    OperandMemory { buffer: Buffer::zeroed(tensor.storage_elements() * 4).unwrap(), offset: 0 }
 }
 
 impl Network {
@@ -59,7 +59,7 @@ impl Network {
         Self { layers: Vec::new(), random: Random::new(50), last: (place(&input), input) }
     }
 
-    pub(super) fn push(&mut self, op: Op, residual: Option<Place>) {
+    pub(super) fn push(&mut self, op: Op, residual: Option<OperandMemory>) {
         let [weights, bias] = op.constants().map(|len| self.random.floats(len));
         let weights: Vec<_> = weights.iter().map(|weight| weight * 0.03).collect();
         let constants = (!bias.is_empty()).then(|| pack(&op, &weights, &bias).unwrap());
@@ -75,7 +75,7 @@ impl Network {
         channels: usize,
         size: usize,
         stride: usize,
-        residual: Option<Place>,
+        residual: Option<OperandMemory>,
         relu: bool,
     ) {
         let padding = [size / 2; 2];

@@ -4,7 +4,7 @@ use reef_core::op::{
     Activate, Conv2d, Function, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
 };
 
-/// What an operator gives. Tensors are dense, without the other channels of their storage.
+/// Output of an operator. Tensors are dense, without the other channels of their storage.
 pub(in crate::kernels) fn compute(
     op: &Op,
     input: &[f32],
@@ -73,7 +73,7 @@ fn conv(op: &Conv2d, input: &[f32], residual: &[f32], [weights, bias]: [&[f32]; 
             });
         }
         let residual = if op.residual { f64::from(residual[i]) } else { 0.0 };
-        after(op.function, relu(op.relu, sum + residual))
+        activate_value(op.function, relu(op.relu, sum + residual))
     };
     indices(&op.output).enumerate().map(value).collect()
 }
@@ -107,12 +107,12 @@ fn linear(op: &Linear, input: &[f32], [weights, bias]: [&[f32]; 2]) -> Vec<f64> 
     let value = |[n, o, ..]: [usize; 4]| {
         let row = &weights[o * inputs..][..inputs];
         let terms = input[n * inputs..].iter().zip(row).map(|(a, b)| f64::from(*a) * f64::from(*b));
-        after(op.function, relu(op.relu, f64::from(bias[o]) + terms.sum::<f64>()))
+        activate_value(op.function, relu(op.relu, f64::from(bias[o]) + terms.sum::<f64>()))
     };
     indices(&op.output).map(value).collect()
 }
 
-fn after(function: Option<Function>, x: f64) -> f64 {
+fn activate_value(function: Option<Function>, x: f64) -> f64 {
     let hard = ((x + 3.0) / 6.0).clamp(0.0, 1.0);
     let soft = 1.0 / (1.0 + (-x).exp());
     match function {
@@ -126,7 +126,7 @@ fn after(function: Option<Function>, x: f64) -> f64 {
 }
 
 fn activate(op: &Activate, input: &[f32]) -> Vec<f64> {
-    input.iter().map(|&x| after(Some(op.function), x.into())).collect()
+    input.iter().map(|&x| activate_value(Some(op.function), x.into())).collect()
 }
 
 fn multiply(op: &Multiply, input: &[f32], factor: &[f32]) -> Vec<f64> {

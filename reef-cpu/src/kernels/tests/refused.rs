@@ -1,9 +1,9 @@
-//! What is refused, and how.
+//! Operations that are refused, and their errors.
 
 use super::ops::{activate, conv, multiply, native, pool, window};
 use super::reference::Random;
 use super::table::table;
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::pictures::build::build;
 use crate::kernels::pictures::pack::pack;
 use crate::memory::buffer::Buffer;
@@ -13,7 +13,7 @@ use reef_core::op::{
 };
 
 fn refusal(op: Op, bytes: usize) -> Error {
-    let place = || Place { buffer: Buffer::zeroed(bytes).unwrap(), offset: 0 };
+    let place = || OperandMemory { buffer: Buffer::zeroed(bytes).unwrap(), offset: 0 };
     let constants = Buffer::zeroed(1 << 20).unwrap();
     build(&op, place(), None, place(), Some(constants), 1).unwrap_err()
 }
@@ -62,13 +62,13 @@ fn shapes_that_contradict_each_other_are_invalid() {
 #[test]
 fn factors_that_fit_no_picture_are_invalid() {
     let image = native([2, 8, 6, 6]);
-    let place = || Place { buffer: Buffer::zeroed(1 << 16).unwrap(), offset: 0 };
+    let place = || OperandMemory { buffer: Buffer::zeroed(1 << 16).unwrap(), offset: 0 };
     for shape in [[1, 8, 1, 1], [2, 7, 1, 1], [2, 1, 6, 6], [2, 8, 6, 1], [2, 8, 6, 5]] {
         let op = multiply(image, native(shape), image);
         let error = build(&op, place(), Some(place()), place(), None, 1).unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{shape:?}: {error}");
     }
-    let small = Place { buffer: Buffer::zeroed(8).unwrap(), offset: 0 };
+    let small = OperandMemory { buffer: Buffer::zeroed(8).unwrap(), offset: 0 };
     let op = multiply(image, native([2, 8, 1, 1]), image);
     let error = build(&op, place(), Some(small), place(), None, 1).unwrap_err();
     assert!(matches!(error, Error::Invalid(_)), "{error}");
@@ -131,7 +131,7 @@ fn sizes_whose_products_wrap_are_invalid() {
             activate(input, input, Function::Clamp(Bounds::RELU6)),
             multiply(input, output, input),
         ] {
-            let place = || Place { buffer: Buffer::zeroed(1 << 12).unwrap(), offset: 0 };
+            let place = || OperandMemory { buffer: Buffer::zeroed(1 << 12).unwrap(), offset: 0 };
             let built = build(&op, place(), Some(place()), place(), Some(place().buffer), 1);
             let fits = [op.input(), op.output()].into_iter().all(|t| {
                 let sizes = [t.batch, t.of, t.height, t.width];

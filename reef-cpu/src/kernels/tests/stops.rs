@@ -4,7 +4,7 @@ use super::case::{Case, floats, run_block};
 use super::reference::Random;
 use super::table::table;
 use crate::kernel::{EVICT, Kernel, Outcome, RESET, RUN};
-use crate::kernels::blocks::stop_token::after;
+use crate::kernels::blocks::stop_token::stop_at_look;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
 #[test]
@@ -46,7 +46,8 @@ fn interrupt_everywhere(case: &Case, kernel: &Kernel, index: u32) {
     let mut scratch = Vec::new();
     for looks in 1.. {
         let before = floats(&case.output.buffer).map_bits();
-        let outcome = after(looks, || run_block(kernel, index, &AtomicU8::new(RUN), &mut scratch));
+        let outcome =
+            stop_at_look(looks, || run_block(kernel, index, &AtomicU8::new(RUN), &mut scratch));
         if outcome == Outcome::Done {
             return;
         }

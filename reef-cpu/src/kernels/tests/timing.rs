@@ -1,7 +1,8 @@
 //! Times the layers of ResNet-50 on as many units as `REEF_TIME` says, or on one:
 //!
 //! ```text
-//! REEF_TIME=2 cargo test --release -p reef-cpu --lib timing -- --ignored --nocapture --test-threads=1
+//! REEF_TIME=2 cargo test --release -p reef-cpu --lib timing -- \
+//!     --ignored --nocapture --test-threads=1
 //! ```
 
 use super::layers::{Layer, Network, resnet50};
@@ -36,7 +37,7 @@ pub(in crate::kernels) fn looked() {
     }
 }
 
-/// What units share.
+/// State that units share.
 struct Run<'a> {
     layers: &'a [Layer],
     next: Vec<AtomicU32>,
@@ -85,7 +86,7 @@ impl Run<'_> {
     }
 }
 
-/// For each layer, its time and its longest time without a look.
+/// Time of each layer, and its longest time without a look.
 fn round(layers: &[Layer], scratch: &mut [Vec<f32>], probe: bool) -> Vec<(Duration, Duration)> {
     let next = layers.iter().map(|_| AtomicU32::new(0)).collect();
     let units = scratch.len();
@@ -103,15 +104,15 @@ fn round(layers: &[Layer], scratch: &mut [Vec<f32>], probe: bool) -> Vec<(Durati
     (0..layers.len()).map(layer).collect()
 }
 
-/// How many units to time.
-fn asked() -> usize {
+/// Number of units to time.
+fn units_to_time() -> usize {
     std::env::var("REEF_TIME").map_or(1, |units| units.parse().expect("a number of units"))
 }
 
 #[test]
 #[ignore = "a measurement: it checks nothing"]
 fn timing_of_resnet50() {
-    let units = asked();
+    let units = units_to_time();
     let totals = report(&resnet50(), units);
     let [best, median] = [totals[0], totals[ROUNDS / 2]];
     println!(
@@ -119,11 +120,11 @@ fn timing_of_resnet50() {
     );
 }
 
-/// What other networks have: grouped and depthwise convolutions, affine maps, means.
+/// Layers of other networks: grouped and depthwise convolutions, affine maps, means.
 #[test]
 #[ignore = "a measurement: it checks nothing"]
 fn timing_of_other_layers() {
-    let units = asked();
+    let units = units_to_time();
     let image = Tensor::new(Layout::Native, [1, 256, 56, 56]);
     let window = Window { size: [3; 2], stride: [1; 2], padding: [1; 2] };
     let mut net = Network::new(image);

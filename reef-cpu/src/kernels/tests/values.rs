@@ -1,4 +1,4 @@
-//! What operators give, against their definitions.
+//! Outputs of operators, compared with their definitions.
 
 use super::case::{Case, floats, position};
 use super::drawn::{random_conv, random_depthwise, random_pointwise, random_pool};
@@ -25,13 +25,13 @@ fn sprinkle(value: f32) -> impl Fn(&mut [f32], &mut Random) {
     }
 }
 
-/// What is not a number stays none, in just those outputs that are made from it: no ReLU, bound or
-/// maximum makes a number of it.
+/// NaN stays NaN, in just those outputs that are made from it: no ReLU, bound or maximum makes a
+/// number of it.
 #[test]
 fn nan_in_gives_nan_out_and_nowhere_else() {
     for (i, op) in table().into_iter().enumerate() {
         let case = Case::of(op, &mut Random::new(i as u64), sprinkle(f32::NAN));
-        assert!(case.want.iter().any(|value| value.is_nan()), "none is wanted: {op:?}");
+        assert!(case.want.iter().any(|value| value.is_nan()), "no NaN is expected: {op:?}");
         case.run();
         case.check();
     }

@@ -4,12 +4,12 @@
 //! of single values unless the function says how far it is off; and what is not a number stays
 //! none.
 
-#[cfg(target_arch = "x86_64")]
-pub(super) mod end;
 pub(super) mod function;
 pub(super) mod functions;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod lanes;
+#[cfg(target_arch = "x86_64")]
+pub(super) mod register_epilogue;
 pub(super) mod scalar;
 #[cfg(target_arch = "x86_64")]
 pub(super) mod sigmoid;

@@ -1,4 +1,4 @@
-//! What kernels do with one value, so that what is not a number stays none, as in torch and ONNX.
+//! Operations of kernels on one value. NaN stays NaN, as in torch and ONNX.
 //!
 //! `f32::max` and `f32::min` give the other operand instead. Compilers make one or two vector
 //! instructions of each of these, as of those.
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_a_number_stays_none() {
+    fn nan_stays_nan() {
         let nan = f32::NAN;
         let one = [relu(nan), clamp(nan, 0.0, 6.0)];
         let two = [larger(nan, 1.0), larger(1.0, nan), smaller(nan, 1.0), smaller(1.0, nan)];

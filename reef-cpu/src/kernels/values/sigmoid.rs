@@ -3,8 +3,8 @@
 use super::lanes::{LANES, lanes};
 use std::arch::x86_64::*;
 
-/// From here on down the sigmoid is zero.
-const LEAST: f32 = -87.0;
+/// Input at and below which the sigmoid is zero.
+const MIN_INPUT: f32 = -87.0;
 
 /// `x * sigmoid(x)` for each of `values`, or `sigmoid(x)` unless they are `gated`; to 1e-6 of the
 /// result.
@@ -33,12 +33,12 @@ pub(in crate::kernels) fn gated_sigmoid(x: __m512) -> __m512 {
 pub(in crate::kernels) fn sigmoid(x: __m512) -> __m512 {
     let all = |value: f32| _mm512_set1_ps(value);
     // Of two operands that can't be compared the second is taken.
-    let bounded = _mm512_min_ps(all(-LEAST), _mm512_max_ps(all(LEAST), x));
+    let bounded = _mm512_min_ps(all(-MIN_INPUT), _mm512_max_ps(all(MIN_INPUT), x));
     let sum = _mm512_add_ps(all(1.0), exp(_mm512_sub_ps(all(0.0), bounded)));
     let near = _mm512_rcp14_ps(sum);
     // One of Newton's steps, which doubles the digits.
     let inverse = _mm512_mul_ps(near, _mm512_fnmadd_ps(sum, near, all(2.0)));
-    let is_zero = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, all(LEAST));
+    let is_zero = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(x, all(MIN_INPUT));
     _mm512_mask_mov_ps(inverse, is_zero, all(0.0))
 }
 

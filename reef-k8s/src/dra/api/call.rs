@@ -1,9 +1,9 @@
-//! One call, whoever answers it.
+//! One call to the API server, and the trait of its transport.
 
 use crate::error::Result;
 use serde_json::Value;
 
-/// What is wanted of an object.
+/// Kind of a call about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::dra) enum Call {
     Get,
@@ -11,7 +11,7 @@ pub(in crate::dra) enum Call {
     Put,
 }
 
-/// What was answered.
+/// Answer to a call.
 #[derive(Clone, Debug)]
 pub(in crate::dra) struct Reply {
     /// A status of HTTP.
@@ -20,7 +20,7 @@ pub(in crate::dra) struct Reply {
     pub(in crate::dra) body: Value,
 }
 
-/// Who answers: a cluster's API server, or a test.
+/// Transport of calls: a cluster's API server, or a test.
 #[tonic::async_trait]
 pub(in crate::dra) trait Api: Send + Sync {
     /// # Errors

@@ -21,21 +21,21 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-/// How long a call may take: a kubelet waits for 45 s.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time of a call: a kubelet waits for 45 s.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest object; the API server stores none above 1.5 MiB.
-const MOST: usize = 4 << 20;
+const MAX_BYTES: usize = 4 << 20;
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// Where the API server is, and what it is shown.
+/// Address of the API server, and the files that identify both sides.
 #[derive(Clone, Debug)]
 pub struct Server {
     /// A name or an address, as its certificate has it.
     pub host: String,
     /// A port.
     pub port: u16,
-    /// The certificates of who may have signed the server's, in PEM.
+    /// Certificates of the authorities that may have signed the server's certificate, in PEM.
     pub authority: PathBuf,
     /// A file with the token, read for each call because it is replaced every hour.
     pub token: PathBuf,
@@ -86,7 +86,7 @@ impl Client {
         let connection = tokio::spawn(connection);
         let answer = sender.send_request(request).await?;
         let status = answer.status().as_u16();
-        let bytes = Limited::new(answer.into_body(), MOST).collect().await?.to_bytes();
+        let bytes = Limited::new(answer.into_body(), MAX_BYTES).collect().await?.to_bytes();
         connection.abort();
         // What isn't JSON comes from something in between, and its status says enough.
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
@@ -124,9 +124,9 @@ impl Api for Client {
         let Server { host, port, .. } = &self.server;
         let failed =
             |why: &dyn std::fmt::Display| Error::Failed(format!("API server {host}:{port}: {why}"));
-        match timeout(PATIENCE, self.exchange(call, path, body)).await {
+        match timeout(TIMEOUT, self.exchange(call, path, body)).await {
             Ok(reply) => reply.map_err(|error| failed(&error)),
-            Err(_) => Err(failed(&format!("no answer within {PATIENCE:?}"))),
+            Err(_) => Err(failed(&format!("no answer within {TIMEOUT:?}"))),
         }
     }
 }
@@ -135,10 +135,10 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let read = CertificateDer::pem_file_iter(path).map_err(|error| refused(path, &error))?;
     let read = read.collect::<std::result::Result<Vec<_>, _>>();
     let read = read.map_err(|error| refused(path, &error))?;
-    match read.is_empty() {
-        true => Err(refused(path, &"no certificate in it")),
-        false => Ok(read),
+    if read.is_empty() {
+        return Err(refused(path, &"no certificate in it"));
     }
+    Ok(read)
 }
 
 fn refused(path: &Path, why: &dyn std::fmt::Display) -> Error {

@@ -3,7 +3,7 @@
 use super::kubelet::LIMIT;
 use crate::dra::api::call::{Api, Call};
 use crate::dra::api::client::{Client, Server};
-use crate::made_up::MadeUp;
+use crate::tests::node::FakeNode;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -64,8 +64,8 @@ async fn serve(authority: &Path) -> u16 {
 }
 
 #[tokio::test]
-async fn calls_carry_the_token_of_now_and_the_servers_certificate_is_checked() {
-    let node = MadeUp::new();
+async fn call_reads_token_anew_and_checks_certificate() {
+    let node = FakeNode::new();
     let at = |name: &str| node.folder.join(name);
     let port = serve(&at("ca.crt")).await;
     let server = |authority: &str, host: &str| Server {
@@ -98,7 +98,7 @@ async fn calls_carry_the_token_of_now_and_the_servers_certificate_is_checked() {
 
 #[test]
 fn files_that_are_no_certificates_are_refused_by_name() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let authority = node.folder.join("ca.crt");
     let server = |host: &str| Server {
         host: host.into(),

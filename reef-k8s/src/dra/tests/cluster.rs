@@ -2,12 +2,12 @@
 
 use crate::dra::api::call::{Api, Call, Reply};
 use crate::error::{Error, Result};
-use crate::made_up::MadeUp;
+use crate::tests::node::FakeNode;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What the node is called.
+/// Name of the node.
 pub(super) const NODE: &str = "node-1";
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ struct Objects {
 pub(super) struct Cluster(Mutex<Objects>);
 
 impl Cluster {
-    /// One with the node.
+    /// A cluster with the node.
     pub(super) fn new() -> Self {
         let cluster = Self::default();
         cluster.put(&format!("/api/v1/nodes/{NODE}"), json!({ "metadata": { "uid": "node-uid" } }));
@@ -46,12 +46,12 @@ impl Cluster {
         self.with(|all| all.by_path.remove(path));
     }
 
-    /// Nobody answers any more.
+    /// The API server stops or starts to answer.
     pub(super) fn is_away(&self, is_away: bool) {
         self.with(|all| all.is_away = is_away);
     }
 
-    /// How many calls of a kind there were.
+    /// Number of calls of a kind.
     pub(super) fn calls(&self, call: Call, of: &str) -> usize {
         self.with(|all| all.calls.iter().filter(|it| it.0 == call && it.1.contains(of)).count())
     }
@@ -62,14 +62,14 @@ impl Cluster {
     }
 }
 
-/// Where a claim is; its name goes with its UID.
+/// Path of a claim, whose name is its UID.
 pub(super) fn path(uid: &str) -> String {
     format!("/apis/resource.k8s.io/v1/namespaces/team/resourceclaims/claim-{uid}")
 }
 
-/// What the scheduler calls a GPU.
+/// Name of a GPU for the scheduler.
 pub(super) fn device(minor: u32) -> String {
-    MadeUp::uuid(minor).to_ascii_lowercase()
+    FakeNode::uuid(minor).to_ascii_lowercase()
 }
 
 /// An allocated claim.
@@ -98,7 +98,7 @@ impl Api for Cluster {
         self.with(|all| {
             all.calls.push((call, path.to_owned()));
             if all.is_away {
-                return Err(Error::Failed("API server: nobody answers".into()));
+                return Err(Error::Failed("API server: no answer".into()));
             }
             let path = match (call, body) {
                 (Call::Post, Some(body)) => {

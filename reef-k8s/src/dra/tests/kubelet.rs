@@ -10,19 +10,19 @@ use crate::dra::proto::v1::{
 };
 use crate::dra::run::serve;
 use crate::error::Result;
-use crate::made_up::MadeUp;
 use crate::socket::connect;
+use crate::tests::node::FakeNode;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// How long anything here may take.
+/// Longest time of a step in these tests.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 
 /// A node with folders as a kubelet has them.
-pub(super) fn config(node: &MadeUp) -> ClaimsConfig {
+pub(super) fn config(node: &FakeNode) -> ClaimsConfig {
     let at = |name: &str| node.folder.join(name);
     for folder in ["plugins", "registry"] {
         std::fs::create_dir_all(at(folder)).unwrap();
@@ -53,7 +53,7 @@ impl Plugin {
         let _ = timeout(LIMIT, &mut self.0).await.expect("an end");
     }
 
-    /// What it ends with by itself.
+    /// Error that ends it without a request.
     pub(super) async fn line(mut self) -> String {
         let ended = timeout(LIMIT, &mut self.0).await.expect("an end").unwrap();
         ended.unwrap_err().to_string()
@@ -82,7 +82,7 @@ pub(super) struct Kubelet {
 }
 
 impl Kubelet {
-    /// Looks into the registry until there is a plugin that answers, and registers it.
+    /// Polls the registry until there is a plugin that answers, and registers it.
     pub(super) async fn find(config: &ClaimsConfig) -> Self {
         let socket = config.registry.join("reef.dev-reg.sock");
         let wait = async {

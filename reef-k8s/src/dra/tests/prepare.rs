@@ -1,10 +1,10 @@
-//! What a claim gives, once and again.
+//! Devices of a prepared claim, also when it is prepared again.
 
 use super::cluster::{Cluster, device, object, path};
 use super::kubelet::{Kubelet, Plugin, config};
 use crate::dra::api::call::Call;
 use crate::dra::settings::Settings;
-use crate::made_up::{MadeUp, names};
+use crate::tests::node::{FakeNode, names};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ pub(super) fn file(folder: &Path, uid: &str) -> Option<Value> {
 
 #[tokio::test]
 async fn a_plugin_is_found_by_its_socket_and_says_what_it_is() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     let _plugin = Plugin::start(&config, &cluster);
     let info = Kubelet::find(&config).await.info;
@@ -28,7 +28,7 @@ async fn a_plugin_is_found_by_its_socket_and_says_what_it_is() {
 
 #[tokio::test]
 async fn a_claim_is_prepared_once_and_answered_again() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     cluster.allocate("a-1", 1, "rt", json!({ "memory": "8GiB", "compute": "33.4%" }));
     let _plugin = Plugin::start(&config, &cluster);
@@ -62,7 +62,7 @@ fn file_of_a_1(shim: &Path, daemon: &Path, token: Option<&Path>) -> Value {
     let edits = json!({
         "env": [
             "LD_PRELOAD=/opt/reef/shim.so",
-            format!("NVIDIA_VISIBLE_DEVICES={}", MadeUp::uuid(1)),
+            format!("NVIDIA_VISIBLE_DEVICES={}", FakeNode::uuid(1)),
             "REEF_CLASS=rt",
             "REEF_COMPUTE=33.4%",
             "REEF_GUESTS=/run/reef/guests.sock",
@@ -87,8 +87,8 @@ fn file_of_a_1(shim: &Path, daemon: &Path, token: Option<&Path>) -> Value {
 }
 
 #[tokio::test]
-async fn what_the_scheduler_counted_is_the_limit_and_claims_of_others_are_left_alone() {
-    let node = MadeUp::new();
+async fn counted_amount_is_the_limit_of_its_claim_alone() {
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     let mut claim = object("b-1", 0, "be", json!({}));
     let devices = &mut claim["status"]["allocation"]["devices"];
@@ -114,8 +114,8 @@ async fn what_the_scheduler_counted_is_the_limit_and_claims_of_others_are_left_a
 }
 
 #[test]
-fn the_manifests_parameters_are_read_and_their_classes_are_the_charts() {
-    let claims = crate::manifests::documents("claims.yaml");
+fn manifest_parameters_are_read_and_classes_match_the_chart() {
+    let claims = crate::tests::manifests::documents("claims.yaml");
     let templates = claims.iter().filter(|it| it["kind"].as_str() == Some("ResourceClaimTemplate"));
     let mut classes = Vec::new();
     for template in templates {

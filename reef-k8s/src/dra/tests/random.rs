@@ -7,17 +7,17 @@ use super::cluster::{Cluster, path};
 use super::kubelet::{Kubelet, Plugin, config, until};
 use crate::dra::config::ClaimsConfig;
 use crate::dra::proto::v1::Device;
-use crate::made_up::{MadeUp, asked, names};
+use crate::tests::node::{FakeNode, names, seed_and_steps};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How many claims there are; of three that have the same GPU, two have room.
+/// Number of claims. Of three that have the same GPU, two have room.
 const CLAIMS: u32 = 12;
 
-/// What should be so.
+/// Expected state.
 struct Model {
     prepared: BTreeMap<u32, Vec<Device>>,
     /// Claims that have a file: a GPU that wasn't there at the start left its claims without.
@@ -29,7 +29,7 @@ struct Model {
 }
 
 struct World {
-    node: MadeUp,
+    node: FakeNode,
     config: ClaimsConfig,
     cluster: Arc<Cluster>,
     plugin: Plugin,
@@ -46,9 +46,10 @@ fn is_rt(claim: u32) -> bool {
 }
 
 fn allocate(cluster: &Cluster, claim: u32) {
-    match is_rt(claim) {
-        true => cluster.allocate(&uid(claim), claim % 2, "rt", json!({ "compute": "40%" })),
-        false => cluster.allocate(&uid(claim), claim % 2, "be", json!({})),
+    if is_rt(claim) {
+        cluster.allocate(&uid(claim), claim % 2, "rt", json!({ "compute": "40%" }));
+    } else {
+        cluster.allocate(&uid(claim), claim % 2, "be", json!({}));
     }
 }
 
@@ -70,7 +71,7 @@ impl Model {
 
 impl World {
     fn new() -> Self {
-        let node = MadeUp::new();
+        let node = FakeNode::new();
         let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
         (0..CLAIMS).for_each(|claim| allocate(&cluster, claim));
         let plugin = Plugin::start(&config, &cluster);
@@ -100,9 +101,10 @@ impl World {
             std::fs::create_dir(&self.config.cdi).unwrap();
             self.model.files.clear();
             self.model.has_second = !self.model.has_second;
-            match self.model.has_second {
-                true => self.node.add_gpu(1),
-                false => self.node.lose_gpu(1),
+            if self.model.has_second {
+                self.node.add_gpu(1);
+            } else {
+                self.node.lose_gpu(1);
             }
         }
         let model = &self.model;
@@ -166,7 +168,7 @@ impl World {
 
 #[tokio::test]
 async fn files_and_answers_are_those_of_the_claims_that_are_prepared() {
-    let (seed, steps) = asked(60);
+    let (seed, steps) = seed_and_steps(60);
     println!("REEF_TEST_SEED={seed} REEF_TEST_STEPS={steps}");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut world = World::new();

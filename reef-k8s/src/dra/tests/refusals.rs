@@ -1,9 +1,9 @@
-//! What can't be prepared is refused with a line, and nothing is left of it.
+//! Claims that can't be prepared are refused with a line and leave nothing behind.
 
 use super::cluster::{Cluster, NODE, object, path};
 use super::kubelet::{Kubelet, Plugin, config};
 use crate::dra::{checkpoint, claim};
-use crate::made_up::{MadeUp, asked, names};
+use crate::tests::node::{FakeNode, names, seed_and_steps};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn spoilt(spoil: impl FnOnce(&mut Value)) -> Value {
 
 #[tokio::test]
 async fn each_fault_has_its_line_and_leaves_nothing() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     let _plugin = Plugin::start(&config, &cluster);
     let kubelet = Kubelet::find(&config).await;
@@ -58,7 +58,7 @@ async fn each_fault_has_its_line_and_leaves_nothing() {
     }
     cluster.is_away(true);
     let line = kubelet.prepare("c").await.unwrap_err();
-    assert_eq!(line, "claim team/claim-c: API server: nobody answers");
+    assert_eq!(line, "claim team/claim-c: API server: no answer");
     for uid in ["", "..", "a/b", "a b", &"a".repeat(65)] {
         let line = kubelet.prepare(uid).await.unwrap_err();
         assert!(line.ends_with("isn't the UID of a claim"), "{line}");
@@ -69,7 +69,7 @@ async fn each_fault_has_its_line_and_leaves_nothing() {
 
 #[tokio::test]
 async fn one_claim_of_a_call_is_refused_and_the_others_are_prepared() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     cluster.allocate("good", 0, "be", json!({}));
     let _plugin = Plugin::start(&config, &cluster);
@@ -79,7 +79,7 @@ async fn one_claim_of_a_call_is_refused_and_the_others_are_prepared() {
 
 #[tokio::test]
 async fn requests_of_one_claim_have_one_class_and_one_gpu_each() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     let _plugin = Plugin::start(&config, &cluster);
     let kubelet = Kubelet::find(&config).await;
@@ -108,8 +108,8 @@ async fn requests_of_one_claim_have_one_class_and_one_gpu_each() {
 }
 
 #[tokio::test]
-async fn a_gpu_takes_no_more_than_the_daemon_admits_and_the_books_hold() {
-    let node = MadeUp::new();
+async fn gpu_takes_no_more_claims_than_daemon_and_accounts_admit() {
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     let _plugin = Plugin::start(&config, &cluster);
     let kubelet = Kubelet::find(&config).await;
@@ -119,7 +119,7 @@ async fn a_gpu_takes_no_more_than_the_daemon_admits_and_the_books_hold() {
     kubelet.prepare("r-1").await.unwrap();
     kubelet.prepare("r-2").await.unwrap();
     let line = kubelet.prepare("r-3").await.unwrap_err();
-    let wanted = "33.4 % of its time asked for class rt, 33.2 % are left beside other claims";
+    let wanted = "33.4 % of its time asked for class rt, 33.2 % are left next to other claims";
     assert!(line.ends_with(wanted), "{line}");
     kubelet.unprepare("r-1").await.unwrap();
     kubelet.prepare("r-3").await.unwrap();
@@ -134,7 +134,7 @@ async fn a_gpu_takes_no_more_than_the_daemon_admits_and_the_books_hold() {
 /// Neither the API server's answers nor a file on disk are believed to be what they should.
 #[test]
 fn bytes_that_are_changed_at_random_are_read_or_refused() {
-    let (seed, steps) = asked(3_000);
+    let (seed, steps) = seed_and_steps(3_000);
     println!("REEF_TEST_SEED={seed} REEF_TEST_STEPS={steps}");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let claim = object("c", 0, "be", json!({ "memory": "8GiB", "compute": "33.4%" }));

@@ -3,13 +3,13 @@
 use super::cluster::Cluster;
 use super::kubelet::{Kubelet, Plugin, config, until};
 use super::prepare::file;
-use crate::made_up::{MadeUp, names};
+use crate::tests::node::{FakeNode, names};
 use serde_json::json;
 use std::sync::Arc;
 
 #[tokio::test]
-async fn a_plugin_that_is_started_again_knows_its_claims_without_the_api_server() {
-    let node = MadeUp::new();
+async fn restarted_plugin_knows_claims_without_api_server() {
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     cluster.allocate("a", 0, "be", json!({ "memory": "1GiB" }));
     let plugin = Plugin::start(&config, &cluster);
@@ -25,8 +25,8 @@ async fn a_plugin_that_is_started_again_knows_its_claims_without_the_api_server(
 }
 
 #[tokio::test]
-async fn after_a_reboot_files_are_written_again_for_the_gpus_as_they_are_now() {
-    let node = MadeUp::new();
+async fn reboot_rewrites_files_for_the_current_gpus() {
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     for (uid, minor) in [("a", 0), ("b", 1)] {
         cluster.allocate(uid, minor, "be", json!({}));
@@ -56,7 +56,7 @@ async fn after_a_reboot_files_are_written_again_for_the_gpus_as_they_are_now() {
 
 #[tokio::test]
 async fn a_damaged_checkpoint_ends_the_plugin_with_a_line_and_is_kept() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     cluster.allocate("a", 0, "be", json!({}));
     let plugin = Plugin::start(&config, &cluster);
@@ -93,8 +93,8 @@ async fn a_damaged_checkpoint_ends_the_plugin_with_a_line_and_is_kept() {
 }
 
 #[tokio::test]
-async fn sockets_that_are_removed_are_made_again_and_a_second_plugin_takes_over() {
-    let node = MadeUp::new();
+async fn removed_sockets_are_remade_and_second_plugin_takes_over() {
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     cluster.allocate("a", 0, "be", json!({}));
     let plugin = Plugin::start(&config, &cluster);

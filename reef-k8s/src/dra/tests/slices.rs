@@ -1,9 +1,9 @@
-//! What the scheduler is told.
+//! Slices as the scheduler sees them.
 
 use super::cluster::Cluster;
 use super::kubelet::{Plugin, config, until};
 use crate::dra::api::call::Call;
-use crate::made_up::MadeUp;
+use crate::tests::node::FakeNode;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ fn generation(cluster: &Cluster) -> i64 {
 
 #[tokio::test]
 async fn a_slice_says_what_each_gpu_has_for_many_claims() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     let _plugin = Plugin::start(&config, &cluster);
     until("a slice of two GPUs", || devices(&cluster) == Some(2)).await;
@@ -29,8 +29,8 @@ async fn a_slice_says_what_each_gpu_has_for_many_claims() {
 }
 
 #[tokio::test]
-async fn a_slice_follows_gpus_daemon_and_whoever_removes_it_and_is_else_left_alone() {
-    let mut node = MadeUp::new();
+async fn slice_follows_gpus_and_daemon_and_is_written_on_change_only() {
+    let mut node = FakeNode::new();
     let (config, cluster) = (config(&node), Arc::new(Cluster::new()));
     cluster.is_away(true);
     let _plugin = Plugin::start(&config, &cluster);
@@ -48,7 +48,7 @@ async fn a_slice_follows_gpus_daemon_and_whoever_removes_it_and_is_else_left_alo
     changed["spec"]["devices"] = json!([]);
     changed["metadata"]["resourceVersion"] = "else".into();
     cluster.put(PATH, changed);
-    until("what somebody changed", || devices(&cluster) == Some(2)).await;
+    until("the changed slice", || devices(&cluster) == Some(2)).await;
     let (written, looked) = (cluster.calls(Call::Put, PATH), cluster.calls(Call::Get, PATH));
     until("three looks", || cluster.calls(Call::Get, PATH) > looked + 3).await;
     assert_eq!(cluster.calls(Call::Put, PATH), written, "nothing has changed");

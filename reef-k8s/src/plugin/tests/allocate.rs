@@ -1,23 +1,23 @@
-//! What containers are given.
+//! Variables, mounts and devices of containers.
 
 use super::super::proto::{ContainerPreferredAllocationRequest, PreferredAllocationRequest};
 use super::kubelet::Kubelet;
 use super::restarts::start;
 use crate::config::Config;
-use crate::made_up::MadeUp;
 use crate::node::paths::Node;
+use crate::tests::node::FakeNode;
 use serde_json::Value;
 
 const RT: &str = "reef.dev-rt.sock";
 const BE: &str = "reef.dev-be.sock";
 
 fn id(minor: u32, rest: &str) -> String {
-    format!("{}-{rest}", MadeUp::uuid(minor))
+    format!("{}-{rest}", FakeNode::uuid(minor))
 }
 
 #[tokio::test]
-async fn a_container_gets_its_class_limits_library_socket_and_nodes_and_the_same_again() {
-    let node = MadeUp::new();
+async fn allocation_gives_class_limits_library_and_nodes_repeatably() {
+    let node = FakeNode::new();
     let config = node.config();
     let plugin = start(&config);
     let kubelet = Kubelet::start(&config.kubelet);
@@ -29,7 +29,7 @@ async fn a_container_gets_its_class_limits_library_socket_and_nodes_and_the_same
     assert_eq!(env("REEF_LIMIT_ID"), Some(id(1, "be-01").as_str()));
     assert_eq!(env("REEF_GUESTS"), Some("/run/reef/guests.sock"));
     assert_eq!(env("LD_PRELOAD"), Some("/opt/reef/shim.so"));
-    assert_eq!(env("NVIDIA_VISIBLE_DEVICES"), Some(MadeUp::uuid(1).as_str()));
+    assert_eq!(env("NVIDIA_VISIBLE_DEVICES"), Some(FakeNode::uuid(1).as_str()));
     assert_eq!((env("REEF_TOKEN_FILE"), env("REEF_CUDA"), env("REEF_BOOKS")), (None, None, None));
     let mounts: Vec<_> = answer.mounts.iter().map(|m| m.container_path.as_str()).collect();
     assert_eq!(mounts, ["/run/reef", "/opt/reef/shim.so"]);
@@ -40,14 +40,14 @@ async fn a_container_gets_its_class_limits_library_socket_and_nodes_and_the_same
     assert_eq!(rt.envs["REEF_TOKEN_FILE"], "/opt/reef/token");
     assert_eq!(
         rt.envs["NVIDIA_VISIBLE_DEVICES"],
-        format!("{},{}", MadeUp::uuid(0), MadeUp::uuid(1))
+        format!("{},{}", FakeNode::uuid(0), FakeNode::uuid(1))
     );
     plugin.abort();
 }
 
 #[tokio::test]
-async fn what_cannot_be_given_is_refused_with_a_line() {
-    let node = MadeUp::new();
+async fn impossible_allocation_is_refused_with_a_reason() {
+    let node = FakeNode::new();
     let config = node.config();
     let plugin = start(&config);
     let kubelet = Kubelet::start(&config.kubelet);
@@ -72,7 +72,7 @@ async fn what_cannot_be_given_is_refused_with_a_line() {
 
 #[tokio::test]
 async fn devices_of_two_gpus_are_preferred() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let config = node.config();
     let plugin = start(&config);
     let kubelet = Kubelet::start(&config.kubelet);
@@ -94,7 +94,7 @@ async fn devices_of_two_gpus_are_preferred() {
 
 #[tokio::test]
 async fn by_name_mounts_and_nodes_stand_in_a_file() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     std::fs::write(node.folder.join("libcuda.so.1"), "").unwrap();
     let folder = node.folder.join("cdi");
     let driver = node.folder.join("libcuda.so.1");
@@ -105,13 +105,13 @@ async fn by_name_mounts_and_nodes_stand_in_a_file() {
     kubelet.until_healthy(4).await;
     let answer = kubelet.allocate(BE, &[id(1, "be-01")]).await.unwrap();
     assert_eq!((answer.mounts.len(), answer.devices.len()), (0, 0));
-    assert_eq!(answer.cdi_devices[0].name, format!("reef.dev/gpu={}", MadeUp::uuid(1)));
+    assert_eq!(answer.cdi_devices[0].name, format!("reef.dev/gpu={}", FakeNode::uuid(1)));
     assert_eq!(answer.envs["REEF_CUDA"], "/opt/reef/libcuda.so.1");
     assert!(!answer.envs.contains_key("LD_PRELOAD"));
     let text = std::fs::read_to_string(folder.join("reef.dev-gpu.json")).unwrap();
     let spec: Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&spec["cdiVersion"], &spec["kind"]), (&"0.6.0".into(), &"reef.dev/gpu".into()));
-    assert_eq!(spec["devices"][1]["name"], MadeUp::uuid(1).as_str());
+    assert_eq!(spec["devices"][1]["name"], FakeNode::uuid(1).as_str());
     assert_eq!(spec["devices"][1]["containerEdits"]["deviceNodes"][0]["path"], "/dev/nvidia1");
     let shared = &spec["containerEdits"];
     assert_eq!(shared["deviceNodes"][0]["path"], "/dev/nvidiactl");
@@ -119,7 +119,7 @@ async fn by_name_mounts_and_nodes_stand_in_a_file() {
     assert!(over.iter().any(|m| m["containerPath"] == driver.to_str().unwrap()
         && m["hostPath"] == config.node.shim.to_str().unwrap()));
     assert_eq!(
-        crate::made_up::names(&folder),
+        crate::tests::node::names(&folder),
         ["reef.dev-gpu.json"],
         "nothing half written is left"
     );

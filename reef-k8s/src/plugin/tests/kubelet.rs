@@ -5,7 +5,7 @@ use super::super::proto::registration_server::{Registration, RegistrationServer}
 use super::super::proto::{
     AllocateRequest, ContainerAllocateRequest, ContainerAllocateResponse, Empty, RegisterRequest,
 };
-use crate::socket::{Own, connect};
+use crate::socket::{OwnSocket, connect};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,14 +14,14 @@ use tokio::task::JoinHandle;
 use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status};
 
-/// How long anything here may take.
+/// Longest time of a step in these tests.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Devices by id, and whether they are healthy; of each resource that has an open stream.
 pub(super) type Lists = BTreeMap<String, BTreeMap<String, bool>>;
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Observed {
     lists: Lists,
     registrations: Vec<RegisterRequest>,
     /// The number of each resource's last registration.
@@ -32,7 +32,7 @@ struct Seen {
 #[derive(Clone, Debug)]
 struct Registry {
     folder: PathBuf,
-    seen: Arc<Mutex<Seen>>,
+    seen: Arc<Mutex<Observed>>,
 }
 
 /// A kubelet that runs.
@@ -40,17 +40,17 @@ struct Registry {
 pub(super) struct Kubelet {
     registry: Registry,
     server: JoinHandle<()>,
-    _socket: Own,
+    _socket: OwnSocket,
 }
 
 impl Registry {
-    fn with<T>(&self, look: impl FnOnce(&mut Seen) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut Observed) -> T) -> T {
         look(&mut self.seen.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Follows a resource's list until its stream ends, or the next registration has another one.
     async fn watch(self, resource: String, mut plugin: DevicePluginClient<Channel>, number: u64) {
-        let is_last = |seen: &Seen| seen.last.get(&resource) == Some(&number);
+        let is_last = |seen: &Observed| seen.last.get(&resource) == Some(&number);
         let mut lists = match plugin.list_and_watch(Empty {}).await {
             Ok(answer) => answer.into_inner(),
             Err(_) => return, // the plugin's socket went meanwhile
@@ -90,7 +90,7 @@ impl Kubelet {
         for entry in std::fs::read_dir(folder).unwrap().flatten() {
             let _ = std::fs::remove_file(entry.path());
         }
-        let (socket, incoming) = Own::bind(&folder.join("kubelet.sock")).unwrap();
+        let (socket, incoming) = OwnSocket::bind(&folder.join("kubelet.sock")).unwrap();
         let registry = Registry { folder: folder.to_owned(), seen: Arc::default() };
         let service = RegistrationServer::new(registry.clone());
         let server = Server::builder().add_service(service).serve_with_incoming(incoming);

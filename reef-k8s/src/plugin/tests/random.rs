@@ -7,7 +7,7 @@ use super::kubelet::{Kubelet, Lists};
 use super::restarts::start;
 use crate::config::Config;
 use crate::error::Result;
-use crate::made_up::{MadeUp, asked};
+use crate::tests::node::{FakeNode, seed_and_steps};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ const CLASSES: [&str; 2] = ["rt", "be"];
 
 /// A node, what runs on it, and what the lists should say.
 struct World {
-    node: MadeUp,
+    node: FakeNode,
     config: Config,
     plugin: JoinHandle<Result<()>>,
     kubelet: Option<Kubelet>,
@@ -29,7 +29,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let node = MadeUp::new();
+        let node = FakeNode::new();
         let config = node.config();
         let plugin = start(&config);
         let kubelet = Some(Kubelet::start(&config.kubelet));
@@ -41,7 +41,7 @@ impl World {
         self.kubelet.as_ref().expect("one runs between two steps")
     }
 
-    fn wanted(&self) -> Lists {
+    fn expected_lists(&self) -> Lists {
         let list = |class: &str| {
             let of = |minor: u32| {
                 let is_healthy = self.has_daemon && self.there.contains(&minor);
@@ -53,7 +53,7 @@ impl World {
     }
 
     /// Waits for registrations, since lists of before stay for a moment.
-    async fn told(&self, before: usize, more: usize) {
+    async fn wait_for_registrations(&self, before: usize, more: usize) {
         let kubelet = self.kubelet();
         kubelet.until("registrations", |_| kubelet.registrations().len() >= before + more).await;
     }
@@ -76,7 +76,7 @@ impl World {
             1 => {
                 let name = format!("reef.dev-{}.sock", CLASSES[rng.random_range(0..2)]);
                 std::fs::remove_file(self.config.kubelet.join(&name)).unwrap();
-                self.told(before, 1).await;
+                self.wait_for_registrations(before, 1).await;
                 format!("{name} is removed")
             }
             2 => {
@@ -95,9 +95,10 @@ impl World {
             }
             5 => {
                 self.has_daemon = !self.has_daemon;
-                match self.has_daemon {
-                    true => self.node.start_daemon(),
-                    false => self.node.end_daemon(),
+                if self.has_daemon {
+                    self.node.start_daemon();
+                } else {
+                    self.node.end_daemon();
                 }
                 format!("a daemon: {}", self.has_daemon)
             }
@@ -105,7 +106,7 @@ impl World {
                 self.end_plugin().await;
                 self.plugin = start(&self.config);
                 self.known = self.there.clone();
-                self.told(before, 2).await;
+                self.wait_for_registrations(before, 2).await;
                 "the plugin restarts".into()
             }
             _ => {
@@ -114,7 +115,7 @@ impl World {
                 let line = first.await.unwrap().unwrap_err().to_string();
                 assert!(line.ends_with("another plugin has taken it"), "{line}");
                 self.known = self.there.clone();
-                self.told(before, 2).await;
+                self.wait_for_registrations(before, 2).await;
                 "a second plugin takes over".into()
             }
         }
@@ -139,18 +140,18 @@ impl World {
 }
 
 fn id(minor: u32, class: &str, number: u32) -> String {
-    format!("{}-{class}-{number:02}", MadeUp::uuid(minor))
+    format!("{}-{class}-{number:02}", FakeNode::uuid(minor))
 }
 
 #[tokio::test]
 async fn lists_and_answers_come_to_what_there_is_whatever_happens() {
-    let (seed, steps) = asked(12);
+    let (seed, steps) = seed_and_steps(12);
     println!("REEF_TEST_SEED={seed} REEF_TEST_STEPS={steps}");
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut world = World::new();
     let mut done = "the start".to_owned();
     for step in 0..steps {
-        let wanted = world.wanted();
+        let wanted = world.expected_lists();
         let what = format!("step {step}, after {done}: {wanted:?}");
         world.kubelet().until(&what, |lists| *lists == wanted).await;
         // Without a daemon lists don't show whether the plugin has seen yet which GPUs there are.

@@ -1,10 +1,10 @@
-//! Who comes and goes: kubelets, sockets, GPUs, the daemon, another plugin.
+//! Restarts of kubelets and daemon, and removals of sockets and GPUs.
 
 use super::super::run::serve;
 use super::kubelet::Kubelet;
 use crate::config::Config;
 use crate::error::Result;
-use crate::made_up::{MadeUp, names};
+use crate::tests::node::{FakeNode, names};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -16,8 +16,8 @@ pub(super) fn start(config: &Config) -> JoinHandle<Result<()>> {
 }
 
 #[tokio::test]
-async fn both_classes_are_registered_listed_and_their_sockets_removed_at_the_end() {
-    let node = MadeUp::new();
+async fn both_classes_are_registered_and_sockets_removed_at_end() {
+    let node = FakeNode::new();
     let config = node.config();
     let (end, ended) = tokio::sync::oneshot::channel::<()>();
     let plugin = {
@@ -26,7 +26,7 @@ async fn both_classes_are_registered_listed_and_their_sockets_removed_at_the_end
     };
     let kubelet = Kubelet::start(&config.kubelet); // the plugin has to wait for it
     let lists = kubelet.until_healthy(4).await;
-    assert!(lists["reef.dev/rt"].contains_key(&format!("{}-rt-01", MadeUp::uuid(1))));
+    assert!(lists["reef.dev/rt"].contains_key(&format!("{}-rt-01", FakeNode::uuid(1))));
     let mut told = kubelet.registrations();
     told.sort_by(|a, b| a.resource_name.cmp(&b.resource_name));
     let told: Vec<_> = told.iter().map(|t| [&t.version, &t.resource_name, &t.endpoint]).collect();
@@ -39,7 +39,7 @@ async fn both_classes_are_registered_listed_and_their_sockets_removed_at_the_end
 
 #[tokio::test]
 async fn a_kubelet_that_restarts_or_loses_sockets_is_told_again() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let config = node.config();
     let plugin = start(&config);
     let mut kubelet = Kubelet::start(&config.kubelet);
@@ -55,7 +55,7 @@ async fn a_kubelet_that_restarts_or_loses_sockets_is_told_again() {
             2 => kubelet.stop_watching(), // nothing but silence shows it
             _ => {
                 drop(kubelet);
-                let _ = std::fs::remove_file(config.kubelet.join("reef.dev-rt.sock")); // it may be gone
+                let _ = std::fs::remove_file(config.kubelet.join("reef.dev-rt.sock"));
                 kubelet = Kubelet::start(&config.kubelet);
             }
         }
@@ -72,7 +72,7 @@ async fn a_kubelet_that_restarts_or_loses_sockets_is_told_again() {
 
 #[tokio::test]
 async fn health_follows_gpus_and_the_daemon() {
-    let mut node = MadeUp::new();
+    let mut node = FakeNode::new();
     let config = node.config();
     let plugin = start(&config);
     let kubelet = Kubelet::start(&config.kubelet);
@@ -84,7 +84,7 @@ async fn health_follows_gpus_and_the_daemon() {
         4,
         "the lost GPU's devices are unhealthy, not forgotten"
     );
-    let ids = [format!("{}-be-00", MadeUp::uuid(1))];
+    let ids = [format!("{}-be-00", FakeNode::uuid(1))];
     let gone = kubelet.allocate("reef.dev-be.sock", &ids).await.unwrap_err();
     assert!(gone.message().contains("has gone"), "{gone}");
     node.add_gpu(1);
@@ -97,7 +97,7 @@ async fn health_follows_gpus_and_the_daemon() {
 
 #[tokio::test]
 async fn a_plugin_whose_socket_another_one_takes_ends_with_a_line() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let config = node.config();
     let first = start(&config);
     let kubelet = Kubelet::start(&config.kubelet);
@@ -113,7 +113,7 @@ async fn a_plugin_whose_socket_another_one_takes_ends_with_a_line() {
 
 #[tokio::test]
 async fn without_a_kubelets_folder_there_is_no_plugin() {
-    let node = MadeUp::new();
+    let node = FakeNode::new();
     let config = Config { kubelet: node.folder.join("none"), ..node.config() };
     let line = serve(&config, std::future::pending()).await.unwrap_err().to_string();
     let folder = config.kubelet.display();

@@ -1,18 +1,18 @@
-//! What is wrong now, from what the registry, the books and the driver say.
+//! Detection of current violations, from the registry, the accounts and the driver.
 
 use reef_guest::limit::{JobView, shown};
 use reef_guest::registry::GuestView;
 use reef_nvml::{Process, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What is wrong.
+/// Kind of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::guests) enum Kind {
-    /// A guest changed what the daemon wrote into its page.
+    /// A guest changed a part of its page that the daemon wrote.
     Page,
     /// A job has more memory than its limit.
     Memory,
-    /// A process works beside guests and isn't one.
+    /// A process uses a device of guests and is not one.
     Stranger,
 }
 
@@ -30,7 +30,7 @@ impl Kind {
     }
 }
 
-/// Who does something wrong on which device.
+/// A violation by a process or a job on a device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::guests) struct Violation {
     pub(in crate::guests) kind: Kind,
@@ -41,23 +41,23 @@ pub(in crate::guests) struct Violation {
     pub(in crate::guests) job: String,
 }
 
-/// What a look found, with a line of each for people.
-pub(super) type Found = BTreeMap<Violation, String>;
+/// Violations of one scan, with a line of each for people.
+pub(super) type ScanResult = BTreeMap<Violation, String>;
 
 pub(super) fn find(
     guests: &[GuestView],
     jobs: &[JobView],
     processes: impl Fn(&Uuid) -> Option<Vec<Process>>,
-) -> Found {
+) -> ScanResult {
     let pages = guests.iter().filter_map(|guest| {
         let (why, pid) = (guest.fault.as_ref()?, guest.who.pid);
         let line = format!("process {pid} changed its page: {why}");
         Some((violation(Kind::Page, guest.device, pid, ""), line))
     });
-    let jobs_over = jobs.iter().filter_map(|job| {
+    let over_limit = jobs.iter().filter_map(|job| {
         let limit = job.memory.filter(|limit| job.used > *limit)?;
         let (used, limit, name) = (shown(job.used), shown(limit), &job.name);
-        let line = format!("job {name:?} has {used} of device memory, its limit is {limit}");
+        let line = format!("job {name:?} must have at most {limit} of device memory, got {used}");
         Some((violation(Kind::Memory, job.device, 0, name), line))
     });
     let devices: BTreeSet<_> = guests.iter().map(|guest| guest.device).collect();
@@ -65,12 +65,14 @@ pub(super) fn find(
         let all = processes(device).unwrap_or_default();
         all.into_iter().filter(|process| is_stranger(process.pid, guests, jobs)).map(|process| {
             let memory = process.memory.map_or("some memory".into(), shown);
-            let line =
-                format!("process {} has {memory} on a device of guests and isn't one", process.pid);
+            let line = format!(
+                "process {} has {memory} on a device of guests and is not one",
+                process.pid
+            );
             (violation(Kind::Stranger, *device, process.pid, ""), line)
         })
     });
-    pages.chain(jobs_over).chain(strangers.collect::<Vec<_>>()).collect()
+    pages.chain(over_limit).chain(strangers.collect::<Vec<_>>()).collect()
 }
 
 pub(super) fn violation(kind: Kind, device: Uuid, pid: u32, job: &str) -> Violation {

@@ -1,4 +1,4 @@
-//! Processes whose class was taken away.
+//! Processes that have lost the real-time class.
 
 use reef_guest::page::Class;
 use std::collections::BTreeSet;
@@ -7,27 +7,27 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Processes by their numbers, for as long as they live.
 #[derive(Debug, Default)]
-pub(in crate::guests) struct Revoked(Mutex<BTreeSet<u32>>);
+pub(in crate::guests) struct RevokedProcesses(Mutex<BTreeSet<u32>>);
 
-impl Revoked {
+impl RevokedProcesses {
     pub(in crate::guests) fn add(&self, pid: u32) {
         self.pids().insert(pid);
     }
 
-    /// Whether a process may have a class.
+    /// Refuses the real-time class to such a process.
     ///
     /// # Errors
     ///
-    /// In words for the guest: why not.
+    /// The reason, in words for the guest.
     pub(in crate::guests) fn check(&self, pid: u32, class: Class) -> Result<(), String> {
-        match class == Class::RealTime && self.pids().contains(&pid) {
-            true => Err("class rt was revoked: this process changed its page".into()),
-            false => Ok(()),
+        if class == Class::RealTime && self.pids().contains(&pid) {
+            return Err("class rt was revoked: this process changed its page".into());
         }
+        Ok(())
     }
 
-    /// Numbers of processes that have ended will be others'.
-    pub(in crate::guests) fn forget_the_dead(&self) {
+    /// Forgets ended processes, because their numbers may be reused.
+    pub(in crate::guests) fn forget_ended(&self) {
         self.pids().retain(|pid| Path::new(&format!("/proc/{pid}")).exists());
     }
 

@@ -1,9 +1,9 @@
-//! Guests and processes that do what they may not.
+//! Guests and processes that commit violations.
 
 use super::find::{Kind, violation};
-use super::look::Violations;
-use super::revoked::Revoked;
-use crate::guests::collector::{Shown, hex};
+use super::revoked::RevokedProcesses;
+use super::scan::Violations;
+use crate::guests::collector::{ViolationCollector, hex};
 use reef_guest::join::{Joined, Wish, join};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const GPU: Uuid = *b"sixteen bytes id";
 
-fn registry(revoked: &Arc<Revoked>) -> (Arc<Registry>, PathBuf) {
+fn registry(revoked: &Arc<RevokedProcesses>) -> (Arc<Registry>, PathBuf) {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let path =
@@ -40,50 +40,50 @@ fn change(joined: &Joined) {
     unsafe { AtomicU64::from_ptr(first) }.store(7, Ordering::Relaxed);
 }
 
-/// As Prometheus and the plugins of Kubernetes nodes read them.
+/// Returns the metrics as Prometheus and the plugins of Kubernetes nodes read them.
 fn metrics(violations: &Arc<Violations>) -> String {
     let mut registry = prometheus_client::registry::Registry::default();
-    registry.register_collector(Box::new(Shown(violations.clone())));
+    registry.register_collector(Box::new(ViolationCollector(violations.clone())));
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
     text
 }
 
-fn nobody(_: &Uuid) -> Option<Vec<Process>> {
+fn no_processes(_: &Uuid) -> Option<Vec<Process>> {
     Some(Vec::new())
 }
 
 #[test]
-fn a_real_time_guest_that_changes_its_page_loses_its_class_and_a_best_effort_one_is_shown() {
-    let revoked = Arc::<Revoked>::default();
+fn changed_page_revokes_rt_and_reports_be() {
+    let revoked = Arc::<RevokedProcesses>::default();
     let (registry, path) = registry(&revoked);
     let violations = Violations::new(&registry, revoked);
     let (be, rt) =
         (guest(&path, Class::BestEffort).unwrap(), guest(&path, Class::RealTime).unwrap());
-    violations.look(&[], nobody, Instant::now());
+    violations.scan(&[], no_processes, Instant::now());
     assert_eq!(violations.now(), []);
     change(&rt);
-    violations.look(&[], nobody, Instant::now());
-    assert_eq!(violations.counted(Kind::Page), 1);
+    violations.scan(&[], no_processes, Instant::now());
+    assert_eq!(violations.count(Kind::Page), 1);
     assert_eq!(registry.guests().len(), 1, "it is out");
     let line = guest(&path, Class::RealTime).unwrap_err();
     assert!(line.contains("class rt was revoked: this process changed its page"), "{line}");
     guest(&path, Class::BestEffort).unwrap();
-    violations.look(&[], nobody, Instant::now());
+    violations.scan(&[], no_processes, Instant::now());
     assert_eq!(violations.now(), []);
     change(&be);
     let pid = std::process::id();
     for _ in 0..2 {
-        violations.look(&[], nobody, Instant::now());
+        violations.scan(&[], no_processes, Instant::now());
         assert_eq!(violations.now(), [violation(Kind::Page, GPU, pid, "")]);
     }
-    assert_eq!(violations.counted(Kind::Page), 2, "each once");
-    assert!(registry.guests().iter().any(|view| view.who == be.who), "it is held on");
+    assert_eq!(violations.count(Kind::Page), 2, "each once");
+    assert!(registry.guests().iter().any(|view| view.who == be.who), "it keeps its gates");
 }
 
 #[test]
-fn a_process_that_is_no_guest_is_a_stranger_once_it_has_stayed() {
-    let revoked = Arc::<Revoked>::default();
+fn process_that_is_not_a_guest_is_reported_after_a_while() {
+    let revoked = Arc::<RevokedProcesses>::default();
     let (registry, path) = registry(&revoked);
     let violations = Violations::new(&registry, revoked);
     let pids = [std::process::id(), 1];
@@ -92,11 +92,11 @@ fn a_process_that_is_no_guest_is_a_stranger_once_it_has_stayed() {
         Some(pids.map(|pid| Process { pid, memory: Some(3 << 30) }).into())
     };
     let begun = Instant::now();
-    violations.look(&[], both, begun); // nobody is there to be disturbed
+    violations.scan(&[], both, begun); // there is no guest to be disturbed
     let _guest = guest(&path, Class::BestEffort).unwrap();
-    for (seconds, wanted) in [(1, 0), (10, 0), (11, 1), (12, 1)] {
-        violations.look(&[], both, begun + Duration::from_secs(seconds));
-        assert_eq!(violations.now().len(), wanted, "after {seconds} s");
+    for (seconds, want) in [(1, 0), (10, 0), (11, 1), (12, 1)] {
+        violations.scan(&[], both, begun + Duration::from_secs(seconds));
+        assert_eq!(violations.now().len(), want, "after {seconds} s");
     }
     assert_eq!(violations.now(), [violation(Kind::Stranger, GPU, 1, "")]);
     let violations = Arc::new(violations);
@@ -105,8 +105,8 @@ fn a_process_that_is_no_guest_is_a_stranger_once_it_has_stayed() {
         hex(&GPU)
     );
     assert!(metrics(&violations).contains(&line), "{}", metrics(&violations));
-    violations.look(&[], |_| None, begun + Duration::from_secs(13));
-    assert_eq!((violations.now().len(), violations.counted(Kind::Stranger)), (0, 1));
+    violations.scan(&[], |_| None, begun + Duration::from_secs(13));
+    assert_eq!((violations.now().len(), violations.count(Kind::Stranger)), (0, 1));
     let text = metrics(&violations);
     assert!(text.contains("reef_violations_total{kind=\"stranger\"} 1\n"), "{text}");
     assert!(!text.contains("reef_violation{"), "{text}");

@@ -1,9 +1,9 @@
-//! What there is, and what it has done.
+//! Metadata, configuration and statistics of server and models.
 
 use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::*;
 use crate::error::Result;
-use crate::kserve::extensions::{NAME, extensions};
+use crate::kserve::server_metadata::{NAME, extensions};
 use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
 use crate::models::registry::state::Registry;
@@ -68,7 +68,7 @@ pub(super) fn config(
         name: model.spec.name.to_string(),
         platform: model.spec.platform().into(),
         backend: NAME.into(),
-        max_batch_size: batched(model.spec.max_batch()),
+        max_batch_size: max_batch_size(model.spec.max_batch()),
         input: model.inputs.each.iter().map(input).collect(),
         output: model.outputs.each.iter().map(output).collect(),
         instance_group: vec![group("rt", instances.rt), group("be", instances.be)],
@@ -83,7 +83,7 @@ pub(super) fn config(
     Ok(ModelConfigResponse { config: Some(config) })
 }
 
-/// How requests run together: a full batch never waits.
+/// Returns the batching settings: a full batch never waits.
 fn dynamic(batching: Batching) -> ModelDynamicBatching {
     ModelDynamicBatching {
         preferred_batch_size: vec![batching.max as i32],
@@ -91,13 +91,13 @@ fn dynamic(batching: Batching) -> ModelDynamicBatching {
     }
 }
 
-/// Whether real-time requests do as well.
+/// Returns the parameter for batches of real-time requests.
 fn batch_rt(flag: bool) -> (String, ModelParameter) {
     (BATCH_RT.into(), ModelParameter { string_value: flag.to_string() })
 }
 
-/// Most rows that run together; 0 where the batch is a size like any other.
-fn batched(max: usize) -> i32 {
+/// Returns the maximum number of rows of a batch; 0 if requests are not batched.
+fn max_batch_size(max: usize) -> i32 {
     if max > 1 { max as i32 } else { 0 }
 }
 
@@ -128,7 +128,7 @@ pub(super) fn statistics(
 }
 
 fn statistics_of(replicas: &Replicas) -> ModelStatistics {
-    let model = replicas.first(); // they count together
+    let model = replicas.first(); // replicas share their figures
     let memory = |(device, byte_size): (usize, u64)| MemoryUsage {
         r#type: "device".into(),
         id: device as i64,

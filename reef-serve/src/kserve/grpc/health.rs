@@ -1,28 +1,28 @@
-//! gRPC's own question whether the daemon serves, and whether a model is loaded.
+//! Health service of gRPC, for the daemon and for its models.
 
 use super::proto::health::health_check_response::ServingStatus;
 use super::proto::health::health_server::Health;
 use super::proto::health::{HealthCheckRequest, HealthCheckResponse};
 use crate::error::Error;
 use crate::kserve::failure::status;
-use crate::kserve::intake::Probe;
+use crate::kserve::middleware::Probe;
 use crate::server::Server;
 use std::sync::Arc;
 use tokio_stream::Empty;
 use tonic::{Request, Response, Status};
 
-/// The service that stands for all of the daemon, as its empty name does.
+/// Name of the inference service; it stands for the whole daemon, like the empty name.
 const INFERENCE: &str = "inference.GRPCInferenceService";
 
-/// The daemon's health.
+/// Health of the daemon and its models.
 #[derive(Debug)]
 pub(super) struct HealthService(pub(super) Arc<Server>);
 
 impl HealthService {
-    /// Whether a model is loaded, without a word about others.
+    /// Refuses a model that is not loaded. The error names no other models.
     fn check_model(&self, name: &str, is_probe: bool) -> Result<(), Error> {
         if is_probe {
-            let text = "a probe without a token asks for the daemon, by no name";
+            let text = "a probe without a token must not name a model";
             return Err(Error::Unauthenticated(text.into()));
         }
         self.0.registry.get(name, "").map(drop).map_err(|error| match error {
@@ -34,7 +34,7 @@ impl HealthService {
 
 #[tonic::async_trait]
 impl Health for HealthService {
-    /// Of the daemon, or of a model by its name.
+    /// Returns the health of the daemon, or of a model by its name.
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,
@@ -44,22 +44,20 @@ impl Health for HealthService {
             let is_probe = request.extensions().get::<Probe>().is_some();
             self.check_model(name, is_probe).map_err(status)?;
         }
-        let serving = match self.0.is_ready() {
-            true => ServingStatus::Serving,
-            false => ServingStatus::NotServing,
-        };
+        let serving =
+            if self.0.is_ready() { ServingStatus::Serving } else { ServingStatus::NotServing };
         Ok(Response::new(HealthCheckResponse { status: serving.into() }))
     }
 
     type WatchStream = Empty<Result<HealthCheckResponse, Status>>;
 
-    /// A stream for each watcher would keep a place; clients ask again instead, as the protocol has
-    /// it.
+    /// Refuses watching: a stream for each watcher would keep a slot. Clients poll instead, as the
+    /// protocol allows.
     async fn watch(
         &self,
         _: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
-        Err(status(Error::Unimplemented("Watch: ask Check again".into())))
+        Err(status(Error::Unimplemented("Watch: poll Check instead".into())))
     }
 }
 
@@ -69,7 +67,7 @@ mod tests {
     use crate::config::settings::Config;
 
     #[tokio::test]
-    async fn a_probe_learns_nothing_of_models() {
+    async fn probe_without_token_cannot_query_models() {
         let config = Config { device: "cpu:0?units=1".into(), ..Config::default() };
         let health = HealthService(Server::open(config).unwrap());
         let ask = async |name: &str, is_probe: bool| {

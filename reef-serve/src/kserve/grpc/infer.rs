@@ -1,19 +1,19 @@
-//! Inferences.
+//! Inference calls.
 
 use super::proto::infer_parameter::ParameterChoice;
 use super::proto::model_infer_request::{InferInputTensor, InferRequestedOutputTensor};
 use super::proto::model_infer_response::InferOutputTensor;
 use super::proto::*;
-use super::undecoded::Undecoded;
+use super::raw_message::RawMessage;
 use crate::class::{self, Class};
 use crate::error::{Error, Result};
 use crate::kserve::infer::request::{
     CLASS_HEADER, InferRequest, InputTensor, RequestedOutput, TensorData,
 };
-use crate::kserve::infer::response::{AnsweredOutput, InferResponse};
-use crate::kserve::parameter::{Parameter, classes, place};
+use crate::kserve::infer::response::{InferResponse, ResponseOutput};
+use crate::kserve::parameter::{Parameter, classes, region_part};
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use crate::server::Server;
 use crate::tensor::{TensorInfo, element, short};
 use bytes::Bytes;
@@ -21,19 +21,21 @@ use reef::tensor::{Array, Element};
 use std::collections::HashMap;
 use tonic::Request;
 
-/// Who asks for inferences: what is the same for all requests of a stream.
+/// Caller of inferences: values that are common to all requests of a stream.
 #[derive(Debug, Clone)]
 pub(super) struct Caller {
     peer: Peer,
-    /// The class of requests that name no priority, if the client says one.
+    /// Default class of its requests, if the client sends one.
     class: Option<Class>,
     charge: Option<Charge>,
 }
 
 impl Caller {
+    /// Reads the caller of a request.
+    ///
     /// # Errors
     ///
-    /// `Invalid` if the client says another class.
+    /// `Invalid` if the client sends an unknown class.
     pub(super) fn of<T>(request: &Request<T>) -> Result<Self> {
         let given = request.metadata().get(CLASS_HEADER);
         let class =
@@ -47,45 +49,45 @@ impl Caller {
 pub(super) async fn infer(
     server: &Server,
     caller: &Caller,
-    request: Undecoded,
+    request: RawMessage,
 ) -> Result<ModelInferResponse> {
     let _open = server.request(&caller.peer)?;
     Ok(write(server.answer(&caller.peer, decode(server, caller, request).await?).await?))
 }
 
-/// As [`infer`], with an error as part of the stream, so that it goes on.
-pub(super) async fn streamed(
+/// Runs an inference of a stream. An error becomes an answer, so that the stream continues.
+pub(super) async fn infer_in_stream(
     server: &Server,
     caller: &Caller,
-    request: Undecoded,
+    request: RawMessage,
 ) -> ModelStreamInferResponse {
-    let how = infer_named(server, caller, request).await;
+    let result = infer_with_id(server, caller, request).await;
     caller.charge.iter().for_each(Charge::clear);
-    match how {
+    match result {
         Ok(response) => ModelStreamInferResponse {
             error_message: String::new(),
             infer_response: Some(response),
         },
         Err((id, error)) => ModelStreamInferResponse {
-            error_message: error.said(),
+            error_message: error.client_text(),
             infer_response: Some(ModelInferResponse { id, ..ModelInferResponse::default() }),
         },
     }
 }
 
-/// As [`infer`]; an error comes with the request's name, if that was read.
-async fn infer_named(
+/// Runs an inference; an error comes with the request's id, if that was read.
+async fn infer_with_id(
     server: &Server,
     caller: &Caller,
-    request: Undecoded,
+    request: RawMessage,
 ) -> Result<ModelInferResponse, (String, Error)> {
     let unnamed = |error| (String::new(), error);
     let _open = server.request(&caller.peer).map_err(unnamed)?;
     let request = decode(server, caller, request).await.map_err(unnamed)?;
-    let (id, wants_final) = (request.id.clone(), request.wants_final);
+    let (id, has_final_marker) = (request.id.clone(), request.has_final_marker);
     let answer = server.answer(&caller.peer, request).await.map_err(|error| (id, error))?;
     let mut response = write(answer);
-    if wants_final {
+    if has_final_marker {
         response.parameters.insert("triton_final_response".into(), flag(true));
     }
     Ok(response)
@@ -95,8 +97,8 @@ fn flag(value: bool) -> InferParameter {
     InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(value)) }
 }
 
-/// Charges for what decoding makes, and decodes: long messages on a thread for that.
-async fn decode(server: &Server, caller: &Caller, request: Undecoded) -> Result<InferRequest> {
+/// Charges the decoded size, and decodes; long messages on a worker thread.
+async fn decode(server: &Server, caller: &Caller, request: RawMessage) -> Result<InferRequest> {
     let (class, charge) = (caller.class, caller.charge.clone());
     let (bytes, max) = (request.0.len(), server.config.get().limits.tensors);
     let work = move || {
@@ -104,14 +106,16 @@ async fn decode(server: &Server, caller: &Caller, request: Undecoded) -> Result<
         charge.as_ref().map_or(Ok(()), |charge| charge.add(made))?;
         Ok(InferRequest { class, charge, ..read(request.decode_as()?, max)? })
     };
-    server.parsers.run(&caller.peer.principal, caller.charge.clone(), bytes, work).await
+    server.workers.run(&caller.peer.principal, caller.charge.clone(), bytes, work).await
 }
 
 fn read(request: ModelInferRequest, max: usize) -> Result<InferRequest> {
     let given =
         request.inputs.len().max(request.outputs.len()).max(request.raw_input_contents.len());
     if given > max {
-        return Err(Error::Invalid(format!("{given} tensors in a request, {max} are allowed")));
+        return Err(Error::Invalid(format!(
+            "tensors of a request must be at most {max}, got {given}"
+        )));
     }
     let mut infer = InferRequest {
         model: request.model_name,
@@ -126,12 +130,12 @@ fn read(request: ModelInferRequest, max: usize) -> Result<InferRequest> {
     let inputs = request.inputs.into_iter().map(|tensor| input(tensor, &mut raw));
     infer.inputs = inputs.collect::<Result<_>>()?;
     if raw.next().is_some() {
-        return Err(Error::Invalid("more raw contents than inputs without a region".into()));
+        return Err(Error::Invalid("raw contents must match the inputs without a region".into()));
     }
     let outputs =
         request.outputs.into_iter().map(|InferRequestedOutputTensor { name, parameters: p }| {
-            let (to, classes) = (place(parameters(&p))?, classes(parameters(&p))?);
-            Ok(RequestedOutput { name, to, binary: None, classes })
+            let (to, classes) = (region_part(parameters(&p))?, classes(parameters(&p))?);
+            Ok(RequestedOutput { name, to, is_binary: None, classes })
         });
     infer.outputs = outputs.collect::<Result<_>>()?;
     Ok(infer)
@@ -139,16 +143,17 @@ fn read(request: ModelInferRequest, max: usize) -> Result<InferRequest> {
 
 fn input(tensor: InferInputTensor, raw: &mut impl Iterator<Item = Bytes>) -> Result<InputTensor> {
     let InferInputTensor { name, datatype, shape, parameters: p, contents } = tensor;
-    let from = match (place(parameters(&p))?, contents) {
-        (Some(place), None) => TensorData::Region(place),
-        (None, Some(contents)) => TensorData::Bytes(listed(&datatype, contents).into()),
-        (None, None) => TensorData::Bytes(
-            raw.next()
-                .ok_or_else(|| Error::Invalid(format!("tensor {:?}: no contents", short(&name))))?,
-        ),
+    let from = match (region_part(parameters(&p))?, contents) {
+        (Some(part), None) => TensorData::Region(part),
+        (None, Some(contents)) => TensorData::Bytes(encode_list(&datatype, contents).into()),
+        (None, None) => TensorData::Bytes(raw.next().ok_or_else(|| {
+            Error::Invalid(format!("tensor {:?}: must have contents", short(&name)))
+        })?),
         (Some(_), Some(_)) => {
             let name = short(&name);
-            return Err(Error::Invalid(format!("tensor {name:?}: both contents and a region")));
+            return Err(Error::Invalid(format!(
+                "tensor {name:?}: must have contents or a region, not both"
+            )));
         }
     };
     Ok(InputTensor { name, datatype, shape, from })
@@ -170,8 +175,8 @@ fn parameter(value: &InferParameter) -> Parameter {
     }
 }
 
-/// The bytes of numbers in the list that is for their type; none if there is no list for it.
-fn listed(datatype: &str, contents: InferTensorContents) -> Vec<u8> {
+/// Encodes the numbers of the list for their type; empty if there is no list for it.
+fn encode_list(datatype: &str, contents: InferTensorContents) -> Vec<u8> {
     let Some(element) = element(datatype) else { return Vec::new() };
     let wide = |ints: Vec<i64>| Array::from_i64(element, ints);
     let array = match element {
@@ -192,32 +197,32 @@ fn listed(datatype: &str, contents: InferTensorContents) -> Vec<u8> {
 }
 
 fn write(answer: InferResponse) -> ModelInferResponse {
-    let outputs = answer.tensors().map(|(info, output)| written(info, output)).collect();
+    let outputs = answer.tensors().map(|(info, output)| output_tensor(info, output)).collect();
     ModelInferResponse {
         model_name: answer.model.spec.name.to_string(),
         model_version: answer.model.spec.version.to_string(),
         id: answer.id,
         parameters: HashMap::new(),
         outputs,
-        // One for each output, empty where it went to a region.
+        // One for each output, empty if it went to a region.
         raw_output_contents: answer.outputs.into_iter().map(|output| output.bytes).collect(),
     }
 }
 
-/// An output without its bytes.
-fn written(info: &TensorInfo, output: &AnsweredOutput) -> InferOutputTensor {
+/// Returns an output without its bytes.
+fn output_tensor(info: &TensorInfo, output: &ResponseOutput) -> InferOutputTensor {
     let text = |text: &str| ParameterChoice::StringParam(text.into());
     let number = |n: u64| ParameterChoice::Int64Param(n as i64);
-    let place = output.to.iter().flat_map(|place| {
+    let region = output.to.iter().flat_map(|part| {
         [
-            ("shared_memory_region", text(&place.region)),
-            ("shared_memory_byte_size", number(place.bytes)),
-            ("shared_memory_offset", number(place.offset)),
+            ("shared_memory_region", text(&part.region)),
+            ("shared_memory_byte_size", number(part.bytes)),
+            ("shared_memory_offset", number(part.offset)),
         ]
     });
-    let parameters = place
+    let parameters = region
         .map(|(key, value)| (key.to_owned(), InferParameter { parameter_choice: Some(value) }));
-    let (datatype, shape) = output.shown(info);
+    let (datatype, shape) = output.datatype_and_shape(info);
     InferOutputTensor {
         name: info.name.clone(),
         datatype: datatype.into(),
@@ -232,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tensors_are_counted_before_they_are_read() {
+    fn request_with_too_many_tensors_is_refused() {
         let many = |inputs, outputs, contents| ModelInferRequest {
             inputs: vec![InferInputTensor::default(); inputs],
             outputs: vec![InferRequestedOutputTensor::default(); outputs],
@@ -241,7 +246,7 @@ mod tests {
         };
         for request in [many(3, 0, 0), many(0, 3, 0), many(0, 0, 3)] {
             let said = read(request, 2).unwrap_err().to_string();
-            assert_eq!(said, "3 tensors in a request, 2 are allowed");
+            assert_eq!(said, "tensors of a request must be at most 2, got 3");
         }
         assert!(read(many(2, 2, 2), 2).is_ok());
     }

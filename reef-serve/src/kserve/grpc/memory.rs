@@ -1,4 +1,4 @@
-//! Shared memory of the system, and of CUDA devices.
+//! Calls for shared memory of the system, and of CUDA devices.
 
 use super::proto::cuda_shared_memory_status_response::RegionStatus as CudaStatus;
 use super::proto::system_shared_memory_status_response::RegionStatus;
@@ -67,7 +67,7 @@ pub(super) async fn cuda_register(
     request: CudaSharedMemoryRegisterRequest,
 ) -> Result<CudaSharedMemoryRegisterResponse> {
     let CudaSharedMemoryRegisterRequest { name, raw_handle, device_id, byte_size } = request;
-    server.register_cuda(peer, &name, (raw_handle, device_id), byte_size).await?;
+    server.register_cuda(peer, &name, raw_handle, device_id, byte_size).await?;
     Ok(CudaSharedMemoryRegisterResponse {})
 }
 

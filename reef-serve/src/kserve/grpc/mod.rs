@@ -1,13 +1,13 @@
 //! The standard protocol over gRPC.
 
+mod decompress;
 mod describe;
 mod health;
 mod infer;
 mod memory;
 mod proto;
+pub(crate) mod raw_message;
 mod repository;
 pub(crate) mod serve;
 mod service;
 mod settings;
-pub(crate) mod undecoded;
-mod unpacked;

@@ -1,16 +1,16 @@
-//! Models that come and go.
+//! Calls that load, unload and list models.
 
 use super::proto::model_repository_parameter::ParameterChoice;
 use super::proto::repository_index_response::ModelIndex;
 use super::proto::*;
-use super::undecoded::Undecoded;
+use super::raw_message::RawMessage;
 use crate::error::Result;
 use crate::models::config::load::{LoadParameters, LoadValue};
-use crate::models::registry::lookups::Indexed;
+use crate::models::registry::lookups::IndexEntry;
 use crate::models::registry::state::Registry;
 use crate::name::ModelName;
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use crate::server::Server;
 use std::sync::Arc;
 
@@ -18,13 +18,13 @@ pub(super) fn index(
     registry: &Registry,
     request: &RepositoryIndexRequest,
 ) -> Result<RepositoryIndexResponse> {
-    let entry = |indexed: Indexed| ModelIndex {
+    let entry = |indexed: IndexEntry| ModelIndex {
         name: indexed.name.to_string(),
         version: indexed.version.map(|v| v.to_string()).unwrap_or_default(),
         state: indexed.state().into(),
         reason: String::new(),
     };
-    let listed = registry.index()?.into_iter().filter(|i| i.ready || !request.ready);
+    let listed = registry.index()?.into_iter().filter(|i| i.is_ready || !request.ready);
     Ok(RepositoryIndexResponse { models: listed.map(entry).collect() })
 }
 
@@ -32,24 +32,24 @@ pub(super) async fn load(
     server: Arc<Server>,
     peer: &Peer,
     charge: Option<Charge>,
-    request: Undecoded,
+    request: RawMessage,
 ) -> Result<RepositoryModelLoadResponse> {
     let bytes = request.0.len();
     let decode = move || {
         request.check_entries()?;
         request.decode_as::<RepositoryModelLoadRequest>()
     };
-    let request = server.parsers.run(&peer.principal, charge.clone(), bytes, decode).await?;
+    let request = server.workers.run(&peer.principal, charge.clone(), bytes, decode).await?;
     let mut given = LoadParameters::default();
     for (key, value) in request.parameters {
-        given.add(&key, loaded(value))?;
+        given.add(&key, load_value(value))?;
     }
     server.load(peer, ModelName::new(&request.model_name)?, given, charge).await?;
     Ok(RepositoryModelLoadResponse {})
 }
 
-/// A parameter's value; a file's bytes are those of the message.
-fn loaded(value: ModelRepositoryParameter) -> LoadValue {
+/// Converts a parameter's value; a file's bytes are shared with the message.
+fn load_value(value: ModelRepositoryParameter) -> LoadValue {
     match value.parameter_choice {
         Some(ParameterChoice::StringParam(text)) => LoadValue::Text(text),
         Some(ParameterChoice::BytesParam(bytes)) => LoadValue::Bytes(bytes),

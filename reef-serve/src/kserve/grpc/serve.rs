@@ -1,18 +1,18 @@
-//! gRPC connections.
+//! gRPC server.
 
+use super::decompress::decompress;
 use super::health::HealthService;
 use super::proto::DESCRIPTORS;
 use super::proto::grpc_inference_service_server::GrpcInferenceServiceServer;
 use super::proto::health::health_server::HealthServer;
 use super::service::Service;
-use super::unpacked::unpack;
 use crate::config::limits::Limits;
 use crate::error::{Error, Result};
-use crate::kserve::intake::Intake;
+use crate::kserve::middleware::Middleware;
 use crate::net::identity::auth::Tokens;
 use crate::net::identity::client_id::Protocol;
+use crate::net::keep_alive::{ConnectionInfo, ServedConnection};
 use crate::net::listener::Listener;
-use crate::net::served::{ConnectionInfo, ServedConnection};
 use crate::server::Server;
 use axum::middleware::from_fn_with_state;
 use std::sync::Arc;
@@ -21,20 +21,19 @@ use tonic::service::Routes;
 use tonic::transport::server::Connected;
 use tonic_reflection::server::Builder;
 
-/// Calls that one connection has open; others wait at the client.
+/// Maximum number of open calls of a connection; others wait at the client.
 const MAX_STREAMS: u32 = 128;
 
-/// Bytes of a connection, and of each of its streams, that are taken from the system before a call
-/// reads them.
-const WINDOW: u32 = 1 << 20;
+/// Bytes of a connection, and of each of its streams, that are received before a call reads them.
+const WINDOW_BYTES: u32 = 1 << 20;
 
-/// Serves gRPC on `listener` until `end` comes; requests that are open then are still answered.
+/// Serves gRPC on `listener` until `end` completes; open requests are still answered.
 ///
-/// A connection that asks for nothing in time is closed, and one that answers no ping.
+/// A connection that sends no request in time is closed, and one that answers no ping.
 ///
 /// # Errors
 ///
-/// The transport's.
+/// Errors of the transport.
 pub(crate) async fn serve(
     server: Arc<Server>,
     tokens: Arc<Tokens>,
@@ -48,24 +47,24 @@ pub(crate) async fn serve(
         .max_encoding_message_size(message_mib << 20);
     let health = HealthServer::new(HealthService(server.clone()));
     let reflection = || Builder::configure().register_encoded_file_descriptor_set(DESCRIPTORS);
-    let unread = |e| Error::system("gRPC's reflection", e);
+    let wrong = |e| Error::system("gRPC's reflection", e);
     let calls = Routes::new(service)
         .add_service(health)
-        .add_service(reflection().build_v1().map_err(unread)?)
-        .add_service(reflection().build_v1alpha().map_err(unread)?)
+        .add_service(reflection().build_v1().map_err(wrong)?)
+        .add_service(reflection().build_v1alpha().map_err(wrong)?)
         .into_axum_router()
-        .layer(from_fn_with_state(server.clone(), unpack));
-    let intake = Intake { server, tokens, protocol: Protocol::Grpc };
-    let routes = Routes::from(intake.before(calls));
+        .layer(from_fn_with_state(server.clone(), decompress));
+    let middleware = Middleware { server, tokens, protocol: Protocol::Grpc };
+    let routes = Routes::from(middleware.wrap(calls));
     let idle = times.idle();
     let served = times.clone();
     let connections = listener
         .connections(idle)
-        .map(move |come| come.map(|connection| ServedConnection::new(connection, &served)));
+        .map(move |accepted| accepted.map(|connection| ServedConnection::new(connection, &served)));
     let transport = tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
-        .initial_connection_window_size(WINDOW)
-        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW_BYTES)
+        .initial_stream_window_size(WINDOW_BYTES)
         .http2_keepalive_interval(Some(times.keepalive()))
         .http2_keepalive_timeout(Some(times.keepalive()))
         .add_routes(routes)

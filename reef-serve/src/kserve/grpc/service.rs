@@ -1,9 +1,9 @@
-//! The protocol's calls: each leads to one function.
+//! Calls of the protocol; each delegates to one function.
 
 use super::infer::Caller;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
-use super::undecoded::Undecoded;
+use super::raw_message::RawMessage;
 use super::{describe, infer, memory, repository, settings};
 use crate::error::Result;
 use crate::kserve::failure::status;
@@ -14,17 +14,17 @@ use std::sync::Arc;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-/// The daemon as gRPC sees it.
+/// Implementation of the gRPC service.
 #[derive(Debug)]
 pub(super) struct Service(pub(super) Arc<Server>);
 
 type Reply<T> = Result<Response<T>, Status>;
 
-fn reply<T>(how: Result<T>) -> Reply<T> {
-    how.map(Response::new).map_err(status)
+fn reply<T>(result: Result<T>) -> Reply<T> {
+    result.map(Response::new).map_err(status)
 }
 
-/// Who sent a request.
+/// Returns the peer of a request.
 fn peer<T>(request: &Request<T>) -> Peer {
     request.extensions().get().cloned().unwrap_or(Peer::UNKNOWN)
 }
@@ -71,10 +71,10 @@ impl GrpcInferenceService for Service {
     ) -> Reply<ModelStatisticsResponse> {
         let (server, peer) = (self.0.clone(), peer(&request));
         let write = move || describe::statistics(&server.registry, &request.into_inner());
-        reply(self.0.parsers.aside(&peer.principal, (), write).await)
+        reply(self.0.workers.run_blocking(&peer.principal, (), write).await)
     }
 
-    async fn model_infer(&self, request: Request<Undecoded>) -> Reply<ModelInferResponse> {
+    async fn model_infer(&self, request: Request<RawMessage>) -> Reply<ModelInferResponse> {
         let caller = Caller::of(&request).map_err(status)?;
         reply(infer::infer(&self.0, &caller, request.into_inner()).await)
     }
@@ -82,16 +82,16 @@ impl GrpcInferenceService for Service {
     type ModelStreamInferStream =
         Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 
-    /// Requests of one stream are answered in their order, one at a time.
+    /// Answers the requests of one stream in their order, one at a time.
     async fn model_stream_infer(
         &self,
-        request: Request<Streaming<Undecoded>>,
+        request: Request<Streaming<RawMessage>>,
     ) -> Reply<Self::ModelStreamInferStream> {
         let caller = Caller::of(&request).map_err(status)?;
         let server = self.0.clone();
         let answers = request.into_inner().then(move |request| {
             let (server, caller) = (server.clone(), caller.clone());
-            async move { Ok(infer::streamed(&server, &caller, request?).await) }
+            async move { Ok(infer::infer_in_stream(&server, &caller, request?).await) }
         });
         Ok(Response::new(Box::pin(answers)))
     }
@@ -102,12 +102,12 @@ impl GrpcInferenceService for Service {
     ) -> Reply<RepositoryIndexResponse> {
         let (server, peer) = (self.0.clone(), peer(&request));
         let list = move || repository::index(&server.registry, &request.into_inner());
-        reply(self.0.parsers.aside(&peer.principal, (), list).await)
+        reply(self.0.workers.run_blocking(&peer.principal, (), list).await)
     }
 
     async fn repository_model_load(
         &self,
-        request: Request<Undecoded>,
+        request: Request<RawMessage>,
     ) -> Reply<RepositoryModelLoadResponse> {
         let (peer, charge) = (peer(&request), request.extensions().get().cloned());
         reply(repository::load(self.0.clone(), &peer, charge, request.into_inner()).await)

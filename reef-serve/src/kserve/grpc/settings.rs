@@ -1,4 +1,4 @@
-//! Trace and log settings.
+//! Calls for trace and log settings.
 
 use super::proto::log_settings_request::SettingValue as LogValue;
 use super::proto::log_settings_request::setting_value::ParameterChoice;
@@ -10,7 +10,7 @@ use crate::net::identity::peer::Peer;
 use crate::server::Server;
 use serde_json::{Map, Value};
 
-/// What is so, if nothing else is asked for.
+/// Returns the settings of traces; refuses changes.
 pub(super) fn trace(
     server: &Server,
     peer: &Peer,
@@ -19,7 +19,7 @@ pub(super) fn trace(
     if !request.model_name.is_empty() {
         server.registry.get(&request.model_name, "")?; // models have none of their own
     }
-    let settings = settings::trace(server.observer.tracer.is_taken());
+    let settings = settings::trace(server.observer.tracer.is_recording());
     if !request.settings.is_empty() {
         server.check_control(peer)?;
         let asked = request.settings.into_iter();
@@ -31,7 +31,7 @@ pub(super) fn trace(
     Ok(TraceSettingResponse { settings: settings.collect() })
 }
 
-/// The same of the log, whose level changes.
+/// Returns the settings of the log, after changing its level if requested.
 pub(super) fn log(
     server: &Server,
     peer: &Peer,

@@ -1,12 +1,11 @@
-//! Parts of a JSON request that become no larger than they need to be: lists and parameters of a
-//! few entries.
+//! Bounded parts of a JSON request: lists and parameters with a maximum number of entries.
 
 use serde::de::{Deserialize, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::marker::PhantomData;
 
-/// Most entries of a list or a map.
+/// Maximum number of entries of a list or a map.
 const MAX_ENTRIES: usize = 1024;
 
 /// Reads a list of at most [`MAX_ENTRIES`].
@@ -39,8 +38,8 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
     }
 }
 
-/// Reads a map of at most [`MAX_ENTRIES`] parameters. What is a list or a map itself is null: no
-/// parameter is.
+/// Reads a map of at most [`MAX_ENTRIES`] parameters. A list or a map becomes null, because no
+/// parameter is one.
 pub(super) fn parameters<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Map<String, Value>, D::Error> {
@@ -68,7 +67,7 @@ impl<'de> Visitor<'de> for Parameters {
     }
 }
 
-/// A value without others in it.
+/// A value without nested values.
 struct Plain(Value);
 
 impl<'de> Deserialize<'de> for Plain {
@@ -126,21 +125,21 @@ mod tests {
     use super::*;
 
     #[derive(Debug, serde::Deserialize)]
-    struct Both {
+    struct Sections {
         #[serde(default, deserialize_with = "list")]
         list: Vec<i64>,
         #[serde(default, deserialize_with = "parameters")]
         parameters: Map<String, Value>,
     }
 
-    fn read(text: &str) -> serde_json::Result<Both> {
+    fn read(text: &str) -> serde_json::Result<Sections> {
         serde_json::from_str(text)
     }
 
     #[test]
-    fn few_entries_are_read_and_many_refused() {
-        let both = read(r#"{"list":[1,-2],"parameters":{"a":1,"b":"x","c":[[],{}],"d":true}}"#);
-        let Both { list, parameters } = both.unwrap();
+    fn list_and_map_above_the_maximum_are_refused() {
+        let sections = read(r#"{"list":[1,-2],"parameters":{"a":1,"b":"x","c":[[],{}],"d":true}}"#);
+        let Sections { list, parameters } = sections.unwrap();
         assert_eq!(list, [1, -2]);
         assert_eq!(Value::Object(parameters), serde_json::json!({"a":1,"b":"x","c":null,"d":true}));
         let long = format!("{{\"list\":[{}1]}}", "1,".repeat(MAX_ENTRIES));
@@ -149,6 +148,6 @@ mod tests {
         let many: Vec<_> = (0..=MAX_ENTRIES).map(|n| format!("\"{n}\":0")).collect();
         assert!(read(&format!("{{\"parameters\":{{{}}}}}", many.join(","))).is_err());
         let wide = format!("{{\"parameters\":{{\"a\":[{}0]}}}}", "0,".repeat(100_000));
-        assert_eq!(read(&wide).unwrap().parameters["a"], Value::Null, "nothing is made of it");
+        assert_eq!(read(&wide).unwrap().parameters["a"], Value::Null, "it is not stored");
     }
 }

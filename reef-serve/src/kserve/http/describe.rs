@@ -1,11 +1,11 @@
-//! What there is, and what it has done.
+//! Metadata, configuration and statistics of server and models.
 
 use super::devices::degraded;
 use super::json::object;
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
-use crate::kserve::extensions::{NAME, extensions};
-use crate::kserve::intake::Probe;
+use crate::kserve::middleware::Probe;
+use crate::kserve::server_metadata::{NAME, extensions};
 use crate::kserve::settings::{self, Settings};
 use crate::models::config::model_config::BATCH_RT;
 use crate::models::placement::replicas::Replicas;
@@ -49,8 +49,8 @@ async fn trace_settings(
     method: Method,
     body: Bytes,
 ) -> Reply<Json<Value>> {
-    let is_taken = server.observer.tracer.is_taken();
-    Ok(said(&server, &peer, settings::trace(is_taken), (&method, &body))?)
+    let is_recording = server.observer.tracer.is_recording();
+    Ok(unchanged(&server, &peer, settings::trace(is_recording), &method, &body)?)
 }
 
 async fn model_trace(
@@ -74,30 +74,31 @@ async fn log_settings(
         server.check_control(&peer)?;
         settings::change_log(&object(&body)?)?;
     }
-    Ok(shown(settings::log()))
+    Ok(to_json(settings::log()))
 }
 
-/// Settings; who may, may ask for others.
-fn said(
+/// Returns the settings, and refuses changes.
+fn unchanged(
     server: &Server,
     peer: &Peer,
     settings: Settings,
-    (method, body): (&Method, &Bytes),
+    method: &Method,
+    body: &Bytes,
 ) -> Result<Json<Value>> {
     if *method == Method::POST {
         server.check_control(peer)?;
         settings::check(&settings, &object(body)?)?;
     }
-    Ok(shown(settings))
+    Ok(to_json(settings))
 }
 
-fn shown(settings: Settings) -> Json<Value> {
+fn to_json(settings: Settings) -> Json<Value> {
     Json(settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
-/// The model and, if the path has it, the version.
+/// Model and, optionally, version of a path.
 #[derive(Debug, serde::Deserialize)]
-pub(super) struct Which {
+pub(super) struct ModelPath {
     model: String,
     #[serde(default)]
     version: String,
@@ -108,7 +109,7 @@ async fn server(State(server): App) -> Json<Value> {
     Json(json!({ "name": NAME, "version": version, "extensions": extensions(&server) }))
 }
 
-/// A probe without a token is told the status alone.
+/// Returns the readiness. A probe without a token gets the status only.
 async fn ready(State(server): App, probe: Option<Extension<Probe>>) -> Response {
     let status = if server.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     match degraded(&server).filter(|_| probe.is_none()) {
@@ -117,15 +118,15 @@ async fn ready(State(server): App, probe: Option<Extension<Probe>>) -> Response 
     }
 }
 
-async fn model_ready(State(server): App, Path(which): Path<Which>) -> StatusCode {
-    match server.registry.get(&which.model, &which.version) {
+async fn model_ready(State(server): App, Path(path): Path<ModelPath>) -> StatusCode {
+    match server.registry.get(&path.model, &path.version) {
         Ok(_) => StatusCode::OK,
         Err(_) => StatusCode::NOT_FOUND,
     }
 }
 
-async fn model(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
-    let model = server.registry.get(&which.model, &which.version)?;
+async fn model(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<Value>> {
+    let model = server.registry.get(&path.model, &path.version)?;
     let versions = server.registry.versions(&model.spec.name);
     Ok(Json(json!({
         "name": model.spec.name.as_str(),
@@ -140,8 +141,8 @@ fn tensor(info: &TensorInfo) -> Value {
     json!({ "name": info.name, "datatype": info.datatype(), "shape": info.shape })
 }
 
-async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
-    let model = server.registry.get(&which.model, &which.version)?;
+async fn config(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<Value>> {
+    let model = server.registry.get(&path.model, &path.version)?;
     let (name, instances) = (model.spec.name.as_str(), model.spec.instances);
     let tensor = |info: &TensorInfo| json!({ "name": info.name, "data_type": format!("TYPE_{}", info.datatype()), "dims": model.dims(info) });
     let devices = server.registry.devices(&model);
@@ -165,7 +166,7 @@ async fn config(State(server): App, Path(which): Path<Which>) -> Reply<Json<Valu
     Ok(Json(config))
 }
 
-/// Instances of one class, on each of these devices, if the daemon has several.
+/// Returns the instances of one class, and their devices if the daemon has several.
 fn group(name: &str, count: usize, devices: &[usize]) -> Value {
     let mut group = json!({ "name": name, "kind": "KIND_MODEL", "count": count });
     if !devices.is_empty() {
@@ -180,11 +181,11 @@ async fn all_statistics(
 ) -> Reply<Json<Value>> {
     let here = server.clone();
     let write = move || statistics_of(here.registry.select("", ""));
-    Ok(server.parsers.aside(&peer.principal, (), write).await?)
+    Ok(server.workers.run_blocking(&peer.principal, (), write).await?)
 }
 
-async fn statistics(State(server): App, Path(which): Path<Which>) -> Reply<Json<Value>> {
-    Ok(statistics_of(server.registry.select(&which.model, &which.version))?)
+async fn statistics(State(server): App, Path(path): Path<ModelPath>) -> Reply<Json<Value>> {
+    Ok(statistics_of(server.registry.select(&path.model, &path.version))?)
 }
 
 fn statistics_of(models: Result<Vec<Arc<Replicas>>>) -> Result<Json<Value>, Error> {
@@ -193,7 +194,7 @@ fn statistics_of(models: Result<Vec<Arc<Replicas>>>) -> Result<Json<Value>, Erro
 }
 
 fn one(replicas: &Replicas) -> Value {
-    let model = replicas.first(); // they count together
+    let model = replicas.first(); // replicas share their figures
     let memory = |(device, bytes)| json!({ "type": "device", "id": device, "byte_size": bytes });
     let numbers = model.numbers();
     let sum = |sum: Sum| json!({ "count": sum.count, "ns": sum.time.as_nanos() as u64 });

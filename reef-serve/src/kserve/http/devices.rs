@@ -1,5 +1,5 @@
-//! `GET /reef/devices`: what the daemon's devices are and do; `POST /reef/devices/NAME/give-up`
-//! takes one out.
+//! Device calls: `GET /reef/devices` lists the daemon's devices with their state; `POST
+//! /reef/devices/NAME/give-up` removes one.
 
 use super::reply::{App, Reply};
 use crate::engine::node::Node;
@@ -41,7 +41,7 @@ async fn give_up(
     Ok(devices(State(server)).await)
 }
 
-/// What a probe is told of a daemon that serves without some of its devices; `None` if it has all.
+/// Returns the lost devices, for a probe of a degraded daemon; `None` if all devices work.
 pub(super) fn degraded(server: &Server) -> Option<Json<Value>> {
     let lost = |node: &Arc<Node>| Some(json!({ "device": node.name, "lost": node.lost()? }));
     let lost: Vec<Value> = server.nodes.iter().filter_map(lost).collect();

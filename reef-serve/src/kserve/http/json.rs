@@ -1,7 +1,7 @@
-//! An inference as JSON.
+//! Requests and answers as JSON.
 
 use super::bounded;
-use super::numbers::Listed;
+use super::numbers::NumberList;
 use crate::error::{Error, Result};
 use crate::kserve::parameter::Parameter;
 use serde::de::DeserializeOwned;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// The JSON part of a request.
+/// JSON part of a request.
 #[derive(Debug, Deserialize)]
 pub(super) struct InferRequestJson<'a> {
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(super) struct InputJson<'a> {
     pub(super) shape: Vec<i64>,
     #[serde(default, deserialize_with = "bounded::parameters")]
     pub(super) parameters: Map<String, Value>,
-    /// Read when the type is known.
+    /// Parsed once the type is known.
     #[serde(borrow)]
     pub(super) data: Option<&'a RawValue>,
 }
@@ -43,7 +43,7 @@ pub(super) struct OutputJson {
     pub(super) parameters: Map<String, Value>,
 }
 
-/// The JSON part of an answer.
+/// JSON part of an answer.
 #[derive(Debug, Serialize)]
 pub(super) struct InferResponseJson<'a> {
     pub(super) model_name: String,
@@ -64,15 +64,15 @@ pub(super) struct OutputTensorJson<'a> {
     pub(super) data: Option<Data<'a>>,
 }
 
-/// What a tensor has in JSON.
+/// Data of a tensor in JSON.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(super) enum Data<'a> {
-    Numbers(Listed<'a>),
+    Numbers(NumberList<'a>),
     Texts(Vec<&'a str>),
 }
 
-/// Parameters as the protocol's other half has them.
+/// Converts parameters to the protocol-independent form.
 pub(super) fn parameters(map: &Map<String, Value>) -> impl Iterator<Item = (&str, Parameter)> {
     let value = |value: &Value| match value {
         Value::Number(n) => n.as_u64().map_or(Parameter::Other, Parameter::Number),
@@ -83,12 +83,12 @@ pub(super) fn parameters(map: &Map<String, Value>) -> impl Iterator<Item = (&str
     map.iter().map(move |(key, v)| (key.as_str(), value(v)))
 }
 
-/// The JSON object of a body, which may be empty.
+/// Parses the JSON object of a body, which may be empty.
 pub(super) fn object(body: &[u8]) -> Result<Map<String, Value>> {
     read(body)
 }
 
-/// What a body says in JSON; the default, if it is empty.
+/// Parses the JSON of a body; returns the default if it is empty.
 pub(super) fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T> {
     if body.is_empty() {
         return Ok(T::default());

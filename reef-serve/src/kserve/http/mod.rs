@@ -1,4 +1,4 @@
-//! The standard protocol over HTTP, with tensors as JSON or as binary data behind it; and
+//! The standard protocol over HTTP, with tensors as JSON or as binary data after it; also
 //! `/metrics`, `/reef/trace` and `/reef/devices`.
 
 mod bounded;

@@ -1,4 +1,4 @@
-//! Tensors in JSON: numbers of a type, however deep they are nested.
+//! Tensors in JSON: numbers of a type, nested to any depth.
 
 use reef::tensor::{Array, Brain, Element, Half, Stored};
 use serde::de::{DeserializeSeed, Deserializer, SeqAccess, Unexpected, Visitor};
@@ -6,27 +6,27 @@ use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// Appends the numbers of `data` to `bytes`, row-major, as the wire has those of this type.
+/// Appends the numbers of `data` to `bytes` in row-major order, in the wire format of this type.
 ///
 /// # Errors
 ///
-/// What is none, or doesn't fit the type.
+/// A value that is not a number, or does not fit the type.
 pub(super) fn flat(
     data: &RawValue,
     element: Element,
     bytes: &mut Vec<u8>,
 ) -> Result<(), serde_json::Error> {
     let mut json = serde_json::Deserializer::from_str(data.get());
-    json.deserialize_seq(Into { element, bytes })
+    json.deserialize_seq(NumberSeed { element, bytes })
 }
 
-/// Reads a number, or an array of them, into one list.
-struct Into<'a> {
+/// Deserializer of a number, or an array of them, into one list.
+struct NumberSeed<'a> {
     element: Element,
     bytes: &'a mut Vec<u8>,
 }
 
-impl<'de> DeserializeSeed<'de> for Into<'_> {
+impl<'de> DeserializeSeed<'de> for NumberSeed<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -34,8 +34,8 @@ impl<'de> DeserializeSeed<'de> for Into<'_> {
     }
 }
 
-impl Into<'_> {
-    fn float(self, value: f64) {
+impl NumberSeed<'_> {
+    fn add_float(self, value: f64) {
         match self.element {
             Element::F32 => self.bytes.extend_from_slice(&(value as f32).to_le_bytes()),
             Element::F64 => self.bytes.extend_from_slice(&value.to_le_bytes()),
@@ -44,12 +44,12 @@ impl Into<'_> {
         }
     }
 
-    /// Adds a whole number, if the type has it.
-    fn whole<E: serde::de::Error>(self, value: i128) -> Result<(), E> {
-        let (least, most) = match self.element {
+    /// Adds an integer, if it fits the type.
+    fn add_integer<E: serde::de::Error>(self, value: i128) -> Result<(), E> {
+        let (min, max) = match self.element {
             float if float.is_float() => {
                 return {
-                    self.float(value as f64);
+                    self.add_float(value as f64);
                     Ok(())
                 };
             }
@@ -62,15 +62,15 @@ impl Into<'_> {
                 (-half, half - 1)
             }
         };
-        if !(least..=most).contains(&value) {
-            return Err(E::custom(format!("{value} is no {}", self.element)));
+        if !(min..=max).contains(&value) {
+            return Err(E::custom(format!("{value} must fit {}", self.element)));
         }
         self.bytes.extend_from_slice(&value.to_le_bytes()[..self.element.bytes()]);
         Ok(())
     }
 }
 
-impl<'de> Visitor<'de> for Into<'_> {
+impl<'de> Visitor<'de> for NumberSeed<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -81,40 +81,40 @@ impl<'de> Visitor<'de> for Into<'_> {
         if !self.element.is_float() {
             return Err(E::invalid_value(Unexpected::Float(value), &self));
         }
-        self.float(value);
+        self.add_float(value);
         Ok(())
     }
 
     fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<(), E> {
-        self.whole(value.into())
+        self.add_integer(value.into())
     }
 
     fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<(), E> {
-        self.whole(value.into())
+        self.add_integer(value.into())
     }
 
     fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<(), E> {
         match self.element {
-            Element::Bool => self.whole(value.into()),
+            Element::Bool => self.add_integer(value.into()),
             _ => Err(E::invalid_type(Unexpected::Bool(value), &self)),
         }
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
         let Self { element, bytes } = self;
-        while seq.next_element_seed(Into { element, bytes: &mut *bytes })?.is_some() {}
+        while seq.next_element_seed(NumberSeed { element, bytes: &mut *bytes })?.is_some() {}
         Ok(())
     }
 }
 
-/// Numbers of the wire as a list in JSON. What is no number becomes `null`.
+/// Numbers of the wire as a list in JSON. NaN and infinities become `null`.
 #[derive(Debug)]
-pub(super) struct Listed<'a> {
+pub(super) struct NumberList<'a> {
     pub(super) element: Element,
     pub(super) bytes: &'a [u8],
 }
 
-impl Serialize for Listed<'_> {
+impl Serialize for NumberList<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         macro_rules! each {
             ($kind:ty, $value:expr) => {{
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_numbers_become_one_list() {
+    fn nested_numbers_are_flattened() {
         let floats = |text: &str| read(text, Element::F32);
         assert_eq!(floats("[1, -2, 0.5]"), Ok(Array::F32(vec![1.0, -2.0, 0.5])));
         assert_eq!(floats("[[1, 2], [[3]], []]"), Ok(Array::F32(vec![1.0, 2.0, 3.0])));
@@ -163,11 +163,11 @@ mod tests {
             assert!(floats(bad).is_err(), "{bad}");
         }
         let deep = "[".repeat(100_000) + &"]".repeat(100_000);
-        assert!(floats(&deep).is_err(), "and no stack is left");
+        assert!(floats(&deep).is_err(), "the stack is bounded");
     }
 
     #[test]
-    fn numbers_keep_their_type_both_ways() {
+    fn numbers_round_trip_in_their_type() {
         for (element, text) in [
             (Element::I64, "[9223372036854775807,-9223372036854775808]"),
             (Element::U64, "[18446744073709551615,0]"),
@@ -177,7 +177,7 @@ mod tests {
             (Element::F16, "[0.5,-2.0]"),
         ] {
             let bytes = read(text, element).unwrap().to_le_bytes();
-            let said = serde_json::to_string(&Listed { element, bytes: &bytes }).unwrap();
+            let said = serde_json::to_string(&NumberList { element, bytes: &bytes }).unwrap();
             assert_eq!(said, text);
         }
         for (element, text) in [

@@ -1,11 +1,11 @@
-//! What handlers are given and what they give.
+//! Types of handlers' arguments and results.
 
 use crate::kserve::failure::Failure;
 use crate::server::Server;
 use axum::extract::State;
 use std::sync::Arc;
 
-/// What handlers know.
+/// State of handlers.
 pub(super) type App = State<Arc<Server>>;
-/// What handlers give.
+/// Result of handlers.
 pub(super) type Reply<T> = Result<T, Failure>;

@@ -1,14 +1,14 @@
-//! Models that come and go.
+//! Calls that load, unload and list models.
 
 use super::bounded;
 use super::json::{object, read};
 use super::reply::{App, Reply};
 use crate::error::{Error, Result};
 use crate::models::config::load::{LoadParameters, LoadValue};
-use crate::models::registry::lookups::Indexed;
-use crate::name::{ModelName, shown};
+use crate::models::registry::lookups::IndexEntry;
+use crate::name::{ModelName, excerpt};
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
+use crate::net::quota::charge::Charge;
 use crate::server::Server;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
@@ -33,9 +33,10 @@ async fn index(
 ) -> Reply<Json<Value>> {
     let ready = object(&body)?.get("ready").and_then(Value::as_bool).unwrap_or(false);
     let here = server.clone();
-    let listed = server.parsers.aside(&peer.principal, (), move || here.registry.index()).await?;
-    let listed = listed.into_iter().filter(|i| i.ready || !ready);
-    let entry = |i: Indexed| {
+    let listed =
+        server.workers.run_blocking(&peer.principal, (), move || here.registry.index()).await?;
+    let listed = listed.into_iter().filter(|i| i.is_ready || !ready);
+    let entry = |i: IndexEntry| {
         let version = i.version.map(|v| v.to_string()).unwrap_or_default();
         json!({ "name": i.name.as_str(), "version": version, "state": i.state(), "reason": "" })
     };
@@ -50,13 +51,13 @@ async fn load(
     body: Bytes,
 ) -> Reply<()> {
     let (name, bytes) = (ModelName::new(&model)?, body.len());
-    charge.add(2 * bytes as u64)?; // its texts, and what they stand for
+    charge.add(2 * bytes as u64)?; // its texts, and their decoded bytes
     let read = move || parameters(&body);
-    let given = server.parsers.run(&peer.principal, charge.clone(), bytes, read).await?;
+    let given = server.workers.run(&peer.principal, charge.clone(), bytes, read).await?;
     Ok(server.load(&peer, name, given, Some(charge)).await?)
 }
 
-/// The body of a load.
+/// Body of a load.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(default)]
 struct LoadJson {
@@ -64,7 +65,7 @@ struct LoadJson {
     parameters: Map<String, Value>,
 }
 
-/// Files are in base64.
+/// Reads the parameters of a load; files are in base64.
 fn parameters(body: &[u8]) -> Result<LoadParameters> {
     let json: LoadJson = read(body)?;
     let mut given = LoadParameters::default();
@@ -72,8 +73,8 @@ fn parameters(body: &[u8]) -> Result<LoadParameters> {
         let value = match value {
             Value::String(text) if key.starts_with("file:") => {
                 let bytes = BASE64.decode(text).map_err(|e| {
-                    let shown = shown(&key);
-                    Error::Invalid(format!("{shown:?}: no base64: {e}"))
+                    let shown = excerpt(&key);
+                    Error::Invalid(format!("{shown:?} must be base64: {e}"))
                 })?;
                 LoadValue::Bytes(bytes.into())
             }

@@ -1,18 +1,18 @@
-//! HTTP connections, and which path leads to which handler.
+//! HTTP server, and the routes of its handlers.
 
 use super::reply::App;
 use super::{describe, devices, infer, memory, repository, trace};
 use crate::error::Error;
+use crate::kserve::discard_body;
 use crate::kserve::failure::Failure;
-use crate::kserve::intake::Intake;
-use crate::kserve::unwanted;
+use crate::kserve::middleware::Middleware;
 use crate::net::identity::auth::Tokens;
 use crate::net::identity::client_id::Protocol;
 use crate::net::identity::peer::Peer;
+use crate::net::keep_alive::ServedConnection;
 use crate::net::listener::Listener;
-use crate::net::served::ServedConnection;
 use crate::observe::exposition::Exposition;
-use crate::requests::pieces::Pieces;
+use crate::requests::buffer_pool::BufferPool;
 use crate::server::Server;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -29,10 +29,10 @@ use hyper_util::service::TowerToHyperService;
 use std::sync::Arc;
 use tokio_stream::StreamExt;
 
-/// Serves HTTP on `listener` until `end` comes; requests that are open then are still answered.
+/// Serves HTTP on `listener` until `end` completes; open requests are still answered.
 ///
-/// A connection on which no whole head of a request comes in time is closed: clients that send a
-/// byte now and then would keep their place for ever.
+/// A connection is closed if a request's head does not arrive in time; otherwise a client that
+/// sends a byte now and then would keep its slot for ever.
 pub(crate) async fn serve(
     server: Arc<Server>,
     tokens: Arc<Tokens>,
@@ -56,7 +56,7 @@ pub(crate) async fn serve(
         let service = router.clone().layer(Extension(connection.info()));
         let service = TowerToHyperService::new(service);
         let connection = http.serve_connection(TokioIo::new(connection), service);
-        tokio::spawn(graceful.watch(connection)); // what goes wrong there is the client's affair
+        tokio::spawn(graceful.watch(connection)); // its errors concern only the client
     }
     drop(connections);
     graceful.shutdown().await;
@@ -67,9 +67,9 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
     let infer = Router::new()
         .route("/v2/models/{model}/infer", post(infer::newest))
         .route("/v2/models/{model}/versions/{version}/infer", post(infer::version))
-        .route_layer(middleware::from_fn_with_state(server.clone(), open))
-        .route_layer(middleware::from_fn_with_state(server.clone(), whole))
-        .route_layer(middleware::from_fn_with_state(server.clone(), room));
+        .route_layer(middleware::from_fn_with_state(server.clone(), take_slot))
+        .route_layer(middleware::from_fn_with_state(server.clone(), read_whole))
+        .route_layer(middleware::from_fn_with_state(server.clone(), check_slot));
     let others = Router::new()
         .route("/metrics", get(metrics))
         .route("/reef/trace", get(trace::trace))
@@ -77,26 +77,26 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
         .merge(devices::routes())
         .merge(repository::routes())
         .merge(memory::routes())
-        .route_layer(middleware::from_fn_with_state(server.clone(), whole));
+        .route_layer(middleware::from_fn_with_state(server.clone(), read_whole));
     let calls = Router::new()
         .merge(infer)
         .merge(others)
-        .fallback(|| async { Failure(Error::NotFound("no such path".into())) })
+        .fallback(|| async { Failure(Error::NotFound("unknown path".into())) })
         .layer(DefaultBodyLimit::max(max))
         .with_state(server.clone());
-    Intake { server, tokens, protocol: Protocol::Http }.before(calls)
+    Middleware { server, tokens, protocol: Protocol::Http }.wrap(calls)
 }
 
-/// The numbers, in the format that is asked for.
+/// Returns the metrics, in the requested format.
 async fn metrics(State(server): App, headers: HeaderMap) -> impl IntoResponse {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok());
-    let format = Exposition::asked(accept.unwrap_or_default());
+    let format = Exposition::for_accept(accept.unwrap_or_default());
     ([(header::CONTENT_TYPE, format.content_type())], server.metrics(format).await)
 }
 
-/// Refuses a request for which there is no place, before its body is read. It takes none until all
-/// of it is there.
-async fn room(
+/// Refuses a request without a free slot before its body is read. It takes no slot until it has
+/// arrived completely.
+async fn check_slot(
     State(server): App,
     Extension(peer): Extension<Peer>,
     request: Request,
@@ -108,8 +108,8 @@ async fn room(
     }
 }
 
-/// Takes a place for a request that has arrived.
-async fn open(
+/// Takes a slot for a request that has arrived.
+async fn take_slot(
     State(server): App,
     Extension(peer): Extension<Peer>,
     request: Request,
@@ -121,29 +121,28 @@ async fn open(
     }
 }
 
-/// Reads all of the request before it is handled. What arrives is charged for, and has to come in
-/// time.
-async fn whole(State(server): App, request: Request, next: Next) -> Response {
+/// Reads the whole request before it is handled. Its bytes are charged, and must arrive in time.
+async fn read_whole(State(server): App, request: Request, next: Next) -> Response {
     let max = server.config.get().limits.message_mib << 20;
     let (head, body) = request.into_parts();
     if body.size_hint().lower() > max as u64 {
-        unwanted::discard(&head.headers, body, max).await;
+        discard_body::discard(&head.headers, body, max).await;
         return Failure(too_large(max)).into_response();
     }
-    match read(body, max, &server.pieces).await {
+    match read(body, max, &server.buffers).await {
         Ok(body) => next.run(Request::from_parts(head, Body::from(body))).await,
-        Err(error) => Failure(unread(&*error)).into_response(),
+        Err(error) => Failure(read_error(&*error)).into_response(),
     }
 }
 
-/// All of a body, in one piece.
+/// Reads a body into one buffer.
 async fn read(
     body: Body,
     max: usize,
-    pieces: &Arc<Pieces>,
+    buffers: &Arc<BufferPool>,
 ) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
     let mut parts = Limited::new(body, max).collect().await?.aggregate();
-    let mut whole = pieces.take(parts.remaining());
+    let mut whole = buffers.take(parts.remaining());
     while parts.has_remaining() {
         let part = parts.chunk();
         whole.bytes.extend_from_slice(part);
@@ -153,8 +152,8 @@ async fn read(
     Ok(whole.freeze())
 }
 
-/// Why a body was not read: for our reasons, or because the client ended it.
-fn unread(error: &(dyn std::error::Error + 'static)) -> Error {
+/// Returns the reason for which a body was not read: an error of ours, or the client's end.
+fn read_error(error: &(dyn std::error::Error + 'static)) -> Error {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if let Some(ours) = error.downcast_ref::<Error>() {
@@ -162,9 +161,9 @@ fn unread(error: &(dyn std::error::Error + 'static)) -> Error {
         }
         cause = error.source();
     }
-    Error::Invalid("body: the client ended it too early".into())
+    Error::Invalid("body: must not be truncated by the client".into())
 }
 
 fn too_large(max: usize) -> Error {
-    Error::TooLarge(format!("body of at most {max} bytes (limits.message_mib)"))
+    Error::TooLarge(format!("body must have at most {max} bytes (limits.message_mib)"))
 }

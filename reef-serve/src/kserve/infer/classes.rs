@@ -1,48 +1,49 @@
-//! An output as its largest values, each with its place: `VALUE:INDEX`.
+//! Classification: an output as its largest values, each with its index: `VALUE:INDEX`.
 
 use crate::error::{Error, Result};
 use crate::tensor::TensorInfo;
 use reef::tensor::Element;
 
-/// Most bytes of a text: its length, a sign, 39 digits, six behind the point, a colon, a place.
-const MOST_TEXT: u64 = 4 + 1 + 39 + 7 + 1 + 20;
+/// Maximum bytes of a text: its length, a sign, 39 digits, a point with six digits, a colon, an
+/// index.
+const MAX_TEXT_BYTES: u64 = 4 + 1 + 39 + 7 + 1 + 20;
 
-/// Refuses what has no such values.
+/// Refuses a tensor that cannot be classified.
 ///
 /// # Errors
 ///
-/// `Unimplemented` for what is not of FP32.
+/// `Unimplemented` for a type other than FP32.
 pub(super) fn check(info: &TensorInfo) -> Result<()> {
     if info.element == Element::F32 {
         return Ok(());
     }
     let (name, datatype) = (&info.name, info.datatype());
-    let text = format!("tensor {name}: classification of {datatype}, FP32 is possible");
+    let text = format!("tensor {name}: classification of {datatype} instead of FP32");
     Err(Error::Unimplemented(text))
 }
 
-/// The shape of such an output: classes of each row, or of all values if there are no rows.
+/// Returns the shape of such an output: classes of each row, or of all values if there are no rows.
 pub(super) fn shape(info: &TensorInfo, classes: usize) -> Vec<i64> {
     let (rows, values) = rows(info);
     let kept = classes.min(values) as i64;
     if info.shape.len() < 2 { vec![kept] } else { vec![rows as i64, kept] }
 }
 
-/// Bytes that making such an output takes at most, and the output itself.
-pub(super) fn room(info: &TensorInfo, classes: usize) -> u64 {
+/// Returns the maximum bytes that creating such an output takes, including the output.
+pub(super) fn max_bytes(info: &TensorInfo, classes: usize) -> u64 {
     let (rows, values) = rows(info);
-    let texts = (rows.saturating_mul(classes.min(values)) as u64).saturating_mul(MOST_TEXT);
+    let texts = (rows.saturating_mul(classes.min(values)) as u64).saturating_mul(MAX_TEXT_BYTES);
     texts.saturating_add((values as u64).saturating_mul(size_of::<usize>() as u64))
 }
 
-/// How many rows there are, and values of each.
+/// Returns the number of rows, and of values in each.
 fn rows(info: &TensorInfo) -> (usize, usize) {
     let rows = if info.shape.len() < 2 { 1 } else { info.shape[0].max(0) as usize };
     (rows, info.elements() / rows.max(1))
 }
 
-/// The `classes` largest values of each row, the largest first, of equal ones the first; as the
-/// wire has texts: each behind its length.
+/// Returns the `classes` largest values of each row, the largest first, of equal ones the first.
+/// Texts are encoded as on the wire: each follows its length.
 pub(super) fn to_bytes(info: &TensorInfo, bytes: &[u8], classes: usize) -> Vec<u8> {
     let (words, _) = bytes.as_chunks::<4>();
     let (mut order, mut all) = (Vec::new(), Vec::new());
@@ -57,7 +58,7 @@ pub(super) fn to_bytes(info: &TensorInfo, bytes: &[u8], classes: usize) -> Vec<u
     all
 }
 
-/// Places of the largest values of a row.
+/// Finds the indices of the largest values of a row.
 fn largest(row: &[[u8; 4]], classes: usize, order: &mut Vec<usize>) {
     let value = |at: usize| f32::from_le_bytes(row[at]);
     let larger = |a: &usize, b: &usize| value(*b).total_cmp(&value(*a)).then(a.cmp(b));
@@ -70,7 +71,7 @@ fn largest(row: &[[u8; 4]], classes: usize, order: &mut Vec<usize>) {
     order.sort_unstable_by(larger);
 }
 
-/// The texts of such bytes.
+/// Decodes the texts of such bytes.
 pub(super) fn from_bytes(mut bytes: &[u8]) -> Vec<&str> {
     let mut texts = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<4>() {
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_row_has_its_largest_values_first() {
+    fn classification_sorts_each_row() {
         let info = |shape: &[i64], element| TensorInfo {
             name: "logits".into(),
             element,
@@ -96,7 +97,7 @@ mod tests {
         let rows = info(&[2, 3], Element::F32);
         let bytes = crate::tensor::to_bytes(&[0.5, 2.0, -1.0, 3.0, 3.0, f32::NAN.copysign(-1.0)]);
         let texts = to_bytes(&rows, &bytes, 2);
-        assert!(texts.len() as u64 <= room(&rows, 2));
+        assert!(texts.len() as u64 <= max_bytes(&rows, 2));
         let said = from_bytes(&texts);
         assert_eq!(said, ["2.000000:1", "0.500000:0", "3.000000:0", "3.000000:1"]);
         assert_eq!(from_bytes(&to_bytes(&rows, &bytes, 9)).len(), 6, "no more than there are");

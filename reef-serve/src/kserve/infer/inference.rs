@@ -1,58 +1,61 @@
-//! From a request to its answer.
+//! Execution of a request, from its check to its answer.
 
 use super::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
-use super::response::{AnsweredOutput, InferResponse, answered, twice};
+use super::response::{InferResponse, ResponseOutput, named_twice, response_outputs};
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
-use crate::kserve::parameter::Place;
+use crate::kserve::parameter::RegionPart;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
 use crate::net::identity::peer::Peer;
-use crate::net::room::charge::Charge;
-use crate::requests::job::{Given, Input, Output, Wanted};
-use crate::requests::region_memory::Located;
+use crate::net::quota::charge::Charge;
+use crate::requests::job::{BoundInput, BoundOutput, Input, Output};
+use crate::requests::region_memory::RegionSlice;
 use crate::server::{Inference, Server};
-use crate::tenants::claims::stated;
+use crate::tenants::claims::stated_rate;
 use crate::tensor::TensorInfo;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl Server {
-    /// Checks an inference, runs it in its turn, and gives the answer.
+    /// Checks an inference, runs it in its turn, and returns the answer.
     ///
     /// # Errors
     ///
-    /// What is wrong with it; those of [`Server::infer`].
+    /// Errors of the check and of [`Server::infer`].
     pub(crate) async fn answer(&self, peer: &Peer, request: InferRequest) -> Result<InferResponse> {
         let arrived = Instant::now();
         let device = self.device_of(peer, &request);
-        let model = self.registry.get_near(&request.model, &request.version, device.as_deref())?;
+        let model = self.registry.get_on(&request.model, &request.version, device.as_deref())?;
         let tenant = self.tenants.of(&peer.principal);
         let default = self.config.get().models.class;
         let priority = tenant.priority(request.priority, request.class, default)?;
-        let (priority, account) = match stated(request.rate_us.0, request.rate_us.1)? {
+        let (priority, account) = match stated_rate(request.rate_us.0, request.rate_us.1)? {
             None => (priority, None),
             Some(rate) => {
-                let at = (model.node().index, model.node().clock());
-                self.tenants.claim(&tenant, &peer.life, priority, rate, at)?
+                let (device, now) = (model.node().index, model.node().clock());
+                self.tenants.claim(&tenant, &peer.life, priority, rate, device, now)?
             }
         };
         let timeout = (request.timeout > 0).then(|| Duration::from_micros(request.timeout));
-        let mut answered = answered(&model.outputs, request.outputs, request.binary)?;
+        let mut answered = response_outputs(&model.outputs, request.outputs, request.is_binary)?;
         let order = in_order(&model, &request.inputs)?;
         let variant = match model.shapes_of(order.iter().map(|input| &*input.shape))? {
             None => model.base.clone(),
             Some(shapes) => {
-                // Before a network is made for a request that is wrong anyway.
+                // Checked before a network is created for an invalid request.
                 let mut each = order.iter().zip(&model.inputs.each);
                 each.try_for_each(|(input, info)| input.check(self, peer, info))?;
-                self.check_places(peer, &answered)?;
-                self.variant(&model, &tenant, shapes, (arrived, timeout)).await?
+                self.check_regions(peer, &answered)?;
+                self.variant(&model, &tenant, shapes, arrived, timeout).await?
             }
         };
         let inputs = self.inputs(peer, &variant, request.inputs)?;
-        answered.iter_mut().for_each(|output| output.settle(&variant.outputs.each[output.index]));
-        let of = |output: &AnsweredOutput| self.wanted(peer, &variant, output, &request.charge);
+        answered
+            .iter_mut()
+            .for_each(|output| output.set_shape(&variant.outputs.each[output.index]));
+        let of =
+            |output: &ResponseOutput| self.bind_output(peer, &variant, output, &request.charge);
         let outputs = answered.iter().map(of).collect::<Result<_>>()?;
         let inference = Inference {
             client: peer.id,
@@ -67,18 +70,19 @@ impl Server {
             outputs,
         };
         let made = self.infer(inference).await?;
-        let outputs = self.filled(peer, answered, made, (variant.clone(), request.charge)).await?;
+        let outputs = self.fill(peer, answered, made, variant.clone(), request.charge).await?;
         Ok(InferResponse { model, variant, id: request.id, outputs })
     }
 
-    /// The outputs with their bytes, or the texts that are wanted in their place.
-    async fn filled(
+    /// Sets the bytes of the outputs, or the texts that replace them.
+    async fn fill(
         &self,
         peer: &Peer,
-        mut answered: Vec<AnsweredOutput>,
+        mut answered: Vec<ResponseOutput>,
         made: Vec<Vec<u8>>,
-        (variant, charge): (Arc<Variant>, Option<Charge>),
-    ) -> Result<Vec<AnsweredOutput>> {
+        variant: Arc<Variant>,
+        charge: Option<Charge>,
+    ) -> Result<Vec<ResponseOutput>> {
         let sorted = answered.iter().zip(&made).filter(|(output, _)| output.classes.is_some());
         let bytes = sorted.map(|(_, bytes)| bytes.len()).sum();
         let work = move || {
@@ -87,123 +91,125 @@ impl Server {
             }
             Ok(answered)
         };
-        self.parsers.run(&peer.principal, charge, bytes, work).await
+        self.workers.run(&peer.principal, charge, bytes, work).await
     }
 
-    /// The device whose memory holds tensors of it, if any does.
+    /// Returns the device whose memory holds tensors of the request, if any.
     fn device_of(&self, peer: &Peer, request: &InferRequest) -> Option<Arc<Node>> {
         let from = |input: &InputTensor| match &input.from {
             TensorData::Bytes(_) => None,
-            TensorData::Region(place) => self.regions.device(peer, &place.region),
+            TensorData::Region(part) => self.regions.device(peer, &part.region),
         };
         let to = |output: &RequestedOutput| self.regions.device(peer, &output.to.as_ref()?.region);
         request.inputs.iter().find_map(from).or_else(|| request.outputs.iter().find_map(to))
     }
 
-    /// Refuses regions that aren't there; how long an output is isn't known yet.
-    fn check_places(&self, peer: &Peer, outputs: &[AnsweredOutput]) -> Result<()> {
-        let mut places = outputs.iter().filter_map(|output| output.to.as_ref());
-        places.try_for_each(|place| {
-            let want = usize::try_from(place.bytes).unwrap_or(usize::MAX);
-            self.slice(peer, place, want).map(drop)
+    /// Refuses unknown regions; the length of an output is not known yet.
+    fn check_regions(&self, peer: &Peer, outputs: &[ResponseOutput]) -> Result<()> {
+        let mut parts = outputs.iter().filter_map(|output| output.to.as_ref());
+        parts.try_for_each(|part| {
+            let want = usize::try_from(part.bytes).unwrap_or(usize::MAX);
+            self.slice(peer, part, want).map(drop)
         })
     }
 
-    /// All inputs of the model, which are there, each once.
+    /// Binds all inputs of the model, each once.
     fn inputs(
         &self,
         peer: &Peer,
         variant: &Variant,
         inputs: Vec<InputTensor>,
-    ) -> Result<Vec<Given>> {
-        let given = |input: InputTensor| {
+    ) -> Result<Vec<BoundInput>> {
+        let bind = |input: InputTensor| {
             let index = variant.inputs.find(&input.name)?;
-            self.given((peer, variant.node()), (index, &variant.inputs.each[index]), input)
+            self.bind_input(peer, variant, index, input)
         };
-        inputs.into_iter().map(given).collect()
+        inputs.into_iter().map(bind).collect()
     }
 
-    fn given(
+    fn bind_input(
         &self,
-        (peer, node): (&Peer, &Node),
-        (index, info): (usize, &TensorInfo),
+        peer: &Peer,
+        variant: &Variant,
+        index: usize,
         input: InputTensor,
-    ) -> Result<Given> {
+    ) -> Result<BoundInput> {
+        let info = &variant.inputs.each[index];
         info.check(&input.datatype, &input.shape)?;
         let from = match input.from {
             TensorData::Bytes(bytes) => {
                 info.check_bytes(bytes.len())?;
                 Input::Bytes(bytes)
             }
-            TensorData::Region(place) => match self.slice(peer, &place, info.bytes())? {
-                Located::System(slice) => Input::Region(slice),
-                Located::Device(slice) => {
-                    slice.check_device(node)?;
+            TensorData::Region(part) => match self.slice(peer, &part, info.bytes())? {
+                RegionSlice::System(slice) => Input::Region(slice),
+                RegionSlice::Device(slice) => {
+                    slice.check_device(variant.node())?;
                     Input::Device(slice)
                 }
             },
         };
-        Ok(Given { index, offset: info.offset, input: from })
+        Ok(BoundInput { index, offset: info.offset, input: from })
     }
 
-    /// Where an output lies and goes; what the answer takes is charged for.
-    fn wanted(
+    /// Binds an output to its destination; the bytes of the answer are charged.
+    fn bind_output(
         &self,
         peer: &Peer,
         variant: &Variant,
-        output: &AnsweredOutput,
+        output: &ResponseOutput,
         charge: &Option<Charge>,
-    ) -> Result<Wanted> {
+    ) -> Result<BoundOutput> {
         let info = &variant.outputs.each[output.index];
         let bytes = info.bytes();
         let to = match &output.to {
             None => {
-                let all = (bytes as u64).saturating_add(output.room(info));
+                let all = (bytes as u64).saturating_add(output.max_text_bytes(info));
                 charge.iter().try_for_each(|charge| charge.add(all))?;
                 Output::Bytes
             }
-            Some(place) => match self.slice(peer, place, bytes)? {
-                Located::System(slice) => Output::Region(slice),
-                Located::Device(slice) => {
+            Some(part) => match self.slice(peer, part, bytes)? {
+                RegionSlice::System(slice) => Output::Region(slice),
+                RegionSlice::Device(slice) => {
                     slice.check_device(variant.node())?;
                     Output::Device(slice)
                 }
             },
         };
-        Ok(Wanted { index: output.index, offset: info.offset, bytes, output: to })
+        Ok(BoundOutput { index: output.index, offset: info.offset, bytes, output: to })
     }
 
-    fn slice(&self, peer: &Peer, place: &Place, want: usize) -> Result<Located> {
-        let Place { region, offset, bytes } = place;
+    fn slice(&self, peer: &Peer, place: &RegionPart, want: usize) -> Result<RegionSlice> {
+        let RegionPart { region, offset, bytes } = place;
         self.regions.slice(peer, region, *offset, *bytes, want)
     }
 }
 
 impl InputTensor {
-    /// Refuses another type, or another number of bytes than its shape has; whatever the model has
-    /// of that shape.
+    /// Refuses another type, or a number of bytes that does not match its own shape, which the
+    /// model need not accept.
     fn check(&self, server: &Server, peer: &Peer, info: &TensorInfo) -> Result<()> {
         let info = TensorInfo { shape: self.shape.clone(), ..info.clone() };
         info.check(&self.datatype, &self.shape)?;
         match &self.from {
             TensorData::Bytes(bytes) => info.check_bytes(bytes.len()),
-            TensorData::Region(place) => server.slice(peer, place, info.bytes()).map(drop),
+            TensorData::Region(part) => server.slice(peer, part, info.bytes()).map(drop),
         }
     }
 }
 
-/// The inputs in the model's order: all, each once.
+/// Returns the inputs in the model's order: all, each once.
 fn in_order<'a>(model: &LoadedModel, inputs: &'a [InputTensor]) -> Result<Vec<&'a InputTensor>> {
     let (given, want) = (inputs.len(), model.inputs.each.len());
     if given != want {
         let names = model.inputs.names().join(", ");
-        return Err(Error::Invalid(format!("{given} inputs given, {want} wanted: {names}")));
+        return Err(Error::Invalid(format!("must have the {want} inputs {names}, got {given}")));
     }
     let mut order = vec![None; want];
     for input in inputs {
-        let place = &mut order[model.inputs.find(&input.name)?];
-        if place.replace(input).is_some() {
-            return Err(twice(&input.name));
+        let slot = &mut order[model.inputs.find(&input.name)?];
+        if slot.replace(input).is_some() {
+            return Err(named_twice(&input.name));
         }
     }
     Ok(order.into_iter().flatten().collect())

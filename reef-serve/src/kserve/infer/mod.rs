@@ -1,9 +1,9 @@
-//! Inferences, as gRPC and HTTP have them in common.
+//! Inferences, common to gRPC and HTTP.
 //!
-//! - **In**: a [`request`], as one of the protocols read it.
-//! - **Out**: its [`response`], for the same protocol to write.
-//! - **Invariant**: a request is checked whole before it is queued, so that what is wrong with it
-//!   is said at once.
+//! - **In**: a [`request`], read by one of the protocols.
+//! - **Out**: its [`response`], to be written by the same protocol.
+//! - **Invariant**: a request is checked completely before it is queued, so errors are reported at
+//!   once.
 
 mod classes;
 mod inference;

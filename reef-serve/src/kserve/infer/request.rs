@@ -1,36 +1,36 @@
-//! An inference as the standard protocol asks for it.
+//! Request for an inference of the standard protocol.
 
 use crate::class::Class;
 use crate::error::{Error, Result};
-use crate::kserve::parameter::{Parameter, Place};
-use crate::net::room::charge::Charge;
+use crate::kserve::parameter::{Parameter, RegionPart};
+use crate::net::quota::charge::Charge;
 use bytes::Bytes;
 
-/// The header with which a client says the class of its requests that name no priority.
+/// Header with the default class of a client's requests.
 pub(crate) const CLASS_HEADER: &str = "reef-class";
 
-/// A request for an inference, as both protocols read it.
+/// Request for an inference, common to both protocols.
 #[derive(Debug, Default)]
 pub(crate) struct InferRequest {
     pub(crate) model: String,
     pub(crate) version: String,
     pub(crate) id: String,
     pub(crate) priority: u64,
-    /// Microseconds; 0 is no timeout.
+    /// Timeout in microseconds; 0 is none.
     pub(crate) timeout: u64,
-    /// The period and the budget that its client states, in microseconds; 0 is none.
+    /// Period and budget that its client states, in microseconds; 0 is none.
     pub(crate) rate_us: (u64, u64),
-    /// Whether an answer in a stream has to say that it is its request's last one.
-    pub(crate) wants_final: bool,
-    /// The client's default class.
+    /// True if an answer in a stream must mark itself as its request's last one.
+    pub(crate) has_final_marker: bool,
+    /// Default class of the client.
     pub(crate) class: Option<Class>,
-    /// What its bytes are charged to; the answer's are as well.
+    /// Charge for the bytes of request and answer.
     pub(crate) charge: Option<Charge>,
     pub(crate) inputs: Vec<InputTensor>,
-    /// Those that are wanted; none for all.
+    /// Requested outputs; empty for all.
     pub(crate) outputs: Vec<RequestedOutput>,
-    /// Whether outputs are wanted as binary data that don't say themselves.
-    pub(crate) binary: bool,
+    /// Default form of outputs: whether they are binary data.
+    pub(crate) is_binary: bool,
 }
 
 /// An input tensor of a request.
@@ -42,26 +42,26 @@ pub(crate) struct InputTensor {
     pub(crate) from: TensorData,
 }
 
-/// Where the data of an input tensor is.
+/// Data of an input tensor.
 #[derive(Debug)]
 pub(crate) enum TensorData {
     Bytes(Bytes),
-    Region(Place),
+    Region(RegionPart),
 }
 
 /// An output tensor that the request names.
 #[derive(Debug)]
 pub(crate) struct RequestedOutput {
     pub(crate) name: String,
-    pub(crate) to: Option<Place>,
-    /// Whether it is wanted as binary data, where a protocol has another form.
-    pub(crate) binary: Option<bool>,
-    /// How many of its largest values are wanted in its place; 0: all of it as it is.
+    pub(crate) to: Option<RegionPart>,
+    /// True if it is binary data, where the protocol has another form.
+    pub(crate) is_binary: Option<bool>,
+    /// Number of its largest values to return in its place; 0 is the output itself.
     pub(crate) classes: usize,
 }
 
 impl InferRequest {
-    /// Notes a parameter of the request. Those that are not known are the client's own.
+    /// Applies a parameter of the request. Unknown ones are the client's own.
     ///
     /// # Errors
     ///
@@ -72,10 +72,10 @@ impl InferRequest {
             "timeout" => self.timeout = value.number(key)?,
             "reef_period_us" => self.rate_us.0 = value.number(key)?,
             "reef_budget_us" => self.rate_us.1 = value.number(key)?,
-            "sequence_id" | "sequence_start" | "sequence_end" if !value.is_nothing() => {
+            "sequence_id" | "sequence_start" | "sequence_end" if !value.is_absent() => {
                 return Err(Error::Unimplemented(format!("parameter {key}: sequences")));
             }
-            "triton_enable_empty_final_response" => self.wants_final = value.flag(key)?,
+            "triton_enable_empty_final_response" => self.has_final_marker = value.flag(key)?,
             _ => {}
         }
         Ok(())
@@ -87,16 +87,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parameters_have_their_types() {
+    fn parameter_of_wrong_type_is_refused() {
         let mut request = InferRequest::default();
         request.parameter("priority", &Parameter::Number(1)).unwrap();
         request.parameter("timeout", &Parameter::Number(5000)).unwrap();
         request.parameter("my own", &Parameter::Other).unwrap();
         assert_eq!((request.priority, request.timeout), (1, 5000));
         assert!(request.parameter("priority", &Parameter::Text("1".into())).is_err());
-        assert!(!request.wants_final);
+        assert!(!request.has_final_marker);
         request.parameter("triton_enable_empty_final_response", &Parameter::Flag(true)).unwrap();
-        assert!(request.wants_final);
+        assert!(request.has_final_marker);
         assert!(
             request.parameter("triton_enable_empty_final_response", &Parameter::Number(1)).is_err()
         );

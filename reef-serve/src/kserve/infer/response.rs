@@ -1,61 +1,64 @@
-//! The answer to an inference.
+//! Answer to an inference.
 
 use super::classes;
 use super::request::RequestedOutput;
 use crate::error::{Error, Result};
-use crate::kserve::parameter::Place;
+use crate::kserve::parameter::RegionPart;
 use crate::models::loaded_model::LoadedModel;
 use crate::models::shaped::variant::Variant;
 use crate::tensor::{TensorInfo, TensorInfos, short};
 use bytes::Bytes;
 use std::sync::Arc;
 
-/// The answer.
+/// Answer to an inference.
 #[derive(Debug)]
 pub(crate) struct InferResponse {
     pub(crate) model: Arc<LoadedModel>,
     pub(super) variant: Arc<Variant>,
     pub(crate) id: String,
-    pub(crate) outputs: Vec<AnsweredOutput>,
+    pub(crate) outputs: Vec<ResponseOutput>,
 }
 
 /// An output of an answer.
 #[derive(Debug)]
-pub(crate) struct AnsweredOutput {
-    /// Its number among the model's.
+pub(crate) struct ResponseOutput {
+    /// Index among the model's outputs.
     pub(super) index: usize,
-    pub(crate) to: Option<Place>,
-    pub(crate) binary: bool,
-    /// Its largest values, as texts, with their shape.
+    pub(crate) to: Option<RegionPart>,
+    pub(crate) is_binary: bool,
+    /// Number and shape of its largest values, if it is returned as texts.
     pub(super) classes: Option<(usize, Vec<i64>)>,
     /// Empty if it went to a region.
     pub(crate) bytes: Bytes,
 }
 
-impl AnsweredOutput {
-    /// What it is in the answer: its type, and its shape.
-    pub(crate) fn shown<'a>(&'a self, info: &'a TensorInfo) -> (&'static str, &'a [i64]) {
+impl ResponseOutput {
+    /// Returns its type and shape in the answer.
+    pub(crate) fn datatype_and_shape<'a>(
+        &'a self,
+        info: &'a TensorInfo,
+    ) -> (&'static str, &'a [i64]) {
         match &self.classes {
             Some((_, shape)) => ("BYTES", shape),
             None => (info.datatype(), &info.shape),
         }
     }
 
-    /// The texts that it is, if it is some.
+    /// Returns its texts, if it consists of texts.
     pub(crate) fn texts(&self) -> Option<Vec<&str>> {
         self.classes.as_ref().map(|_| classes::from_bytes(&self.bytes))
     }
 
-    /// Notes its shape as texts.
-    pub(super) fn settle(&mut self, info: &TensorInfo) {
+    /// Computes the shape of its texts.
+    pub(super) fn set_shape(&mut self, info: &TensorInfo) {
         if let Some((count, shape)) = &mut self.classes {
             *shape = classes::shape(info, *count);
         }
     }
 
-    /// Bytes that its texts take at most, while they are made.
-    pub(super) fn room(&self, info: &TensorInfo) -> u64 {
-        self.classes.as_ref().map_or(0, |(count, _)| classes::room(info, *count))
+    /// Maximum bytes that its texts take while they are created.
+    pub(super) fn max_text_bytes(&self, info: &TensorInfo) -> u64 {
+        self.classes.as_ref().map_or(0, |(count, _)| classes::max_bytes(info, *count))
     }
 
     pub(super) fn set(&mut self, info: &TensorInfo, bytes: Vec<u8>) {
@@ -67,33 +70,33 @@ impl AnsweredOutput {
 }
 
 impl InferResponse {
-    /// The outputs with what they are.
-    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&TensorInfo, &AnsweredOutput)> {
+    /// Returns the outputs with their tensors.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = (&TensorInfo, &ResponseOutput)> {
         self.outputs.iter().map(|output| (&self.variant.outputs.each[output.index], output))
     }
 }
 
-/// The outputs that are asked for, without their bytes, and without shapes of texts.
-pub(super) fn answered(
+/// Returns the requested outputs, without bytes, and without shapes of texts.
+pub(super) fn response_outputs(
     infos: &TensorInfos,
     outputs: Vec<RequestedOutput>,
-    binary: bool,
-) -> Result<Vec<AnsweredOutput>> {
-    let one = |index, to, binary| {
+    is_binary: bool,
+) -> Result<Vec<ResponseOutput>> {
+    let one = |index, to, is_binary| {
         let (classes, bytes) = (None, Bytes::new());
-        AnsweredOutput { index, to, binary, classes, bytes }
+        ResponseOutput { index, to, is_binary, classes, bytes }
     };
     let count = infos.each.len();
     if outputs.is_empty() {
-        return Ok((0..count).map(|index| one(index, None, binary)).collect());
+        return Ok((0..count).map(|index| one(index, None, is_binary)).collect());
     }
     let mut seen = vec![false; count];
-    let asked = |output: RequestedOutput| {
-        let index = once(&mut seen, infos.find(&output.name)?, &output.name)?;
-        let has_place = output.to.is_some();
-        let mut answered = one(index, output.to, output.binary.unwrap_or(binary));
+    let resolve = |output: RequestedOutput| {
+        let index = mark_named(&mut seen, infos.find(&output.name)?, &output.name)?;
+        let has_region = output.to.is_some();
+        let mut answered = one(index, output.to, output.is_binary.unwrap_or(is_binary));
         if output.classes > 0 {
-            if has_place {
+            if has_region {
                 let text =
                     format!("tensor {:?}: classification into a region", short(&output.name));
                 return Err(Error::Unimplemented(text));
@@ -103,17 +106,14 @@ pub(super) fn answered(
         }
         Ok(answered)
     };
-    outputs.into_iter().map(asked).collect()
+    outputs.into_iter().map(resolve).collect()
 }
 
-/// Notes that a tensor was named.
-fn once(seen: &mut [bool], index: usize, name: &str) -> Result<usize> {
-    match std::mem::replace(&mut seen[index], true) {
-        false => Ok(index),
-        true => Err(twice(name)),
-    }
+/// Notes the use of a tensor's name.
+fn mark_named(seen: &mut [bool], index: usize, name: &str) -> Result<usize> {
+    if std::mem::replace(&mut seen[index], true) { Err(named_twice(name)) } else { Ok(index) }
 }
 
-pub(super) fn twice(name: &str) -> Error {
-    Error::Invalid(format!("tensor {:?} is named twice", short(name)))
+pub(super) fn named_twice(name: &str) -> Error {
+    Error::Invalid(format!("tensor {:?} must be named once", short(name)))
 }

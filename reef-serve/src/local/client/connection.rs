@@ -1,7 +1,7 @@
-//! A client that has come in: its requests and their answers.
+//! An accepted client: its requests and their answers.
 
 use super::options::{Options, Timing};
-use super::places::{Open, Places};
+use super::tensor_buffers::{OpenRequest, TensorBuffers};
 use crate::class::Class;
 use crate::error::{Error, Result};
 use crate::local::clock;
@@ -14,23 +14,23 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// How long a daemon may take to say why it closes a connection.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Time that a daemon has to state why it closes a connection.
+const REASON_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Values of an input that are copied while a daemon that sleeps wakes up: at least as long as that
-/// takes, and not longer than it looks for a request then
-/// ([`ROUSED`](crate::local::channel::ROUSED)).
-const LAST_VALUES: usize = 256 << 10;
+/// Values of an input that are copied while a sleeping daemon wakes up: the copy takes at least as
+/// long as the wake, and not longer than the daemon polls then
+/// ([`EARLY_WAKE_POLL_TIMEOUT`](crate::local::channel::EARLY_WAKE_POLL_TIMEOUT)).
+const COPY_AFTER_WAKE: usize = 256 << 10;
 
-/// How much longer inferences have to take than the client looks for their answers, so that it
-/// sleeps at once: the daemon will wake it in time.
-const SLEEP_BEYOND: Duration = Duration::from_micros(60);
+/// Margin by which inferences must exceed the client's polling time for it to sleep at once: the
+/// daemon wakes it in time.
+const SLEEP_MARGIN: Duration = Duration::from_micros(60);
 
-/// A connection to a daemon, for one model: an instance of it for this client alone.
+/// A connection to a daemon for one model, with an instance for this client alone.
 ///
-/// If the model is reloaded, the client connects anew by itself and asks again for what is open. If
-/// the new one takes or gives tensors of other lengths, what is open is lost, and the error says
-/// that it was reloaded.
+/// If the model is reloaded, the client reconnects by itself and repeats its open requests. If the
+/// new version has tensors of other lengths, the open requests are lost, and the error states the
+/// reload.
 ///
 /// ```no_run
 /// use reef_serve::{Class, Client, Options};
@@ -53,33 +53,33 @@ pub struct Client {
     segment: Segment,
     submitted: u32,
     received: u32,
-    places: Places,
-    /// How long the last inference took.
+    buffers: TensorBuffers,
+    /// Duration of the last inference.
     last: Duration,
-    /// Whether the next request has its tensor.
-    staged: bool,
+    /// True if the tensor of the next request is staged.
+    is_staged: bool,
 }
 
 impl Client {
-    /// Connects to the daemon and gets an instance of `model`, which is loaded if it is not. Blocks
-    /// until it is.
+    /// Connects to the daemon and gets an instance of `model`, which is loaded if necessary. Blocks
+    /// until then.
     ///
     /// # Errors
     ///
-    /// `Unavailable` if there is no daemon; `Denied` if it may be another user's; what it says
-    /// against the model or the client.
+    /// `Unavailable` if there is no daemon; `Denied` if it may belong to another user; errors of
+    /// the daemon about the model or the client.
     pub fn connect(model: &str, options: &Options) -> Result<Self> {
         let model = ModelName::new(model)?;
         let stream = connect(options.folder.as_deref(), "local.sock")?;
         let hello = ClientHello { model: model.clone(), class: options.class, rate: options.rate };
         let sent = send(&stream, &hello.to_bytes(), None);
         let mut bytes = [0; SERVER_HELLO_LEN];
-        // A daemon that is full says so without hearing what the client wants.
+        // A full daemon refuses before it reads the hello.
         let fd = receive(&stream, &mut bytes).map_err(|error| sent.err().unwrap_or(error))?;
         match (ServerHello::from_bytes(&bytes)?, fd) {
             (ServerHello::Refused(error), _) => Err(error),
             (ServerHello::Accepted { .. }, None) => {
-                Err(Error::Invalid("welcome without memory".into()))
+                Err(Error::Invalid("the daemon's answer must have a file descriptor".into()))
             }
             (ServerHello::Accepted { id, class, has_budget, layout }, Some(fd)) => Ok(Self {
                 id,
@@ -91,46 +91,46 @@ impl Client {
                 segment: Segment::open(fd, layout)?,
                 submitted: FIRST,
                 received: FIRST,
-                places: Places::new(layout.slots),
+                buffers: TensorBuffers::new(layout.slots),
                 last: Duration::ZERO,
-                staged: false,
+                is_staged: false,
             }),
         }
     }
 
-    /// Connects anew, as after the daemon's end. Requests that are open are lost.
+    /// Reconnects, for example after the daemon's end. Open requests are lost.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect); the client then stays as it is.
+    /// Errors of [`connect`](Self::connect); the client is then unchanged.
     pub fn reconnect(&mut self) -> Result<()> {
         *self = Self::connect(self.model.as_str(), &self.options)?;
         Ok(())
     }
 
-    /// Its number at the daemon.
+    /// Returns its number at the daemon.
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Class of its requests.
+    /// Returns the class of its requests.
     pub fn class(&self) -> Class {
         self.class
     }
 
-    /// Whether the rate that it stated was admitted: as much of the device is its own until it
-    /// disconnects. Without, the daemon's `rt.unfit` says whether it is served late or, as
-    /// [`class`](Self::class) tells, best-effort.
+    /// True if its stated rate was admitted: that part of the device is reserved for it until it
+    /// disconnects. Otherwise the daemon's `rt.unfit` decides whether it is served late or as
+    /// best-effort, which [`class`](Self::class) reports.
     pub fn has_budget(&self) -> bool {
         self.has_budget
     }
 
-    /// Values of the input.
+    /// Number of values of the input.
     pub fn input_len(&self) -> usize {
         self.segment.layout().input / size_of::<f32>()
     }
 
-    /// Values of the output.
+    /// Number of values of the output.
     pub fn output_len(&self) -> usize {
         self.segment.layout().output / size_of::<f32>()
     }
@@ -139,7 +139,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit) and [`receive`](Self::receive).
+    /// Errors of [`submit`](Self::submit) and [`receive`](Self::receive).
     pub fn infer(&mut self, input: &[f32]) -> Result<Vec<f32>> {
         let mut output = vec![0.0; self.output_len()];
         self.infer_into(input, &mut output)?;
@@ -150,108 +150,108 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit) and [`receive`](Self::receive).
+    /// Errors of [`submit`](Self::submit) and [`receive`](Self::receive).
     pub fn infer_into(&mut self, input: &[f32], output: &mut [f32]) -> Result<Timing> {
         self.submit(input)?;
         self.receive(output)
     }
 
-    /// Asks for an inference without waiting for it.
+    /// Requests an inference without waiting for it.
     ///
     /// # Errors
     ///
-    /// `Exhausted` at once if as many are open as the ring has slots; `Invalid` for another length;
+    /// `Exhausted` at once if the ring has no free slot; `Invalid` for another length;
     /// `Unavailable` if the daemon is gone.
     pub fn submit(&mut self, input: &[f32]) -> Result<()> {
         length("input", input.len(), self.input_len())?;
         self.check_room()?;
-        let tensor = self.segment.input(self.places.next());
-        let last = input.len().saturating_sub(LAST_VALUES).next_multiple_of(2).min(input.len());
-        let (most, rest) = input.split_at(last);
-        tensor.copy_floats(0, most);
-        self.segment.requests().rouse();
+        let tensor = self.segment.input(self.buffers.next());
+        let last = input.len().saturating_sub(COPY_AFTER_WAKE).next_multiple_of(2).min(input.len());
+        let (first, rest) = input.split_at(last);
+        tensor.copy_floats(0, first);
+        self.segment.requests().wake_early();
         tensor.copy_floats(last, rest);
         self.push(1);
         Ok(())
     }
 
-    /// Copies the input of the next request where the device reads it, ahead of time:
-    /// [`submit_staged`](Self::submit_staged) then asks for it. Any other request before that, and
-    /// a model that is reloaded, make the client forget it.
+    /// Copies the input of the next request into shared memory, ahead of time;
+    /// [`submit_staged`](Self::submit_staged) then requests its inference. Any other request before
+    /// that, and a reload of the model, discard it.
     ///
     /// # Errors
     ///
-    /// `Exhausted` if as many are open as the ring has slots; `Invalid` for another length.
+    /// `Exhausted` if the ring has no free slot; `Invalid` for another length.
     pub fn stage(&mut self, input: &[f32]) -> Result<()> {
         length("input", input.len(), self.input_len())?;
         self.check_room()?;
-        self.segment.input(self.places.next()).copy_floats(0, input);
-        self.staged = true;
+        self.segment.input(self.buffers.next()).copy_floats(0, input);
+        self.is_staged = true;
         Ok(())
     }
 
-    /// Asks for an inference of what was staged, without waiting for it.
+    /// Requests an inference of the staged input, without waiting for it.
     ///
     /// # Errors
     ///
-    /// `Invalid` if nothing is staged.
+    /// `Invalid` if no input is staged.
     pub fn submit_staged(&mut self) -> Result<()> {
-        if !self.staged {
+        if !self.is_staged {
             return Err(Error::Invalid("no input is staged".into()));
         }
         self.push(1);
         Ok(())
     }
 
-    /// The same of values that are made one by one: they are written where the device reads them,
-    /// without a copy in between.
+    /// Requests an inference of values that are produced one by one. They are written directly into
+    /// shared memory.
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit).
+    /// Errors of [`submit`](Self::submit).
     pub fn submit_from(&mut self, input: impl IntoIterator<Item = f32>) -> Result<()> {
         self.check_room()?;
         let (mut input, want) = (input.into_iter(), self.input_len());
-        let given = self.segment.input(self.places.next()).write_floats(input.by_ref().take(want));
+        let given = self.segment.input(self.buffers.next()).write_floats(input.by_ref().take(want));
         if input.next().is_some() {
-            return Err(Error::Invalid(format!("input: more than {want} values given")));
+            return Err(Error::Invalid(format!("input must have {want} values, got more")));
         }
         length("input", given, want)?;
         self.push(1);
         Ok(())
     }
 
-    /// Waits for the oldest inference that was asked for.
+    /// Waits for the oldest requested inference.
     ///
     /// # Errors
     ///
-    /// `Invalid` for another length or if none is open; `Unavailable` within a second if the daemon
-    /// is gone; what the daemon says.
+    /// `Invalid` for another length or if no request is open; `Unavailable` within a second if the
+    /// daemon is gone; errors of the daemon.
     pub fn receive(&mut self, output: &mut [f32]) -> Result<Timing> {
         length("output", output.len(), self.output_len())?;
-        let (n, Open { place, asked }) = self.pop()?;
+        let (n, OpenRequest { buffer, requested }) = self.pop()?;
         let seen = clock::now();
-        self.segment.output(place).read_floats(output);
+        self.segment.output(buffer).read_floats(output);
         let slot = self.segment.slot(n);
         let nanos = Duration::from_nanos;
         self.last = nanos(slot.infer.load(Relaxed));
         Ok(Timing {
             infer: self.last,
             delay: nanos(slot.delay.load(Relaxed)),
-            way_in: nanos(slot.began.load(Relaxed).saturating_sub(asked)),
+            way_in: nanos(slot.began.load(Relaxed).saturating_sub(requested)),
             way_out: nanos(seen.saturating_sub(slot.answered.load(Relaxed))),
         })
     }
 
-    /// A round trip without an inference.
+    /// Makes a round trip without an inference.
     ///
     /// # Errors
     ///
-    /// As [`submit`](Self::submit) and [`receive`](Self::receive).
+    /// Errors of [`submit`](Self::submit) and [`receive`](Self::receive).
     pub fn ping(&mut self) -> Result<()> {
         self.check_room()?;
         self.push(0);
-        self.last = Duration::ZERO; // its answer comes at once
+        self.last = Duration::ZERO; // the next answer comes at once
         self.pop().map(drop)
     }
 
@@ -260,7 +260,7 @@ impl Client {
         if open < self.segment.layout().slots {
             return Ok(());
         }
-        Err(Error::Exhausted(format!("{open} requests are open already")))
+        Err(Error::Exhausted(format!("open requests must be at most {open}")))
     }
 
     fn push(&mut self, kind: u32) {
@@ -268,25 +268,25 @@ impl Client {
         let micros = self.options.timeout.map_or(0, |time| time.as_micros().max(1));
         slot.timeout.store(u64::try_from(micros).unwrap_or(u64::MAX), Relaxed);
         slot.kind.store(kind, Relaxed);
-        self.staged = false;
-        slot.place.store(self.places.take(self.submitted, clock::now()), Relaxed);
+        self.is_staged = false;
+        slot.buffer.store(self.buffers.take(self.submitted, clock::now()), Relaxed);
         self.submitted = self.submitted.wrapping_add(1);
         self.segment.requests().publish(self.submitted);
     }
 
-    /// Waits for the oldest request and returns its number, and where its output lies until the
-    /// next one is asked for.
-    fn pop(&mut self) -> Result<(u32, Open)> {
+    /// Waits for the oldest request, and returns its number and its tensors, which stay until the
+    /// next request.
+    fn pop(&mut self) -> Result<(u32, OpenRequest)> {
         let n = self.received;
         if n == self.submitted {
             return Err(Error::Invalid("no request is open".into()));
         }
         while let Err(error) = self.wait(self.received) {
-            self.go_on(error)?;
+            self.resume(error)?;
         }
         let n = self.received;
         self.received = n.wrapping_add(1);
-        let open = self.places.give(n);
+        let open = self.buffers.give(n);
         let slot = self.segment.slot(n);
         match slot.code.load(Relaxed) {
             0 => Ok((n, open)),
@@ -294,8 +294,8 @@ impl Client {
         }
     }
 
-    /// Connects anew if `error` says that the model was reloaded, and asks for what is open again.
-    fn go_on(&mut self, error: Error) -> Result<()> {
+    /// Reconnects if `error` states a reload of the model, and repeats the open requests.
+    fn resume(&mut self, error: Error) -> Result<()> {
         if error != Error::Unavailable(RELOADED.into()) {
             return Err(error);
         }
@@ -307,16 +307,16 @@ impl Client {
         let mut input = vec![0.0; self.input_len()];
         for open in 0..old.submitted.wrapping_sub(old.received) {
             let from = old.received.wrapping_add(open);
-            old.segment.input(old.places.of(from).place).read_floats(&mut input);
-            self.segment.input(self.places.next()).copy_floats(0, &input);
+            old.segment.input(old.buffers.of(from).buffer).read_floats(&mut input);
+            self.segment.input(self.buffers.next()).copy_floats(0, &input);
             self.push(old.segment.slot(from).kind.load(Relaxed));
         }
         Ok(())
     }
 
-    /// Why the daemon has closed the connection, if it said so.
-    fn why_over(&self) -> Error {
-        let _ = self.stream.set_read_timeout(Some(LAST_WORDS)); // or the end is heard at once
+    /// Returns the daemon's reason for closing the connection, if it sent one.
+    fn end_reason(&self) -> Error {
+        let _ = self.stream.set_read_timeout(Some(REASON_TIMEOUT)); // else the end is seen at once
         let mut bytes = [0; SERVER_HELLO_LEN];
         let said = receive(&self.stream, &mut bytes).and_then(|_| ServerHello::from_bytes(&bytes));
         match said {
@@ -329,13 +329,13 @@ impl Client {
     fn wait(&self, n: u32) -> Result<()> {
         let answers = self.segment.answers();
         let mut spin = self.options.spin;
-        if self.last > spin + SLEEP_BEYOND {
+        if self.last > spin + SLEEP_MARGIN {
             spin = Duration::ZERO;
         }
-        // In this order: what was answered before the end counts.
+        // In this order, because answers before the daemon's end count.
         while !answers.wait(n, spin, POLL_INTERVAL) {
             if is_over(&self.stream) && answers.cursor() == n {
-                return Err(self.why_over());
+                return Err(self.end_reason());
             }
             spin = Duration::ZERO;
         }
@@ -347,7 +347,7 @@ fn length(what: &str, given: usize, want: usize) -> Result<()> {
     if given == want {
         return Ok(());
     }
-    Err(Error::Invalid(format!("{what}: {given} values given, {want} wanted")))
+    Err(Error::Invalid(format!("{what} must have {want} values, got {given}")))
 }
 
 #[cfg(test)]

@@ -1,23 +1,23 @@
-//! How a client connects, and what it is told of a request.
+//! Options of a client, and timing of its requests.
 
 use crate::class::Class;
 use reef::Rate;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How a client connects.
+/// Options of a client's connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// Folder of the daemon's sockets; `None`: where a daemon has it by default.
+    /// Folder of the daemon's sockets; `None` for the default one.
     pub folder: Option<PathBuf>,
-    /// Class of all its requests; `None`: the daemon's default.
+    /// Class of all its requests; `None` for the daemon's default.
     pub class: Option<Class>,
-    /// The device time that it needs in each period, of a real-time client: admitted if it fits,
-    /// see [`Client::has_budget`](super::connection::Client::has_budget).
+    /// Device time that a real-time client needs in each period. Admitted if it fits: see
+    /// [`Client::has_budget`](super::connection::Client::has_budget).
     pub rate: Option<Rate>,
-    /// How long it polls for an answer before it sleeps.
+    /// Time that it polls for an answer before it sleeps.
     pub spin: Duration,
-    /// Longest time of a request; `None`: the daemon's.
+    /// Maximum time of a request; `None` for the daemon's.
     pub timeout: Option<Duration>,
 }
 
@@ -28,17 +28,17 @@ impl Default for Options {
     }
 }
 
-/// How long an inference took, as the daemon saw it.
+/// Timing of an inference, as measured by the daemon.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timing {
-    /// On the device, with the time until it could begin.
+    /// Time on the device, including the wait for it.
     pub infer: Duration,
-    /// Until its first command could start; 0 for best-effort work.
+    /// Time until its first command could start; 0 for best-effort work.
     pub delay: Duration,
-    /// From the moment when it was asked for until the daemon began with it: its thread may have to
-    /// wake up, or has others before it.
+    /// Time from the request until the daemon began with it: its thread may have to wake up, or
+    /// serve others first.
     pub way_in: Duration,
-    /// From the daemon's answer until [`Client::receive`](super::connection::Client::receive) saw
-    /// it.
+    /// Time from the daemon's answer until [`Client::receive`](super::connection::Client::receive)
+    /// saw it.
     pub way_out: Duration,
 }

@@ -1,4 +1,4 @@
-//! A client's own instance, which may take tensors from the client's memory by itself.
+//! Instance of a client, which may read and write the client's memory directly.
 
 use crate::class::Class;
 use crate::engine::api::Instance;
@@ -9,18 +9,18 @@ use crate::tenants::tenant::Tenant;
 
 /// Requests of a best-effort client before its memory is pinned for the device.
 ///
-/// Pinning and unpinning hold locks of the driver that real-time work needs (docs/lab/nvidia.md): a
-/// client that stays gains by it, one that comes for a few requests only delays others.
+/// Pinning and unpinning hold locks of the driver that real-time work needs (docs/lab/nvidia.md). A
+/// client that stays gains from it; one with few requests would only delay others.
 pub(crate) const PINNED_AFTER: u32 = 64;
 
-/// An instance, and whether it takes tensors from the client's memory by itself.
-pub(super) struct Shared {
+/// An instance, and whether it accesses the client's memory directly.
+pub(super) struct ClientInstance {
     pub(super) instance: Box<dyn Instance>,
-    pub(super) direct: bool,
+    pub(super) is_direct: bool,
     requests: u32,
 }
 
-impl Shared {
+impl ClientInstance {
     pub(super) fn new(
         model: &LoadedModel,
         class: Class,
@@ -28,7 +28,7 @@ impl Shared {
         segment: &Segment,
     ) -> Result<Self> {
         let instance = model.base.instance(class, tenant.grant().client())?;
-        let mut shared = Self { instance, direct: false, requests: 0 };
+        let mut shared = Self { instance, is_direct: false, requests: 0 };
         if class == Class::RealTime {
             shared.pin(segment)?;
         }
@@ -36,11 +36,12 @@ impl Shared {
     }
 
     fn pin(&mut self, segment: &Segment) -> Result<()> {
-        self.direct = self.instance.share(segment.host_memory(), &segment.places())?;
+        self.is_direct = self.instance.share(segment.host_memory(), &segment.buffer_offsets())?;
         Ok(())
     }
 
-    /// Counts a request. A best-effort client that has stayed for so many has its memory pinned.
+    /// Counts a request. The memory of a best-effort client is pinned after [`PINNED_AFTER`]
+    /// requests.
     pub(super) fn count(&mut self, class: Class, segment: &Segment) -> Result<()> {
         self.requests = self.requests.saturating_add(1);
         if class == Class::BestEffort && self.requests == PINNED_AFTER {

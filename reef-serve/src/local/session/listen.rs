@@ -1,20 +1,20 @@
-//! Clients that come in, and their threads.
+//! Listener of the local path, and its clients' threads.
 
-use super::entry::come_in;
+use super::admission::admit;
 use crate::error::{Error, Result};
 use crate::local::fd_passing::{POLL_INTERVAL, is_ready, send};
 use crate::local::handshake::ServerHello;
 use crate::net::access::Access;
 use crate::net::identity::client_id::{ClientId, Protocol};
 use crate::net::identity::principal::Principal;
-use crate::net::room::clients::Permits;
+use crate::net::quota::clients::Permits;
 use crate::server::Server;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Listens for clients of the local path.
+/// Listener for clients of the local path.
 #[derive(Debug)]
 pub(crate) struct Local {
     stop: Arc<AtomicBool>,
@@ -22,7 +22,7 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// Takes clients from a Unix socket.
+    /// Accepts clients from a Unix socket.
     ///
     /// # Errors
     ///
@@ -37,11 +37,11 @@ impl Local {
         let (server, stopped) = (server.clone(), stop.clone());
         let thread = thread::Builder::new().name("reef-local".into());
         let thread = thread.spawn(move || listen(&server, &listener, access, &stopped));
-        let thread = thread.map_err(|e| Error::system("no thread for clients", e))?;
+        let thread = thread.map_err(|e| Error::system("cannot start the thread for clients", e))?;
         Ok(Self { stop, thread })
     }
 
-    /// Answers what is open and ends all clients. Blocks.
+    /// Answers open requests and ends all clients. Blocks.
     pub(crate) fn stop(self) {
         self.stop.store(true, Ordering::Release);
         let _ = self.thread.join(); // a panic has already been printed
@@ -56,12 +56,14 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, access: Access, stop: &
             continue;
         }
         let Ok((stream, _)) = listener.accept() else {
-            thread::sleep(POLL_INTERVAL / 10); // it went again, or there are no more files
+            thread::sleep(POLL_INTERVAL / 10); // the client is gone, or no descriptor is free
             continue;
         };
         let id = server.clients.number(Protocol::Local);
         match enter(server, &stream, access) {
-            Ok(entered) => threads.extend(start_thread(server, stream, id, entered, stop)),
+            Ok((principal, permits)) => {
+                threads.extend(start_thread(server, stream, id, principal, permits, stop));
+            }
             Err(error) => refuse(&stream, id, error),
         }
     }
@@ -70,38 +72,45 @@ fn listen(server: &Arc<Server>, listener: &UnixListener, access: Access, stop: &
     }
 }
 
-/// Who has come, and its place: before there is a thread for it.
+/// Identifies a client and takes its slot, before a thread is started for it.
 fn enter(server: &Server, stream: &UnixStream, access: Access) -> Result<(Principal, Permits)> {
     let peer = reef_guest::unix_peer::Peer::of(stream);
     let uid = peer.map_err(|e| Error::system("SO_PEERCRED", e))?.uid;
     access.admit(uid)?;
-    let who = Principal::User(uid);
-    let permits = server.clients.enter_local(&who)?;
-    Ok((who, permits))
+    let principal = Principal::User(uid);
+    let permits = server.clients.enter_local(&principal)?;
+    Ok((principal, permits))
 }
 
 fn start_thread(
     server: &Arc<Server>,
     stream: UnixStream,
     id: ClientId,
-    (who, permits): (Principal, Permits),
+    principal: Principal,
+    permits: Permits,
     stop: &Arc<AtomicBool>,
 ) -> std::io::Result<JoinHandle<()>> {
     let (server, stop) = (server.clone(), stop.clone());
     let thread = thread::Builder::new().name(format!("reef-client-{}", id.number));
     thread.spawn(move || {
-        attend(&server, &stream, id, who, &stop);
+        run_client(&server, &stream, id, principal, &stop);
         drop(permits); // after queue, memory and model
     })
 }
 
-/// The thread of one client.
-fn attend(server: &Server, stream: &UnixStream, id: ClientId, who: Principal, stop: &AtomicBool) {
-    let met = come_in(server, stream, id, who, stop).and_then(|mut session| {
+/// Thread of one client.
+fn run_client(
+    server: &Server,
+    stream: &UnixStream,
+    id: ClientId,
+    principal: Principal,
+    stop: &AtomicBool,
+) {
+    let ended = admit(server, stream, id, principal, stop).and_then(|mut session| {
         tracing::info!(%id, model = %session.model.title(), class = %session.class, "client");
-        session.serve().inspect(|()| session.say_why(server))
+        session.serve().inspect(|()| session.send_reason(server))
     });
-    match met {
+    match ended {
         Ok(()) => tracing::info!(%id, "client ended"),
         Err(error) => refuse(stream, id, error),
     }

@@ -1,14 +1,13 @@
-//! A model's configuration in Triton's form, and what a load brings with it.
+//! A model's configuration in Triton's form, and the parameters of a load.
 //!
 //! - **In**: `config.pbtxt`, or the parameters of a load: a configuration as JSON and a model's
 //!   files.
 //! - **Out**: changes to a [`Description`](crate::models::description::Description); a folder with
 //!   the files.
-//! - **Invariant**: what a configuration says is done, refused, or named as not read; a file's name
-//!   leads into the folder of its version, and its bytes are reserved before it is written.
+//! - **Invariant**: each key of a configuration is applied, refused, or named as not read; a file's
+//!   name leads into the folder of its version, and its bytes are reserved before it is written.
 
 pub(crate) mod load;
 pub(crate) mod model_config;
 mod text;
-mod unread;
 pub(crate) mod upload;

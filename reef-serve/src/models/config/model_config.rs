@@ -1,38 +1,38 @@
-//! What of a model's configuration in Triton's form the daemon does.
+//! A model's configuration in Triton's form.
 
 use super::text;
-use super::unread::Unread;
 use crate::error::{Error, Result};
 use crate::models::description::{All, Description, Versions};
 use crate::name::ModelName;
 use serde_json::{Map, Value};
+use std::fmt;
 use std::path::Path;
 
-/// Longest file, in bytes.
+/// Maximum length of the file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The parameter that has real-time requests run with others, as `batch_rt` in `model.toml`.
+/// Parameter that lets real-time requests run in batches, as `batch_rt` in `model.toml` does.
 pub(crate) const BATCH_RT: &str = "batch_rt";
 
-/// What a configuration says, as far as it is done. The rest is in `unread`.
+/// Keys of a configuration that are applied. The rest is in `unread`.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct ModelConfig {
     max_batch: Option<u64>,
-    /// Most microseconds that a request waits for others; requests run together only if there is
-    /// one.
+    /// Maximum time that a request waits for others, in microseconds; requests run in batches only
+    /// if it is set.
     delay_us: Option<u64>,
     batch_rt: Option<bool>,
     rt: Option<u64>,
     be: Option<u64>,
-    /// Devices of all instances, by their places among the daemon's; none: as if it weren't said.
+    /// Devices of all instances, by their indices among the daemon's; empty as if it were not set.
     gpus: Option<Vec<usize>>,
     versions: Option<Versions>,
-    /// Names of what is there and not read.
-    pub(crate) unread: Unread,
+    /// Names of keys that are not read.
+    pub(crate) unread: UnreadKeys,
 }
 
 impl ModelConfig {
-    /// Of a model, as a load gives it.
+    /// Reads the configuration of a model from the parameter of a load.
     ///
     /// # Errors
     ///
@@ -44,21 +44,21 @@ impl ModelConfig {
         Self::read(name, &fields)
     }
 
-    /// Of a model, from its `config.pbtxt`.
+    /// Reads the configuration of a model from its `config.pbtxt`.
     ///
     /// # Errors
     ///
-    /// As [`from_json`](Self::from_json), with the file.
+    /// Errors of [`from_json`](Self::from_json), with the file.
     pub(crate) fn from_file(name: &ModelName, file: &Path) -> Result<Self> {
         let of = |why: &dyn std::fmt::Display| Error::Invalid(format!("{}: {why}", file.display()));
         let bytes = std::fs::metadata(file).map_err(|e| of(&e))?.len();
         if bytes > MAX_BYTES {
-            return Err(of(&format!("{bytes} bytes, {MAX_BYTES} are possible")));
+            return Err(of(&format!("must be at most {MAX_BYTES} bytes, got {bytes}")));
         }
         let text = std::fs::read_to_string(file).map_err(|e| of(&e))?;
         let fields = text::read(&text).map_err(|why| of(&why))?;
         Self::read(name, &fields)
-            .map_err(|error| error.map(|why| format!("{}: {why}", file.display())))
+            .map_err(|error| error.map_text(|why| format!("{}: {why}", file.display())))
     }
 
     fn read(name: &ModelName, fields: &Map<String, Value>) -> Result<Self> {
@@ -71,7 +71,7 @@ impl ModelConfig {
                 "instance_group" => each(value).try_for_each(|group| config.read_group(group))?,
                 "version_policy" => config.versions = Some(versions(value)?),
                 "parameters" => config.read_parameters(value)?,
-                // The files and the device say these.
+                // The files and the device determine these.
                 "platform" | "backend" | "input" | "output" => {}
                 "ensemble_scheduling" | "sequence_batching" => {
                     return Err(Error::Unimplemented(format!("configuration: {key}")));
@@ -96,8 +96,8 @@ impl ModelConfig {
         Ok(())
     }
 
-    /// Instances of a class, if the group's name ends as that does in the daemon's own answer; else
-    /// of each. Groups add up; all are on the same devices.
+    /// Adds instances of a class, if the group's name ends as in the daemon's own answer; otherwise
+    /// of each class. Groups add up; all must be on the same devices.
     fn read_group(&mut self, group: &Value) -> Result<()> {
         let name = group.get("name").and_then(Value::as_str).unwrap_or_default();
         let count = group.get("count").map_or(Ok(1), |count| number("count", count))?;
@@ -130,7 +130,7 @@ impl ModelConfig {
                 (BATCH_RT, Some("true")) => self.batch_rt = Some(true),
                 (BATCH_RT, Some("false")) => self.batch_rt = Some(false),
                 (BATCH_RT, _) => {
-                    return Err(wrong(&format!("{BATCH_RT}: true or false is wanted")));
+                    return Err(wrong(&format!("{BATCH_RT} must be true or false")));
                 }
                 _ => self.note_unread(&format!("parameters.{key}"), value),
             }
@@ -139,7 +139,7 @@ impl ModelConfig {
     }
 
     fn note_unread(&mut self, key: &str, value: &Value) {
-        let is_nothing = match value {
+        let is_default = match value {
             Value::Null => true,
             Value::Bool(flag) => !flag,
             Value::Number(number) => number.as_f64() == Some(0.0),
@@ -147,12 +147,12 @@ impl ModelConfig {
             Value::Array(all) => all.is_empty(),
             Value::Object(all) => all.is_empty(),
         };
-        if !is_nothing {
+        if !is_default {
             self.unread.add(key);
         }
     }
 
-    /// Changes what it speaks of.
+    /// Applies its keys to a description.
     ///
     /// # Errors
     ///
@@ -183,12 +183,12 @@ impl ModelConfig {
 fn check_name(name: &ModelName, value: &Value) -> Result<()> {
     match value.as_str() {
         Some(said) if said.is_empty() || said == name.as_str() => Ok(()),
-        _ => Err(wrong(&format!("name {value} of the model {name}"))),
+        _ => Err(wrong(&format!("name must be {name}, got {value}"))),
     }
 }
 
 fn versions(policy: &Value) -> Result<Versions> {
-    let unknown = || wrong(&"version_policy: latest, all or specific is wanted");
+    let unknown = || wrong(&"version_policy must be latest, all or specific");
     let latest = |given: &Value| -> Result<usize> {
         Ok(usize::try_from(number("num_versions", given)?).unwrap_or(usize::MAX))
     };
@@ -203,22 +203,23 @@ fn versions(policy: &Value) -> Result<Versions> {
             let version = |given| {
                 let number = number("versions", given)?;
                 u32::try_from(number)
-                    .map_err(|_| wrong(&format!("versions: {number} is no version")))
+                    .map_err(|_| wrong(&format!("versions must fit 32 bits, got {number}")))
             };
-            let these = value.get("versions").into_iter().flat_map(each).map(version);
-            Ok(Versions::These(these.collect::<Result<_>>()?))
+            let versions = value.get("versions").into_iter().flat_map(each).map(version);
+            Ok(Versions::List(versions.collect::<Result<_>>()?))
         }
         _ => Err(unknown()),
     }
 }
 
-/// A number from 0, also as text: JSON of protocol buffers has long ones so.
+/// Reads a non-negative number, also from text: JSON of protocol buffers writes 64-bit numbers as
+/// text.
 fn number(key: &str, value: &Value) -> Result<u64> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok());
-    number.ok_or_else(|| wrong(&format!("{key}: {value} is no number from 0")))
+    number.ok_or_else(|| wrong(&format!("{key} must be a non-negative integer, got {value}")))
 }
 
-/// Leaves out what is null, which in JSON of protocol buffers is what isn't there.
+/// Removes nulls: in JSON of protocol buffers null means absent.
 fn drop_nulls(fields: &mut Map<String, Value>) {
     fn inside(value: &mut Value) {
         match value {
@@ -234,13 +235,13 @@ fn drop_nulls(fields: &mut Map<String, Value>) {
     fields.values_mut().for_each(inside);
 }
 
-/// All of a list, or the one that stands for it.
+/// Iterates over a list, or over a single value.
 fn each(value: &Value) -> impl Iterator<Item = &Value> {
     let one = std::slice::from_ref(value);
     value.as_array().map_or(one, Vec::as_slice).iter()
 }
 
-/// Keys and values of a map: an object in JSON, a list of pairs as text.
+/// Returns keys and values of a map: an object in JSON, a list of pairs in the text format.
 fn entries(map: &Value) -> Vec<(&str, &Value)> {
     fn pair(entry: &Value) -> Option<(&str, &Value)> {
         Some((entry.get("key")?.as_str()?, entry.get("value")?))
@@ -253,6 +254,41 @@ fn entries(map: &Value) -> Vec<(&str, &Value)> {
 
 fn wrong(why: &dyn std::fmt::Display) -> Error {
     Error::Invalid(format!("configuration: {why}"))
+}
+
+/// Maximum number of names that are kept, and of characters of each.
+const MAX_NAMES: usize = 32;
+const MAX_NAME_CHARS: usize = 64;
+
+/// The first names, shortened, and the number of further ones: a client may send any number of
+/// them.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(crate) struct UnreadKeys {
+    names: Vec<String>,
+    more: usize,
+}
+
+impl UnreadKeys {
+    fn add(&mut self, name: &str) {
+        match self.names.len() {
+            0..MAX_NAMES => self.names.push(name.chars().take(MAX_NAME_CHARS).collect()),
+            _ => self.more += 1,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+impl fmt::Display for UnreadKeys {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(&self.names.join(", "))?;
+        match self.more {
+            0 => Ok(()),
+            more => write!(to, ", and {more} more"),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -268,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_run_together_only_if_it_says_so() {
+    fn batching_requires_dynamic_batching() {
         let (config, said) = read(r#"{ "name": "m", "max_batch_size": 8 }"#).unwrap();
         assert_eq!((said.max_batch, config.unread.is_empty()), (0, true));
         let text = r#"{ "max_batch_size": 8, "dynamic_batching": { "max_queue_delay_microseconds": 50 },
@@ -282,11 +318,11 @@ mod tests {
     }
 
     #[test]
-    fn instances_are_on_the_devices_that_their_groups_name() {
+    fn instances_are_on_the_devices_of_their_groups() {
         let groups = |groups: &str| read(&format!(r#"{{ "instance_group": [{groups}] }}"#));
         let placing = |text| groups(text).unwrap().1.placing();
-        assert_eq!(placing(r#"{ "count": 2 }"#), Placing::Usual);
-        assert_eq!(placing(r#"{ "gpus": [] }"#), Placing::Usual);
+        assert_eq!(placing(r#"{ "count": 2 }"#), Placing::Default);
+        assert_eq!(placing(r#"{ "gpus": [] }"#), Placing::Default);
         assert_eq!(placing(r#"{ "gpus": [1, 0] }"#), Placing::At(vec![1, 0]));
         let both = r#"{ "name": "m_rt", "gpus": [1] }, { "name": "m_be", "gpus": [1] }"#;
         let (config, said) = groups(both).unwrap();
@@ -299,11 +335,11 @@ mod tests {
             );
         }
         let said = groups(r#"{ "gpus": [-1] }"#).unwrap_err().to_string();
-        assert_eq!(said, "configuration: gpus: -1 is no number from 0");
+        assert_eq!(said, "configuration: gpus must be a non-negative integer, got -1");
     }
 
     #[test]
-    fn what_it_does_not_say_stays_and_null_says_nothing() {
+    fn absent_and_null_keys_leave_the_description() {
         let text = r#"{ "name": null, "max_batch_size": null, "version_policy": { "all": null, "latest": {} },
             "dynamic_batching": { "max_queue_delay_microseconds": 50, "priority_levels": null },
             "instance_group": [null, { "name": null, "count": 2 }, { "count": null }] }"#;
@@ -318,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_read_is_named_and_what_can_not_be_done_is_refused() {
+    fn unread_keys_are_listed_and_unsupported_ones_refused() {
         let text = r#"{ "optimization": { "priority": 1 }, "model_warmup": [], "default_model_filename": "",
             "dynamic_batching": { "preferred_batch_size": [2, 8], "preserve_ordering": false },
             "instance_group": [{ "count": 1, "profile": ["x"] }],
@@ -337,24 +373,27 @@ mod tests {
         for (text, want) in [
             ("{", "configuration: JSON: "),
             ("[]", "configuration: JSON: "),
-            (r#"{ "name": "other" }"#, "configuration: name \"other\" of the model m"),
+            (r#"{ "name": "other" }"#, "configuration: name must be m, got \"other\""),
             (
                 r#"{ "max_batch_size": -1 }"#,
-                "configuration: max_batch_size: -1 is no number from 0",
+                "configuration: max_batch_size must be a non-negative integer, got -1",
             ),
             (r#"{ "sequence_batching": {} }"#, "configuration: sequence_batching"),
-            (r#"{ "version_policy": {} }"#, "configuration: version_policy: latest, all or "),
+            (
+                r#"{ "version_policy": {} }"#,
+                "configuration: version_policy must be latest, all or ",
+            ),
             (
                 r#"{ "version_policy": { "latest": { "num_versions": 0 } } }"#,
-                "configuration: versions: the latest 0, possible are 1 and more",
+                "configuration: versions.latest must be at least 1, got 0",
             ),
             (
                 r#"{ "version_policy": { "specific": { "versions": [4294967297] } } }"#,
-                "configuration: versions: 4294967297 is no version",
+                "configuration: versions must fit 32 bits, got 4294967297",
             ),
             (
                 r#"{ "instance_group": [{ "count": 99 }] }"#,
-                "configuration: instances: 99, possible",
+                "configuration: instances must be 1 to 16, got 99",
             ),
         ] {
             let said = read(text).unwrap_err().to_string();

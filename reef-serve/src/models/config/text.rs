@@ -1,21 +1,20 @@
-//! Protocol buffers' text format, read without a schema: names, values and messages as JSON has
-//! them.
+//! Reader of the text format of protocol buffers, without a schema: it returns names, values and
+//! messages as JSON.
 //!
-//! A field that comes several times is a list. The grammar is that of
+//! A repeated field is a list. The grammar is that of
 //! <https://protobuf.dev/reference/protobuf/textformat-spec/>, without extensions and `Any`. A
-//! reader with a schema refuses fields that it doesn't have; this one keeps them, so that they can
-//! be named.
+//! reader with a schema refuses unknown fields; this one keeps them, so that they can be named.
 
 use serde_json::{Map, Value};
 
-/// Messages inside of each other, at most.
+/// Maximum depth of nested messages.
 const MAX_DEPTH: usize = 32;
 
-/// The fields of a text.
+/// Reads the fields of a text.
 ///
 /// # Errors
 ///
-/// What is wrong, with the line.
+/// The first syntax error, with its line.
 pub(super) fn read(text: &str) -> Result<Map<String, Value>, String> {
     let mut reader = Reader { text, rest: text };
     let fields = reader.fields(0, None).map_err(|why| reader.at_line(&why))?;
@@ -34,10 +33,10 @@ impl<'a> Reader<'a> {
         format!("line {line}: {why}")
     }
 
-    /// Fields up to `end`, or to the end of the text.
+    /// Reads fields up to `end`, or to the end of the text.
     fn fields(&mut self, depth: usize, end: Option<char>) -> Result<Map<String, Value>, String> {
         if depth > MAX_DEPTH {
-            return Err(format!("messages are nested deeper than {MAX_DEPTH}"));
+            return Err(format!("messages must be nested at most {MAX_DEPTH} deep"));
         }
         let mut all = Map::new();
         loop {
@@ -48,7 +47,7 @@ impl<'a> Reader<'a> {
                     self.take(end);
                     return Ok(all);
                 }
-                (None, Some(end)) => return Err(format!("{end:?} is missing")),
+                (None, Some(end)) => return Err(format!("must have {end:?}")),
                 _ => {}
             }
             let name = self.word()?;
@@ -60,7 +59,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows a field's name.
+    /// Reads the value after a field's name.
     fn field(&mut self, depth: usize) -> Result<Value, String> {
         let has_colon = self.take(':');
         self.skip();
@@ -68,7 +67,7 @@ impl<'a> Reader<'a> {
             Some('[') => self.list(depth),
             Some('{' | '<') => self.message(depth),
             _ if has_colon => self.scalar(),
-            _ => Err("a value or a message is wanted".into()),
+            _ => Err("must have a value or a message".into()),
         }
     }
 
@@ -77,7 +76,7 @@ impl<'a> Reader<'a> {
         let mut all = Vec::new();
         while !self.take(']') {
             if !all.is_empty() && !self.take(',') {
-                return Err("',' or ']' is wanted".into());
+                return Err("must have ',' or ']'".into());
             }
             self.skip();
             all.push(match self.peek() {
@@ -103,7 +102,7 @@ impl<'a> Reader<'a> {
             let mut text = String::new();
             while let Some(quote @ ('"' | '\'')) = self.peek() {
                 self.take(quote);
-                self.quoted(quote, &mut text)?; // those behind each other are one
+                self.quoted(quote, &mut text)?; // adjacent texts are concatenated
                 self.skip();
             }
             return Ok(Value::String(text));
@@ -111,18 +110,18 @@ impl<'a> Reader<'a> {
         let is_part = |c: char| c.is_ascii_alphanumeric() || "_+-.".contains(c);
         let word = self.while_is(is_part);
         Ok(match word {
-            "" => return Err("a value is wanted".into()),
+            "" => return Err("must have a value".into()),
             "true" => Value::Bool(true),
             "false" => Value::Bool(false),
             word => number(word).unwrap_or_else(|| word.into()), // a name of an enumeration
         })
     }
 
-    /// The rest of a text in quotes.
+    /// Reads the rest of a quoted text.
     fn quoted(&mut self, quote: char, to: &mut String) -> Result<(), String> {
         loop {
             let Some(c) = self.peek().filter(|c| *c != '\n') else {
-                return Err("a text has no end".into());
+                return Err("a text must end with its quote".into());
             };
             self.rest = &self.rest[c.len_utf8()..];
             match c {
@@ -134,20 +133,20 @@ impl<'a> Reader<'a> {
     }
 
     fn escaped(&mut self) -> Result<char, String> {
-        let c = self.peek().ok_or("a text has no end")?;
+        let c = self.peek().ok_or("a text must end with its quote")?;
         self.rest = &self.rest[c.len_utf8()..];
         match c {
             'n' => Ok('\n'),
             't' => Ok('\t'),
             'r' => Ok('\r'),
             '\\' | '"' | '\'' | '?' => Ok(c),
-            c => Err(format!("\\{c} in a text is not read")),
+            c => Err(format!("unknown escape \\{c} in a text")),
         }
     }
 
     fn word(&mut self) -> Result<String, String> {
         match self.while_is(|c| c.is_ascii_alphanumeric() || c == '_') {
-            "" => Err(format!("a name is wanted, not {:?}", self.peek().unwrap_or_default())),
+            "" => Err(format!("must have a name, got {:?}", self.peek().unwrap_or_default())),
             word => Ok(word.into()),
         }
     }
@@ -159,7 +158,7 @@ impl<'a> Reader<'a> {
         word
     }
 
-    /// Takes this sign if it comes next.
+    /// Consumes this character if it is the next one.
     fn take(&mut self, sign: char) -> bool {
         self.skip();
         let rest = self.rest.strip_prefix(sign);
@@ -167,7 +166,7 @@ impl<'a> Reader<'a> {
         rest.is_some()
     }
 
-    /// Passes what stands between words.
+    /// Skips white space and comments.
     fn skip(&mut self) {
         loop {
             self.rest = self.rest.trim_start();
@@ -191,7 +190,7 @@ fn number(word: &str) -> Option<Value> {
     begins.then(|| word.trim_end_matches(['f', 'F']).parse::<f64>().ok()).flatten().map(Value::from)
 }
 
-/// Adds a field, behind those of the same name.
+/// Adds a field; a repeated one becomes a list.
 fn add(all: &mut Map<String, Value>, name: String, value: Value) {
     let Some(before) = all.get_mut(&name) else {
         all.insert(name, value);
@@ -215,7 +214,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn texts_are_read_as_json_would_have_them() {
+    fn text_format_is_read_as_json() {
         let text = r#"
             # of a model
             name: "tiny" 'one'   max_batch_size: 8,
@@ -235,26 +234,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_line() {
+    fn syntax_error_names_its_line() {
         for (text, want) in [
-            ("a: 1\nb", "line 2: a value or a message is wanted"),
-            ("a:\n\"x", "line 2: a text has no end"),
-            ("a {\n", "line 2: '}' is missing"),
-            ("a: [1 2]", "line 1: ',' or ']' is wanted"),
-            ("a: \"\\q\"", "line 1: \\q in a text is not read"),
-            ("}", "line 1: a name is wanted, not '}'"),
-            ("a { < b: 1 }", "line 1: a name is wanted, not '<'"),
+            ("a: 1\nb", "line 2: must have a value or a message"),
+            ("a:\n\"x", "line 2: a text must end with its quote"),
+            ("a {\n", "line 2: must have '}'"),
+            ("a: [1 2]", "line 1: must have ',' or ']'"),
+            ("a: \"\\q\"", "line 1: unknown escape \\q in a text"),
+            ("}", "line 1: must have a name, got '}'"),
+            ("a { < b: 1 }", "line 1: must have a name, got '<'"),
         ] {
             assert_eq!(read(text).unwrap_err(), want, "{text}");
         }
         let deep = "a { ".repeat(100_000);
-        assert_eq!(read(&deep).unwrap_err(), "line 1: messages are nested deeper than 32");
+        assert_eq!(read(&deep).unwrap_err(), "line 1: messages must be nested at most 32 deep");
     }
 
     proptest! {
-        /// Any text is fields or one error.
+        /// Any text gives fields or one error.
         #[test]
-        fn no_text_is_fatal(text in "\\PC{0,80}|([a-z]{1,3}|[:{}<>,;#\"'\\\\\n ]|\\[|\\]|[0-9.+-]{1,3}){0,40}") {
+        fn random_text_does_not_panic(text in "\\PC{0,80}|([a-z]{1,3}|[:{}<>,;#\"'\\\\\n ]|\\[|\\]|[0-9.+-]{1,3}){0,40}") {
             let _ = read(&text);
         }
     }

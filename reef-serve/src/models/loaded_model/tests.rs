@@ -1,15 +1,15 @@
-//! Instances that fail, on a device that there is not.
+//! Instances that fail, on a fake device.
 
 use super::*;
 use crate::class::Priority;
-use crate::engine::api::{DeviceModel, Instance, Ran, Run, Sizes};
+use crate::engine::api::{DeviceModel, Instance, Run, RunTiming, Sizes};
 use crate::models::budget::Budget;
 use crate::models::config::load::Replacement;
 use crate::models::repository::Repository;
 use crate::models::shaped::variant;
 use crate::name::ModelName;
 use crate::net::identity::client_id::Protocol;
-use crate::requests::job::{Output, Wanted};
+use crate::requests::job::{BoundOutput, Output};
 use crate::tenants::tenant::Tenant;
 use reef::ClientConfig;
 use std::any::Any;
@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Its instances fail, panic, and then do as they should, counted over all of them.
+/// Its instances fail, then panic, then work, counted over all of them.
 #[derive(Debug, Default)]
 struct Device {
     instances: AtomicUsize,
@@ -25,12 +25,12 @@ struct Device {
 }
 
 #[derive(Debug)]
-struct FailingLane(Arc<AtomicUsize>);
+struct FailingInstance(Arc<AtomicUsize>);
 
 impl DeviceModel for Device {
     fn instance(&self, _: Class, _: ClientConfig) -> Result<Box<dyn Instance>> {
         self.instances.fetch_add(1, Ordering::Relaxed);
-        Ok(Box::new(FailingLane(self.runs.clone())))
+        Ok(Box::new(FailingInstance(self.runs.clone())))
     }
 
     fn own_bytes(&self) -> u64 {
@@ -42,7 +42,7 @@ impl DeviceModel for Device {
     }
 }
 
-impl Instance for FailingLane {
+impl Instance for FailingInstance {
     fn write(&mut self, _: usize, _: &[u8]) -> Result<()> {
         Ok(())
     }
@@ -51,11 +51,11 @@ impl Instance for FailingLane {
         Ok(false)
     }
 
-    fn run(&mut self, _: Run<'_>) -> Result<Ran> {
+    fn run(&mut self, _: Run<'_>) -> Result<RunTiming> {
         match self.0.fetch_add(1, Ordering::Relaxed) {
             0 => Err(Error::Failed("cuda: cuLaunchKernel: DeviceLost (code 719)".into())),
-            1 => panic!("a lane that panics, as this test wants"),
-            _ => Ok(Ran::default()),
+            1 => panic!("an instance that panics, as this test needs"),
+            _ => Ok(RunTiming::default()),
         }
     }
 
@@ -85,7 +85,7 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
         taken: None,
     };
     let base = Variant::new(parts, [1, 1]).unwrap();
-    let maker = Arc::new(Maker {
+    let factory = Arc::new(VariantFactory {
         node,
         budget: Budget::new(0),
         host: Budget::new(0),
@@ -93,7 +93,7 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
         observer: Arc::default(),
     });
     let variants = Variants::new(1, 1);
-    let parts = Parts { spec, base, variants, declaration: None, maker, stats: Arc::default() };
+    let parts = Parts { spec, base, variants, declaration: None, factory, stats: Arc::default() };
     LoadedModel::start(parts, 8).unwrap()
 }
 
@@ -109,11 +109,11 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<Vec<u8>>> {
         client: ClientId { protocol: Protocol::Grpc, number: 1 },
         priority: Priority::new(2, Class::BestEffort),
         account: reef::Account::new(None),
-        stated: false,
+        has_stated_rate: false,
         instances: served.base.clone(),
         rows: None,
         inputs: Vec::new(),
-        outputs: vec![Wanted {
+        outputs: vec![BoundOutput {
             index: 0,
             offset: 0,
             bytes: served.outputs.bytes,
@@ -127,13 +127,13 @@ fn ask_within(served: &LoadedModel, time: Duration) -> Result<Vec<Vec<u8>>> {
 }
 
 #[test]
-fn an_error_of_the_device_fails_the_request_that_it_touched() {
+fn device_error_fails_only_its_own_request() {
     let device = Arc::new(Device::default());
     let served = served(device.clone());
     assert_eq!(device.instances.load(Ordering::Relaxed), 2, "one for each class");
     let lost = "cuda: cuLaunchKernel: DeviceLost (code 719)";
     assert_eq!(ask(&served), Err(Error::Failed(lost.into())));
-    assert_eq!(ask(&served), Err(Error::Failed("the lane panicked".into())));
+    assert_eq!(ask(&served), Err(Error::Failed("the worker panicked".into())));
     for _ in 0..3 {
         assert_eq!(ask(&served), Ok(vec![vec![7; 4000]]));
     }
@@ -143,7 +143,7 @@ fn an_error_of_the_device_fails_the_request_that_it_touched() {
 }
 
 #[test]
-fn what_is_too_late_never_reaches_the_device() {
+fn late_request_never_reaches_the_device() {
     let device = Arc::new(Device::default());
     let served = served(device.clone());
     let said = ask_within(&served, Duration::ZERO).unwrap_err();

@@ -1,19 +1,19 @@
-//! Where a model goes, in numbers.
+//! Choice of a device for a model, on plain numbers.
 //!
-//! Real-time instances stay apart as long as there are devices; after that the device with the
-//! fewest best-effort ones comes first, then the one with the least to do now, then the one with
-//! most memory left.
+//! Real-time instances are kept on separate devices for as long as possible. Then the device with
+//! the fewest best-effort instances comes first, then the one with the least load, then the one
+//! with the most free memory.
 
 use crate::error::{Error, Result};
 use crate::models::description::Placing;
 use std::cmp::Reverse;
 
-/// What counts of a device when a model is placed.
+/// Figures of a device for the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Candidate {
-    /// Its place among the daemon's devices.
+    /// Index among the daemon's devices.
     pub(super) index: usize,
-    /// Instances of models that are there, as [`Class::EACH`](crate::class::Class::EACH).
+    /// Model instances on it, for each of [`Class::EACH`](crate::class::Class::EACH).
     pub(super) instances: [usize; 2],
     /// Open requests, and connections of the local path.
     pub(super) load: usize,
@@ -21,65 +21,71 @@ pub(super) struct Candidate {
     pub(super) left: u64,
 }
 
-/// The best device for one more model.
+/// Returns the best device for one more model.
 pub(super) fn best(candidates: impl Iterator<Item = Candidate>) -> Option<usize> {
     let rank = |c: &Candidate| (c.instances, c.load, Reverse(c.left), c.index);
     candidates.min_by_key(rank).map(|candidate| candidate.index)
 }
 
-/// The devices of these names that a model may be on, and on how many of them it is to be; `usual`
-/// is for one whose description doesn't say, 0 for all.
+/// Returns the allowed devices of a model, and the number of them to use. `usual` is the number for
+/// a description that does not set one; 0 is all.
 ///
 /// # Errors
 ///
-/// `Invalid` if there is no such device, or there are too few.
-pub(super) fn wanted(
+/// `Invalid` if a device does not exist, or there are too few.
+pub(super) fn candidates(
     placing: &Placing,
     usual: usize,
     names: &[&str],
 ) -> Result<(Vec<usize>, usize)> {
     let count = match placing {
-        Placing::On(asked) => return named(asked, names).map(|all| (all.clone(), all.len())),
-        Placing::At(asked) => return at(asked, names).map(|all| (all.clone(), all.len())),
+        Placing::On(asked) => {
+            return indices_of_names(asked, names).map(|all| (all.clone(), all.len()));
+        }
+        Placing::At(asked) => {
+            return checked_indices(asked, names).map(|all| (all.clone(), all.len()));
+        }
         Placing::Replicas(count) => *count,
-        Placing::Usual => usual,
+        Placing::Default => usual,
     };
     let have = names.len();
     if count > have {
-        return Err(Error::Invalid(format!("replicas: {count}, the daemon has {have} devices")));
+        return Err(Error::Invalid(format!(
+            "replicas must be at most the daemon's {have} devices, got {count}"
+        )));
     }
     Ok(((0..have).collect(), if count == 0 { have } else { count }))
 }
 
-fn named(asked: &[String], names: &[&str]) -> Result<Vec<usize>> {
+fn indices_of_names(asked: &[String], names: &[&str]) -> Result<Vec<usize>> {
     let mut all = Vec::new();
     for name in asked {
         let at = names.iter().position(|have| have == name).ok_or_else(|| {
             let have = names.join(", ");
-            Error::Invalid(format!("devices: the daemon has no device {name:?} (have: {have})"))
+            Error::Invalid(format!("devices: unknown device {name:?} (have: {have})"))
         })?;
         if all.contains(&at) {
-            return Err(Error::Invalid(format!("devices: {name:?} is named twice")));
+            return Err(Error::Invalid(format!("devices: {name:?} must be named once")));
         }
         all.push(at);
     }
     if all.is_empty() {
-        return Err(Error::Invalid("devices: none is named".into()));
+        return Err(Error::Invalid("devices must name at least one device".into()));
     }
     Ok(all)
 }
 
-/// As [`named`], by places.
-fn at(asked: &[usize], names: &[&str]) -> Result<Vec<usize>> {
+/// Resolves devices by their indices.
+fn checked_indices(asked: &[usize], names: &[&str]) -> Result<Vec<usize>> {
     let of = |why: String| Err(Error::Invalid(format!("instance_group.gpus: {why}")));
     for (n, at) in asked.iter().enumerate() {
         if *at >= names.len() {
             let have: Vec<_> =
                 names.iter().enumerate().map(|(at, name)| format!("{at} {name}")).collect();
-            return of(format!("the daemon has no device {at} (have: {})", have.join(", ")));
+            return of(format!("unknown device {at} (have: {})", have.join(", ")));
         }
         if asked[..n].contains(at) {
-            return of(format!("{at} is named twice"));
+            return of(format!("{at} must be named once"));
         }
     }
     Ok(asked.to_vec())
@@ -94,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn the_device_with_the_fewest_real_time_instances_comes_first() {
+    fn device_with_fewest_real_time_instances_is_chosen() {
         let free = candidate(2, [0, 0], 0, 5);
         for (others, want) in [
             ([candidate(0, [1, 1], 0, 9), free], 2),
@@ -110,24 +116,26 @@ mod tests {
     }
 
     #[test]
-    fn a_description_names_devices_or_counts_them() {
+    fn placing_names_or_counts_devices() {
         let names = ["cuda:0", "cuda:1", "cuda:3"];
         let on = |asked: &[&str]| Placing::On(asked.iter().map(|&name| name.into()).collect());
-        let said = |placing| wanted(&placing, 1, &names).unwrap_err().to_string();
-        assert_eq!(wanted(&Placing::Usual, 1, &names), Ok((vec![0, 1, 2], 1)));
-        assert_eq!(wanted(&Placing::Usual, 0, &names), Ok((vec![0, 1, 2], 3)));
-        assert_eq!(wanted(&Placing::Replicas(2), 1, &names), Ok((vec![0, 1, 2], 2)));
-        assert_eq!(wanted(&Placing::Replicas(0), 1, &names), Ok((vec![0, 1, 2], 3)));
-        assert_eq!(wanted(&on(&["cuda:3", "cuda:0"]), 1, &names), Ok((vec![2, 0], 2)));
-        assert_eq!(said(Placing::Replicas(4)), "replicas: 4, the daemon has 3 devices");
-        let want = "devices: the daemon has no device \"cuda:2\" (have: cuda:0, cuda:1, cuda:3)";
+        let said = |placing| candidates(&placing, 1, &names).unwrap_err().to_string();
+        assert_eq!(candidates(&Placing::Default, 1, &names), Ok((vec![0, 1, 2], 1)));
+        assert_eq!(candidates(&Placing::Default, 0, &names), Ok((vec![0, 1, 2], 3)));
+        assert_eq!(candidates(&Placing::Replicas(2), 1, &names), Ok((vec![0, 1, 2], 2)));
+        assert_eq!(candidates(&Placing::Replicas(0), 1, &names), Ok((vec![0, 1, 2], 3)));
+        assert_eq!(candidates(&on(&["cuda:3", "cuda:0"]), 1, &names), Ok((vec![2, 0], 2)));
+        assert_eq!(
+            said(Placing::Replicas(4)),
+            "replicas must be at most the daemon's 3 devices, got 4"
+        );
+        let want = "devices: unknown device \"cuda:2\" (have: cuda:0, cuda:1, cuda:3)";
         assert_eq!(said(on(&["cuda:2"])), want);
-        assert_eq!(said(on(&["cuda:1", "cuda:1"])), "devices: \"cuda:1\" is named twice");
-        assert_eq!(wanted(&Placing::At(vec![2, 0]), 1, &names), Ok((vec![2, 0], 2)));
-        let want =
-            "instance_group.gpus: the daemon has no device 3 (have: 0 cuda:0, 1 cuda:1, 2 cuda:3)";
+        assert_eq!(said(on(&["cuda:1", "cuda:1"])), "devices: \"cuda:1\" must be named once");
+        assert_eq!(candidates(&Placing::At(vec![2, 0]), 1, &names), Ok((vec![2, 0], 2)));
+        let want = "instance_group.gpus: unknown device 3 (have: 0 cuda:0, 1 cuda:1, 2 cuda:3)";
         assert_eq!(said(Placing::At(vec![0, 3])), want);
-        assert_eq!(said(Placing::At(vec![1, 1])), "instance_group.gpus: 1 is named twice");
-        assert_eq!(said(on(&[])), "devices: none is named");
+        assert_eq!(said(Placing::At(vec![1, 1])), "instance_group.gpus: 1 must be named once");
+        assert_eq!(said(on(&[])), "devices must name at least one device");
     }
 }

@@ -1,34 +1,34 @@
-//! Makes replicas of a model on the devices that it is to be on.
+//! Creation of replicas on the chosen devices.
 
-use super::aside::aside;
-use super::choice::{Candidate, best, wanted};
+use super::choice::{Candidate, best, candidates};
+use super::load_thread::run_on_thread;
 use crate::config::limits::Limits;
 use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::model_spec::ModelSpec;
-use crate::models::shaped::maker::Maker;
+use crate::models::shaped::factory::VariantFactory;
 use crate::models::shaped::variants::Variants;
 use crate::observe::stats::Stats;
 use std::sync::Arc;
 
-/// Makes replicas of models.
+/// Creates replicas of models.
 #[derive(Debug)]
 pub(crate) struct Placer {
     /// One for each device.
-    pub(crate) makers: Vec<Arc<Maker>>,
+    pub(crate) factories: Vec<Arc<VariantFactory>>,
     pub(crate) limits: Limits,
-    /// Devices that a model is on whose description doesn't say it; 0: all.
+    /// Number of devices of a model whose description does not set it; 0 is all.
     pub(crate) usual: usize,
 }
 
 impl Placer {
-    /// The replicas that `spec` wants beside those that are `kept`, as far as enough devices work;
-    /// all count in `stats`. Blocks.
+    /// Creates the replicas that `spec` requires in addition to `kept`, as far as enough devices
+    /// work. All of them count in `stats`. Blocks.
     ///
     /// # Errors
     ///
-    /// What is wrong with its files, or with the devices that it wants; `Exhausted` if no device
-    /// has room for one; `Unavailable` if all of its devices are lost.
+    /// Errors of its files or its devices; `Exhausted` if no device has room for one; `Unavailable`
+    /// if all of its devices are lost.
     pub(crate) fn place(
         &self,
         spec: &ModelSpec,
@@ -36,7 +36,7 @@ impl Placer {
         stats: &Arc<Stats>,
     ) -> Result<Vec<Arc<LoadedModel>>> {
         let mut made = Vec::new();
-        match aside("reef-load", || self.fill(spec, kept, stats, &mut made)) {
+        match run_on_thread("reef-load", || self.fill(spec, kept, stats, &mut made)) {
             Ok(()) => Ok(made),
             Err(error) => {
                 made.iter().for_each(|replica| replica.retire());
@@ -52,10 +52,10 @@ impl Placer {
         stats: &Arc<Stats>,
         made: &mut Vec<Arc<LoadedModel>>,
     ) -> Result<()> {
-        let (devices, wanted) = self.wanted(spec)?;
-        let works = |at: &usize| self.makers[*at].node.lost().is_none();
-        // One that is lost meanwhile counts no more.
-        let count = || wanted.min(devices.iter().copied().filter(works).count()).max(1);
+        let (devices, replicas) = self.candidates(spec)?;
+        let works = |at: &usize| self.factories[*at].node.lost().is_none();
+        // A device that is lost meanwhile no longer counts.
+        let count = || replicas.min(devices.iter().copied().filter(works).count()).max(1);
         let mut refused: Vec<(usize, Error)> = Vec::new();
         while kept.len() + made.len() < count() {
             let has = |at: &usize| {
@@ -64,12 +64,12 @@ impl Placer {
             };
             let free = devices.iter().filter(|at| works(at) && !has(at));
             let Some(at) = best(free.map(|&at| self.candidate(at))) else {
-                return Err(self.unplaced(spec, &devices, refused));
+                return Err(self.placement_error(spec, &devices, refused));
             };
             match self.load(spec, at, stats.clone()) {
                 Ok(replica) => made.push(replica),
                 Err(error @ Error::Exhausted(_)) => refused.push((at, error)),
-                Err(error) if self.makers[at].node.is_lost_after(&error) => {
+                Err(error) if self.factories[at].node.is_lost_after(&error) => {
                     refused.push((at, error));
                 }
                 Err(error) => return Err(error),
@@ -78,46 +78,56 @@ impl Placer {
         Ok(())
     }
 
-    fn wanted(&self, spec: &ModelSpec) -> Result<(Vec<usize>, usize)> {
-        let names: Vec<&str> = self.makers.iter().map(|maker| &*maker.node.name).collect();
+    fn candidates(&self, spec: &ModelSpec) -> Result<(Vec<usize>, usize)> {
+        let names: Vec<&str> = self.factories.iter().map(|factory| &*factory.node.name).collect();
         let of = |text: &str| format!("model {}/{}: {text}", spec.name, spec.version);
-        wanted(&spec.placing, self.usual, &names).map_err(|error| error.map(of))
+        candidates(&spec.placing, self.usual, &names).map_err(|error| error.map_text(of))
     }
 
     fn candidate(&self, index: usize) -> Candidate {
-        let Maker { node, budget, .. } = &*self.makers[index];
-        Candidate { index, instances: node.lanes.counts(), load: node.load(), left: budget.left() }
+        let VariantFactory { node, budget, .. } = &*self.factories[index];
+        Candidate {
+            index,
+            instances: node.instance_counts.counts(),
+            load: node.load(),
+            left: budget.remaining(),
+        }
     }
 
     fn load(&self, spec: &ModelSpec, at: usize, stats: Arc<Stats>) -> Result<Arc<LoadedModel>> {
         let part = self.limits.part(self.limits.shapes as u64) as usize;
         let variants = Variants::new(self.limits.shapes, part);
-        let maker = self.makers[at].clone();
-        LoadedModel::load(spec.clone(), maker, variants, stats, self.limits.queue)
+        let factory = self.factories[at].clone();
+        LoadedModel::load(spec.clone(), factory, variants, stats, self.limits.queue)
     }
 
-    /// Why none of `devices` takes it.
-    fn unplaced(
+    /// Returns the error for a model that none of `devices` takes.
+    fn placement_error(
         &self,
         spec: &ModelSpec,
         devices: &[usize],
         mut refused: Vec<(usize, Error)>,
     ) -> Error {
-        if self.makers.len() == 1 && refused.len() == 1 {
+        if self.factories.len() == 1 && refused.len() == 1 {
             return refused.remove(0).1;
         }
         let why = |&at: &usize| {
-            let node = &self.makers[at].node;
+            let node = &self.factories[at].node;
             let refusal = refused.iter().find(|(index, _)| *index == at);
             let refusal = refusal.map(|(_, error)| format!("{}: {error}", node.name));
             node.lost().map(|why| format!("{} is lost: {why}", node.name)).or(refusal)
         };
         let all: Vec<_> = devices.iter().filter_map(why).collect();
-        let text =
-            format!("model {}/{}: no device takes it: {}", spec.name, spec.version, all.join("; "));
-        match refused.iter().any(|(_, error)| matches!(error, Error::Exhausted(_))) {
-            true => Error::Exhausted(text),
-            false => Error::Unavailable(text),
+        let text = format!(
+            "model {}/{}: no device can take it: {}",
+            spec.name,
+            spec.version,
+            all.join("; ")
+        );
+        if refused.iter().any(|(_, error)| matches!(error, Error::Exhausted(_))) {
+            Error::Exhausted(text)
+        } else {
+            Error::Unavailable(text)
         }
     }
 }

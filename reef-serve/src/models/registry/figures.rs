@@ -1,4 +1,4 @@
-//! What metrics and listings say of the models that are loaded.
+//! Figures of loaded models for metrics and listings.
 
 use super::state::Registry;
 use crate::models::loaded_model::LoadedModel;
@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 impl Registry {
     /// Bytes that are reserved of each device.
     pub(crate) fn device_memory(&self) -> impl Iterator<Item = u64> {
-        self.placer.makers.iter().map(|maker| maker.budget.used())
+        self.placer.factories.iter().map(|factory| factory.budget.used())
     }
 
-    /// Where the version is that this is a replica of, as places among the daemon's devices; empty
-    /// if it has only one.
+    /// Returns the devices of the version of this replica, as indices among the daemon's; empty if
+    /// the daemon has only one.
     pub(crate) fn devices(&self, model: &LoadedModel) -> Vec<usize> {
         if model.node().is_alone {
             return Vec::new();
@@ -23,7 +23,7 @@ impl Registry {
         replicas.iter().flat_map(|all| all.each()).map(|one| one.node().index).collect()
     }
 
-    /// Titles of the versions that each device has.
+    /// Titles of the versions on each device.
     pub(crate) fn models_by_device(&self) -> BTreeMap<usize, Vec<String>> {
         let mut all: BTreeMap<usize, Vec<String>> = BTreeMap::new();
         let loaded = self.loaded.read();
@@ -33,7 +33,7 @@ impl Registry {
         all
     }
 
-    /// Versions that are loaded.
+    /// Number of loaded versions.
     pub(crate) fn len(&self) -> usize {
         self.loaded.read().values().map(BTreeMap::len).sum()
     }
@@ -42,10 +42,10 @@ impl Registry {
     pub(crate) fn memory(&self) -> Vec<(ModelLabels, u64)> {
         let loaded = self.loaded.read();
         let all = loaded.values().flatten();
-        all.map(|(_, replicas)| (replicas.first().which(), replicas.bytes())).collect()
+        all.map(|(_, replicas)| (replicas.first().labels(), replicas.bytes())).collect()
     }
 
-    /// Requests that wait, by model and class; a model with replicas comes several times.
+    /// Waiting requests by model and class; a model with replicas has an entry for each.
     pub(crate) fn depths(&self) -> Vec<(ClassLabels, usize)> {
         let loaded = self.loaded.read();
         let replicas = loaded.values().flatten().flat_map(|(_, replicas)| replicas.each());

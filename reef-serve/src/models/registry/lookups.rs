@@ -1,4 +1,4 @@
-//! Which versions there are, and which replica of one a request takes.
+//! Lookup of versions, and of a replica for a request.
 
 use super::state::Registry;
 use crate::engine::node::Node;
@@ -6,41 +6,41 @@ use crate::error::{Error, Result};
 use crate::models::loaded_model::LoadedModel;
 use crate::models::placement::replicas::Replicas;
 use crate::name::{self, ModelName};
-use crate::nearest::did_you_mean;
+use crate::suggest::did_you_mean;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A version in the repository's index.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Indexed {
+pub(crate) struct IndexEntry {
     pub(crate) name: ModelName,
     pub(crate) version: Option<u32>,
-    pub(crate) ready: bool,
+    pub(crate) is_ready: bool,
 }
 
-impl Indexed {
-    /// The protocol's word for it.
+impl IndexEntry {
+    /// Returns the protocol's name of its state.
     pub(crate) fn state(&self) -> &'static str {
-        if self.ready { "READY" } else { "UNAVAILABLE" }
+        if self.is_ready { "READY" } else { "UNAVAILABLE" }
     }
 }
 
 impl Registry {
-    /// A loaded version of a model, the newest if none is named: the replica with the least to do.
+    /// Returns a loaded version of a model, by default the newest: the replica with the least load.
     ///
     /// # Errors
     ///
-    /// `NotFound`; `Unavailable` if its device is lost and no other has it.
+    /// `NotFound`; `Unavailable` if its devices are lost.
     pub(crate) fn get(&self, name: &str, version: &str) -> Result<Arc<LoadedModel>> {
-        self.get_near(name, version, None)
+        self.get_on(name, version, None)
     }
 
-    /// The same, but the replica on `device`, if it has one.
+    /// Returns a loaded version as [`get`](Self::get), but the replica on `device` if there is one.
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get).
-    pub(crate) fn get_near(
+    /// Errors of [`get`](Self::get).
+    pub(crate) fn get_on(
         &self,
         name: &str,
         version: &str,
@@ -53,51 +53,51 @@ impl Registry {
             Some(version) => versions.get(&version),
             None => versions.values().next_back(),
         });
-        let away = if found.is_none() { self.away.why(&name, version) } else { None };
-        if let Some(why) = away {
+        let reason = if found.is_none() { self.unavailable.reason(&name, version) } else { None };
+        if let Some(why) = reason {
             return Err(why);
         }
         let version = version.map(|v| format!(" version {v}")).unwrap_or_default();
         let near = |replicas: &Replicas| device.and_then(|device| replicas.on(device)).cloned();
         let replica = |all: &Arc<Replicas>| near(all).unwrap_or_else(|| all.next().clone());
         found.map(replica).ok_or_else(|| {
-            let meant = match versions {
+            let suggestion = match versions {
                 Some(_) => String::new(),
                 None => did_you_mean(&name, loaded.keys().cloned()),
             };
-            Error::NotFound(format!("model {name}{version} is not loaded{meant}"))
+            Error::NotFound(format!("model {name}{version} is not loaded{suggestion}"))
         })
     }
 
-    /// All loaded versions; of `name` and `version` unless they are empty.
+    /// Returns all loaded versions; only those of `name` and `version` unless they are empty.
     ///
     /// # Errors
     ///
-    /// `NotFound` if there is a name that is not loaded.
+    /// `NotFound` if a name is given that is not loaded.
     pub(crate) fn select(&self, name: &str, version: &str) -> Result<Vec<Arc<Replicas>>> {
         let one = match (name, version) {
             ("", "") => None,
             _ => Some(self.get(name, version)?.spec.version),
         };
-        let is_asked = |number: &u32| version.is_empty() || one == Some(*number);
+        let is_selected = |number: &u32| version.is_empty() || one == Some(*number);
         let loaded = self.loaded.read();
         let chosen = loaded.iter().filter(|(n, _)| name.is_empty() || n.as_str() == name);
         let chosen = chosen.flat_map(|(_, versions)| versions);
-        Ok(chosen.filter(|(n, _)| is_asked(n)).map(|(_, replicas)| replicas.clone()).collect())
+        Ok(chosen.filter(|(n, _)| is_selected(n)).map(|(_, replicas)| replicas.clone()).collect())
     }
 
-    /// Versions of a model that are loaded.
+    /// Returns the loaded versions of a model.
     pub(crate) fn versions(&self, name: &ModelName) -> Vec<u32> {
         let loaded = self.loaded.read();
         loaded.get(name).into_iter().flat_map(|versions| versions.keys().copied()).collect()
     }
 
-    /// What is loaded and what could be.
+    /// Returns all versions that are loaded or could be.
     ///
     /// # Errors
     ///
-    /// `Failed` if the repository can't be read.
-    pub(crate) fn index(&self) -> Result<Vec<Indexed>> {
+    /// `Failed` if the repository cannot be read.
+    pub(crate) fn index(&self) -> Result<Vec<IndexEntry>> {
         let builtin = self.repository.builtin().into_iter().map(|name| (name, vec![1]));
         let listed = self.repository.list()?.into_iter().map(|l| (l.name, l.versions));
         let mut all: BTreeMap<ModelName, Vec<u32>> = builtin.chain(listed).collect();
@@ -109,14 +109,15 @@ impl Registry {
         }
         let indexed = |(name, versions): (ModelName, Vec<u32>)| {
             let ready = self.versions(&name);
-            let versions: Vec<_> = match versions.is_empty() {
-                true => vec![None],
-                false => versions.into_iter().map(Some).collect(),
+            let versions: Vec<_> = if versions.is_empty() {
+                vec![None]
+            } else {
+                versions.into_iter().map(Some).collect()
             };
-            versions.into_iter().map(move |version| Indexed {
+            versions.into_iter().map(move |version| IndexEntry {
                 name: name.clone(),
                 version,
-                ready: version.is_some_and(|version| ready.contains(&version)),
+                is_ready: version.is_some_and(|version| ready.contains(&version)),
             })
         };
         Ok(all.into_iter().flat_map(indexed).collect())

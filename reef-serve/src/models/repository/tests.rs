@@ -34,7 +34,7 @@ fn name(text: &str) -> ModelName {
 }
 
 #[test]
-fn the_newest_version_is_the_one_unless_others_are_chosen() {
+fn newest_version_is_the_default() {
     let folder = Folder::new("versions");
     folder.file("a/model.toml", "network = \"resnet18\"\nsize = 64\nseed = 7\n");
     for version in ["1", "2", "10", "x", "03"] {
@@ -56,13 +56,13 @@ fn the_newest_version_is_the_one_unless_others_are_chosen() {
     assert_eq!(versions("a", Some(2)), [2]);
     assert_eq!(versions("b", None), [1, 2]);
     let listed = repository.list().unwrap();
-    assert_eq!(listed[0], Listed { name: name("a"), versions: vec![1, 2, 10] });
+    assert_eq!(listed[0], ListedModel { name: name("a"), versions: vec![1, 2, 10] });
     let missing = repository.specs(&name("a"), Some(3), &Replacement::default()).unwrap_err();
     assert_eq!(missing, Error::NotFound("model a has no version 3".into()));
 }
 
 #[test]
-fn networks_by_name_are_there_unless_a_folder_hides_them() {
+fn builtin_network_is_hidden_by_a_folder() {
     let folder = Folder::new("builtin");
     folder.file("resnet18/model.toml", "network = \"resnet50\"\nseed = 1\n");
     folder.file("resnet18/4/note", "");
@@ -80,7 +80,7 @@ fn networks_by_name_are_there_unless_a_folder_hides_them() {
 }
 
 #[test]
-fn links_and_wrong_descriptions_are_refused() {
+fn outside_link_and_wrong_description_are_refused() {
     let (folder, outside) = (Folder::new("links"), Folder::new("outside"));
     outside.file("m/model.toml", "network = \"resnet18\"\nseed = 1\n");
     std::os::unix::fs::symlink(outside.0.join("m"), folder.0.join("m")).unwrap();
@@ -88,7 +88,10 @@ fn links_and_wrong_descriptions_are_refused() {
     folder.file("typo/1/note", "");
     let repository = folder.open();
     let said = repository.specs(&name("m"), None, &Replacement::default()).unwrap_err().to_string();
-    assert!(said.starts_with("model m: ") && said.contains("/m is a link to "), "{said}");
+    assert!(
+        said.starts_with("model m: ") && said.contains("/m must not be a link outside "),
+        "{said}"
+    );
     assert!(said.contains("outside/") || said.contains("outside-"), "{said}");
     std::os::unix::fs::symlink("nowhere", folder.0.join("n.onnx")).unwrap();
     let said = repository.specs(&name("n"), None, &Replacement::default()).unwrap_err().to_string();
@@ -99,7 +102,7 @@ fn links_and_wrong_descriptions_are_refused() {
     assert!(Repository::open(Some(Path::new("/nowhere")), true).is_err());
 }
 #[test]
-fn files_and_folders_of_networks_are_models() {
+fn files_and_folders_of_networks_are_listed() {
     let folder = Folder::new("whole");
     folder.file("a.onnx", "");
     folder.file("resnet18.safetensors", "");
@@ -125,11 +128,11 @@ fn files_and_folders_of_networks_are_models() {
     assert_eq!(source("resnet18", None), whole("resnet18.safetensors"));
     assert!(matches!(source("a", Some(2)), Err(Error::NotFound(_))));
     let said = source("d", None).unwrap_err().to_string();
-    assert!(said.starts_with("model d/1: ") && said.contains("holds no network"), "{said}");
+    assert!(said.starts_with("model d/1: ") && said.contains("must hold a model.json"), "{said}");
 }
 
 #[test]
-fn a_file_that_is_not_read_hides_a_network_of_its_name() {
+fn unsupported_file_hides_a_network_of_its_name() {
     let folder = Folder::new("unread");
     folder.file("resnet50.pth", "PK");
     folder.file("old/1/model.pt", "PK");
@@ -155,7 +158,7 @@ fn a_file_that_is_not_read_hides_a_network_of_its_name() {
 }
 
 #[test]
-fn weights_need_a_network_and_networks_need_none() {
+fn weights_file_requires_a_network_name() {
     let folder = Folder::new("weights");
     folder.file("a/1/weights.param", "");
     folder.file("b/model.toml", "network = \"resnet50\"\n");
@@ -169,16 +172,16 @@ fn weights_need_a_network_and_networks_need_none() {
         repository.specs(&name(n), None, &Replacement::default()).map(|mut r| r.remove(0).source)
     };
     let said = |n: &str| source(n).unwrap_err().to_string();
-    assert!(said("a").contains("weights.param: model.toml names no network"), "{}", said("a"));
+    assert!(said("a").contains("weights.param: model.toml must name its network"), "{}", said("a"));
     let place = folder.0.canonicalize().unwrap();
     let (network, file) = ("resnet50".into(), place.join("b/1/any.safetensors"));
     assert_eq!(source("b"), Ok(ModelSource::Weights { network, file }));
-    assert!(said("c").contains("model.onnx: it says itself what it is"), "{}", said("c"));
-    assert!(said("d").contains("both a.onnx and b.onnx"), "{}", said("d"));
+    assert!(said("c").contains("model.onnx: the file defines its network"), "{}", said("c"));
+    assert!(said("d").contains("must hold one network, got a.onnx and b.onnx"), "{}", said("d"));
 }
 
 #[test]
-fn a_configuration_of_tritons_is_read_where_there_is_no_model_toml() {
+fn triton_config_is_read_without_model_toml() {
     let folder = Folder::new("pbtxt");
     let text = "name: \"m\" platform: \"onnxruntime_onnx\" max_batch_size: 4\n\
         dynamic_batching { max_queue_delay_microseconds: 100 }\n\
@@ -203,7 +206,7 @@ fn a_configuration_of_tritons_is_read_where_there_is_no_model_toml() {
     );
     folder.file("m/config.pbtxt", "max_batch_size: 4\nname");
     let said = specs().unwrap_err().to_string();
-    assert!(said.ends_with("m/config.pbtxt: line 2: a value or a message is wanted"), "{said}");
+    assert!(said.ends_with("m/config.pbtxt: line 2: must have a value or a message"), "{said}");
     folder.file("m/model.toml", "");
-    assert_eq!(specs().unwrap()[0].max_batch(), 1, "it is not read beside another description");
+    assert_eq!(specs().unwrap()[0].max_batch(), 1, "it is not read if there is a model.toml");
 }

@@ -1,16 +1,16 @@
-//! Models whose sizes are open: a network for each set of shapes that requests come with.
+//! Models with open sizes: a network for each set of request shapes.
 //!
 //! ```text
-//! request ── shapes ──► Variants ── there ──► Variant ──► instances that wait for requests
-//!                          └────── not yet ──► Maker (off the threads of I/O) ──► Variant
+//! request ── shapes ──► Variants ── exists ──► Variant ──► instances that wait for requests
+//!                          └────── missing ─► VariantFactory (not on I/O threads) ──► Variant
 //! ```
 //!
-//! - **In**: what a file declares, shapes of requests.
-//! - **Out**: variants: a network for fixed shapes, with an instance for each lane.
-//! - **Invariant**: a variant's memory is reserved before it is allocated. A principal has only so
-//!   many variants; what one principal asks for never takes one that another has used since. Those
-//!   that `model.toml` names stay.
+//! - **In**: declarations of files, shapes of requests.
+//! - **Out**: variants: networks for fixed shapes, with an instance for each worker.
+//! - **Invariant**: a variant's memory is reserved before it is allocated. The variants of a
+//!   principal are bounded; a request of one principal never evicts a variant that another has used
+//!   since. Variants that `model.toml` names stay.
 
-pub(crate) mod maker;
+pub(crate) mod factory;
 pub(crate) mod variant;
 pub(crate) mod variants;

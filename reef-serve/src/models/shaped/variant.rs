@@ -1,4 +1,4 @@
-//! A network for fixed shapes, and the instances that wait for its requests.
+//! A network for fixed shapes, and its idle instances.
 
 use crate::class::Class;
 use crate::engine::api::{DeviceModel, Instance, Instances, Sizes};
@@ -6,29 +6,29 @@ use crate::engine::node::Node;
 use crate::error::Result;
 use crate::models::budget::Reservation;
 use crate::models::declaration::Shapes;
-use crate::observe::observer::Observed;
-use crate::tenants::tenant::MemoryTaken;
+use crate::observe::observer::ObservedInstance;
+use crate::tenants::tenant::MemoryReservation;
 use crate::tensor::{TensorInfo, TensorInfos};
 use parking_lot::Mutex;
 use reef::ClientConfig;
 use std::sync::Arc;
 
-/// A model for fixed shapes of its inputs. Its memory is given back when it is dropped.
+/// A model for fixed shapes of its inputs. Its memory is returned when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Variant {
     pub(crate) inputs: TensorInfos,
     pub(crate) outputs: TensorInfos,
     pub(crate) sizes: Sizes,
-    /// Instances that no lane works with, as [`Class::EACH`].
+    /// Idle instances, for each of [`Class::EACH`].
     spare: [Mutex<Vec<Box<dyn Instance>>>; 2],
     pub(super) loaded: Arc<dyn DeviceModel>,
     node: Arc<Node>,
     memory: Reservation,
-    /// What is charged to whoever had it made.
-    _taken: Option<MemoryTaken>,
+    /// Reservation of the tenant that it was created for.
+    _taken: Option<MemoryReservation>,
 }
 
-/// What a variant is made of.
+/// Components of a variant.
 pub(crate) struct Parts {
     pub(crate) inputs: TensorInfos,
     pub(crate) outputs: TensorInfos,
@@ -36,20 +36,20 @@ pub(crate) struct Parts {
     pub(crate) loaded: Arc<dyn DeviceModel>,
     pub(crate) node: Arc<Node>,
     pub(crate) memory: Reservation,
-    pub(crate) taken: Option<MemoryTaken>,
+    pub(crate) taken: Option<MemoryReservation>,
 }
 
 impl Variant {
-    /// With so many instances of each class, as [`Class::EACH`].
+    /// Creates a variant with this number of instances for each of [`Class::EACH`].
     ///
     /// # Errors
     ///
-    /// The device's.
-    pub(crate) fn new(parts: Parts, lanes: [usize; 2]) -> Result<Arc<Self>> {
+    /// Errors of the device.
+    pub(crate) fn new(parts: Parts, instances: [usize; 2]) -> Result<Arc<Self>> {
         let Parts { inputs, outputs, sizes, loaded, node, memory, taken } = parts;
         let spare = Default::default();
         let variant = Self { inputs, outputs, sizes, spare, loaded, node, memory, _taken: taken };
-        for (class, count) in Class::EACH.into_iter().zip(lanes) {
+        for (class, count) in Class::EACH.into_iter().zip(instances) {
             for _ in 0..count {
                 let instance = variant.instance(class, ClientConfig::default())?;
                 variant.give(class, instance);
@@ -58,28 +58,28 @@ impl Variant {
         Ok(Arc::new(variant))
     }
 
-    /// The shapes of its inputs.
+    /// Returns the shapes of its inputs.
     pub(crate) fn shapes(&self) -> Shapes {
         let sizes = |info: &TensorInfo| info.shape.iter().map(|&size| size as usize).collect();
         self.inputs.each.iter().map(sizes).collect()
     }
 
-    /// Makes an instance for one client, that was granted `config`.
+    /// Creates an instance for one client, with the client's `config`.
     ///
     /// # Errors
     ///
-    /// The device's.
+    /// Errors of the device.
     pub(crate) fn instance(&self, class: Class, config: ClientConfig) -> Result<Box<dyn Instance>> {
         let instance = self.loaded.instance(class, config)?;
-        Ok(Box::new(Observed { instance, node: self.node.clone() }))
+        Ok(Box::new(ObservedInstance { instance, node: self.node.clone() }))
     }
 
-    /// Drops the instances that no lane works with.
+    /// Drops the idle instances.
     pub(crate) fn clear(&self) {
         self.spare.iter().for_each(|spare| spare.lock().clear());
     }
 
-    /// The device that it is on.
+    /// Returns its device.
     pub(crate) fn node(&self) -> &Node {
         &self.node
     }

@@ -1,4 +1,4 @@
-//! Whom a request speaks for: the token that TCP clients show, if one is configured.
+//! Authentication: the token that TCP clients show, if one is configured.
 
 use crate::config::settings::Config;
 use crate::error::{Error, Result};
@@ -10,10 +10,10 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Least length in bytes.
+/// Minimum length of a token, in bytes.
 const MIN_LEN: usize = 16;
 
-/// What a client must know, and whom it speaks for then.
+/// Secret of a principal, with its name.
 pub(crate) struct Token {
     name: Arc<str>,
     secret: Vec<u8>,
@@ -26,11 +26,11 @@ impl fmt::Debug for Token {
 }
 
 impl Token {
-    /// Reads the first line of a file that nobody else can read.
+    /// Reads the first line of a file that no other user can read.
     ///
     /// # Errors
     ///
-    /// `Invalid` if it can't be read, others can read it, or it is too short.
+    /// `Invalid` if it cannot be read, other users can read it, or it is too short.
     fn read(key: &str, name: &str, path: &Path) -> Result<Self> {
         let wrong =
             |why: &dyn fmt::Display| Error::Invalid(format!("{key} {}: {why}", path.display()));
@@ -38,49 +38,49 @@ impl Token {
         let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
         let token = text.lines().next().unwrap_or_default().trim();
         if token.len() < MIN_LEN {
-            return Err(wrong(&format!("{} bytes, at least {MIN_LEN} are wanted", token.len())));
+            return Err(wrong(&format!("must have at least {MIN_LEN} bytes, got {}", token.len())));
         }
         Ok(Self { name: name.into(), secret: token.into() })
     }
 
-    /// Compares in a time that doesn't tell where they differ.
-    fn is(&self, given: &[u8]) -> bool {
+    /// Compares in a time that does not depend on where they differ.
+    fn matches(&self, given: &[u8]) -> bool {
         let pairs = self.secret.iter().zip(given);
         let differ = pairs.fold(0, |differ, (a, b)| differ | (a ^ b));
         self.secret.len() == given.len() && differ == 0
     }
 }
 
-/// The tokens that are known now.
+/// Tokens in use.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens(RwLock<Vec<Token>>);
 
 impl Tokens {
-    /// Reads those that the configuration names. That of `listen.token_file` is named as the file,
-    /// without extension.
+    /// Reads the tokens that the configuration names. The token of `listen.token_file` has the
+    /// file's name without extension.
     ///
     /// # Errors
     ///
-    /// As [`Token::read`].
+    /// Errors of [`Token::read`].
     pub(crate) fn read(config: &Config) -> Result<Self> {
         let tokens = Self::default();
         tokens.reload(config)?;
         Ok(tokens)
     }
 
-    /// Reads them anew; in the case of an error they stay as they are.
+    /// Reads them again; after an error the last ones stay in use.
     ///
     /// # Errors
     ///
-    /// As [`Token::read`].
+    /// Errors of [`Token::read`].
     pub(crate) fn reload(&self, config: &Config) -> Result<()> {
         let listed = config.listen.token_file.iter().map(|path| {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             Token::read("listen.token_file", &name, path)
         });
-        let granted = config.rights.iter().filter_map(|(who, right)| {
-            let (name, path) = (who.strip_prefix("token ")?, right.token_file.as_ref()?);
-            Some(Token::read(&format!("rights.{who:?}.token_file"), name, path))
+        let granted = config.rights.iter().filter_map(|(principal, right)| {
+            let (name, path) = (principal.strip_prefix("token ")?, right.token_file.as_ref()?);
+            Some(Token::read(&format!("rights.{principal:?}.token_file"), name, path))
         });
         let tokens = listed.chain(granted).collect::<Result<_>>()?;
         *self.0.write() = tokens;
@@ -91,26 +91,26 @@ impl Tokens {
         self.0.read().is_empty()
     }
 
-    /// Whose token that is.
+    /// Returns the principal with this token.
     pub(crate) fn holder(&self, shown: &[u8]) -> Option<Principal> {
         let tokens = self.0.read();
-        let found = tokens.iter().find(|token| token.is(shown));
+        let found = tokens.iter().find(|token| token.matches(shown));
         found.map(|token| Principal::Token(token.name.clone()))
     }
 }
 
-/// Whom a request of `peer` speaks for; `given` is its `authorization` header.
+/// Returns the principal of a request of `peer`; `given` is its `authorization` header.
 ///
 /// # Errors
 ///
-/// `Unauthenticated` if a token is configured and a client over TCP doesn't show it.
+/// `Unauthenticated` if a token is configured and a client over TCP shows none of them.
 pub(crate) fn identify(tokens: &Tokens, peer: &Peer, given: Option<&[u8]>) -> Result<Principal> {
     if !peer.is_tcp() || tokens.is_empty() {
         return Ok(peer.principal.clone());
     }
     let shown = given.and_then(|given| given.strip_prefix(b"Bearer "));
     shown.and_then(|shown| tokens.holder(shown)).ok_or_else(|| {
-        Error::Unauthenticated("a token is wanted: authorization: Bearer TOKEN".into())
+        Error::Unauthenticated("a token is required: authorization: Bearer TOKEN".into())
     })
 }
 
@@ -120,17 +120,17 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn only_the_token_opens() {
+    fn request_over_tcp_without_token_is_refused() {
         let token = Token { name: "ci".into(), secret: b"0123456789abcdef".into() };
         let tokens = Tokens(RwLock::new(vec![token]));
         let tcp = &Peer::UNKNOWN;
         let unix = &Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
-        let who = |peer: &Peer, given: Option<&[u8]>| identify(&tokens, peer, given);
-        let opens = |peer: &Peer, given: Option<&[u8]>| who(peer, given).is_ok();
+        let principal = |peer: &Peer, given: Option<&[u8]>| identify(&tokens, peer, given);
+        let opens = |peer: &Peer, given: Option<&[u8]>| principal(peer, given).is_ok();
         let right = Some(&b"Bearer 0123456789abcdef"[..]);
-        assert_eq!(who(tcp, right), Ok(Principal::Token("ci".into())));
-        assert_eq!(who(unix, None), Ok(Principal::User(0)));
-        assert_eq!(who(unix, right), Ok(Principal::User(0)), "the kernel goes before it");
+        assert_eq!(principal(tcp, right), Ok(Principal::Token("ci".into())));
+        assert_eq!(principal(unix, None), Ok(Principal::User(0)));
+        assert_eq!(principal(unix, right), Ok(Principal::User(0)), "the kernel has precedence");
         for bad in ["", "Bearer ", "0123456789abcdef", "Bearer 0123456789abcdeF", "Bearer 0"] {
             assert!(!opens(tcp, Some(bad.as_bytes())), "{bad}");
         }
@@ -140,16 +140,19 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_others_can_read_is_refused() {
+    fn token_file_readable_by_others_is_refused() {
         let path = std::env::temp_dir().join(format!("reef-token-{}", std::process::id()));
         std::fs::write(&path, "0123456789abcdef\n").unwrap();
         let mode = |mode| std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&path, mode(0o644)).unwrap();
         let read = |path: &Path| Token::read("listen.token_file", "t", path);
         let said = read(&path).unwrap_err().to_string();
-        assert!(said.contains("mode 644: others may read or write it"), "{said}");
+        assert!(
+            said.contains("mode 644: other users must not be able to read or write it"),
+            "{said}"
+        );
         std::fs::set_permissions(&path, mode(0o600)).unwrap();
-        assert!(read(&path).unwrap().is(b"0123456789abcdef"));
+        assert!(read(&path).unwrap().matches(b"0123456789abcdef"));
         std::fs::write(&path, "short").unwrap();
         assert!(read(&path).is_err());
         std::fs::remove_file(&path).unwrap();

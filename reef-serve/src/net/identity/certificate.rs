@@ -1,7 +1,7 @@
-//! The name in a client's certificate, which has been verified already.
+//! The name in a client's certificate. The certificate has been verified already.
 //!
-//! That is the first name of its subject's alternatives (DNS, then URI, RFC 5280 section 4.2.1.6),
-//! or else the subject's common name.
+//! It is the first name of the subject's alternatives (DNS, then URI, RFC 5280 section 4.2.1.6), or
+//! else the subject's common name.
 
 use crate::error::{Error, Result};
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use webpki::EndEntityCert;
 /// Type 2.5.4.3 of X.520 in DER: a common name.
 const COMMON_NAME: &[u8] = &[0x06, 3, 0x55, 4, 3];
 
-/// Whom a certificate names.
+/// Returns the name in a certificate.
 ///
 /// # Errors
 ///
-/// `Denied` if it names nobody.
+/// `Denied` if it holds no name.
 pub(in crate::net) fn name(certificate: &CertificateDer<'_>) -> Result<Arc<str>> {
-    let wrong = |why: &dyn std::fmt::Display| Error::Denied(format!("client's certificate: {why}"));
+    let wrong = |why: &dyn std::fmt::Display| Error::Denied(format!("client certificate: {why}"));
     let certificate = EndEntityCert::try_from(certificate).map_err(|e| wrong(&e))?;
     let mut alternatives = certificate.valid_dns_names().chain(certificate.valid_uri_names());
     let name = alternatives.next().or_else(|| common_name(certificate.subject()));
-    name.map(Into::into).ok_or_else(|| wrong(&"neither an alternative nor a common name"))
+    name.map(Into::into).ok_or_else(|| wrong(&"must have an alternative or a common name"))
 }
 
-/// The first common name of a subject: sets of pairs of a type and a text.
+/// Returns the first common name of a subject: sets of pairs of a type and a text.
 fn common_name(mut subject: &[u8]) -> Option<&str> {
     while let Some((set, rest)) = content(subject) {
         let (pair, _) = content(set)?;
@@ -36,8 +36,8 @@ fn common_name(mut subject: &[u8]) -> Option<&str> {
     None
 }
 
-/// What the first value of DER holds, and what is behind it. Names need no lengths of more than two
-/// bytes.
+/// Returns the content of the first value of DER, and the bytes after it. Names need no lengths of
+/// more than two bytes.
 fn content(der: &[u8]) -> Option<(&[u8], &[u8])> {
     let (length, from) = match *der.get(1..)? {
         [short @ 0..=0x7f, ..] => (usize::from(short), 2),
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_has_one_name() {
+    fn name_is_first_alternative_or_common_name() {
         let subject = [(DnType::OrganizationName, "\x06\x03U\x04\x03"), (DnType::CommonName, "al")];
         assert_eq!(&*named(&["a.example", "b.example"], &subject).unwrap(), "a.example");
         assert_eq!(&*named(&[], &subject).unwrap(), "al");
@@ -78,7 +78,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_subject_is_fatal(subject in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn random_subject_does_not_panic(subject in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = common_name(&subject);
         }
     }

@@ -1,8 +1,8 @@
-//! Names of connections, for logs and metrics.
+//! Numbers of connections, for logs and metrics.
 
 use std::fmt;
 
-/// A way in.
+/// Protocol of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Protocol {
     Local,
@@ -11,10 +11,10 @@ pub(crate) enum Protocol {
 }
 
 impl Protocol {
-    /// All of them, in the order in which they are counted.
+    /// All protocols, in the order of counters.
     pub(crate) const EACH: [Self; 3] = [Self::Local, Self::Grpc, Self::Http];
 
-    /// As metrics and traces say.
+    /// Returns its name in metrics and traces.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Local => "local",
@@ -24,7 +24,7 @@ impl Protocol {
     }
 }
 
-/// One connection: its way in and its number there, from 1.
+/// One connection: its protocol and its number there, from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ClientId {
     pub(crate) protocol: Protocol,

@@ -1,10 +1,11 @@
-//! Who is at the other end.
+//! Identity of peers.
 //!
-//! - **In**: what the kernel says of a Unix socket, a client's certificate, a token, or an address.
-//! - **Out**: a [`Principal`](principal::Principal), to whom rights are given, and a
+//! - **In**: the kernel's statement about a Unix socket, a client's certificate, a token, or an
+//!   address.
+//! - **Out**: a [`Principal`](principal::Principal), to which rights are given, and a
 //!   [`Peer`](peer::Peer), which is one connection of it.
-//! - **Invariant**: nothing that a message says changes who its sender is; files with secrets are
-//!   read only if nobody else could read them.
+//! - **Invariant**: a message cannot change the identity of its sender; files with secrets are read
+//!   only if no other user could read them.
 
 pub(crate) mod auth;
 pub(super) mod certificate;

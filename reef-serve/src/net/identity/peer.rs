@@ -1,23 +1,23 @@
-//! Who is at the other end of a connection.
+//! Peer of a connection.
 
 use crate::net::identity::client_id::{ClientId, Protocol};
 use crate::net::identity::principal::Principal;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Weak};
 
-/// Who is at the other end.
+/// Peer of a connection: its number, principal and rights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) id: ClientId,
-    /// Of the connection; a request that shows a token has the token's.
+    /// Principal of the connection; a request that shows a token has the token's.
     pub(crate) principal: Principal,
-    /// Whether it may register shared memory.
+    /// True if it may register shared memory.
     pub(crate) may_share: bool,
-    /// Whether its connection is open.
+    /// True if its connection is open.
     pub(crate) life: Life,
 }
 
-/// Says whether a connection is open.
+/// Weak reference to a connection: whether it is still open.
 #[derive(Debug, Clone)]
 pub(crate) struct Life(Weak<()>);
 
@@ -27,7 +27,7 @@ impl Life {
     }
 }
 
-/// The same connection.
+/// Equal if they belong to the same connection.
 impl PartialEq for Life {
     fn eq(&self, other: &Self) -> bool {
         self.0.ptr_eq(&other.0)
@@ -36,13 +36,13 @@ impl PartialEq for Life {
 
 impl Eq for Life {}
 
-/// Kept by a connection while it is open.
+/// Strong reference that a connection keeps while it is open.
 #[derive(Debug)]
-pub(crate) struct Connected {
+pub(crate) struct ConnectionGuard {
     _open: Arc<()>,
 }
 
-impl Connected {
+impl ConnectionGuard {
     pub(crate) fn new() -> (Life, Self) {
         let open = Arc::new(());
         (Life(Arc::downgrade(&open)), Self { _open: open })
@@ -50,7 +50,7 @@ impl Connected {
 }
 
 impl Peer {
-    /// A client about which nothing is known.
+    /// A client without any identity.
     pub(crate) const UNKNOWN: Self = Self {
         id: ClientId { protocol: Protocol::Http, number: 0 },
         principal: Principal::Address(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),

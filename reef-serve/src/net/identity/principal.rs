@@ -1,36 +1,35 @@
-//! Who a connection or a request speaks for: rights are given to a principal, and limits are
-//! counted for one.
+//! Principals: rights are given to a principal, and quotas are counted for one.
 //!
-//! | came in by | speaks for |
+//! | connection | principal |
 //! |---|---|
 //! | a Unix socket | the user that the kernel names |
 //! | TCP, with a client's certificate | the name in the certificate |
 //! | TCP, with a token | the token's name, request by request |
-//! | TCP, with neither | its address: whoever shares it is the same principal |
+//! | TCP, with neither | its address: all clients of an address are the same principal |
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
-/// Name of all addresses together, for what is kept from them.
+/// Name of all addresses together, for quotas that they share.
 pub(crate) const ANONYMOUS: &str = "the group without token or certificate";
 
-/// Who speaks.
+/// Holder of rights and quotas.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Principal {
     /// A process of this user, over a Unix socket.
     User(u32),
-    /// Whoever shows the token of this name.
+    /// Any client with the token of this name.
     Token(Arc<str>),
-    /// Whoever holds the key of a certificate with this name.
+    /// Any client with the key of a certificate with this name.
     Certificate(Arc<str>),
-    /// A client at this address that has shown nothing.
+    /// A client at this address that has authenticated itself by nothing.
     Address(IpAddr),
 }
 
 impl Principal {
-    /// A client over TCP that has shown nothing yet. A host usually has a whole /64 network of
-    /// IPv6.
+    /// Returns the principal of a TCP client that has not authenticated itself yet. An IPv6 host
+    /// counts as its /64 network.
     pub(crate) fn at(address: IpAddr) -> Self {
         Self::Address(match address.to_canonical() {
             IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX)).into(),
@@ -38,23 +37,23 @@ impl Principal {
         })
     }
 
-    /// Whether it is the daemon's own user, or root.
+    /// True if it is the daemon's own user, or root.
     pub(crate) fn is_owner(&self) -> bool {
         matches!(*self, Self::User(uid) if uid == 0 || uid == rustix::process::getuid().as_raw())
     }
 
-    /// Whether it has shown nothing: of addresses a client may have many.
+    /// True if it is not authenticated. A client may have many addresses.
     pub(crate) fn is_anonymous(&self) -> bool {
         matches!(self, Self::Address(_))
     }
 
-    /// Whether the kernel says who it is: it came in by a Unix socket.
+    /// True if the kernel states its identity: it uses a Unix socket.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self, Self::User(_))
     }
 }
 
-/// As logs, metrics and the configuration name it: `user 1000`, `token ci`, `certificate alice`,
+/// Its name in logs, metrics and the configuration: `user 1000`, `token ci`, `certificate alice`,
 /// `address ::1`.
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_one_network_are_one_principal() {
+    fn ipv6_addresses_of_one_network_are_one_principal() {
         let at = |text: &str| Principal::at(text.parse().unwrap());
         assert_eq!(at("2001:db8::1"), at("2001:db8::ffff:0:0:2"));
         assert_ne!(at("2001:db8::1"), at("2001:db8:0:1::1"));

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_happened_can_be_read() {
+fn metrics_text_has_every_counted_event() {
     let metrics = Metrics::new();
     let of = ClassLabels { model: "resnet18".into(), version: 1, class: "rt" };
     let phases = Phases {
@@ -10,8 +10,8 @@ fn what_happened_can_be_read() {
         ..Phases::default()
     };
     let late = Error::Deadline(String::new());
-    for how in [Some(Ok(())), Some(Err(&late)), None] {
-        metrics.note_answer(&of, phases.total(), how);
+    for outcome in [Some(Ok(())), Some(Err(&late)), None] {
+        metrics.note_answer(&of, phases.total(), outcome);
     }
     metrics.note_phases(&of, &phases);
     metrics.note_phases(&of, &phases);
@@ -21,8 +21,8 @@ fn what_happened_can_be_read() {
     let mut stats = reef::Stats::default();
     (stats.preemptions, stats.padded_blocks) = (7, 9);
     let (name, busy) = ("cpu:0".into(), Duration::from_millis(500));
-    let device = DeviceLook { name, units: 2, busy, stats, memory: 41, load: 3, is_up: true };
-    let look = Snapshot {
+    let device = DeviceSnapshot { name, units: 2, busy, stats, memory: 41, load: 3, is_up: true };
+    let snapshot = Snapshot {
         devices: vec![device.clone()],
         memory: 42,
         sizes: vec![(ModelLabels { model: "resnet18".into(), version: 1 }, 40)],
@@ -30,10 +30,10 @@ fn what_happened_can_be_read() {
         depths: vec![(of, 2)],
         ..Snapshot::default()
     };
-    metrics.text(&look);
+    metrics.text(&snapshot);
     let text = metrics.text(&Snapshot {
-        devices: vec![DeviceLook { busy: Duration::from_millis(750), ..device }],
-        ..look
+        devices: vec![DeviceSnapshot { busy: Duration::from_millis(750), ..device }],
+        ..snapshot
     });
     let of = "model=\"resnet18\",version=\"1\",class=\"rt\"";
     for line in [

@@ -21,7 +21,7 @@ fn request(tracer: &Tracer) -> Request {
 }
 
 #[test]
-fn nothing_is_made_of_a_request_while_nobody_records() {
+fn request_is_not_built_without_a_recording() {
     let tracer = Tracer::default();
     tracer.note(|| panic!("there is no recorder"));
     tracer.begin().unwrap();
@@ -31,7 +31,7 @@ fn nothing_is_made_of_a_request_while_nobody_records() {
 }
 
 #[test]
-fn there_is_one_recording_at_a_time_and_each_begins_empty() {
+fn second_recording_is_refused_and_next_begins_empty() {
     let tracer = Tracer::default();
     tracer.begin().unwrap();
     tracer.note(|| request(&tracer));
@@ -42,20 +42,20 @@ fn there_is_one_recording_at_a_time_and_each_begins_empty() {
 }
 
 #[test]
-fn a_recording_is_bounded() {
+fn recording_drops_requests_above_the_maximum() {
     let tracer = Tracer::default();
     tracer.begin().unwrap();
     let one = request(&tracer);
-    (0..MAX_NOTED + 3).for_each(|_| tracer.note(|| one.clone()));
-    assert_eq!(tracer.stop().len(), MAX_NOTED);
+    (0..MAX_REQUESTS + 3).for_each(|_| tracer.note(|| one.clone()));
+    assert_eq!(tracer.stop().len(), MAX_REQUESTS);
 }
 
 #[test]
-fn the_parts_of_a_request_follow_each_other_to_its_end() {
+fn phases_of_a_request_are_consecutive_slices() {
     let tracer = Tracer::default();
     let begin = Instant::now();
     let one = Request { end: begin + Duration::from_micros(500), ..request(&tracer) };
-    let events = crate::observe::recording::shown(&one, 3, begin);
+    let events = crate::observe::recording::request_events(&one, 3, begin);
     let of = |name: &str, key: &str| {
         let event = events.iter().find(|event| event["name"] == name).unwrap();
         event[key].as_f64().unwrap()
@@ -71,11 +71,11 @@ fn the_parts_of_a_request_follow_each_other_to_its_end() {
 }
 
 #[test]
-fn what_began_before_the_trace_is_shown_from_its_begin() {
+fn request_before_the_trace_is_shown_from_its_begin() {
     let tracer = Tracer::default();
     let begin = Instant::now();
     let one = Request { end: begin + Duration::from_micros(50), ..request(&tracer) };
-    let events = crate::observe::recording::shown(&one, 0, begin);
+    let events = crate::observe::recording::request_events(&one, 0, begin);
     let times: Vec<_> = events.iter().filter_map(|event| event["ts"].as_f64()).collect();
     assert!(times.iter().all(|&ts| (0.0..=50.0).contains(&ts)), "{times:?}");
     let whole = events.iter().find(|event| event["name"] == "tiny/1").unwrap();
@@ -84,10 +84,10 @@ fn what_began_before_the_trace_is_shown_from_its_begin() {
 }
 
 #[test]
-fn what_ended_before_the_trace_began_is_not_in_it() {
+fn request_that_ended_before_the_trace_has_no_events() {
     let tracer = Tracer::default();
     let one = request(&tracer);
-    assert!(crate::observe::recording::shown(&one, 0, one.end).is_empty());
+    assert!(crate::observe::recording::request_events(&one, 0, one.end).is_empty());
     let before = one.end - Duration::from_nanos(100);
-    assert!(!crate::observe::recording::shown(&one, 0, before).is_empty());
+    assert!(!crate::observe::recording::request_events(&one, 0, before).is_empty());
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::net::identity::client_id::ClientId;
-use crate::net::identity::peer::Connected;
+use crate::net::identity::peer::ConnectionGuard;
 use crate::net::identity::principal::Principal;
 use crate::requests::shared_memory::Slice;
 use rustix::fs::Mode;
@@ -26,9 +26,9 @@ impl Drop for Memory {
     }
 }
 
-/// A connection: it is open while this is kept.
-fn connected(principal: Principal, number: u32) -> (Peer, Connected) {
-    let (life, open) = Connected::new();
+/// Returns a peer whose connection is open while the guard is kept.
+fn connected(principal: Principal, number: u32) -> (Peer, ConnectionGuard) {
+    let (life, open) = ConnectionGuard::new();
     let id = ClientId { number, ..Peer::UNKNOWN.id };
     (Peer { id, principal, life, may_share: true }, open)
 }
@@ -37,15 +37,15 @@ fn own() -> Principal {
     Principal::User(rustix::process::getuid().as_raw())
 }
 
-fn me() -> (Peer, Connected) {
+fn me() -> (Peer, ConnectionGuard) {
     connected(own(), 1)
 }
 
-/// Of shared memory of the system.
-fn slice(regions: &Regions, who: &Peer, name: &str, offset: u64, bytes: u64) -> Result<Slice> {
-    match regions.slice(who, name, offset, bytes, bytes as usize)? {
-        Located::System(slice) => Ok(slice),
-        Located::Device(slice) => panic!("{slice:?}"),
+/// Returns a slice of system memory.
+fn slice(regions: &Regions, peer: &Peer, name: &str, offset: u64, bytes: u64) -> Result<Slice> {
+    match regions.slice(peer, name, offset, bytes, bytes as usize)? {
+        RegionSlice::System(slice) => Ok(slice),
+        RegionSlice::Device(slice) => panic!("{slice:?}"),
     }
 }
 
@@ -54,12 +54,12 @@ fn regions(max: usize) -> Regions {
 }
 
 #[test]
-fn a_region_is_bounded_by_the_real_size() {
+fn region_beyond_its_memory_is_refused() {
     let memory = Memory::new("size", 4096);
     let regions = regions(8);
     let (me, _open) = me();
     let register =
-        |name, offset, bytes| regions.register(&me, name, &memory.0, (offset, bytes), || Ok(()));
+        |name, offset, bytes| regions.register(&me, name, &memory.0, offset, bytes, || Ok(()));
     register("all", 0, 4096).unwrap();
     register("end", 4000, 96).unwrap();
     for (offset, bytes) in [(0, 4097), (4000, 97), (u64::MAX, 2), (1, u64::MAX), (0, 0)] {
@@ -74,11 +74,11 @@ fn a_region_is_bounded_by_the_real_size() {
 }
 
 #[test]
-fn a_slice_lies_where_region_and_request_say() {
+fn slice_adds_offsets_of_region_and_request() {
     let memory = Memory::new("place", 64);
     let regions = regions(8);
     let (me, _open) = me();
-    regions.register(&me, "r", &memory.0, (16, 32), || Ok(())).unwrap();
+    regions.register(&me, "r", &memory.0, 16, 32, || Ok(())).unwrap();
     let slice = slice(&regions, &me, "r", 8, 4).unwrap();
     slice.write(1, &[7, 8]).unwrap();
     let mut all = [0; 64];
@@ -93,11 +93,11 @@ fn a_slice_lies_where_region_and_request_say() {
 }
 
 #[test]
-fn memory_that_shrinks_is_an_error_and_no_signal() {
+fn shrunk_memory_is_an_error() {
     let memory = Memory::new("shrinks", 4096);
     let regions = regions(8);
     let (me, _open) = me();
-    regions.register(&me, "r", &memory.0, (0, 4096), || Ok(())).unwrap();
+    regions.register(&me, "r", &memory.0, 0, 4096, || Ok(())).unwrap();
     let slice = slice(&regions, &me, "r", 0, 4096).unwrap();
     slice.write(4092, &[1, 2, 3, 4]).unwrap();
     memory.1.set_len(100).unwrap();
@@ -107,11 +107,11 @@ fn memory_that_shrinks_is_an_error_and_no_signal() {
 }
 
 #[test]
-fn regions_of_others_are_not_there() {
+fn region_of_another_principal_is_not_found() {
     let [memory, more] = ["others", "more"].map(|test| Memory::new(test, 64));
     let regions = regions(2);
     let (me, _open) = me();
-    regions.register(&me, "r", &memory.0, (0, 64), || Ok(())).unwrap();
+    regions.register(&me, "r", &memory.0, 0, 64, || Ok(())).unwrap();
     let (other, _other) = connected(Peer::UNKNOWN.principal, 2);
     assert!(matches!(regions.slice(&other, "r", 0, 4, 4), Err(Error::NotFound(_))));
     assert!(regions.status(&other, Kind::System, "").unwrap().is_empty());
@@ -119,43 +119,43 @@ fn regions_of_others_are_not_there() {
     assert_eq!(regions.status(&me, Kind::System, "r").unwrap().len(), 1);
     let uid = rustix::process::getuid().as_raw() + 1;
     let (stranger, _stranger) = connected(Principal::User(uid), 3);
-    let said = regions.register(&stranger, "x", &memory.0, (0, 64), || Ok(()));
+    let said = regions.register(&stranger, "x", &memory.0, 0, 64, || Ok(()));
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
-    let said = regions.register(&other, "r", &memory.0, (0, 64), || Ok(()));
+    let said = regions.register(&other, "r", &memory.0, 0, 64, || Ok(()));
     assert!(matches!(said, Err(Error::Denied(_))), "{said:?}");
-    regions.register(&other, "r", &more.0, (0, 64), || Ok(())).unwrap();
-    let said = regions.register(&me, "s", &memory.0, (0, 64), || Ok(()));
+    regions.register(&other, "r", &more.0, 0, 64, || Ok(())).unwrap();
+    let said = regions.register(&me, "s", &memory.0, 0, 64, || Ok(()));
     assert!(matches!(said, Err(Error::Exhausted(_))), "{said:?}");
     regions.unregister(&me, Kind::System, "r");
     assert!(regions.status(&me, Kind::System, "r").is_err());
 }
 
-/// As two programs over TCP on one host that use the same names and unregister everything when they
-/// start.
+/// Stands for two programs over TCP on one host that use the same names and unregister everything
+/// when they start.
 #[test]
-fn who_has_shown_nothing_shares_regions_with_no_other_connection() {
+fn unauthenticated_connections_do_not_share_regions() {
     let [one, two] = ["one", "two"].map(|test| Memory::new(test, 64));
     let regions = regions(8);
     let [(first, _first), (second, _second)] =
         [1, 2].map(|number| connected(Peer::UNKNOWN.principal, number));
-    regions.register(&first, "input", &one.0, (0, 64), || Ok(())).unwrap();
+    regions.register(&first, "input", &one.0, 0, 64, || Ok(())).unwrap();
     regions.unregister(&second, Kind::System, "");
     regions.unregister(&second, Kind::System, "input");
-    regions.register(&second, "input", &two.0, (0, 64), || Ok(())).unwrap();
+    regions.register(&second, "input", &two.0, 0, 64, || Ok(())).unwrap();
     assert!(regions.slice(&first, "input", 0, 4, 4).is_ok());
     assert_eq!(regions.status(&second, Kind::System, "").unwrap().len(), 1);
 }
 
-fn token(name: &str, number: u32) -> (Peer, Connected) {
+fn token(name: &str, number: u32) -> (Peer, ConnectionGuard) {
     connected(Principal::Token(name.into()), number)
 }
 
 #[test]
-fn memory_of_a_gone_connection_is_free_and_a_tenants_is_not() {
+fn closed_connection_frees_its_memory_and_a_tenant_does_not() {
     let [first, second] = ["gone", "kept"].map(|test| Memory::new(test, 64));
     let regions = regions(8);
     let register =
-        |who: &Peer, memory: &Memory| regions.register(who, "r", &memory.0, (0, 64), || Ok(()));
+        |peer: &Peer, memory: &Memory| regions.register(peer, "r", &memory.0, 0, 64, || Ok(()));
     let stranger = connected(Peer::UNKNOWN.principal, 1);
     let tenant = token("a", 2);
     register(&stranger.0, &first).unwrap();
@@ -169,14 +169,14 @@ fn memory_of_a_gone_connection_is_free_and_a_tenants_is_not() {
     register(&a, &second).unwrap();
 }
 
-/// One that names much is not to fill the daemon's memory, or lose what it uses.
+/// A client that names many keys must not fill the daemon's memory, or lose the ones in use.
 #[test]
 fn registrar_remembers_the_newest_keys_and_those_in_use() {
     let all: Vec<_> = (0..4).map(|n| Memory::new(&format!("many-{n}"), 64)).collect();
     let regions = regions(3);
     let ((a, _a), (b, _b)) = (token("a", 1), token("b", 2));
-    let register = |who: &Peer, name: &str, memory: &Memory| {
-        regions.register(who, name, &memory.0, (0, 64), || Ok(()))
+    let register = |peer: &Peer, name: &str, memory: &Memory| {
+        regions.register(peer, name, &memory.0, 0, 64, || Ok(()))
     };
     register(&a, "used", &all[0]).unwrap();
     for memory in &all[1..] {
@@ -194,51 +194,51 @@ fn registrar_remembers_the_newest_keys_and_those_in_use() {
 }
 
 #[test]
-fn memory_that_its_user_may_not_open_is_refused() {
+fn memory_without_permissions_of_its_user_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let memory = Memory::new("mode", 64);
     memory.1.set_permissions(PermissionsExt::from_mode(0o400)).unwrap();
     let stat = rustix::fs::fstat(&memory.1).unwrap();
     let said = |uid| crate::requests::shared_memory::check_owner("k", &stat, &Principal::User(uid));
     let own = stat.st_uid;
-    assert_eq!(said(own).is_ok(), own == 0, "root may all");
+    assert_eq!(said(own).is_ok(), own == 0, "root has access");
     assert!(matches!(said(own + 1), Err(Error::Denied(_))));
 }
 
 #[test]
-fn a_region_goes_with_the_last_connection_that_used_it() {
+fn region_is_removed_with_its_last_connection() {
     let memory = Memory::new("killed", 64);
     let regions = regions(8);
     let counted = Arc::new(());
     let [(first, one), (second, two)] = [1, 2].map(|number| connected(own(), number));
-    regions.register(&first, "r", &memory.0, (0, 64), || Ok(counted.clone())).unwrap();
+    regions.register(&first, "r", &memory.0, 0, 64, || Ok(counted.clone())).unwrap();
     assert!(regions.slice(&second, "r", 0, 4, 4).is_ok(), "connections of one principal share");
     drop((first, one));
     regions.prune();
     assert_eq!(regions.status(&second, Kind::System, "r").unwrap().len(), 1);
     drop((second, two));
     regions.prune();
-    assert_eq!(Arc::strong_count(&counted), 1, "and what it counted as");
+    assert_eq!(Arc::strong_count(&counted), 1, "and its count is returned");
 }
 
 #[test]
-fn one_owner_has_so_many_bytes() {
+fn owner_above_its_bytes_is_refused() {
     let memory = Memory::new("bytes", 4096);
     let regions = Regions::new(8, 5000);
     let (me, _open) = me();
-    regions.register(&me, "a", &memory.0, (0, 4096), || Ok(())).unwrap();
-    let said = regions.register(&me, "b", &memory.0, (0, 905), || Ok(())).unwrap_err().to_string();
-    assert_eq!(said, "shared memory: 905 bytes asked, 904 of 5000 are left");
-    regions.register(&me, "b", &memory.0, (0, 904), || Ok(())).unwrap();
+    regions.register(&me, "a", &memory.0, 0, 4096, || Ok(())).unwrap();
+    let said = regions.register(&me, "b", &memory.0, 0, 905, || Ok(())).unwrap_err().to_string();
+    assert_eq!(said, "shared memory: must be at most the 904 bytes left of 5000, got 905");
+    regions.register(&me, "b", &memory.0, 0, 904, || Ok(())).unwrap();
 }
 
 #[test]
-fn keys_that_are_paths_are_refused() {
+fn key_that_is_a_path_is_refused() {
     let regions = regions(2);
     for key in ["", "/", "..", "/../etc/passwd", "a/b", "//x", "a\0b"] {
-        let said = regions.register(&me().0, "r", key, (0, 1), || Ok(()));
+        let said = regions.register(&me().0, "r", key, 0, 1, || Ok(()));
         assert!(matches!(said, Err(Error::Invalid(_))), "{key:?}: {said:?}");
     }
-    let said = regions.register(&me().0, "r", "/reef-there-is-none", (0, 1), || Ok(()));
+    let said = regions.register(&me().0, "r", "/reef-there-is-none", 0, 1, || Ok(()));
     assert!(matches!(said, Err(Error::NotFound(_))), "{said:?}");
 }

@@ -20,7 +20,7 @@ impl Fixture {
         let inference = self.inference(priority);
         let input = Seeded(seed).input(inference.variant.inputs.each[0].elements());
         let input = Input::Bytes(to_bytes(&input).into());
-        Inference { inputs: vec![Given { index: 0, offset: 0, input }], ..inference }
+        Inference { inputs: vec![BoundInput { index: 0, offset: 0, input }], ..inference }
     }
 
     fn executions(&self, name: &str) -> u64 {
@@ -68,7 +68,7 @@ fn together_is_as_alone() {
     assert_eq!(model.numbers().success.count, asked);
 }
 
-/// Real-time requests wait for nobody unless the model says so.
+/// Real-time requests don't wait for others unless the model allows it.
 #[test]
 fn real_time_requests_run_by_themselves() {
     let fixture = pictures("rt-alone", "max_batch = 4\nmax_delay_us = 1_000_000\n");
@@ -78,7 +78,7 @@ fn real_time_requests_run_by_themselves() {
     assert_eq!(fixture.executions("tiny"), 4);
 }
 
-/// What runs together is charged to one account, so each client with its own runs by itself.
+/// A batch is charged to one account, so requests of clients with their own accounts run alone.
 #[test]
 fn real_time_requests_run_with_those_of_their_account() {
     let fixture = pictures("accounts", "max_batch = 4\nmax_delay_us = 20_000\nbatch_rt = true\n");
@@ -174,12 +174,12 @@ fn rows_of_tensors_go_to_their_requests() {
 }
 
 #[test]
-fn what_has_no_rows_is_not_batched() {
+fn networks_without_rows_are_not_batched() {
     let fixture = pictures("no-rows", "");
     let text = "network = \"resnet18\"\nsize = 32\nseed = 1\nbatch = 2\nmax_batch = 4\n";
     std::fs::write(fixture.folder.join("tiny/model.toml"), text).unwrap();
     let said = fixture.server.registry.load(&ModelName::new("tiny").unwrap()).unwrap_err();
-    let want = "model tiny/1: max_batch: the first size of all tensors has to be open, that of input is fixed";
+    let want = "model tiny/1: max_batch: the first size of all tensors must be open, but that of input is fixed";
     assert_eq!(said.to_string(), want);
     assert!(fixture.server.registry.get("tiny", "").is_ok(), "as it was");
 }
@@ -215,12 +215,12 @@ fn inputs_of_different_rows_do_not_run_with_others() {
 }
 
 #[test]
-fn what_gives_no_row_for_each_row_is_not_batched() {
+fn outputs_without_a_row_per_input_row_are_not_batched() {
     let swapped = node("Transpose", &["x"], "y", &[ints("perm", &[1, 0, 2])]);
     let ports = [port(11, "x", &["n", "t", "4"]), port(12, "y", &["t", "n", "4"])];
     let model = file(17, &[swapped, ports.concat()]);
     let (_fixture, loaded) = open_file("swapped", &model, "max_batch = 4\n", |_| ());
-    let want = "model sums/1: max_batch: output y is of shape [1, 2, 4] for 2 rows";
+    let want = "model sums/1: max_batch: output y must have 2 rows for 2 rows of input, got shape [1, 2, 4]";
     assert_eq!(loaded.unwrap_err().to_string(), want);
 }
 

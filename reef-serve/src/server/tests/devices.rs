@@ -60,8 +60,8 @@ fn models_are_spread_and_their_memory_counts_where_they_are() {
     }
 }
 
-/// What is read, and copied on its way to the device, is memory of the host: a device that has no
-/// more than its model needs takes it.
+/// Weights are read and copied through memory of the host: a device with no more memory than its
+/// model needs takes it.
 #[test]
 fn a_device_has_what_is_on_it_and_nothing_of_the_host() {
     let open = |test: &str, memory: Option<u64>| {
@@ -126,14 +126,14 @@ fn a_description_says_where_its_model_is() {
     }
     fixture.describe("replicas = 2");
     fixture.load_on("1").unwrap();
-    assert_eq!(fixture.devices("tiny"), [1], "what a load says goes before");
+    assert_eq!(fixture.devices("tiny"), [1], "the load's parameter takes precedence");
     let said = fixture.load_on("0, 2").unwrap_err().to_string();
-    let want = "instance_group.gpus: the daemon has no device 2 (have: 0 cpu:0, 1 cpu:1)";
+    let want = "instance_group.gpus: unknown device 2 (have: 0 cpu:0, 1 cpu:1)";
     assert_eq!(said, format!("model tiny/1: {want}"));
     fixture.load_on("1, 0").unwrap();
     fixture.describe("devices = [\"cpu:2\"]");
     let said = fixture.load("tiny").unwrap_err().to_string();
-    let want = "model tiny/1: devices: the daemon has no device \"cpu:2\" (have: cpu:0, cpu:1)";
+    let want = "model tiny/1: devices: unknown device \"cpu:2\" (have: cpu:0, cpu:1)";
     assert_eq!(said, want);
     assert_eq!(fixture.devices("tiny").len(), 2, "as it was");
 }
@@ -158,7 +158,7 @@ fn a_trace_has_a_group_for_each_device() {
     }
 }
 
-/// What is used up on one device is whole on the other, whose time nobody has had.
+/// A budget used up on one device is whole on the other, whose time no client has used.
 #[test]
 fn a_budget_is_of_each_device() {
     let fixture = two("budgets", |config| {
@@ -170,7 +170,7 @@ fn a_budget_is_of_each_device() {
             ..crate::config::rights::Right::default()
         };
         config.rights.insert("token camera".into(), right);
-        config.rt.over = crate::config::rights::Over::Refused;
+        config.rt.over = crate::config::rights::OverBudget::Refused;
     });
     let tenant = fixture.server.tenants.of(&Principal::Token("camera".into()));
     let rate = Rate::new(Duration::from_secs(3600), Duration::from_micros(1)).unwrap();

@@ -1,4 +1,4 @@
-//! The daemon's own requests beside unmodified programs on the same device.
+//! The daemon's own requests next to unmodified programs on the same device.
 
 use super::*;
 use crate::guests::service::Guests;
@@ -51,7 +51,7 @@ fn real_time_requests_hold_guests_while_they_run() {
     let be = guest(&fixture.folder, page::Class::BestEffort);
     let holds = || be.page.holders.has(Holders::DAEMON);
     block_on(fixture.server.infer(fixture.inference(2))).unwrap();
-    assert!(!holds(), "a best-effort request holds nobody");
+    assert!(!holds(), "a best-effort request holds no guest");
     let mut was_held = false;
     until("held", || {
         std::thread::scope(|scope| {
@@ -69,7 +69,7 @@ fn real_time_requests_hold_guests_while_they_run() {
 }
 
 #[test]
-fn a_real_time_guest_stops_best_effort_requests_and_its_death_lets_them_go_on() {
+fn a_real_time_guest_stops_best_effort_until_it_dies() {
     let (fixture, _guests) = begin("guests-evict");
     let rt = guest(&fixture.folder, page::Class::RealTime);
     let preemptions = || fixture.server.nodes[0].engine.stats().preemptions;
@@ -112,12 +112,12 @@ fn a_real_time_guest_holds_requests_of_its_own_device_alone() {
     let first = fixture.server.registry.select("tiny", "").unwrap()[0].first().clone();
     assert_eq!(first.node().index, 0);
     block_on(fixture.server.infer(fixture.inference_on(first, 2))).unwrap();
-    assert_eq!(preemptions()[0], before[0], "nobody holds the first device");
+    assert_eq!(preemptions()[0], before[0], "no guest holds the first device");
 }
 
-/// Whatever the umask says.
+/// The socket has this mode for any umask.
 #[test]
-fn guests_come_in_by_a_socket_for_those_who_may_come_in_by_the_others() {
+fn guests_socket_has_the_access_of_the_other_sockets() {
     let fixture = Fixture::new("guests-mode", |config| config.guests.listen = true);
     let socket = fixture.folder.join("guests.sock");
     let mode = || std::os::unix::fs::MetadataExt::mode(&socket.metadata().unwrap()) & 0o777;
@@ -146,16 +146,17 @@ fn a_device_without_a_name_has_guests_that_stand_alone() {
 }
 
 #[test]
-fn a_trace_has_a_track_for_each_guest_with_the_spans_in_which_it_was_held() {
+fn a_trace_has_a_track_per_guest_with_its_hold_spans() {
     let (fixture, _guests) = begin("guests-traced");
     let there = guest(&fixture.folder, page::Class::BestEffort);
     let (observer, nodes) = (&fixture.server.observer, &fixture.server.nodes);
     let mut recording = Recording::start(observer, nodes).unwrap();
     let rt = guest(&fixture.folder, page::Class::RealTime);
     let holds = |is_held| {
-        match is_held {
-            true => assert!(rt.page.activity.hold()),
-            false => assert!(rt.page.activity.release(rt.page.activity.pulse())),
+        if is_held {
+            assert!(rt.page.activity.hold());
+        } else {
+            assert!(rt.page.activity.release(rt.page.activity.pulse()));
         }
         until("followed", || there.page.spans.since().is_some() == is_held);
     };

@@ -3,7 +3,7 @@
 use super::*;
 use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use crate::net::identity::principal::Principal;
-use crate::net::room::charge::Memory;
+use crate::net::quota::charge::Memory;
 
 impl Fixture {
     /// An inference of `tiny` as the standard protocol asks for it.
@@ -18,7 +18,7 @@ impl Fixture {
         InferRequest { model: "tiny".into(), inputs: vec![input], ..InferRequest::default() }
     }
 
-    /// How often requests of `tiny` were served in this class.
+    /// Returns the number of requests of `tiny` served in `class`.
     fn served(&self, class: &str) -> u64 {
         let of = format!("model=\"tiny\",version=\"1\",class=\"{class}\"");
         let name = format!("reef_requests_served_total{{{of}}} ");
@@ -32,7 +32,7 @@ fn open_requests_are_limited() {
     let fixture = Fixture::new("open", |config| config.limits.open_requests = 1);
     let one = fixture.server.request(&Peer::UNKNOWN).unwrap();
     let said = fixture.server.request(&Peer::UNKNOWN).unwrap_err();
-    assert_eq!(said, Error::Exhausted("1 requests are open already".into()));
+    assert_eq!(said, Error::Exhausted("open requests must be at most 1".into()));
     drop(one);
     fixture.server.request(&Peer::UNKNOWN).unwrap();
 }
@@ -43,7 +43,7 @@ fn a_principal_has_its_part_of_open_requests() {
     let fixture = Fixture::new("part", |config| config.limits.open_requests = 4);
     let one: Vec<_> = (0..2).map(|_| fixture.server.request(&Peer::UNKNOWN).unwrap()).collect();
     let said = fixture.server.request(&Peer::UNKNOWN).unwrap_err().to_string();
-    assert_eq!(said, "address 0.0.0.0 has 2 open requests, 1 more are asked for and 2 allowed");
+    assert_eq!(said, "open requests of address 0.0.0.0 must be at most 2, got 2 + 1");
     let other = Peer { principal: Principal::User(1), ..Peer::UNKNOWN };
     let _others: Vec<_> = (0..2).map(|_| fixture.server.request(&other).unwrap()).collect();
     drop(one);
@@ -67,7 +67,7 @@ fn instances_take_memory() {
 
 /// The request's priority, or else the connection's class, or else the configured one.
 #[test]
-fn who_says_no_priority_has_the_default_class() {
+fn requests_without_priority_have_the_default_class() {
     let fixture = Fixture::new("class", |config| config.models.class = Class::RealTime);
     let owner = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
     let answer = |ask| block_on(fixture.server.answer(&owner, ask)).map(drop).unwrap();
@@ -98,7 +98,7 @@ fn timeouts_are_microseconds_and_no_longer_than_is_allowed() {
             if !error.text().ends_with("in the queue") {
                 return error;
             }
-            assert!(begin.elapsed() < Duration::from_secs(60), "no lane begins: {error}");
+            assert!(begin.elapsed() < Duration::from_secs(60), "no worker begins: {error}");
         }
     };
     for (timeout, text) in [(1500, "1.5ms"), (0, "200ms"), (5_000_000, "200ms")] {
@@ -106,7 +106,7 @@ fn timeouts_are_microseconds_and_no_longer_than_is_allowed() {
     }
 }
 
-/// What went by before it is queued counts.
+/// The time before a request is queued counts.
 #[test]
 fn time_runs_from_arrival_on() {
     let fixture = Fixture::new("arrival", |_| ());
@@ -124,9 +124,9 @@ fn time_runs_from_arrival_on() {
 fn texts_of_classes_are_charged_for_before_they_are_made() {
     let fixture = Fixture::new("classes", |_| ());
     let ask = |classes| {
-        let memory = Memory::new((u64::MAX, u64::MAX), u64::MAX, 20_000);
-        let (name, to, binary) = ("logits".into(), None, None);
-        let outputs = vec![RequestedOutput { name, to, binary, classes }];
+        let memory = Memory::new(u64::MAX, u64::MAX, u64::MAX, 20_000);
+        let (name, to, is_binary) = ("logits".into(), None, None);
+        let outputs = vec![RequestedOutput { name, to, is_binary, classes }];
         let charge = Some(memory.charge(&Peer::UNKNOWN));
         let ask = InferRequest { outputs, charge, ..fixture.ask() };
         block_on(fixture.server.answer(&Peer::UNKNOWN, ask)).map(drop)

@@ -7,12 +7,12 @@ use crate::models::loaded_model::LoadedModel;
 use crate::net::identity::principal::Principal;
 use std::path::Path;
 
-fn given(parameters: &[(&str, LoadValue)]) -> LoadParameters {
-    let mut given = LoadParameters::default();
+fn parse(parameters: &[(&str, LoadValue)]) -> LoadParameters {
+    let mut parsed = LoadParameters::default();
     for (key, value) in parameters {
-        given.add(key, value.clone()).unwrap();
+        parsed.add(key, value.clone()).unwrap();
     }
-    given
+    parsed
 }
 
 fn config(json: &str) -> (&'static str, LoadValue) {
@@ -42,15 +42,15 @@ fn a_configuration_counts_until_the_next_load_without() {
         (spec.max_batch(), spec.instances.rt, spec.instances.be, spec.batches_rt())
     };
     assert_eq!(said(&fixture.sums()), (1, 1, 1, false));
-    registry.load_with(&sums(), &given(&[config(BATCHING)])).unwrap();
+    registry.load_with(&sums(), &parse(&[config(BATCHING)])).unwrap();
     let batched = (4, 2, 2, false);
     assert_eq!(said(&fixture.sums()), batched);
     assert_eq!(fixture.sums().spec.batching().unwrap().delay, Duration::from_millis(2));
     registry.reload();
-    assert_eq!(said(&fixture.sums()), batched, "SIGHUP is no load of a client");
+    assert_eq!(said(&fixture.sums()), batched, "SIGHUP keeps the parameters of the client's load");
     let wrong = r#"{ "max_batch_size": 1000, "dynamic_batching": {} }"#;
-    let error = registry.load_with(&sums(), &given(&[config(wrong)])).unwrap_err().to_string();
-    let want = "model sums: configuration: max_batch: 1000 in max_delay_us: 0, possible are ";
+    let error = registry.load_with(&sums(), &parse(&[config(wrong)])).unwrap_err().to_string();
+    let want = "model sums: configuration: max_batch must be at most ";
     assert!(error.starts_with(want), "{error}");
     assert_eq!(said(&fixture.sums()), batched, "as it was");
     registry.load(&sums()).unwrap();
@@ -59,13 +59,13 @@ fn a_configuration_counts_until_the_next_load_without() {
 
 /// SIGHUP notes the names before it may change anything.
 #[test]
-fn what_is_unloaded_before_its_turn_is_not_loaded_again() {
+fn models_unloaded_before_their_turn_are_not_reloaded() {
     let fixture = open("load-reload", "", |_| ());
     let registry = &fixture.server.registry;
-    registry.reload_one(&sums());
+    registry.reload_model(&sums());
     assert_eq!(registry.len(), 1);
     registry.unload(&sums()).unwrap();
-    registry.reload_one(&sums());
+    registry.reload_model(&sums());
     assert_eq!(registry.len(), 0);
 }
 
@@ -76,27 +76,30 @@ fn files_take_the_place_of_the_repositorys() {
     let name = ModelName::new("fresh").unwrap();
     let model = || bytes_of(&fixture.folder.join("sums/1/model.onnx"));
     let file = || ("file:7/model.onnx", model());
-    let error = registry.load_with(&name, &given(&[file()])).unwrap_err().to_string();
-    assert_eq!(error, "model fresh: files come with a config, which is missing");
+    let error = registry.load_with(&name, &parse(&[file()])).unwrap_err().to_string();
+    assert_eq!(error, "model fresh: files require a config");
     let outside = [config("{}"), ("file:1/../../x.onnx", model())];
-    let error = registry.load_with(&name, &given(&outside)).unwrap_err().to_string();
-    assert!(error.starts_with("file \"1/../../x.onnx\": it leads elsewhere"), "{error}");
+    let error = registry.load_with(&name, &parse(&outside)).unwrap_err().to_string();
+    assert!(
+        error.starts_with("file \"1/../../x.onnx\": must stay in its version's folder"),
+        "{error}"
+    );
     let broken = [config("{}"), ("file:1/m.onnx", LoadValue::Bytes("no network".into()))];
-    let error = registry.load_with(&name, &given(&broken)).unwrap_err().to_string();
+    let error = registry.load_with(&name, &parse(&broken)).unwrap_err().to_string();
     assert!(error.contains("model fresh/1: ") && error.contains("m.onnx"), "{error}");
     let long = [config("{}"), ("file:1/m.onnx", LoadValue::Bytes(vec![0; (1 << 20) + 1].into()))];
-    let error = registry.load_with(&name, &given(&long)).unwrap_err();
+    let error = registry.load_with(&name, &parse(&long)).unwrap_err();
     assert!(matches!(error, Error::Exhausted(_)), "{error}");
     assert_eq!(registry.budget().used(), before, "what was refused takes nothing");
 
-    let beside = LoadValue::Bytes(vec![0; (1 << 20) - 1000].into());
-    let both = [config("{}"), file(), ("file:7/notes.txt", beside)];
-    let error = registry.load_with(&name, &given(&both)).unwrap_err();
+    let notes = LoadValue::Bytes(vec![0; (1 << 20) - 1000].into());
+    let both = [config("{}"), file(), ("file:7/notes.txt", notes)];
+    let error = registry.load_with(&name, &parse(&both)).unwrap_err();
     assert!(matches!(error, Error::Exhausted(_)), "files and network together: {error}");
     assert_eq!(registry.budget().used(), before);
 
-    registry.load_with(&name, &given(&[config("{}"), file()])).unwrap();
-    registry.load_with(&sums(), &given(&[config("{}"), file()])).unwrap();
+    registry.load_with(&name, &parse(&[config("{}"), file()])).unwrap();
+    registry.load_with(&sums(), &parse(&[config("{}"), file()])).unwrap();
     assert_eq!(fixture.sums().spec.version, 7, "in the place of version 1");
     for tokens in [2, 3] {
         block_on(fixture.ask_sums("a", &[1, tokens, 4])).unwrap(); // read again for each shape
@@ -114,14 +117,14 @@ fn files_take_the_place_of_the_repositorys() {
 fn kernels_do_not_come_with_a_load() {
     let fixture = Fixture::new("load-kernels", |config| config.models.kernels = true);
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
-    let mut parameters = given(&[config("{}")]);
+    let mut parameters = parse(&[config("{}")]);
     for entry in std::fs::read_dir(&program).unwrap().flatten() {
         let key = format!("file:1/{}", entry.file_name().to_string_lossy());
         parameters.add(&key, bytes_of(&entry.path())).unwrap();
     }
     let name = ModelName::new("native").unwrap();
     let error = fixture.server.registry.load_with(&name, &parameters).unwrap_err().to_string();
-    assert!(error.contains("it brings kernels as source, which is native code"), "{error}");
+    assert!(error.contains("kernels as source are native code"), "{error}");
 }
 
 #[test]
@@ -136,8 +139,8 @@ fn parameters_have_names_types_and_a_right() {
         let error = parameters.add(key, value).unwrap_err();
         assert!(error.to_string().contains(key), "{error}");
     }
-    let who = peer("a");
-    let load = fixture.server.load(&who, sums(), given(&[config(BATCHING)]), None);
+    let principal = peer("a");
+    let load = fixture.server.load(&principal, sums(), parse(&[config(BATCHING)]), None);
     assert!(matches!(block_on(load), Err(Error::Denied(_))));
     assert_eq!(fixture.sums().spec.max_batch(), 1);
 }
@@ -151,7 +154,7 @@ fn a_version_that_is_named_twice_is_loaded_once() {
     registry.unload(&sums()).unwrap();
     assert_eq!(registry.budget().used(), 0, "no lane holds it any more");
     let twice = r#"{ "version_policy": { "specific": { "versions": [1, 1, 1] } } }"#;
-    registry.load_with(&sums(), &given(&[config(twice)])).unwrap();
+    registry.load_with(&sums(), &parse(&[config(twice)])).unwrap();
     assert_eq!(registry.len(), 1);
 }
 
@@ -161,11 +164,11 @@ fn one_load_has_no_more_versions_than_there_may_be() {
     let (registry, before) = (&fixture.server.registry, fixture.server.registry.budget().used());
     let model = || bytes_of(&fixture.folder.join("sums/1/model.onnx"));
     let files = ["file:1/m.onnx", "file:2/m.onnx", "file:3/m.onnx"];
-    let mut parameters = given(&[config(r#"{ "version_policy": { "all": {} } }"#)]);
+    let mut parameters = parse(&[config(r#"{ "version_policy": { "all": {} } }"#)]);
     files.iter().for_each(|file| parameters.add(file, model()).unwrap());
     let name = ModelName::new("many").unwrap();
     let error = registry.load_with(&name, &parameters).unwrap_err().to_string();
-    assert_eq!(error, "model many: 3 versions beside 1 that are loaded, limits.models allows 3");
+    assert_eq!(error, "model many: loaded versions must be at most 3 (limits.models), got 1 + 3");
     assert_eq!(registry.budget().used(), before, "nothing was made");
 }
 
@@ -174,12 +177,12 @@ fn a_configuration_is_no_longer_than_64_kib() {
     let mut parameters = LoadParameters::default();
     let long = format!("[{}]", r#"{"":0},"#.repeat(10_000));
     let error = parameters.add("config", LoadValue::Text(long)).unwrap_err().to_string();
-    assert_eq!(error, "config: 70002 bytes, 65536 are possible");
+    assert_eq!(error, "config must be at most 65536 bytes, got 70002");
 }
 
 /// Its client goes away while another change is under way.
 #[test]
-fn what_a_load_brings_is_charged_until_the_thread_is_done_with_it() {
+fn files_of_a_load_are_charged_until_its_thread_ends() {
     let fixture = open("load-gone", "", |_| ());
     let server = &fixture.server;
     let owner = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
@@ -188,7 +191,7 @@ fn what_a_load_brings_is_charged_until_the_thread_is_done_with_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let change = server.registry.change.lock();
     runtime.block_on(async {
-        let load = server.load(&owner, sums(), given(&[config(BATCHING)]), Some(charge));
+        let load = server.load(&owner, sums(), parse(&[config(BATCHING)]), Some(charge));
         let gone = tokio::time::timeout(Duration::from_millis(20), load).await;
         assert!(gone.is_err(), "it waits");
     });

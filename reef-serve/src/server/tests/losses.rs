@@ -25,22 +25,22 @@ pub(super) struct Losable {
     pub(super) inner: Arc<dyn Engine>,
     is_lost: Arc<AtomicBool>,
     hangs: Arc<AtomicBool>,
-    /// What it says of its memory.
+    /// The memory that it reports, in bytes.
     pub(super) memory: Option<u64>,
     /// Loads and questions whether it works don't end.
     slow: Arc<AtomicBool>,
-    /// How many of each have begun.
+    /// The number of loads that have begun, and of checks.
     loads: Arc<AtomicUsize>,
     checks: Arc<AtomicUsize>,
     /// Memory of other processes: the first byte of a handle is its place here.
     pub(super) shared: Arc<Mutex<Vec<Arc<dyn SharedMemory>>>>,
 }
 
-/// What happens to a device.
+/// Controls what happens to a device.
 #[derive(Debug, Default, Clone)]
 struct Fate {
     is_lost: Arc<AtomicBool>,
-    /// What runs there doesn't end.
+    /// Blocks there don't end.
     hangs: Arc<AtomicBool>,
 }
 
@@ -123,8 +123,8 @@ impl Engine for Losable {
         self.inner.uuid()
     }
 
-    fn set_neighbours(&self, who: Option<Arc<dyn Neighbours>>) {
-        self.inner.set_neighbours(who);
+    fn set_neighbours(&self, principal: Option<Arc<dyn Neighbours>>) {
+        self.inner.set_neighbours(principal);
     }
 
     fn look(&self) {
@@ -187,7 +187,7 @@ impl Instance for LosableInstance {
         self.inner.share(memory, slots)
     }
 
-    fn run(&mut self, run: Run<'_>) -> Result<Ran> {
+    fn run(&mut self, run: Run<'_>) -> Result<RunTiming> {
         self.device.test()?;
         until("the device goes on", || (!self.device.hangs.load(Ordering::SeqCst)).then_some(()));
         let ran = self.inner.run(run)?;
@@ -285,7 +285,7 @@ fn a_model_that_no_device_takes_says_why() {
     lost.iter().for_each(lose);
     assert!(fixture.request(2).is_err());
     let said = until("refused", || match registry.get("tiny", "") {
-        Err(Error::Unavailable(said)) if said.contains("no device takes it") => Some(said),
+        Err(Error::Unavailable(said)) if said.contains("no device can take it") => Some(said),
         _ => None,
     });
     for device in ["cpu:0", "cpu:1"] {
@@ -317,7 +317,7 @@ fn every_request_ends_when_one_of_two_devices_is_lost() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
     until("one replica", || {
-        let _ = fixture.request(2); // whoever asks it finds out
+        let _ = fixture.request(2); // the request that runs there finds out
         let replicas = &fixture.server.registry.select("tiny", "").ok()?[0];
         (replicas.each().len() == 1).then_some(())
     });
@@ -403,24 +403,24 @@ fn a_lost_device_gets_no_requests_while_another_works() {
 
 /// The daemon has memory for one replica at a time.
 #[test]
-fn what_a_lost_replica_had_is_enough_for_the_next_one() {
+fn memory_of_a_lost_replica_is_enough_for_the_next_one() {
     let (fixture, fates) = two("room", |config| config.memory.total_mib = 1 << 20);
     let registry = &fixture.server.registry;
     let bytes = registry.select("tiny", "").unwrap()[0].bytes();
     let is_room = |left: u64| {
-        let rest = registry.budget().left() - left;
+        let rest = registry.budget().remaining() - left;
         let _rest = registry.budget().reserve("the rest", rest).unwrap();
         registry.load(&ModelName::new("tiny").unwrap()).is_ok()
     };
     let enough = (1..).map(|n| n * bytes / 8).find(|&left| is_room(left)).unwrap();
     let left = enough - bytes / 8;
-    let rest = registry.budget().left() - left;
+    let rest = registry.budget().remaining() - left;
     let _rest = registry.budget().reserve("the rest", rest).unwrap();
     let (had, want) = (fixture.place().unwrap(), fixture.request(2).unwrap());
     lose(&fates[had]);
     assert!(fixture.request(2).is_err());
     let got = until("moved", || match fixture.request(2) {
-        Err(Error::Unavailable(said)) if said.contains("no device takes it") => panic!("{said}"),
+        Err(Error::Unavailable(said)) if said.contains("no device can take it") => panic!("{said}"),
         answer => answer.ok(),
     });
     assert_eq!((got == want, fixture.place()), (true, Some(1 - had)));
@@ -428,7 +428,7 @@ fn what_a_lost_replica_had_is_enough_for_the_next_one() {
 
 /// Of two replicas one is made, and then the other's device turns out to be lost.
 #[test]
-fn a_device_that_is_lost_while_a_model_is_loaded_takes_no_replica_with_it() {
+fn device_loss_during_a_load_keeps_the_other_replica() {
     let (fixture, fates) = two("while-loading", |config| config.models.replicas = 2);
     let registry = &fixture.server.registry;
     lose(&fates[1]);
@@ -469,7 +469,7 @@ fn a_loss_is_noticed_by_a_local_client_that_comes() {
     local.stop();
 }
 
-/// It hears the reason, not that somebody has unloaded its model.
+/// It gets the reason, not the error for an unloaded model.
 #[test]
 fn a_local_client_hears_why_no_device_takes_its_model() {
     let (fixture, fates) = two("nowhere-local", |_| ());
@@ -478,7 +478,7 @@ fn a_local_client_hears_why_no_device_takes_its_model() {
     fates.iter().for_each(lose);
     fixture.server.nodes[0].give_up("taken out");
     let said = until("its end", || client.ping().err());
-    assert!(said.text().contains("no device takes it"), "{said}");
+    assert!(said.text().contains("no device can take it"), "{said}");
     local.stop();
 }
 
@@ -502,7 +502,7 @@ fn one_thread_asks_whether_a_device_works() {
             let jobs: Vec<_> = (0..8).map(|_| scope.spawn(ask)).collect();
             until("all ask", || (coming.load(Ordering::SeqCst) == 8).then_some(()));
             until("one asks", || (device.checks.load(Ordering::SeqCst) > 0).then_some(()));
-            std::thread::sleep(Duration::from_millis(50)); // others would ask beside it by now
+            std::thread::sleep(Duration::from_millis(50)); // other checks would have begun by now
             assert_eq!(device.checks.load(Ordering::SeqCst), 1, "at a time");
             device.slow.store(false, Ordering::SeqCst);
             jobs.into_iter().for_each(|job| assert_eq!(job.join().unwrap(), is_lost));

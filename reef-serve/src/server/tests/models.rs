@@ -213,7 +213,7 @@ fn loading_stays_within_the_budget_from_the_first_byte_on() {
     );
     let (kind, said) = load(130).unwrap_err();
     assert_eq!(kind, "exhausted");
-    assert!(said.contains("model mine/1, while it is loaded, needs "), "{said}");
+    assert!(said.contains("model mine/1, while it is loaded, must have at most "), "{said}");
     let (kind, said) = load(70).unwrap_err();
     assert_eq!(kind, "exhausted");
     assert!(said.starts_with("model mine/1: memory budget: "), "{said}");
@@ -253,7 +253,7 @@ fn a_network_of_tensors_keeps_its_names_and_types() {
     };
     let tokens = [7i64, 0, 1, 2, 3, 4, 5, 6].iter().flat_map(|token| token.to_le_bytes()).collect();
     let inputs = || {
-        let bias = [0x3c00u16, 0, 0].iter().flat_map(|half| half.to_le_bytes()).collect(); // 1, 0, 0
+        let bias = [0x3c00u16, 0, 0].iter().flat_map(|half| half.to_le_bytes()).collect();
         vec![
             tensor("bias", "FP16", &[3], bias),
             tensor("mask", "BOOL", &[2, 4], vec![1, 1, 0, 1, 1, 1, 1, 0]),
@@ -264,9 +264,9 @@ fn a_network_of_tensors_keeps_its_names_and_types() {
         block_on(fixture.server.answer(&Peer::UNKNOWN, request))
     };
     let said = ask(inputs()).unwrap_err().to_string();
-    assert_eq!(said, "2 inputs given, 3 wanted: tokens, mask, bias");
+    assert_eq!(said, "must have the 3 inputs tokens, mask, bias, got 2");
     let twice = inputs().into_iter().chain(inputs().drain(..1)).collect();
-    assert_eq!(ask(twice).unwrap_err().to_string(), "tensor \"bias\" is named twice");
+    assert_eq!(ask(twice).unwrap_err().to_string(), "tensor \"bias\" must be named once");
     let all = inputs().into_iter().chain([tensor("tokens", "INT64", &[2, 4], tokens)]).collect();
     let answer = ask(all).unwrap();
     let [hidden, best, masked] = &answer.outputs[..] else { panic!("three outputs") };
@@ -308,7 +308,7 @@ fn a_network_of_text_is_served() {
 
 /// A folder as REEF publishes it.
 #[test]
-fn kernels_as_source_are_loaded_where_they_are_trusted_and_can_be_compiled() {
+fn kernels_as_source_load_where_trusted_and_compilable() {
     let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/networks/program");
     let copy = |fixture: &Fixture, to: &str| {
         for entry in std::fs::read_dir(&program).unwrap().flatten() {
@@ -329,5 +329,5 @@ fn kernels_as_source_are_loaded_where_they_are_trusted_and_can_be_compiled() {
     let careful = Fixture::new("careful", |_| ());
     copy(&careful, "own");
     let said = careful.load("own").unwrap_err().to_string();
-    assert!(said.starts_with("model own/1: it brings kernels as source, which is native code"));
+    assert!(said.starts_with("model own/1: kernels as source are native code"));
 }

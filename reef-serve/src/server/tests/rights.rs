@@ -1,9 +1,9 @@
 //! Real time is a right, with a budget; what is over goes as the configuration says.
 
 use super::*;
-use crate::config::rights::{Over, Right, Rights};
+use crate::config::rights::{OverBudget, Right, Rights};
 use crate::kserve::infer::request::InferRequest;
-use crate::net::identity::peer::Connected;
+use crate::net::identity::peer::ConnectionGuard;
 use crate::net::identity::principal::Principal;
 
 /// A millisecond of the device in each hour.
@@ -12,7 +12,7 @@ fn hourly() -> Right {
     Right { rt: true, period_us, budget_us, ..Right::default() }
 }
 
-fn fixture(test: &str, over: Over) -> Fixture {
+fn fixture(test: &str, over: OverBudget) -> Fixture {
     Fixture::new(test, |config| {
         config.rt.over = over;
         config.rights = Rights::from([("token camera".into(), hourly())]);
@@ -20,23 +20,23 @@ fn fixture(test: &str, over: Over) -> Fixture {
 }
 
 impl Fixture {
-    fn of(&self, who: &Principal) -> Arc<Tenant> {
-        self.server.tenants.of(who)
+    fn of(&self, principal: &Principal) -> Arc<Tenant> {
+        self.server.tenants.of(principal)
     }
 
-    /// What becomes of a real-time request of `who`.
-    fn real_time(&self, who: &Principal) -> Result<Vec<Vec<u8>>> {
-        let inference = Inference { tenant: self.of(who), ..self.inference(1) };
+    /// Runs a real-time request of `principal`.
+    fn real_time(&self, principal: &Principal) -> Result<Vec<Vec<u8>>> {
+        let inference = Inference { tenant: self.of(principal), ..self.inference(1) };
         block_on(self.server.infer(inference))
     }
 }
 
 #[test]
-fn who_was_not_granted_real_time_does_not_get_it() {
-    let fixture = fixture("denied", Over::Late);
+fn tenants_without_the_right_get_no_real_time() {
+    let fixture = fixture("denied", OverBudget::Late);
     let stranger = fixture.of(&Peer::UNKNOWN.principal);
     let said = stranger.priority(1, None, Class::BestEffort).unwrap_err().to_string();
-    assert_eq!(said, "address 0.0.0.0 may not ask for real time: rights.\"address 0.0.0.0\".rt");
+    assert_eq!(said, "address 0.0.0.0 may not use real time: rights.\"address 0.0.0.0\".rt");
     assert!(stranger.priority(0, Some(Class::RealTime), Class::BestEffort).is_err());
     assert!(
         stranger.priority(2, Some(Class::RealTime), Class::BestEffort).is_ok(),
@@ -49,17 +49,19 @@ fn who_was_not_granted_real_time_does_not_get_it() {
 }
 
 #[test]
-fn what_is_over_a_budget_is_late_best_effort_or_refused() {
+fn requests_over_a_budget_are_late_best_effort_or_refused() {
     let camera = Principal::Token("camera".into());
-    for (over, name) in
-        [(Over::Late, "late"), (Over::BestEffort, "best-effort"), (Over::Refused, "refused")]
-    {
+    for (over, name) in [
+        (OverBudget::Late, "late"),
+        (OverBudget::BestEffort, "best-effort"),
+        (OverBudget::Refused, "refused"),
+    ] {
         let fixture = fixture(&format!("over-{name}"), over);
         fixture.real_time(&camera).expect("its budget is whole");
         let second = fixture.real_time(&camera);
-        assert_eq!(second.is_ok(), over != Over::Refused, "{second:?}");
+        assert_eq!(second.is_ok(), over != OverBudget::Refused, "{second:?}");
         let tenant = fixture.of(&camera);
-        assert_eq!(tenant.served()[1].is_zero(), over != Over::BestEffort);
+        assert_eq!(tenant.served()[1].is_zero(), over != OverBudget::BestEffort);
         let counted = tenant.over().into_iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>();
         assert_eq!(counted, [(name, 1)]);
         let text = fixture.server.metrics_now();
@@ -82,17 +84,20 @@ fn stated(config: &mut Config) {
 }
 
 #[test]
-fn a_stated_budget_that_does_not_fit_is_late_best_effort_or_refused() {
-    for (unfit, name) in [(Over::Late, "late"), (Over::BestEffort, "be"), (Over::Refused, "no")] {
+fn unfit_stated_budgets_are_late_best_effort_or_refused() {
+    for (unfit, name) in
+        [(OverBudget::Late, "late"), (OverBudget::BestEffort, "be"), (OverBudget::Refused, "no")]
+    {
         let fixture = Fixture::new(&format!("unfit-{name}"), |config| {
             stated(config);
             config.rt.unfit = unfit;
         });
-        let (life, _open) = Connected::new();
+        let (life, _open) = ConnectionGuard::new();
         let peer = Peer { life, ..Peer::UNKNOWN };
         let tenant = fixture.of(&peer.principal);
         let served = || {
-            fixture.server.tenants.all([fixture.server.nodes[0].clock()].into_iter()); // books claims
+            // Books the claims.
+            fixture.server.tenants.all([fixture.server.nodes[0].clock()].into_iter());
             tenant.served()
         };
         let ask = |period, budget, priority| {
@@ -102,12 +107,12 @@ fn a_stated_budget_that_does_not_fit_is_late_best_effort_or_refused() {
         ask(1_000_000, 400_000, 1).unwrap();
         let before = served();
         assert!(!before[0].is_zero() && tenant.claims() == (0.4, 0));
-        let other = Peer { life: Connected::new().0, ..peer.clone() };
+        let other = Peer { life: ConnectionGuard::new().0, ..peer.clone() };
         let too_much = InferRequest { rate_us: (10, 2), priority: 1, ..fixture.ask() };
         let said = block_on(fixture.server.answer(&other, too_much)).map(drop);
-        assert_eq!(said.is_ok(), unfit != Over::Refused, "{said:?}");
-        assert_eq!(served()[0] > before[0], unfit == Over::Late, "{name}");
-        assert_eq!(served()[1] > before[1], unfit == Over::BestEffort, "{name}");
+        assert_eq!(said.is_ok(), unfit != OverBudget::Refused, "{said:?}");
+        assert_eq!(served()[0] > before[0], unfit == OverBudget::Late, "{name}");
+        assert_eq!(served()[1] > before[1], unfit == OverBudget::BestEffort, "{name}");
         assert_eq!(tenant.claims(), (0.4, 1));
         let text = fixture.server.metrics_now();
         for line in [
@@ -118,18 +123,18 @@ fn a_stated_budget_that_does_not_fit_is_late_best_effort_or_refused() {
         }
         assert!(matches!(ask(10, 0, 1), Err(Error::Invalid(_))), "half of one");
         let said = ask(10, 1, 2).unwrap_err().to_string();
-        assert_eq!(said, "a budget of 1µs in 10µs for best-effort requests");
+        assert_eq!(said, "a budget of 1µs in 10µs must be for real-time requests, got best-effort");
     }
 }
 
 /// A stated budget is used up as a granted one is.
 #[test]
-fn what_is_over_a_stated_budget_goes_as_the_configuration_says() {
+fn requests_over_a_stated_budget_follow_the_configuration() {
     let fixture = Fixture::new("stated-over", |config| {
         stated(config);
-        config.rt.over = Over::Refused;
+        config.rt.over = OverBudget::Refused;
     });
-    let (life, _open) = Connected::new();
+    let (life, _open) = ConnectionGuard::new();
     let peer = Peer { life, ..Peer::UNKNOWN };
     let ask = || {
         let ask = InferRequest { rate_us: (3_600_000_000, 1), priority: 1, ..fixture.ask() };
@@ -137,15 +142,15 @@ fn what_is_over_a_stated_budget_goes_as_the_configuration_says() {
     };
     ask().expect("its budget is whole");
     let said = ask().unwrap_err().to_string();
-    assert_eq!(said, "address 0.0.0.0 has used its budget of 1µs in 3600s up");
+    assert_eq!(said, "address 0.0.0.0 has used up its budget of 1µs in 3600s");
 }
 
 #[test]
 fn device_time_is_booked_to_who_asked() {
-    let fixture = fixture("booked", Over::Late);
+    let fixture = fixture("booked", OverBudget::Late);
     let (owner, camera) = (Principal::User(0), Principal::Token("camera".into()));
     fixture.real_time(&camera).unwrap();
-    let served = |who| fixture.of(who).served();
+    let served = |principal| fixture.of(principal).served();
     assert!(!served(&camera)[0].is_zero() && served(&camera)[1].is_zero());
     assert_eq!(served(&owner), [Duration::ZERO; 2]);
 }
@@ -153,7 +158,7 @@ fn device_time_is_booked_to_who_asked() {
 /// A second one that waits for the first, which is long, is given up when its time is over.
 #[test]
 fn a_late_real_time_request_is_cancelled_where_it_waits() {
-    let fixture = fixture("late", Over::Late);
+    let fixture = fixture("late", OverBudget::Late);
     let model = fixture.server.registry.get("tiny", "").unwrap();
     let mut instance = model.base.instance(Class::RealTime, reef::ClientConfig::default()).unwrap();
     let account = &reef::Account::new(None);
@@ -164,7 +169,7 @@ fn a_late_real_time_request_is_cancelled_where_it_waits() {
         time,
         gone: &|| false,
         account,
-        soon: None,
+        notice: None,
     };
     let said = instance.run(run);
     assert!(matches!(said, Err(Error::Deadline(_))), "{said:?}");

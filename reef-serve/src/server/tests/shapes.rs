@@ -3,14 +3,15 @@
 use super::*;
 use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
 use crate::kserve::infer::response::InferResponse;
-use crate::kserve::parameter::Place;
+use crate::kserve::parameter::RegionPart;
 use crate::net::identity::principal::Principal;
 use handmade::{bytes, file, node, number, ones};
 
 #[path = "../../../../reef-models/tests/handmade/mod.rs"]
 pub(super) mod handmade;
 
-/// An input (field 11) or output (12) of FP32; a size that is no number is open and has this name.
+/// An input (field 11) or output (12) of FP32; a size that is not a number is open and has this
+/// name.
 pub(super) fn port(field: u64, name: &str, sizes: &[&str]) -> Vec<u8> {
     let size = |size: &&str| match size.parse() {
         Ok(fixed) => bytes(1, number(1, fixed)),
@@ -60,8 +61,8 @@ pub(super) fn peer(name: &str) -> Peer {
 }
 
 impl Fixture {
-    pub(super) async fn ask_sums(&self, who: &str, shape: &[i64]) -> Result<InferResponse> {
-        self.server.answer(&peer(who), asking(&[("x", shape)])).await
+    pub(super) async fn ask_sums(&self, principal: &str, shape: &[i64]) -> Result<InferResponse> {
+        self.server.answer(&peer(principal), asking(&[("x", shape)])).await
     }
 
     pub(super) fn sums(&self) -> Arc<LoadedModel> {
@@ -113,26 +114,29 @@ fn shapes_that_contradict_the_file_are_refused_with_both() {
     let fixture = open("contradiction", "batch = 2", |_| ());
     assert_eq!(fixture.sums().inputs.each[0].shape, [2, -1, 4]);
     let said = refused(block_on(fixture.ask_sums("a", &[1, 3, 4])));
-    assert_eq!(said, "tensor x: shape [1, 3, 4], it is [2, -1 (tokens), 4]");
+    assert_eq!(said, "tensor x: shape must be [2, -1 (tokens), 4], got [1, 3, 4]");
     let said = refused(block_on(fixture.ask_sums("a", &[2, 12])));
-    assert_eq!(said, "tensor x: shape [2, 12], it is [2, -1 (tokens), 4]");
+    assert_eq!(said, "tensor x: shape must be [2, -1 (tokens), 4], got [2, 12]");
     let said = refused(block_on(fixture.ask_sums("a", &[2, 0, 4])));
-    assert_eq!(said, "tensor x: shape [2, 0, 4], it is [2, -1 (tokens), 4], each at least 1");
+    let want =
+        "tensor x: shape must be [2, -1 (tokens), 4] with sizes of at least 1, got [2, 0, 4]";
+    assert_eq!(said, want);
     assert_eq!(fixture.sums().variants.len(), 1);
 }
 
 #[test]
-fn a_shape_that_does_not_fit_is_named() {
+fn refusals_of_a_variant_name_its_shape() {
     let fixture = open("too-long", "", |config| config.memory.model_mib = 1);
     let before = fixture.server.registry.budget().used();
     let said = refused(block_on(fixture.ask_sums("a", &[1, 40_000, 4])));
-    let want = "memory budget: model sums/1 for x [1, 40000, 4] needs ";
-    assert!(said.starts_with(want) && said.ends_with(" bytes, 1048576 are allowed"), "{said}");
+    let want =
+        "memory budget: model sums/1 for x [1, 40000, 4] must have at most 1048576 bytes, got ";
+    assert!(said.starts_with(want), "{said}");
     assert_eq!(fixture.server.registry.budget().used(), before);
     block_on(fixture.ask_sums("a", &[1, 4, 4])).unwrap();
 }
 
-/// Whoever asks for many shapes takes nothing of others, and its memory is bounded.
+/// A client with many shapes evicts none of another client's, and its memory is bounded.
 #[test]
 fn many_shapes_of_one_client_push_out_its_own() {
     let fixture = open("hostile", "", |config| {
@@ -158,23 +162,23 @@ fn many_shapes_of_one_client_push_out_its_own() {
     assert_eq!(fixture.server.registry.budget().used(), 0, "all memory is back");
 }
 
-/// What can never fit takes nothing of others.
+/// A request that can never fit evicts nothing of others.
 #[test]
-fn who_asks_for_too_much_takes_nothing_of_others() {
+fn requests_too_large_for_the_budget_evict_nothing_of_others() {
     let fixture = open("too-much", "", |config| config.memory.model_mib = 1);
     let (model, shapes) = (fixture.sums(), vec![vec![1, 5, 4]]);
     for tokens in 5..9 {
         block_on(fixture.ask_sums("b", &[1, tokens, 4])).unwrap();
     }
     let said = refused(block_on(fixture.ask_sums("a", &[1, 40_000, 4])));
-    assert!(said.ends_with(" bytes, 1048576 are allowed"), "{said}");
+    assert!(said.contains(" must have at most 1048576 bytes, got "), "{said}");
     assert_eq!(model.variants.len(), 5, "those of another are there");
     assert!(model.variants.get(&shapes, &peer("b").principal).is_some());
 }
 
-/// Nor does what is over its principal's own part of the memory.
+/// A request over its principal's own part of the memory evicts nothing of others either.
 #[test]
-fn who_is_over_its_own_part_takes_nothing_of_others() {
+fn tenants_over_their_own_part_evict_nothing_of_others() {
     let fixture = open("own-part", "", |config| {
         config.memory.total_mib = 8;
         config.limits.principal_percent = 10;
@@ -185,7 +189,7 @@ fn who_is_over_its_own_part_takes_nothing_of_others() {
         block_on(fixture.ask_sums("b", &[1, tokens, 4])).unwrap();
     }
     let said = refused(block_on(fixture.ask_sums("a", &[1, 30_000, 4])));
-    assert!(said.contains("allowed"), "{said}");
+    assert!(said.contains("must have at most"), "{said}");
     assert_eq!(model.variants.len(), 5, "those of another are there");
     assert_eq!(fixture.server.tenants.of(&peer("a").principal).memory(), 0);
 }
@@ -194,10 +198,10 @@ fn who_is_over_its_own_part_takes_nothing_of_others() {
 #[test]
 fn a_wrong_request_has_no_network_made() {
     let fixture = open("wrong", "", |_| ());
-    let place = || Place { region: "none".into(), offset: 0, bytes: 80 };
+    let place = || RegionPart { region: "none".into(), offset: 0, bytes: 80 };
     let output = |name: &str, to| {
-        let (name, binary) = (name.into(), None);
-        vec![RequestedOutput { name, to, binary, classes: 0 }]
+        let (name, is_binary) = (name.into(), None);
+        vec![RequestedOutput { name, to, is_binary, classes: 0 }]
     };
     let wrong_input = || {
         let mut request = asking(&[("x", &[1, 5, 4])]);
@@ -217,15 +221,15 @@ fn a_wrong_request_has_no_network_made() {
     }
 }
 
-/// The last places are shared out: who has most gives some up.
+/// When all slots are used, the principal with the most gives one up.
 #[test]
-fn a_newcomer_gets_a_place_of_who_has_most() {
+fn newcomers_get_a_slot_of_the_principal_with_the_most() {
     let fixture = open("places", "", |config| {
         config.limits.shapes = 2;
         config.limits.principal_percent = 100;
     });
-    for (who, tokens) in [("a", 2), ("a", 3), ("b", 4), ("c", 5), ("a", 6)] {
-        block_on(fixture.ask_sums(who, &[1, tokens, 4])).unwrap();
+    for (principal, tokens) in [("a", 2), ("a", 3), ("b", 4), ("c", 5), ("a", 6)] {
+        block_on(fixture.ask_sums(principal, &[1, tokens, 4])).unwrap();
         assert!(fixture.sums().variants.len() <= 3);
     }
 }
@@ -238,8 +242,8 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
     let (release, held) = std::sync::mpsc::channel::<()>();
     let held = Arc::new(parking_lot::Mutex::new(held));
     let (begin, begun) = std::sync::mpsc::channel();
-    let hold = |who: &str| {
-        let (held, who) = (held.clone(), Principal::Token(who.into()));
+    let hold = |principal: &str| {
+        let (held, principal) = (held.clone(), Principal::Token(principal.into()));
         let begin = begin.clone();
         let work = move || {
             let _ = begin.send(());
@@ -247,7 +251,7 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
             Ok(())
         };
         let server = fixture.server.clone();
-        async move { server.makers.aside(&who, (), work).await }
+        async move { server.network_workers.run_blocking(&principal, (), work).await }
     };
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(1).enable_time().build().unwrap();
@@ -259,12 +263,20 @@ fn known_shapes_do_not_wait_while_networks_are_made() {
         let known =
             tokio::time::timeout(Duration::from_secs(30), fixture.ask_sums("a", &[1, 9, 4]));
         known.await.expect("it waits for nothing").unwrap();
-        let (model, who) = (fixture.sums(), fixture.server.tenants.of(&peer("a").principal));
-        let time = (Instant::now(), Some(Duration::from_millis(50)));
+        let (model, principal) = (fixture.sums(), fixture.server.tenants.of(&peer("a").principal));
         let shapes = vec![vec![1, 8, 4]];
-        let new = fixture.server.variant(&model, &who, shapes, time);
+        let new = fixture.server.variant(
+            &model,
+            &principal,
+            shapes,
+            Instant::now(),
+            Some(Duration::from_millis(50)),
+        );
         let said = refused(new.await);
-        assert!(said.starts_with("timed out after 50ms, a network for its shapes"), "{said}");
+        assert!(
+            said.starts_with("timed out after 50ms while preparing the model for these shapes"),
+            "{said}"
+        );
         drop(release);
         for busy in busy {
             busy.await.unwrap().unwrap();

@@ -7,8 +7,8 @@ use crate::engine::api::Engine;
 use crate::engine::device;
 use crate::engine::shared::SharedMemory;
 use crate::kserve::infer::request::{InferRequest, InputTensor, RequestedOutput, TensorData};
-use crate::kserve::parameter::Place;
-use crate::net::identity::peer::Connected;
+use crate::kserve::parameter::RegionPart;
+use crate::net::identity::peer::ConnectionGuard;
 use crate::requests::region_memory::Kind;
 
 /// Bytes of a request's input and output.
@@ -40,25 +40,31 @@ pub(super) fn allocate(device: &Losable, bytes: usize) -> (Arc<dyn SharedMemory>
 }
 
 /// A client that may share memory: for as long as this is kept.
-fn client() -> (Peer, Connected) {
-    let (life, connected) = Connected::new();
+fn client() -> (Peer, ConnectionGuard) {
+    let (life, connected) = ConnectionGuard::new();
     let principal = Principal::User(rustix::process::getuid().as_raw());
     (Peer { principal, life, may_share: true, ..Peer::UNKNOWN }, connected)
 }
 
 impl Fixture {
-    fn share(&self, who: &Peer, name: &str, memory: (Bytes, i64), bytes: usize) -> Result<()> {
-        block_on(self.server.register_cuda(who, name, memory, bytes as u64))
+    fn share(
+        &self,
+        principal: &Peer,
+        name: &str,
+        memory: (Bytes, i64),
+        bytes: usize,
+    ) -> Result<()> {
+        block_on(self.server.register_cuda(principal, name, memory.0, memory.1, bytes as u64))
     }
 }
 
-fn place(region: &str, bytes: usize) -> Place {
-    Place { region: region.into(), offset: 0, bytes: bytes as u64 }
+fn place(region: &str, bytes: usize) -> RegionPart {
+    RegionPart { region: region.into(), offset: 0, bytes: bytes as u64 }
 }
 
-fn asking(priority: u64, from: TensorData, to: Option<Place>) -> InferRequest {
+fn asking(priority: u64, from: TensorData, to: Option<RegionPart>) -> InferRequest {
     let (name, datatype, shape) = ("input".into(), "FP32".into(), vec![1, 3, 32, 32]);
-    let output = RequestedOutput { name: "logits".into(), to, binary: None, classes: 0 };
+    let output = RequestedOutput { name: "logits".into(), to, is_binary: None, classes: 0 };
     InferRequest {
         model: "tiny".into(),
         priority,
@@ -72,9 +78,9 @@ pub(super) fn picture(seed: u64) -> Vec<u8> {
     to_bytes(&Seeded(seed).input(3 * 32 * 32))
 }
 
-/// What the answer has, or the region if it has nothing.
-fn answered(fixture: &Fixture, who: &Peer, ask: InferRequest) -> Result<Bytes> {
-    let answer = block_on(fixture.server.answer(who, ask))?;
+/// Returns the output bytes of the answer; they are empty if the output is in a region.
+fn answered(fixture: &Fixture, principal: &Peer, ask: InferRequest) -> Result<Bytes> {
+    let answer = block_on(fixture.server.answer(principal, ask))?;
     Ok(answer.outputs[0].bytes.clone())
 }
 
@@ -106,14 +112,14 @@ fn tensors_in_device_memory_are_those_of_the_request() {
 }
 
 #[test]
-fn a_part_of_a_region_holds_a_tensor_and_nothing_beside_it_changes() {
+fn a_tensor_in_a_region_leaves_the_other_bytes_unchanged() {
     let (fixture, devices) = two("cuda-part", |_| ());
     let (me, _connected) = client();
     let (memory, handle) = allocate(&devices[0], INPUT + OUTPUT + 16);
     fixture.share(&me, "all", (handle, 0), INPUT + OUTPUT + 8).unwrap();
     let begin = vec![7; 8];
     memory.write(&[&begin, &picture(1)[..], &[9; OUTPUT + 8]].concat());
-    let at = |offset: usize, bytes| Place { offset: offset as u64, ..place("all", bytes) };
+    let at = |offset: usize, bytes| RegionPart { offset: offset as u64, ..place("all", bytes) };
     let from = || TensorData::Region(at(8, INPUT));
     let want =
         answered(&fixture, &me, asking(2, TensorData::Bytes(picture(1).into()), None)).unwrap();
@@ -122,11 +128,11 @@ fn a_part_of_a_region_holds_a_tensor_and_nothing_beside_it_changes() {
     assert!(memory.read() == whole);
     let outside = asking(2, from(), Some(at(9 + INPUT, OUTPUT)));
     let said = answered(&fixture, &me, outside).unwrap_err().to_string();
-    assert!(said.contains("are outside its"), "{said}");
+    assert!(said.contains("must lie inside its"), "{said}");
 }
 
 #[test]
-fn a_region_of_another_device_is_refused_unless_a_replica_is_there() {
+fn regions_on_a_device_without_a_replica_are_refused() {
     let (fixture, devices) = two("cuda-other", |_| ());
     let (me, _connected) = client();
     let (memory, handle) = allocate(&devices[1], INPUT);
@@ -134,7 +140,7 @@ fn a_region_of_another_device_is_refused_unless_a_replica_is_there() {
     fixture.share(&me, "in", (handle, 1), INPUT).unwrap();
     let ask = || asking(2, TensorData::Region(place("in", INPUT)), None);
     let said = answered(&fixture, &me, ask()).unwrap_err();
-    let why = "region \"in\" is on cuda:1, the model on cuda:0";
+    let why = "region \"in\" must be on cuda:0 as the model is, got cuda:1";
     assert_eq!(said, Error::Invalid(why.into()));
     let (both, devices) = two("cuda-near", |config| config.models.replicas = 0);
     let (memory, handle) = allocate(&devices[1], INPUT);
@@ -146,7 +152,7 @@ fn a_region_of_another_device_is_refused_unless_a_replica_is_there() {
 }
 
 #[test]
-fn what_is_wrong_with_a_registration_is_said() {
+fn wrong_registrations_get_an_error_with_the_cause() {
     let (fixture, devices) = two("cuda-wrong", |config| config.memory.client_mib = 1);
     let (me, _connected) = client();
     let (_memory, good) = allocate(&devices[0], 64);
@@ -158,15 +164,15 @@ fn what_is_wrong_with_a_registration_is_said() {
     let of = |text: &str| format!("CUDA shared memory: {text}");
     for (how, kind, want) in [
         (said(&none, 0, 64), "invalid", of("no memory of another process")),
-        (said(&good.slice(1..), 0, 64), "invalid", of("a handle of 63 bytes, 64 wanted")),
-        (said(&good, 2, 64), "invalid", of("no device 2 (have: cuda:0, cuda:1)")),
-        (said(&good, -1, 64), "invalid", of("no device -1 (have: cuda:0, cuda:1)")),
-        (said(&good, 0, 65), "invalid", of("its allocation has 64 bytes, 65 asked")),
-        (said(&good, 0, 0), "invalid", of("its allocation has 64 bytes, 0 asked")),
+        (said(&good.slice(1..), 0, 64), "invalid", of("handle must have 64 bytes, got 63")),
+        (said(&good, 2, 64), "invalid", of("unknown device 2 (have: cuda:0, cuda:1)")),
+        (said(&good, -1, 64), "invalid", of("unknown device -1 (have: cuda:0, cuda:1)")),
+        (said(&good, 0, 65), "invalid", of("size must be 1 to the allocation's 64 bytes, got 65")),
+        (said(&good, 0, 0), "invalid", of("size must be 1 to the allocation's 64 bytes, got 0")),
         (
             said(&good, 0, 2 << 20),
             "exhausted",
-            "shared memory: 2097152 bytes asked, 1048576 of 1048576 are left".into(),
+            "shared memory: must be at most the 1048576 bytes left of 1048576, got 2097152".into(),
         ),
     ] {
         assert_eq!(how, (kind, want));
@@ -182,19 +188,19 @@ fn what_is_wrong_with_a_registration_is_said() {
     assert!(fixture.server.check_cuda().is_ok() && host.server.check_cuda().is_err());
 }
 
-/// A handle says nothing of its owner, so whoever learns one could read and write there.
+/// A handle has no owner, so any process that learns one could read and write there.
 #[test]
 fn device_memory_of_another_tenant_is_refused() {
     let (fixture, devices) = two("cuda-tenants", |_| ());
-    let of = |who: Principal| {
-        let (life, connected) = Connected::new();
-        (Peer { principal: who, life, may_share: true, ..Peer::UNKNOWN }, connected)
+    let of = |principal: Principal| {
+        let (life, connected) = ConnectionGuard::new();
+        (Peer { principal, life, may_share: true, ..Peer::UNKNOWN }, connected)
     };
     let (a, connected) = of(Principal::Token("a".into()));
     let (b, _b) = of(Principal::Token("b".into()));
     let (user, _user) = of(Principal::User(7));
     let (_memory, handle) = allocate(&devices[0], 64);
-    let share = |who: &Peer, name| fixture.share(who, name, (handle.clone(), 0), 64);
+    let share = |principal: &Peer, name| fixture.share(principal, name, (handle.clone(), 0), 64);
     share(&a, "r").unwrap();
     share(&a, "s").unwrap();
     for other in [&b, &user] {

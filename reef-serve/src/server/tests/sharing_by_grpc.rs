@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-/// What `proto/inference.proto` says.
+/// The code generated from `proto/inference.proto`.
 #[allow(unreachable_pub, clippy::all)] // it is generated
 mod proto {
     include!(concat!(env!("OUT_DIR"), "/clients/inference.rs"));
@@ -63,7 +63,7 @@ async fn listed(client: &mut Client) -> Vec<(String, u64, u64)> {
     all
 }
 
-/// Where a tensor is, as gRPC says it.
+/// The parameters for a tensor in a region, in gRPC's form.
 fn place(region: &str, offset: usize, bytes: usize) -> HashMap<String, InferParameter> {
     let parameter = |choice| InferParameter { parameter_choice: Some(choice) };
     let number = |n: usize| parameter(ParameterChoice::Int64Param(n as i64));
@@ -99,7 +99,7 @@ fn asking(
 }
 
 #[test]
-fn device_memory_is_registered_used_listed_and_given_back_over_grpc() {
+fn grpc_registers_uses_lists_and_frees_device_memory() {
     let (fixture, devices) = two("cuda-grpc", |_| ());
     let [(from, a), (to, b)] = [INPUT + 8, OUTPUT].map(|bytes| allocate(&devices[0], bytes));
     let (_far, c) = allocate(&devices[1], 64);
@@ -138,7 +138,7 @@ fn device_memory_is_registered_used_listed_and_given_back_over_grpc() {
 }
 
 #[test]
-fn what_is_wrong_with_a_registration_has_its_code_over_grpc() {
+fn wrong_registrations_have_their_codes_over_grpc() {
     let (fixture, devices) = two("cuda-grpc-wrong", |_| ());
     let (_memory, good) = allocate(&devices[0], 64);
     connected(&fixture, async |mut client| {
@@ -147,9 +147,13 @@ fn what_is_wrong_with_a_registration_has_its_code_over_grpc() {
         for (request, code, why) in [
             (region("r", &good, 0, 64), Code::AlreadyExists, "r"),
             (region("s", &none, 0, 64), Code::InvalidArgument, "no memory of another process"),
-            (region("s", &good.slice(1..), 0, 64), Code::InvalidArgument, "63 bytes, 64 wanted"),
-            (region("s", &good, 2, 64), Code::InvalidArgument, "no device 2"),
-            (region("s", &good, 0, 65), Code::InvalidArgument, "65 asked"),
+            (
+                region("s", &good.slice(1..), 0, 64),
+                Code::InvalidArgument,
+                "must have 64 bytes, got 63",
+            ),
+            (region("s", &good, 2, 64), Code::InvalidArgument, "unknown device 2"),
+            (region("s", &good, 0, 65), Code::InvalidArgument, "64 bytes, got 65"),
         ] {
             let said = client.cuda_shared_memory_register(request).await.unwrap_err();
             assert!(said.code() == code && said.message().contains(why), "{said:?}");

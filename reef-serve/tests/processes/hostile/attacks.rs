@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 use tonic::transport::Endpoint;
 
-/// Where the daemon listens.
+/// The addresses of the daemon.
 pub(super) struct Target {
     pub(super) grpc: String,
     pub(super) http: String,
@@ -24,10 +24,10 @@ pub(super) struct Target {
 
 /// An attack.
 pub(super) struct Attack {
-    /// Those of one number aim at the same thing.
+    /// Attacks of one number aim at the same thing.
     pub(super) number: u32,
     pub(super) name: &'static str,
-    /// What it needs of the daemon's configuration.
+    /// The settings of the daemon that it needs.
     pub(super) settings: &'static [&'static str],
     /// By another user of the machine; else by another process of the same.
     pub(super) is_foreign: bool,
@@ -76,7 +76,7 @@ fn idle(target: &Target) {
         }
         thread::sleep(Duration::from_millis(50));
         let excess = all.len().saturating_sub(600);
-        all.drain(..excess); // there are only so many files
+        all.drain(..excess); // the number of open files is limited
     }
 }
 
@@ -149,8 +149,8 @@ const BOMBS: &[(&str, &[u8])] = &[
     ("odd-21", include_bytes!("../../../../fuzz/seeds/onnx/odd-21.onnx")),
 ];
 
-/// Has small files read that become large, and files that are none. Who does this may bring models
-/// in.
+/// Makes the daemon read small files that expand to large ones, and files that are not models. It
+/// needs the right to load models.
 fn models(target: &Target) {
     let place = |name: &str| target.folder.join(format!("models/{name}.onnx"));
     for (name, bytes) in BOMBS {
@@ -204,7 +204,7 @@ fn unregister(target: &Target) {
     ask_for_ever(target, 1, format!("{head}content-length: 0\r\n\r\n").as_bytes());
 }
 
-/// So many clients send this again and again, whatever comes of it.
+/// `clients` threads send this request again and again and ignore the answers.
 fn ask_for_ever(target: &Target, clients: usize, request: &[u8]) {
     thread::scope(|scope| {
         (0..clients).for_each(|_| drop(scope.spawn(|| forever(|| ask(&target.http, request)))));

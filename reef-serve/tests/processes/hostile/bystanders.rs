@@ -24,9 +24,9 @@ pub(super) struct Bystanders<'a> {
     anew: bool,
 }
 
-/// What they saw.
+/// The measurements of one period.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct Measurements {
     /// Latencies of real-time requests, sorted.
     rt: Vec<Duration>,
     /// The longest answer about health.
@@ -38,7 +38,7 @@ pub(super) struct Seen {
     pub(super) memory: u64,
 }
 
-impl Seen {
+impl Measurements {
     pub(super) fn rt_p99(&self) -> Duration {
         self.rt.get(self.rt.len().saturating_sub(1) * 99 / 100).copied().unwrap_or(Duration::MAX)
     }
@@ -53,11 +53,11 @@ impl<'a> Bystanders<'a> {
     pub(super) fn connect(daemon: &'a Daemon, anew: bool) -> Self {
         let folder = daemon.folder().to_path_buf();
         let rt = Client::connect("tiny", &options(&folder, Some(Class::RealTime)));
-        Self { daemon, folder, rt: rt.expect("a daemon that nobody attacks yet"), anew }
+        Self { daemon, folder, rt: rt.expect("a daemon before the attack"), anew }
     }
 
     /// Lets all of them ask for a while.
-    pub(super) fn watch(&mut self, time: Duration) -> Seen {
+    pub(super) fn watch(&mut self, time: Duration) -> Measurements {
         let Self { daemon, folder, rt, anew } = self;
         let stop = &AtomicBool::new(false);
         thread::scope(|scope| {
@@ -79,8 +79,8 @@ impl<'a> Bystanders<'a> {
 }
 
 /// Asks at fixed times: a late answer makes the next requests late as well, which counts.
-fn real_time(client: &mut Client, time: Duration) -> Seen {
-    let (mut seen, begin) = (Seen::default(), Instant::now());
+fn real_time(client: &mut Client, time: Duration) -> Measurements {
+    let (mut seen, begin) = (Measurements::default(), Instant::now());
     let (input, mut output) = (vec![0.5; client.input_len()], vec![0.0; client.output_len()]);
     for number in 0.. {
         let due = begin + RT_PERIOD * number;
@@ -96,8 +96,12 @@ fn real_time(client: &mut Client, time: Duration) -> Seen {
     seen
 }
 
-fn until(stop: &AtomicBool, period: Duration, mut ask: impl FnMut(&mut Seen)) -> Seen {
-    let mut seen = Seen::default();
+fn until(
+    stop: &AtomicBool,
+    period: Duration,
+    mut ask: impl FnMut(&mut Measurements),
+) -> Measurements {
+    let mut seen = Measurements::default();
     while !stop.load(Ordering::Relaxed) {
         ask(&mut seen);
         thread::sleep(period);
@@ -106,7 +110,7 @@ fn until(stop: &AtomicBool, period: Duration, mut ask: impl FnMut(&mut Seen)) ->
 }
 
 /// As an orchestrator's prober, with a new connection each time.
-fn health(folder: &std::path::Path, stop: &AtomicBool) -> Seen {
+fn health(folder: &std::path::Path, stop: &AtomicBool) -> Measurements {
     let request = b"GET /v2/health/live HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     until(stop, HEALTH_PERIOD, |seen| {
         let begin = Instant::now();
@@ -116,7 +120,7 @@ fn health(folder: &std::path::Path, stop: &AtomicBool) -> Seen {
     })
 }
 
-fn other(folder: &std::path::Path, stop: &AtomicBool) -> Seen {
+fn other(folder: &std::path::Path, stop: &AtomicBool) -> Measurements {
     let mut grpc = Grpc::connect(folder);
     until(stop, OTHER_PERIOD, |seen| {
         let answer = grpc.infer(infer_request("tiny", Class::BestEffort));
@@ -124,7 +128,7 @@ fn other(folder: &std::path::Path, stop: &AtomicBool) -> Seen {
     })
 }
 
-fn newcomer(folder: &std::path::Path, stop: &AtomicBool) -> Seen {
+fn newcomer(folder: &std::path::Path, stop: &AtomicBool) -> Measurements {
     let options = options(folder, Some(Class::BestEffort));
     until(stop, OTHER_PERIOD, |seen| {
         let answer = Client::connect("tiny", &options)
@@ -133,6 +137,6 @@ fn newcomer(folder: &std::path::Path, stop: &AtomicBool) -> Seen {
     })
 }
 
-fn memory(daemon: &Daemon, stop: &AtomicBool) -> Seen {
+fn memory(daemon: &Daemon, stop: &AtomicBool) -> Measurements {
     until(stop, HEALTH_PERIOD, |seen| seen.memory = seen.memory.max(daemon.usage().0))
 }

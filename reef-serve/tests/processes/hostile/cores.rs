@@ -1,5 +1,5 @@
-//! Which cores the hostile process has: its own on a large machine, so that what others notice
-//! comes from the daemon and not from the machine's scheduler.
+//! The cores of the hostile process: its own on a large machine, so that effects on others come
+//! from the daemon and not from the machine's scheduler.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 

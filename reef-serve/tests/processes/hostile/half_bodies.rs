@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// As many as there are places over TCP, from so many addresses.
+/// As many as there are slots over TCP; `ADDRESSES` different addresses.
 const ATTACKERS: u32 = 256;
 const ADDRESSES: u32 = 250;
 

@@ -42,7 +42,7 @@ fn token(of: &str) -> String {
     format!("{of:a<16}")
 }
 
-/// A daemon with tenants `a` and `b`, of whom `a` has these keys of its right as well.
+/// Starts a daemon with tenants `a` and `b`; `a` also has the keys of `of_a` in its rights.
 fn daemon(test: &str, of_a: &str) -> Daemon {
     let folder = Daemon::place(test);
     let mut text = String::new();
@@ -56,9 +56,9 @@ fn daemon(test: &str, of_a: &str) -> Daemon {
     Daemon::start_in(folder, &[])
 }
 
-/// What is said to `who`, or to somebody at the Unix socket.
-fn post(daemon: &Daemon, who: Option<&str>, path: &str, body: &str) -> String {
-    let shown = who.map(|who| format!("authorization: Bearer {}\r\n", token(who)));
+/// Posts as `tenant`, or with `None` as a user at the Unix socket, and returns the answer.
+fn post(daemon: &Daemon, tenant: Option<&str>, path: &str, body: &str) -> String {
+    let shown = tenant.map(|tenant| format!("authorization: Bearer {}\r\n", token(tenant)));
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{}content-length: {}\r\n\r\n",
         shown.unwrap_or_default(),
@@ -67,13 +67,13 @@ fn post(daemon: &Daemon, who: Option<&str>, path: &str, body: &str) -> String {
     daemon.say(format!("{head}{body}").as_bytes())
 }
 
-fn register(daemon: &Daemon, who: &str, name: &str, key: &str) -> String {
+fn register(daemon: &Daemon, tenant: &str, name: &str, key: &str) -> String {
     let body = format!(r#"{{"key":"{key}","offset":0,"byte_size":{}}}"#, INPUT + OUTPUT);
-    post(daemon, Some(who), &format!("/v2/systemsharedmemory/region/{name}/register"), &body)
+    post(daemon, Some(tenant), &format!("/v2/systemsharedmemory/region/{name}/register"), &body)
 }
 
 /// Has the output written behind the input of `region`.
-fn infer(daemon: &Daemon, who: &str, region: &str) -> String {
+fn infer(daemon: &Daemon, tenant: &str, region: &str) -> String {
     let at = |offset: usize, bytes: usize| {
         serde_json::json!({
             "shared_memory_region": region,
@@ -85,7 +85,7 @@ fn infer(daemon: &Daemon, who: &str, region: &str) -> String {
         "inputs": [{ "name": "input", "datatype": "FP32", "shape": [1, 3, 32, 32], "parameters": at(0, INPUT) }],
         "outputs": [{ "name": "logits", "parameters": at(INPUT, OUTPUT) }],
     });
-    post(daemon, Some(who), "/v2/models/tiny/infer", &body.to_string())
+    post(daemon, Some(tenant), "/v2/models/tiny/infer", &body.to_string())
 }
 
 #[track_caller]
@@ -161,7 +161,7 @@ fn key_that_is_a_link_is_refused() {
     assert!(std::fs::read(&secret).unwrap() == [7; INPUT + OUTPUT]);
 }
 
-/// A pipe has nobody who opens its other end.
+/// No process opens the other end of the pipe.
 #[test]
 fn key_that_is_no_memory_is_the_mistake_of_its_client() {
     let daemon = daemon("kinds", "");

@@ -1,11 +1,9 @@
-//! A daemon beside a hostile process: what a paced real-time client, a prober of its health and
-//! another client notice. Run on demand, by `tools/hostile.sh`, which prints the table.
+//! A daemon under attack: the effects on a paced real-time client, a health probe and another
+//! client. Run on demand, by `tools/hostile.sh`, which prints the table.
 //!
-//! The hostile process comes in over TCP, so that it is another principal than the others, which
-//! come in by Unix sockets. Each attack is measured beside a calm time just before it, of the same
-//! daemon.
+//! The hostile process connects over TCP, so that it is another principal than the others, which
+//! use Unix sockets. A calm period of the same daemon is measured just before each attack.
 
-mod addresses;
 mod attacks;
 mod bystanders;
 mod cores;
@@ -17,9 +15,10 @@ use crate::daemon::Daemon;
 use crate::spawn_as;
 use crate::users::another_user;
 use attacks::{ATTACKS, Attack};
-use bystanders::{Bystanders, Seen};
+use bystanders::{Bystanders, Measurements};
 use cores::Cores;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command};
@@ -38,8 +37,8 @@ const SETTINGS: [&str; 5] = [
 /// A role begins with this; the attack's name follows.
 pub(super) const ROLE: &str = "hostile ";
 
-/// What an attack must not do to others: times of RT as a factor of calm and beyond that, and of an
-/// answer about health.
+/// The limits for effects on others: RT latency as a factor of the calm one plus a constant, and
+/// the time of an answer about health.
 const RT_FACTOR: f64 = 1.05;
 const RT_MORE: Duration = Duration::from_millis(1);
 const HEALTH: Duration = Duration::from_millis(20);
@@ -97,7 +96,12 @@ fn hostile() {
     println!("|---|--:|--:|--:|--:|--:|--:|:-:|");
     for attack in ATTACKS.iter().filter(|attack| !wanted(attack.name)) {
         let measured = process_of(attack).map(|command| measure(attack, command, time, &cores));
-        println!("| {} {} | {} |", attack.number, attack.name, measured.map_or_else(skipped, row));
+        println!(
+            "| {} {} | {} |",
+            attack.number,
+            attack.name,
+            measured.map_or_else(skipped, |(calm, seen)| row(&calm, &seen))
+        );
     }
 }
 
@@ -105,12 +109,13 @@ fn skipped() -> String {
     "skipped: no other user here | | | | | | –".into()
 }
 
-/// The figures of an attack, and whether they are within what is allowed.
-fn row((calm, seen): (Seen, Seen)) -> String {
+/// Returns the figures of an attack, and whether they are within the limits.
+fn row(calm: &Measurements, seen: &Measurements) -> String {
     let allowed = calm.rt_p99().mul_f64(RT_FACTOR).saturating_add(RT_MORE);
     let is_within = seen.rt_p99() <= allowed && seen.health <= HEALTH && seen.lost == 0;
     let times = [calm.rt_p99(), seen.rt_p99(), allowed, seen.health].map(millis).join(" | ");
-    let (Seen { lost, asked, memory, .. }, word) = (seen, if is_within { "yes" } else { "no" });
+    let Measurements { lost, asked, memory, .. } = seen;
+    let word = if is_within { "yes" } else { "no" };
     format!("{times} | {lost} of {asked} | {} | {word}", memory >> 20)
 }
 
@@ -121,7 +126,8 @@ fn millis(time: Duration) -> String {
     }
 }
 
-/// The hostile process; `None`: there is no other user here who could run it.
+/// Returns the command of the hostile process, or `None` if this needs another user and there is
+/// none here.
 fn process_of(attack: &Attack) -> Option<Command> {
     if attack.is_foreign {
         return another_user();
@@ -129,8 +135,13 @@ fn process_of(attack: &Attack) -> Option<Command> {
     Some(Command::new(std::env::current_exe().expect("a test has an executable")))
 }
 
-/// What is seen in a calm time, and then under an attack.
-fn measure(attack: &Attack, command: Command, time: Duration, cores: &Cores) -> (Seen, Seen) {
+/// Measures a calm period and then one under attack.
+fn measure(
+    attack: &Attack,
+    command: Command,
+    time: Duration,
+    cores: &Cores,
+) -> (Measurements, Measurements) {
     let daemon = Daemon::start("hostile", &[&SETTINGS, attack.settings].concat());
     let mut bystanders = Bystanders::connect(&daemon, attack.is_foreign);
     bystanders.watch(time.mul_f64(0.2)); // until everything is warm
@@ -143,4 +154,24 @@ fn measure(attack: &Attack, command: Command, time: Duration, cores: &Cores) -> 
     let seen = bystanders.watch(time);
     assert_eq!(hostile.0.try_wait().unwrap(), None, "{}: it is still at work", attack.name);
     (calm, seen)
+}
+
+/// Clients with an address each.
+const CLIENTS: u32 = 1200;
+
+#[test]
+fn metrics_do_not_grow_with_addresses() {
+    let daemon = Daemon::start("addresses", &["rights.others={}"]);
+    let request = b"POST /v2/repository/models/tiny/load HTTP/1.1\r\nhost: localhost\r\n\
+        connection: close\r\ncontent-length: 0\r\n\r\n";
+    for number in 1..=CLIENTS {
+        let mut stream = from_address(number, &daemon.http);
+        stream.write_all(request).unwrap();
+        let mut said = String::new();
+        stream.read_to_string(&mut said).unwrap();
+        assert!(said.starts_with("HTTP/1.1 403"), "{said}");
+    }
+    let text = daemon.get("/metrics");
+    assert!(text.contains("reef_client_unfit_total{client=\"other\"} 0\n"), "{text}");
+    assert!(text.len() < 40 << 10, "{} bytes", text.len());
 }

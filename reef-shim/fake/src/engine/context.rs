@@ -4,8 +4,9 @@
 //! Streams, and registrations of memory, belong to a context and end with it. Handles of what has
 //! ended come back.
 
-/// Bytes of a created context: stacks of all threads, their output, their heap (17 MiB), and what no
-/// limit tells, as with the driver (523 MiB in all on an H100). A primary one costs nothing here.
+/// Bytes of a created context: stacks of all threads, their output, their heap (17 MiB), and a part
+/// that no limit tells, as with the driver (523 MiB in all on an H100). A primary one costs nothing
+/// here.
 pub(crate) const CONTEXT_BYTES: u64 = 40 << 20;
 
 /// What kind of context it is, which says when it ends.

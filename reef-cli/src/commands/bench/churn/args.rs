@@ -1,4 +1,4 @@
-//! What `reef bench churn` measures.
+//! Arguments of `reef bench churn`.
 
 use crate::commands::bench::policy::Lengths;
 use crate::commands::bench::sides::Sides;
@@ -9,7 +9,7 @@ use anyhow::Result;
 /// Most clients and requests per second: more would be a typing error.
 const MAX_RATE: f64 = 10_000.0;
 
-/// How far a client gets before it leaves.
+/// Last step that a client takes before it leaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Stay {
     /// Get a queue.
@@ -40,15 +40,15 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "run")]
     pub(crate) stay: Vec<Stay>,
     /// Number of measurements of everything.
-    #[arg(long, default_value_t = 3)]
-    pub(crate) runs: u32,
+    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
+    pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
 }
 
 impl Args {
     /// Refuses what can't be measured.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.sides.check()?;
         for (name, rate) in [("--rate", self.rate), ("--clients", self.clients)] {
             check_rate(name, rate, MAX_RATE)?;

@@ -14,13 +14,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What happened in one measurement.
+/// Result of one measurement.
 pub(crate) struct Row {
-    /// Which of the rounds it belongs to, from 1.
+    /// Number of the round, from 1.
     pub(crate) round: u32,
-    /// What clients did; `None`: there were none.
+    /// Last step of the clients; `None` without clients.
     pub(crate) stay: Option<Stay>,
-    /// From a request's arrival until its end, in nanoseconds.
+    /// Time from a request's arrival until its end, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
     pub(crate) late: u64,
     pub(crate) dropped: u64,
@@ -49,7 +49,7 @@ pub(crate) struct Bench<'a, D: Operators> {
 }
 
 impl<D: Operators> Bench<'_, D> {
-    /// One measurement with clients that stay so long, or without.
+    /// Measures with clients that stay for `stay`, or without clients.
     pub(crate) fn measure(&self, round: u32, stay: Option<Stay>) -> Result<Row> {
         let policy = Policy::reef(self.device.info().level, false);
         let config = policy.client(self.args.lengths.window);
@@ -85,7 +85,7 @@ struct Visitor<'a, D: Operators> {
 }
 
 impl<D: Operators> Visitor<'_, D> {
-    /// Lets so many clients come per second until told to stop: how many did.
+    /// Starts `clients` clients per second until told to stop. Returns how many came.
     fn come_and_go(
         &self,
         dispatcher: &Dispatcher<D>,

@@ -2,34 +2,33 @@
 
 use super::args::{Args, Stay};
 use super::measure::Row;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::{millis, p999_millis};
 use anyhow::Result;
 use clap::ValueEnum;
 use reef::Device;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 RT       a request's arrival until its end; requests arrive whatever became of those before
 ÷ calm   p99 ÷ that of the same round without clients
 late     submitted more than 1 ms after the arrival: this process found no core";
 
 static COLUMNS: [Column<Row>; 12] = [
-    Column::shown("round", "round", 0, |row| row.round.into()),
-    Column::shown("clients_do", "clients", 0, |row| stay(row.stay).into()),
-    Column::shown("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
-    Column::shown("rt_p90_ms", "p90", 3, |row| latency(row, 0.9)),
-    Column::shown("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
-    Column::shown("rt_p999_ms", "p99.9", 3, |row| p999_millis(&row.latency).into()),
+    Column::new("round", "round", 0, |row| row.round.into()),
+    Column::new("clients_do", "clients", 0, |row| stay(row.stay).into()),
+    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
+    Column::new("rt_p90_ms", "p90", 3, |row| latency(row, 0.9)),
+    Column::new("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
+    Column::new("rt_p999_ms", "p99.9", 3, |row| p999_millis(&row.latency).into()),
     Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
-    Column::shown("rt_p99_over_calm", "÷ calm", 3, |row| row.over_calm().into()),
-    Column::shown("clients", "came", 0, |row| row.clients.into()),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
-    Column::shown("late", "late", 0, |row| row.late.into()),
-    Column::shown("dropped", "dropped", 0, |row| row.dropped.into()),
+    Column::new("rt_p99_over_calm", "÷ calm", 3, |row| row.over_calm().into()),
+    Column::new("clients", "came", 0, |row| row.clients.into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("late", "late", 0, |row| row.late.into()),
+    Column::new("dropped", "dropped", 0, |row| row.dropped.into()),
 ];
 
 fn stay(stay: Option<Stay>) -> String {
@@ -41,7 +40,7 @@ fn latency(row: &Row, quantile: f64) -> Value {
     if row.latency.is_empty() { Value::Null } else { millis(&row.latency, quantile).into() }
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.sides.rt, "be": args.sides.be, "rate": args.rate, "clients": args.clients,
@@ -66,16 +65,16 @@ fn means(args: &Args, rows: &[Row]) -> Value {
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!(
+    let legend = format!("p99 ÷ calm, mean: {}\n{LEGEND}", means(args, rows));
+    let measured = format!(
         "RT {} at {}/s, {} clients/s of {}",
         args.sides.rt, args.rate, args.clients, args.sides.be
-    ))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(format_args!("p99 ÷ calm, mean: {}", means(args, rows)))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    );
+    results.show(
+        &args.common,
+        &Place::of(&args.common, device),
+        &measured,
+        &legend,
+        plot.as_deref(),
+    )
 }

@@ -3,50 +3,49 @@
 use super::args::{Args, Stay};
 use super::measure::{Bench, Row};
 use super::report;
+use crate::commands::bench::device_bench::DeviceBench;
 use crate::report::progress::Progress;
+use crate::report::results::Common;
 use crate::workload::networks::networks;
 use anyhow::Result;
 use reef::Task;
 use reef::op::Operators;
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    args.check()?;
-    reef::with_device(&args.common.device, Churn(args))?
-}
+impl DeviceBench for Args {
+    fn common(&self) -> &Common {
+        &self.common
+    }
 
-/// The bench, on whichever device was named.
-struct Churn<'a>(&'a Args);
+    fn check(&self) -> Result<()> {
+        Args::check(self)
+    }
 
-impl reef::Visit for Churn<'_> {
-    type Output = Result<()>;
-
-    fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.0;
-        args.common.make_folder()?;
-        let rounds = args.runs as usize * (1 + args.stay.len());
+    fn measure<D: Operators>(&self, device: &D) -> Result<()> {
+        let args = self;
+        let rounds = args.repeat as usize * (1 + args.stay.len());
         let progress = Progress::new(1 + rounds, args.common.json);
-        let rt = networks(&device, &args.sides.rt, &[], args.sides.picture(), &progress)?.rt;
+        let rt = networks(device, &args.sides.rt, &[], args.sides.picture(), &progress)?.rt;
         let task = Task::new(rt.network.graphs(usize::MAX)?)?;
-        let bench = Bench { device: &device, args, task: &task };
+        let bench = Bench { device, args, task: &task };
         let rows = self.rows(&bench, &progress)?;
         progress.finish();
-        report::show(args, &device, &rows)
+        report::show(args, device, &rows)
     }
 }
 
-impl Churn<'_> {
+impl Args {
     /// Each round without clients first, then with each kind.
     fn rows<D: Operators>(&self, bench: &Bench<'_, D>, progress: &Progress) -> Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
-        for round in 1..=self.0.runs {
+        for round in 1..=self.repeat {
             progress.begin(&format!("round {round}, calm"));
             let calm = bench.measure(round, None)?;
             let p99 = calm.p99();
             rows.push(calm);
-            for &stay in &self.0.stay {
+            for &stay in &self.stay {
                 progress.begin(&format!("round {round}, {}", name(stay)));
                 rows.push(Row { calm: Some(p99), ..bench.measure(round, Some(stay))? });
-                report::results(self.0, &rows).save(&self.0.common, bench.device)?;
+                report::results(self, &rows).save(&self.common, bench.device)?;
             }
         }
         Ok(rows)

@@ -1,4 +1,4 @@
-//! What `reef bench cluster` measures.
+//! Arguments of `reef bench cluster`.
 
 use crate::commands::bench::policy::Lengths;
 use crate::report::checks::{check_rate, check_time};
@@ -31,9 +31,9 @@ pub(crate) struct Args {
     #[arg(long, value_parser = time::parse, default_value = "5s")]
     pub(crate) time: Duration,
     /// Number of measurements, of one device and of all in turns.
-    #[arg(long, default_value_t = 3)]
-    pub(crate) runs: u32,
-    /// Rows and columns of all pictures, instead of the networks' own.
+    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
+    pub(crate) repeat: u32,
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     #[command(flatten)]
@@ -46,9 +46,9 @@ impl Args {
         check_time(self.time)?;
         self.lengths.check()?;
         check_rate("--rate", self.rate, MAX_RATE)?;
-        if !(1..=MAX_RUNS).contains(&self.runs) {
+        if !(1..=MAX_RUNS).contains(&self.repeat) {
             return Err(
-                Usage(format!("--runs must be in 1..={MAX_RUNS}, got {}", self.runs)).into()
+                Usage(format!("--repeat must be in 1..={MAX_RUNS}, got {}", self.repeat)).into()
             );
         }
         Ok(())

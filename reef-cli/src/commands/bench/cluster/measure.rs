@@ -19,19 +19,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What happened in one measurement.
+/// Result of one measurement.
 pub(crate) struct Row {
-    /// Which of the rounds it belongs to, from 1.
+    /// Number of the round, from 1.
     pub(crate) round: u32,
     pub(crate) devices: usize,
-    /// Best-effort inferences per second of all clients, without real-time work and beside it.
+    /// Best-effort inferences per second of all clients, without real-time work and next to it.
     pub(crate) be_alone: f64,
     pub(crate) be_beside: f64,
-    /// From a request's arrival until its end, in nanoseconds, of all real-time clients.
+    /// Time from a request's arrival until its end, in nanoseconds, of all real-time clients.
     pub(crate) latency: Histogram<u64>,
     pub(crate) late: u64,
     pub(crate) dropped: u64,
-    /// The row of one device, in the same round: best-effort inferences alone and beside, and p99.
+    /// The row of one device in the same round: best-effort inferences per second alone, next to
+    /// real-time work, and p99.
     pub(crate) one: Option<(f64, f64, u64)>,
 }
 
@@ -40,7 +41,7 @@ impl Row {
         self.latency.value_at_quantile(0.99)
     }
 
-    /// What rows of more devices are compared with.
+    /// Figures that rows of more devices are compared with.
     pub(crate) fn figures(&self) -> (f64, f64, u64) {
         (self.be_alone, self.be_beside, self.p99())
     }
@@ -95,7 +96,7 @@ impl<'a, D: Operators> Bench<'a, D> {
         Err(anyhow!("clients of {all} devices are on {rt:?} and {be:?}"))
     }
 
-    /// Best-effort work alone, then beside real-time work.
+    /// Measures best-effort work alone, then next to real-time work.
     pub(crate) fn measure(&mut self, round: u32) -> Result<Row> {
         let (be_alone, _) = self.run(false)?;
         let (be_beside, all) = self.run(true)?;

@@ -1,5 +1,4 @@
-//! `reef bench cluster`: what several devices of one process do together, beside what the first
-//! does alone.
+//! `reef bench cluster`: several devices of one process, compared with the first device alone.
 
 pub(crate) mod args;
 pub(crate) mod measure;

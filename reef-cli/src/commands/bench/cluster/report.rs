@@ -2,45 +2,42 @@
 
 use super::args::Args;
 use super::measure::Row;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Place, Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::millis;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
-BE alone, BE   best-effort inferences per second on all devices, without real-time work and beside it
+BE alone, BE   best-effort inferences per second on all devices, without real-time work and next to it
 RT             a request's arrival until its end, of all clients; one on each device
 ÷ one          ÷ what the first device does by itself, in the same round";
 
 static COLUMNS: [Column<Row>; 12] = [
-    Column::shown("round", "round", 0, |row| row.round.into()),
-    Column::shown("devices", "devices", 0, |row| row.devices.into()),
-    Column::shown("be_alone_per_second", "BE alone /s", 1, |row| row.be_alone.into()),
-    Column::shown("be_alone_over_one", "÷ one", 2, |row| {
+    Column::new("round", "round", 0, |row| row.round.into()),
+    Column::new("devices", "devices", 0, |row| row.devices.into()),
+    Column::new("be_alone_per_second", "BE alone /s", 1, |row| row.be_alone.into()),
+    Column::new("be_alone_over_one", "÷ one", 2, |row| {
         row.one.map(|one| row.be_alone / one.0).into()
     }),
-    Column::shown("be_per_second", "BE /s", 1, |row| row.be_beside.into()),
-    Column::shown("be_over_one", "÷ one", 2, |row| {
-        row.one.map(|one| row.be_beside / one.1).into()
-    }),
-    Column::shown("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
-    Column::shown("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
-    Column::shown("rt_p99_over_one", "÷ one", 2, |row| {
+    Column::new("be_per_second", "BE /s", 1, |row| row.be_beside.into()),
+    Column::new("be_over_one", "÷ one", 2, |row| row.one.map(|one| row.be_beside / one.1).into()),
+    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
+    Column::new("rt_p99_ms", "p99", 3, |row| latency(row, 0.99)),
+    Column::new("rt_p99_over_one", "÷ one", 2, |row| {
         row.one.map(|one| row.p99() as f64 / one.2 as f64).into()
     }),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
-    Column::shown("late", "late", 0, |row| row.late.into()),
-    Column::shown("dropped", "dropped", 0, |row| row.dropped.into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("late", "late", 0, |row| row.late.into()),
+    Column::new("dropped", "dropped", 0, |row| row.dropped.into()),
 ];
 
 fn latency(row: &Row, quantile: f64) -> Value {
     if row.latency.is_empty() { Value::Null } else { millis(&row.latency, quantile).into() }
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.rt, "be": args.be, "rate": args.rate, "seconds": args.time.as_secs_f64(),
@@ -53,13 +50,7 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 pub(crate) fn show(args: &Args, place: &Place, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save_at(&args.common, place)?;
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json_at(&args.common, place))?);
-    }
-    print(&place.title)?;
-    let (rt, be, rate) = (&args.rt, &args.be, args.rate);
-    print(format_args!("RT {rt} at {rate}/s and BE {be}, one of each on each device"))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    let measured =
+        format!("RT {} at {}/s and BE {}, one of each on each device", args.rt, args.rate, args.be);
+    results.show(&args.common, place, &measured, LEGEND, plot.as_deref())
 }

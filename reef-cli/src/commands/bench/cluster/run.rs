@@ -26,17 +26,17 @@ impl reef::VisitAll for Devices<'_> {
         let args = self.0;
         if devices.len() < 2 {
             let text =
-                "--device: several are wanted, such as cuda:* or cpu:0?units=1,cpu:1?units=1";
-            return Err(Usage(format!("{text}; {:?} is one", args.common.device)).into());
+                "--device must name several devices, such as cuda:* or cpu:0?units=1,cpu:1?units=1";
+            return Err(Usage(format!("{text}, got {:?}", args.common.device)).into());
         }
         args.common.make_folder()?;
         let place = Place::of(&args.common, &devices[0]);
-        let progress = Progress::new(1 + 2 * args.runs as usize, args.common.json);
+        let progress = Progress::new(1 + 2 * args.repeat as usize, args.common.json);
         progress.begin("loading");
         let mut one = Bench::new(args, &devices[..1])?;
         let mut all = Bench::new(args, &devices)?;
         let mut rows: Vec<Row> = Vec::new();
-        for round in 1..=args.runs {
+        for round in 1..=args.repeat {
             progress.begin(&format!("round {round}, one device"));
             let row = one.measure(round)?;
             let figures = row.figures();

@@ -1,4 +1,4 @@
-//! What `reef bench colocate` measures.
+//! Arguments of `reef bench colocate`.
 
 use crate::commands::bench::policy::Choice;
 use crate::commands::bench::sides::Sides;
@@ -35,7 +35,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Refuses what can't be measured.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         self.sides.check()?;
         self.choice.check()?;
         if let Some(cold) = self.cold.filter(|cold| !(1 << 20..=MAX_COLD).contains(cold)) {

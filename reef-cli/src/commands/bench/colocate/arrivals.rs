@@ -5,10 +5,10 @@ use rand_chacha::ChaCha8Rng;
 use std::fmt;
 use std::time::Duration;
 
-/// How requests follow each other.
+/// Arrivals of requests.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Arrivals {
-    /// Each on its own, so many per second in the mean, whatever became of those before.
+    /// Each at a random time, `rate` per second on average, even if earlier ones have not finished.
     Random { rate: f64, seed: u64 },
     /// Each when the one before has finished.
     Closed,

@@ -5,7 +5,7 @@ use crate::commands::bench::policy::{Lengths, Policy};
 use crate::workload::baselines;
 use crate::workload::clients::closed_loop;
 use crate::workload::clock::{note, wait_until};
-use crate::workload::networks::Named;
+use crate::workload::networks::NamedNetwork;
 use crate::workload::requests::{Requests, open_loop};
 use anyhow::{Result, anyhow};
 use hdrhistogram::Histogram;
@@ -24,16 +24,16 @@ pub(crate) const RT_COLD: &str = "rt-only (caches emptied)";
 /// Both networks, and how long to measure.
 pub(crate) struct Bench<'a, D: Operators> {
     pub(crate) device: &'a D,
-    pub(crate) rt: Named<D>,
-    pub(crate) be: Named<D>,
+    pub(crate) rt: NamedNetwork<D>,
+    pub(crate) be: NamedNetwork<D>,
     pub(crate) time: Duration,
-    /// What policies leave open.
+    /// Lengths that policies leave open.
     pub(crate) lengths: &'a Lengths,
 }
 
-/// What happened in one measurement.
+/// Result of one measurement.
 pub(crate) struct Row {
-    /// How requests arrived; `None` if there were none.
+    /// Arrivals of requests; `None` without requests.
     pub(crate) arrivals: Option<Arrivals>,
     pub(crate) policy: String,
     pub(crate) latency: Histogram<u64>,
@@ -62,9 +62,9 @@ impl Row {
         Self { arrivals, policy, latency, late, dropped, be_rate, stats, alone, alone_rate }
     }
 
-    /// To be compared with each side alone.
+    /// Adds the results of each side alone, to compare with.
     #[must_use]
-    pub(crate) fn beside(self, alone: Option<[u64; 2]>, alone_rate: f64) -> Self {
+    pub(crate) fn with_alone(self, alone: Option<[u64; 2]>, alone_rate: f64) -> Self {
         Self { alone, alone_rate, ..self }
     }
 
@@ -113,7 +113,7 @@ impl<D: Operators> Bench<'_, D> {
         Ok(Row::of(requests, arrivals, RT_COLD.into(), 0.0, dispatcher.stats()))
     }
 
-    pub(crate) fn both(&self, arrivals: &Arrivals, policy: Policy) -> Result<Row> {
+    pub(crate) fn run_both(&self, arrivals: &Arrivals, policy: Policy) -> Result<Row> {
         self.measure(Some(arrivals), policy, true)
     }
 
@@ -139,7 +139,7 @@ impl<D: Operators> Bench<'_, D> {
         Ok(Row::of(requests, arrivals.copied(), policy.name, be_rate, dispatcher.stats()))
     }
 
-    /// One graph; kernel by kernel where best-effort blocks are put beside each.
+    /// One graph, or kernel by kernel where best-effort blocks run next to each kernel.
     fn rt_commands(&self, policy: &Policy) -> Result<Arc<[Command<D>]>> {
         let one_by_one = policy.pads && self.device.colocation() == Colocation::Padded;
         Ok(self.rt.network.graphs(if one_by_one { 1 } else { usize::MAX })?)

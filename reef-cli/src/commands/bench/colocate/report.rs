@@ -3,16 +3,15 @@
 use super::args::Args;
 use super::measure::{RT_ALONE, RT_COLD, Row};
 use crate::report::chart;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::{millis, p999_millis};
 use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 RT       a request's arrival until its end; requests arrive whatever became of those before
 BE kept  best-effort inferences per second ÷ those alone under streams
@@ -20,21 +19,21 @@ late     submitted more than 1 ms after the arrival: this process found no core
 dropped  refused or not finished in twice the time; in the latencies with the time that they waited";
 
 static COLUMNS: [Column<Row>; 16] = [
-    Column::shown("arrivals", "RT requests", 0, |row| row.arrivals.map(|a| a.to_string()).into()),
-    Column::shown("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
-    Column::shown("rt_p50_ms", "RT p50 ms", 2, |row| latency(row, 0.5)),
-    Column::shown("rt_p90_ms", "p90", 2, |row| latency(row, 0.9)),
-    Column::shown("rt_p99_ms", "p99", 2, |row| latency(row, 0.99)),
-    Column::shown("rt_p999_ms", "p99.9", 2, |row| p999_millis(&row.latency).into()),
+    Column::new("arrivals", "RT requests", 0, |row| row.arrivals.map(|a| a.to_string()).into()),
+    Column::new("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
+    Column::new("rt_p50_ms", "RT p50 ms", 2, |row| latency(row, 0.5)),
+    Column::new("rt_p90_ms", "p90", 2, |row| latency(row, 0.9)),
+    Column::new("rt_p99_ms", "p99", 2, |row| latency(row, 0.99)),
+    Column::new("rt_p999_ms", "p99.9", 2, |row| p999_millis(&row.latency).into()),
     Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
-    Column::shown("rt_p99_over_alone", "p99 ÷ alone", 3, |row| over_alone(row).into()),
-    Column::shown("be_kept_percent", "BE kept %", 1, |row| kept(row).into()),
+    Column::new("rt_p99_over_alone", "p99 ÷ alone", 3, |row| over_alone(row).into()),
+    Column::new("be_kept_percent", "BE kept %", 1, |row| kept_percent(row).into()),
     Column::hidden("be_inferences_per_second", |row| row.be_rate.into()),
-    Column::shown("preemptions", "preempted", 0, |row| row.stats.preemptions.into()),
-    Column::shown("padded_launches", "padded", 0, |row| row.stats.padded_launches.into()),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
-    Column::shown("late", "late", 0, |row| row.late.into()),
-    Column::shown("dropped", "dropped", 0, |row| row.dropped.into()),
+    Column::new("preemptions", "preempted", 0, |row| row.stats.preemptions.into()),
+    Column::new("padded_launches", "padded", 0, |row| row.stats.padded_launches.into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("late", "late", 0, |row| row.late.into()),
+    Column::new("dropped", "dropped", 0, |row| row.dropped.into()),
     Column::hidden("rt_finished", |row| row.stats.rt_finished.into()),
 ];
 
@@ -46,12 +45,12 @@ fn over_alone(row: &Row) -> Option<f64> {
     row.over_alone().map(|[_, p99]| p99)
 }
 
-fn kept(row: &Row) -> Option<f64> {
+fn kept_percent(row: &Row) -> Option<f64> {
     (![RT_ALONE, RT_COLD].contains(&row.policy.as_str()))
         .then(|| 100.0 * row.be_rate / row.alone_rate)
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.time.as_secs_f64(), "seed": args.common.seed,
@@ -68,21 +67,16 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
     if let Some(plot) = &plot {
         draw(plot, args, rows).with_context(|| plot.display().to_string())?;
     }
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!("RT {}, BE {} in a closed loop", args.sides.rt, args.sides.be))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    let measured = format!("RT {}, BE {} in a closed loop", args.sides.rt, args.sides.be);
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
 }
 
 /// A point for each row with both sides; the best are low and to the right.
 fn draw(path: &Path, args: &Args, rows: &[Row]) -> Result<()> {
     let mut groups: Vec<chart::Group> = Vec::new();
     for row in rows {
-        let (Some(arrivals), Some(kept), Some(over)) = (row.arrivals, kept(row), over_alone(row))
+        let (Some(arrivals), Some(kept), Some(over)) =
+            (row.arrivals, kept_percent(row), over_alone(row))
         else {
             continue;
         };
@@ -92,6 +86,6 @@ fn draw(path: &Path, args: &Args, rows: &[Row]) -> Result<()> {
             None => groups.push(chart::Group { name: row.policy.clone(), points: vec![point] }),
         }
     }
-    let caption = format!("{} beside {}", args.sides.rt, args.sides.be);
+    let caption = format!("{} next to {}", args.sides.rt, args.sides.be);
     chart::points(path, &caption, ["BE kept, %", "RT p99 ÷ alone"], &groups)
 }

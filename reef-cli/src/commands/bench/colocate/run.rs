@@ -4,57 +4,56 @@ use super::args::Args;
 use super::arrivals::Arrivals;
 use super::measure::{BE_ALONE, Bench, RT_ALONE, RT_COLD, Row};
 use super::report;
+use crate::commands::bench::device_bench::DeviceBench;
 use crate::commands::bench::policy::Policy;
 use crate::report::progress::Progress;
+use crate::report::results::Common;
 use crate::report::usage::Usage;
 use crate::workload::baselines;
-use crate::workload::networks::{Named, Networks, networks};
+use crate::workload::networks::{NamedNetwork, Networks, networks};
 use anyhow::Result;
 use reef::PreemptLevel;
 use reef::op::Operators;
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    args.check()?;
-    reef::with_device(&args.common.device, Pair(args))?
-}
+impl DeviceBench for Args {
+    fn common(&self) -> &Common {
+        &self.common
+    }
 
-/// The bench, on whichever device was named.
-struct Pair<'a>(&'a Args);
+    fn check(&self) -> Result<()> {
+        Args::check(self)
+    }
 
-impl reef::Visit for Pair<'_> {
-    type Output = Result<()>;
-
-    fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.0;
+    fn measure<D: Operators>(&self, device: &D) -> Result<()> {
+        let args = self;
         let sides = &args.sides;
         let deepest = device.info().level;
         let policies = self.policies(deepest)?.len();
-        args.common.make_folder()?;
         let arrivals = self.arrivals();
         let steps = 4 + usize::from(args.cold.is_some()) + arrivals.len() * (1 + policies);
         let progress = Progress::new(steps, args.common.json);
         let networks =
-            networks(&device, &sides.rt, sides.best_effort(), sides.picture(), &progress)?;
+            networks(device, &sides.rt, sides.best_effort(), sides.picture(), &progress)?;
         progress.begin("measuring kernels");
-        let Networks { rt, be } = networks.profiled(&device)?;
-        let be: Named<D> = be.into_iter().next().expect("one was asked for");
+        let Networks { rt, be } = networks.profiled(device)?;
+        let be: NamedNetwork<D> = be.into_iter().next().expect("one was asked for");
         let time = sides.time;
-        let bench = Bench { device: &device, rt, be, time, lengths: &args.choice.lengths };
+        let bench = Bench { device, rt, be, time, lengths: &args.choice.lengths };
         let rows = self.rows(&bench, &arrivals, &progress)?;
         progress.finish();
-        report::show(args, &device, &rows)
+        report::show(args, device, &rows)
     }
 }
 
-impl Pair<'_> {
+impl Args {
     fn arrivals(&self) -> Vec<Arrivals> {
-        let (args, seed) = (self.0, self.0.common.seed);
+        let (args, seed) = (self, self.common.seed);
         let random = args.rates.iter().map(|&rate| Arrivals::Random { rate, seed });
         random.chain(args.closed.then_some(Arrivals::Closed)).collect()
     }
 
     fn policies(&self, deepest: PreemptLevel) -> Result<Vec<Policy>, Usage> {
-        self.0.choice.of(baselines::BOTH.map(|name| Policy::both(name, deepest)), deepest)
+        self.choice.of(baselines::BOTH.map(|name| Policy::baseline(name, deepest)), deepest)
     }
 
     /// Each side alone, then both together under each policy, for all arrivals.
@@ -67,20 +66,20 @@ impl Pair<'_> {
         progress.begin(BE_ALONE);
         let be_alone = bench.be_alone()?;
         let kept = be_alone.be_rate;
-        let mut rows = vec![be_alone.beside(None, kept)];
+        let mut rows = vec![be_alone.with_alone(None, kept)];
         for arrivals in arrivals {
             progress.begin(&format!("{arrivals}, {RT_ALONE}"));
             let alone = bench.rt_alone(arrivals)?;
             let times = Some(alone.quantiles());
-            rows.push(alone.beside(times, kept));
-            if let (Arrivals::Closed, Some(bytes)) = (arrivals, self.0.cold) {
+            rows.push(alone.with_alone(times, kept));
+            if let (Arrivals::Closed, Some(bytes)) = (arrivals, self.cold) {
                 progress.begin(RT_COLD);
-                rows.push(bench.rt_cold(bytes as usize)?.beside(times, kept));
+                rows.push(bench.rt_cold(bytes as usize)?.with_alone(times, kept));
             }
             for policy in self.policies(bench.device.info().level)? {
                 progress.begin(&format!("{arrivals}, {}", policy.name));
-                rows.push(bench.both(arrivals, policy)?.beside(times, kept));
-                report::results(self.0, &rows).save(&self.0.common, bench.device)?;
+                rows.push(bench.run_both(arrivals, policy)?.with_alone(times, kept));
+                report::results(self, &rows).save(&self.common, bench.device)?;
             }
         }
         Ok(rows)

@@ -1,7 +1,7 @@
-//! What `reef bench disb` runs.
+//! Arguments of `reef bench disb`.
 
 use super::config::Workload;
-use super::measure::{Options, Who};
+use super::measure::{Options, TaskSet};
 use super::names;
 use crate::commands::bench::policy::check_windows;
 use crate::report::checks::check_time;
@@ -36,7 +36,14 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) common: results::Common,
     /// Schedulers to run under; with several, best-effort tasks alone come first.
-    #[arg(long, value_delimiter = ',', default_value = "reef", conflicts_with = "baseline")]
+    #[arg(
+        long = "schedulers",
+        alias = "scheduler",
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "reef",
+        conflicts_with = "baseline"
+    )]
     pub(crate) scheduler: Vec<String>,
     /// Run under REEF and all of its baselines, each class alone first. On a daemon: each class
     /// alone, then all, under its scheduler.
@@ -67,7 +74,7 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "window"])]
     pub(crate) daemon: bool,
     /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
-    #[arg(long, requires = "daemon")]
+    #[arg(long = "socket-dir", alias = "folder", value_name = "DIR", requires = "daemon")]
     pub(crate) folder: Option<PathBuf>,
     /// Plays this client for a parent that says on stdin what to do.
     #[arg(long, hide = true, requires = "daemon", value_name = "ID")]
@@ -91,14 +98,14 @@ impl Args {
         }
     }
 
-    /// What runs, by the names of its rows.
-    pub(crate) fn plan(&self) -> Vec<(String, Who)> {
-        let who = |name: &str| match name {
-            BE_ALONE => Who::BestEffort,
-            RT_ALONE | RT_ONLY => Who::RealTime,
-            _ => Who::All,
+    /// Runs by the names of their rows.
+    pub(crate) fn plan(&self) -> Vec<(String, TaskSet)> {
+        let tasks_to_run = |name: &str| match name {
+            BE_ALONE => TaskSet::BestEffort,
+            RT_ALONE | RT_ONLY => TaskSet::RealTime,
+            _ => TaskSet::All,
         };
-        let named = |name: &str| (name.to_owned(), who(name));
+        let named = |name: &str| (name.to_owned(), tasks_to_run(name));
         match self.baseline {
             None if self.daemon => vec![named(ON_DAEMON)],
             Some(Baseline::All) if self.daemon => [BE_ALONE, RT_ALONE, ON_DAEMON].map(named).into(),
@@ -149,7 +156,7 @@ mod tests {
         args: Args,
     }
 
-    fn plan(more: &[&str]) -> Vec<(String, Who)> {
+    fn plan(more: &[&str]) -> Vec<(String, TaskSet)> {
         let line = ["disb", "A.json"].iter().chain(more);
         Line::try_parse_from(line).unwrap().args.plan()
     }
@@ -157,8 +164,9 @@ mod tests {
     #[test]
     fn schedulers_are_compared_with_best_effort_tasks_alone() {
         let several = plan(&["--scheduler", "rt-only,reef"]);
-        let want = [(BE_ALONE, Who::BestEffort), (RT_ONLY, Who::RealTime), ("reef", Who::All)];
-        assert_eq!(several, want.map(|(name, who)| (name.to_owned(), who)));
-        assert_eq!(plan(&["--scheduler", "reset"]), [("reset".to_owned(), Who::All)]);
+        let want =
+            [(BE_ALONE, TaskSet::BestEffort), (RT_ONLY, TaskSet::RealTime), ("reef", TaskSet::All)];
+        assert_eq!(several, want.map(|(name, tasks_to_run)| (name.to_owned(), tasks_to_run)));
+        assert_eq!(plan(&["--scheduler", "reset"]), [("reset".to_owned(), TaskSet::All)]);
     }
 }

@@ -5,16 +5,16 @@
 
 use super::requests::Phases;
 use super::task_loop::Launch;
-use crate::workload::networks::Named;
+use crate::workload::networks::NamedNetwork;
 use anyhow::Result;
 use reef::op::Operators;
 use reef::{BeClient, ClientConfig, Command, Device, Dispatcher, RtClient, Task};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a client submits.
+/// Commands that a client submits.
 pub(crate) struct Work<D: Operators> {
-    pub(crate) network: Named<D>,
+    pub(crate) network: NamedNetwork<D>,
     pub(crate) picture: Vec<u8>,
 }
 

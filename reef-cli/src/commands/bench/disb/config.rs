@@ -21,13 +21,13 @@ use std::time::Duration;
 /// Most requests per second: more would be a typing error.
 const MAX_FREQUENCY: f64 = 100_000.0;
 
-/// What runs.
+/// Tasks of a benchmark.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Workload {
     /// Name of the file.
     pub(crate) name: String,
     pub(crate) time: Duration,
-    /// In the order of their ids.
+    /// Tasks in the order of their ids.
     pub(crate) tasks: Vec<Task>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Workload {
 pub(crate) struct Task {
     pub(crate) id: String,
     pub(crate) real_time: bool,
-    /// As the file calls it.
+    /// Name in the file.
     pub(crate) model: String,
     pub(crate) load: Load,
 }
@@ -84,13 +84,13 @@ struct Simple {
 }
 
 impl Workload {
-    /// How much later than others each task starts; `alone` is what their requests take alone.
+    /// Delays of the tasks' first launches; `alone` are the times of their requests alone.
     pub(crate) fn delays(&self, alone: &[Phases]) -> Vec<Duration> {
         let loads = self.tasks.iter().map(|task| &task.load);
         delays(loads.zip(alone.iter().map(Phases::total)))
     }
 
-    /// Those that depend on task `k`.
+    /// Tasks that depend on task `k`.
     pub(crate) fn dependents(&self, k: usize) -> Vec<usize> {
         let id = &self.tasks[k].id;
         let waits = |task: &Task| matches!(&task.load, Load::Dependent { on } if on.contains(id));
@@ -123,12 +123,13 @@ pub(crate) fn parse(text: &str, name: &str) -> Result<Workload, String> {
 }
 
 fn entries<T: DeserializeOwned>(list: &Value, name: &str) -> Result<Vec<T>, String> {
-    let entries = list.as_array().ok_or_else(|| format!("{name:?} is no list"))?.iter().enumerate();
+    let entries =
+        list.as_array().ok_or_else(|| format!("{name:?} is not a list"))?.iter().enumerate();
     let read = |(i, entry)| T::deserialize(entry).map_err(|error| format!("{name}[{i}]: {error}"));
     entries.map(read).collect()
 }
 
-/// Those of the first two forms.
+/// Tasks of the first two forms.
 fn named(entries: Vec<TaskEntry>) -> Result<Vec<Task>, String> {
     let mut tasks: Vec<Task> = Vec::new();
     for TaskEntry { id, load, client } in entries {
@@ -151,7 +152,7 @@ fn named(entries: Vec<TaskEntry>) -> Result<Vec<Task>, String> {
     Ok(tasks)
 }
 
-/// Those of the artefact: a trace goes before a frequency.
+/// Tasks of the artefact's form. A trace takes precedence over a frequency.
 fn simple(rt: Vec<Simple>, be: Vec<Simple>) -> Vec<Task> {
     let mut tasks = Vec::new();
     let all = rt.into_iter().map(|task| (true, task));
@@ -209,7 +210,7 @@ fn check(tasks: &[Task]) -> Result<(), String> {
     Ok(())
 }
 
-/// Those it depends on are there, and don't depend on it.
+/// Checks that the tasks it depends on exist and don't depend on it.
 fn check_dependencies(task: &Task, tasks: &[Task]) -> Result<(), String> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![task]);
     while let Some(Task { id, load, .. }) = open.pop() {
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_workload_error_names_the_fault() {
         let steady = r#"{"type": "continuous"}"#;
         let on = |ids: &str| format!(r#"{{"type": "dependent", "prev_task_ids": [{ids}]}}"#);
         let say = |all: &[String]| tasks(all).unwrap_err();

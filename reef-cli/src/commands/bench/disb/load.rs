@@ -1,5 +1,5 @@
-//! When a task launches its next request, as DISB decides it. No clock in here: times are counted
-//! from the beginning of the benchmark, and whoever asks says what time it is.
+//! Times at which a task launches its next request, as DISB decides it. Nothing here reads a clock:
+//! times are counted from the start of the benchmark, and the caller passes the current one.
 //!
 //! A task has one request outstanding. When it has taken so long that the next moment to launch has
 //! passed as well, only the newest of the missed moments counts, as for a camera whose newest frame
@@ -18,14 +18,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What makes a task launch.
+/// Reason for a task to launch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Load {
-    /// As soon as the request before has finished.
+    /// Launches as soon as the request before has finished.
     Continuous,
-    /// So many times a second; tasks of one frequency and no positive priority are spread out.
+    /// `frequency` times per second. Tasks of one frequency and no positive priority are spread
+    /// out.
     Periodic { frequency: f64, priority: i64 },
-    /// So many times a second in the mean, at random.
+    /// `frequency` times per second on average, at random.
     Poisson { frequency: f64 },
     /// At these times.
     Trace(Vec<Duration>),
@@ -34,8 +35,8 @@ pub(crate) enum Load {
 }
 
 impl Load {
-    /// How many tasks it depends on, if that is what it does.
-    pub(crate) fn wanted(&self) -> Option<usize> {
+    /// Number of tasks that it depends on, if it depends on others.
+    pub(crate) fn dependency_count(&self) -> Option<usize> {
         match self {
             Self::Dependent { on } => Some(on.iter().collect::<BTreeSet<_>>().len()),
             _ => None,
@@ -62,7 +63,7 @@ enum Kind {
 }
 
 impl Pace {
-    /// For a benchmark that lasts until `end`. `delay` is for periodic loads, `seed` for random
+    /// Load of a benchmark that lasts until `end`. `delay` is for periodic loads, `seed` for random
     /// ones. A dependent load has no moments of its own: see [`Inbox`].
     pub(crate) fn new(load: &Load, delay: Duration, end: Duration, seed: u64) -> Self {
         let kind = match load {
@@ -133,7 +134,7 @@ fn random_interval(frequency: f64, rng: &mut ChaCha8Rng) -> Duration {
     Duration::from_micros((-unit.ln() / frequency * 1e6) as u64)
 }
 
-/// How much later than the others each periodic task starts.
+/// Delay of each periodic task's first launch.
 ///
 /// `tasks` are loads with what a request of each takes alone, in the order of their names. Of tasks
 /// with the same whole frequency, and no positive priority, each starts when those before it would
@@ -153,9 +154,9 @@ pub(crate) fn delays<'a>(tasks: impl Iterator<Item = (&'a Load, Duration)>) -> V
 /// Results that a dependent task waits for.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    /// How many tasks it depends on.
+    /// Number of tasks that it depends on.
     wanted: usize,
-    /// For each number, which of them have a result.
+    /// Tasks that have a result, for each number.
     results: BTreeMap<u64, BTreeSet<usize>>,
 }
 
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_continuous_task_launches_when_the_request_before_has_finished() {
+    fn continuous_task_launches_after_previous_request() {
         assert_eq!(starts(&mut pace(&Load::Continuous, 0, 100), &[30]), [0, 30, 60, 90]);
         assert_eq!(pace(&Load::Continuous, 0, 100).next(ms(100)), None);
     }
@@ -231,7 +232,7 @@ mod tests {
 
     /// 20 to 80 are missed while the first request runs; what would have come after the end is not.
     #[test]
-    fn what_comes_after_the_end_is_not_missed() {
+    fn launch_after_the_end_is_not_skipped() {
         let mut late = pace(&periodic(50.0), 0, 100);
         assert_eq!(starts(&mut late, &[500]), [0]);
         assert_eq!(late.skipped, 4);
@@ -300,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dependent_task_takes_the_oldest_complete_set_and_drops_what_is_older() {
+    fn dependent_task_takes_oldest_complete_set() {
         let mut inbox = Inbox::new(2);
         inbox.put(0, 7);
         inbox.put(0, 7);

@@ -20,16 +20,16 @@ pub(crate) const REST: Duration = Duration::from_millis(100);
 pub(crate) struct Bench<'a, D: Operators> {
     pub(crate) device: &'a D,
     pub(crate) workload: &'a Workload,
-    /// For each task.
+    /// Work of each task.
     pub(crate) works: Vec<Work<D>>,
     pub(crate) options: Options,
 }
 
-/// What is not in the workload.
+/// Options that are not in the workload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Options {
     pub(crate) time: Duration,
-    /// From the moment at which threads start until the first request.
+    /// Time from the start of threads until the first request.
     pub(crate) lead: Duration,
     pub(crate) warm_ups: u32,
     pub(crate) alone: u32,
@@ -38,15 +38,15 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
 }
 
-/// Which tasks run.
+/// Tasks that run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum TaskSet {
     All,
     RealTime,
     BestEffort,
 }
 
-impl Who {
+impl TaskSet {
     pub(crate) fn has(self, task: &Task) -> bool {
         match self {
             Self::All => true,
@@ -56,29 +56,33 @@ impl Who {
     }
 }
 
-/// All that happened under one scheduler.
+/// Results under one scheduler.
 pub(crate) struct Run {
     /// Name of the scheduler, or of what it stands for.
     pub(crate) policy: String,
     pub(crate) begun: SystemTime,
-    /// For each task; `None` if it didn't run.
+    /// Requests of each task; `None` if it didn't run.
     pub(crate) requests: Vec<Option<Requests>>,
     pub(crate) stats: Stats,
 }
 
-/// All together.
+/// All tasks, run together.
 struct Stage<'a, D: Operators> {
     bench: &'a Bench<'a, D>,
     /// When the first requests are due, on the device's clock.
     begin: Duration,
     delays: &'a [Duration],
-    /// For each task that depends on others.
+    /// Mailbox of each task that depends on others.
     mail: BTreeMap<usize, Mailbox>,
 }
 
 impl<D: Operators> Bench<'_, D> {
     /// Warms up and measures each task alone, under `policy`: the mean of its phases.
-    pub(crate) fn alone(&self, policy: Policy, begins: impl Fn(&str)) -> Result<Vec<Phases>> {
+    pub(crate) fn measure_alone(
+        &self,
+        policy: Policy,
+        begins: impl Fn(&str),
+    ) -> Result<Vec<Phases>> {
         let assignments = Assignments::new(self, policy)?;
         for (k, task) in self.workload.tasks.iter().enumerate() {
             begins(&format!("warming up {}", task.id));
@@ -104,12 +108,12 @@ impl<D: Operators> Bench<'_, D> {
         Ok(all)
     }
 
-    /// Runs the tasks in question together; `alone` is what [`alone`](Self::alone) found.
+    /// Runs the tasks together; `alone` is the result of [`measure_alone`](Self::measure_alone).
     pub(crate) fn run(
         &self,
         policy: Policy,
         name: &str,
-        who: Who,
+        tasks_to_run: TaskSet,
         alone: &[Phases],
     ) -> Result<Run> {
         let delays = self.workload.delays(alone);
@@ -119,7 +123,7 @@ impl<D: Operators> Bench<'_, D> {
             .tasks
             .iter()
             .enumerate()
-            .map(|(k, task)| who.has(task).then(|| assignments.client(k)).transpose());
+            .map(|(k, task)| tasks_to_run.has(task).then(|| assignments.client(k)).transpose());
         let clients = clients.collect::<Result<Vec<_>>>()?;
         let begun = SystemTime::now() + self.options.lead;
         let stage = Stage {
@@ -135,16 +139,18 @@ impl<D: Operators> Bench<'_, D> {
 
     fn mail(&self) -> BTreeMap<usize, Mailbox> {
         let tasks = self.workload.tasks.iter().enumerate();
-        let wanted = |(k, task): (usize, &Task)| Some((k, Mailbox::new(task.load.wanted()?)));
+        let wanted =
+            |(k, task): (usize, &Task)| Some((k, Mailbox::new(task.load.dependency_count()?)));
         tasks.filter_map(wanted).collect()
     }
 }
 
-/// Where clients take their place.
+/// Context in which clients start.
 struct Assignments<'a, D: Operators> {
     bench: &'a Bench<'a, D>,
     dispatcher: Dispatcher<D>,
-    /// Of best-effort clients, unless the length of their queues is chosen by their commands.
+    /// Configuration of best-effort clients, unless the length of their queues is chosen by their
+    /// commands.
     config: ClientConfig,
     /// Commands of a real-time task that are handed over at once, and of a best-effort one.
     graphs: [usize; 2],
@@ -166,9 +172,10 @@ impl<'a, D: Operators> Assignments<'a, D> {
             None => self.config.queue(self.config.queue.window_for(commands)),
         };
         let ([rt, be], work) = (self.graphs, &works[k]);
-        match workload.tasks[k].real_time {
-            true => Client::real_time(*device, &self.dispatcher, work, rt),
-            false => Client::best_effort(*device, &self.dispatcher, work, be, config),
+        if workload.tasks[k].real_time {
+            Client::real_time(*device, &self.dispatcher, work, rt)
+        } else {
+            Client::best_effort(*device, &self.dispatcher, work, be, config)
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which networks stand for those that workloads name.
+//! Networks in place of those that workloads name.
 
 use super::config::Workload;
 use crate::report::usage::Usage;
@@ -26,7 +26,7 @@ pub(crate) fn replacement(text: &str) -> Result<(String, String), String> {
         Some((name, network)) if !name.is_empty() && !network.is_empty() => {
             Ok((name.into(), network.into()))
         }
-        _ => Err(format!("want NAME=NETWORK, such as vgg19=resnet50; got {text:?}")),
+        _ => Err(format!("must be NAME=NETWORK, such as vgg19=resnet50, got {text:?}")),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What has run so far, in the table and the files that say so.
+//! Results so far, as a table and files.
 
 use super::args::Args;
 use super::config::Workload;
@@ -18,7 +18,7 @@ pub(crate) struct Record<'a> {
     /// The network for each name in the workload.
     networks: &'a BTreeMap<String, String>,
     place: Place,
-    /// What each task takes alone.
+    /// Time of each task alone.
     pub(crate) alone: Vec<Phases>,
     time: Duration,
     runs: Vec<Run>,

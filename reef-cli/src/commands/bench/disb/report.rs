@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use std::path::Path;
 use std::time::Duration;
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 mean     a request's launch until its output is read; requests launch when the load says so, or later
 ÷ alone  the same, over what it takes alone on the device
@@ -28,36 +28,38 @@ skipped  moments to launch that passed while the request before was running";
 pub(crate) struct Row {
     policy: String,
     client: String,
-    /// Whether it stands for all of a class.
+    /// It stands for all clients of a class.
     all: bool,
     real_time: bool,
     requests: Requests,
-    /// What all these requests would take alone.
+    /// Time of all these requests alone.
     alone: Duration,
     seconds: f64,
     stats: Stats,
-    /// The same, of the requests without real-time tasks; for best-effort ones.
+    /// Time alone of the requests in a run without real-time tasks; best-effort rows only.
     work_alone: Option<Duration>,
 }
 
 static COLUMNS: [Column<Row>; 19] = [
-    Column::shown("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
-    Column::shown("client", "client", 0, |row| row.client.clone().into()),
-    Column::shown("requests_per_second", "requests/s", 1, |row| row.rate().into()),
-    Column::shown("mean_ms", "mean ms", 2, |row| row.some(|r| ms(r.mean().total()))),
-    Column::shown("mean_over_alone", "÷ alone", 3, |row| row.over_alone().into()),
-    Column::shown("p50_ms", "p50", 2, |row| row.quantile(0.5)),
-    Column::shown("p90_ms", "p90", 2, |row| row.quantile(0.9)),
-    Column::shown("p99_ms", "p99", 2, |row| row.quantile(0.99)),
-    Column::shown("p999_ms", "p99.9", 2, |row| p999_millis(&row.requests.latency).into()),
-    Column::shown("due_p99_ms", "due p99", 2, |row| {
+    Column::new("scheduler", "scheduler", 0, |row| row.policy.clone().into()),
+    Column::new("client", "client", 0, |row| row.client.clone().into()),
+    Column::new("requests_per_second", "requests/s", 1, |row| row.rate().into()),
+    Column::new("mean_ms", "mean ms", 2, |row| row.some(|r| ms(r.mean().total()))),
+    Column::new("mean_over_alone", "÷ alone", 3, |row| row.over_alone().into()),
+    Column::new("p50_ms", "p50", 2, |row| row.quantile(0.5)),
+    Column::new("p90_ms", "p90", 2, |row| row.quantile(0.9)),
+    Column::new("p99_ms", "p99", 2, |row| row.quantile(0.99)),
+    Column::new("p999_ms", "p99.9", 2, |row| p999_millis(&row.requests.latency).into()),
+    Column::new("due_p99_ms", "due p99", 2, |row| {
         row.some(|requests| millis(&requests.from_due, 0.99).into())
     }),
     Column::hidden("max_ms", |row| row.quantile(1.0)),
-    Column::shown("be_kept_percent", "BE kept %", 1, |row| row.kept().into()),
-    Column::shown("preemptions", "preempted", 0, |row| row.once(row.stats.preemptions)),
-    Column::shown("padded_launches", "padded", 0, |row| row.once(row.stats.padded_launches)),
-    Column::shown("skipped", "skipped", 0, |row| row.requests.skipped.into()),
+    Column::new("be_kept_percent", "BE kept %", 1, |row| row.kept_percent().into()),
+    Column::new("preemptions", "preempted", 0, |row| row.scheduler_total(row.stats.preemptions)),
+    Column::new("padded_launches", "padded", 0, |row| {
+        row.scheduler_total(row.stats.padded_launches)
+    }),
+    Column::new("skipped", "skipped", 0, |row| row.requests.skipped.into()),
     Column::hidden("requests", |row| row.requests.latency.len().into()),
     Column::hidden("unfinished", |row| row.requests.unfinished.into()),
     Column::hidden("preprocess_us", |row| row.some(|r| us(r.mean().preprocess).into())),
@@ -91,13 +93,13 @@ impl Row {
         (!self.alone.is_zero()).then(|| sum / self.alone.as_secs_f64())
     }
 
-    fn kept(&self) -> Option<f64> {
+    fn kept_percent(&self) -> Option<f64> {
         let work = self.work_alone.filter(|work| !work.is_zero())?;
         Some(100.0 * self.alone.as_secs_f64() / work.as_secs_f64())
     }
 
-    /// What is known of the scheduler stands beside its real-time requests.
-    fn once(&self, number: u64) -> Value {
+    /// A number of the scheduler. It is shown once, in the row of all its real-time requests.
+    fn scheduler_total(&self, number: u64) -> Value {
         if self.all && self.real_time { number.into() } else { Value::Null }
     }
 }
@@ -167,7 +169,7 @@ fn compare(rows: &mut [Row]) {
     }
 }
 
-/// The report of one run with DISB's keys, and percentiles and skipped launches beside them.
+/// Report of one run with DISB's keys, and with percentiles and skipped launches.
 pub(crate) fn disb(workload: &Workload, run: &Run, alone: &[Phases], time: Duration) -> Value {
     let at = |time| date(time).replace('T', " ").replace('Z', "");
     let ran = run.requests.iter().zip(&workload.tasks).zip(alone);
@@ -217,7 +219,7 @@ fn windows(asked: Option<u64>) -> [u64; 2] {
     asked.map_or([Config::default().window, Config::GRAPHS], |window| [window; 2])
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, facts: Value, rows: &'a [Row]) -> Results<'a, Row> {
     let mut all = json!({
         "file": args.file.display().to_string(),
@@ -269,7 +271,7 @@ fn draw(path: &Path, args: &Args, rows: &[Row]) -> Result<()> {
     let class = |real_time| rows.iter().filter(move |row| row.all && row.real_time == real_time);
     let point = |rt: &Row| {
         let be = class(false).find(|be| be.policy == rt.policy);
-        let kept = be.map_or(Some(0.0), Row::kept)?;
+        let kept = be.map_or(Some(0.0), Row::kept_percent)?;
         Some((kept, rt.over_alone()?, rt.policy.clone()))
     };
     let group = |row: &Row| {

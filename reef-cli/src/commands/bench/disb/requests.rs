@@ -1,16 +1,16 @@
-//! What requests took, in the phases that DISB measures.
+//! Times of requests, in the phases that DISB measures.
 
 use crate::workload::clock::{histogram, note};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// How long each phase of a request took, or of many.
+/// Time of each phase of a request, or of many requests.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct Phases {
     /// The picture becomes what the network reads.
     pub(crate) preprocess: Duration,
-    /// From submission to the end, copies included.
+    /// Time from submission to the end, copies included.
     pub(crate) infer: Duration,
     /// The output is read.
     pub(crate) postprocess: Duration,
@@ -41,13 +41,13 @@ impl Phases {
     }
 }
 
-/// What a task experienced.
+/// Requests of a task and their times.
 #[derive(Debug, Clone)]
 pub(crate) struct Requests {
     pub(crate) sum: Phases,
-    /// Of whole requests, from their launch on, in nanoseconds.
+    /// Latency of whole requests, from their launch on, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
-    /// The same from the moments on at which they were due, which a launch may come after.
+    /// Latency from the moment at which a request was due, which may be before its launch.
     pub(crate) from_due: Histogram<u64>,
     /// Moments to launch that were missed.
     pub(crate) skipped: u64,
@@ -70,7 +70,7 @@ impl Requests {
         note(&mut self.from_due, late + phases.total());
     }
 
-    /// With those of another task.
+    /// Adds the requests of another task.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.sum.add(&other.sum);
         self.latency.add(&other.latency).expect("histograms of one kind");

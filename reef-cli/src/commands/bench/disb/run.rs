@@ -12,7 +12,7 @@ use crate::commands::bench::policy::Policy;
 use crate::report::progress::Progress;
 use crate::report::results::Place;
 use crate::workload::baselines;
-use crate::workload::networks::{Loader, Named, check_all};
+use crate::workload::networks::{Loader, NamedNetwork, check_all};
 use anyhow::Result;
 use reef::models::{measured, profile::Profiles};
 use reef::op::Operators;
@@ -43,15 +43,15 @@ fn on_daemon(args: &Args, workload: &Workload, models: &BTreeMap<String, String>
     let begins = |step: &str| progress.begin(step);
     let folder = reef_serve::folder(args.folder.as_deref());
     let mut clients = Clients::connect(workload, models, options, &folder, &args.file, begins)?;
-    let alone = clients.alone(begins)?;
+    let alone = clients.measure_alone(begins)?;
     let place = Place {
         title: format!("daemon in {}, a process for each client", folder.display()),
         facts: json!({ "daemon": folder }),
     };
     let mut record = Record::new(args, workload, models, place, alone);
-    for (name, who) in plan {
+    for (name, tasks_to_run) in plan {
         progress.begin(&name);
-        let run = clients.run(&name, who, &record.alone)?;
+        let run = clients.run(&name, tasks_to_run, &record.alone)?;
         record.add(run)?;
     }
     progress.finish();
@@ -77,13 +77,19 @@ impl reef::Visit for Disb<'_> {
         let progress = Progress::new(3 * workload.tasks.len() + plan.len(), args.common.json);
         let works = self.works(&device, &progress)?;
         let bench = Bench { device: &device, workload, works, options };
-        let alone = bench.alone(Policy::both("reef", deepest), |step| progress.begin(step))?;
+        let alone =
+            bench.measure_alone(Policy::baseline("reef", deepest), |step| progress.begin(step))?;
         let place = Place::of(&args.common, &device);
         let mut record = Record::new(args, workload, networks, place, alone);
-        for (name, who) in plan {
+        for (name, tasks_to_run) in plan {
             progress.begin(&name);
             let scheduler = if name == BE_ALONE { baselines::BE_ALONE } else { &name };
-            let run = bench.run(Policy::both(scheduler, deepest), &name, who, &record.alone)?;
+            let run = bench.run(
+                Policy::baseline(scheduler, deepest),
+                &name,
+                tasks_to_run,
+                &record.alone,
+            )?;
             record.add(run)?;
         }
         progress.finish();
@@ -100,13 +106,13 @@ impl Disb<'_> {
         for task in &self.workload.tasks {
             let name = &self.networks[&task.model];
             progress.begin(&format!("loading {name} for {}", task.id));
-            let Named { network, name } = loader.network(name, None)?;
+            let NamedNetwork { network, name } = loader.network(name, None)?;
             if !profiles.contains_key(&name) {
                 profiles.insert(name.clone(), measured(device, &network)?);
             }
             let network = network.with_profiles(&profiles[&name]);
             let picture = loader.noise(&network);
-            works.push(Work { network: Named { network, name }, picture });
+            works.push(Work { network: NamedNetwork { network, name }, picture });
         }
         Ok(works)
     }

@@ -8,10 +8,10 @@ use anyhow::Result;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long after the end a request may still finish.
+/// Longest time after the end for a request to finish.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// What makes a task's requests.
+/// Client that makes a task's requests.
 pub(crate) trait Launch {
     /// The time on a clock that all tasks share.
     fn clock(&self) -> Duration;
@@ -20,18 +20,18 @@ pub(crate) trait Launch {
     fn request(&mut self, until: Duration) -> Result<Option<Phases>>;
 }
 
-/// What a task does in a benchmark.
+/// One task in a benchmark.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TaskLoop<'a> {
     pub(crate) load: &'a Load,
-    /// How much later than others a periodic task starts.
+    /// Delay of a periodic task's first launch.
     pub(crate) delay: Duration,
-    /// How long the benchmark lasts.
+    /// Length of the benchmark.
     pub(crate) time: Duration,
     pub(crate) seed: u64,
     /// When the first requests are due.
     pub(crate) begin: Duration,
-    /// What it waits for if it depends on others.
+    /// Results that it waits for, if it depends on others.
     pub(crate) mail: Option<&'a Mailbox>,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct TaskLoop<'a> {
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     inbox: Mutex<Inbox>,
-    news: Condvar,
+    arrival: Condvar,
 }
 
 impl TaskLoop<'_> {
@@ -79,15 +79,15 @@ impl TaskLoop<'_> {
 }
 
 impl Mailbox {
-    /// For a task that depends on as many as `wanted`.
+    /// Mailbox of a task that depends on `wanted` others.
     pub(crate) fn new(wanted: usize) -> Self {
-        Self { inbox: Mutex::new(Inbox::new(wanted)), news: Condvar::new() }
+        Self { inbox: Mutex::new(Inbox::new(wanted)), arrival: Condvar::new() }
     }
 
     /// Result `number` of task `from` is there.
     pub(crate) fn put(&self, number: u64, from: usize) {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner).put(number, from);
-        self.news.notify_all();
+        self.arrival.notify_all();
     }
 
     /// The next number of which all results are there; `None` if no time is `left`.
@@ -98,7 +98,7 @@ impl Mailbox {
             if let Some(number) = inbox.take() {
                 return Some(number);
             }
-            let waited = self.news.wait_timeout(inbox, left);
+            let waited = self.arrival.wait_timeout(inbox, left);
             inbox = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -110,8 +110,8 @@ mod tests {
     use std::cell::Cell;
 
     const BEGIN: Duration = Duration::from_millis(5);
-    /// What a look at the clock takes.
-    const LOOK: Duration = Duration::from_micros(100);
+    /// Simulated time of one read of the clock.
+    const READ_TIME: Duration = Duration::from_micros(100);
 
     /// Takes so long for its first requests, and no time for others; `None`: it doesn't finish.
     #[derive(Default)]
@@ -123,7 +123,7 @@ mod tests {
 
     impl Launch for Fake {
         fn clock(&self) -> Duration {
-            self.now.set(self.now.get() + LOOK);
+            self.now.set(self.now.get() + READ_TIME);
             self.now.get()
         }
 
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    /// What a task does in ten milliseconds, and the numbers of its results.
+    /// Runs a task for ten milliseconds. Returns its requests and the numbers of its results.
     fn play(fake: &mut Fake, load: &Load, mail: Option<&Mailbox>) -> (Requests, Vec<u64>) {
         let time = Duration::from_millis(10);
         let (delay, begin) = (Duration::ZERO, BEGIN);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_a_dependent_task_have_the_numbers_of_those_it_depends_on() {
+    fn dependent_result_has_number_of_its_inputs() {
         let load = Load::Dependent { on: vec!["a".into(), "b".into()] };
         let mail = Mailbox::new(2);
         for (number, from) in [(3, 0), (4, 0), (7, 0), (7, 1), (3, 1)] {

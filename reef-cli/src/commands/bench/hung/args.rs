@@ -1,4 +1,4 @@
-//! What `reef bench hung` measures.
+//! Arguments of `reef bench hung`.
 
 use crate::report::checks::check_time;
 use crate::report::results;
@@ -35,13 +35,13 @@ pub(crate) struct Args {
     #[arg(long, value_parser = time::parse, default_value = "6s")]
     pub(crate) time: Duration,
     /// Number of measurements of everything.
-    #[arg(long, default_value_t = 3)]
-    pub(crate) runs: u32,
+    #[arg(long, alias = "runs", value_name = "COUNT", default_value_t = 3)]
+    pub(crate) repeat: u32,
 }
 
 impl Args {
     /// Refuses what can't be measured.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         check_time(self.time)?;
         for (option, time) in
             [("--block", self.block), ("--task", self.task), ("--pause", self.pause)]

@@ -19,26 +19,27 @@ use std::time::{Duration, Instant};
 
 /// Tasks of a client that have not finished.
 const QUEUED: usize = 4;
-/// Until all clients are at work.
+/// Time until all clients are at work.
 const WARM_UP: Duration = Duration::from_millis(200);
-/// A client that finishes nothing for so long looks whether the measurement is over.
-const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Time without a finished task after which a client checks whether the measurement is over.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What happened in one measurement.
+/// Result of one measurement.
 pub(crate) struct Row {
-    /// Which of the rounds it belongs to, from 1.
+    /// Number of the round, from 1.
     pub(crate) round: u32,
-    /// A kernel that didn't end was beside them.
+    /// A kernel that doesn't end ran next to them.
     pub(crate) is_hung: bool,
     /// Best-effort tasks per second, of all clients.
     pub(crate) tasks: f64,
-    /// The same without that kernel, in the same round.
+    /// Tasks per second without that kernel, in the same round.
     pub(crate) alone: Option<f64>,
-    /// From the end of a real-time task until each client has finished something, in nanoseconds.
+    /// Time from the end of a real-time task until each client has finished something, in
+    /// nanoseconds.
     pub(crate) resume: Histogram<u64>,
-    /// From a real-time task's submission until its end, in nanoseconds.
+    /// Time from a real-time task's submission until its end, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
-    /// From the submission of the kernel that doesn't end until its client gets an error.
+    /// Time from the submission of the kernel that doesn't end until its client gets an error.
     pub(crate) error_after: Option<Duration>,
 }
 
@@ -51,8 +52,8 @@ pub(crate) struct Bench<'a, D: Device> {
     pub(crate) rounds: [u64; 3],
 }
 
-/// What the threads have seen, on the device's clock.
-struct Seen {
+/// Times that the threads measured, on the device's clock.
+struct ThreadTimes {
     /// When tasks finished, for each client.
     finished: Vec<Vec<Duration>>,
     /// When real-time tasks ended.
@@ -107,7 +108,7 @@ impl<D: Device> Bench<'_, D> {
         &self,
         dispatcher: &Dispatcher<D>,
         clients: Vec<(BeClient<D>, Command<D>)>,
-    ) -> Result<Seen> {
+    ) -> Result<ThreadTimes> {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             let threads: Vec<_> = clients
@@ -143,7 +144,7 @@ impl<D: Device> Bench<'_, D> {
         }
         while !is_over.load(Ordering::Acquire) {
             let oldest = Seq(last.0 + 1 - QUEUED as u64);
-            if client.wait_for(oldest, LOOK_INTERVAL)? {
+            if client.wait_for(oldest, POLL_INTERVAL)? {
                 finished.push(self.device.clock());
                 last = client.submit(std::slice::from_ref(&command))?;
             }
@@ -151,7 +152,7 @@ impl<D: Device> Bench<'_, D> {
         Ok(finished)
     }
 
-    fn real_time(&self, dispatcher: &Dispatcher<D>, begin: Duration) -> Result<Seen> {
+    fn real_time(&self, dispatcher: &Dispatcher<D>, begin: Duration) -> Result<ThreadTimes> {
         let cells = Cells::new(self.device, self.device.info().units)?;
         let task = Task::new(vec![cells.append(1, self.rounds[1])])?;
         let mut client = dispatcher.real_time()?;
@@ -162,13 +163,13 @@ impl<D: Device> Bench<'_, D> {
             ends.push(timing.submitted + timing.total);
             thread::sleep(self.args.pause);
         }
-        Ok(Seen { finished: Vec::new(), ends, latency })
+        Ok(ThreadTimes { finished: Vec::new(), ends, latency })
     }
 }
 
-impl Seen {
-    /// From each end of a real-time task until each client has finished something. The last ends
-    /// are left out, behind which the measurement may have ended first.
+impl ThreadTimes {
+    /// Time from each end of a real-time task until each client has finished something. The last
+    /// ends are left out, behind which the measurement may have ended first.
     fn resumed(&self) -> Histogram<u64> {
         let mut resume = histogram();
         for &end in &self.ends {
@@ -191,7 +192,7 @@ struct Hung<D: Device> {
 }
 
 impl<D: Device> Hung<D> {
-    /// Waits until the kernel has ended after all, so that it is not beside the next measurement.
+    /// Waits until the kernel has ended after all, so that the next measurement runs without it.
     /// Returns when its client got its error.
     fn end(self, timeout: Duration) -> Result<Duration> {
         let (client, how, after) = self.watch.join().map_err(|_| anyhow!("a client panicked"))?;
@@ -202,7 +203,7 @@ impl<D: Device> Hung<D> {
             Ok(()) => bail!("the kernel that doesn't end has ended after {after:?}"),
         }
         while self.cells.read()?[0] == 0 {
-            thread::sleep(LOOK_INTERVAL);
+            thread::sleep(POLL_INTERVAL);
         }
         Ok(after)
     }

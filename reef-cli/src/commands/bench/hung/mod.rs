@@ -1,4 +1,4 @@
-//! `reef bench hung`: what a kernel that doesn't end costs the clients beside it.
+//! `reef bench hung`: the cost of a kernel that doesn't end for other clients.
 
 pub(crate) mod args;
 pub(crate) mod measure;

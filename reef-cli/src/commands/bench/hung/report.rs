@@ -2,9 +2,9 @@
 
 use super::args::Args;
 use super::measure::Row;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::output::count;
+use crate::report::results::{Place, Results};
 use crate::report::table::micros;
 use crate::report::time;
 use anyhow::Result;
@@ -12,7 +12,7 @@ use hdrhistogram::Histogram;
 use reef::Device;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 tasks/s    best-effort tasks of all clients but the one whose kernel doesn't end
 ÷ alone    the same ÷ that of the same round without such a kernel
@@ -21,23 +21,23 @@ RT         a real-time task's submission until its end
 error ms   when the client whose kernel doesn't end got its error";
 
 static COLUMNS: [Column<Row>; 12] = [
-    Column::shown("round", "round", 0, |row| row.round.into()),
-    Column::shown("beside", "beside", 0, |row| beside(row).into()),
-    Column::shown("be_tasks_per_s", "tasks/s", 0, |row| row.tasks.into()),
-    Column::shown("be_over_alone", "÷ alone", 3, |row| over_alone(row).into()),
-    Column::shown("resume_p50_us", "resume p50 µs", 0, |row| quantile(&row.resume, 0.5)),
-    Column::shown("resume_p99_us", "p99", 0, |row| quantile(&row.resume, 0.99)),
-    Column::shown("resume_max_us", "max", 0, |row| quantile(&row.resume, 1.0)),
-    Column::shown("rt_p50_us", "RT p50 µs", 0, |row| quantile(&row.latency, 0.5)),
-    Column::shown("rt_p99_us", "p99", 0, |row| quantile(&row.latency, 0.99)),
-    Column::shown("rt_max_us", "max", 0, |row| quantile(&row.latency, 1.0)),
-    Column::shown("error_after_ms", "error ms", 0, |row| {
+    Column::new("round", "round", 0, |row| row.round.into()),
+    Column::new("beside", "beside", 0, |row| neighbour(row).into()),
+    Column::new("be_tasks_per_s", "tasks/s", 0, |row| row.tasks.into()),
+    Column::new("be_over_alone", "÷ alone", 3, |row| over_alone(row).into()),
+    Column::new("resume_p50_us", "resume p50 µs", 0, |row| quantile(&row.resume, 0.5)),
+    Column::new("resume_p99_us", "p99", 0, |row| quantile(&row.resume, 0.99)),
+    Column::new("resume_max_us", "max", 0, |row| quantile(&row.resume, 1.0)),
+    Column::new("rt_p50_us", "RT p50 µs", 0, |row| quantile(&row.latency, 0.5)),
+    Column::new("rt_p99_us", "p99", 0, |row| quantile(&row.latency, 0.99)),
+    Column::new("rt_max_us", "max", 0, |row| quantile(&row.latency, 1.0)),
+    Column::new("error_after_ms", "error ms", 0, |row| {
         row.error_after.map(|time| time.as_secs_f64() * 1e3).into()
     }),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
 ];
 
-fn beside(row: &Row) -> &'static str {
+fn neighbour(row: &Row) -> &'static str {
     if row.is_hung { "hung" } else { "nothing" }
 }
 
@@ -49,7 +49,7 @@ fn quantile(histogram: &Histogram<u64>, quantile: f64) -> Value {
     if histogram.is_empty() { Value::Null } else { micros(histogram, quantile).into() }
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "clients": args.clients, "block_us": args.block.as_micros() as u64,
@@ -63,18 +63,12 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
 pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<()> {
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!(
-        "{} best-effort clients with blocks of {}, a real-time task of {} every {}",
-        args.clients,
+    let measured = format!(
+        "{} with blocks of {}, a real-time task of {} every {}",
+        count(args.clients, "best-effort client"),
         time::show(args.block),
         time::show(args.task),
         time::show(args.pause)
-    ))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    );
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
 }

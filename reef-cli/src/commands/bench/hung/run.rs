@@ -3,48 +3,47 @@
 use super::args::Args;
 use super::measure::{Bench, Row};
 use super::report;
+use crate::commands::bench::device_bench::DeviceBench;
 use crate::commands::bench::start::calibrate::Calibration;
 use crate::report::progress::Progress;
+use crate::report::results::Common;
 use anyhow::Result;
 use reef::op::Operators;
 use std::time::Duration;
 
-/// Time beyond the measurement and the timeout for which the kernel is there that doesn't end.
+/// Time that the kernel that doesn't end runs on after the measurement and the timeout.
 const MARGIN: Duration = Duration::from_secs(4);
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    args.check()?;
-    reef::with_device(&args.common.device, Hung(args))?
-}
+impl DeviceBench for Args {
+    fn common(&self) -> &Common {
+        &self.common
+    }
 
-/// The bench, on whichever device was named.
-struct Hung<'a>(&'a Args);
+    fn check(&self) -> Result<()> {
+        Args::check(self)
+    }
 
-impl reef::Visit for Hung<'_> {
-    type Output = Result<()>;
-
-    fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.0;
-        args.common.make_folder()?;
-        let progress = Progress::new(1 + 2 * args.runs as usize, args.common.json);
+    fn measure<D: Operators>(&self, device: &D) -> Result<()> {
+        let args = self;
+        let progress = Progress::new(1 + 2 * args.repeat as usize, args.common.json);
         progress.begin("calibrating blocks");
-        let calibration = Calibration::new(&device)?;
-        let rounds = |time| Ok::<_, anyhow::Error>(calibration.rounds(&device, time)?.0);
+        let calibration = Calibration::new(device)?;
+        let rounds = |time| Ok::<_, anyhow::Error>(calibration.rounds(device, time)?.0);
         let task = rounds(args.task)?;
         let whole = (args.time + args.timeout + MARGIN).div_duration_f64(args.task);
         let hung = (task as f64 * whole) as u64;
-        let bench = Bench { device: &device, args, rounds: [rounds(args.block)?, task, hung] };
+        let bench = Bench { device, args, rounds: [rounds(args.block)?, task, hung] };
         let mut rows: Vec<Row> = Vec::new();
-        for round in 1..=args.runs {
+        for round in 1..=args.repeat {
             progress.begin(&format!("round {round}, alone"));
             let alone = bench.measure(round, false)?;
             let tasks = alone.tasks;
             rows.push(alone);
-            progress.begin(&format!("round {round}, beside a kernel that doesn't end"));
+            progress.begin(&format!("round {round}, next to a kernel that doesn't end"));
             rows.push(Row { alone: Some(tasks), ..bench.measure(round, true)? });
-            report::results(args, &rows).save(&args.common, &device)?;
+            report::results(args, &rows).save(&args.common, device)?;
         }
         progress.finish();
-        report::show(args, &device, &rows)
+        report::show(args, device, &rows)
     }
 }

@@ -1,4 +1,4 @@
-//! What `reef bench launch` measures.
+//! Arguments of `reef bench launch`.
 
 use crate::commands::bench::policy::check_windows;
 use crate::report::checks::check_time;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 impl Args {
     /// Refuses what can't be measured.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         check_time(self.time)?;
         if !(1..=1_000_000).contains(&self.samples) {
             return Err(

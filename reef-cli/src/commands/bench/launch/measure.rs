@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Bursts that come first and don't count.
 const WARM_UP: usize = 3;
 
-/// How commands reach the device.
+/// Path of commands to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Straight to a queue of the device, with a preemptor of a level or without.
@@ -25,7 +25,7 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Whether it differs from `plain` only in how deep it can be preempted.
+    /// Returns whether it differs from `plain` only in its preemption level.
     pub(crate) fn is_compared_with(self, plain: Self) -> bool {
         match (self, plain) {
             (Self::Queue(Some(_)), Self::Queue(None)) => true,
@@ -54,7 +54,7 @@ pub(crate) struct Limits {
     pub(crate) burst: u64,
 }
 
-/// What was measured one way, in nanoseconds.
+/// Times measured on one path, in nanoseconds.
 pub(crate) struct Row {
     pub(crate) way: Way,
     /// The call that hands a command over: its share of a burst's.
@@ -118,7 +118,7 @@ fn fill(line: &mut impl Line, limits: &Limits, row: &mut Row) -> Result<u64> {
     Ok(commands)
 }
 
-/// How long the calls take, and how long until all is done.
+/// Time of the calls, and time until all commands are done.
 fn timed(line: &mut impl Line, count: u64) -> Result<[Duration; 2]> {
     let begin = Instant::now();
     for _ in 0..count {
@@ -133,7 +133,7 @@ fn timed(line: &mut impl Line, count: u64) -> Result<[Duration; 2]> {
 trait Line {
     fn hand_over(&mut self) -> Result<()>;
 
-    /// Until all that was handed over is done, awake.
+    /// Spins until all commands are done.
     fn wait(&mut self) -> Result<()>;
 }
 

@@ -3,15 +3,14 @@
 use super::args::Args;
 use super::measure::{Row, Way};
 use crate::report::chart;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::micros;
 use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 call     the call that hands a command over, its share of a burst
 each     a command's share of a burst, from the first call until the client sees the last done
@@ -19,18 +18,18 @@ alone    one command on an idle queue, from the call until the client sees it do
 guarded ÷ plain   p50 of each ÷ the same way without a preemptor, or at level HostQueue";
 
 static COLUMNS: [Column<Row>; 13] = [
-    Column::shown("queue", "queue", 0, |row| queue(row.way).into()),
-    Column::shown("level", "level", 0, |row| level(row.way)),
-    Column::shown("window", "window", 0, |row| window(row.way)),
-    Column::shown("call_p50_us", "call p50 µs", 3, |row| micros(&row.call, 0.5).into()),
-    Column::shown("call_p99_us", "p99", 3, |row| micros(&row.call, 0.99).into()),
-    Column::shown("each_p50_us", "each p50 µs", 3, |row| micros(&row.each, 0.5).into()),
-    Column::shown("each_p99_us", "p99", 3, |row| micros(&row.each, 0.99).into()),
-    Column::shown("alone_p50_us", "alone p50 µs", 2, |row| micros(&row.trip, 0.5).into()),
-    Column::shown("alone_p99_us", "p99", 2, |row| micros(&row.trip, 0.99).into()),
+    Column::new("queue", "queue", 0, |row| queue(row.way).into()),
+    Column::new("level", "level", 0, |row| level(row.way)),
+    Column::new("window", "window", 0, |row| window(row.way)),
+    Column::new("call_p50_us", "call p50 µs", 3, |row| micros(&row.call, 0.5).into()),
+    Column::new("call_p99_us", "p99", 3, |row| micros(&row.call, 0.99).into()),
+    Column::new("each_p50_us", "each p50 µs", 3, |row| micros(&row.each, 0.5).into()),
+    Column::new("each_p99_us", "p99", 3, |row| micros(&row.each, 0.99).into()),
+    Column::new("alone_p50_us", "alone p50 µs", 2, |row| micros(&row.trip, 0.5).into()),
+    Column::new("alone_p99_us", "p99", 2, |row| micros(&row.trip, 0.99).into()),
     Column::hidden("alone_max_us", |row| micros(&row.trip, 1.0).into()),
-    Column::shown("guarded_over_plain", "guarded ÷ plain", 3, |row| over_plain(row).into()),
-    Column::shown("samples", "samples", 0, |row| row.trip.len().into()),
+    Column::new("guarded_over_plain", "guarded ÷ plain", 3, |row| over_plain(row).into()),
+    Column::new("samples", "samples", 0, |row| row.trip.len().into()),
     Column::hidden("way", |row| row.way.to_string().into()),
 ];
 
@@ -59,7 +58,7 @@ fn over_plain(row: &Row) -> Option<f64> {
     row.plain.map(|plain| row.each_p50() as f64 / plain as f64)
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({ "burst": args.burst, "seconds": args.time.as_secs_f64() });
     Results { bench: "launch", facts, columns: &COLUMNS, rows }
@@ -75,12 +74,6 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
         chart::shares(plot, "One command that does nothing", ("µs", 1e3), series)
             .with_context(|| plot.display().to_string())?;
     }
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    let name = device.info().name;
-    print(format_args!("{} ({name}), bursts of {}", args.common.device, args.burst))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    let measured = format!("bursts of {} commands", args.burst);
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
 }

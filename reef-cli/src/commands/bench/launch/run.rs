@@ -3,25 +3,24 @@
 use super::args::Args;
 use super::measure::{self, Limits, Row, Way};
 use super::report;
+use crate::commands::bench::device_bench::DeviceBench;
 use crate::report::progress::Progress;
+use crate::report::results::Common;
 use anyhow::Result;
 use reef::PreemptLevel;
 use reef::op::Operators;
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    args.check()?;
-    reef::with_device(&args.common.device, Launch(args))?
-}
+impl DeviceBench for Args {
+    fn common(&self) -> &Common {
+        &self.common
+    }
 
-/// The bench, on whichever device was named.
-struct Launch<'a>(&'a Args);
+    fn check(&self) -> Result<()> {
+        Args::check(self)
+    }
 
-impl reef::Visit for Launch<'_> {
-    type Output = Result<()>;
-
-    fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.0;
-        args.common.make_folder()?;
+    fn measure<D: Operators>(&self, device: &D) -> Result<()> {
+        let args = self;
         let ways = self.ways(device.info().level);
         let progress = Progress::new(ways.len(), args.common.json);
         let time = args.time;
@@ -29,27 +28,27 @@ impl reef::Visit for Launch<'_> {
         let mut rows: Vec<Row> = Vec::new();
         for way in ways {
             progress.begin(&way.to_string());
-            let row = measure::row(&device, way, &limits)?;
+            let row = measure::row(device, way, &limits)?;
             let plain = rows.iter().find(|plain| way.is_compared_with(plain.way));
             let plain = plain.map(Row::each_p50);
             rows.push(Row { plain, ..row });
-            report::results(args, &rows).save(&args.common, &device)?;
+            report::results(args, &rows).save(&args.common, device)?;
         }
         progress.finish();
-        report::show(args, &device, &rows)
+        report::show(args, device, &rows)
     }
 }
 
-impl Launch<'_> {
-    /// Those without guards first: others are compared with them.
+impl Args {
+    /// All paths, those without guards first: others are compared with them.
     fn ways(&self, deepest: PreemptLevel) -> Vec<Way> {
         let levels = [PreemptLevel::HostQueue, PreemptLevel::DeviceQueue, PreemptLevel::All];
         let levels = levels.into_iter().filter(|&level| level <= deepest);
         let queues = [Way::Queue(None), Way::Queue(Some(deepest))];
-        let virtual_queues =
-            self.0.windows.iter().flat_map(|&window| {
-                levels.clone().map(move |level| Way::Virtual { level, window })
-            });
+        let virtual_queues = self
+            .windows
+            .iter()
+            .flat_map(|&window| levels.clone().map(move |level| Way::Virtual { level, window }));
         queues.into_iter().chain(virtual_queues).collect()
     }
 }

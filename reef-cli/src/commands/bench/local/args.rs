@@ -1,4 +1,4 @@
-//! What `reef bench local` measures.
+//! Arguments of `reef bench local`.
 
 use crate::report::results;
 use crate::report::time;
@@ -24,8 +24,8 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 300)]
     pub(crate) requests: u32,
     /// Number of turns.
-    #[arg(long, default_value_t = 3)]
-    pub(crate) rounds: u32,
+    #[arg(long, alias = "rounds", value_name = "COUNT", default_value_t = 3)]
+    pub(crate) repeat: u32,
     /// Time for which both sides poll, in rows that do; longer than a request takes.
     #[arg(long, default_value = "2ms", value_parser = time::parse)]
     pub(crate) spin: Duration,
@@ -33,8 +33,8 @@ pub(crate) struct Args {
 
 impl Args {
     /// Refuses what can't be measured.
-    pub(crate) fn check(&self) -> Result<()> {
-        for (name, count) in [("--requests", self.requests), ("--rounds", self.rounds)] {
+    pub(super) fn check(&self) -> Result<()> {
+        for (name, count) in [("--requests", self.requests), ("--repeat", self.repeat)] {
             if !(1..=MAX_REQUESTS).contains(&count) {
                 let text = format!("{name} must be in 1..={MAX_REQUESTS}, got {count}");
                 return Err(Usage(text).into());

@@ -26,8 +26,8 @@ pub(super) struct Daemon {
 struct Folder(PathBuf);
 
 impl Daemon {
-    /// Starts one with the network loaded, whose threads look for news for `spin`, or as long as
-    /// they do by default.
+    /// Starts a daemon with the network loaded. Its threads poll for `spin`, or as long as they do
+    /// by default.
     pub(super) fn start(args: &Args, name: &str, spin: Option<Duration>) -> Result<Self> {
         let folder = Folder::new(name)?;
         let model = folder.offer(&args.network)?;

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Requests of each turn before any is counted.
 const WARM_UP: u32 = 20;
 
-/// What became of one request.
+/// Times of one request.
 #[derive(Default)]
 struct Times {
     latency: Duration,
@@ -37,9 +37,9 @@ pub(super) struct Row {
     pub(super) infer: Histogram<u64>,
     pub(super) delay: Histogram<u64>,
     pub(super) way_out: Histogram<u64>,
-    /// What is left of the latency: checks and notes of the daemon, and the output's copy.
+    /// Rest of the latency: checks and notes of the daemon, and the output's copy.
     pub(super) rest: Histogram<u64>,
-    /// How much more its p50 and p99 are than the library's, in milliseconds.
+    /// Difference of its p50 and p99 to the library's, in milliseconds.
     pub(super) more: Option<[f64; 2]>,
 }
 
@@ -61,7 +61,7 @@ impl Row {
     }
 }
 
-/// Everybody who is asked.
+/// The library and the daemons that are compared.
 pub(super) struct Bench<'a, D: Operators> {
     args: &'a Args,
     library: Library<D>,
@@ -125,9 +125,10 @@ impl<'a, D: Operators> Bench<'a, D> {
             client.stage(input)?;
         }
         let begin = Instant::now();
-        match is_staged {
-            true => client.submit_staged()?,
-            false => client.submit(input)?,
+        if is_staged {
+            client.submit_staged()?;
+        } else {
+            client.submit(input)?;
         }
         let copy_in = begin.elapsed();
         let timing = client.receive(output)?;

@@ -3,16 +3,17 @@
 use super::args::Args;
 use super::measure::Row;
 use super::way::Side;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::output::count;
+use crate::report::results::{Place, Results};
 use crate::report::table::{micros, millis};
+use crate::report::time;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use reef::Device;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 +       above the same in process, in ms
 in µs, p50 of each part by itself:
@@ -24,20 +25,20 @@ way out  from the answer until the client's thread saw it
 rest     what is left: checks and notes, the output's copy";
 
 static COLUMNS: [Column<Row>; 14] = [
-    Column::shown("way", "way", 0, |row| row.way.name().into()),
-    Column::shown("p50_ms", "p50 ms", 3, |row| millis(&row.latency, P50).into()),
-    Column::shown("p99_ms", "p99", 3, |row| millis(&row.latency, P99).into()),
-    Column::shown("p50_more_ms", "+ p50", 3, |row| row.more.map(|[p50, _]| p50).into()),
-    Column::shown("p99_more_ms", "+ p99", 3, |row| row.more.map(|[_, p99]| p99).into()),
-    Column::shown("copy_in_p50_us", "copy in", 1, |row| micros(&row.copy_in, P50).into()),
-    Column::shown("way_in_p50_us", "way in", 1, |row| by_daemon(row, &row.way_in, P50)),
+    Column::new("way", "way", 0, |row| row.way.name().into()),
+    Column::new("p50_ms", "p50 ms", 3, |row| millis(&row.latency, P50).into()),
+    Column::new("p99_ms", "p99", 3, |row| millis(&row.latency, P99).into()),
+    Column::new("p50_more_ms", "+ p50", 3, |row| row.more.map(|[p50, _]| p50).into()),
+    Column::new("p99_more_ms", "+ p99", 3, |row| row.more.map(|[_, p99]| p99).into()),
+    Column::new("copy_in_p50_us", "copy in", 1, |row| micros(&row.copy_in, P50).into()),
+    Column::new("way_in_p50_us", "way in", 1, |row| by_daemon(row, &row.way_in, P50)),
     Column::hidden("way_in_p99_us", |row| by_daemon(row, &row.way_in, P99)),
-    Column::shown("infer_p50_us", "infer", 1, |row| micros(&row.infer, P50).into()),
-    Column::shown("start_p50_us", "start", 1, |row| micros(&row.delay, P50).into()),
-    Column::shown("way_out_p50_us", "way out", 1, |row| by_daemon(row, &row.way_out, P50)),
+    Column::new("infer_p50_us", "infer", 1, |row| micros(&row.infer, P50).into()),
+    Column::new("start_p50_us", "start", 1, |row| micros(&row.delay, P50).into()),
+    Column::new("way_out_p50_us", "way out", 1, |row| by_daemon(row, &row.way_out, P50)),
     Column::hidden("way_out_p99_us", |row| by_daemon(row, &row.way_out, P99)),
-    Column::shown("rest_p50_us", "rest", 1, |row| micros(&row.rest, P50).into()),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("rest_p50_us", "rest", 1, |row| micros(&row.rest, P50).into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
 ];
 
 const P50: f64 = 0.5;
@@ -65,20 +66,17 @@ fn compare(rows: &mut [Row]) {
 pub(super) fn show<D: Device>(args: &Args, device: &D, mut rows: Vec<Row>) -> Result<()> {
     compare(&mut rows);
     let facts = json!({
-        "network": args.network, "period_ms": args.period.as_secs_f64() * 1e3, "rounds": args.rounds,
+        "network": args.network, "period_ms": args.period.as_secs_f64() * 1e3, "rounds": args.repeat,
         "spin_us": args.spin.as_micros() as u64,
     });
     let results = Results { bench: "local", facts, columns: &COLUMNS, rows: &rows };
     results.save(&args.common, device)?;
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!(
-        "{} every {:?}, {} turns of {} requests",
-        args.network, args.period, args.rounds, args.requests
-    ))?;
-    print(as_table(&COLUMNS, &rows))?;
-    print(LEGEND)?;
-    print_files(None)
+    let measured = format!(
+        "{} every {}, {} of {}",
+        args.network,
+        time::show(args.period),
+        count(args.repeat as usize, "turn"),
+        count(args.requests as usize, "request")
+    );
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, None)
 }

@@ -1,6 +1,6 @@
 //! The ways to ask for an inference that are compared.
 
-/// Where the network runs, and what a request has to do before.
+/// Place of the network, and the work of a request before it runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Way {
     pub(super) side: Side,
@@ -8,19 +8,19 @@ pub(super) struct Way {
     pub(super) is_staged: bool,
 }
 
-/// Who has the network.
+/// Process that has the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
     /// This process.
     Library,
     /// A daemon, with defaults on both sides.
     Daemon,
-    /// A daemon; both sides look for news for longer than a request takes.
+    /// A daemon. Both sides poll for longer than a request takes.
     Spinning,
 }
 
 impl Way {
-    /// In the order of the table: what others are compared with first.
+    /// All ways in the order of the table: those that others are compared with come first.
     pub(super) const EACH: [Self; 6] = [
         Self { side: Side::Library, is_staged: false },
         Self { side: Side::Daemon, is_staged: false },
@@ -30,7 +30,7 @@ impl Way {
         Self { side: Side::Spinning, is_staged: true },
     ];
 
-    /// For people and files.
+    /// Name for people and files.
     pub(super) fn name(self) -> String {
         let side = match self.side {
             Side::Library => "in process",

@@ -1,4 +1,4 @@
-//! What `reef bench saturate` measures.
+//! Arguments of `reef bench saturate`.
 
 use crate::commands::bench::policy::Lengths;
 use crate::commands::bench::sides::Sides;
@@ -26,8 +26,8 @@ pub(crate) struct Args {
     pub(crate) lengths: Lengths,
 }
 
-/// How much best-effort work runs beside real-time work: so many blocks of a queue, and on so many
-/// units if not on all.
+/// Width of best-effort work next to real-time work: the number of blocks of a queue, and of units
+/// if not all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Width {
     pub(crate) blocks: u32,
@@ -38,7 +38,7 @@ impl FromStr for Width {
     type Err = String;
 
     fn from_str(text: &str) -> std::result::Result<Self, String> {
-        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is no number"));
+        let number = |text: &str| text.parse().map_err(|_| format!("{text:?} is not a number"));
         let (blocks, units) = match text.split_once('@') {
             Some((blocks, units)) => (blocks, Some(number(units)?)),
             None => (text, None),
@@ -55,7 +55,7 @@ impl fmt::Display for Width {
 }
 
 impl Args {
-    /// What a row of so many blocks is called: with its units, if it or the device says on which.
+    /// Name of a row of this width. It has the number of units if the width or the device says one.
     pub(crate) fn name_of(&self, width: Width) -> Result<String> {
         let options = DeviceName::parse(&self.common.device)?.options;
         let own = options.split('&').find_map(|option| option.strip_prefix("beside_on="));
@@ -63,7 +63,7 @@ impl Args {
         Ok(format!("narrow {}", Width { units, ..width }))
     }
 
-    /// The device with this width, which goes before what its name says of that.
+    /// Name of the device with this width, which takes precedence over the device's own options.
     pub(crate) fn narrow(&self, width: Width) -> Result<String> {
         let DeviceName { backend, ordinal, options } = DeviceName::parse(&self.common.device)?;
         let units = width.units.map(|units| format!("beside_on={units}"));

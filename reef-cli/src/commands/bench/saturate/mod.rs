@@ -1,7 +1,7 @@
-//! `reef bench saturate`: what best-effort work keeps beside real-time work that never pauses.
+//! `reef bench saturate`: throughput of best-effort work next to real-time work that never pauses.
 //!
-//! Real-time requests follow each other without a gap, so whatever best-effort work gets done runs
-//! beside them: kernel by kernel, or narrow, so many blocks at a time.
+//! Real-time requests follow each other without a gap, so all best-effort work runs next to them:
+//! kernel by kernel, or narrow, with a limited number of blocks at a time.
 
 pub(crate) mod args;
 pub(crate) mod report;

@@ -3,34 +3,33 @@
 use super::args::Args;
 use crate::commands::bench::colocate::measure::{RT_ALONE, Row};
 use crate::report::chart;
-use crate::report::columns::{Column, as_table};
-use crate::report::output::print;
-use crate::report::results::{Results, print_files};
+use crate::report::columns::Column;
+use crate::report::results::{Place, Results};
 use crate::report::table::millis;
 use anyhow::{Context, Result};
 use reef::Device;
 use serde_json::{Value, json};
 
-/// What the columns are.
+/// Legend of the columns.
 const LEGEND: &str = "\
 RT       a request's latency; the next comes as soon as it has finished
 BE kept  best-effort inferences per second ÷ those alone under streams
-none     best-effort work waits; padded, narrow N: it runs beside, kernel by kernel or N blocks at a time
+none     best-effort work waits; padded, narrow N: it runs next to it, kernel by kernel or N blocks at a time
 @ M      these blocks run on M units; real-time work may use them too
 streams  nothing is stopped; stream-priority: nothing either, but streams of real-time work go first";
 
 static COLUMNS: [Column<Row>; 12] = [
-    Column::shown("policy", "beside RT", 0, |row| row.policy.clone().into()),
-    Column::shown("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
-    Column::shown("rt_p50_over_alone", "÷ alone", 3, |row| over_alone(row, 0).into()),
-    Column::shown("rt_p99_ms", "RT p99 ms", 3, |row| latency(row, 0.99)),
-    Column::shown("rt_p99_over_alone", "÷ alone", 3, |row| over_alone(row, 1).into()),
+    Column::new("policy", "next to RT", 0, |row| row.policy.clone().into()),
+    Column::new("rt_p50_ms", "RT p50 ms", 3, |row| latency(row, 0.5)),
+    Column::new("rt_p50_over_alone", "÷ alone", 3, |row| over_alone(row, 0).into()),
+    Column::new("rt_p99_ms", "RT p99 ms", 3, |row| latency(row, 0.99)),
+    Column::new("rt_p99_over_alone", "÷ alone", 3, |row| over_alone(row, 1).into()),
     Column::hidden("rt_max_ms", |row| latency(row, 1.0)),
-    Column::shown("be_kept_percent", "BE kept %", 1, |row| kept(row).into()),
+    Column::new("be_kept_percent", "BE kept %", 1, |row| kept_percent(row).into()),
     Column::hidden("be_inferences_per_second", |row| row.be_rate.into()),
-    Column::shown("padded_launches", "padded", 0, |row| row.stats.padded_launches.into()),
-    Column::shown("preemptions", "preempted", 0, |row| row.stats.preemptions.into()),
-    Column::shown("requests", "requests", 0, |row| row.latency.len().into()),
+    Column::new("padded_launches", "padded", 0, |row| row.stats.padded_launches.into()),
+    Column::new("preemptions", "preempted", 0, |row| row.stats.preemptions.into()),
+    Column::new("requests", "requests", 0, |row| row.latency.len().into()),
     Column::hidden("rt_finished", |row| row.stats.rt_finished.into()),
 ];
 
@@ -42,11 +41,11 @@ fn over_alone(row: &Row, index: usize) -> Option<f64> {
     row.over_alone().map(|over| over[index])
 }
 
-fn kept(row: &Row) -> Option<f64> {
+fn kept_percent(row: &Row) -> Option<f64> {
     (row.policy != RT_ALONE).then(|| 100.0 * row.be_rate / row.alone_rate)
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({
         "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.time.as_secs_f64(),
@@ -60,24 +59,19 @@ pub(crate) fn show<D: Device>(args: &Args, device: &D, rows: &[Row]) -> Result<(
     let results = results(args, rows);
     let plot = results.save(&args.common, device)?;
     if let Some(plot) = &plot {
-        let shown = rows.iter().filter_map(|row| Some((kept(row)?, over_alone(row, 1)?, row)));
+        let shown =
+            rows.iter().filter_map(|row| Some((kept_percent(row)?, over_alone(row, 1)?, row)));
         let group = |(kept, over, row): (f64, f64, &Row)| chart::Group {
             name: row.policy.clone(),
             points: vec![(kept, over, String::new())],
         };
         let (caption, groups) = (
-            format!("{} beside {}", args.sides.be, args.sides.rt),
+            format!("{} next to {}", args.sides.be, args.sides.rt),
             shown.map(group).collect::<Vec<_>>(),
         );
         chart::points(plot, &caption, ["BE kept, %", "RT p99 ÷ alone"], &groups)
             .with_context(|| plot.display().to_string())?;
     }
-    if args.common.json {
-        return print(serde_json::to_string_pretty(&results.json(&args.common, device))?);
-    }
-    print(format_args!("{} ({})", args.common.device, device.info().name))?;
-    print(format_args!("RT {} and BE {}, each in a closed loop", args.sides.rt, args.sides.be))?;
-    print(as_table(&COLUMNS, rows))?;
-    print(LEGEND)?;
-    print_files(plot.as_deref())
+    let measured = format!("RT {} and BE {}, each in a closed loop", args.sides.rt, args.sides.be);
+    results.show(&args.common, &Place::of(&args.common, device), &measured, LEGEND, plot.as_deref())
 }

@@ -4,22 +4,49 @@ use super::args::{Args, Width};
 use super::report;
 use crate::commands::bench::colocate::arrivals::Arrivals;
 use crate::commands::bench::colocate::measure::{BE_ALONE, Bench, RT_ALONE, Row};
+use crate::commands::bench::device_bench::DeviceBench;
 use crate::commands::bench::policy::Policy;
 use crate::commands::bench::sides::Sides;
 use crate::report::class::ClassName;
 use crate::report::progress::Progress;
-use crate::workload::networks::{Named, Networks, networks};
+use crate::report::results::Common;
+use crate::workload::networks::{NamedNetwork, Networks, networks};
 use anyhow::Result;
 use reef::op::Operators;
 use reef::{Colocation, Device};
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    args.sides.check()?;
-    args.lengths.check()?;
-    for &width in &args.beside {
-        reef::with_device(&args.narrow(width)?, Open)?; // knows the options, or says that it doesn't
+impl DeviceBench for Args {
+    fn common(&self) -> &Common {
+        &self.common
     }
-    reef::with_device(&args.common.device, Pad(args))?
+
+    fn check(&self) -> Result<()> {
+        self.sides.check()?;
+        self.lengths.check()?;
+        // Fails if the device does not have these options.
+        self.beside.iter().try_for_each(|&width| Ok(reef::with_device(&self.narrow(width)?, Open)?))
+    }
+
+    fn measure<D: Operators>(&self, device: &D) -> Result<()> {
+        let args = self;
+        let policies = policies(args, device)?;
+        if let Some(side) = args.side {
+            return measure_alone(args, device, side);
+        }
+        let steps = 3 + 2 + policies.len() + 4 * args.beside.len();
+        let progress = Progress::new(steps, args.common.json);
+        let mut rows = alone_and_both(args, device, policies, &progress)?;
+        report::results(args, &rows).save(&args.common, device)?;
+        for &width in &args.beside {
+            let alone = (rows[1].alone, rows[0].alone_rate);
+            let narrow = Narrow { args, width, progress: &progress };
+            let row = reef::with_device(&args.narrow(width)?, narrow)??;
+            rows.push(row.with_alone(alone.0, alone.1));
+            report::results(args, &rows).save(&args.common, device)?;
+        }
+        progress.finish();
+        report::show(args, device, &rows)
+    }
 }
 
 /// Opens a device and closes it.
@@ -31,36 +58,7 @@ impl reef::Visit for Open {
     fn visit<D: Operators>(self, _: D) {}
 }
 
-/// The bench, on whichever device was named.
-struct Pad<'a>(&'a Args);
-
-impl reef::Visit for Pad<'_> {
-    type Output = Result<()>;
-
-    fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.0;
-        args.common.make_folder()?;
-        let policies = policies(args, &device)?;
-        if let Some(side) = args.side {
-            return alone(args, &device, side);
-        }
-        let steps = 3 + 2 + policies.len() + 4 * args.beside.len();
-        let progress = Progress::new(steps, args.common.json);
-        let mut rows = alone_and_both(args, &device, policies, &progress)?;
-        report::results(args, &rows).save(&args.common, &device)?;
-        for &width in &args.beside {
-            let alone = (rows[1].alone, rows[0].alone_rate);
-            let narrow = Narrow { args, width, progress: &progress };
-            let row = reef::with_device(&args.narrow(width)?, narrow)??;
-            rows.push(row.beside(alone.0, alone.1));
-            report::results(args, &rows).save(&args.common, &device)?;
-        }
-        progress.finish();
-        report::show(args, &device, &rows)
-    }
-}
-
-/// What is compared, by how best-effort blocks come beside real-time ones.
+/// Policies to compare: ways to run best-effort blocks next to real-time kernels.
 fn policies<D: Device>(args: &Args, device: &D) -> Result<Vec<Policy>> {
     let level = device.info().level;
     let named = |name: String, pad| Policy { name, ..Policy::reef(level, pad) };
@@ -86,13 +84,13 @@ fn bench<'a, D: Operators>(
     let networks = networks(device, rt, args.sides.best_effort(), args.sides.picture(), progress)?;
     progress.begin("measuring kernels");
     let Networks { rt, be } = networks.profiled(device)?;
-    let be: Named<D> = be.into_iter().next().expect("one was asked for");
+    let be: NamedNetwork<D> = be.into_iter().next().expect("one was asked for");
     let time = args.sides.time;
     Ok(Bench { device, rt, be, time, lengths: &args.lengths })
 }
 
-/// One side, as if nobody else used the device.
-fn alone<D: Operators>(args: &Args, device: &D, side: ClassName) -> Result<()> {
+/// Measures one class, without the other one on this device.
+fn measure_alone<D: Operators>(args: &Args, device: &D, side: ClassName) -> Result<()> {
     let progress = Progress::new(4, args.common.json);
     let bench = bench(args, device, &progress)?;
     progress.begin(if side == ClassName::Rt { RT_ALONE } else { BE_ALONE });
@@ -102,7 +100,7 @@ fn alone<D: Operators>(args: &Args, device: &D, side: ClassName) -> Result<()> {
     };
     let (rate, times) = (row.be_rate, Some(row.quantiles()));
     progress.finish();
-    report::show(args, device, &[row.beside(times, rate)])
+    report::show(args, device, &[row.with_alone(times, rate)])
 }
 
 /// Best-effort work alone, real-time work alone, then both under each policy.
@@ -118,10 +116,10 @@ fn alone_and_both<D: Operators>(
     progress.begin(RT_ALONE);
     let rt = bench.rt_alone(&Arrivals::Closed)?;
     let (rate, times) = (be.be_rate, Some(rt.quantiles()));
-    let mut rows = vec![be.beside(None, rate), rt.beside(times, rate)];
+    let mut rows = vec![be.with_alone(None, rate), rt.with_alone(times, rate)];
     for policy in policies {
         progress.begin(&policy.name);
-        rows.push(bench.both(&Arrivals::Closed, policy)?.beside(times, rate));
+        rows.push(bench.run_both(&Arrivals::Closed, policy)?.with_alone(times, rate));
         report::results(args, &rows).save(&args.common, device)?;
     }
     Ok(rows)
@@ -142,6 +140,6 @@ impl reef::Visit for Narrow<'_> {
         let name = self.args.name_of(self.width)?;
         self.progress.begin(&name);
         let policy = Policy { name, ..Policy::reef(device.info().level, true) };
-        bench.both(&Arrivals::Closed, policy)
+        bench.run_both(&Arrivals::Closed, policy)
     }
 }

@@ -1,4 +1,4 @@
-//! What `reef bench start` measures.
+//! Arguments of `reef bench start`.
 
 use crate::commands::bench::policy::{Choice, check_windows};
 use crate::report::checks::check_time;
@@ -29,12 +29,12 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) awake: bool,
     /// Number of turns in which all rows are measured; samples of a row are put together.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) rounds: usize,
+    #[arg(long, alias = "rounds", value_name = "COUNT", default_value_t = 1)]
+    pub(crate) repeat: usize,
     /// Best-effort network in a closed loop; `none` for none.
     #[arg(long = "be-model", value_name = "MODEL", default_value = "resnet152")]
     pub(crate) be: String,
-    /// Rows and columns of the network's pictures, instead of its own.
+    /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     pub(crate) size: Option<usize>,
     /// Best-effort kernels with blocks of these times; `none` for none.
@@ -78,8 +78,8 @@ impl Args {
                 Usage(format!("--samples must be in 1..=1000000, got {}", self.samples)).into()
             );
         }
-        if !(1..=1000).contains(&self.rounds) {
-            return Err(Usage(format!("--rounds must be in 1..=1000, got {}", self.rounds)).into());
+        if !(1..=1000).contains(&self.repeat) {
+            return Err(Usage(format!("--repeat must be in 1..=1000, got {}", self.repeat)).into());
         }
         check_windows("--queued", &self.queued)?;
         self.choice.check()?;

@@ -1,4 +1,4 @@
-//! One bare launch: what the device and its driver take for a kernel of one block, with nothing of
+//! One bare launch: time of the device and its driver for a kernel of one block, with nothing of
 //! ours around it.
 
 use anyhow::{Result, bail};
@@ -15,7 +15,7 @@ pub(super) struct Bare<D: Device> {
     queue: D::Queue,
     cells: Cells<D>,
     runs: u64,
-    /// What the cell holds after the next one.
+    /// Content of the cell after the next launch.
     next: u64,
 }
 
@@ -26,7 +26,7 @@ impl<D: Device> Bare<D> {
         Ok(Self { device: device.clone(), queue, cells, runs: 0, next: appended([1]) })
     }
 
-    /// From the call that launches until the host sees what the block wrote.
+    /// Time from the call that launches until the host sees what the block wrote.
     ///
     /// # Errors
     ///

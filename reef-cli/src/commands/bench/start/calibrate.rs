@@ -1,4 +1,4 @@
-//! How many rounds of `append` make a block of a given time, on a device that is full of such
+//! Number of rounds of `append` for a block of a given time, on a device that is full of such
 //! blocks.
 
 use anyhow::{Result, bail};
@@ -13,14 +13,14 @@ const LONG: Duration = Duration::from_millis(4);
 const MAX_ROUNDS: u64 = 1 << 40;
 /// Corrections of the number of rounds: clocks change, and others disturb.
 const TRIES: usize = 4;
-/// What is close enough to the time that was asked for.
+/// Relative error at which a block's time is close enough.
 const CLOSE: f64 = 0.03;
 /// Times each kernel is measured.
 const REPEATS: usize = 3;
 
-/// What one round takes.
+/// Time of one round.
 pub(crate) struct Calibration {
-    /// Of a block, in nanoseconds.
+    /// Time of a block's round, in nanoseconds.
     round: f64,
     /// Blocks of each unit that run one after the other.
     waves: u32,

@@ -23,7 +23,7 @@ pub(super) struct Inferences<D: Operators> {
     sizes: [usize; 2],
     /// Bytes of what a picture gives.
     given: usize,
-    /// What each picture gives.
+    /// Expected output of each picture.
     want: [Vec<f32>; PICTURES],
 }
 
@@ -90,7 +90,7 @@ impl<D: Operators> Inferences<D> {
         Ok(self.device.write(&self.host, self.places(picture)[1], &nothing)?)
     }
 
-    /// Whether the inference of `picture` since the last call gave what it should.
+    /// Returns whether the inference of `picture` since the last call gave the expected output.
     ///
     /// # Errors
     ///

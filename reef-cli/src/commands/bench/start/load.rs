@@ -3,7 +3,7 @@
 use super::calibrate::{Calibration, cells};
 use super::inferences::{Inferences, PICTURES};
 use crate::report::time;
-use crate::workload::networks::Named;
+use crate::workload::networks::NamedNetwork;
 use anyhow::Result;
 use reef::op::Operators;
 use reef::scheduler::Streams;
@@ -26,16 +26,16 @@ const REPEATS: usize = 5;
 /// Work that a client submits again and again.
 pub(crate) struct Load<D: Operators> {
     pub(crate) name: String,
-    /// In turn.
+    /// Commands of a task, in turn.
     tasks: Vec<Arc<[Command<D>]>>,
     effect: Effect<D>,
-    /// What a block takes, if blocks are made to measure.
+    /// Time of a block, if blocks are calibrated.
     pub(crate) block: Option<Duration>,
     /// Device time of a task alone: on a queue without a preemptor, and on one with.
     pub(crate) alone: [Duration; 2],
 }
 
-/// Where it shows what was done.
+/// Memory that shows the work done.
 enum Effect<D: Operators> {
     Cells(Cells<D>),
     Logits(Inferences<D>),
@@ -47,7 +47,7 @@ impl<D: Operators> Load<D> {
         let (rounds, block) = calibration.rounds(device, time)?;
         let cells = cells(device)?;
         let launches: Vec<_> = (1..=VALUES).map(|value| cells.launch(value, rounds)).collect();
-        let alone = alone(device, &launches[..1])?;
+        let alone = time_alone(device, &launches[..1])?;
         let tasks = launches.into_iter().map(|launch| [Command::Launch(launch)].into()).collect();
         let name = format!("{} blocks", time::show(time));
         Ok(Self { name, tasks, effect: Effect::Cells(cells), block: Some(block), alone })
@@ -57,7 +57,7 @@ impl<D: Operators> Load<D> {
     /// give.
     pub(crate) fn network(
         device: &D,
-        Named { name, network }: Named<D>,
+        NamedNetwork { name, network }: NamedNetwork<D>,
         graph: usize,
     ) -> Result<Self> {
         let dispatcher = Dispatcher::start(device, Box::new(Streams))?;
@@ -65,11 +65,11 @@ impl<D: Operators> Load<D> {
         let (inferences, tasks) =
             Inferences::new(device, &network, graph, |commands| Ok(client.run(commands)?))?;
         let launches: Vec<_> = network.launches().cloned().collect();
-        let alone = alone(device, &launches)?;
+        let alone = time_alone(device, &launches)?;
         Ok(Self { name, tasks, effect: Effect::Logits(inferences), block: None, alone })
     }
 
-    /// How much longer it takes on a queue with a preemptor.
+    /// Time on a queue with a preemptor ÷ time on a queue without one.
     pub(crate) fn guarded(&self) -> f64 {
         self.alone[1].as_secs_f64() / self.alone[0].as_secs_f64()
     }
@@ -82,7 +82,8 @@ impl<D: Operators> Load<D> {
         }
     }
 
-    /// Whether the first `tasks` tasks since [`reset`](Self::reset) were each done once, in order.
+    /// Returns whether the first `tasks` tasks since [`reset`](Self::reset) were each done once, in
+    /// order.
     fn is_done_once(&self, tasks: u64) -> Result<bool> {
         match &self.effect {
             Effect::Cells(cells) => {
@@ -93,8 +94,8 @@ impl<D: Operators> Load<D> {
         }
     }
 
-    /// Whether the task with this number, which has finished, gave what it should; cells are looked
-    /// at in the end.
+    /// Returns whether the task with this number, which has finished, gave the expected output.
+    /// Cells are checked at the end instead.
     fn is_right(&self, task: u64) -> Result<bool> {
         match &self.effect {
             Effect::Cells(_) => Ok(true),
@@ -104,7 +105,7 @@ impl<D: Operators> Load<D> {
 }
 
 /// Device time of `launches`, each time once: without a preemptor and with the deepest.
-fn alone<D: Operators>(device: &D, launches: &[Launch<D>]) -> Result<[Duration; 2]> {
+fn time_alone<D: Operators>(device: &D, launches: &[Launch<D>]) -> Result<[Duration; 2]> {
     let preemptor = device.preemptor(device.info().level)?;
     let mut plain = Stopwatch::new(device, device.queue(Priority::BestEffort, None)?)?;
     let mut guarded =

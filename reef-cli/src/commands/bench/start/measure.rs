@@ -1,4 +1,4 @@
-//! One row: a real-time client beside a best-effort one.
+//! One row: a real-time client next to a best-effort one.
 
 use super::bare::Bare;
 use super::load::{Feeder, Load};
@@ -18,31 +18,32 @@ use std::time::{Duration, Instant};
 /// Requests that come first and don't count.
 const WARM_UP: usize = 3;
 
-/// How often the best-effort client checks whether it should stop.
+/// Time between two checks of the best-effort client whether to stop.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// One row that is to be measured.
 pub(crate) struct Case {
-    /// Which of the loads.
+    /// Index of the load.
     pub(crate) load: usize,
     /// Tasks that the client keeps submitted.
     pub(crate) queued: u64,
-    /// For policies that leave it open.
+    /// Window for policies that leave it open.
     pub(crate) window: u64,
     pub(crate) policy: Policy,
 }
 
-/// What was measured under one policy, in nanoseconds.
+/// Times measured under one policy, in nanoseconds.
 pub(crate) struct Row {
     pub(crate) load: String,
     pub(crate) policy: String,
     pub(crate) queued: Option<u64>,
     pub(crate) window: Option<u64>,
-    /// From submission until the device could start the kernel.
+    /// Time from submission until the device could start the kernel.
     pub(crate) start: Histogram<u64>,
-    /// From submission until its only block has run.
+    /// Time from submission until its only block has run.
     pub(crate) ran: Histogram<u64>,
-    /// From submission until the dispatcher has seen that; of a bare launch, until the host has.
+    /// Time from submission until the dispatcher has seen that; of a bare launch, until the host
+    /// has.
     pub(crate) seen: Histogram<u64>,
     /// [`ran`](Self::ran) on the idle device: p50 and p99.
     pub(crate) idle: [u64; 2],
@@ -53,7 +54,7 @@ pub(crate) struct Row {
     pub(crate) preempt_restore: Option<PreemptRestore>,
     /// Best-effort tasks that were done.
     pub(crate) tasks: u64,
-    /// Whether each was done once; `None` on an idle device.
+    /// Each task was done once; `None` on an idle device.
     pub(crate) right: Option<bool>,
 }
 
@@ -95,7 +96,7 @@ impl Row {
         Ok(())
     }
 
-    /// Whether nothing ran beside it.
+    /// Returns whether it was measured on an idle device.
     pub(crate) fn is_idle(&self) -> bool {
         self.queued.is_none()
     }
@@ -128,7 +129,7 @@ pub(crate) fn idle<D: Operators>(
     Ok([bare, idle])
 }
 
-/// Requests beside `load`; then, for a level, how long preempt and restore take.
+/// Requests next to `load`; then, for a level, the time of preempt and restore.
 pub(crate) fn row<D: Operators>(
     device: &D,
     load: &Load<D>,

@@ -1,4 +1,4 @@
-//! How long a row takes, and how often real-time requests come.
+//! Length of a row, and pauses between real-time requests.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -1,4 +1,4 @@
-//! How long preempt and restore take, without real-time work in between.
+//! Time of preempt and restore, without real-time work in between.
 
 use super::load::{Feeder, Load};
 use super::pace::Limits;
@@ -15,12 +15,13 @@ const MAX_SAMPLES: usize = 300;
 
 /// Times in nanoseconds.
 pub(crate) struct PreemptRestore {
-    /// From the call that preempts until the device has confirmed that nothing of the queue runs.
+    /// Time from the call that preempts until the device has confirmed that nothing of the queue
+    /// runs.
     pub(crate) quiesced: Histogram<u64>,
-    /// From the call that restores until the client sees the first command completed: what was left
-    /// of it had to run meanwhile.
+    /// Time from the call that restores until the client sees the first command completed: what was
+    /// left of it had to run meanwhile.
     pub(crate) resumed: Histogram<u64>,
-    /// Whether each task was done once.
+    /// Each task was done once.
     pub(crate) right: bool,
 }
 

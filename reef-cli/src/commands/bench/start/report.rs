@@ -28,38 +28,38 @@ const fn hidden(name: &'static str, value: fn(&Row) -> Value) -> Column<Row> {
     Column { name, title: "", decimals: 1, value }
 }
 
-const fn shown(name: &'static str, title: &'static str, value: fn(&Row) -> Value) -> Column<Row> {
+const fn column(name: &'static str, title: &'static str, value: fn(&Row) -> Value) -> Column<Row> {
     Column { name, title, decimals: 1, value }
 }
 
 static COLUMNS: [Column<Row>; 27] = [
-    shown("load", "best-effort load", |row| row.load.clone().into()),
-    shown("queued", "queued", |row| row.queued.into()),
+    column("load", "best-effort load", |row| row.load.clone().into()),
+    column("queued", "queued", |row| row.queued.into()),
     hidden("window", |row| row.window.into()),
-    shown("scheduler", "scheduler", |row| row.policy.clone().into()),
-    shown("ran_p50_us", "ran p50 µs", |row| at(&row.ran, 0.5)),
+    column("scheduler", "scheduler", |row| row.policy.clone().into()),
+    column("ran_p50_us", "ran p50 µs", |row| at(&row.ran, 0.5)),
     hidden("ran_p90_us", |row| at(&row.ran, 0.9)),
-    shown("ran_p99_us", "ran p99 µs", |row| at(&row.ran, 0.99)),
+    column("ran_p99_us", "ran p99 µs", |row| at(&row.ran, 0.99)),
     hidden("ran_max_us", |row| at(&row.ran, 1.0)),
     hidden("seen_p50_us", |row| at(&row.seen, 0.5)),
     hidden("seen_p99_us", |row| at(&row.seen, 0.99)),
-    Column { decimals: 2, ..shown("ran_over_bare", "÷ bare", over_bare) },
+    Column { decimals: 2, ..column("ran_over_bare", "÷ bare", over_bare) },
     hidden("over_idle_p50_us", |row| over_idle(row, 0, 0.5)),
-    shown("over_idle_p99_us", "over idle p99 µs", |row| over_idle(row, 1, 0.99)),
+    column("over_idle_p99_us", "over idle p99 µs", |row| over_idle(row, 1, 0.99)),
     hidden("start_p50_us", |row| at(&row.start, 0.5)),
     hidden("start_p90_us", |row| at(&row.start, 0.9)),
     hidden("start_p99_us", |row| at(&row.start, 0.99)),
     hidden("start_max_us", |row| at(&row.start, 1.0)),
     hidden("quiesced_p50_us", |row| quiesced(row, 0.5)),
-    shown("quiesced_p99_us", "quiesced p99 µs", |row| quiesced(row, 0.99)),
+    column("quiesced_p99_us", "quiesced p99 µs", |row| quiesced(row, 0.99)),
     hidden("quiesced_max_us", |row| quiesced(row, 1.0)),
     hidden("resumed_p50_us", |row| resumed(row, 0.5)),
-    shown("resumed_p99_us", "resumed p99 µs", |row| resumed(row, 0.99)),
+    column("resumed_p99_us", "resumed p99 µs", |row| resumed(row, 0.99)),
     hidden("resumed_max_us", |row| resumed(row, 1.0)),
     hidden("requests", |row| row.seen.len().into()),
-    shown("preemptions", "preemptions", |row| row.preemptions.into()),
+    column("preemptions", "preemptions", |row| row.preemptions.into()),
     hidden("be_tasks", |row| row.tasks.into()),
-    shown("be_right", "exactly once", |row| row.right.into()),
+    column("be_right", "exactly once", |row| row.right.into()),
 ];
 
 fn at(histogram: &Histogram<u64>, quantile: f64) -> Value {
@@ -88,7 +88,7 @@ fn resumed(row: &Row, quantile: f64) -> Value {
     row.preempt_restore.as_ref().map_or(Value::Null, |times| at(&times.resumed, quantile))
 }
 
-/// All that is known so far.
+/// Results so far.
 pub(crate) fn results<'a, D: Operators>(loads: &[Load<D>], rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({ "loads": loads.iter().map(load_json).collect::<Vec<_>>() });
     Results { bench: "preempt", facts, columns: &COLUMNS, rows }
@@ -118,7 +118,7 @@ pub(crate) fn show<D: Operators>(
     print_files(plot.as_deref())
 }
 
-/// What a load is made of, and what being preemptible costs it.
+/// Parts of a load, and the cost of being preemptible.
 fn load_line<D: Operators>(load: &Load<D>) -> String {
     let micros = |time: std::time::Duration| time.as_nanos() as f64 / 1e3;
     let block = load.block.map_or(String::new(), |block| format!("{:.1} µs each; ", micros(block)));
@@ -144,5 +144,5 @@ fn draw(path: &Path, load: &str, rows: &[Row]) -> Result<()> {
     let shown = rows.iter().filter(|row| row.is_idle() || (row.load == load && row.queued == most));
     let named: Vec<_> = shown.map(|row| (name(row), &row.ran)).collect();
     let series = named.iter().map(|(name, histogram)| (name.as_str(), *histogram));
-    chart::shares(path, &format!("Submitted until run, beside {load}"), ("µs", 1e3), series)
+    chart::shares(path, &format!("From submission to the run, next to {load}"), ("µs", 1e3), series)
 }

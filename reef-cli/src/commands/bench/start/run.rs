@@ -6,8 +6,10 @@ use super::load::Load;
 use super::measure::{self, Case, Row};
 use super::pace::Limits;
 use super::report;
+use crate::commands::bench::device_bench::DeviceBench;
 use crate::commands::bench::policy::Policy;
 use crate::report::progress::Progress;
+use crate::report::results::Common;
 use crate::report::time;
 use crate::workload::networks::{Loader, Picture, check};
 use anyhow::{Result, bail};
@@ -22,41 +24,40 @@ const BARE: &str = "one bare launch";
 const IDLE: &str = "idle device";
 const IDLE_AGAIN: &str = "idle device, again";
 
-pub(crate) fn run(args: &Args) -> Result<()> {
-    args.check()?;
-    let blocks = args.blocks()?;
-    reef::with_device(&args.common.device, Preempt { args, blocks })?
-}
+impl DeviceBench for Args {
+    fn common(&self) -> &Common {
+        &self.common
+    }
 
-/// The bench, on whichever device was named.
-struct Preempt<'a> {
-    args: &'a Args,
-    blocks: Vec<Duration>,
-}
+    fn check(&self) -> Result<()> {
+        Args::check(self)?;
+        self.blocks()?;
+        let picture = Picture { file: None, size: self.size };
+        self.network().map_or(Ok(()), |name| check(name, &[], picture))
+    }
 
-impl reef::Visit for Preempt<'_> {
-    type Output = Result<()>;
-
-    fn visit<D: Operators>(self, device: D) -> Result<()> {
-        let args = self.args;
-        if let Some(name) = args.network() {
-            check(name, &[], Picture { file: None, size: args.size })?;
-        }
-        let cases = self.cases(&device.info())?.len();
-        args.common.make_folder()?;
-        let loads = usize::from(args.network().is_some()) + self.blocks.len();
-        let steps = loads + (cases + 2) * args.rounds;
-        let progress = Progress::new(steps, args.common.json);
-        let loads = self.loads(&device, &progress)?;
-        let rows = self.rows(&device, &loads, &progress)?;
+    fn measure<D: Operators>(&self, device: &D) -> Result<()> {
+        let bench = Preempt { args: self, blocks: self.blocks()? };
+        let cases = bench.cases(&device.info())?.len();
+        let loads = usize::from(self.network().is_some()) + bench.blocks.len();
+        let steps = loads + (cases + 2) * self.repeat;
+        let progress = Progress::new(steps, self.common.json);
+        let loads = bench.loads(device, &progress)?;
+        let rows = bench.rows(device, &loads, &progress)?;
         progress.finish();
-        report::show(args, &device, &loads, &rows)?;
+        report::show(self, device, &loads, &rows)?;
         let wrong = rows.iter().filter(|row| row.right == Some(false)).count();
         if wrong > 0 {
             bail!("{wrong} of {} rows lost or repeated work", rows.len());
         }
         Ok(())
     }
+}
+
+/// The bench, with times of blocks read.
+struct Preempt<'a> {
+    args: &'a Args,
+    blocks: Vec<Duration>,
 }
 
 impl Preempt<'_> {
@@ -115,7 +116,7 @@ impl Preempt<'_> {
         progress: &Progress,
     ) -> Result<Vec<Row>> {
         let mut rows: Vec<Row> = Vec::new();
-        for _ in 0..self.args.rounds {
+        for _ in 0..self.args.repeat {
             let mut at = 0;
             self.round(device, loads, progress, |row| {
                 match rows.get_mut(at) {
@@ -170,7 +171,7 @@ fn compare(rows: &mut [Row]) {
     }
 }
 
-/// What is compared, HostQueue aside.
+/// Policies to compare, without HostQueue.
 fn policies() -> impl Iterator<Item = Policy> {
     let levels = [PreemptLevel::All, PreemptLevel::DeviceQueue].map(Policy::at);
     levels.into_iter().chain(["streams", "stream-priority", "wait-based"].map(Policy::named))

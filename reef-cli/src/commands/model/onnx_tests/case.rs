@@ -8,6 +8,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Allowed error of floats, as in ONNX's own tests.
+const RELATIVE: f64 = 1e-3;
+const ABSOLUTE: f64 = 1e-7;
+
 /// A network with the data that it is tested with.
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -15,10 +19,10 @@ pub(crate) struct Case {
     data: PathBuf,
 }
 
-/// A network that was read, what goes into it and what is wanted of it.
-pub(crate) struct Loaded {
+/// A network that was read, its inputs and its expected outputs.
+pub(crate) struct LoadedCase {
     pub(crate) model: Model,
-    /// For each input that the network still has.
+    /// Values of each input that the network still has.
     pub(crate) inputs: Vec<Array>,
     pub(crate) wanted: Vec<(Spec, Array)>,
 }
@@ -46,7 +50,7 @@ impl Case {
     }
 
     /// Reads the network for its data.
-    pub(crate) fn load(&self) -> Result<Loaded, Error> {
+    pub(crate) fn load(&self) -> Result<LoadedCase, Error> {
         let data = self.tensors("output").and_then(|wanted| Ok((wanted, self.tensors("input")?)));
         let (mut wanted, tensors) = data.map_err(|why| self.refused().unwrap_or(why))?;
         let names = input_names(&self.file, &Budget::default())?;
@@ -63,7 +67,7 @@ impl Case {
         let ports = model.inputs();
         let inputs = ports.iter().map(|(_, port)| Some(given.get(&port.name)?.1.clone()));
         let inputs = inputs.collect::<Option<_>>().ok_or_else(why)?;
-        Ok(Loaded { model, inputs, wanted })
+        Ok(LoadedCase { model, inputs, wanted })
     }
 
     /// Why the network is refused, whatever its data are: sequences aren't read as data either.
@@ -86,7 +90,8 @@ impl Case {
 }
 
 /// A tensor as the network has it: numpy knows no bfloat16, so that data hold its bits.
-fn retyped((spec, array): &(Spec, Array), element: Option<Element>) -> (Spec, Array) {
+fn retyped(tensor: &(Spec, Array), element: Option<Element>) -> (Spec, Array) {
+    let (spec, array) = tensor;
     match (array, element) {
         (Array::U16(bits), Some(element @ Element::BF16)) => {
             let array = Array::BF16(bits.iter().map(|&bits| Brain(bits)).collect());
@@ -94,4 +99,31 @@ fn retyped((spec, array): &(Spec, Array), element: Option<Element>) -> (Spec, Ar
         }
         _ => (spec.clone(), array.clone()),
     }
+}
+
+/// Describes the first difference of an output in a few words.
+pub(crate) fn fault(index: usize, have: (&Spec, &Array), want: &(Spec, Array)) -> Option<String> {
+    let (spec, wanted) = (&want.0, want.1.values().to_f64());
+    if have.0 != spec {
+        return Some(format!("output {index} is {}, {spec} wanted", have.0));
+    }
+    let values = have.1.values().to_f64();
+    let allowed = allowed(spec.element);
+    let off = |(have, want): (&f64, &f64)| !is_near(*have, *want, allowed);
+    let wrong = values.iter().zip(&wanted).position(off)?;
+    Some(format!("output {index} at {wrong}: {}, {} wanted", values[wrong], wanted[wrong]))
+}
+
+/// Halves of 8 bits round more.
+fn allowed(element: Element) -> f64 {
+    match element {
+        Element::BF16 => 1.0 / 128.0,
+        _ => RELATIVE,
+    }
+}
+
+fn is_near(have: f64, want: f64, relative: f64) -> bool {
+    have == want
+        || (have.is_nan() && want.is_nan())
+        || (have - want).abs() <= ABSOLUTE + relative * want.abs()
 }

@@ -1,9 +1,9 @@
-//! What came of it, as a table.
+//! Outcomes of all cases, as a table.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// What came of one case.
+/// Outcome of one case.
 pub(crate) enum Outcome {
     Passed,
     /// It ran, and gave something else.
@@ -12,7 +12,7 @@ pub(crate) enum Outcome {
     Refused(String),
 }
 
-/// All cases with what came of them.
+/// All cases with their outcomes.
 #[derive(Default)]
 pub(crate) struct Report {
     pub(crate) cases: Vec<(String, Outcome)>,
@@ -38,7 +38,7 @@ impl Report {
         })
     }
 
-    /// One line.
+    /// Summary in one line.
     pub(crate) fn summary(&self) -> String {
         let (all, passed, failed) = (self.cases.len(), self.passed(), self.failed().count());
         let refused = all - passed - failed;

@@ -1,8 +1,6 @@
 //! Runs cases one after the other and reports.
 
-use super::args::Args;
-use super::case::{Case, Loaded, cases};
-use super::compare::fault;
+use super::case::{Case, LoadedCase, cases, fault};
 use super::report::{Outcome, Report};
 use crate::report::output::print;
 use crate::report::progress::Progress;
@@ -12,6 +10,42 @@ use anyhow::{Context, Result, bail};
 use reef::models::{Error, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
+
+/// Arguments of `reef model verify --against onnx-tests`.
+pub(crate) struct Args<'a> {
+    /// Folders of test data, or folders of such folders.
+    pub(crate) folders: Vec<PathBuf>,
+    pub(crate) device: String,
+    /// Runs each of them with preemptions at random times, too.
+    pub(crate) preempt: bool,
+    /// Seed of the times.
+    pub(crate) seed: u64,
+    pub(crate) choice: &'a Choice,
+}
+
+/// Options of test data alone.
+#[derive(clap::Args)]
+pub(crate) struct Choice {
+    /// Run only tests whose name contains this (onnx-tests).
+    #[arg(long = "filter", alias = "only", value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+    /// List all tests that did not pass (onnx-tests).
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Write the table to a Markdown file (onnx-tests).
+    #[arg(long, value_name = "FILE.md")]
+    pub(crate) report: Option<PathBuf>,
+    /// Fail if fewer tests pass (onnx-tests).
+    #[arg(long = "min-passed", alias = "least", value_name = "COUNT", default_value_t = 0)]
+    pub(crate) least: usize,
+}
+
+impl Choice {
+    /// An option of these was given.
+    pub(crate) fn is_given(&self) -> bool {
+        self.only.is_some() || self.list || self.report.is_some() || self.least > 0
+    }
+}
 
 pub(crate) fn run(args: &Args<'_>) -> Result<()> {
     let mut all = Vec::new();
@@ -29,7 +63,7 @@ pub(crate) fn run(args: &Args<'_>) -> Result<()> {
     }
     print(report.summary())?;
     if report.passed() < args.choice.least {
-        bail!("{} passed, {} are wanted", report.passed(), args.choice.least);
+        bail!("{} passed, at least {} must", report.passed(), args.choice.least);
     }
     Ok(())
 }
@@ -64,11 +98,11 @@ impl reef::Visit for Nodes<'_> {
 
 fn outcome<D: Operators>(
     device: &D,
-    case: &Loaded,
+    case: &LoadedCase,
     random: Option<&mut Random>,
     preemptions: &mut u64,
 ) -> Outcome {
-    let (weights, have) = match once(device, case) {
+    let (weights, have) = match run_plain(device, case) {
         Ok(made) => made,
         Err(error) => {
             return match error.downcast_ref::<Error>() {
@@ -87,20 +121,21 @@ fn outcome<D: Operators>(
         return Outcome::Failed(why);
     }
     let Some(random) = random else { return Outcome::Passed };
-    match again(device, case, &weights, random) {
+    match run_preempted(device, case, &weights, random) {
         Err(error) => Outcome::Failed(format!("preempted: {error}")),
         Ok((count, again)) => {
             *preemptions += count;
-            match same_bits(&again, &have) {
-                true => Outcome::Passed,
-                false => Outcome::Failed("preempted, it gives something else".into()),
+            if same_bits(&again, &have) {
+                Outcome::Passed
+            } else {
+                Outcome::Failed("preempted, it gives something else".into())
             }
         }
     }
 }
 
 /// The network's constants on a device, and what it gave.
-fn once<D: Operators>(device: &D, case: &Loaded) -> Result<(Weights<D>, Vec<Array>)> {
+fn run_plain<D: Operators>(device: &D, case: &LoadedCase) -> Result<(Weights<D>, Vec<Array>)> {
     let weights = case.model.weights(device)?;
     let network = instance(&weights, &case.inputs)?;
     run_once(device, &network.inference())?;
@@ -108,10 +143,10 @@ fn once<D: Operators>(device: &D, case: &Loaded) -> Result<(Weights<D>, Vec<Arra
     Ok((weights, made))
 }
 
-/// How often the network was preempted, and what it gave.
-fn again<D: Operators>(
+/// Number of preemptions, and the outputs of the preempted network.
+fn run_preempted<D: Operators>(
     device: &D,
-    case: &Loaded,
+    case: &LoadedCase,
     weights: &Weights<D>,
     random: &mut Random,
 ) -> Result<(u64, Vec<Array>)> {

@@ -1,8 +1,8 @@
-//! What is asked of the kernels of convolutions.
+//! A convolution with its operands, for the kernels of convolutions.
 
 use crate::kernels::blocks::epilogue::Epilogue;
 use crate::kernels::blocks::operand::{Constants, Operand, check_window, is_planar};
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::memory::buffer::Buffer;
 use reef_core::op::Conv2d;
 use reef_core::{Error, Result};
@@ -11,12 +11,12 @@ use reef_core::{Error, Result};
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels) struct BoundConv<'a> {
     pub op: &'a Conv2d,
-    pub input: &'a Place,
-    pub residual: Option<&'a Place>,
-    pub output: &'a Place,
+    pub input: &'a OperandMemory,
+    pub residual: Option<&'a OperandMemory>,
+    pub output: &'a OperandMemory,
     /// Packed, and as long as [`packed_len`](crate::kernels::pictures::pack::packed_len).
     pub constants: &'a Buffer,
-    /// Of the device.
+    /// Units of the device.
     pub units: u32,
 }
 
@@ -26,12 +26,12 @@ impl BoundConv<'_> {
         check_window(&self.op.window, &self.op.input, &self.op.output)
     }
 
-    /// What is read, in either layout.
+    /// The input, in either layout.
     pub(in crate::kernels) fn input(&self) -> Result<Operand> {
         Operand::new(self.input, self.op.input)
     }
 
-    /// What is read, as rows of channels. `kernel` is who says that another layout is unsupported.
+    /// The input, as rows of channels. `kernel` is the name in the error for other layouts.
     pub(in crate::kernels) fn native_input(&self, kernel: &str) -> Result<Operand> {
         Operand::native(self.input, self.op.input, &format!("{kernel} input"))
     }
@@ -40,7 +40,7 @@ impl BoundConv<'_> {
         Constants::new(self.constants.clone())
     }
 
-    /// What is done with the sums.
+    /// Operations on the sums.
     pub(in crate::kernels) fn epilogue(&self) -> Result<Epilogue> {
         let Self { op, residual, .. } = *self;
         if op.residual != residual.is_some() {
@@ -60,7 +60,7 @@ impl BoundConv<'_> {
         })
     }
 
-    /// Whether pixels can be the rows of the matrix as they lie.
+    /// Returns whether pixels can be the rows of the matrix as they lie.
     ///
     /// With pitches of 4 KiB and its multiples, the rows of a tile fall into so few sets of the L1
     /// cache that they evict each other; copying them costs less.

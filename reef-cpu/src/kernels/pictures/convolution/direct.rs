@@ -9,14 +9,14 @@ use super::bound_conv::BoundConv;
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::Epilogue;
 use crate::kernels::blocks::operand::{Constants, Operand};
-use crate::kernels::blocks::place::grid;
+use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Costs, Plan, Share};
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::product::avx512::ends::Ends;
 use crate::kernels::product::avx512::tiles::multiply_to_the_end;
 use crate::kernels::product::tile::{COLUMNS, Hints, ROWS, Tile};
-use crate::kernels::values::end::End;
+use crate::kernels::values::register_epilogue::RegisterEpilogue;
 use reef_core::Result;
 
 /// Most terms of a sum.
@@ -44,7 +44,7 @@ struct Direct {
 ///
 /// # Errors
 ///
-/// As [`gathered`](super::gathered::block::build).
+/// Like [`gathered`](super::gathered::block::build).
 pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, u32)>> {
     let shape = GroupShape::of(conv.op);
     let is_small = shape.depth <= TERMS && shape.depth * shape.padded() <= WEIGHTS;
@@ -68,7 +68,7 @@ pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, 
 
 impl Direct {
     fn run(&self, block: &mut Block<'_>) -> Outcome {
-        if StopToken::of(block).seen() {
+        if StopToken::of(block).is_set() {
             return Outcome::Stopped;
         }
         let share = self.plan.share(block.index as usize);
@@ -114,7 +114,7 @@ impl Direct {
             bias: bias.as_ptr(),
             residual: residual.map(|from| from.at(pixel, column).cast_const()),
             residual_pitch: residual.map_or(0, Operand::pitch),
-            end: End { relu: self.epilogue.relu, function: self.epilogue.function },
+            end: RegisterEpilogue { relu: self.epilogue.relu, function: self.epilogue.function },
         };
         // SAFETY: there is AVX-512, or this kernel wasn't built. The tile names pixels of the
         // operands, the panel and the bias were measured, shares are disjoint, and launches don't

@@ -1,19 +1,19 @@
-//! What becomes of a tile's sums.
+//! Operations on a tile's sums.
 
 use crate::kernels::product::tile::Tile;
-use crate::kernels::values::end::End;
 use crate::kernels::values::lanes::{LANES, lanes, write};
+use crate::kernels::values::register_epilogue::RegisterEpilogue;
 use std::arch::x86_64::*;
 
-/// What becomes of a tile's sums before they are written, where they are not kept for more terms.
+/// Operations on a tile's sums before they are written, where they are not kept for more terms.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::kernels) struct Ends {
     /// One for each of the tile's columns.
     pub bias: *const f32,
-    /// What is added to the first row, and floats to what is added to the next.
+    /// Values added to the first row, and floats to those added to the next.
     pub residual: Option<*const f32>,
     pub residual_pitch: usize,
-    pub end: End,
+    pub end: RegisterEpilogue,
 }
 
 impl Ends {
@@ -51,7 +51,7 @@ pub(super) unsafe fn finish<const R: usize, const V: usize, const END: bool>(
 ///
 /// # Safety
 ///
-/// As [`finish`].
+/// Like [`finish`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store_plain<const R: usize, const V: usize>(
@@ -78,7 +78,7 @@ unsafe fn store_plain<const R: usize, const V: usize>(
 ///
 /// # Safety
 ///
-/// As [`finish`].
+/// Like [`finish`].
 #[inline(never)]
 #[target_feature(enable = "avx512f")]
 unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &Ends) {
@@ -109,7 +109,7 @@ unsafe fn store_ends<const V: usize>(sums: &[[__m512; V]], tile: &Tile, ends: &E
 ///
 /// # Safety
 ///
-/// As [`finish`].
+/// Like [`finish`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn store<const R: usize, const V: usize>(sums: &[[__m512; V]; R], tile: &Tile) {

@@ -11,7 +11,7 @@ use std::arch::x86_64::*;
 /// Fewest terms that the loop in assembly takes.
 pub(super) const MIN_TERMS: usize = 2;
 
-/// What the loop in assembly reads now and then.
+/// Values that the loop in assembly reads now and then.
 #[repr(C)]
 struct Turns {
     /// Turns left, one for each row if there are terms enough. One row of the output is brought

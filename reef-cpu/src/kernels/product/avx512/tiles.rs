@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// # Safety
 ///
-/// As [`multiply`](crate::kernels::product::multiply::multiply).
+/// Like [`multiply`](crate::kernels::product::multiply::multiply).
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
     // SAFETY: the caller's promise.
@@ -21,19 +21,19 @@ pub(in crate::kernels) unsafe fn multiply(tile: &Tile) {
 ///
 /// # Safety
 ///
-/// As [`multiply`](crate::kernels::product::multiply::multiply), but only `columns` floats of each
-/// row of `sums` are the caller's; what `ends` names can be read and isn't written meanwhile.
+/// Like [`multiply`](crate::kernels::product::multiply::multiply), but only `columns` floats of
+/// each row of `sums` are the caller's; what `ends` names can be read and isn't written meanwhile.
 #[target_feature(enable = "avx512f")]
 pub(in crate::kernels) unsafe fn multiply_to_the_end(tile: &Tile, ends: &Ends) {
     // SAFETY: the caller's promise.
     unsafe { multiply_and::<true>(tile, Some(ends)) }
 }
 
-/// With ends if `END` says so: without them, sums shall not leave registers for their sake.
+/// Product with ends if `END` is set: without them, sums shall not leave registers for their sake.
 ///
 /// # Safety
 ///
-/// As [`multiply`], and with `ends` as [`multiply_to_the_end`].
+/// Like [`multiply`], and with `ends` as [`multiply_to_the_end`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn multiply_and<const END: bool>(tile: &Tile, ends: Option<&Ends>) {
@@ -51,7 +51,7 @@ unsafe fn multiply_and<const END: bool>(tile: &Tile, ends: Option<&Ends>) {
 
 /// # Safety
 ///
-/// As [`multiply_and`].
+/// Like [`multiply_and`].
 #[target_feature(enable = "avx512f")]
 unsafe fn by_rows<const VECTORS: usize, const END: bool>(tile: &Tile, ends: Option<&Ends>) {
     macro_rules! rows {
@@ -70,7 +70,7 @@ unsafe fn by_rows<const VECTORS: usize, const END: bool>(tile: &Tile, ends: Opti
 ///
 /// # Safety
 ///
-/// As [`multiply_and`], for [`ROWS`] rows and at least [`MIN_TERMS`] terms.
+/// Like [`multiply_and`], for [`ROWS`] rows and at least [`MIN_TERMS`] terms.
 #[target_feature(enable = "avx512f")]
 unsafe fn full<const END: bool>(tile: &Tile, ends: Option<&Ends>) {
     // SAFETY: the caller's promise.
@@ -85,7 +85,7 @@ unsafe fn full<const END: bool>(tile: &Tile, ends: Option<&Ends>) {
 
 /// # Safety
 ///
-/// As [`multiply_and`], with `R` rows and `V` vectors per row.
+/// Like [`multiply_and`], with `R` rows and `V` vectors per row.
 #[target_feature(enable = "avx512f")]
 unsafe fn product<const R: usize, const V: usize, const END: bool>(
     tile: &Tile,
@@ -108,7 +108,7 @@ unsafe fn product<const R: usize, const V: usize, const END: bool>(
 ///
 /// # Safety
 ///
-/// As [`product`].
+/// Like [`product`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; V]; R] {
@@ -127,7 +127,7 @@ unsafe fn load<const R: usize, const V: usize>(tile: &Tile) -> [[__m512; V]; R] 
 
 /// # Safety
 ///
-/// As [`product`], for terms below `depth`.
+/// Like [`product`], for terms below `depth`.
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn add_terms<const R: usize, const V: usize>(

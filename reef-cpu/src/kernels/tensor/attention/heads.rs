@@ -4,7 +4,7 @@ use super::scores::{State, change};
 use super::shape::Shape;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::product::tile::{COLUMNS, ROWS};
-use crate::kernels::tensor::products::pack::pack_columns;
+use crate::kernels::tensor::products::pack::{Axis, pack_columns};
 use crate::kernels::tensor::products::tiles::{Pitched, multiply_tile};
 use reef_core::tensor::{Attention, Element, Kind, TensorOp, Values};
 use std::ops::Range;
@@ -12,7 +12,7 @@ use std::ops::Range;
 /// Keys of a tile: a panel of values for all of them stays in the first cache.
 const KEYS: usize = 256;
 /// Most elements of a key and of a value: memory for a block's rows depends on these.
-const MOST: usize = 2048;
+const MAX_TERMS: usize = 2048;
 
 /// Attention that is made by tiles of keys.
 #[derive(Debug)]
@@ -29,20 +29,20 @@ struct Work<'a> {
     queries: &'a mut [f32],
     /// A row of [`KEYS`] for each of the block's.
     scores: &'a mut [f32],
-    /// Of keys or values.
+    /// Panel of keys or values.
     panel: &'a mut [f32],
     /// Products of weights with values.
     sums: &'a mut [f32],
 }
 
 impl Heads {
-    /// `None` if `op`, which was checked, is no attention, or has sizes for which separate
+    /// `None` if `op`, which was checked, is not an attention, or has sizes for which separate
     /// operations are better.
     pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
         let Kind::Attention(attention) = &op.kind else { return None };
         let [keys, depth, width] = attention.sizes();
         let mut specs = op.inputs[..3].iter().chain([&op.output]);
-        if depth.max(width) > MOST || specs.any(|spec| spec.element != Element::F32) {
+        if depth.max(width) > MAX_TERMS || specs.any(|spec| spec.element != Element::F32) {
             return None;
         }
         Some(Self {
@@ -81,7 +81,7 @@ impl Heads {
         Work { queries, scores, panel, sums }
     }
 
-    /// The rows of block `index` in front of `scratch`; false if it was stopped.
+    /// Computes the rows of block `index` at the start of `scratch`; false if it was stopped.
     pub(in crate::kernels::tensor) fn compute(
         &self,
         index: usize,
@@ -115,7 +115,7 @@ impl Heads {
         for (state, row) in states.iter().zip(work.sums.chunks_mut(self.pitch())) {
             state.finish(&mut row[..self.width], self.attention.none_is_zero);
         }
-        !stop.seen()
+        !stop.is_set()
     }
 
     fn pack_queries(&self, from: &[f32], group: usize, rows: Range<usize>, to: &mut [f32]) {
@@ -139,9 +139,11 @@ impl Heads {
         for key in (0..keys.len()).step_by(COLUMNS) {
             let columns = COLUMNS.min(keys.len() - key);
             let from = &from[(keys.start + key) * steps[0]..];
-            pack_columns(from, (columns, steps[0]), (self.depth, steps[1]), work.panel);
+            let packed = Axis { len: columns, stride: steps[0] };
+            let terms = Axis { len: self.depth, stride: steps[1] };
+            pack_columns(from, packed, terms, work.panel);
             for row in (0..rows).step_by(ROWS) {
-                if stop.seen() {
+                if stop.is_set() {
                     return false;
                 }
                 let queries =
@@ -172,7 +174,7 @@ impl Heads {
         let sums = work.sums.chunks_mut(self.pitch());
         let scores = work.scores.chunks_mut(KEYS);
         for (((row, state), scores), sums) in rows.zip(states).zip(scores).zip(sums) {
-            if stop.seen() {
+            if stop.is_set() {
                 return false;
             }
             let scores = &mut scores[..keys.len()];
@@ -207,9 +209,11 @@ impl Heads {
         for column in (0..self.width).step_by(COLUMNS) {
             let columns = COLUMNS.min(self.width - column);
             let from = &from[keys.start * steps[0] + column * steps[1]..];
-            pack_columns(from, (columns, steps[1]), (keys.len(), steps[0]), work.panel);
+            let packed = Axis { len: columns, stride: steps[1] };
+            let terms = Axis { len: keys.len(), stride: steps[0] };
+            pack_columns(from, packed, terms, work.panel);
             for row in (0..rows).step_by(ROWS) {
-                if stop.seen() {
+                if stop.is_set() {
                     return false;
                 }
                 let weights = Pitched { floats: &work.scores[row * KEYS..], pitch: KEYS };

@@ -1,12 +1,12 @@
-//! What becomes of a row of scores before and in its softmax.
+//! Operations on a row of scores before and in its softmax.
 
-use crate::kernels::tensor::formulas::folds::{LANES, gather, together};
+use crate::kernels::tensor::formulas::folds::{LANES, combine_lanes, gather};
 use crate::kernels::values::functions::exp;
 use crate::kernels::values::scalar::larger;
 use crate::kernels::values::simd::widest;
 use reef_core::tensor::{ScoreStep, Truth, Values};
 
-/// What a row of the softmax has come to.
+/// State of a row of the softmax.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct State {
     /// The largest score so far.
@@ -23,7 +23,7 @@ impl State {
     pub(super) fn take(&mut self, scores: &mut [f32]) -> f32 {
         let mut lanes = [f32::NEG_INFINITY; LANES];
         gather(&mut lanes, scores, larger);
-        let largest = larger(self.largest, together(lanes, larger));
+        let largest = larger(self.largest, combine_lanes(lanes, larger));
         // Below the least score nothing has a weight: `-inf` less itself would be no number.
         let shift = if largest == f32::NEG_INFINITY { 0.0 } else { largest };
         let before = if self.largest == largest { 1.0 } else { exp(self.largest - shift) };
@@ -35,9 +35,10 @@ impl State {
     /// Divides a row's products with values by the sum of its weights.
     pub(super) fn finish(self, row: &mut [f32], none_is_zero: bool) {
         let none = self.sum.is_nan() || self.largest == f32::NEG_INFINITY;
-        match none && none_is_zero {
-            true => row.fill(0.0),
-            false => row.iter_mut().for_each(|x| *x /= self.sum),
+        if none && none_is_zero {
+            row.fill(0.0);
+        } else {
+            row.iter_mut().for_each(|x| *x /= self.sum);
         }
     }
 }
@@ -54,7 +55,7 @@ fn powers(scores: &mut [f32], shift: f32) -> f32 {
     );
     let mut lanes = [0.0; LANES];
     gather(&mut lanes, scores, |sum, x| sum + x);
-    together(lanes, |sum, x| sum + x)
+    combine_lanes(lanes, |sum, x| sum + x)
 }
 
 /// Makes a step of scores. `first` is where what it reads of the first of them lies, and `stride`
@@ -70,10 +71,10 @@ pub(super) fn change(
             || scores.iter_mut().for_each(|score| *score *= factor),
         ),
         (ScoreStep::Add(_), Some((Values::F32(added), first, stride))) => {
-            each(scores, (&added[first..], stride), |score, added| score + added);
+            each(scores, &added[first..], stride, |score, added| score + added);
         }
         (ScoreStep::Choose { keep, other, .. }, Some((Values::Bool(which), first, stride))) => {
-            each(scores, (&which[first..], stride), |score, which: Truth| {
+            each(scores, &which[first..], stride, |score, which: Truth| {
                 if (which.0 != 0) == *keep { score } else { *other }
             });
         }
@@ -82,11 +83,7 @@ pub(super) fn change(
 }
 
 /// Replaces each score by a function of it and of an element, which lie so far apart.
-fn each<T: Copy>(
-    scores: &mut [f32],
-    (read, stride): (&[T], usize),
-    function: impl Fn(f32, T) -> f32,
-) {
+fn each<T: Copy>(scores: &mut [f32], read: &[T], stride: usize, function: impl Fn(f32, T) -> f32) {
     widest(
         #[inline(always)]
         || match stride {

@@ -1,4 +1,4 @@
-//! Which rows see the same keys, and where all of it lies.
+//! Rows that see the same keys, and their places in memory.
 
 use crate::kernels::product::tile::ROWS;
 use reef_core::tensor::{Attention, View};
@@ -7,9 +7,9 @@ use std::ops::Range;
 /// Places that tables may have.
 const PLACES: usize = 1 << 22;
 /// Fewest rows that see the same keys for which packing these pays.
-const LEAST_ROWS: usize = 4;
+const MIN_ROWS: usize = 4;
 /// Most rows of a block: with a tile of keys their scores stay in the second cache.
-const MOST_ROWS: usize = 16 * ROWS;
+const MAX_ROWS: usize = 16 * ROWS;
 /// Most products of a block, unless that is less than a few tiles: some hundred microseconds with
 /// AVX-512.
 const PRODUCTS: usize = 24 << 20;
@@ -23,7 +23,7 @@ pub(super) struct Shape {
     groups: Vec<Vec<usize>>,
     /// Places of the rows of each group, from the first one on.
     rows: Vec<Vec<usize>>,
-    /// Which row of the output each group's first one is, and the others from there on.
+    /// Index in the output of each group's first row, and offsets of the others from there.
     outputs: [Vec<usize>; 2],
     rows_of_block: usize,
 }
@@ -42,7 +42,7 @@ impl Shape {
             (0..rank).filter(|&axis| dims[axis] > 1).partition(shared);
         let dense = View::dense(dims);
         let count = |axes: &[usize]| dense.axes(axes).len();
-        let few = count(&within) < LEAST_ROWS;
+        let few = count(&within) < MIN_ROWS;
         if few || count(&within).max(count(&across)) * (views.len() + 1) > PLACES {
             return None;
         }
@@ -82,19 +82,19 @@ impl Shape {
         (index / self.shares(), first..end)
     }
 
-    /// Where a row begins in an operand.
+    /// Start of a row in an operand.
     pub(super) fn place(&self, operand: usize, group: usize, row: usize) -> usize {
         self.groups[operand][group] + self.rows[operand][row]
     }
 
-    /// Which row of the output it is.
+    /// Index of the row in the output.
     pub(super) fn output(&self, group: usize, row: usize) -> usize {
         self.outputs[0][group] + self.outputs[1][row]
     }
 }
 
-/// Rows of a block, each of which takes so many products: as few blocks as may be, of one size.
+/// Rows of a block, each of which takes `products` products: as few blocks as may be, of one size.
 fn rows_of_block(rows: usize, products: usize) -> usize {
-    let most = (PRODUCTS / products.max(1)).clamp(FEW_ROWS, MOST_ROWS);
+    let most = (PRODUCTS / products.max(1)).clamp(FEW_ROWS, MAX_ROWS);
     rows.div_ceil(rows.div_ceil(most)).next_multiple_of(ROWS).min(rows)
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::kernel::{Block, Outcome, RUN};
-use crate::kernels::blocks::stop_token::after;
+use crate::kernels::blocks::stop_token::stop_at_look;
 use crate::memory::buffer::Buffer;
 use reef_core::Args;
 use reef_core::tensor::{
@@ -85,19 +85,23 @@ fn values(spec: &Spec, seed: usize) -> Array {
     }
 }
 
-fn stored(array: &Array) -> Place {
+fn stored(array: &Array) -> OperandMemory {
     let bytes = array.to_le_bytes();
     let buffer = Buffer::zeroed(bytes.len() + 64).unwrap();
     buffer.write(64, &bytes).unwrap();
-    Place { buffer, offset: 64 }
+    OperandMemory { buffer, offset: 64 }
 }
 
 /// Binds `op`, none of whose inputs is packed.
-fn plain(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Result<(Kernel, u32)> {
+fn plain(
+    op: &Arc<TensorOp>,
+    inputs: &[OperandMemory],
+    output: &OperandMemory,
+) -> Result<(Kernel, u32)> {
     bind(op, &Places { inputs, output, packed: false }, 2)
 }
 
-fn content(place: &Place, spec: &Spec) -> Vec<u8> {
+fn content(place: &OperandMemory, spec: &Spec) -> Vec<u8> {
     let mut bytes = vec![0; spec.bytes()];
     place.buffer.read(64, &mut bytes).unwrap();
     bytes
@@ -110,10 +114,10 @@ fn run(kernel: &Kernel, index: u32) -> Outcome {
 }
 
 /// Stops a block at its first, second, … look at the stop word, until it gets through.
-fn interrupt_everywhere(kernel: &Kernel, index: u32, output: &Place, op: &TensorOp) {
+fn interrupt_everywhere(kernel: &Kernel, index: u32, output: &OperandMemory, op: &TensorOp) {
     for looks in 1.. {
         let before = content(output, &op.output);
-        if after(looks, || run(kernel, index)) == Outcome::Done {
+        if stop_at_look(looks, || run(kernel, index)) == Outcome::Done {
             assert!(looks > 1, "{} never looks", op.name());
             return;
         }
@@ -122,7 +126,7 @@ fn interrupt_everywhere(kernel: &Kernel, index: u32, output: &Place, op: &Tensor
 }
 
 #[test]
-fn blocks_make_what_the_definition_says_wherever_they_are_stopped_first() {
+fn blocks_stopped_anywhere_match_the_definition() {
     for op in operations() {
         let inputs: Vec<_> =
             op.inputs.iter().enumerate().map(|(k, spec)| values(spec, k)).collect();
@@ -143,7 +147,7 @@ fn an_output_over_an_input_and_a_short_buffer_are_refused() {
     let place = stored(&values(&op.output, 1));
     let said = plain(&op, std::slice::from_ref(&place), &place).unwrap_err().to_string();
     assert_eq!(said, "cpu: the output overlaps what is read");
-    let short = Place { buffer: Buffer::zeroed(100).unwrap(), offset: 64 };
+    let short = OperandMemory { buffer: Buffer::zeroed(100).unwrap(), offset: 64 };
     assert!(plain(&op, &[place], &short).is_err());
 }
 
@@ -162,7 +166,7 @@ fn products() -> Vec<TensorOp> {
     ]
 }
 
-/// Sums that are no products of matrices.
+/// Sums that are not products of matrices.
 fn sums() -> Vec<TensorOp> {
     vec![
         // Channels of their own: lines of 7, 70 and 150 pixels.
@@ -268,18 +272,18 @@ fn folds_by_vectors_are_those_of_the_definition() {
     }
 }
 
-/// Runs each block of an operation of singles, stopped wherever it looks at first, and compares
-/// what it made with the definition: so many units in the last place may lie between them; none are
-/// the same bits.
+/// Runs each block of an operation of singles, stopped at each of its looks first, and compares its
+/// output with the definition. They may differ by `units` units in the last place; 0 means equal
+/// bits.
 fn agrees(op: TensorOp, units: f32) {
     agrees_by(op, units, plain);
 }
 
-/// As [`agrees`], of the kernel that `bind` gives.
+/// Like [`agrees`], of the kernel that `bind` gives.
 fn agrees_by(
     op: TensorOp,
     units: f32,
-    bind: impl Fn(&Arc<TensorOp>, &[Place], &Place) -> Result<(Kernel, u32)>,
+    bind: impl Fn(&Arc<TensorOp>, &[OperandMemory], &OperandMemory) -> Result<(Kernel, u32)>,
 ) {
     let inputs: Vec<_> = op.inputs.iter().enumerate().map(|(k, spec)| values(spec, k)).collect();
     let read: Vec<_> = inputs.iter().map(Array::values).collect();

@@ -1,8 +1,8 @@
 //! Formulas behind sums of products, while these are in scratch memory.
 
 use super::formula::Vectors;
-use crate::kernels::blocks::finish::Finish;
 use crate::kernels::blocks::plan::Share;
+use crate::kernels::blocks::scratch_epilogue::ScratchEpilogue;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::tensor::dense::Dense;
 use reef_core::tensor::{Contract, Domain, Element, Finished, Kind, TensorOp};
@@ -44,14 +44,14 @@ impl Ending {
     ///
     /// # Safety
     ///
-    /// Nobody writes them while the slices live.
+    /// No other thread writes them while the slices live.
     unsafe fn inputs(&self) -> Vec<&[f32]> {
         // SAFETY: the caller's promise.
         self.inputs.iter().map(|input| unsafe { input.singles() }).collect()
     }
 }
 
-impl Finish for Ending {
+impl ScratchEpilogue for Ending {
     fn scratch(&self) -> usize {
         self.formula.scratch()
     }
@@ -70,7 +70,7 @@ impl Finish for Ending {
         let len = share.outputs.len();
         let look = (SUMS / len).max(1);
         for (k, (row, sums)) in share.pixels.clone().zip(sums.chunks_mut(pitch)).enumerate() {
-            if k % look == 0 && stop.seen() {
+            if k % look == 0 && stop.is_set() {
                 return false;
             }
             let first = row * self.width + share.outputs.start;

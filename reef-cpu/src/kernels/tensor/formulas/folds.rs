@@ -58,7 +58,7 @@ impl Rows {
                 }
             }
         }
-        !stop.seen()
+        !stop.is_set()
     }
 
     fn row(&self, row: &[f32], stop: StopToken<'_>) -> Option<f32> {
@@ -67,7 +67,7 @@ impl Rows {
             _ => [0.0; LANES],
         };
         for part in row.chunks(READ) {
-            if stop.seen() {
+            if stop.is_set() {
                 return None;
             }
             match self.kind {
@@ -77,13 +77,13 @@ impl Rows {
             }
         }
         Some(match self.kind {
-            FoldKind::Max => together(lanes, larger),
-            _ => together(lanes, |sum, x| sum + x),
+            FoldKind::Max => combine_lanes(lanes, larger),
+            _ => combine_lanes(lanes, |sum, x| sum + x),
         })
     }
 }
 
-/// What a row becomes: its `Max`, `Min`, `SumAbs` or `SumSquares`, and else its sum.
+/// Folds a row to its `Max`, `Min`, `SumAbs` or `SumSquares`, and else to its sum.
 pub(super) fn fold(kind: FoldKind, row: &[f32]) -> f32 {
     let add = |sum, x| sum + x;
     match kind {
@@ -105,11 +105,11 @@ fn folded(
     if row.len() <= SHORT {
         let mut lanes = [start; FEW];
         gather(&mut lanes, row, take);
-        return together(lanes, join);
+        return combine_lanes(lanes, join);
     }
     let mut lanes = [start; LANES];
     gather(&mut lanes, row, take);
-    together(lanes, join)
+    combine_lanes(lanes, join)
 }
 
 /// Takes each element into the lane of its place.
@@ -134,8 +134,8 @@ pub(in crate::kernels::tensor) fn gather<const N: usize>(
     );
 }
 
-/// What all lanes come to: halves of them, one onto the other.
-pub(in crate::kernels::tensor) fn together<const N: usize>(
+/// Combines all lanes: adds one half onto the other until one value is left.
+pub(in crate::kernels::tensor) fn combine_lanes<const N: usize>(
     mut lanes: [f32; N],
     add: impl Fn(f32, f32) -> f32,
 ) -> f32 {

@@ -3,11 +3,10 @@
 //! A block is short enough (some ten microseconds) to write its outputs as it makes them, and looks
 //! at the stop word before.
 
+use super::access_pattern::{AccessPattern, Operand};
 use super::chain::find::Chain;
-use super::chain::part::{Leaf, Part};
+use super::chain::steps::{Leaf, Part};
 use super::gelu::{Step, steps};
-use super::operand::Operand;
-use super::seen::Seen;
 use super::terms::{cost, evaluate, gelu};
 use reef_core::tensor::{Domain, Element, Formula, Kind, Spec, TensorOp, Term};
 
@@ -17,7 +16,7 @@ pub(super) const TILE: usize = 512;
 pub(super) const TERMS: usize = 64;
 /// Terms for which the memory of what is known of them is small.
 pub(super) const FEW: usize = 16;
-/// What a block may cost, in terms of one output that are a single instruction.
+/// Largest cost of a block, in terms of one output that are a single instruction.
 pub(super) const BLOCK: usize = 96 * 1024;
 /// Outputs of a block at most.
 const OUTPUTS: usize = 16 * 1024;
@@ -26,32 +25,35 @@ const OUTPUTS: usize = 16 * 1024;
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Vectors {
     terms: Vec<Step>,
-    /// The same as a chain that begins with an input that has a value for each output, if they are
+    /// The formula as a chain that begins with an input that has a value for each output, if it is
     /// one.
     chain: Option<(usize, Chain)>,
-    /// How each input is read.
-    seen: Vec<Seen>,
+    /// Access pattern of each input.
+    seen: Vec<AccessPattern>,
     /// Outputs of a block.
     pub(in crate::kernels::tensor) outputs: usize,
 }
 
 impl Vectors {
-    /// `None` if `op`, which was checked, is no formula of singles, or has a term without vectors.
+    /// `None` if `op`, which was checked, is not a formula of singles, or has a term without
+    /// vectors.
     pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
         let Kind::Map(map) = &op.kind else { return None };
         (map.domain == Domain::F32).then(|| Self::new(&map.formula, &op.inputs, &op.output))?
     }
 
-    /// A formula of what is broadcast to its output; `None` if these are no singles, or a term has
-    /// no vectors.
+    /// A formula of inputs that are broadcast to its output; `None` if these are not singles, or a
+    /// term has no vectors.
     pub(in crate::kernels::tensor) fn new<'a>(
         formula: &Formula,
         inputs: impl IntoIterator<Item = &'a Spec>,
         output: &'a Spec,
     ) -> Option<Self> {
         let terms = steps(&formula.0);
-        let seen: Vec<Seen> =
-            inputs.into_iter().map(|input| Seen::of(input, output)).collect::<Option<_>>()?;
+        let seen: Vec<AccessPattern> = inputs
+            .into_iter()
+            .map(|input| AccessPattern::of(input, output))
+            .collect::<Option<_>>()?;
         let costs = formula.0.iter().map(cost).collect::<Option<Vec<_>>>()?;
         let outputs = (BLOCK / costs.iter().sum::<usize>().max(1)).clamp(TILE, OUTPUTS);
         let fits = output.element == Element::F32 && terms.len() <= TERMS;
@@ -158,8 +160,8 @@ impl Vectors {
 }
 
 /// The chain that `terms` are, and the input with which it begins.
-fn chain(terms: &[Step], seen: &[Seen]) -> Option<(usize, Chain)> {
-    let whole = seen.iter().enumerate().filter(|(_, seen)| matches!(seen, Seen::Whole));
+fn chain(terms: &[Step], seen: &[AccessPattern]) -> Option<(usize, Chain)> {
+    let whole = seen.iter().enumerate().filter(|(_, seen)| matches!(seen, AccessPattern::Whole));
     whole.map(|(start, _)| start).find_map(|start| {
         let parts: Vec<Part> = terms.iter().map(|term| part(term, start)).collect();
         Some((start, Chain::of(&parts)?))
@@ -237,9 +239,10 @@ mod tests {
             let bits = |vectors: &Vectors, replaced: bool| -> Vec<u32> {
                 let mut scratch = vec![f32::NAN; vectors.scratch()];
                 let mut made = inputs[0][width / 2..].to_vec();
-                match replaced {
-                    true => vectors.replace(&mut made, &inputs[1..], width / 2, &mut scratch),
-                    false => vectors.compute(&inputs, width / 2, &mut scratch, &mut made),
+                if replaced {
+                    vectors.replace(&mut made, &inputs[1..], width / 2, &mut scratch);
+                } else {
+                    vectors.compute(&inputs, width / 2, &mut scratch, &mut made);
                 }
                 made.into_iter().map(f32::to_bits).collect()
             };

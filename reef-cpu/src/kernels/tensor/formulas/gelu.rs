@@ -3,16 +3,16 @@
 use reef_core::tensor::{Binary, Scalar, Term, Unary};
 use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
 
-/// How far constants of files are from what they mean.
+/// Largest error of constants in files.
 const NEAR: f64 = 1e-6;
 
 /// A step of a formula.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
     Term(Term),
-    /// Of an earlier step.
+    /// GELU of an earlier step.
     Gelu(usize),
-    /// Nobody reads it.
+    /// No later term reads it.
     Unused,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn steps(terms: &[Term]) -> Vec<Step> {
 struct Terms<'a>(&'a [Term]);
 
 impl Terms<'_> {
-    /// Of what term `k` is the GELU.
+    /// The term that term `k` is the GELU of.
     fn gelu(&self, k: usize) -> Option<usize> {
         // Three factors in any order: x, a half, and 1 + erf(x / √2).
         let [a, b] = self.product(k)?;
@@ -59,7 +59,7 @@ impl Terms<'_> {
         })
     }
 
-    /// Of what `1 + erf(x / √2)` is.
+    /// The term `x` of `1 + erf(x / √2)`.
     fn one_and_error(&self, k: usize) -> Option<usize> {
         let Term::Binary(Binary::Add, a, b) = self.0[k] else { return None };
         let (_, error) = [(a, b), (b, a)].into_iter().find(|(one, _)| self.is(*one, 1.0))?;
@@ -98,14 +98,16 @@ mod tests {
     fn terms(half_last: bool, divided: bool) -> Vec<Term> {
         use Binary::{Add, Div, Mul};
         let real = |number| Term::Scalar(Scalar::Real(number));
-        let scaled = match divided {
-            true => [real(f64::from(SQRT_2 as f32)), Term::Binary(Div, 0, 1)],
-            false => [real(f64::from(FRAC_1_SQRT_2 as f32)), Term::Binary(Mul, 1, 0)],
+        let scaled = if divided {
+            [real(f64::from(SQRT_2 as f32)), Term::Binary(Div, 0, 1)]
+        } else {
+            [real(f64::from(FRAC_1_SQRT_2 as f32)), Term::Binary(Mul, 1, 0)]
         };
         let sum = [Term::Unary(Unary::Erf, 2), real(1.0), Term::Binary(Add, 3, 4), real(0.5)];
-        let product = match half_last {
-            true => [Term::Binary(Mul, 0, 5), Term::Binary(Mul, 7, 6)],
-            false => [Term::Binary(Mul, 6, 0), Term::Binary(Mul, 5, 7)],
+        let product = if half_last {
+            [Term::Binary(Mul, 0, 5), Term::Binary(Mul, 7, 6)]
+        } else {
+            [Term::Binary(Mul, 6, 0), Term::Binary(Mul, 5, 7)]
         };
         [&[Term::Input(0)][..], &scaled, &sum, &product].concat()
     }
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_besides_and_what_has_other_numbers_stays() {
+    fn gelu_read_elsewhere_or_with_other_numbers_stays() {
         let mut others = terms(true, true);
         others.push(Term::Binary(Binary::Add, 8, 3));
         let made = steps(&others);

@@ -6,14 +6,13 @@
 //!
 //! Invariant: an output doesn't depend on the block that makes it.
 
+mod access_pattern;
 mod chain;
 pub(super) mod finish;
 pub(super) mod folds;
 pub(super) mod formula;
 mod gelu;
-mod operand;
 pub(super) mod row_map;
-mod seen;
 mod standard;
 mod terms;
 #[cfg(target_arch = "x86_64")]

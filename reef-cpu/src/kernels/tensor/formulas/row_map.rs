@@ -4,12 +4,11 @@
 //! As with formulas, a block is short enough to write its outputs as it makes them, and looks at
 //! the stop word before.
 
+use super::access_pattern::{AccessPattern, Operand};
 use super::chain::find::Chain;
-use super::chain::part::{Leaf, Part};
+use super::chain::steps::{Leaf, Part};
 use super::folds::fold;
 use super::formula::{BLOCK, FEW, TERMS};
-use super::operand::Operand;
-use super::seen::Seen;
 use super::standard::{RowStep, steps};
 use super::terms::{cost, evaluate};
 #[cfg(target_arch = "x86_64")]
@@ -17,9 +16,9 @@ use super::vectors;
 use crate::kernels::values::simd::widest;
 use reef_core::tensor::{Element, FoldKind, Kind, RowTerm, TensorOp, Term};
 
-/// What a row may cost: a block has one at least.
+/// Largest cost of a row: a block has one at least.
 const ROW: usize = 4 * BLOCK;
-/// What a fold of a row costs for one element.
+/// Cost of a fold of a row for one element.
 const FOLD: usize = 2;
 
 /// A formula of rows that has vectors for all of its terms.
@@ -30,8 +29,8 @@ pub(in crate::kernels::tensor) struct RowVectors {
     /// The input whose rows are standardised and by which number, and what is done with them, if
     /// that is all.
     standard: Option<(usize, f32, Chain)>,
-    /// How each input is read.
-    seen: Vec<Seen>,
+    /// Access pattern of each input.
+    seen: Vec<AccessPattern>,
     /// Outputs of a block: whole rows.
     pub(in crate::kernels::tensor) outputs: usize,
 }
@@ -40,8 +39,11 @@ impl RowVectors {
     /// `None` if `op`, which was checked, is nothing of the kind, or a row costs too much.
     pub(in crate::kernels::tensor) fn of(op: &TensorOp) -> Option<Self> {
         let Kind::RowMap(rows) = &op.kind else { return None };
-        let seen: Vec<Seen> =
-            op.inputs.iter().map(|input| Seen::of(input, &op.output)).collect::<Option<_>>()?;
+        let seen: Vec<AccessPattern> = op
+            .inputs
+            .iter()
+            .map(|input| AccessPattern::of(input, &op.output))
+            .collect::<Option<_>>()?;
         let cost = |term: &RowTerm| match term {
             RowTerm::Element(term) => cost(term),
             RowTerm::Fold(..) => Some(FOLD),
@@ -131,7 +133,7 @@ impl RowVectors {
 }
 
 /// Finds an input of which each row is standardised, and a chain behind it.
-fn standard(steps: &[RowStep], seen: &[Seen]) -> Option<(usize, f32, Chain)> {
+fn standard(steps: &[RowStep], seen: &[AccessPattern]) -> Option<(usize, f32, Chain)> {
     let part = |step: &RowStep| match *step {
         RowStep::Unused => Part::Unused,
         RowStep::Standard(..) => Part::Start,
@@ -149,7 +151,7 @@ fn standard(steps: &[RowStep], seen: &[Seen]) -> Option<(usize, f32, Chain)> {
         .find_map(|step| match *step {
             RowStep::Standard(x, epsilon) => match steps[x] {
                 RowStep::Row(RowTerm::Element(Term::Input(input)))
-                    if matches!(seen[input], Seen::Whole) =>
+                    if matches!(seen[input], AccessPattern::Whole) =>
                 {
                     Some((input, epsilon))
                 }

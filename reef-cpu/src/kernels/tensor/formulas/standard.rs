@@ -8,7 +8,7 @@ pub(super) enum RowStep {
     Row(RowTerm),
     /// An earlier step, less its mean, by the root of its variance and this number.
     Standard(usize, f32),
-    /// Nobody reads it.
+    /// No later term reads it.
     Unused,
 }
 
@@ -51,7 +51,7 @@ struct Terms<'a> {
 }
 
 impl Terms<'_> {
-    /// What term `k` is the standardised row of, and what is added to the variance.
+    /// The term that term `k` is the standardised row of, and the number added to its variance.
     fn standard(&self, k: usize) -> Option<(usize, f32)> {
         let [centred, inverse] = self.binary(k, Binary::Mul)?;
         let [x, mean] = self.binary(centred, Binary::Sub)?;
@@ -64,7 +64,7 @@ impl Terms<'_> {
         fits.then_some((x, self.number(epsilon)? as f32))
     }
 
-    /// What term `k` is the mean of, or the mean of whose squares.
+    /// The term that term `k` is the mean of, or the mean of whose squares.
     fn mean(&self, k: usize, kind: FoldKind) -> Option<usize> {
         let [sum, count] = self.binary(k, Binary::Div)?;
         match self.terms[sum] {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_of_other_than_the_row_is_none_and_what_is_read_besides_stays() {
+    fn mean_of_another_row_is_none_and_term_read_elsewhere_stays() {
         assert!(steps(&terms(), 9).iter().all(|step| matches!(step, RowStep::Row(_))));
         let mut others = terms();
         others.push(RowTerm::Element(Term::Binary(Binary::Add, 12, 3)));

@@ -1,13 +1,13 @@
 //! Terms of formulas of singles, by vectors.
 
-use super::operand::Operand;
 #[cfg(target_arch = "x86_64")]
+use super::access_pattern::Operand;
 use super::vectors;
 use crate::kernels::values::functions::{erf, exp, tanh};
 use crate::kernels::values::simd::widest;
 use reef_core::tensor::{Binary, Scalar, Term, Unary};
 
-/// What a term costs for one output, in single instructions; `None` if it has no vectors.
+/// Cost of a term for one output, in single instructions; `None` if it has no vectors.
 pub(super) fn cost(term: &Term) -> Option<usize> {
     use Binary::{Add, Div, Equal, Less, LessOrEqual, Max, Min, Mul, Sub};
     match term {
@@ -22,8 +22,8 @@ pub(super) fn cost(term: &Term) -> Option<usize> {
     }
 }
 
-/// Computes `term`, which is no input, of operands that are as long as `to`. The value that all
-/// outputs have, if they have one; else they are in `to`.
+/// Computes `term`, which is not an input, of operands that are as long as `to`. Returns the value
+/// that all outputs have, if they have one; else they are in `to`.
 pub(super) fn evaluate<'a>(
     term: Term,
     of: impl Fn(usize) -> Operand<'a>,
@@ -89,15 +89,15 @@ fn binary(function: Binary, of: [Operand<'_>; 2], to: &mut [f32]) -> Option<f32>
         return None;
     }
     match function {
-        Binary::Add => both(of, to, |x, y| x + y),
-        Binary::Sub => both(of, to, |x, y| x - y),
-        Binary::Mul => both(of, to, |x, y| x * y),
-        Binary::Div => both(of, to, |x, y| x / y),
-        Binary::Min => both(of, to, |x, y| if y < x || y.is_nan() { y } else { x }),
-        Binary::Max => both(of, to, |x, y| if y > x || y.is_nan() { y } else { x }),
-        Binary::Less => both(of, to, |x, y| truth(x < y)),
-        Binary::LessOrEqual => both(of, to, |x, y| truth(x <= y)),
-        Binary::Equal => both(of, to, |x, y| truth(x == y)),
+        Binary::Add => each_pair(of, to, |x, y| x + y),
+        Binary::Sub => each_pair(of, to, |x, y| x - y),
+        Binary::Mul => each_pair(of, to, |x, y| x * y),
+        Binary::Div => each_pair(of, to, |x, y| x / y),
+        Binary::Min => each_pair(of, to, |x, y| if y < x || y.is_nan() { y } else { x }),
+        Binary::Max => each_pair(of, to, |x, y| if y > x || y.is_nan() { y } else { x }),
+        Binary::Less => each_pair(of, to, |x, y| truth(x < y)),
+        Binary::LessOrEqual => each_pair(of, to, |x, y| truth(x <= y)),
+        Binary::Equal => each_pair(of, to, |x, y| truth(x == y)),
         other => unreachable!("{other:?} has no vectors"),
     }
 }
@@ -123,7 +123,11 @@ fn each(x: Operand<'_>, to: &mut [f32], function: impl Fn(f32) -> f32) -> Option
     None
 }
 
-fn both(of: [Operand<'_>; 2], to: &mut [f32], function: impl Fn(f32, f32) -> f32) -> Option<f32> {
+fn each_pair(
+    of: [Operand<'_>; 2],
+    to: &mut [f32],
+    function: impl Fn(f32, f32) -> f32,
+) -> Option<f32> {
     use Operand::{All, Each};
     if let [All(x), All(y)] = of {
         return Some(function(x, y));

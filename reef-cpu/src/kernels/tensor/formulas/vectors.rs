@@ -1,6 +1,6 @@
 //! Terms with AVX-512: sixteen outputs at a time, the last ones by a mask.
 
-use super::operand::Operand;
+use super::access_pattern::Operand;
 use crate::kernels::values::functions::{ERF_FAR, ERF_NEAR};
 use crate::kernels::values::lanes::{LANES, lanes};
 use crate::kernels::values::sigmoid::exp;
@@ -20,7 +20,8 @@ pub(super) fn unary(function: Unary, x: &[f32], to: &mut [f32]) -> bool {
     true
 }
 
-/// Whether multiplying by `1 / y` is dividing by `y`: of powers of two. 41 times 1 / 41 isn't 1.
+/// Returns whether multiplying by `1 / y` equals dividing by `y`: true for powers of two. 41 times
+/// 1 / 41 isn't 1.
 fn has_exact_reciprocal(y: f32) -> bool {
     y.is_normal()
         && y.recip().is_normal()
@@ -33,17 +34,17 @@ fn has_exact_reciprocal(y: f32) -> bool {
 pub(super) fn binary(function: Binary, of: [Operand<'_>; 2], to: &mut [f32]) -> bool {
     match (function, of) {
         (Binary::Div, [x, Operand::All(y)]) if has_exact_reciprocal(y) => {
-            both([x, Operand::All(y.recip())], to, |x, y| _mm512_mul_ps(x, y));
+            each_pair([x, Operand::All(y.recip())], to, |x, y| _mm512_mul_ps(x, y));
         }
-        (Binary::Add, _) => both(of, to, |x, y| _mm512_add_ps(x, y)),
-        (Binary::Sub, _) => both(of, to, |x, y| _mm512_sub_ps(x, y)),
-        (Binary::Mul, _) => both(of, to, |x, y| _mm512_mul_ps(x, y)),
-        (Binary::Div, _) => both(of, to, |x, y| _mm512_div_ps(x, y)),
+        (Binary::Add, _) => each_pair(of, to, |x, y| _mm512_add_ps(x, y)),
+        (Binary::Sub, _) => each_pair(of, to, |x, y| _mm512_sub_ps(x, y)),
+        (Binary::Mul, _) => each_pair(of, to, |x, y| _mm512_mul_ps(x, y)),
+        (Binary::Div, _) => each_pair(of, to, |x, y| _mm512_div_ps(x, y)),
         (Binary::Min, _) => {
-            both(of, to, |x, y| chosen(x, y, _mm512_cmp_ps_mask::<_CMP_LT_OQ>(y, x)))
+            each_pair(of, to, |x, y| chosen(x, y, _mm512_cmp_ps_mask::<_CMP_LT_OQ>(y, x)))
         }
         (Binary::Max, _) => {
-            both(of, to, |x, y| chosen(x, y, _mm512_cmp_ps_mask::<_CMP_GT_OQ>(y, x)))
+            each_pair(of, to, |x, y| chosen(x, y, _mm512_cmp_ps_mask::<_CMP_GT_OQ>(y, x)))
         }
         _ => return false,
     }
@@ -107,7 +108,7 @@ fn each(x: &[f32], to: &mut [f32], function: impl Fn(__m512) -> __m512) {
 
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn both(of: [Operand<'_>; 2], to: &mut [f32], function: impl Fn(__m512, __m512) -> __m512) {
+fn each_pair(of: [Operand<'_>; 2], to: &mut [f32], function: impl Fn(__m512, __m512) -> __m512) {
     use Operand::{All, Each};
     match of {
         [Each(x), All(y)] => each(x, to, |x| function(x, _mm512_set1_ps(y))),

@@ -12,7 +12,7 @@ const TILE: usize = 16;
 /// Fewest outputs of a run, on the average.
 const RUN: usize = 4;
 
-/// Where some adjoining columns of each row come from.
+/// Source of some adjoining columns of each row.
 #[derive(Debug)]
 struct Run {
     columns: Range<usize>,
@@ -43,7 +43,7 @@ impl Run {
 /// A move of singles whose rows are made of runs.
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Moves {
-    /// For each axis of the output but the last one.
+    /// Offsets in the input for each axis of the output but the last one.
     tables: Vec<Vec<usize>>,
     runs: Vec<Run>,
     fill: f32,
@@ -88,7 +88,8 @@ impl Moves {
         }
     }
 
-    /// Where `count` rows from `first` on begin in the input, if they come from there.
+    /// Start in the input of each of `count` rows from `first` on; `None` for rows that don't come
+    /// from there.
     fn bases(&self, first: usize, count: usize) -> Vec<Option<usize>> {
         let Some((last, others)) = self.tables.split_last() else { return vec![Some(0); count] };
         let mut bases = Vec::with_capacity(count);
@@ -119,14 +120,13 @@ impl Moves {
                 for first in columns.clone().step_by(TILE) {
                     let from = &from[(first - columns.start) * step..];
                     let columns = first..columns.end.min(first + TILE);
-                    match rows == ROWS && columns.len() == TILE {
-                        true => turn(from, step, &mut to[first..], self.row),
-                        false => {
-                            for (k, to) in to.chunks_exact_mut(self.row).enumerate() {
-                                let to = to[columns.clone()].iter_mut().enumerate();
-                                to.for_each(|(column, to)| *to = from[k + column * step]);
-                            }
-                        }
+                    if rows == ROWS && columns.len() == TILE {
+                        turn(from, step, &mut to[first..], self.row);
+                        continue;
+                    }
+                    for (k, to) in to.chunks_exact_mut(self.row).enumerate() {
+                        let to = to[columns.clone()].iter_mut().enumerate();
+                        to.for_each(|(column, to)| *to = from[k + column * step]);
                     }
                 }
             }
@@ -149,7 +149,8 @@ fn turn(from: &[f32], step: usize, to: &mut [f32], pitch: usize) {
     }
 }
 
-/// How many rows, [`ROWS`] at most, begin one element behind the one before; or come from nowhere.
+/// Number of rows, [`ROWS`] at most, that begin one element after the one before; or have no
+/// source.
 fn adjoining(bases: &[Option<usize>]) -> usize {
     let follows = |(k, base): &(usize, &Option<usize>)| **base == bases[0].map(|first| first + k);
     bases.iter().enumerate().take(ROWS).take_while(follows).count()
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_scattered_has_no_runs() {
+    fn scattered_rows_have_no_runs() {
         assert!(Moves::of(&op(20, vec![vec![0, 7, 3, 11, 2, 19, 5, 4]])).is_none());
     }
 }

@@ -14,12 +14,12 @@ const MATRICES: usize = 1 << 20;
 /// A move that turns matrices.
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Turned {
-    /// Where each matrix begins in the input.
+    /// Start of each matrix in the input.
     matrices: Vec<usize>,
-    /// Of a matrix of the output.
+    /// Rows of a matrix of the output.
     rows: usize,
     columns: usize,
-    /// From a column to the next in the input, where a row's follow each other.
+    /// Distance from a column to the next in the input, where a row's follow each other.
     step: usize,
 }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_uneven_or_from_nowhere_is_not_turned() {
+    fn uneven_or_sourceless_rows_are_not_turned() {
         let mut uneven = all(20, 30);
         uneven[7] += 1;
         assert!(Turned::of(&op(900, vec![all(20, 1), uneven])).is_none());

@@ -13,18 +13,18 @@ use reef_core::tensor::{Kind, TensorOp, View};
 use reef_core::{Error, Result};
 
 /// Fewest outputs for which a matrix is packed.
-const LEAST_OUTPUTS: usize = 32;
+const MIN_OUTPUTS: usize = 32;
 
 /// A product of rows with a packed matrix.
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Layer {
-    /// Which input has the rows.
+    /// Index of the input that has the rows.
     pub(in crate::kernels::tensor) rows: usize,
     /// The matrix as it was before.
     pub(in crate::kernels::tensor) packed: PackedInput,
-    /// As a convolution.
+    /// The layer as a convolution.
     pub(in crate::kernels::tensor) conv: Conv2d,
-    /// What becomes of the sums.
+    /// Formula behind the sums.
     pub(in crate::kernels::tensor) formula: Option<Vectors>,
 }
 
@@ -59,7 +59,7 @@ impl Layer {
             return None;
         };
         let padded = outputs.next_multiple_of(COLUMNS);
-        let pays = outputs >= LEAST_OUTPUTS && padded - outputs <= outputs / 8;
+        let pays = outputs >= MIN_OUTPUTS && padded - outputs <= outputs / 8;
         if !still || !pays || left_pitch < depth {
             return None;
         }
@@ -93,7 +93,7 @@ impl Layer {
 }
 
 /// Factors of a matrix at most.
-const MOST_FACTORS: usize = 1 << 40;
+const MAX_FACTORS: usize = 1 << 40;
 
 /// Lays a matrix out in panels, behind a bias of zeros.
 pub(crate) fn pack(packed: &PackedInput, values: &[f32]) -> Result<Buffer> {
@@ -101,7 +101,7 @@ pub(crate) fn pack(packed: &PackedInput, values: &[f32]) -> Result<Buffer> {
     let reach = |count: usize, step: usize| count.checked_sub(1)?.checked_mul(step);
     let last = reach(outputs, apart).zip(reach(depth, stride)).and_then(|(a, b)| a.checked_add(b));
     // So large that nothing below overflows: no matrix of that size has a buffer.
-    let is_small = outputs.checked_mul(depth).is_some_and(|size| size < MOST_FACTORS);
+    let is_small = outputs.checked_mul(depth).is_some_and(|size| size < MAX_FACTORS);
     let shape = GroupShape { outputs, depth };
     let is_whole = values.len() == elements && last.is_some_and(|last| last < elements);
     if !is_whole || !is_small || packed.bytes != shape.packed() * size_of::<f32>() {
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_matrix_has_is_not_packed() {
+    fn operand_without_a_matrix_is_not_packed() {
         let shape = GroupShape { outputs: 2, depth: 3 };
         let bytes = shape.packed() * size_of::<f32>();
         let right = PackedInput { input: 1, elements: 6, outputs: [2, 3], terms: [3, 1], bytes };

@@ -5,18 +5,18 @@ use crate::kernels::values::lanes::{LANES, lanes};
 use std::arch::x86_64::*;
 use std::ops::Range;
 
-/// What lines of outputs are made of.
+/// Operands of lines of outputs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'a> {
-    /// Of all terms, for all of the lines.
+    /// Largest place of all terms, for all of the lines.
     pub(super) factors: &'a [f32],
     pub(super) values: &'a [f32],
-    /// Where the factor of each term lies, and its value for the first output of a line that begins
-    /// at 0.
+    /// Place of each term's factor, and of its value for the first output of a line that begins at
+    /// 0.
     pub(super) terms: &'a [[usize; 2]],
     /// The largest of each.
     pub(super) reach: [usize; 2],
-    /// What the terms are if they see a window.
+    /// The terms as a window, if they see one.
     pub(super) window: Option<Window>,
 }
 
@@ -55,9 +55,10 @@ fn apart(line: &Line<'_>, starts: &[usize], len: usize, to: &mut [f32]) {
             (&[a, b, c, d], false) => put::<4, 1>(line, [a, b, c, d], at, to),
             (_, wide) => {
                 for (&start, to) in starts.iter().zip(to.chunks_exact_mut(len)) {
-                    match wide {
-                        true => put::<1, 2>(line, [start], at, to),
-                        false => put::<1, 1>(line, [start], at, to),
+                    if wide {
+                        put::<1, 2>(line, [start], at, to);
+                    } else {
+                        put::<1, 1>(line, [start], at, to);
                     }
                 }
             }
@@ -95,7 +96,7 @@ fn put<const L: usize, const V: usize>(
     store(sums, masks, at, to);
 }
 
-/// As [`put`], of lines whose windows lie one line of values below each other.
+/// Like [`put`], of lines whose windows lie one line of values below each other.
 #[target_feature(enable = "avx512f")]
 fn windows(line: &Line<'_>, window: Window, starts: &[usize], at: usize, to: &mut [f32]) {
     let wide = to.len() / starts.len() - at > LANES;

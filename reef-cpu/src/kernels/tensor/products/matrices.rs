@@ -20,30 +20,30 @@ use std::ops::Range;
 /// Terms for which a panel is packed: with it, a tile's rows stay in the second cache.
 const DEPTH: usize = 512;
 /// Most rows of a block: their sums are committed in some ten microseconds.
-const MOST_ROWS: usize = 28 * 1024 / COLUMNS;
+const MAX_ROWS: usize = 28 * 1024 / COLUMNS;
 /// Most products of a block: about 200 microseconds with AVX-512.
 const PRODUCTS: usize = 10 << 20;
 /// Sizes from which packing pays.
-const LEAST_ROWS: usize = 4;
-const LEAST_COLUMNS: usize = 8;
+const MIN_ROWS: usize = 4;
+const MIN_COLUMNS: usize = 8;
 /// Places that tables may have.
 const PLACES: usize = 1 << 22;
 
-/// Where something lies in an input and in the output, or in both inputs.
+/// Places in an input and in the output, or in both inputs.
 type Places = Vec<[usize; 2]>;
 
-/// How a contraction is made of matrices.
+/// A contraction as products of matrices.
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Matrices {
-    /// Which input has the rows: the other one has the columns.
+    /// Index of the input that has the rows: the other one has the columns.
     pub(in crate::kernels::tensor) left: usize,
     /// First elements of each matrix: in the left input, the right one, the output.
     batch: Vec<[usize; 3]>,
-    /// In the left input and the output.
+    /// Places of rows in the left input and the output.
     rows: Places,
-    /// In the right input and the output.
+    /// Places of columns in the right input and the output.
     columns: Places,
-    /// In the left and the right input.
+    /// Places of terms in the left and the right input.
     terms: Places,
     /// Elements from row to row of the left input, if its rows need no packing.
     pitch: Option<usize>,
@@ -75,7 +75,7 @@ impl Matrices {
         let summed = axes(&contract.summed);
         let sizes = [&rows, &columns, &batch, &summed].map(|axes| count(axes));
         let [row_count, column_count, _, term_count] = sizes;
-        let pays = row_count >= LEAST_ROWS && column_count >= LEAST_COLUMNS && term_count > 0;
+        let pays = row_count >= MIN_ROWS && column_count >= MIN_COLUMNS && term_count > 0;
         if !pays || sizes.iter().any(|&size| size > PLACES) {
             return None;
         }
@@ -105,7 +105,7 @@ impl Matrices {
         self.rows_of_block * COLUMNS + DEPTH * COLUMNS + packed
     }
 
-    /// Which matrix, rows and columns are those of block `index`. Neighbours share a panel.
+    /// Matrix, rows and columns of block `index`. Neighbours share a panel.
     fn share(&self, index: usize) -> (usize, Range<usize>, Range<usize>) {
         let [rows, panels] = self.grid();
         let (row, panel) = (index % rows * self.rows_of_block, index / rows % panels * COLUMNS);
@@ -114,8 +114,8 @@ impl Matrices {
         (index / (rows * panels), row..row_end, panel..column_end)
     }
 
-    /// The sums of block `index` in front of `scratch`, [`COLUMNS`] for each row; false if it was
-    /// stopped.
+    /// Computes the sums of block `index` at the start of `scratch`, [`COLUMNS`] for each row;
+    /// false if it was stopped.
     pub(in crate::kernels::tensor) fn compute(
         &self,
         index: usize,
@@ -139,7 +139,7 @@ impl Matrices {
                 }
             };
             for row in (0..rows.len()).step_by(ROWS) {
-                if stop.seen() {
+                if stop.is_set() {
                     return false;
                 }
                 let tile_rows = ROWS.min(rows.len() - row);
@@ -151,7 +151,7 @@ impl Matrices {
                 multiply_tile(&from, panel, &mut to, sizes, start == 0);
             }
         }
-        !stop.seen()
+        !stop.is_set()
     }
 
     /// Calls `take(first output, values)` for each run of the sums that [`compute`](Self::compute)
@@ -196,7 +196,7 @@ fn count(axes: &[Axis]) -> usize {
     axes.iter().map(|(size, _)| *size).fold(1, usize::saturating_mul)
 }
 
-/// Where each element lies, row-major.
+/// Place of each element, row-major.
 fn places(axes: &[Axis]) -> Vec<[usize; 3]> {
     axes.iter().fold(vec![[0; 3]], |places, (size, strides)| {
         let along = |place: [usize; 3]| {
@@ -206,7 +206,7 @@ fn places(axes: &[Axis]) -> Vec<[usize; 3]> {
     })
 }
 
-/// From row to row, if terms adjoin and rows are equally far apart.
+/// Distance from row to row, if terms adjoin and rows are equally far apart.
 fn pitch(rows: &Places, terms: &Places) -> Option<usize> {
     let pitch = rows.get(1).map_or(0, |row| row[0]);
     let even = rows.iter().enumerate().all(|(k, row)| row[0] == k * pitch);
@@ -214,7 +214,7 @@ fn pitch(rows: &Places, terms: &Places) -> Option<usize> {
 }
 
 fn rows_of_block(rows: usize, terms: usize, direct: bool) -> usize {
-    let most = if direct { MOST_ROWS } else { MOST_ROWS / 8 };
+    let most = if direct { MAX_ROWS } else { MAX_ROWS / 8 };
     let most = (PRODUCTS / (terms * COLUMNS)).clamp(ROWS, most);
     rows.min(most.next_multiple_of(ROWS))
 }

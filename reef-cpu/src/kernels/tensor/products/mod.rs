@@ -2,8 +2,7 @@
 //!
 //! In: an operation that was checked, and its inputs as slices. Out: sums, in a unit's scratch
 //! memory. Matrices go by the tuned product of a tile: panels of those that never change are packed
-//! once (`layers`), of others by each block (`matrices`). What is no product of matrices goes line
-//! by line (`sums`).
+//! once (`layers`), of others by each block (`matrices`). All other sums go line by line (`sums`).
 
 #[cfg(target_arch = "x86_64")]
 mod gathered;

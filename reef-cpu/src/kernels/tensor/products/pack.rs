@@ -3,14 +3,22 @@
 use crate::kernels::product::tile::COLUMNS;
 use crate::kernels::values::simd::widest;
 
-/// Lays terms of columns out as the product of a tile wants them, with zeros for columns that there
-/// are not. Of both it is said how many there are, and how far apart.
+/// Number of columns or terms, and their distance in floats.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::kernels::tensor) struct Axis {
+    pub(in crate::kernels::tensor) len: usize,
+    pub(in crate::kernels::tensor) stride: usize,
+}
+
+/// Lays terms of columns out as the product of a tile wants them, with zeros for missing columns.
 pub(in crate::kernels::tensor) fn pack_columns(
     from: &[f32],
-    (columns, apart): (usize, usize),
-    (terms, stride): (usize, usize),
+    columns: Axis,
+    terms: Axis,
     panel: &mut [f32],
 ) {
+    let Axis { len: columns, stride: apart } = columns;
+    let Axis { len: terms, stride } = terms;
     let panel = &mut panel.as_chunks_mut::<COLUMNS>().0[..terms];
     if columns < COLUMNS {
         panel.as_flattened_mut().fill(0.0);

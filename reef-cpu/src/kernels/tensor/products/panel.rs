@@ -10,7 +10,7 @@ use crate::kernels::values::simd::widest;
 /// Terms that are asked for ahead while a panel is packed.
 const AHEAD: usize = 16;
 
-/// Whether each place is the one after the one before.
+/// Returns whether each place is the one after the one before.
 pub(super) fn is_run(places: impl Iterator<Item = usize> + Clone) -> bool {
     places.clone().zip(places.skip(1)).all(|(place, next)| next == place + 1)
 }
@@ -37,14 +37,15 @@ pub(super) fn pack_panel(
         let from = &from[term[1]..];
         let (to, none) = to.split_at_mut(columns.len());
         none.fill(0.0);
-        match in_one {
-            true => to.copy_from_slice(&from[columns[0][0]..][..to.len()]),
-            false => to.iter_mut().zip(columns).for_each(|(to, column)| *to = from[column[0]]),
+        if in_one {
+            to.copy_from_slice(&from[columns[0][0]..][..to.len()]);
+        } else {
+            to.iter_mut().zip(columns).for_each(|(to, column)| *to = from[column[0]]);
         }
     }
 }
 
-/// As [`pack_panel`], of columns that lie side by side. Terms lie too far apart for the processor
+/// Like [`pack_panel`], of columns that lie side by side. Terms lie too far apart for the processor
 /// to guess where the next one is, so it is told.
 fn pack_whole(from: &[f32], terms: &[[usize; 2]], panel: &mut [[f32; COLUMNS]]) {
     widest(

@@ -1,4 +1,4 @@
-//! Sums of products of singles that are no matrices, by vectors: convolutions of single channels,
+//! Sums of products of singles that are not matrices, by vectors: convolutions of single channels,
 //! and products of a matrix and a single row.
 //!
 //! Either one factor is the same for a line of outputs and the others lie evenly apart, or the
@@ -20,7 +20,7 @@ const PRODUCTS: usize = 64 * 1024;
 /// Most terms of a sum: tables of them are kept.
 const TERMS: usize = 1 << 16;
 
-/// How sums are made.
+/// Order in which sums are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shape {
     /// The factors of this input are the same for a line of outputs; the other's lie so far apart.
@@ -33,19 +33,19 @@ enum Shape {
 #[derive(Debug)]
 pub(in crate::kernels::tensor) struct Sums {
     shape: Shape,
-    /// Which input comes first below.
+    /// Index of the input that comes first below.
     order: [usize; 2],
-    /// Where the factors and values of each line's first output begin in both inputs.
+    /// Start of the factors and values of each line's first output, in both inputs.
     lines: Vec<[usize; 2]>,
-    /// How far apart those of the others are.
+    /// Distance to those of the next output.
     steps: [usize; 2],
     /// Outputs along the last axis.
     line: usize,
-    /// Where the factors of each term lie: first the one that is the same for a line, if one is.
+    /// Place of the factors of each term: first the one that is the same for a line, if one is.
     terms: Vec<[usize; 2]>,
     /// The largest of both.
     reach: [usize; 2],
-    /// What the terms are if they see a window.
+    /// The terms as a window, if they see one.
     #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "only vectors look"))]
     window: Option<Window>,
 }
@@ -100,11 +100,11 @@ impl Sums {
         let inputs = self.order.map(|input| inputs[input]);
         let (mut at, end) = (0, to.len());
         while at < end {
-            if stop.seen() {
+            if stop.is_set() {
                 return false;
             }
             let (number, place) = ((first + at) / self.line, (first + at) % self.line);
-            let run = (self.line - place).min(end - at).min(self.most());
+            let run = (self.line - place).min(end - at).min(self.outputs_per_look());
             let count = if run == self.line { self.like(number, end - at) } else { 1 };
             let lines = &self.lines[number..number + count];
             let to = &mut to[at..at + count * run];
@@ -123,23 +123,23 @@ impl Sums {
             }
             at += count * run;
         }
-        !stop.seen()
+        !stop.is_set()
     }
 
-    /// Of `most` outputs of a block, those of whole lines, if it has one.
+    /// Number of outputs of a block: at most `most`, and whole lines if there is room for one.
     pub(in crate::kernels::tensor) fn outputs(&self, most: usize) -> usize {
         if most < self.line { most } else { most / self.line * self.line }
     }
 
     /// Outputs between two looks at the stop word.
-    fn most(&self) -> usize {
+    fn outputs_per_look(&self) -> usize {
         (PRODUCTS / self.terms.len()).max(1).next_multiple_of(WIDE)
     }
 
-    /// How many lines from this one on have the same factors, with no more than `left` outputs, and
-    /// not too many.
+    /// Number of lines from this one on that have the same factors, with at most `left` outputs,
+    /// and at most [`LINES`].
     fn like(&self, line: usize, left: usize) -> usize {
-        let most = (left.min(self.most()) / self.line).clamp(1, LINES);
+        let most = (left.min(self.outputs_per_look()) / self.line).clamp(1, LINES);
         let lines = self.lines[line..].iter().take(most);
         lines.take_while(|like| like[0] == self.lines[line][0]).count()
     }
@@ -195,7 +195,7 @@ impl Sums {
         );
     }
 
-    /// As [`values`](Self::values), of one line whose values are `step` elements apart.
+    /// Like [`values`](Self::values), of one line whose values are `step` elements apart.
     fn apart(&self, [factors, values]: [&[f32]; 2], base: [usize; 2], step: usize, to: &mut [f32]) {
         let (factors, values) = (&factors[base[0]..], &values[base[1]..]);
         to.fill(0.0);
@@ -216,7 +216,7 @@ impl Sums {
     }
 }
 
-/// Where each element lies.
+/// Place of each element.
 fn places(view: &View, count: usize) -> Vec<usize> {
     let step = view.step();
     view.runs(0, count).flat_map(|(start, run)| (0..run).map(move |i| start + i * step)).collect()

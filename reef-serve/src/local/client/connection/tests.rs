@@ -1,9 +1,9 @@
-//! Clients that write into the shared memory what they like.
+//! Clients that write arbitrary values into shared memory.
 
 use super::{Client, FIRST, Options, ServerHello, send};
 use crate::class::Class;
 use crate::config::settings::{Config, Models};
-use crate::engine::api::{Run, Soon};
+use crate::engine::api::{EarlyNotice, Run};
 use crate::error::Error;
 use crate::local::session::PINNED_AFTER;
 use crate::local::session::listen::Local;
@@ -20,10 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a busy machine.
-const SOON: Duration = Duration::from_secs(60);
+/// Longer than any step takes on a busy machine.
+const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A daemon with nothing but the local path.
+/// A daemon with the local path only.
 struct Fixture {
     folder: PathBuf,
     server: Arc<Server>,
@@ -57,11 +57,15 @@ impl Fixture {
         Client::connect("tiny", &Options { folder, class, ..Options::default() }).unwrap()
     }
 
-    /// Waits until no client is inside.
-    fn empties(&self) {
+    /// Waits until no client is connected.
+    fn wait_until_empty(&self) {
         let begin = Instant::now();
         while self.server.clients.in_use() != [0; 3] {
-            assert!(begin.elapsed() < SOON, "{:?} are inside", self.server.clients.in_use());
+            assert!(
+                begin.elapsed() < TEST_TIMEOUT,
+                "{:?} are inside",
+                self.server.clients.in_use()
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -71,12 +75,12 @@ impl Drop for Fixture {
     fn drop(&mut self) {
         self.local.take().expect("once").stop();
         self.server.registry.clear();
-        assert_eq!(self.server.registry.budget().used(), 0, "all memory is back");
+        assert_eq!(self.server.registry.budget().used(), 0, "all memory is returned");
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// What a client may write where it likes.
+/// A write of a client into shared memory.
 #[derive(Debug, Clone)]
 enum Scribble {
     Kind(u32, u32),
@@ -105,8 +109,8 @@ fn scribble() -> impl Strategy<Value = Scribble> {
 }
 
 impl Scribble {
-    /// Does it; a client that confuses itself may get any error, or wait for what never comes.
-    fn on(&self, client: &mut Client) {
+    /// Performs it. A client that confuses itself may get any error, or wait for ever.
+    fn apply(&self, client: &mut Client) {
         let segment = &client.segment;
         match *self {
             Self::Kind(n, kind) => segment.slot(n).kind.store(kind, Relaxed),
@@ -124,7 +128,7 @@ impl Scribble {
 }
 
 #[test]
-fn a_client_that_scribbles_harms_only_itself() {
+fn arbitrary_writes_harm_only_their_client() {
     let fixture = Fixture::new("scribble");
     let mut other = fixture.client(Class::RealTime);
     let input = vec![0.5; other.input_len()];
@@ -135,7 +139,7 @@ fn a_client_that_scribbles_harms_only_itself() {
     runner
         .run(&scribbles, |scribbles| {
             let mut client = fixture.client(Class::BestEffort);
-            scribbles.iter().for_each(|scribble| scribble.on(&mut client));
+            scribbles.iter().for_each(|scribble| scribble.apply(&mut client));
             prop_assert_eq!(&other.borrow_mut().infer(&input).unwrap(), &want);
             drop(client);
             fixture.client(Class::BestEffort).ping().unwrap();
@@ -143,45 +147,44 @@ fn a_client_that_scribbles_harms_only_itself() {
         })
         .unwrap();
     drop(other);
-    fixture.empties();
+    fixture.wait_until_empty();
 }
 
 #[test]
-fn a_cursor_too_far_ahead_ends_the_client() {
+fn cursor_beyond_the_ring_ends_the_session() {
     let fixture = Fixture::new("ahead");
     let mut client = fixture.client(Class::BestEffort);
     client.ping().unwrap();
     client.segment.requests().publish(FIRST.wrapping_add(1000));
-    fixture.empties();
+    fixture.wait_until_empty();
     client.submitted = FIRST.wrapping_add(1); // as if nothing had happened
     client.push(0);
     let said = client.pop().unwrap_err();
-    assert_eq!(said, Error::Invalid("999 requests in a smaller ring".into()));
+    assert_eq!(said, Error::Invalid("open requests must be at most 4, got 999".into()));
 }
 
 #[test]
-fn a_place_that_there_is_not_is_an_error_of_that_request_alone() {
+fn invalid_buffer_fails_only_its_own_request() {
     let fixture = Fixture::new("place");
     let mut client = fixture.client(Class::RealTime);
     let input = vec![0.5; client.input_len()];
     let want = client.infer(&input).unwrap();
-    for place in [4, u32::MAX] {
+    for buffer in [4, u32::MAX] {
         let slot = client.segment.slot(client.submitted);
         slot.kind.store(1, Relaxed);
-        slot.place.store(place, Relaxed);
-        client.places.take(client.submitted, 0);
+        slot.buffer.store(buffer, Relaxed);
+        client.buffers.take(client.submitted, 0);
         client.submitted = client.submitted.wrapping_add(1);
         client.segment.requests().publish(client.submitted);
         let said = client.pop().unwrap_err();
-        assert_eq!(said, Error::Invalid(format!("tensors at place {place} of 4")));
+        assert_eq!(said, Error::Invalid(format!("tensor buffer must be below 4, got {buffer}")));
         assert_eq!(client.infer(&input).unwrap(), want);
     }
 }
 
-/// Requests that are open have tensors of their own, whatever the order in which places become
-/// free.
+/// Open requests have tensors of their own, in any order of freed buffers.
 #[test]
-fn open_requests_keep_their_tensors_apart() {
+fn open_requests_have_separate_tensors() {
     let fixture = Fixture::new("apart");
     let mut client = fixture.client(Class::RealTime);
     let inputs = [0.1, 0.4, 0.7, 1.0].map(|value| vec![value; client.input_len()]);
@@ -200,13 +203,13 @@ fn open_requests_keep_their_tensors_apart() {
 }
 
 #[test]
-fn a_model_that_is_unloaded_tells_its_clients() {
+fn unload_is_reported_to_local_clients() {
     let fixture = Fixture::new("unload");
     let mut client = fixture.client(Class::RealTime);
     let input = vec![0.5; client.input_len()];
     client.infer(&input).unwrap();
     fixture.server.registry.unload(&crate::ModelName::new("tiny").unwrap()).unwrap();
-    fixture.empties();
+    fixture.wait_until_empty();
     let said = client.infer(&input).unwrap_err();
     assert_eq!(said, Error::Unavailable("the model was unloaded".into()));
     client.reconnect().unwrap(); // which loads it again
@@ -214,7 +217,7 @@ fn a_model_that_is_unloaded_tells_its_clients() {
 }
 
 #[test]
-fn a_client_goes_on_with_the_model_that_was_reloaded() {
+fn client_resumes_after_a_reload() {
     let fixture = Fixture::new("reload");
     let name = crate::ModelName::new("tiny").unwrap();
     let mut client = fixture.client(Class::BestEffort);
@@ -222,19 +225,19 @@ fn a_client_goes_on_with_the_model_that_was_reloaded() {
     let want = client.infer(&input).unwrap();
     let before = client.id();
     fixture.server.registry.load(&name).unwrap();
-    fixture.empties();
+    fixture.wait_until_empty();
     client.submit(&input).unwrap(); // to the session that has ended
     let mut output = vec![0.0; want.len()];
     client.receive(&mut output).unwrap();
     assert_eq!(output, want);
     assert_ne!(client.id(), before);
     fixture.server.registry.load(&name).unwrap();
-    fixture.empties();
+    fixture.wait_until_empty();
     client.ping().unwrap();
 }
 
 #[test]
-fn a_model_that_was_reloaded_with_another_shape_is_an_error_once() {
+fn reload_with_another_shape_fails_one_request() {
     let fixture = Fixture::new("reshape");
     let name = crate::ModelName::new("tiny").unwrap();
     let mut client = fixture.client(Class::RealTime);
@@ -242,17 +245,17 @@ fn a_model_that_was_reloaded_with_another_shape_is_an_error_once() {
     let text = "network = \"resnet18\"\nsize = 64\nseed = 1\n";
     std::fs::write(fixture.folder.join("models/tiny/model.toml"), text).unwrap();
     fixture.server.registry.load(&name).unwrap();
-    fixture.empties();
+    fixture.wait_until_empty();
     let said = client.infer(&input).unwrap_err();
     assert_eq!(said, Error::Unavailable("the model was reloaded".into()));
     assert_eq!(client.input_len(), 4 * input.len());
     client.infer(&vec![0.5; client.input_len()]).unwrap();
 }
 
-/// Both ways compute the same; where the device can, nothing is copied between it and shared
-/// memory.
+/// Both paths compute the same. If the device supports it, the daemon does not copy between it and
+/// shared memory.
 #[test]
-fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
+fn device_copies_tensors_without_the_daemon() {
     let fixture = Fixture::new("direct");
     let numbers = || fixture.server.registry.get("tiny", "").unwrap().numbers();
     let mut copied = None;
@@ -278,7 +281,7 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
                     time,
                     gone: &|| false,
                     account,
-                    soon: None,
+                    notice: None,
                 })
                 .unwrap();
             let mut want = vec![0; model.base.outputs.bytes];
@@ -291,34 +294,35 @@ fn tensors_go_to_the_device_without_a_copy_by_the_daemon() {
     assert_eq!((numbers.input.time, numbers.output.time), (copied.input.time, copied.output.time));
 }
 
-/// Once, if it has not ended by then; the answer is the same.
+/// Called once if the run has not ended by then; the answer is the same.
 #[test]
-fn a_run_says_that_it_ends_soon() {
+fn run_calls_early_notice_once() {
     let fixture = Fixture::new("soon");
     let model = fixture.server.registry.get_or_load("tiny").unwrap();
     let mut instance = model.base.instance(Class::RealTime, ClientConfig::default()).unwrap();
     let input = vec![0.5; model.base.inputs.bytes / 4];
     instance.write(0, &to_bytes(&input)).unwrap();
-    let (time, account) = (SOON, &Account::new(None));
+    let (time, account) = (TEST_TIMEOUT, &Account::new(None));
     let mut run = |after: Option<Duration>| {
         let told = std::cell::Cell::new(0);
         let tell = &|| told.set(told.get() + 1);
-        let soon = after.map(|after| Soon { after, tell });
+        let notice = after.map(|after| EarlyNotice { after, tell });
         let shared = Default::default();
-        instance.run(Run { slot: None, shared, time, gone: &|| false, account, soon }).unwrap();
+        instance.run(Run { slot: None, shared, time, gone: &|| false, account, notice }).unwrap();
         let mut output = vec![0; model.base.outputs.bytes];
         instance.read(0, &mut output).unwrap();
         (told.get(), output)
     };
     let (_, want) = run(None);
     assert_eq!(run(Some(Duration::ZERO)), (1, want.clone()));
-    assert_eq!(run(Some(SOON - Duration::from_secs(1))), (0, want.clone()));
-    assert_eq!(run(Some(2 * SOON)), (0, want));
+    assert_eq!(run(Some(TEST_TIMEOUT - Duration::from_secs(1))), (0, want.clone()));
+    assert_eq!(run(Some(2 * TEST_TIMEOUT)), (0, want));
 }
 
-/// A client that changes its input while it is read gets some numbers, and no other client notices.
+/// A client that changes its input while it is read gets some result, and no other client is
+/// affected.
 #[test]
-fn tensors_that_change_meanwhile_harm_nobody() {
+fn concurrent_tensor_writes_harm_no_other_client() {
     let fixture = Fixture::new("change");
     let mut other = fixture.client(Class::BestEffort);
     let input = vec![0.5; other.input_len()];
@@ -329,14 +333,14 @@ fn tensors_that_change_meanwhile_harm_nobody() {
     let (len, mut output) = (client.input_len(), vec![0.0; client.output_len()]);
     for _ in 0..20 {
         client.submit(&input).unwrap();
-        let place = client.places.of(client.received).place;
+        let buffer = client.buffers.of(client.received).buffer;
         stop.store(false, Relaxed);
         std::thread::scope(|scope| {
             let segment = &client.segment;
             scope.spawn(|| {
                 while !stop.load(Relaxed) {
-                    segment.input(place).write_floats(std::iter::repeat_n(f32::NAN, len));
-                    segment.output(place).write_floats([7.0; 10].into_iter());
+                    segment.input(buffer).write_floats(std::iter::repeat_n(f32::NAN, len));
+                    segment.output(buffer).write_floats([7.0; 10].into_iter());
                 }
             });
             assert_eq!(other.infer(&input).unwrap(), want);
@@ -350,7 +354,7 @@ fn tensors_that_change_meanwhile_harm_nobody() {
 /// A measurement: `cargo test -p reef-serve --lib -- --ignored --nocapture staging`.
 #[test]
 #[ignore = "a measurement"]
-fn how_long_staging_takes() {
+fn staging_time() {
     use crate::local::segment::{Layout, Segment};
     use crate::requests::job::chunks;
     let fixture = Fixture::new("staging");
@@ -374,7 +378,7 @@ fn how_long_staging_takes() {
 }
 
 #[test]
-fn values_made_one_by_one_do_what_a_slice_does() {
+fn submit_from_iterator_equals_submit_of_slice() {
     let fixture = Fixture::new("values");
     let mut client = fixture.client(Class::RealTime);
     let len = client.input_len();
@@ -389,14 +393,14 @@ fn values_made_one_by_one_do_what_a_slice_does() {
         assert!(matches!(error, Error::Invalid(_)), "{wrong}: {error}");
     }
     let endless = client.submit_from(std::iter::repeat(0.0)).unwrap_err();
-    assert_eq!(endless, Error::Invalid(format!("input: more than {len} values given")));
+    assert_eq!(endless, Error::Invalid(format!("input must have {len} values, got more")));
     assert!(client.receive(&mut got).is_err(), "nothing was submitted");
 }
 
-/// What is staged is for the next request alone, and the parts of a request's time are no longer
-/// than all of it.
+/// A staged input is used by the next request only, and the phases of a request add up to no more
+/// than its time.
 #[test]
-fn an_input_is_staged_ahead_of_its_request() {
+fn staged_input_is_used_by_the_next_request_only() {
     let fixture = Fixture::new("staged");
     let mut client = fixture.client(Class::RealTime);
     let inputs = [0.25, 0.75].map(|value| vec![value; client.input_len()]);
@@ -422,7 +426,7 @@ fn an_input_is_staged_ahead_of_its_request() {
 }
 
 #[test]
-fn a_refusal_is_heard_even_if_nobody_listens_to_the_client() {
+fn refusal_is_read_before_the_hello_is_sent() {
     let folder = std::env::temp_dir().join(format!("reef-refusal-{}", std::process::id()));
     make_folder(&folder).unwrap();
     let listener = std::os::unix::net::UnixListener::bind(folder.join("local.sock")).unwrap();

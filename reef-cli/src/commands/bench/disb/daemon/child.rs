@@ -1,6 +1,6 @@
 //! One client: a process that does what its parent says, through the fast local path of the daemon.
 
-use super::message::{Assignment, News, Order, Play, clock};
+use super::message::{Assignment, Order, Play, Reply, clock};
 use crate::commands::bench::disb::requests::{Phases, Requests};
 use crate::commands::bench::disb::task_loop::{Launch, Mailbox, TaskLoop};
 use crate::report::output::print;
@@ -34,13 +34,13 @@ pub(crate) fn run() -> Result<()> {
         Ok(()) => Ok(()),
         Err(error) => {
             let (why, input) = (format!("{error:#}"), crate::report::usage::is_input(&error));
-            say(&News::Failed { why, input })
+            say(&Reply::Failed { why, input })
         }
     }
 }
 
-fn say(news: &News) -> Result<()> {
-    print(serde_json::to_string(news)?)
+fn say(reply: &Reply) -> Result<()> {
+    print(serde_json::to_string(reply)?)
 }
 
 /// Reads orders. Their end is that of the process, whatever it is doing: there is no parent to
@@ -53,7 +53,8 @@ fn receive(orders: &SyncSender<Received>) {
             Ok(Order::Result { number, from }) => mail.iter().for_each(|m| m.put(number, from)),
             order => {
                 if let Ok(Order::Play(play)) = &order {
-                    mail = play.load.wanted().map(|wanted| Arc::new(Mailbox::new(wanted)));
+                    mail =
+                        play.load.dependency_count().map(|wanted| Arc::new(Mailbox::new(wanted)));
                 }
                 let _ = orders.send(order.map(|order| (order, mail.clone()))); // it has failed
             }
@@ -66,22 +67,24 @@ fn obey(orders: &Receiver<Received>) -> Result<()> {
     let mut connected: Option<Connected> = None;
     loop {
         let (order, mail) = orders.recv().context("orders")??;
-        let news = match (order, &mut connected) {
+        let reply = match (order, &mut connected) {
             (Order::Connect(assignment), None) => {
                 connected = Some(Connected::new(&assignment)?);
-                News::Ready
+                Reply::Ready
             }
             (Order::WarmUp { requests }, Some(client)) => {
-                client.alone(requests)?;
-                News::Ready
+                client.measure_alone(requests)?;
+                Reply::Ready
             }
-            (Order::Alone { requests }, Some(client)) => News::Alone(client.alone(requests)?),
+            (Order::Alone { requests }, Some(client)) => {
+                Reply::Alone(client.measure_alone(requests)?)
+            }
             (Order::Play(play), Some(client)) => {
-                News::Played(client.play(&play, mail.as_deref())?.into())
+                Reply::Played(client.play(&play, mail.as_deref())?.into())
             }
             (order, _) => bail!("not now: {order:?}"),
         };
-        say(&news)?;
+        say(&reply)?;
     }
 }
 
@@ -100,7 +103,7 @@ impl Connected {
     }
 
     /// The mean of requests one after the other.
-    fn alone(&mut self, count: u32) -> Result<Phases> {
+    fn measure_alone(&mut self, count: u32) -> Result<Phases> {
         let mut requests = Requests::default();
         for _ in 0..count {
             let phases = self.request(Duration::MAX)?.context("a request timed out")?;
@@ -112,7 +115,7 @@ impl Connected {
     fn play(&mut self, play: &Play, mail: Option<&Mailbox>) -> Result<Requests> {
         let &Play { ref load, delay, time, seed, begin, tells } = play;
         let task_loop = TaskLoop { load, delay, time, seed, begin, mail };
-        task_loop.play(self, |number| if tells { say(&News::Finished { number }) } else { Ok(()) })
+        task_loop.play(self, |number| if tells { say(&Reply::Finished { number }) } else { Ok(()) })
     }
 }
 
@@ -135,7 +138,7 @@ impl Launch for Connected {
     }
 }
 
-/// Whether a request was answered in time.
+/// Returns whether a request was answered in time.
 fn is_finished<T>(how: Result<T, Error>) -> Result<bool, Error> {
     match how {
         Ok(_) => Ok(true),

@@ -1,23 +1,28 @@
 //! The parent's side: the clients of a workload, each a process.
 
-use super::message::{Assignment, News, Order, Play, clock};
-use super::metrics;
+use super::message::{Assignment, Order, Play, Reply, clock};
 use super::process::Processes;
 use crate::commands::bench::disb::config::{Task, Workload};
-use crate::commands::bench::disb::measure::{Options, REST, Run, Who};
+use crate::commands::bench::disb::measure::{Options, REST, Run, TaskSet};
 use crate::commands::bench::disb::requests::{Phases, Requests};
 use crate::commands::bench::disb::task_loop::GRACE;
-use anyhow::{Result, bail};
+use crate::remote::daemon::Daemon;
+use crate::remote::scrape::Scrape;
+use anyhow::{Context, Result, bail};
+use reef::Stats;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+/// Longest time of an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
 /// A workload's clients, connected to a daemon.
 pub(crate) struct Clients<'a> {
     workload: &'a Workload,
     options: Options,
-    /// Of the daemon's sockets.
+    /// Folder of the daemon's sockets.
     folder: PathBuf,
     processes: Processes,
 }
@@ -32,7 +37,7 @@ impl<'a> Clients<'a> {
         file: &Path,
         begins: impl Fn(&str),
     ) -> Result<Self> {
-        metrics::stats(folder)?; // whether there is a daemon, before there are processes
+        stats(folder)?; // whether there is a daemon, before there are processes
         let processes = Processes::start(workload, file)?;
         let mut clients = Self { workload, options, folder: folder.into(), processes };
         for (k, task) in workload.tasks.iter().enumerate() {
@@ -46,7 +51,7 @@ impl<'a> Clients<'a> {
     }
 
     /// Warms up and measures each task alone: the mean of its phases.
-    pub(crate) fn alone(&mut self, begins: impl Fn(&str)) -> Result<Vec<Phases>> {
+    pub(crate) fn measure_alone(&mut self, begins: impl Fn(&str)) -> Result<Vec<Phases>> {
         let Options { warm_ups, alone, .. } = self.options;
         for (k, task) in self.workload.tasks.iter().enumerate() {
             begins(&format!("warming up {}", task.id));
@@ -57,75 +62,97 @@ impl<'a> Clients<'a> {
             begins(&format!("{} alone", task.id));
             thread::sleep(REST);
             match self.processes.ask(k, &Order::Alone { requests: alone })? {
-                News::Alone(phases) => all.push(phases),
-                news => bail!("{}: out of turn: {news:?}", task.id),
+                Reply::Alone(phases) => all.push(phases),
+                reply => bail!("{}: out of turn: {reply:?}", task.id),
             }
         }
         Ok(all)
     }
 
-    /// Runs the tasks in question together; `alone` is what [`alone`](Self::alone) found.
-    pub(crate) fn run(&mut self, name: &str, who: Who, alone: &[Phases]) -> Result<Run> {
-        let before = metrics::stats(&self.folder)?;
+    /// Runs the tasks together; `alone` is the result of [`measure_alone`](Self::measure_alone).
+    pub(crate) fn run(
+        &mut self,
+        name: &str,
+        tasks_to_run: TaskSet,
+        alone: &[Phases],
+    ) -> Result<Run> {
+        let before = stats(&self.folder)?;
         let begun = SystemTime::now() + self.options.lead;
         let begin = clock() + self.options.lead;
-        let plays = plays(self.workload, self.options, who, alone, begin);
+        let plays = plays(self.workload, self.options, tasks_to_run, alone, begin);
         let players = plays.len();
         for (k, play) in plays {
             self.processes.order(k, &Order::Play(play))?;
         }
         let requests = self.listen(players)?;
-        let stats = metrics::stats(&self.folder)?.since(before);
+        let stats = stats(&self.folder)?.since(before);
         Ok(Run { policy: name.into(), begun, requests, stats })
     }
 
-    /// Passes results on until so many clients are done.
+    /// Passes results on until `players` clients are done.
     fn listen(&mut self, players: usize) -> Result<Vec<Option<Requests>>> {
         let most = self.options.lead + self.options.time + 2 * GRACE;
         let mut requests = vec![None; self.workload.tasks.len()];
         let mut done = 0;
         while done < players {
             match self.processes.hear(Some(most))? {
-                (from, News::Finished { number }) => {
+                (from, Reply::Finished { number }) => {
                     for to in self.workload.dependents(from) {
                         self.processes.order(to, &Order::Result { number, from })?;
                     }
                 }
-                (k, News::Played(played)) => {
+                (k, Reply::Played(played)) => {
                     requests[k] = Some(played.into());
                     done += 1;
                 }
-                (k, news) => bail!("{}: out of turn: {news:?}", self.workload.tasks[k].id),
+                (k, reply) => bail!("{}: out of turn: {reply:?}", self.workload.tasks[k].id),
             }
         }
         Ok(requests)
     }
 
-    /// Says something to client `k` and waits until it has done that.
+    /// Sends an order to client `k` and waits until it is done.
     fn ready(&mut self, k: usize, order: &Order) -> Result<()> {
         match self.processes.ask(k, order)? {
-            News::Ready => Ok(()),
-            news => bail!("{}: out of turn: {news:?}", self.workload.tasks[k].id),
+            Reply::Ready => Ok(()),
+            reply => bail!("{}: out of turn: {reply:?}", self.workload.tasks[k].id),
         }
     }
 }
 
-/// What each of the tasks in question does, with its number.
+/// Assignment of each task that runs, with its number.
 fn plays(
     workload: &Workload,
     options: Options,
-    who: Who,
+    tasks_to_run: TaskSet,
     alone: &[Phases],
     begin: Duration,
 ) -> Vec<(usize, Play)> {
     let Options { time, seed, .. } = options;
     let tasks = workload.tasks.iter().zip(workload.delays(alone)).enumerate();
-    let players = tasks.filter(|(_, (task, _))| who.has(task));
+    let players = tasks.filter(|(_, (task, _))| tasks_to_run.has(task));
     let play = |(k, (task, delay)): (usize, (&Task, Duration))| {
         let tells = !workload.dependents(k).is_empty();
         (k, Play { load: task.load.clone(), delay, time, seed: seed + k as u64, begin, tells })
     };
     players.map(play).collect()
+}
+
+/// Counters of the daemon, since its start.
+fn stats(folder: &Path) -> Result<Stats> {
+    let text = Daemon::in_folder(Some(folder))?.get("/metrics", TIMEOUT)?;
+    let scrape = Scrape::parse(&String::from_utf8_lossy(&text));
+    let number = |name| {
+        let value = scrape.sum(name, |_| true);
+        value.map(|value| value as u64).with_context(|| format!("the daemon's metrics: no {name}"))
+    };
+    let mut stats = Stats::default();
+    stats.preemptions = number("reef_preemptions")?;
+    stats.rt_finished = number("reef_rt_finished")?;
+    stats.padded_launches = number("reef_padded_launches")?;
+    stats.padded_blocks = number("reef_padded_blocks")?;
+    stats.retries = number("reef_retries")?;
+    Ok(stats)
 }
 
 #[cfg(test)]
@@ -135,7 +162,7 @@ mod tests {
 
     /// Periodic loads of one frequency are spread out by what each takes alone; random ones differ.
     #[test]
-    fn each_task_has_its_delay_and_its_seed_and_tells_whom_it_concerns() {
+    fn play_has_delay_seed_and_tells_dependents() {
         let load = |load: &str, id: &str| {
             format!(r#"{{"id": "{id}", "load": {load}, "client": {{"model_name": "m"}}}}"#)
         };
@@ -152,8 +179,8 @@ mod tests {
         let options =
             Options { time: ms(600), lead: ms(1), warm_ups: 1, alone: 1, window: Some(1), seed: 7 };
         let alone = [3, 4, 9, 5].map(|n| Phases { infer: ms(n), ..Phases::default() });
-        let plays = |who| plays(&workload, options, who, &alone, ms(11));
-        let all = plays(Who::All);
+        let plays = |tasks_to_run| plays(&workload, options, tasks_to_run, &alone, ms(11));
+        let all = plays(TaskSet::All);
         let told: Vec<_> =
             all.iter().map(|(k, play)| (*k, play.delay, play.seed, play.tells)).collect();
         let want = [
@@ -164,8 +191,9 @@ mod tests {
         ];
         assert_eq!(told, want);
         assert!(all.iter().all(|(_, play)| (play.time, play.begin) == (ms(600), ms(11))));
-        let numbers = |who| plays(who).into_iter().map(|(k, _)| k).collect::<Vec<_>>();
-        assert_eq!(numbers(Who::RealTime), [0, 2, 3]);
-        assert_eq!(numbers(Who::BestEffort), [1]);
+        let numbers =
+            |tasks_to_run| plays(tasks_to_run).into_iter().map(|(k, _)| k).collect::<Vec<_>>();
+        assert_eq!(numbers(TaskSet::RealTime), [0, 2, 3]);
+        assert_eq!(numbers(TaskSet::BestEffort), [1]);
     }
 }

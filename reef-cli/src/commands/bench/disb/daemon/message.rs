@@ -1,4 +1,4 @@
-//! What the parent and its clients say to each other: a line of JSON for each message.
+//! Messages between the parent and its clients, each a line of JSON.
 
 use crate::commands::bench::disb::load::Load;
 use crate::commands::bench::disb::requests::{Phases, Requests};
@@ -25,7 +25,7 @@ pub(crate) enum Order {
 
 /// A client says what happened.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum News {
+pub(crate) enum Reply {
     Ready,
     Alone(Phases),
     Finished {
@@ -58,7 +58,7 @@ pub(crate) struct Play {
     pub(crate) seed: u64,
     /// When the first requests are due, by [`clock`].
     pub(crate) begin: Duration,
-    /// Whether other tasks depend on its results.
+    /// Other tasks depend on its results.
     pub(crate) tells: bool,
 }
 

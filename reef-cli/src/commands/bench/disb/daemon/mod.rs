@@ -1,8 +1,8 @@
 //! A workload against a running daemon: each client is a process of its own, as in DISB.
 //!
 //! ```text
-//! parent ── stdin: orders ─► `reef bench disb FILE --daemon --as-client ID` ── local path ─► daemon
-//!        ◄─ stdout: news ──
+//! parent ── stdin: orders ─► `reef bench disb FILE --daemon --as-client ID` ─ local path ─► daemon
+//!        ◄─ stdout: replies ──
 //! ```
 //!
 //! The parent reads the workload, says when all begin, and passes results on to clients that depend
@@ -12,5 +12,4 @@
 pub(crate) mod child;
 pub(crate) mod clients;
 pub(crate) mod message;
-pub(crate) mod metrics;
 pub(crate) mod process;

@@ -1,6 +1,6 @@
 //! The processes of clients, which end with their parent: each ends itself when its stdin does.
 
-use super::message::{News, Order};
+use super::message::{Order, Reply};
 use crate::commands::bench::disb::config::{Task, Workload};
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, anyhow};
@@ -11,13 +11,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-/// What is heard of a client; `None` when it says no more.
-type Heard = (usize, Option<News>);
+/// Number of a client and its message; `None` at the end of its output.
+type ClientReply = (usize, Option<Reply>);
 
 /// A process for each task.
 pub(crate) struct Processes {
     all: Vec<Process>,
-    news: Receiver<Heard>,
+    replies: Receiver<ClientReply>,
 }
 
 /// A process, killed when this is dropped.
@@ -30,13 +30,13 @@ struct Process {
 impl Processes {
     /// Starts them; `file` is what the list of processes shows.
     pub(crate) fn start(workload: &Workload, file: &Path) -> Result<Self> {
-        let (sender, news) = channel();
+        let (sender, replies) = channel();
         let start = |(k, task): (usize, &Task)| Process::start(k, &task.id, file, &sender);
         let all = workload.tasks.iter().enumerate().map(start).collect::<Result<_>>()?;
-        Ok(Self { all, news })
+        Ok(Self { all, replies })
     }
 
-    /// Says something to client `k`. If it is gone, the next news is about that.
+    /// Sends an order to client `k`. If the client is gone, its next message says so.
     pub(crate) fn order(&mut self, k: usize, order: &Order) -> Result<()> {
         let line = serde_json::to_string(order)? + "\n";
         if let Some(orders) = &mut self.all[k].orders {
@@ -45,32 +45,32 @@ impl Processes {
         Ok(())
     }
 
-    /// Says something to client `k` and waits for what it says.
-    pub(crate) fn ask(&mut self, k: usize, order: &Order) -> Result<News> {
+    /// Sends an order to client `k` and waits for its reply.
+    pub(crate) fn ask(&mut self, k: usize, order: &Order) -> Result<Reply> {
         self.order(k, order)?;
         Ok(self.hear(None)?.1)
     }
 
     /// The next that any client says, which is an error if it fails, or if all are silent for
     /// `most`.
-    pub(crate) fn hear(&mut self, most: Option<Duration>) -> Result<(usize, News)> {
+    pub(crate) fn hear(&mut self, most: Option<Duration>) -> Result<(usize, Reply)> {
         let heard = match most {
-            Some(most) => self.news.recv_timeout(most),
-            None => self.news.recv().map_err(RecvTimeoutError::from),
+            Some(most) => self.replies.recv_timeout(most),
+            None => self.replies.recv().map_err(RecvTimeoutError::from),
         };
-        let (k, news) = heard.map_err(|_| anyhow!("no client says anything any more"))?;
+        let (k, reply) = heard.map_err(|_| anyhow!("no client says anything any more"))?;
         let id = &self.all[k].id;
-        match news {
-            Some(News::Failed { why, input: true }) => Err(Usage(format!("{id}: {why}")).into()),
-            Some(News::Failed { why, input: false }) => Err(anyhow!("{id}: {why}")),
-            Some(news) => Ok((k, news)),
+        match reply {
+            Some(Reply::Failed { why, input: true }) => Err(Usage(format!("{id}: {why}")).into()),
+            Some(Reply::Failed { why, input: false }) => Err(anyhow!("{id}: {why}")),
+            Some(reply) => Ok((k, reply)),
             None => Err(self.all[k].ended()),
         }
     }
 }
 
 impl Process {
-    fn start(k: usize, id: &str, file: &Path, news: &Sender<Heard>) -> Result<Self> {
+    fn start(k: usize, id: &str, file: &Path, replies: &Sender<ClientReply>) -> Result<Self> {
         let reef = std::env::current_exe().context("our own executable")?;
         let mut child = Command::new(&reef)
             .args(["bench", "disb"])
@@ -81,8 +81,8 @@ impl Process {
             .spawn()
             .with_context(|| reef.display().to_string())?;
         let (orders, said) = (child.stdin.take(), child.stdout.take().expect("piped"));
-        let news = news.clone();
-        thread::spawn(move || pass_on(k, said, &news));
+        let replies = replies.clone();
+        thread::spawn(move || pass_on(k, said, &replies));
         Ok(Self { id: id.into(), child, orders })
     }
 
@@ -104,13 +104,13 @@ impl Drop for Process {
 }
 
 /// Reads what a client says until it ends.
-fn pass_on(k: usize, said: ChildStdout, news: &Sender<Heard>) {
+fn pass_on(k: usize, said: ChildStdout, replies: &Sender<ClientReply>) {
     for line in BufReader::new(said).lines().map_while(Result::ok) {
-        let wrong = |error| News::Failed { why: format!("{error}: {line:?}"), input: false };
+        let wrong = |error| Reply::Failed { why: format!("{error}: {line:?}"), input: false };
         let said = serde_json::from_str(&line).unwrap_or_else(wrong);
-        if news.send((k, Some(said))).is_err() {
+        if replies.send((k, Some(said))).is_err() {
             return; // the receiver is gone
         }
     }
-    let _ = news.send((k, None)); // likewise
+    let _ = replies.send((k, None)); // likewise
 }

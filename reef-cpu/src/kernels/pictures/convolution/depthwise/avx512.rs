@@ -4,8 +4,8 @@
 //! 5 × 5 side by side read 11 vectors of a row and not 35. The shape of filters is known when this
 //! is compiled, so each column knows its windows and each window its tap.
 
-use crate::kernels::values::end::End;
 use crate::kernels::values::lanes::{LANES, write};
+use crate::kernels::values::register_epilogue::RegisterEpilogue;
 use std::arch::x86_64::*;
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(super) struct Line {
     pub input: *const f32,
     /// Floats from a column to the next, and from a row to the next.
     pub input_steps: [usize; 2],
-    /// Columns of the picture, and how many there are in front of it.
+    /// Columns of the picture, and the number of columns before it.
     pub width: usize,
     pub padding: usize,
     /// The first weight of the first row of taps that lie inside of the picture, and how many such
@@ -32,9 +32,9 @@ pub(super) struct Line {
     /// Likewise what is added.
     pub residual: Option<*const f32>,
     pub residual_step: usize,
-    /// Which channels there are.
+    /// Channels that exist.
     pub masks: [__mmask16; 2],
-    pub end: End,
+    pub end: RegisterEpilogue,
 }
 
 /// Computes some windows of a line.
@@ -44,8 +44,8 @@ pub(super) struct Line {
 /// residual; the windows of the output are the caller's.
 pub(super) type Sum = unsafe fn(&Line, Range<usize>);
 
-/// For filters of so many columns that move by so much: what computes one and two vectors of
-/// channels.
+/// Functions that compute one and two vectors of channels, for filters of `columns` columns that
+/// move by `stride`.
 pub(super) fn of_shape(columns: usize, stride: usize) -> Option<[Sum; 2]> {
     match (columns, stride) {
         (3, 1) => Some([line::<3, 1, 1>, line::<3, 1, 2>]),
@@ -60,7 +60,7 @@ pub(super) fn of_shape(columns: usize, stride: usize) -> Option<[Sum; 2]> {
 
 /// # Safety
 ///
-/// As [`Sum`] says.
+/// See [`Sum`].
 #[target_feature(enable = "avx512f")]
 unsafe fn line<const K: usize, const STRIDE: usize, const V: usize>(
     line: &Line,
@@ -84,7 +84,7 @@ unsafe fn line<const K: usize, const STRIDE: usize, const V: usize>(
 ///
 /// # Safety
 ///
-/// As [`Sum`] says.
+/// See [`Sum`].
 #[inline]
 #[target_feature(enable = "avx512f")]
 unsafe fn some<const K: usize, const STRIDE: usize, const V: usize, const P: usize>(

@@ -3,10 +3,10 @@
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::{Epilogue, Sums};
 use crate::kernels::blocks::operand::{Constants, Operand};
-use crate::kernels::blocks::place::grid;
+use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::stop_token::StopToken;
-use crate::kernels::blocks::taps::Taps;
+use crate::kernels::blocks::window_offsets::WindowOffsets;
 use crate::kernels::pictures::convolution::bound_conv::BoundConv;
 use crate::kernels::values::simd::widest;
 use reef_core::Result;
@@ -15,8 +15,8 @@ use reef_core::op::{Conv2d, Tensor};
 #[cfg(target_arch = "x86_64")]
 use {
     super::avx512::{Line, Sum, of_shape},
-    crate::kernels::values::end::End,
     crate::kernels::values::lanes::{LANES, lanes},
+    crate::kernels::values::register_epilogue::RegisterEpilogue,
     std::ops::Range,
 };
 
@@ -40,8 +40,8 @@ struct Depthwise {
     constants: Constants,
     epilogue: Epilogue,
     plan: Plan,
-    taps: Taps,
-    /// What computes lines of one and of two vectors of channels, if there is such a thing.
+    taps: WindowOffsets,
+    /// Functions that compute lines of one and of two vectors of channels, if there are any.
     #[cfg(target_arch = "x86_64")]
     lines: Option<[Sum; 2]>,
 }
@@ -49,7 +49,7 @@ struct Depthwise {
 impl Depthwise {
     fn new(conv: &BoundConv<'_>) -> Result<Self> {
         let (op, epilogue) = (conv.op, conv.epilogue()?);
-        let taps = Taps::new(op.window, &op.input, &op.output);
+        let taps = WindowOffsets::new(op.window, &op.input, &op.output);
         let (pixels, channels) = (epilogue.output.pixels(), op.input.channels);
         #[cfg(target_arch = "x86_64")]
         let lines = lines_of(op);
@@ -76,11 +76,11 @@ impl Depthwise {
         let stop = StopToken::of(block);
         #[cfg(target_arch = "x86_64")]
         if let Some(sums) = self.lines {
-            return if stop.seen() { Outcome::Stopped } else { self.commit_lines(&share, sums) };
+            return if stop.is_set() { Outcome::Stopped } else { self.commit_lines(&share, sums) };
         }
         let pitch = share.outputs.len();
         let sums = &mut block.scratch(self.plan.sums())[..pitch * share.pixels.len()];
-        if !self.sums(&share, sums, stop) || stop.seen() {
+        if !self.sums(&share, sums, stop) || stop.is_set() {
             return Outcome::Stopped;
         }
         let bias = &self.constants.floats()[share.outputs.clone()];
@@ -159,7 +159,7 @@ impl Depthwise {
             residual: residual.map(|from| from.at(line * width, channel).cast_const()),
             residual_step: residual.map_or(0, Operand::pitch),
             masks: [0, LANES].map(|done| lanes(channels.len().saturating_sub(done))),
-            end: End { relu: self.epilogue.relu, function: self.epilogue.function },
+            end: RegisterEpilogue { relu: self.epilogue.relu, function: self.epilogue.function },
         }
     }
 
@@ -178,14 +178,14 @@ impl Depthwise {
                 for ((sum, input), weight) in sums.iter_mut().zip(inputs).zip(weights) {
                     *sum += input * weight;
                 }
-                !stop.seen()
+                !stop.is_set()
             },
         )
     }
 }
 
-/// What computes the lines of `op` on this machine, unless a few channels of one window are too
-/// much for a commit.
+/// Functions that compute the lines of `op` on this machine, unless a few channels of one window
+/// are too much for a commit.
 #[cfg(target_arch = "x86_64")]
 fn lines_of(op: &Conv2d) -> Option<[Sum; 2]> {
     let [rows, columns] = op.window.size;

@@ -15,10 +15,10 @@ use super::runs::Columns;
 use super::windows::{Gather, SLACK};
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::{Epilogue, Sums};
-use crate::kernels::blocks::finish::Finish;
 use crate::kernels::blocks::operand::{Constants, Operand};
-use crate::kernels::blocks::place::grid;
+use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Costs, Plan, Share};
+use crate::kernels::blocks::scratch_epilogue::ScratchEpilogue;
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;
 use crate::kernels::pictures::convolution::bound_conv::BoundConv;
@@ -35,11 +35,11 @@ pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<(Kernel, u32)> {
     build_finished("conv2d", conv, None)
 }
 
-/// As [`build`], with a formula behind the sums if there is one.
+/// Like [`build`], with a formula behind the sums if there is one.
 pub(in crate::kernels) fn build_finished(
     name: &'static str,
     conv: &BoundConv<'_>,
-    finish: Option<Box<dyn Finish>>,
+    finish: Option<Box<dyn ScratchEpilogue>>,
 ) -> Result<(Kernel, u32)> {
     let conv = Conv::new(conv, finish)?;
     let blocks = grid(conv.plan.blocks())?;
@@ -62,8 +62,8 @@ pub(super) struct Conv {
     chunks: Vec<Columns>,
     /// Floats from a gathered row to the next; 0 if the input's pixels are the rows.
     pub(super) gathered_pitch: usize,
-    /// What becomes of sums before they are committed.
-    finish: Option<Box<dyn Finish>>,
+    /// Formula behind the sums before they are committed.
+    finish: Option<Box<dyn ScratchEpilogue>>,
 }
 
 /// A share's memory: sums, then gathered rows, then what the finish wants.
@@ -75,17 +75,15 @@ pub(super) struct Scratch {
 }
 
 impl Conv {
-    fn new(conv: &BoundConv<'_>, finish: Option<Box<dyn Finish>>) -> Result<Self> {
+    fn new(conv: &BoundConv<'_>, finish: Option<Box<dyn ScratchEpilogue>>) -> Result<Self> {
         conv.check()?;
         let (input, epilogue, op) = (conv.input()?, conv.epilogue()?, conv.op);
         let (pixels, shape) = (epilogue.output.pixels(), GroupShape::of(op));
         let gather = Gather::new(op);
         let depth = chunk_of(shape.depth);
         let chunks = gather.chunks(op, depth);
-        let (costs, gathered_pitch) = match conv.reads_in_place() {
-            true => (&Costs::READ, 0),
-            false => (&Costs::GATHER, depth + LINE),
-        };
+        let (costs, gathered_pitch) =
+            if conv.reads_in_place() { (&Costs::READ, 0) } else { (&Costs::GATHER, depth + LINE) };
         Ok(Self {
             plan: Plan::new(pixels, shape, op.groups, costs, conv.units),
             units: conv.units as usize,
@@ -103,7 +101,7 @@ impl Conv {
 
     fn run(&self, block: &mut Block<'_>) -> Outcome {
         let share = self.plan.share(block.index as usize);
-        let after = self.plan.share(self.after(block));
+        let after = self.plan.share(self.next_index(block));
         let stop = StopToken::of(block);
         let scratch = self.scratch(block);
         let mut first_term = 0;
@@ -116,7 +114,7 @@ impl Conv {
             }
             first_term += chunk.depth;
         }
-        if !self.finish(&share, &scratch, stop) || stop.seen() {
+        if !self.finish(&share, &scratch, stop) || stop.is_set() {
             return Outcome::Stopped;
         }
         self.commit(&share, &scratch);
@@ -125,7 +123,7 @@ impl Conv {
 
     /// The block that the unit of `block` probably takes next: units take turns, some from the
     /// front and some from the back.
-    fn after(&self, block: &Block<'_>) -> usize {
+    fn next_index(&self, block: &Block<'_>) -> usize {
         let (index, step) = (block.index as usize, self.units.div_ceil(2));
         if block.unit.is_multiple_of(2) {
             (index + step).min(self.plan.blocks() - 1)

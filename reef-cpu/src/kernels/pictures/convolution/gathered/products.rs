@@ -25,7 +25,7 @@ impl Conv {
         }
         let start = first_element(&self.input, share.group * self.group_inputs);
         for row in (0..share.pixels.len()).step_by(GATHERED) {
-            if stop.seen() {
+            if stop.is_set() {
                 return false;
             }
             let first = share.pixels.start + row;
@@ -55,7 +55,7 @@ impl Conv {
             let next = self.next_panel([share, after], column, first_term, chunk);
             let tiles = share.pixels.len().div_ceil(ROWS);
             for row in (0..share.pixels.len()).step_by(ROWS) {
-                if stop.seen() {
+                if stop.is_set() {
                     return false;
                 }
                 let next = part_of_panel(next, chunk.depth, [row / ROWS, tiles]);
@@ -118,16 +118,17 @@ impl Conv {
         next.as_ptr()
     }
 
-    /// What a tile should bring near: `next` of the panels, `rows`, and in the `last` chunk what
-    /// the commit touches.
+    /// Memory that a tile should prefetch: `next` of the panels, `rows`, and in the `last` chunk
+    /// the commit's operands.
     fn hints(
         &self,
         share: &Share,
         [row, column]: [usize; 2],
-        (next, next_step): (*const f32, usize),
+        next: (*const f32, usize),
         rows: *const f32,
         last: bool,
     ) -> Hints {
+        let (next, next_step) = next;
         if !last {
             return Hints { next, next_step, rows, output: next, residual: next, pitch: 0 };
         }

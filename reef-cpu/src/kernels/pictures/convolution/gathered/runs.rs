@@ -15,13 +15,13 @@ use reef_core::op::Conv2d;
 /// Adjoining floats of a line that adjoin in the matrix too.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Run {
-    /// Where its line's plane starts, from the image on.
+    /// Start of its line's plane, from the image on.
     pub(super) plane: usize,
     /// Row of the window.
     pub(super) row: usize,
-    /// Where it starts, from the window's left edge on.
+    /// Start, from the window's left edge on.
     pub(super) start: usize,
-    /// Where it starts, from the window's upper left corner on.
+    /// Start, from the window's upper left corner on.
     pub(super) offset: usize,
     pub(super) len: usize,
 }

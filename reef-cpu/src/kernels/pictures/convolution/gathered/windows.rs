@@ -8,7 +8,7 @@ use crate::kernels::blocks::operand::{Operand, is_planar};
 use reef_core::op::{Conv2d, Window};
 use std::ops::Range;
 
-/// How to find the windows of a picture.
+/// Positions of the windows of a picture.
 #[derive(Debug)]
 pub(super) struct Gather {
     window: Window,
@@ -93,7 +93,7 @@ impl Gather {
         }
     }
 
-    /// Whether a window needs no clipping.
+    /// Returns whether a window needs no clipping.
     #[inline]
     fn is_inside(&self, corner: &Corner) -> bool {
         let last = self.height as isize - self.window.size[0] as isize;
@@ -104,7 +104,7 @@ impl Gather {
 
     /// # Safety
     ///
-    /// As [`rows`](Self::rows), for one row whose window is inside of the picture.
+    /// Like [`rows`](Self::rows), for one row whose window is inside of the picture.
     #[inline]
     unsafe fn whole_row(&self, corner: &Corner, runs: &[Run], mut to: *mut f32) {
         let first = corner.image.wrapping_offset(corner.y * self.line as isize + corner.x);
@@ -125,7 +125,7 @@ impl Gather {
 
     /// # Safety
     ///
-    /// As [`rows`](Self::rows), for one row.
+    /// Like [`rows`](Self::rows), for one row.
     #[cold]
     unsafe fn row(&self, corner: &Corner, runs: &[Run], mut to: *mut f32) {
         for run in runs {
@@ -145,9 +145,9 @@ impl Gather {
 /// The upper left corner of a window, which may be outside of the picture.
 struct Corner {
     image: *const f32,
-    /// In lines.
+    /// Distance in lines.
     y: isize,
-    /// In floats of the line.
+    /// Distance in floats of the line.
     x: isize,
 }
 

@@ -14,7 +14,7 @@ use super::strip::Strip;
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::{self, Epilogue};
 use crate::kernels::blocks::operand::{Constants, Operand, is_planar};
-use crate::kernels::blocks::place::grid;
+use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Plan, Share};
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;
@@ -33,7 +33,7 @@ struct Strips {
     epilogue: Epilogue,
     shape: GroupShape,
     strip: Strip,
-    /// Of half a panel, and of a whole one.
+    /// Products of half a panel, and of a whole one.
     multiply: [Multiply; 2],
     /// Columns of the window, and floats between windows.
     columns: usize,
@@ -47,7 +47,7 @@ struct Strips {
 ///
 /// # Errors
 ///
-/// As [`gathered`](crate::kernels::pictures::convolution::gathered::block::build).
+/// Like [`gathered`](crate::kernels::pictures::convolution::gathered::block::build).
 pub(in crate::kernels) fn build(conv: &BoundConv<'_>) -> Result<Option<(Kernel, u32)>> {
     conv.check()?;
     let (op, shape) = (conv.op, GroupShape::of(conv.op));
@@ -78,11 +78,11 @@ impl Strips {
         let (strip, sums) = block.scratch(self.strip.len() + all).split_at_mut(self.strip.len());
         let lines = share.pixels.clone().step_by(width).zip(sums.chunks_exact_mut(line));
         for (first, sums) in lines {
-            if stop.seen() || !self.multiply(first, &share, strip, sums, stop) {
+            if stop.is_set() || !self.multiply(first, &share, strip, sums, stop) {
                 return Outcome::Stopped;
             }
         }
-        if stop.seen() {
+        if stop.is_set() {
             return Outcome::Stopped;
         }
         let lines = share.pixels.clone().step_by(width).zip(sums.chunks_exact(line));
@@ -120,7 +120,7 @@ impl Strips {
             let output_channel = share.outputs.start + column;
             let multiply = self.multiply[usize::from(share.outputs.len() - column > COLUMNS / 2)];
             for x in (0..self.padded).step_by(ROWS) {
-                if stop.seen() {
+                if stop.is_set() {
                     return false;
                 }
                 let windows = Windows {

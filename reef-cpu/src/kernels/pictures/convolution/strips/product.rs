@@ -8,7 +8,7 @@ use std::arch::x86_64::*;
 /// Windows in a strip.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Windows<'a> {
-    /// From the first window's first float on.
+    /// Floats from the first window's first float on.
     pub(super) strip: &'a [f32],
     /// Lines of the strip, and floats from one to the next.
     pub(super) lines: usize,
@@ -17,14 +17,14 @@ pub(super) struct Windows<'a> {
     pub(super) columns: usize,
 }
 
-/// Where sums go.
+/// Memory of sums.
 #[derive(Debug)]
 pub(super) struct Sums<'a> {
     pub(super) floats: &'a mut [f32],
     /// Floats from a row to the next.
     pub(super) pitch: usize,
-    /// What the commit of the first row will write and read, and floats to that of the next:
-    /// brought near meanwhile.
+    /// Operands of the commit of the first row, and floats to those of the next: prefetched
+    /// meanwhile.
     pub(super) touches: [*const f32; 2],
     pub(super) apart: usize,
 }
@@ -33,7 +33,7 @@ pub(super) struct Sums<'a> {
 /// of their floats.
 pub(super) type Multiply = unsafe fn(&Windows<'_>, &[f32], Sums<'_>);
 
-/// The products of windows that are so many floats apart, if there are any: for half a panel, and
+/// The products of windows that are `step` floats apart, if there are any: for half a panel, and
 /// for a whole one. Needs a machine with AVX-512.
 pub(super) fn of_step(step: usize) -> Option<[Multiply; 2]> {
     match step {
@@ -44,7 +44,7 @@ pub(super) fn of_step(step: usize) -> Option<[Multiply; 2]> {
     }
 }
 
-/// As [`Multiply`] says, of the first `V` vectors of each row of the panel. That windows are `STEP`
+/// See [`Multiply`], of the first `V` vectors of each row of the panel. That windows are `STEP`
 /// floats apart is known when this is compiled, so that the address of each is that of the first
 /// one and a constant.
 ///
@@ -99,7 +99,7 @@ unsafe fn multiply<const STEP: usize, const V: usize>(
     }
 }
 
-/// Tells the processor that a panel's floats at `output` will be written, and those at `residual`
+/// Prefetches a panel's floats: those at `output` will be written, and those at `residual`
 /// read.
 #[inline]
 #[target_feature(enable = "avx512f")]

@@ -1,4 +1,4 @@
-//! What a line of outputs sees of a picture.
+//! Part of a picture that a line of outputs sees.
 
 use crate::kernels::blocks::operand::Operand;
 use crate::kernels::pictures::convolution::gathered::windows::first_element;
@@ -7,7 +7,7 @@ use reef_core::op::{Conv2d, Window};
 
 /// Most floats of a strip: they are copied between two looks at the stop word, and stay in the L1
 /// cache.
-const MOST: usize = 10 * 1024;
+const MAX_FLOATS: usize = 10 * 1024;
 
 /// The measures of a strip.
 #[derive(Debug, Clone, Copy)]
@@ -27,7 +27,7 @@ impl Strip {
         let last = (op.output.width.next_multiple_of(ROWS) - 1) * stride[1];
         let pitch = (last + size[1]).max(padding[1] + op.input.width).next_multiple_of(16);
         let lines = op.input.channels * size[0];
-        (pitch * lines <= MOST).then_some(Self { window: op.window, lines, pitch })
+        (pitch * lines <= MAX_FLOATS).then_some(Self { window: op.window, lines, pitch })
     }
 
     pub(super) fn len(&self) -> usize {

@@ -2,7 +2,7 @@
 
 use super::block;
 use crate::kernel::{Block, Kernel, Outcome, RUN};
-use crate::kernels::blocks::place::Place;
+use crate::kernels::blocks::operand_layout::OperandMemory;
 use crate::kernels::pictures::convolution::bound_conv::BoundConv;
 use crate::kernels::pictures::convolution::gathered;
 use crate::kernels::pictures::pack::pack;
@@ -12,16 +12,17 @@ use reef_core::Args;
 use reef_core::op::{Conv2d, Layout, Op, Tensor, Window};
 use std::sync::atomic::AtomicU8;
 
-fn place(floats: &[f32]) -> Place {
+fn place(floats: &[f32]) -> OperandMemory {
     let buffer = Buffer::zeroed(floats.len() * 4).unwrap();
     // SAFETY: the buffer is new, and that long.
     unsafe { std::slice::from_raw_parts_mut(buffer.as_ptr().cast(), floats.len()) }
         .copy_from_slice(floats);
-    Place { buffer, offset: 0 }
+    OperandMemory { buffer, offset: 0 }
 }
 
-/// What a kernel with so many blocks writes.
-fn bits((kernel, blocks): (Kernel, u32), output: &Place) -> Vec<u32> {
+/// Bits that a kernel of `blocks` blocks writes.
+fn bits(launch: (Kernel, u32), output: &OperandMemory) -> Vec<u32> {
+    let (kernel, blocks) = launch;
     let (stop, mut scratch) = (AtomicU8::new(RUN), vec![f32::NAN; 1 << 16]);
     for index in 0..blocks {
         let mut block = Block { index, unit: 0, stop: &stop, scratch: &mut scratch };
@@ -42,7 +43,7 @@ fn op(shape: [usize; 4], outputs: usize, [size, stride, padding]: [usize; 3]) ->
 }
 
 #[test]
-fn sums_have_the_bits_of_those_of_gathered_windows_for_any_units() {
+fn strip_sums_equal_gathered_sums_for_any_units() {
     if !is_x86_feature_detected!("avx512f") {
         return eprintln!("skipped: no AVX-512");
     }
@@ -80,7 +81,7 @@ fn sums_have_the_bits_of_those_of_gathered_windows_for_any_units() {
 }
 
 #[test]
-fn what_has_no_strips_is_left_to_others() {
+fn convolution_without_strips_is_left_to_others() {
     let place = place(&[]);
     for op in [
         op([1, 3, 64, 64], 64, [3, 3, 1]),

@@ -16,7 +16,7 @@ use super::turn::{self, POINTS, SIDES};
 use crate::kernel::{Block, Kernel, Outcome};
 use crate::kernels::blocks::epilogue::Epilogue;
 use crate::kernels::blocks::operand::{Constants, Operand};
-use crate::kernels::blocks::place::grid;
+use crate::kernels::blocks::operand_layout::grid;
 use crate::kernels::blocks::plan::{Costs, Plan, Share};
 use crate::kernels::blocks::shape::GroupShape;
 use crate::kernels::blocks::stop_token::StopToken;
@@ -60,7 +60,7 @@ pub(super) struct Winograd {
     pub(super) epilogue: Epilogue,
     shape: GroupShape,
     padding: [usize; 2],
-    /// Of tiles and outputs.
+    /// Plan of tiles and outputs.
     pub(super) plan: Plan,
     /// A pixel outside of the picture.
     outside: Vec<f32>,
@@ -68,9 +68,9 @@ pub(super) struct Winograd {
 
 /// A share's memory.
 pub(super) struct Scratch<'a> {
-    /// For each point a row of channels per tile, [`GAP`] floats apart.
+    /// Of each point a row of channels per tile, [`GAP`] floats apart.
     inputs: &'a mut [f32],
-    /// For each point a row of [`COLUMNS`] sums per tile.
+    /// Of each point a row of [`COLUMNS`] sums per tile.
     pub(super) points: &'a mut [f32],
     /// For both lines of tiles a row of outputs per pixel.
     pub(super) sums: &'a mut [f32],
@@ -91,7 +91,7 @@ impl Winograd {
                 return Outcome::Stopped;
             }
         }
-        if stop.seen() {
+        if stop.is_set() {
             return Outcome::Stopped;
         }
         self.commit(&share, scratch.sums);
@@ -119,11 +119,13 @@ impl Winograd {
         let plane = self.plan.block_pixels * pitch;
         let at_once = (TURNED / self.channels()).max(1);
         for (row, tile) in share.pixels.clone().enumerate() {
-            if row % at_once == 0 && stop.seen() {
+            if row % at_once == 0 && stop.is_set() {
                 return false;
             }
             // SAFETY: there is AVX-512, or filters weren't turned.
-            unsafe { turn::inputs(&self.seen(tile), &mut scratch.inputs[row * pitch..], plane) };
+            unsafe {
+                turn::inputs(&self.pixels_of(tile), &mut scratch.inputs[row * pitch..], plane)
+            };
         }
         true
     }
@@ -136,7 +138,7 @@ impl Winograd {
     }
 
     /// The pixels that a tile sees.
-    pub(super) fn seen(&self, tile: usize) -> [&[f32]; POINTS] {
+    pub(super) fn pixels_of(&self, tile: usize) -> [&[f32]; POINTS] {
         let [image, y, x] = self.corner(tile);
         let tensor = &self.input.tensor;
         std::array::from_fn(|i| {
@@ -168,7 +170,7 @@ impl Winograd {
                 let panel = self.panel(share, column, point, first);
                 assert!(panel.len() >= depth * COLUMNS);
                 for row in (0..share.pixels.len()).step_by(ROWS) {
-                    if stop.seen() {
+                    if stop.is_set() {
                         return false;
                     }
                     let inputs = &scratch.inputs[(point * tiles + row) * pitch + first..];

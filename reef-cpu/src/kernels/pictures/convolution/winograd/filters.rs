@@ -14,22 +14,23 @@ use reef_core::op::{Conv2d, Window};
 
 /// Most filters: layers with more have few tiles in most networks, and bringing in the turned
 /// filters, 16 numbers for nine, then takes longer than the products.
-const MOST_FILTERS: usize = 256 * 256;
+const MAX_FILTERS: usize = 256 * 256;
 /// Fewest channels: with fewer, turning takes longer than it saves.
-const LEAST_CHANNELS: usize = 32;
+const MIN_CHANNELS: usize = 32;
 /// A filter's side.
 const SIDE: usize = 3;
 
-/// Whether a convolution is done this way on this machine. That hangs on nothing but its filters:
-/// packed ones serve any batch, rows and columns, and a picture's bits are the same in any batch.
+/// Returns whether a convolution is done this way on this machine. That depends on its filters
+/// alone: packed ones serve any batch, rows and columns, and a picture's bits are the same in any
+/// batch.
 pub(in crate::kernels) fn are_turned(op: &Conv2d) -> bool {
     let Window { size, stride, .. } = op.window;
     let (inputs, outputs) = (op.input.channels, op.output.channels);
     let fits = size == [SIDE; 2] && stride == [1, 1] && op.groups == 1 && !is_planar(&op.input);
-    let pays = inputs >= LEAST_CHANNELS
+    let pays = inputs >= MIN_CHANNELS
         && inputs.is_multiple_of(LANES)
-        && outputs >= LEAST_CHANNELS
-        && inputs * outputs <= MOST_FILTERS;
+        && outputs >= MIN_CHANNELS
+        && inputs * outputs <= MAX_FILTERS;
     fits && pays && is_x86_feature_detected!("avx512f")
 }
 
@@ -73,7 +74,7 @@ fn turned(filter: &[f32; SIDE * SIDE]) -> [f32; POINTS] {
     std::array::from_fn(|i| line(columns.map(|column| column[i / 4]))[i % 4] as f32)
 }
 
-/// What [`turned`] turned: the weight at `[row, column]` of the filter whose point `i` is
+/// Inverse of [`turned`]: the weight at `[row, column]` of the filter whose point `i` is
 /// `number(i)`.
 #[inline(always)]
 pub(super) fn weight([row, column]: [usize; 2], number: impl Fn(usize) -> f32) -> f32 {
@@ -94,7 +95,8 @@ mod tests {
     use super::*;
     use reef_core::op::{Layout, Tensor};
 
-    /// Of pictures with this batch, rows and columns, and this many channels in and out.
+    /// A convolution of pictures with this batch, rows and columns, and this many channels in and
+    /// out.
     fn op([batch, height, width]: [usize; 3], [inputs, outputs]: [usize; 2]) -> Conv2d {
         let tensor = |channels| Tensor::new(Layout::Native, [batch, channels, height, width]);
         let window = Window { size: [3, 3], stride: [1, 1], padding: [1, 1] };
@@ -115,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_turned_can_be_turned_back() {
+    fn turned_filter_can_be_turned_back() {
         let filter = [1.5, -2.0, 3.25, 0.5, 7.0, -1.0, 2.0, 0.125, -4.0];
         let numbers = turned(&filter);
         for (i, want) in filter.into_iter().enumerate() {

@@ -29,7 +29,7 @@ impl Winograd {
         let (upper, lower) = scratch.sums.split_at_mut(2 * self.plan.block_pixels * pitch);
         let pairs = upper.chunks_exact_mut(2 * pitch).zip(lower.chunks_exact_mut(2 * pitch));
         for ((row, tile), (upper, lower)) in share.pixels.clone().enumerate().zip(pairs) {
-            if row % TURNED_BACK == 0 && stop.seen() {
+            if row % TURNED_BACK == 0 && stop.is_set() {
                 return false;
             }
             let ((a, b), (c, d)) = (upper.split_at_mut(pitch), lower.split_at_mut(pitch));
@@ -49,7 +49,7 @@ impl Winograd {
         true
     }
 
-    /// Tells the processor what the commit will touch of a tile.
+    /// Prefetches the operands of a tile's commit.
     fn bring_near(&self, tile: usize, channel: usize) {
         let [image, y, x] = self.corner(tile);
         let tensor = &self.epilogue.output.tensor;
@@ -72,11 +72,11 @@ impl Winograd {
         to: &mut [&mut [f32]; PIXELS],
         stop: StopToken<'_>,
     ) -> bool {
-        let (seen, channels) = (self.seen(tile), self.channels());
+        let (seen, channels) = (self.pixels_of(tile), self.channels());
         let numbers = self.panel(share, column, 0, 0);
         to.iter_mut().for_each(|to| to.fill(0.0));
         for first in (0..channels).step_by(PLAIN) {
-            if stop.seen() {
+            if stop.is_set() {
                 return false;
             }
             widest(

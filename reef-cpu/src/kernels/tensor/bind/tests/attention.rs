@@ -1,4 +1,4 @@
-//! Attention by tiles of keys beside its definition.
+//! Attention by tiles of keys, compared with its definition.
 
 use super::*;
 use reef_core::tensor::{Attention, Placed, ScoreStep, Truth};
@@ -36,9 +36,10 @@ fn op(s: Sizes) -> TensorOp {
     let of_token = [s.heads * s.depth, s.heads * s.width];
     let lies = |last: &[usize], strides: &[usize]| view(&[&rows[..], last].concat(), strides);
     let of_text = s.keys * of_token[0];
-    let keys = match s.turned {
-        false => [of_text, 0, s.depth, of_token[0], 1],
-        true => [of_text, 0, s.keys * s.depth, 1, s.keys],
+    let keys = if s.turned {
+        [of_text, 0, s.keys * s.depth, 1, s.keys]
+    } else {
+        [of_text, 0, s.depth, of_token[0], 1]
     };
     let attention = Attention {
         queries: Placed {
@@ -50,9 +51,8 @@ fn op(s: Sizes) -> TensorOp {
             first: 0,
             view: lies(&[s.keys, s.width], &[s.keys * of_token[1], 0, s.width, of_token[1], 1]),
         },
-        scores: match s.masked {
-            false => vec![ScoreStep::Scale(0.25)],
-            true => vec![
+        scores: if s.masked {
+            vec![
                 ScoreStep::Scale(0.5),
                 ScoreStep::Add(lies(&[s.keys], &[s.keys, 0, 0, 1])),
                 ScoreStep::Choose {
@@ -62,7 +62,9 @@ fn op(s: Sizes) -> TensorOp {
                 },
                 ScoreStep::Add(lies(&[s.keys], &[0, 0, 1, 0])),
                 ScoreStep::Scale(0.5),
-            ],
+            ]
+        } else {
+            vec![ScoreStep::Scale(0.25)]
         },
         none_is_zero: s.none_is_zero,
     };
@@ -85,7 +87,7 @@ fn op(s: Sizes) -> TensorOp {
 }
 
 /// Small numbers, so that many keys have a weight; every third condition holds.
-fn given(op: &TensorOp) -> Vec<Array> {
+fn random_inputs(op: &TensorOp) -> Vec<Array> {
     let made = |(k, spec): (usize, &Spec)| match spec.element {
         Element::Bool => {
             Array::Bool((0..spec.elements()).map(|i| Truth((i % 3 == 1).into())).collect())
@@ -110,9 +112,10 @@ fn agrees(op: TensorOp, inputs: &[Array], everywhere: bool) {
     let (output, op) = (stored(&spoilt), Arc::new(op));
     let (kernel, blocks) = plain(&op, &places, &output).unwrap();
     for index in 0..blocks {
-        match everywhere {
-            true => interrupt_everywhere(&kernel, index, &output, &op),
-            false => assert_eq!(run(&kernel, index), Outcome::Done),
+        if everywhere {
+            interrupt_everywhere(&kernel, index, &output, &op);
+        } else {
+            assert_eq!(run(&kernel, index), Outcome::Done);
         }
     }
     let Array::F32(want) = want else { panic!("singles") };
@@ -155,7 +158,7 @@ fn rows_are_those_of_the_definition_wherever_blocks_are_stopped() {
         },
     ];
     for sizes in all {
-        agrees(op(sizes), &given(&op(sizes)), true);
+        agrees(op(sizes), &random_inputs(&op(sizes)), true);
     }
 }
 
@@ -163,11 +166,11 @@ fn rows_are_those_of_the_definition_wherever_blocks_are_stopped() {
 fn many_rows_are_several_blocks() {
     let sizes = Sizes { texts: 1, heads: 2, rows: 500, keys: 40, depth: 8, masked: true, ..PLAIN };
     assert!(Heads::of(&op(sizes)).unwrap().blocks() > 2);
-    agrees(op(sizes), &given(&op(sizes)), false);
+    agrees(op(sizes), &random_inputs(&op(sizes)), false);
 }
 
 #[test]
-fn what_is_not_a_number_is_where_the_definition_has_it() {
+fn nan_is_where_the_definition_has_it() {
     let sizes = Sizes { keys: 520, rows: 20, masked: true, ..PLAIN };
     let (nan, inf) = (f32::NAN, f32::INFINITY);
     for (input, bad) in (0..4).flat_map(|input| [nan, inf, -inf].map(|bad| (input, bad))) {
@@ -176,7 +179,7 @@ fn what_is_not_a_number_is_where_the_definition_has_it() {
                 continue; // a row that is 0 has no values
             }
             let op = op(Sizes { none_is_zero, ..sizes });
-            let mut inputs = given(&op);
+            let mut inputs = random_inputs(&op);
             let Array::F32(values) = &mut inputs[input] else { panic!("singles") };
             let all = values.len();
             [1, all / 2, all - 2].into_iter().for_each(|at| values[at] = bad);
@@ -191,7 +194,7 @@ fn rows_see_nothing_in_one_tile_or_in_all() {
     for hidden in [0..256, 256..300, 0..300] {
         for none_is_zero in [false, true] {
             let op = op(Sizes { texts: 1, keys: 300, masked: true, none_is_zero, ..PLAIN });
-            let mut inputs = given(&op);
+            let mut inputs = random_inputs(&op);
             let Array::F32(mask) = &mut inputs[3] else { panic!("singles") };
             mask[hidden.clone()].fill(f32::NEG_INFINITY);
             agrees(op, &inputs, false);
@@ -213,7 +216,7 @@ fn few_rows_are_left_to_separate_operations() {
     let op = op(Sizes { rows: 3, ..PLAIN });
     assert!(!has_joined(&op));
     // Asked for all the same, it is what the definition says.
-    let inputs = given(&op);
+    let inputs = random_inputs(&op);
     let read: Vec<_> = inputs.iter().map(Array::values).collect();
     let want = op.compute(&read, 0..op.output.elements(), &|| false).unwrap().unwrap();
     let places: Vec<_> = inputs.iter().map(stored).collect();

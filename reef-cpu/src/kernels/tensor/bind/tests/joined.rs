@@ -87,14 +87,18 @@ fn layers() -> Vec<TensorOp> {
 }
 
 /// Binds `op` with the input that has a packed form in it.
-fn with_packed(op: &Arc<TensorOp>, inputs: &[Place], output: &Place) -> Result<(Kernel, u32)> {
+fn with_packed(
+    op: &Arc<TensorOp>,
+    inputs: &[OperandMemory],
+    output: &OperandMemory,
+) -> Result<(Kernel, u32)> {
     let packed = packed_input(op).expect("a matrix that is packed");
     let values = values(&op.inputs[packed.input], packed.input);
     let Array::F32(singles) = values else { panic!("singles") };
     let buffer = layers::pack(&packed, &singles)?;
     assert_eq!(buffer.bytes(), packed.bytes);
     let mut inputs = inputs.to_vec();
-    inputs[packed.input] = Place { buffer, offset: 0 };
+    inputs[packed.input] = OperandMemory { buffer, offset: 0 };
     bind(op, &Places { inputs: &inputs, output, packed: true }, 2)
 }
 
@@ -107,11 +111,11 @@ fn products_with_packed_matrices_are_those_of_the_definition() {
 }
 
 #[test]
-fn what_is_not_packed_as_it_should_be_is_refused() {
+fn wrongly_packed_operand_is_refused() {
     let op = Arc::new(layers().remove(0));
     let packed = packed_input(&op).unwrap();
     assert!(layers::pack(&packed, &[0.0; 7]).is_err(), "too few values");
-    let place = |bytes| Place { buffer: Buffer::zeroed(bytes).unwrap(), offset: 0 };
+    let place = |bytes| OperandMemory { buffer: Buffer::zeroed(bytes).unwrap(), offset: 0 };
     let all = [op.inputs[0].bytes(), packed.bytes, op.output.bytes()];
     let said = |[rows, matrix, output]: [usize; 3]| {
         let inputs = [place(rows), place(matrix)];

@@ -1,11 +1,9 @@
 //! Chains in formulas, and what they make of values.
 
-use super::link::Link;
-use super::part::{Leaf, Part};
 #[cfg(target_arch = "x86_64")]
 use super::registers;
-use crate::kernels::tensor::formulas::operand::Operand;
-use crate::kernels::tensor::formulas::seen::Seen;
+use super::steps::{Leaf, Link, Part};
+use crate::kernels::tensor::formulas::access_pattern::{AccessPattern, Operand};
 use reef_core::tensor::Binary;
 
 /// Most steps.
@@ -16,8 +14,8 @@ const STEPS: usize = 8;
 pub(in crate::kernels::tensor::formulas) struct Chain(Vec<(Link, Leaf)>);
 
 impl Chain {
-    /// `None` if `parts`, of which each reads earlier ones and the last one is the result, are no
-    /// chain, or this machine has no vectors for it.
+    /// `None` if `parts`, of which each reads earlier ones and the last one is the result, are not
+    /// a chain, or this machine has no vectors for it.
     pub(in crate::kernels::tensor::formulas) fn of(parts: &[Part]) -> Option<Self> {
         let leaf = |k: usize| match parts[k] {
             Part::Leaf(leaf) => Some(leaf),
@@ -59,7 +57,7 @@ impl Chain {
         &self,
         values: &mut [f32],
         first: usize,
-        seen: &[Seen],
+        seen: &[AccessPattern],
         input: impl Fn(usize) -> &'a [f32],
         mut scratch: &mut [f32],
     ) {
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_other_than_the_step_before_is_none() {
+    fn steps_that_read_others_than_the_last_are_no_chain() {
         let of = |function, a, b| Part::Binary(function, a, b);
         for parts in [
             &[Start, of(Binary::Mul, 0, 0)][..],

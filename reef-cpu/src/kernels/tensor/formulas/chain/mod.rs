@@ -7,7 +7,6 @@
 //! Invariant: each output has the bits that its steps give one after the other.
 
 pub(super) mod find;
-mod link;
-pub(super) mod part;
 #[cfg(target_arch = "x86_64")]
 mod registers;
+pub(super) mod steps;

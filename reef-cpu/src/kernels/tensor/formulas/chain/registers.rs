@@ -1,7 +1,7 @@
 //! Chains with AVX-512: each step of 64 values before the next one.
 
-use super::link::Link;
-use crate::kernels::tensor::formulas::operand::Operand;
+use super::steps::Link;
+use crate::kernels::tensor::formulas::access_pattern::Operand;
 use crate::kernels::tensor::formulas::vectors::{chosen, erf, gelu_of, power};
 use crate::kernels::values::lanes::{LANES, lanes};
 use std::arch::x86_64::*;

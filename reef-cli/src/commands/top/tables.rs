@@ -1,0 +1,65 @@
+//! Tables of unmodified programs and of jobs with limits, if there are any.
+
+use super::guests::Guest;
+use super::jobs::Job;
+use ratatui::layout::Constraint;
+use ratatui::style::{Color, Stylize};
+use ratatui::widgets::{Row, Table};
+use reef_guest::limit::shown;
+
+/// Most programs that are shown.
+const MAX_GUESTS: usize = 20;
+/// Most jobs that are shown.
+const MAX_JOBS: usize = 12;
+
+/// Number of lines of the table: 0 without guests.
+pub(super) fn guests_height(guests: &[Guest]) -> u16 {
+    if guests.is_empty() { 0 } else { guests.len().min(MAX_GUESTS) as u16 + 1 }
+}
+
+pub(super) fn guests_table(guests: &[Guest]) -> Table<'_> {
+    let widths = [11, 5, 5, 10, 10, 6, 6, 5].map(Constraint::Min); // 74 columns with the job
+    let header =
+        ["program", "guest", "class", "launches/s", "delayed/s", "held", "GPU ≤", "state", "job"];
+    let widths = widths.into_iter().chain([Constraint::Min(8)]);
+    Table::new(guests.iter().take(MAX_GUESTS).map(guest_row), widths)
+        .header(Row::new(header).bold().underlined())
+}
+
+fn guest_row(guest: &Guest) -> Row<'_> {
+    let is_real_time = guest.class == "rt";
+    let state = match (guest.is_active, is_real_time) {
+        (false, _) => "",
+        (true, true) => "holds",
+        (true, false) => "held",
+    };
+    let style = if is_real_time { Color::Green } else { Color::Reset };
+    let numbers = [guest.launches_per_second, guest.delayed_per_second];
+    let [launches, delayed] = numbers.map(|number| format!("{number:>10.1}"));
+    let pid = format!("pid {}", guest.pid);
+    let (number, class, job) = (guest.guest.clone(), guest.class.clone(), guest.job.clone());
+    let [held, busy] = [guest.held, guest.busy].map(|part| format!("{:>4.0} %", 100.0 * part));
+    Row::new([pid, number, class, launches, delayed, held, busy, state.into(), job]).style(style)
+}
+
+/// Number of lines of the table: 0 without jobs that have limits.
+pub(super) fn jobs_height(jobs: &[Job]) -> u16 {
+    if jobs.is_empty() { 0 } else { jobs.len().min(MAX_JOBS) as u16 + 1 }
+}
+
+pub(super) fn jobs_table(jobs: &[Job]) -> Table<'_> {
+    let header = ["job", "memory", "of", "contexts", "time", "of", "refused", "waited"];
+    let widths = [16, 10, 10, 10, 6, 6, 8, 6].map(Constraint::Min);
+    Table::new(jobs.iter().take(MAX_JOBS).map(job_row), widths)
+        .header(Row::new(header).bold().underlined())
+}
+
+fn job_row(job: &Job) -> Row<'_> {
+    let name = if job.job.is_empty() { "–".into() } else { job.job.clone() };
+    let limit = job.memory_bytes.map_or("–".into(), shown);
+    let [used, contexts] = [job.memory_used_bytes, job.memory_overhead_bytes].map(shown);
+    let percent =
+        |part: Option<f64>| part.map_or("–".into(), |part| format!("{:.0} %", 100.0 * part));
+    let [had, part, waited] = [job.compute_used, job.compute, job.waited].map(percent);
+    Row::new([name, used, limit, contexts, had, part, job.refused.to_string(), waited])
+}

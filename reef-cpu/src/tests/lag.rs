@@ -1,0 +1,124 @@
+//! Queues whose blocks don't stop when they are told to.
+
+use super::{LONG, finish, launch, reporting};
+use crate::{Cpu, Kernel, Outcome, Queue};
+use reef_core::{
+    Checkpoint as _, Device, Launch, PreemptLevel, Preemptor, Priority, Queue as _, Seq,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// A kernel whose blocks stop for nothing, and end when they are told to.
+#[derive(Clone, Default)]
+struct Deaf {
+    begun: Arc<AtomicU32>,
+    /// A bit for each block that may end.
+    ends: Arc<AtomicU32>,
+}
+
+impl Deaf {
+    fn launch(&self, blocks: u32) -> Launch<Cpu> {
+        let (begun, ends) = (self.begun.clone(), self.ends.clone());
+        let kernel = Kernel::new("deaf", move |block, _| {
+            begun.fetch_add(1, Ordering::SeqCst);
+            while ends.load(Ordering::SeqCst) & (1 << block.index) == 0 {
+                std::thread::sleep(Duration::from_micros(100));
+            }
+            Outcome::Done
+        });
+        launch(blocks, kernel)
+    }
+
+    fn begun(&self) -> u32 {
+        self.begun.load(Ordering::SeqCst)
+    }
+
+    fn end(&self, blocks: u32) {
+        self.ends.fetch_or(blocks, Ordering::SeqCst);
+    }
+}
+
+/// Lets all blocks end, also when an assertion fails: the device waits for them.
+impl Drop for Deaf {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.end(!0);
+        }
+    }
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < LONG, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Three units that each run a block of the first queue, which has six, and another queue.
+fn scene() -> (Deaf, Launch<Cpu>, crate::Preemptor, [Queue; 2]) {
+    let device = Cpu::open(0, "units=3&pin=0").unwrap();
+    let preemptor = device.preemptor(PreemptLevel::All).unwrap();
+    let mut queues =
+        [(); 2].map(|()| device.queue(Priority::BestEffort, Some(&preemptor)).unwrap());
+    let deaf = Deaf::default();
+    let launch = deaf.launch(6);
+    queues[0].launch(Seq(0), &launch, None).unwrap();
+    wait_until("three blocks run", || deaf.begun() == 3);
+    (deaf, launch, preemptor, queues)
+}
+
+#[test]
+fn queue_that_lags_starts_nothing_until_it_is_drained() {
+    let (deaf, launch, preemptor, [mut late, mut other]) = scene();
+    for round in 0..3 {
+        preemptor.evict().unwrap();
+        preemptor.reset().unwrap();
+        deaf.end(0b110);
+        assert!(late.try_drain().unwrap().is_none(), "a block runs");
+        assert!(other.try_drain().unwrap().is_some());
+        preemptor.reactivate().unwrap();
+        other.launch(Seq(round), &reporting(9).0, None).unwrap();
+        finish(&mut other, round + 1);
+        std::thread::sleep(Duration::from_millis(5)); // units have nothing to do
+        assert_eq!(deaf.begun(), 3, "what was evicted stays so");
+    }
+    deaf.end(!0);
+    let begin = Instant::now();
+    let drained = loop {
+        match late.try_drain().unwrap() {
+            Some(drained) => break drained,
+            None => assert!(begin.elapsed() < LONG, "its blocks have ended"),
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(deaf.begun(), 3);
+    let partial = drained.partial.expect("three blocks have run");
+    assert_eq!((drained.resume_at, partial.remaining()), (Seq(0), 3));
+    late.launch(Seq(0), &launch, Some(&partial)).unwrap();
+    finish(&mut late, 1);
+    assert_eq!(deaf.begun(), 6, "each block once");
+}
+
+#[test]
+fn queue_that_is_abandoned_ends_with_its_last_block() {
+    let (deaf, _, preemptor, [mut late, mut other]) = scene();
+    preemptor.evict().unwrap();
+    preemptor.reset().unwrap();
+    deaf.end(0b110);
+    late.abandon();
+    let device = late.device.clone();
+    drop(late);
+    assert!(other.try_drain().unwrap().is_some());
+    preemptor.reactivate().unwrap();
+    let mut runs = |round| {
+        other.launch(Seq(round), &reporting(9).0, None).unwrap();
+        finish(&mut other, round + 1);
+        deaf.begun()
+    };
+    assert_eq!(runs(0), 3);
+    deaf.end(!0);
+    wait_until("the device forgets it", || device.shared().change(|hardware| hardware.len()) == 1);
+    assert_eq!(runs(1), 3, "what had not started never does");
+}

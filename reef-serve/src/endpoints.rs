@@ -1,0 +1,127 @@
+//! Endpoints: the daemon's own sockets, sockets passed by the service manager, and TCP addresses.
+
+use crate::config::settings::Config;
+use crate::error::{Error, Result};
+use crate::local::session::listen::Local;
+use crate::net::access::Access;
+use crate::net::folder::{folder, make_folder};
+use crate::net::identity::auth::Tokens;
+use crate::net::identity::client_id::Protocol;
+use crate::net::listener::{Listener, bind};
+use crate::net::tls::Tls;
+use crate::server::Server;
+use crate::systemd::activation::PassedSockets;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// All listeners of the daemon.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    pub(crate) grpc: Vec<Listener>,
+    pub(crate) http: Vec<Listener>,
+    pub(crate) local: Local,
+    /// Folder of the daemon's own sockets.
+    pub(crate) folder: PathBuf,
+    /// Certificates of the TCP listeners, which a reload may replace.
+    pub(crate) certificates: Vec<(Tls, Protocol)>,
+    /// Dropped when no listener is left.
+    pub(crate) sockets: Sockets,
+}
+
+/// Replaces addresses of the configuration by those of passed sockets, so that both are checked
+/// alike.
+pub(crate) fn with_passed(mut config: Config, passed: &PassedSockets) -> Config {
+    let listen = &mut config.listen;
+    listen.grpc = passed.address(Protocol::Grpc).or(listen.grpc);
+    listen.http = passed.address(Protocol::Http).or(listen.http);
+    config
+}
+
+impl Listeners {
+    /// Opens each endpoint that `server` is configured for, on a passed socket if there is one.
+    ///
+    /// # Errors
+    ///
+    /// The error of the first endpoint that cannot listen.
+    pub(crate) fn open(
+        server: &Arc<Server>,
+        tokens: &Tokens,
+        mut passed: PassedSockets,
+    ) -> Result<Self> {
+        let config = server.config.get();
+        let Config { listen, tls, guests, .. } = &*config;
+        let folder = passed.folder().unwrap_or_else(|| folder(listen.folder.as_deref()));
+        let access = Access::new(&listen.users)?;
+        if passed.folder().is_none() || guests.listen {
+            make_folder(&folder)?;
+            access.open_folder(&folder)?;
+        }
+        let mut sockets = Sockets { folder: folder.clone(), access, ours: Vec::new() };
+        let unix = |protocol| match passed.unix(protocol) {
+            Some(socket) => check_access(socket, access),
+            None => sockets.bind(protocol),
+        };
+        let [local, grpc, http] = Protocol::EACH.map(unix);
+        let listener = |protocol, socket| Listener::unix(socket, access, protocol, &server.clients);
+        let mut grpc = vec![listener(Protocol::Grpc, grpc?)?];
+        let mut http = vec![listener(Protocol::Http, http?)?];
+        let may_share = !tokens.is_empty() || listen.tcp_shared_memory;
+        let mut certificates = Vec::new();
+        for (address, protocol, listeners) in
+            [(listen.grpc, Protocol::Grpc, &mut grpc), (listen.http, Protocol::Http, &mut http)]
+        {
+            let Some(address) = address else { continue };
+            let tls = Tls::load(tls, protocol)?;
+            certificates.extend(tls.clone().map(|tls| (tls, protocol)));
+            let socket = passed.tcp(protocol).map_or_else(|| tcp(address), Ok)?;
+            listeners.push(Listener::tcp(socket, protocol, &server.clients, may_share, tls)?);
+        }
+        let local = Local::start(server, local?, access)?;
+        Ok(Self { grpc, http, local, folder, certificates, sockets })
+    }
+}
+
+/// Returns a passed socket if it admits only the users that `access` names.
+fn check_access(socket: UnixListener, access: Access) -> Result<UnixListener> {
+    let address = socket.local_addr().map_err(|e| Error::system("a passed socket", e))?;
+    match address.as_pathname() {
+        Some(path) => access.check_socket(path)?,
+        None if matches!(access, Access::Group(_)) => {
+            let why = "a passed socket has no file: it cannot be for a group (listen.users)";
+            return Err(Error::Denied(why.into()));
+        }
+        None => {}
+    }
+    Ok(socket)
+}
+
+fn tcp(address: SocketAddr) -> Result<std::net::TcpListener> {
+    std::net::TcpListener::bind(address).map_err(|e| Error::system(&address.to_string(), e))
+}
+
+/// The daemon's own sockets, removed on drop. Passed sockets are left to the service manager.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    folder: PathBuf,
+    pub(crate) access: Access,
+    ours: Vec<PathBuf>,
+}
+
+impl Sockets {
+    fn bind(&mut self, protocol: Protocol) -> Result<UnixListener> {
+        let path = self.folder.join(format!("{}.sock", protocol.name()));
+        let socket = bind(&path, self.access)?;
+        self.ours.push(path);
+        Ok(socket)
+    }
+}
+
+impl Drop for Sockets {
+    fn drop(&mut self) {
+        for path in &self.ours {
+            let _ = std::fs::remove_file(path); // it may be gone already
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Guard against requests that a web page makes a browser send, from an unauthenticated address.
+//!
+//! A browser on the machine reaches a daemon on loopback. It names the page (`Origin`), forms have
+//! content types of their own, and a page whose name resolves to loopback sends that name as
+//! `Host`.
+
+use crate::error::{Error, Result};
+use crate::name::excerpt;
+use crate::net::identity::peer::Peer;
+use crate::net::identity::principal::Principal;
+use axum::http::{HeaderMap, header};
+use std::net::IpAddr;
+
+/// Content types that any page may send without a preflight request.
+const FORMS: [&str; 3] = ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"];
+
+/// Reason for refusing a form, with the remedy for a program.
+const FORM: &str = "any web page may send this type: set Content-Type: application/json \
+                    (curl: -H 'Content-Type: application/json')";
+
+/// Refuses a request of a web page, unless its sender is authenticated.
+///
+/// # Errors
+///
+/// `Denied`.
+pub(super) fn check(peer: &Peer, headers: &HeaderMap) -> Result<()> {
+    let Principal::Address(address) = peer.principal else { return Ok(()) };
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or("\u{fffd}"));
+    let host = text(header::HOST).unwrap_or_default();
+    if address.is_loopback() && !host.is_empty() && !is_local(host) {
+        return Err(denied("Host", host, "must be localhost or an address on loopback"));
+    }
+    if let Some(origin) = text(header::ORIGIN)
+        && origin.split_once("://").is_none_or(|(_, from)| from != host)
+    {
+        return Err(denied("Origin", origin, "web pages must not send requests"));
+    }
+    let kind = text(header::CONTENT_TYPE).unwrap_or_default();
+    let plain = kind.split(';').next().unwrap_or_default().trim();
+    if FORMS.iter().any(|form| plain.eq_ignore_ascii_case(form)) {
+        return Err(denied("Content-Type", kind, FORM));
+    }
+    Ok(())
+}
+
+fn denied(header: &str, value: &str, why: &str) -> Error {
+    let shown = excerpt(value);
+    Error::Denied(format!("{header}: {shown:?}: {why}"))
+}
+
+/// True if the host is `localhost` or an address, with or without a port. No one else can make such
+/// a name resolve elsewhere.
+fn is_local(host: &str) -> bool {
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn says(address: &str, pairs: &[(&'static str, &str)]) -> Result<()> {
+        let pairs = pairs.iter().map(|&(name, value)| {
+            (header::HeaderName::from_static(name), value.parse().expect("ASCII"))
+        });
+        let principal = Principal::at(address.parse().expect("an address"));
+        check(&Peer { principal, ..Peer::UNKNOWN }, &pairs.collect())
+    }
+
+    #[test]
+    fn host_name_on_loopback_is_refused() {
+        for host in ["localhost", "localhost:8000", "127.0.0.1:8000", "[::1]:8000", "LocalHost"] {
+            assert_eq!(says("127.0.0.1", &[("host", host)]), Ok(()), "{host}");
+        }
+        for host in ["evil.example", "localhost.evil.example:8000", "127.0.0.1.evil.example", "[x]"]
+        {
+            assert!(says("127.0.0.1", &[("host", host)]).is_err(), "{host}");
+            assert!(says("10.0.0.1", &[("host", host)]).is_ok(), "the operator opened it: {host}");
+        }
+    }
+
+    #[test]
+    fn requests_of_pages_and_forms_are_refused() {
+        let said = |pair| says("127.0.0.1", &[("host", "localhost:8000"), pair]);
+        assert!(said(("origin", "http://localhost:8000")).is_ok());
+        for origin in ["http://evil.example", "http://localhost:3000", "null"] {
+            assert!(said(("origin", origin)).is_err(), "{origin}");
+        }
+        for kind in ["application/json", "application/octet-stream"] {
+            assert!(said(("content-type", kind)).is_ok(), "{kind}");
+        }
+        for kind in ["text/plain;charset=UTF-8", "multipart/form-data; boundary=x"] {
+            assert!(said(("content-type", kind)).is_err(), "{kind}");
+        }
+        let user = Peer { principal: Principal::User(0), ..Peer::UNKNOWN };
+        let headers = [(header::ORIGIN, "http://x".parse().unwrap())].into_iter().collect();
+        assert_eq!(check(&user, &headers), Ok(()), "the kernel states the peer");
+    }
+}

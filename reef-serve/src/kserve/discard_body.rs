@@ -1,0 +1,29 @@
+//! Bodies of refused requests.
+
+use axum::body::Body;
+use axum::http::{HeaderMap, header};
+use http_body_util::BodyExt;
+use std::time::Duration;
+
+/// Time for which a refused client may go on sending, so that it reads the reason.
+const DISCARD_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Reads and discards up to `max` bytes of a client that would otherwise be cut off while it sends,
+/// before it reads its answer. A client that waits for `100 Continue` gets the answer at once.
+pub(super) async fn discard(headers: &HeaderMap, body: Body, max: usize) {
+    if !headers.contains_key(header::EXPECT) {
+        // The client may send nothing.
+        let _ = tokio::time::timeout(DISCARD_TIMEOUT, read(body, max)).await;
+    }
+}
+
+async fn read(mut body: Body, max: usize) {
+    let mut left = max;
+    while let Some(Ok(frame)) = body.frame().await {
+        let bytes = frame.data_ref().map_or(0, |data| data.len());
+        match left.checked_sub(bytes) {
+            Some(less) => left = less,
+            None => return,
+        }
+    }
+}

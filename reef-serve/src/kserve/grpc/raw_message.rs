@@ -1,0 +1,212 @@
+//! Messages that have arrived and are not decoded yet.
+//!
+//! Decoding can create structures a hundred times as large as the message: two bytes are an empty
+//! tensor. So the thread that reads the connection keeps the messages of inferences as bytes. Their
+//! decoded size is computed, and charged or refused, before they are decoded, long ones on a worker
+//! thread.
+
+use crate::error::{Error, Result};
+use bytes::{Buf, BufMut, Bytes};
+use prost::encoding::{DecodeContext, WireType, decode_key, decode_varint, skip_field};
+use prost::{DecodeError, Message};
+
+/// Maximum number of tensors, parameters, dimensions and contents in a message.
+const MAX_ENTRIES: usize = 4096;
+
+/// Bytes of a message.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct RawMessage(pub(crate) Bytes);
+
+impl Message for RawMessage {
+    fn decode(mut buf: impl Buf) -> Result<Self, DecodeError> {
+        Ok(Self(buf.copy_to_bytes(buf.remaining())))
+    }
+
+    fn encode_raw(&self, buf: &mut impl BufMut) {
+        buf.put_slice(&self.0);
+    }
+
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        kind: WireType,
+        buf: &mut impl Buf,
+        context: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        skip_field(kind, tag, buf, context) // never called: it decodes no fields
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl RawMessage {
+    /// Returns the bytes that a decoded `ModelInferRequest` takes in addition to the message, which
+    /// it shares.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if it is not one, or has more entries than a request needs.
+    pub(crate) fn decoded_bytes(&self) -> Result<u64> {
+        let (mut entries, mut bytes) = (0, 0);
+        fields(&self.0, &mut |tag, field| {
+            count_entry(&mut entries)?;
+            match tag {
+                5 => input(field, &mut entries, &mut bytes),
+                4 | 6 => fields(field, &mut |_, _| count_entry(&mut entries)),
+                _ => Ok(()),
+            }
+        })?;
+        Ok(bytes)
+    }
+
+    /// Refuses a message with too many fields.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(crate) fn check_entries(&self) -> Result<()> {
+        let mut entries = 0;
+        fields(&self.0, &mut |_, _| count_entry(&mut entries))
+    }
+
+    /// Decodes it as a message type.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`.
+    pub(crate) fn decode_as<M: Message + Default>(self) -> Result<M> {
+        M::decode(self.0).map_err(|e| wrong(&e))
+    }
+}
+
+/// Counts an `InferInputTensor`: its shape (3), parameters (4) and contents (5).
+fn input(message: &[u8], entries: &mut usize, bytes: &mut u64) -> Result<()> {
+    fields(message, &mut |tag, field| {
+        count_entry(entries)?;
+        match tag {
+            3 => {
+                *entries += field.len(); // a dimension takes at least a byte
+                count_entry(entries)
+            }
+            4 => fields(field, &mut |_, _| count_entry(entries)),
+            5 => fields(field, &mut |tag, field| contents(tag, field, entries, bytes)),
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Counts a field of `InferTensorContents`: numbers of at least a byte each, except field 8 with
+/// texts.
+fn contents(tag: u32, field: &[u8], entries: &mut usize, bytes: &mut u64) -> Result<()> {
+    *bytes += field.len() as u64
+        * match tag {
+            2 | 4 => 4,
+            3 | 5 => 8,
+            _ => 1,
+        };
+    if tag == 8 { count_entry(entries) } else { Ok(()) }
+}
+
+fn count_entry(entries: &mut usize) -> Result<()> {
+    *entries += 1;
+    if *entries <= MAX_ENTRIES {
+        return Ok(());
+    }
+    let text = "tensors, parameters, dimensions and texts of a request must be at most";
+    Err(Error::Invalid(format!("{text} {MAX_ENTRIES}")))
+}
+
+/// Calls `see` for each field of a message, with its tag and its bytes without the length.
+fn fields(mut rest: &[u8], see: &mut dyn FnMut(u32, &[u8]) -> Result<()>) -> Result<()> {
+    while !rest.is_empty() {
+        let (tag, kind) = decode_key(&mut rest).map_err(|e| wrong(&e))?;
+        let field = match kind {
+            WireType::LengthDelimited => {
+                let length = decode_varint(&mut rest).map_err(|e| wrong(&e))?;
+                let length = usize::try_from(length).unwrap_or(usize::MAX);
+                let (field, after) = rest
+                    .split_at_checked(length)
+                    .ok_or_else(|| wrong(&"it must not be truncated"))?;
+                rest = after;
+                field
+            }
+            kind => {
+                let from = rest;
+                skip_field(kind, tag, &mut rest, DecodeContext::default())
+                    .map_err(|e| wrong(&e))?;
+                &from[..from.len() - rest.len()]
+            }
+        };
+        see(tag, field)?;
+    }
+    Ok(())
+}
+
+fn wrong(why: &dyn std::fmt::Display) -> Error {
+    Error::Invalid(format!("message: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kserve::grpc::proto::model_infer_request::InferInputTensor;
+    use crate::kserve::grpc::proto::{InferTensorContents, ModelInferRequest};
+    use proptest::prelude::*;
+
+    fn undecoded(request: &ModelInferRequest) -> RawMessage {
+        RawMessage(request.encode_to_vec().into())
+    }
+
+    fn with(contents: InferTensorContents) -> ModelInferRequest {
+        let input = InferInputTensor { contents: Some(contents), ..InferInputTensor::default() };
+        ModelInferRequest { inputs: vec![input], ..ModelInferRequest::default() }
+    }
+
+    #[test]
+    fn decoded_size_is_known_before_decoding() {
+        let floats = InferTensorContents { fp32_contents: vec![0.5; 1000], ..Default::default() };
+        assert_eq!(undecoded(&with(floats)).decoded_bytes(), Ok(4000));
+        let numbers = InferTensorContents { int64_contents: vec![1; 1000], ..Default::default() };
+        assert_eq!(undecoded(&with(numbers)).decoded_bytes(), Ok(8000));
+        let raw = ModelInferRequest {
+            raw_input_contents: vec![vec![0; 1 << 20].into()],
+            ..ModelInferRequest::default()
+        };
+        assert_eq!(undecoded(&raw).decoded_bytes(), Ok(0), "they are shared");
+        assert_eq!(undecoded(&raw).decode_as(), Ok(raw));
+    }
+
+    #[test]
+    fn message_with_many_small_entries_is_refused() {
+        let empty = InferInputTensor::default();
+        let shape = InferInputTensor { shape: vec![1; 5000], ..empty.clone() };
+        for inputs in [vec![empty; 5000], vec![shape]] {
+            let request = ModelInferRequest { inputs, ..ModelInferRequest::default() };
+            let said = undecoded(&request).decoded_bytes().unwrap_err().to_string();
+            assert!(said.ends_with("must be at most 4096"), "{said}");
+        }
+        let raw_input_contents = vec![Bytes::new(); 5000];
+        let request = ModelInferRequest { raw_input_contents, ..ModelInferRequest::default() };
+        assert!(undecoded(&request).decoded_bytes().is_err());
+        let bytes_contents = vec![Bytes::new(); 5000];
+        let texts = InferTensorContents { bytes_contents, ..Default::default() };
+        assert!(undecoded(&with(texts)).decoded_bytes().is_err());
+    }
+
+    proptest! {
+        /// Any message that prost decodes is accepted by the count.
+        #[test]
+        fn random_message_does_not_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let undecoded = RawMessage(bytes.into());
+            if undecoded.clone().decode_as::<ModelInferRequest>().is_ok() {
+                prop_assert!(undecoded.decoded_bytes().is_ok());
+            }
+        }
+    }
+}

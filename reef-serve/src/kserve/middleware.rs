@@ -1,0 +1,181 @@
+//! Middleware of both protocols. A request passes these steps before its call, from the outside:
+//!
+//! 1. its answer is counted, with any outcome;
+//! 2. its principal is identified and admitted;
+//! 3. its bytes are charged to that principal and to its connection, as they arrive.
+
+use crate::error::{Error, Result};
+use crate::kserve::answer::count;
+use crate::kserve::browser_guard;
+use crate::kserve::charged_body::{AnswerBody, ChargedBody};
+use crate::kserve::discard_body;
+use crate::kserve::failure::{body_error, refuse};
+use crate::net::identity::auth::{self, Tokens};
+use crate::net::identity::client_id::Protocol;
+use crate::net::identity::peer::Peer;
+use crate::net::identity::principal::Principal;
+use crate::net::keep_alive::ConnectionInfo;
+use crate::net::quota::connection_pool::OpenRequest;
+use crate::server::Server;
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use std::sync::Arc;
+
+/// Maximum length of a body that is not an inference, in bytes.
+const MAX_CALL_BYTES: usize = 64 << 10;
+
+/// Length of the prefix of a gRPC message: the compression flag and the length.
+const GRPC_PREFIX_BYTES: usize = 5;
+
+/// Marks a request that was admitted as a probe, without a token.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Probe;
+
+/// Paths that need no token if the configuration exempts them.
+const PROBES: [&str; 5] = [
+    "/v2/health/live",
+    "/v2/health/ready",
+    "/inference.GRPCInferenceService/ServerLive",
+    "/inference.GRPCInferenceService/ServerReady",
+    "/grpc.health.v1.Health/Check",
+];
+
+/// Middleware of one protocol.
+#[derive(Debug)]
+pub(crate) struct Middleware {
+    pub(crate) server: Arc<Server>,
+    pub(crate) tokens: Arc<Tokens>,
+    pub(crate) protocol: Protocol,
+}
+
+impl Middleware {
+    /// Adds the steps above around `calls`.
+    pub(crate) fn wrap(self, calls: Router) -> Router {
+        let counted = (self.server.clone(), self.protocol);
+        let middleware = Arc::new(self);
+        calls
+            .layer(from_fn_with_state(middleware.clone(), charge))
+            .layer(from_fn_with_state(middleware, identify))
+            .layer(from_fn_with_state(counted, count))
+    }
+
+    /// Identifies the peer of a request. The flag is true if it is admitted as a probe only.
+    fn admit(&self, peer: Peer, request: &Request) -> Result<(Peer, bool)> {
+        let is_open = self.server.config.get().listen.open_probes;
+        let is_probe = is_open && PROBES.contains(&request.uri().path());
+        match self.identify(peer.clone(), request) {
+            Err(_) if is_probe => Ok((peer, true)),
+            peer => Ok((peer?, false)),
+        }
+    }
+
+    /// Identifies the peer by its token or its connection.
+    fn identify(&self, peer: Peer, request: &Request) -> Result<Peer> {
+        let given = request.headers().get(header::AUTHORIZATION).map(|value| value.as_bytes());
+        let principal = auth::identify(&self.tokens, &peer, given)?;
+        let peer = Peer { principal, ..peer };
+        if self.protocol == Protocol::Http {
+            browser_guard::check(&peer, request.headers())?; // browsers cannot send gRPC
+        }
+        Ok(peer)
+    }
+}
+
+/// Returns the maximum length of a call's body, for messages of at most `message` bytes, and
+/// whether it is an unbounded stream of messages.
+pub(super) fn max_body(message: usize, path: &str) -> (usize, bool) {
+    match path {
+        _ if path.ends_with("/ModelStreamInfer") => (usize::MAX, true),
+        _ if path.ends_with("/ModelInfer") => (message + GRPC_PREFIX_BYTES, false),
+        _ if path.ends_with("/infer") => (message, false),
+        _ if is_load(path) => (message + GRPC_PREFIX_BYTES, false),
+        _ => (message.min(MAX_CALL_BYTES), false),
+    }
+}
+
+/// True if it is a load, which may bring files.
+fn is_load(path: &str) -> bool {
+    let http = path.strip_prefix("/v2/repository/models/");
+    http.is_some_and(|rest| rest.ends_with("/load")) || path.ends_with("/RepositoryModelLoad")
+}
+
+/// Identifies the principal of the request; later steps find it as a [`Peer`].
+async fn identify(
+    State(middleware): State<Arc<Middleware>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let info = request.extensions().get::<ConnectionInfo>().cloned();
+    let peer = info.as_ref().map_or(Peer::UNKNOWN, |info| info.peer.clone());
+    let admitted = middleware
+        .admit(peer, &request)
+        .and_then(|(peer, probe)| Ok((begin(info.as_ref(), &peer.principal)?, peer, probe)));
+    info.inspect(|info| info.note_request(admitted.is_ok()));
+    match admitted {
+        Ok((in_use, peer, is_probe)) => {
+            request.extensions_mut().insert(peer);
+            is_probe.then(|| request.extensions_mut().insert(Probe));
+            in_use.map(|in_use| request.extensions_mut().insert(Arc::new(in_use)));
+            next.run(request).await
+        }
+        Err(error) => close(middleware.protocol, refuse(middleware.protocol, error)),
+    }
+}
+
+/// Notes that the connection is in use by this principal.
+fn begin(info: Option<&ConnectionInfo>, principal: &Principal) -> Result<Option<OpenRequest>> {
+    info.map(|info| info.slot.begin(principal)).transpose()
+}
+
+/// Closes the connection after this answer, so that a refusal keeps no slot. An HTTP/2 answer
+/// cannot request that; such a connection is closed by [`crate::net::keep_alive`].
+fn close(protocol: Protocol, mut response: Response) -> Response {
+    if protocol == Protocol::Http {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Refuses a load before its files are charged or held.
+async fn refuse_load(protocol: Protocol, request: Request, max: usize, error: Error) -> Response {
+    if protocol == Protocol::Http {
+        let (head, body) = request.into_parts();
+        discard_body::discard(&head.headers, body, max).await;
+    } // HTTP/2 can answer while the request is still sent
+    close(protocol, refuse(protocol, error))
+}
+
+/// Charges the request, and its answer until it has been sent.
+async fn charge(
+    State(middleware): State<Arc<Middleware>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let in_use: Option<Arc<OpenRequest>> = request.extensions_mut().remove();
+    let peer = request.extensions().get::<Peer>().cloned().unwrap_or(Peer::UNKNOWN);
+    let charge = middleware.server.memory.charge(&peer);
+    let message = middleware.server.config.get().limits.message_mib << 20;
+    let (max, is_stream) = max_body(message, request.uri().path());
+    if is_load(request.uri().path())
+        && let Err(error) = middleware.server.check_control(&peer)
+    {
+        return refuse_load(middleware.protocol, request, max, error).await;
+    }
+    if !is_stream && let Err(error) = charge.add(0) {
+        return refuse(middleware.protocol, error); // its time runs from now on
+    }
+    request.extensions_mut().insert(charge.clone());
+    let (time, convert) =
+        (middleware.server.config.get().times.idle(), body_error(middleware.protocol));
+    let (body_charge, arriving) = (charge.clone(), in_use.as_ref().map(|in_use| in_use.arriving()));
+    let request = request.map(|body| {
+        let body = ChargedBody::new(body, body_charge, max, time, convert);
+        Body::new(body.keep_until_arrival(arriving))
+    });
+    let response = next.run(request).await;
+    response.map(|body| Body::new(AnswerBody::new(body, charge, in_use)))
+}

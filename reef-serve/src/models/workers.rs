@@ -1,0 +1,105 @@
+//! Workers: threads that take requests from a queue and run them, alone or in batches.
+
+use crate::class::Class;
+use crate::engine::api::{Instance, Instances};
+use crate::error::{Error, Result};
+use crate::models::loaded_model::{LoadedModel, is_sound};
+use crate::models::shaped::variant::Variant;
+use crate::observe::tracer::InstanceId;
+use crate::requests::batch::{Batch, BatchNetwork, Batching, Outcome};
+use crate::requests::job::{Job, Phases};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+impl LoadedModel {
+    /// Loop of a worker thread.
+    pub(super) fn serve(&self, class: Class, id: &InstanceId) {
+        while let Some(job) = self.queue(class).pop() {
+            match self.batching(class, &job) {
+                None => self.serve_one(class, id, job),
+                Some(batching) => {
+                    self.serve_all(class, id, Batch::gather(job, self.queue(class), batching));
+                }
+            }
+        }
+    }
+
+    /// Returns the batching for `job`: at most the rows of an existing network, or it would wait in
+    /// vain.
+    fn batching(&self, class: Class, job: &Job) -> Option<Batching> {
+        let batching = self.spec.batching[class as usize]?;
+        let rows = job.rows.as_ref()?;
+        let widest = self.variants.widest(&rows.shapes());
+        let max = batching.max.min(widest);
+        (max > rows.count).then_some(Batching { max, ..batching })
+    }
+
+    fn serve_one(&self, class: Class, id: &InstanceId, job: Job) {
+        let mut phases = Phases::default();
+        let run = |instance: &mut dyn Instance| job.run(instance, &mut phases);
+        let result = on_instance(&*job.instances, class, run, is_sound).and_then(|result| result);
+        self.answer(class, id, job, result, phases);
+    }
+
+    /// Runs a batch on a network with enough rows; otherwise each request alone.
+    fn serve_all(&self, class: Class, id: &InstanceId, batch: Batch) {
+        let wide = match &*batch.jobs {
+            [_] => None,
+            _ => self.wide(&batch),
+        };
+        let Some((rows, variant)) = wide else {
+            return batch.jobs.into_iter().for_each(|job| self.serve_one(class, id, job));
+        };
+        let wide = BatchNetwork { inputs: &variant.inputs, outputs: &variant.outputs, rows };
+        if !batch.fits(wide) {
+            return batch.jobs.into_iter().for_each(|job| self.serve_one(class, id, job));
+        }
+        self.variants.note_use(&variant);
+        let run = |instance: &mut dyn Instance| batch.run(instance, wide);
+        let are_sound =
+            |outcomes: &Vec<Outcome>| outcomes.iter().all(|(result, _)| is_sound(result));
+        let outcomes = on_instance(&*variant, class, run, are_sound).unwrap_or_else(|error| {
+            batch.jobs.iter().map(|_| (Err(error.clone()), Phases::default())).collect()
+        });
+        let served = outcomes.iter().filter(|(result, _)| result.is_ok()).count() as u64;
+        self.stats.note_batch(served);
+        let each = batch.jobs.into_iter().zip(outcomes);
+        each.for_each(|(job, outcome)| self.answer(class, id, job, outcome.0, outcome.1));
+    }
+
+    /// Returns the network with the fewest rows that takes all of `batch`.
+    fn wide(&self, batch: &Batch) -> Option<(usize, Arc<Variant>)> {
+        let shapes = batch.jobs.first()?.rows.as_ref()?.shapes();
+        self.variants.with_rows(&shapes, batch.rows())
+    }
+
+    fn answer(
+        &self,
+        class: Class,
+        id: &InstanceId,
+        job: Job,
+        result: Result<Vec<Vec<u8>>>,
+        phases: Phases,
+    ) {
+        let result = result.map_err(|error| self.node().diagnose(error));
+        self.note_run(id, class, job.client, &phases, result.as_ref().map(drop));
+        let _ = job.reply.send((result, phases)); // the client may be gone
+    }
+}
+
+/// Runs `run` on an instance, which is reused if it is sound afterwards.
+fn on_instance<T>(
+    instances: &dyn Instances,
+    class: Class,
+    run: impl FnOnce(&mut dyn Instance) -> T,
+    is_sound: impl Fn(&T) -> bool,
+) -> Result<T> {
+    let mut instance = instances.take(class)?;
+    let made = catch_unwind(AssertUnwindSafe(|| run(&mut *instance)));
+    // The panic has been printed.
+    let made = made.map_err(|_| Error::Failed("the worker panicked".into()))?;
+    if is_sound(&made) {
+        instances.give(class, instance);
+    }
+    Ok(made)
+}

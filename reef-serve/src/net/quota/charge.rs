@@ -1,0 +1,184 @@
+//! Memory of a request: charged as its bytes arrive, until the last byte of its answer has been
+//! sent.
+
+use crate::error::Result;
+use crate::net::identity::client_id::ClientId;
+use crate::net::identity::peer::Peer;
+use crate::net::identity::principal::{ANONYMOUS, Principal};
+use crate::net::quota::shares::{Share, Shares};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Bytes of requests and answers that the daemon holds.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    principals: Arc<Shares<Principal>>,
+    connections: Arc<Shares<ClientId>>,
+    anonymous: Arc<Shares<&'static str>>,
+}
+
+impl Memory {
+    /// Limits: `max` bytes in all, `anonymous` for all clients without authentication, `principal`
+    /// for one principal, `connection` for one connection.
+    pub(crate) fn new(max: u64, anonymous: u64, principal: u64, connection: u64) -> Self {
+        let what = "bytes of requests";
+        Self {
+            anonymous: Shares::new(what, u64::MAX, anonymous),
+            principals: Shares::new(what, max, principal),
+            connections: Shares::new(what, u64::MAX, connection),
+        }
+    }
+
+    /// Returns an empty charge for a request of `peer`.
+    pub(crate) fn charge(&self, peer: &Peer) -> Charge {
+        let shares = (
+            self.principals.take(peer.principal.clone(), 0).expect("0 bytes are always available"),
+            self.connections.take(peer.id, 0).expect("0 bytes are always available"),
+        );
+        let is_anonymous = peer.principal.is_anonymous();
+        let anonymous = is_anonymous.then(|| self.anonymous.take(ANONYMOUS, 0));
+        let anonymous = anonymous.map(|share| share.expect("0 bytes are always available"));
+        Charge(Arc::new(Mutex::new(ChargeState {
+            since: None,
+            of: shares.0,
+            by: shares.1,
+            anonymous,
+        })))
+    }
+
+    /// Number of bytes that are held.
+    pub(crate) fn taken(&self) -> u64 {
+        self.principals.taken()
+    }
+}
+
+/// Bytes charged for one request. Clones belong to the same request; the last one returns
+/// everything.
+#[derive(Debug, Clone)]
+pub(crate) struct Charge(Arc<Mutex<ChargeState>>);
+
+#[derive(Debug)]
+struct ChargeState {
+    /// Time at which the first byte was charged.
+    since: Option<Instant>,
+    of: Share<Principal>,
+    by: Share<ClientId>,
+    /// Share of all unauthenticated clients, if the client is one.
+    anonymous: Option<Share<&'static str>>,
+}
+
+impl ChargeState {
+    /// Takes more from each quota, or from none.
+    fn grow(&mut self, bytes: u64) -> Result<()> {
+        self.by.grow(bytes)?;
+        self.of.grow(bytes).inspect_err(|_| self.by.shrink(bytes))?;
+        let anonymous = self.anonymous.as_mut().map_or(Ok(()), |anonymous| anonymous.grow(bytes));
+        anonymous.inspect_err(|_| {
+            self.by.shrink(bytes);
+            self.of.shrink(bytes);
+        })
+    }
+}
+
+impl Charge {
+    /// Charges `bytes` more.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted` if a quota does not allow them.
+    pub(crate) fn add(&self, bytes: u64) -> Result<()> {
+        let mut charged = self.0.lock();
+        charged.since.get_or_insert_with(Instant::now);
+        charged.grow(bytes)
+    }
+
+    /// Clears the charge of a stream's message that has been processed. Bytes of the next message
+    /// that have arrived already, at most one frame, are not charged.
+    pub(crate) fn clear(&self) {
+        let mut charged = self.0.lock();
+        charged.since = None;
+        charged.by.clear();
+        charged.of.clear();
+        charged.anonymous.iter_mut().for_each(Share::clear);
+    }
+
+    /// Time at which the first byte of the current message was charged.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.0.lock().since
+    }
+
+    /// Returns the same bytes; they stay charged until their last clone is dropped.
+    pub(crate) fn hold(&self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(ChargedBytes { bytes, _charge: self.clone() })
+    }
+}
+
+struct ChargedBytes {
+    bytes: Bytes,
+    _charge: Charge,
+}
+
+impl AsRef<[u8]> for ChargedBytes {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_charged_until_the_last_clone_is_dropped() {
+        let memory = Memory::new(100, 100, 80, 60);
+        let charge = memory.charge(&Peer::UNKNOWN);
+        charge.add(50).unwrap();
+        let said = charge.add(11).unwrap_err().to_string();
+        assert_eq!(said, "bytes of requests of http 0 must be at most 60, got 50 + 11");
+        let bytes = charge.hold(Bytes::from_static(b"answer"));
+        drop(charge);
+        let part = bytes.slice(1..2);
+        drop(bytes);
+        assert_eq!((memory.taken(), &part[..]), (50, &b"n"[..]));
+        drop(part);
+        assert_eq!(memory.taken(), 0);
+    }
+
+    #[test]
+    fn connections_of_one_principal_share_its_quota() {
+        let memory = Memory::new(100, 100, 80, 60);
+        let (one, mut other) = (Peer::UNKNOWN, Peer::UNKNOWN);
+        other.id.number = 7;
+        let (a, b) = (memory.charge(&one), memory.charge(&other));
+        a.add(60).unwrap();
+        assert!(b.add(21).is_err());
+        b.add(20).unwrap();
+        let someone = Peer { principal: Principal::User(1), ..other };
+        memory.charge(&someone).add(20).unwrap();
+        b.clear();
+        assert_eq!(memory.taken(), 60);
+    }
+
+    #[test]
+    fn anonymous_clients_share_one_quota() {
+        let memory = Memory::new(100, 70, 60, 60);
+        let at = |last| Peer {
+            principal: Principal::at([127, 0, 0, last].into()),
+            id: ClientId { number: last.into(), ..Peer::UNKNOWN.id },
+            ..Peer::UNKNOWN
+        };
+        let (a, b) = (memory.charge(&at(1)), memory.charge(&at(2)));
+        a.add(50).unwrap();
+        let said = b.add(21).unwrap_err().to_string();
+        let want = "bytes of requests of the group without token or certificate must be at most 70";
+        assert!(said.starts_with(want), "{said}");
+        b.add(20).unwrap();
+        let user = memory.charge(&Peer { principal: Principal::User(1), ..at(3) });
+        user.add(30).unwrap();
+        assert_eq!(memory.taken(), 100);
+        drop((a, b));
+        assert_eq!(memory.taken(), 30);
+    }
+}

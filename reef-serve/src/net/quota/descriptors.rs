@@ -1,0 +1,104 @@
+//! File descriptors: a daemon without free descriptors can neither accept a client nor serve the
+//! connected ones.
+//!
+//! ```text
+//! slots over TCP + Unix sockets + local path + own files ≤ limit
+//! ```
+
+use crate::error::{Error, Result};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Reserved for other files: devices, models, logs and shared memory.
+const OWN: usize = 64;
+
+/// Descriptors of a client of the local path: its socket, and for a moment its memory.
+const PER_LOCAL_CLIENT: usize = 2;
+
+/// Raises the limit of descriptors of this process to its maximum.
+pub(crate) fn raise_limit() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    if current == maximum {
+        return;
+    }
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    if let Err(error) = raised {
+        tracing::debug!(%error, "the limit of descriptors was not raised");
+    }
+}
+
+/// Number of descriptors that this process may have.
+fn limit() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
+}
+
+/// Number of slots for each kind of endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotCounts {
+    pub(crate) local: usize,
+    pub(crate) unix: usize,
+    pub(crate) tcp: usize,
+    /// First descriptor number that no TCP connection may have. The system assigns the lowest free
+    /// number.
+    reserved_from: usize,
+}
+
+impl SlotCounts {
+    /// Returns `max` slots for each kind of endpoint, or fewer if the process lacks descriptors.
+    pub(crate) fn new(max: usize) -> Self {
+        let counts = Self::within(limit(), max);
+        if counts.tcp < max || counts.unix < max || counts.local < max {
+            let Self { local, unix, tcp, .. } = counts;
+            let text =
+                "fewer slots than limits.clients: raise the limit of descriptors (ulimit -n)";
+            tracing::warn!(limit = limit(), max, local, unix, tcp, "{text}");
+        }
+        counts
+    }
+
+    fn within(limit: usize, max: usize) -> Self {
+        let free = limit.saturating_sub(OWN).max(limit / 2);
+        let part = |all: usize| max.min(all.max(1));
+        let (tcp, unix, local) =
+            (part(free / 2), part(free / 4), part(free / 4 / PER_LOCAL_CLIENT));
+        Self { local, unix, tcp, reserved_from: limit - OWN.min(limit / 2) / 2 }
+    }
+
+    /// Refuses a TCP connection that has one of the reserved descriptors.
+    ///
+    /// # Errors
+    ///
+    /// `Exhausted`.
+    pub(crate) fn check(&self, connection: BorrowedFd<'_>) -> Result<()> {
+        if usize::try_from(connection.as_raw_fd()).is_ok_and(|number| number < self.reserved_from) {
+            return Ok(());
+        }
+        Err(Error::Exhausted("the last descriptors are reserved for connected clients".into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn slots_leave_descriptors_for_the_daemon(limit in 16_usize..5000, max in 1_usize..2000) {
+            let SlotCounts { local, unix, tcp, reserved_from } = SlotCounts::within(limit, max);
+            let own = OWN.min(limit / 2);
+            prop_assert!(tcp + unix + PER_LOCAL_CLIENT * local + own <= limit);
+            prop_assert!(local > 0 && unix > 0 && tcp > 0 && tcp <= max);
+            prop_assert!(reserved_from < limit && reserved_from >= limit / 2);
+        }
+    }
+
+    #[test]
+    fn room_is_as_configured_with_many_descriptors() {
+        let SlotCounts { local, unix, tcp, .. } = SlotCounts::within(1 << 20, 256);
+        assert_eq!([local, unix, tcp], [256; 3]);
+        let SlotCounts { local, unix, tcp, .. } = SlotCounts::within(256, 256);
+        assert_eq!([local, unix, tcp], [24, 48, 96]);
+    }
+}
