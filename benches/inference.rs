@@ -8,7 +8,7 @@
 #![allow(missing_docs)]
 
 use reef::cpu::Cpu;
-use reef::models::{Seeded, open};
+use reef::models::Model;
 use reef::scheduler::Reef;
 use reef::{Device, Dispatcher, Task};
 use std::fs;
@@ -22,8 +22,7 @@ fn main() {
     let rounds = args.get(2).map_or(30, |rounds| rounds.parse().expect("a number of rounds"));
     let rounds = if quick { 2 } else { rounds };
     let device = Cpu::open(0, &options).expect("the software device");
-    let model = open(name, None, None, Seeded(1)).expect("a network").model;
-    let network = model.load(&device).and_then(|loaded| loaded.network()).expect("memory");
+    let network = Model::open(name).load(&device).expect("a network, and memory for it");
     let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).expect("a dispatcher");
     let mut client = dispatcher.real_time().expect("a client");
     let task = Task::new(network.inference()).expect("copies and launches");

@@ -11,7 +11,7 @@
 
 use hdrhistogram::Histogram;
 use reef::cpu::{Cpu, Kernel, Outcome};
-use reef::models::{Network, Seeded, Weights, build};
+use reef::models::Model;
 use reef::scheduler::Reef;
 use reef::{
     Args, ClientConfig, Command, Config, Device, Dispatcher, Launch, PreemptLevel, RtClient, Task,
@@ -131,12 +131,12 @@ fn start_delay(device: &Cpu, level: Option<PreemptLevel>, samples: u64) -> Histo
     let scheduler = Reef::without_padding().level(level.unwrap_or(PreemptLevel::HostQueue));
     let dispatcher = Dispatcher::start(device, Box::new(scheduler)).expect("a dispatcher");
     let stop = AtomicBool::new(false);
-    let model = build("resnet50", None, 1).expect("a name that is known");
-    let weights = Weights::pack(device, &model, &Seeded(1)).expect("memory");
+    let model = Model::open("resnet50").read().expect("a name that is known");
+    let weights = model.weights(device).expect("memory");
     thread::scope(|scope| {
         for _ in 0..if level.is_some() { 4 } else { 0 } {
             scope.spawn(|| {
-                let network = Network::new(device, &model, &weights).expect("memory");
+                let network = weights.network().expect("memory");
                 let mut client = dispatcher.best_effort(ClientConfig::default()).expect("a client");
                 while !stop.load(Ordering::Relaxed) {
                     client.run(network.commands()).expect("no error");

@@ -8,9 +8,7 @@
 
 use reef::cpu::Cpu;
 use reef::models::picture::Transform;
-use reef::models::{
-    self, AnyModel, Network, Opened, Seeded, Tensors, Weights, param::Params, safetensors,
-};
+use reef::models::{self, Model, Seeded};
 use reef::{Config, Device, VirtualQueue};
 use std::error::Error;
 
@@ -19,13 +17,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let device = Cpu::open(0, "")?;
     let picture_file = args.next().filter(|file| file != "-");
     let what = args.next().unwrap_or("resnet50".into());
-    let (model, tensors) = open(&what)?.model.into_picture()?;
+    let model = open(&what)?;
     let input = match picture_file {
         Some(file) => Transform::of_model(&what, &model)?.read(file)?,
-        None => Seeded(1).input(model.input().elements()),
+        None => Seeded(1).input(model.input_len()),
     };
-    let weights = Weights::pack(&device, &model, &tensors)?;
-    let network = Network::new(&device, &model, &weights)?;
+    let network = model.load(&device)?;
 
     let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
     network.stage_input(&input)?;
@@ -34,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         submitter.submit_blocking(command.clone())?;
     }
     queue.finish()?;
-    println!("{} took {:?}", model.graph().name, device.clock() - begin);
+    println!("{} took {:?}", model.name(), device.clock() - begin);
 
     let mut logits: Vec<_> = network.staged_output()?.into_iter().enumerate().collect();
     logits.sort_by(|(_, a), (_, b)| b.total_cmp(a));
@@ -45,13 +42,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// A network, or ResNet-50 with the weights of a file.
-fn open(what: &str) -> models::Result<Opened> {
-    let params = match what.rsplit('.').next() {
-        Some("param") => Params::load(what)?,
-        Some("safetensors") => safetensors::load(what)?,
-        _ => return models::open(what, None, Some(1), Seeded(1)),
-    };
-    let model = models::build("resnet50", None, 1)?;
-    let model = AnyModel::Picture { model, tensors: Tensors::Read(params) };
-    Ok(Opened { model, latencies: None })
+fn open(what: &str) -> models::Result<Model> {
+    match what.rsplit('.').next() {
+        Some("param" | "safetensors") => Model::open("resnet50").weights(what).read(),
+        _ => Model::open(what).batch(1).read(),
+    }
 }

@@ -5,7 +5,7 @@
 //! fetches. The input of each inference (x) and its output (y) are written to the folder OUT, as
 //! arrays of numpy.
 
-use reef::models::{Budget, npy, onnx, open_shaped, picture::Picture};
+use reef::models::{Budget, Model, npy, onnx, picture::Picture};
 use reef::tensor::{Array, Element, Spec};
 use reef::{Config, Device, VirtualQueue, cpu::Cpu};
 use std::{error::Error, fs, path::PathBuf};
@@ -81,9 +81,7 @@ impl Networks {
         let padded = |row: &[f32]| [row, &vec![0.0; columns - width]].concat();
         let input = Array::F32(planes.chunks(width).flat_map(padded).collect());
         let spec = Spec { element: Element::F32, dims: vec![1, 3, rows, columns] };
-        let shapes = [("x".into(), spec.dims.clone())].into();
-        let model = open_shaped(folder.join(name), &shapes, &Budget::default())?.model;
-        let network = model.load(device)?.network()?;
+        let network = Model::open(folder.join(name)).shape("x", &spec.dims).load(device)?;
         network.stage(0, &input)?;
         let (mut submitter, queue) = VirtualQueue::enable(device, Config::default())?;
         for command in network.inference().iter() {

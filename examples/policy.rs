@@ -1,7 +1,7 @@
 //! A scheduler of one's own compared with REEF: `cargo run --release --example policy`
 
 use reef::cpu::Cpu;
-use reef::models::{Network, Result, Seeded, Weights, build};
+use reef::models::{Model, Network, Result, Seeded};
 use reef::scheduler::{Plan, QueueView, Reef, Scheduler, View};
 use reef::{ClientConfig, Device, Dispatcher, Task};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -48,9 +48,7 @@ fn main() -> Result<()> {
 }
 
 fn load(device: &Cpu, name: &str) -> Result<Network<Cpu>> {
-    let model = build(name, Some(64), 1)?;
-    let weights = Weights::pack(device, &model, &Seeded(1))?;
-    let network = Network::new(device, &model, &weights)?;
+    let network = Model::open(name).input_size(64).load(device)?;
     network.stage_input(&Seeded(1).input(network.input_len()))?;
     Ok(network)
 }

@@ -1,16 +1,14 @@
 //! One real-time and one best-effort network: `cargo run --release --example two_models`
 
 use reef::cpu::Cpu;
-use reef::models::{Network, Result, Seeded, Weights, build};
+use reef::models::{Model, Network, Result, Seeded};
 use reef::scheduler::Reef;
 use reef::{ClientConfig, Device, Dispatcher, Task};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::{thread, time::Duration};
 
 fn load(device: &Cpu, name: &str) -> Result<Network<Cpu>> {
-    let model = build(name, None, 1)?;
-    let weights = Weights::pack(device, &model, &Seeded(1))?; // or Params::load("MODEL.param")?
-    let network = Network::new(device, &model, &weights)?;
+    let network = Model::open(name).load(device)?; // or an ONNX file, or .weights("MODEL.param")
     network.stage_input(&Seeded(1).input(network.input_len()))?;
     Ok(network)
 }

@@ -5,14 +5,12 @@
 //!
 //! ```
 //! use reef::cpu::Cpu;
-//! use reef::models::{Network, Seeded, Weights, build};
+//! use reef::models::Model;
 //! use reef::{ClientConfig, Device, Dispatcher, Task, scheduler::Reef};
 //!
 //! let device = Cpu::open(0, "units=2")?;
-//! let model = build("resnet18", Some(32), 1)?;
-//! let weights = Weights::pack(&device, &model, &Seeded(1))?;
-//! let rt = Network::new(&device, &model, &weights)?;
-//! let be = Network::new(&device, &model, &weights)?;
+//! let weights = Model::open("resnet18").input_size(32).read()?.weights(&device)?;
+//! let (rt, be) = (weights.network()?, weights.network()?);
 //!
 //! let dispatcher = Dispatcher::start(&device, Box::new(Reef::default()))?;
 //! let mut background = dispatcher.best_effort(ClientConfig::default())?;

@@ -3,19 +3,17 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use reef_models::Budget;
-use reef_models::onnx::{Options, TensorOptions, from_bytes_within, tensors_from_bytes};
+use reef_models::Model;
 
 /// Memory limit, as `-malloc_limit_mb` and `-rss_limit_mb` of tools/fuzz.sh set it.
 const BUDGET: u64 = 32 << 20;
 
 fuzz_target!(|bytes: &[u8]| {
-    let budget = Budget::new(BUDGET);
-    if let Ok(imported) = from_bytes_within(bytes, "fuzz", &Options::default(), &budget) {
-        let _ = imported.model.tensors();
+    let open = || Model::from_onnx(bytes, "fuzz").memory_limit(BUDGET);
+    if let Ok(model) = open().pictures_only().read() {
+        let _ = model.picture().expect("as asked").0.tensors();
     }
-    let budget = Budget::new(BUDGET); // what the first reader took is its network's
-    if let Ok(model) = tensors_from_bytes(bytes, "fuzz", &TensorOptions::default(), &budget) {
-        let _ = model.arena();
+    if let Ok(model) = open().tensors_only().read() {
+        let _ = model.tensors().expect("as asked").arena();
     }
 });

@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use reef_models::ProgramModel;
+use reef_models::kinds::ProgramModel;
 
 fuzz_target!(|text: &str| {
     let Some((schedule, source)) = text.split_once("\n---\n") else { return };

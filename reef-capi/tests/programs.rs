@@ -8,7 +8,7 @@ mod installed;
 
 use installed::{Link, compile, compiler, prefix, run};
 use reef::cpu::Cpu;
-use reef::models::{Network, Seeded, Weights, build};
+use reef::models::Model;
 use reef::scheduler::Reef;
 use reef::{Device, Dispatcher, Task};
 
@@ -20,9 +20,7 @@ fn picture(count: usize) -> Vec<f32> {
 /// Output of the same request by the Rust library.
 fn by_rust() -> Vec<f32> {
     let device = Cpu::open(0, "units=2").unwrap();
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let weights = Weights::pack(&device, &model, &Seeded(1)).unwrap();
-    let network = Network::new(&device, &model, &weights).unwrap();
+    let network = Model::open("resnet18").input_size(32).load(&device).unwrap();
     network.stage_input(&picture(network.input_len())).unwrap();
     let dispatcher = Dispatcher::start(&device, Box::new(Reef::default())).unwrap();
     let task = Task::new(network.inference()).unwrap();

@@ -1,26 +1,21 @@
 //! Neural networks as schedule graphs: load REEF's, build torchvision's, run them on a device.
 //!
-//! A [`ScheduleGraph`] is storages and the steps that fill them, in launch order. REEF's published
-//! files become one ([`ScheduleGraph::load`]), and so does a network that is built by name
-//! ([`build`]) or comes from an ONNX file ([`onnx`]). Only the latter two can run: their steps are
-//! operations, for which each device brings kernels of its own.
+//! A [`Model`] is a network with its constants, [`Weights`] are its constants on a device, and a
+//! [`Network`] is an instance that serves one inference at a time. A [`ScheduleGraph`] is storages
+//! and the steps that fill them, in launch order: REEF's published files become one
+//! ([`ScheduleGraph::load`]), and networks for pictures have one ([`Model::graph`]).
 //!
 //! ```text
-//! build(name), onnx::load, Folder::load ──► Model ──► Weights::pack(device, source) ──► Network::new ──► commands
-//!                                                         ▲
-//!                              Seeded, or Params from .param, .safetensors, .onnx
+//! Model::open(name, folder, file) ──► Model ──► Weights, one for each device ──► Network ──► commands
 //! ```
-//!
-//! [`open()`] takes any of these by one string.
 //!
 //! No step is ever run again, so storages share memory: see [`arena`].
 //!
 //! ```
-//! use reef_models::{Seeded, build, reference};
+//! use reef_models::{Model, Seeded};
 //!
-//! let model = build("resnet18", Some(32), 1)?;
-//! let picture = Seeded(1).input(model.input().elements());
-//! let logits = reference::execute(&model, &Seeded(1), &picture)?;
+//! let model = Model::open("resnet18").input_size(32).read()?;
+//! let logits = model.expected(&Seeded(1).input(model.input_len()))?; // by plain loops
 //! assert_eq!(logits.len(), 1000);
 //! # Ok::<(), reef_models::Error>(())
 //! ```
@@ -37,8 +32,6 @@ mod model;
 #[cfg(feature = "onnx")]
 pub mod onnx;
 mod open;
-#[cfg(feature = "onnx")]
-mod open_shaped;
 mod program;
 mod run;
 #[cfg_attr(
@@ -49,25 +42,28 @@ mod tensors;
 mod zoo;
 
 pub use errors::{Error, Result};
-pub use files::{Folder, npy, param, profile, safetensors, unread};
+pub use files::{npy, param, profile, safetensors, unread};
 pub use graph::{
     ElementType, KernelCall, Problem, ScheduleGraph, Step, Storage, Work, arena, hazards,
 };
 pub use memory::{Budget, Charge, Exhausted};
-pub use model::{
-    Constants, Folded, Kind, Layer, Model, Norm, Port, Ports, Seeded, Source, TensorSpec, Tensors,
-};
-pub use open::{
-    Opened, expected, open, open_weights, open_weights_within, open_within, weights_of,
-};
-#[cfg(feature = "onnx")]
-pub use open_shaped::{onnx_file, open_shaped};
-pub use program::{Exchange, ProgramInput, ProgramModel, ProgramWeights, is_program};
+pub use model::{Port, Ports, Seeded};
+pub use open::{Model, ModelBuilder, Weights, weights_of};
+pub use program::is_program;
 #[cfg(feature = "pictures")]
 pub use run::picture;
-pub use run::{
-    AnyModel, LaunchName, Loaded, Network, TensorWeights, Weights, measure, measure_with, measured,
-    reference,
-};
-pub use tensors::{TensorModel, TensorStep};
-pub use zoo::{NAMES, TENSOR_NAMES, TEXT_NAMES, build, build_tensors, build_text};
+pub use run::{LaunchName, Network, measure, measure_with, measured};
+pub use zoo::{NAMES, TENSOR_NAMES, TEXT_NAMES};
+
+/// Kinds of networks behind [`Model`], for tools and tests that look into one.
+#[doc(hidden)]
+pub mod kinds {
+    pub use crate::model::fold::Folded;
+    pub use crate::model::picture_model::{Layer, PictureModel};
+    pub use crate::model::tensor::{Constants, Kind, Norm, Source, TensorSpec};
+    pub use crate::model::tensors::Tensors;
+    pub use crate::program::model::{Exchange, ProgramInput, ProgramModel};
+    pub use crate::run::reference;
+    pub use crate::tensors::model::TensorModel;
+    pub use crate::tensors::step::TensorStep;
+}

@@ -157,11 +157,11 @@ mod tests {
 
     #[test]
     fn mismatch_with_model_names_both_values() {
-        let model = reef::models::build("resnet18", Some(32), 2).unwrap();
-        let inputs = TensorInfos::of(&Ports::new([model.input_port()]));
+        let model = reef::models::Model::open("resnet18").input_size(32).batch(2).read().unwrap();
+        let inputs = TensorInfos::of(&model.inputs());
         let input = &inputs.each[0];
         assert_eq!((input.shape.as_slice(), input.bytes()), (&[2, 3, 32, 32][..], 24_576));
-        assert_eq!(TensorInfos::of(&Ports::new([model.output_port()])).each[0].shape, [2, 1000]);
+        assert_eq!(TensorInfos::of(&model.outputs()).each[0].shape, [2, 1000]);
         input.check("FP32", &[2, 3, 32, 32]).unwrap();
         let said = |datatype, shape: &[i64]| input.check(datatype, shape).unwrap_err().to_string();
         assert_eq!(inputs.find("input"), Ok(0));

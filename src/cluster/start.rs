@@ -20,9 +20,8 @@ use std::sync::Arc;
 ///
 /// ```
 /// use reef::cluster::{Cluster, Demand};
-/// use reef::models::{Network, Result, Seeded, Weights, build};
+/// use reef::models::{Model, Result, Seeded};
 /// use reef::{ClientConfig, Task, VisitAll, op::Operators, scheduler::Reef};
-/// use std::sync::Arc;
 ///
 /// struct Serve;
 ///
@@ -31,19 +30,16 @@ use std::sync::Arc;
 ///
 ///     fn visit_all<D: Operators>(self, devices: Vec<D>) -> Self::Output {
 ///         let cluster = Cluster::start(devices, || Box::new(Reef::default()))?;
-///         let model = Arc::new(build("resnet18", Some(32), 1)?);
-///         let packed = model.clone();
-///         let pack = move |device: &D| Weights::pack(device, &packed, &Seeded(1));
-///         let weights = cluster.replicas(50 << 20, pack);
-///         let of = model.clone();
+///         let model = Model::open("resnet18").input_size(32).read()?;
+///         let picture = Seeded(1).input(model.input_len());
+///         let weights = cluster.replicas(50 << 20, move |device: &D| model.weights(device));
 ///         let demand = Demand::default().bytes(1 << 20).load(0.2);
 ///         let mut client = cluster.real_time(demand, ClientConfig::default(), move |node| {
 ///             let weights = weights.on(node)?;
-///             let network = Network::new(node.device(), &of, &weights)?;
+///             let network = weights.network()?;
 ///             let task = Task::new(network.inference())?;
 ///             Ok((network, task, weights))
 ///         })?;
-///         let picture = Seeded(1).input(model.input().elements());
 ///         client.run(|client, (network, task, _)| {
 ///             network.stage_input(&picture)?;
 ///             client.run(task)?; // on another device, should this one be lost

@@ -4,8 +4,9 @@ use crate::are_close;
 use crate::subject::{run_alone, submit};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use reef::models::kinds::{Exchange, ProgramModel};
 use reef::models::param::Params;
-use reef::models::{Error, Exchange, Network, ProgramModel, ProgramWeights, Seeded};
+use reef::models::{Error, Model, Network, Seeded};
 use reef::op::Operators;
 use reef::program::Program;
 use reef::{Config, PreemptLevel, Seq, VirtualQueue};
@@ -47,8 +48,8 @@ fn load<D: Operators>(device: &D, model: &ProgramModel) -> Option<Network<D>> {
     // SAFETY: its kernels are those in the folder of this file, which stay inside of their
     // storages.
     let program = unsafe { Program::trusted(model.text()) };
-    match ProgramWeights::load(device, model, program, Seeded(1)) {
-        Ok(weights) => Some(Network::of_program(model, &weights).unwrap()),
+    match Model::of_program(model.clone(), Seeded(1)).load_kernels(device, program) {
+        Ok(weights) => Some(weights.network().unwrap()),
         Err(Error::Device(reef::Error::NotFound(why))) => {
             reef_conformance::skip(&why);
             None

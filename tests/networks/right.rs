@@ -3,10 +3,8 @@
 use crate::data;
 use crate::handmade::{file, float, int, ints, node, ones, scalar, value};
 use crate::subject::{run_alone, submit};
-use reef::models::onnx::{self, Imported};
-use reef::models::{
-    Model, Network, ScheduleGraph, Seeded, Source, Weights, Work, build, reference,
-};
+use reef::models::kinds::reference;
+use reef::models::{Model, ScheduleGraph, Seeded, Work, onnx};
 use reef::op::Operators;
 use reef::{Args, Command, Config, Launch, PreemptLevel, VirtualQueue};
 use serde_json::Value;
@@ -16,24 +14,16 @@ use serde_json::Value;
 pub(crate) fn agrees<D: Operators>(device: &D, tolerance: f32, name: &str, size: usize) {
     let golden: Value = serde_json::from_str(data::golden(name, size)).unwrap();
     let want = golden["logits"].as_array().unwrap().iter().map(|v| v.as_f64().unwrap() as f32);
-    let weights = Seeded(golden["seed"].as_u64().unwrap());
+    let seed = golden["seed"].as_u64().unwrap();
 
-    let model = build(name, Some(size), 1).unwrap();
-    let have = logits(device, &model, &weights, &weights, PreemptLevel::HostQueue);
+    let model = Model::open(name).input_size(size).seed(seed).read().unwrap();
+    let have = logits(device, &model, Seeded(seed), PreemptLevel::HostQueue);
     are_close(&have, &want.collect::<Vec<_>>(), tolerance, &format!("{name} at {size}"));
 }
 
-/// Returns a network's output for the picture of `seed`, on a queue that can be preempted in this
-/// way.
-fn logits<D: Operators>(
-    device: &D,
-    model: &Model,
-    weights: &impl Source,
-    seed: &Seeded,
-    level: PreemptLevel,
-) -> Vec<f32> {
-    let packed = Weights::pack(device, model, weights).unwrap();
-    let network = Network::new(device, model, &packed).unwrap();
+/// Returns a network's output for the picture of `seed`, on a queue that is preempted in this way.
+fn logits<D: Operators>(device: &D, model: &Model, seed: Seeded, level: PreemptLevel) -> Vec<f32> {
+    let network = model.load(device).unwrap();
     network.stage_input(&seed.input(network.input_len())).unwrap();
     let config = Config::default().level(level);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
@@ -55,13 +45,12 @@ pub(crate) fn are_close(have: &[f32], want: &[f32], tolerance: f32, what: &str) 
 /// with kernels that can be stopped and with those that can't.
 pub(crate) fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f32) {
     for (name, bytes) in data::GATED {
-        let imported = onnx::from_bytes(bytes, name, &onnx::Options::default());
-        let Imported { model, params } = imported.unwrap();
+        let model = Model::from_onnx(bytes, name).pictures_only().read().unwrap();
+        let (picture, params) = model.picture().unwrap();
         let seed = Seeded(1);
-        let input = seed.input(model.input().elements());
-        let want = reference::execute(&model, &params, &input).unwrap();
+        let want = reference::execute(picture, params, &seed.input(model.input_len())).unwrap();
         for level in [PreemptLevel::HostQueue, PreemptLevel::All] {
-            let have = logits(device, &model, &params, &seed, level);
+            let have = logits(device, &model, seed, level);
             are_close(&have, &want, tolerance, &format!("{name}, {level:?}"));
         }
     }
@@ -70,13 +59,11 @@ pub(crate) fn gates_and_activations_agree<D: Operators>(device: &D, tolerance: f
 /// Returns the output of `device` for a file whose input is `input`, and the output of the file's
 /// nodes.
 fn of_a_file<D: Operators>(device: &D, file: &[u8], input: &[f32]) -> [Vec<f32>; 2] {
-    let options = onnx::Options::default();
-    let Imported { model, params } = onnx::from_bytes(file, "made", &options).unwrap();
-    let packed = Weights::pack(device, &model, &params).unwrap();
-    let network = Network::new(device, &model, &packed).unwrap();
+    let model = Model::from_onnx(file, "made").pictures_only().read().unwrap();
+    let network = model.load(device).unwrap();
     network.stage_input(input).unwrap();
     run_alone(device, &network.inference());
-    [network.staged_output().unwrap(), onnx::execute_bytes(file, "made", &options, input).unwrap()]
+    [network.staged_output().unwrap(), onnx::execute_bytes(file, "made", input).unwrap()]
 }
 
 /// Each operator that bounds, compares or scales, over eight channels of 6 x 6, and the mean of

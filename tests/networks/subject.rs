@@ -3,7 +3,7 @@
 //! Turns alternate between the pictures, so a launch that did not run leaves what belongs to the
 //! other one and is found.
 
-use reef::models::{Network, Seeded, Weights, build, measured};
+use reef::models::{Model, Network, Seeded, measured};
 use reef::op::Operators;
 use reef::{Command, Config, Submitter, VirtualQueue};
 use std::sync::Arc;
@@ -30,9 +30,7 @@ struct Outcome {
 impl<D: Operators> Subject<D> {
     /// Loads a network with made-up weights and runs each picture by itself.
     pub(crate) fn load(device: &D, name: &str, size: usize) -> Self {
-        let model = build(name, Some(size), 1).unwrap();
-        let weights = Weights::pack(device, &model, &Seeded(1)).unwrap();
-        let network = Network::new(device, &model, &weights).unwrap();
+        let network = Model::open(name).input_size(size).load(device).unwrap();
         let turns = [1, 2].map(|seed| {
             let input = Seeded(seed).input(network.input_len());
             network.stage_input(&input).unwrap();

@@ -9,7 +9,7 @@ use crate::handles;
 use crate::objects::device::Device;
 use crate::objects::network::Network;
 use crate::status::reef_status;
-use reef::models::{Opened, Seeded, open, open_weights};
+use reef::models::Model;
 use std::ffi::c_char;
 use std::{ptr, slice};
 
@@ -37,19 +37,20 @@ pub unsafe extern "C" fn reef_network_load(
         let (what, options) = unsafe { (text("what", what)?, record::read(options)?) };
         // SAFETY: as above.
         let weights = unsafe { optional_text("weights", options.weights) }?;
-        let loaded = device.load(opened(what, weights, &options)?)?;
+        let loaded = device.load(&opened(what, weights, &options)?)?;
         // SAFETY: as above.
         unsafe { give(loaded, network) }
     })
 }
 
-fn opened(what: &str, weights: Option<&str>, options: &reef_network_options) -> Result<Opened> {
+fn opened(what: &str, weights: Option<&str>, options: &reef_network_options) -> Result<Model> {
     record::unused("reef_network_options", options.reserved)?;
     let some = |number: u32| (number > 0).then_some(number as usize);
     let (size, batch) = (some(options.input_size), some(options.batch));
+    let model = Model::open(what).input_size(size).batch(batch).seed(options.seed);
     Ok(match weights {
-        Some(file) => open_weights(what, file, size, batch)?,
-        None => open(what, size, batch, Seeded(options.seed))?,
+        Some(file) => model.weights(file).read()?,
+        None => model.read()?,
     })
 }
 

@@ -6,16 +6,15 @@ use crate::objects::device_id::DeviceId;
 use crate::objects::dispatcher::{Dispatcher, Running};
 use crate::objects::network::{LoadedNetwork, Network};
 use crate::status::REEF_NOT_FOUND;
-use reef::models::{Opened, Weights};
+use reef::models::Model;
 use reef::op::Operators;
 use reef::scheduler::{self, Scheduler};
 use reef::{DeviceInfo, Visit, with_device};
-use std::sync::Arc;
 
 /// A device of some backend.
 trait AnyDevice: Send + Sync {
     fn info(&self) -> DeviceInfo;
-    fn load(&self, id: DeviceId, opened: Opened) -> Result<Network>;
+    fn load(&self, id: DeviceId, model: &Model) -> Result<Network>;
     fn dispatcher(&self, id: DeviceId, scheduler: Box<dyn Scheduler>) -> Result<Dispatcher>;
 }
 
@@ -39,8 +38,8 @@ impl Device {
         self.inner.info()
     }
 
-    pub(crate) fn load(&self, opened: Opened) -> Result<Network> {
-        self.inner.load(self.id, opened)
+    pub(crate) fn load(&self, model: &Model) -> Result<Network> {
+        self.inner.load(self.id, model)
     }
 
     /// Starts a dispatcher with the scheduler of this name.
@@ -70,10 +69,10 @@ impl<D: Operators> AnyDevice for Typed<D> {
         self.0.info()
     }
 
-    fn load(&self, id: DeviceId, opened: Opened) -> Result<Network> {
-        let (model, tensors) = opened.model.into_picture()?;
-        let weights = Weights::pack(&self.0, &model, &tensors)?;
-        let loaded = LoadedNetwork::new(&self.0, Arc::new(model), weights)?;
+    fn load(&self, id: DeviceId, model: &Model) -> Result<Network> {
+        let (picture, _) = model.picture()?;
+        let shapes = [*picture.input(), *picture.output()];
+        let loaded = LoadedNetwork::new(model.weights(&self.0)?, shapes)?;
         Ok(Network::new(id, Box::new(loaded)))
     }
 

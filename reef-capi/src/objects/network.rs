@@ -5,7 +5,7 @@ use crate::handles::Kind;
 use crate::objects::device_id::DeviceId;
 use crate::objects::request::Request;
 use parking_lot::{Mutex, MutexGuard};
-use reef::models::{self, Model, Weights};
+use reef::models::{self, Weights};
 use reef::op::{Operators, Tensor};
 use reef::{Command, Task};
 use std::any::Any;
@@ -91,20 +91,19 @@ impl Network {
 
 /// A network of devices `D`, ready for either class.
 pub(crate) struct LoadedNetwork<D: Operators> {
-    device: D,
-    model: Arc<Model>,
-    weights: Arc<Weights<D>>,
+    weights: Weights<D>,
+    shapes: [Tensor; 2],
     network: models::Network<D>,
     pub(crate) task: Task<D>,
     pub(crate) best_effort: Arc<[Command<D>]>,
 }
 
 impl<D: Operators> LoadedNetwork<D> {
-    pub(crate) fn new(device: &D, model: Arc<Model>, weights: Arc<Weights<D>>) -> Result<Self> {
-        let network = models::Network::new(device, &model, &weights)?;
+    pub(crate) fn new(weights: Weights<D>, shapes: [Tensor; 2]) -> Result<Self> {
+        let network = weights.network()?;
         let task = Task::new(network.graphs(usize::MAX)?)?;
         let best_effort = network.graphs(BE_GRAPH)?;
-        Ok(Self { device: device.clone(), model, weights, network, task, best_effort })
+        Ok(Self { weights, shapes, network, task, best_effort })
     }
 }
 
@@ -118,11 +117,11 @@ impl<D: Operators> AnyNetwork for LoadedNetwork<D> {
     }
 
     fn shapes(&self) -> [Tensor; 2] {
-        [*self.model.input(), *self.model.output()]
+        self.shapes
     }
 
     fn instance(&self) -> Result<Box<dyn AnyNetwork>> {
-        Ok(Box::new(Self::new(&self.device, self.model.clone(), self.weights.clone())?))
+        Ok(Box::new(Self::new(self.weights.clone(), self.shapes)?))
     }
 
     fn as_any(&self) -> &dyn Any {

@@ -1,34 +1,27 @@
 //! The networks that clients run.
 
-use super::program::{self, is_program};
+use super::program;
 use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result};
 use reef::models::picture::Transform;
-use reef::models::{self, Model, Network, Opened, ProgramModel, ProgramWeights, Seeded, measured};
+use reef::models::{self, Model, Network, Seeded, Weights, measured};
 use reef::op::Operators;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 
 /// Made-up weights of networks that are built, and what all look at without a photo: see
 /// [`Seeded`].
 pub(crate) const WEIGHTS: Seeded = Seeded(2022);
 
 /// Opens a network by its name, its folder or its ONNX file, for one picture at a time.
-pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Opened> {
-    models::open(network, size, Some(1), WEIGHTS)
+pub(crate) fn open(network: &str, size: Option<usize>) -> models::Result<Model> {
+    Model::open(network).input_size(size).batch(1).seed(WEIGHTS.0).read()
 }
 
 /// Refuses networks and sizes that there are not, before anything long begins.
 pub(crate) fn check_all(networks: &[String], size: Option<usize>) -> Result<()> {
-    networks.iter().try_for_each(|name| {
-        if is_program(name) {
-            Ok(program::open(name).map(drop)?)
-        } else {
-            Ok(open(name, size).map(drop)?)
-        }
-    })
+    networks.iter().try_for_each(|name| Ok(open(name, size).map(drop)?))
 }
 
 /// Input of networks.
@@ -65,15 +58,15 @@ impl<D: Operators> Networks<D> {
 /// Refuses networks, sizes and photos that there are not, before anything long begins.
 pub(crate) fn check(rt: &str, be: &[String], picture: Picture<'_>) -> Result<()> {
     match picture.file {
-        Some(photo) => drop(look_at(rt, photo, open(rt, picture.size)?.model.picture()?.0)?),
+        Some(photo) => drop(transform(rt, &open(rt, picture.size)?)?.read(photo)?),
         None => check_all(&[rt.to_owned()], picture.size)?,
     }
     check_all(be, picture.size)
 }
 
-/// A photo as the network wants it.
-fn look_at(network: &str, photo: &Path, model: &Model) -> Result<Vec<f32>> {
-    Ok(Transform::of_model(network, model).context("--image")?.read(photo)?)
+/// Transform of photos for a network.
+fn transform(network: &str, model: &Model) -> Result<Transform> {
+    Transform::of_model(network, model).context("--image")
 }
 
 /// Builds and loads them, a step of `progress` for each.
@@ -105,39 +98,32 @@ pub(crate) fn instance<D: Operators>(
 }
 
 /// A network on a device, of which instances can be made.
-enum LoadedModel<D: Operators> {
-    Own(models::Loaded<D>),
-    Program(ProgramModel, Arc<ProgramWeights<D>>),
+struct LoadedModel<D: Operators> {
+    weights: Weights<D>,
+    /// Transform of photos, if it takes pictures.
+    transform: Option<Transform>,
+    /// True if its own kernels read the inputs.
+    is_program: bool,
 }
 
 impl<D: Operators> LoadedModel<D> {
     fn load(device: &D, name: &str, size: Option<usize>) -> models::Result<Self> {
-        if is_program(name) {
-            let model = program::open(name)?;
-            let weights = program::load(device, &model, WEIGHTS)?;
-            return Ok(Self::Program(model, weights));
-        }
-        Ok(Self::Own(open(name, size)?.model.load(device)?))
+        let model = open(name, size)?;
+        let transform = Transform::of_model(name, &model).ok();
+        let is_program = model.kernels().is_some();
+        Ok(Self { weights: program::weights(device, &model)?, transform, is_program })
     }
 
-    /// An instance that looks at noise.
+    /// An instance that looks at noise. Integers are zeros for kernels of its own, which may take
+    /// them as indices.
     fn instance(&self) -> models::Result<Network<D>> {
-        match self {
-            Self::Program(model, weights) => program::instance(model, weights, WEIGHTS),
-            Self::Own(loaded) => {
-                let network = loaded.network()?;
-                network.stage_made_up(WEIGHTS)?;
-                Ok(network)
-            }
+        let network = self.weights.network()?;
+        if self.is_program {
+            program::stage_floats(&network, WEIGHTS)?;
+        } else {
+            network.stage_made_up(WEIGHTS)?;
         }
-    }
-
-    /// The network for pictures that it is.
-    fn picture(&self) -> Option<&Model> {
-        match self {
-            Self::Program(..) => None,
-            Self::Own(loaded) => loaded.picture(),
-        }
+        Ok(network)
     }
 }
 
@@ -167,9 +153,9 @@ impl<'a, D: Operators> Loader<'a, D> {
         }
         let loaded = &self.loaded[name];
         let network = loaded.instance().with_context(|| name.to_string())?;
-        match (photo, loaded.picture()) {
+        match (photo, &loaded.transform) {
             (None, _) => {}
-            (Some(file), Some(model)) => network.stage_input(&look_at(name, file, model)?)?,
+            (Some(file), Some(transform)) => network.stage_input(&transform.read(file)?)?,
             (Some(_), None) => {
                 return Err(Usage(format!("--image: {name} sees no pictures")).into());
             }

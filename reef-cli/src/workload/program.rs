@@ -1,9 +1,9 @@
 //! Networks that bring their kernels as source, in folders as REEF publishes them.
 
-use reef::models::{self, Budget, Network, ProgramModel, ProgramWeights, Seeded};
+use reef::models::{self, Model, Network, Seeded, Weights};
 use reef::op::Operators;
 use reef::program::Program;
-use std::sync::Arc;
+use reef::tensor::Element;
 
 /// Returns whether a network is such a folder, and not one that is built under this name.
 pub(crate) fn is_program(network: &str) -> bool {
@@ -12,34 +12,22 @@ pub(crate) fn is_program(network: &str) -> bool {
         && models::is_program(network)
 }
 
-/// Reads a folder.
-pub(crate) fn open(folder: &str) -> models::Result<ProgramModel> {
-    ProgramModel::load(folder, &Budget::default())
+/// Brings the weights of a network onto the device, and compiles its kernels if it brings some.
+pub(crate) fn weights<D: Operators>(device: &D, model: &Model) -> models::Result<Weights<D>> {
+    let Some(kernels) = model.kernels() else { return model.weights(device) };
+    // SAFETY: a folder with kernels on the command line names code that is to run, as the name of a
+    // program does, and its user answers for it: docs/models.md says so.
+    let program = unsafe { Program::trusted(kernels) };
+    model.load_kernels(device, program)
 }
 
-/// Compiles its kernels, and brings its weights onto the device.
-pub(crate) fn load<D: Operators>(
-    device: &D,
-    model: &ProgramModel,
-    seed: Seeded,
-) -> models::Result<Arc<ProgramWeights<D>>> {
-    // SAFETY: the caller named a folder with kernels on the command line, which is consent to run
-    // this code, like the name of a program: docs/models.md says so.
-    let program = unsafe { Program::trusted(model.text()) };
-    ProgramWeights::load(device, model, program, seed)
-}
-
-/// An instance that looks at what `seed` makes up; integers are zeros.
-pub(crate) fn instance<D: Operators>(
-    model: &ProgramModel,
-    weights: &Arc<ProgramWeights<D>>,
-    seed: Seeded,
-) -> models::Result<Network<D>> {
-    let network = Network::of_program(model, weights)?;
-    for input in model.inputs().iter().filter(|input| input.element.name() == "float32") {
-        let values = seed.input(input.elements);
+/// Stages values that `seed` makes up in all inputs of floats.
+pub(crate) fn stage_floats<D: Operators>(network: &Network<D>, seed: Seeded) -> models::Result<()> {
+    let floats = network.inputs().iter().filter(|(_, port)| port.spec.element == Element::F32);
+    for (offset, port) in floats {
+        let values = seed.input(port.spec.elements());
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        network.stage_bytes(input.offset, &bytes)?;
+        network.stage_bytes(offset, &bytes)?;
     }
-    Ok(network)
+    Ok(())
 }

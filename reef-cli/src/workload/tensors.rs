@@ -1,21 +1,15 @@
 //! One inference of a network of tensors: arrays in, arrays out.
 
 use anyhow::Result;
-use reef::models::{Network, TensorModel, TensorWeights};
+use reef::models::{Network, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
 use reef::{Command, Config, Seq, VirtualQueue};
-use std::sync::Arc;
 use std::time::Duration;
 
 /// A network on a device, with these inputs.
-pub(crate) fn instance<D: Operators>(
-    device: &D,
-    model: &TensorModel,
-    weights: &Arc<TensorWeights<D>>,
-    inputs: &[Array],
-) -> Result<Network<D>> {
-    let network = Network::of_tensors(device, model, weights)?;
+pub(crate) fn instance<D: Operators>(weights: &Weights<D>, inputs: &[Array]) -> Result<Network<D>> {
+    let network = weights.network()?;
     for (index, array) in inputs.iter().enumerate() {
         network.stage(index, array)?;
     }
@@ -23,11 +17,8 @@ pub(crate) fn instance<D: Operators>(
 }
 
 /// Outputs of the last inference.
-pub(crate) fn outputs<D: Operators>(
-    network: &Network<D>,
-    model: &TensorModel,
-) -> Result<Vec<Array>> {
-    (0..model.outputs.len()).map(|index| Ok(network.output(index)?)).collect()
+pub(crate) fn outputs<D: Operators>(network: &Network<D>) -> Result<Vec<Array>> {
+    (0..network.outputs().len()).map(|index| Ok(network.output(index)?)).collect()
 }
 
 /// Runs commands on a queue of their own: how long that takes, from the first submission on.

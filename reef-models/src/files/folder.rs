@@ -1,7 +1,7 @@
 //! A network in a folder of its own: what can be loaded without knowing who made it.
 //!
 //! ```text
-//! DIR/model.json            the schedule, see Model::to_json
+//! DIR/model.json            the schedule, see PictureModel::to_json
 //! DIR/model.param           all tensors that it names
 //! DIR/model.profile.json    how long its launches take on some device; may be missing
 //! ```
@@ -11,8 +11,8 @@ use super::profile::Latencies;
 use crate::errors::error::{Error, Result};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
-use crate::model::network_model::Model;
 use crate::model::params::Params;
+use crate::model::picture_model::PictureModel;
 use std::path::Path;
 
 /// The graph of a folder of ours: what tells it from others.
@@ -22,38 +22,28 @@ const PROFILE: &str = "model.profile.json";
 
 /// A network with all that belongs to it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Folder {
+pub(crate) struct Folder {
     /// The schedule.
-    pub model: Model,
+    pub(crate) model: PictureModel,
     /// All tensors that it names.
-    pub params: Params,
-    /// How long launches take, if that was measured.
-    pub latencies: Option<Latencies>,
+    pub(crate) params: Params,
+    /// Times of launches, if they were measured.
+    pub(crate) latencies: Option<Latencies>,
 }
 
 impl Folder {
-    /// Reads a folder; the network is named after it. At most [`Budget::USUAL`] bytes of memory are
-    /// taken.
+    /// Reads a folder with memory of `budget`; the network is named after it.
     ///
     /// # Errors
     ///
     /// `Io`, `Json`, `Graph` or `Param` for the file that is wrong; `MissingTensor` or `Length` if
-    /// the parameters are not those of the network.
-    pub fn load(folder: impl AsRef<Path>) -> Result<Self> {
-        Self::load_within(folder, &Budget::default())
-    }
-
-    /// As [`load`](Self::load), with memory of `budget`.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load); `Memory` if it would take more.
-    pub fn load_within(folder: impl AsRef<Path>, budget: &Budget) -> Result<Self> {
-        let (folder, ledger) = (folder.as_ref(), Ledger::new(budget));
-        let mut model = json::read(&folder.join(MODEL), &ledger, Model::from_json)?;
+    /// the parameters are not those of the network; `Memory`.
+    pub(crate) fn load(folder: &Path, budget: &Budget) -> Result<Self> {
+        let ledger = Ledger::new(budget);
+        let mut model = json::read(&folder.join(MODEL), &ledger, PictureModel::from_json)?;
         let full = folder.canonicalize().map_err(|error| io(folder, &error))?;
         model.rename(&full.file_name().unwrap_or_default().to_string_lossy());
-        let params = model.keep_of(Params::load_within(folder.join(PARAM), budget)?)?;
+        let params = model.keep_of(Params::load(folder.join(PARAM), budget)?)?;
         let profile = folder.join(PROFILE);
         let latencies = || json::read(&profile, &ledger, Latencies::from_json);
         let latencies = profile.exists().then(latencies).transpose()?;
@@ -65,18 +55,22 @@ impl Folder {
     /// # Errors
     ///
     /// `Param` if the parameter file can't hold a tensor, `Io`.
-    pub fn save(&self, folder: impl AsRef<Path>) -> Result<()> {
-        let folder = folder.as_ref();
+    pub(crate) fn save(
+        folder: &Path,
+        model: &PictureModel,
+        params: &Params,
+        latencies: Option<&Latencies>,
+    ) -> Result<()> {
         std::fs::create_dir_all(folder).map_err(|error| io(folder, &error))?;
         let write = |name: &str, text: String| {
             let path = folder.join(name);
             std::fs::write(&path, text).map_err(|error| io(&path, &error))
         };
-        self.params.save(folder.join(PARAM))?;
-        if let Some(latencies) = &self.latencies {
+        params.save(folder.join(PARAM))?;
+        if let Some(latencies) = latencies {
             write(PROFILE, latencies.to_json()?)?;
         }
-        write(MODEL, self.model.to_json()?)
+        write(MODEL, model.to_json()?)
     }
 }
 
@@ -87,7 +81,8 @@ fn io(path: &Path, error: &std::io::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Seeded, build};
+    use crate::model::seeded::Seeded;
+    use crate::zoo::by_name::build;
     use std::path::PathBuf;
 
     /// A folder that goes when the test ends.
@@ -106,6 +101,12 @@ mod tests {
         }
     }
 
+    impl Folder {
+        fn write(&self, at: &Path) {
+            Self::save(at, &self.model, &self.params, self.latencies.as_ref()).unwrap();
+        }
+    }
+
     fn resnet() -> Folder {
         let model = build("resnet18", Some(32), 1).unwrap();
         let params = model.params(&Seeded(1)).unwrap();
@@ -116,8 +117,8 @@ mod tests {
     fn a_network_comes_back_from_its_folder_under_its_name() {
         let at = Temporary::new("round");
         let folder = resnet();
-        folder.save(&at.0).unwrap();
-        let mut again = Folder::load(&at.0).unwrap();
+        folder.write(&at.0);
+        let mut again = Folder::load(&at.0, &Budget::default()).unwrap();
         assert_eq!(again.model.graph().name, at.0.file_name().unwrap().to_str().unwrap());
         again.model.rename("resnet18");
         assert_eq!(again, folder);
@@ -126,9 +127,9 @@ mod tests {
     #[test]
     fn what_is_wrong_in_a_folder_is_named_with_its_file() {
         let at = Temporary::new("bad");
-        let say = || Folder::load(&at.0).unwrap_err().to_string();
+        let say = || Folder::load(&at.0, &Budget::default()).unwrap_err().to_string();
         assert!(say().contains("model.json: No such file"));
-        resnet().save(&at.0).unwrap();
+        resnet().write(&at.0);
         let mut params = resnet().params;
         params.tensors.remove("fc.bias");
         params.save(at.0.join(PARAM)).unwrap();

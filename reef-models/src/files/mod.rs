@@ -17,5 +17,4 @@ pub mod safetensors;
 pub(crate) mod schedule_json;
 pub(crate) mod whole;
 
-pub use folder::Folder;
 pub use kind::unread;

@@ -17,10 +17,10 @@ use super::schedule_json::{File, KernelEntry, StorageEntry};
 use crate::errors::error::{Error, Result};
 use crate::graph::problem::{Fault, Problem};
 use crate::graph::schedule::{ScheduleGraph, Storage, Work};
-use crate::model::network_model::{Layer, Model};
+use crate::model::picture_model::{Layer, PictureModel};
 use crate::model::tensor::Constants;
 
-impl Model {
+impl PictureModel {
     /// The text that [`from_json`](Self::from_json) reads, a line for each storage and each kernel.
     ///
     /// # Errors
@@ -112,14 +112,14 @@ fn text(entry: &impl serde::Serialize) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{NAMES, build};
+    use crate::zoo::by_name::{NAMES, build};
 
     #[test]
     fn every_network_comes_back_from_its_text() {
         for name in NAMES {
             let model = build(name, None, 2).unwrap();
             let text = model.to_json().unwrap();
-            assert_eq!(Model::from_json(&text, name).unwrap(), model);
+            assert_eq!(PictureModel::from_json(&text, name).unwrap(), model);
             assert_eq!(ScheduleGraph::from_json(&text, name).unwrap(), *model.graph());
         }
     }
@@ -129,7 +129,9 @@ mod tests {
         let text = build("resnet18", Some(32), 1).unwrap().to_json().unwrap();
         let say = |from: &str, to: &str| {
             assert!(text.contains(from), "{from}");
-            Model::from_json(&text.replacen(from, to, 1), "bad.json").unwrap_err().to_string()
+            PictureModel::from_json(&text.replacen(from, to, 1), "bad.json")
+                .unwrap_err()
+                .to_string()
         };
         let at = "bad.json: kernels[0].op: ";
         let error = say("\"stride\":[2,2]", "\"stride\":[0,2]");

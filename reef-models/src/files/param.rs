@@ -33,24 +33,15 @@ const MAX_NAME_LEN: usize = 255;
 const TENSOR: u64 = 512;
 
 impl Params {
-    /// Reads a parameter file. At most [`Budget::USUAL`] bytes of memory are taken.
+    /// Reads a parameter file with memory of `budget`.
     ///
     /// # Errors
     ///
     /// `Io` if the file can't be read, `Param` if it is broken, `Memory`.
-    pub fn load(path: impl AsRef<Path>) -> Result<Self> {
-        Self::load_within(path, &Budget::default())
-    }
-
-    /// As [`load`](Self::load), with memory of `budget`.
-    ///
-    /// # Errors
-    ///
-    /// As [`load`](Self::load).
-    pub fn load_within(path: impl AsRef<Path>, budget: &Budget) -> Result<Self> {
+    pub fn load(path: impl AsRef<Path>, budget: &Budget) -> Result<Self> {
         let bytes = whole::read(path.as_ref(), &Ledger::new(budget))?;
         let file = path.as_ref().display().to_string();
-        Self::from_bytes_within(&bytes, budget).map_err(|problem| match problem {
+        Self::from_bytes(&bytes, budget).map_err(|problem| match problem {
             Problem::Memory(why) => Error::Memory { file, at: "its tensors".into(), why },
             problem => Error::Param { file, problem },
         })
@@ -68,21 +59,12 @@ impl Params {
         std::fs::write(path, bytes).map_err(|error| Error::Io { file, why: error.to_string() })
     }
 
-    /// Parses the bytes of a parameter file.
+    /// Parses the bytes of a parameter file with memory of `budget`.
     ///
     /// # Errors
     ///
     /// What is wrong with them.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Problem> {
-        Self::from_bytes_within(bytes, &Budget::default())
-    }
-
-    /// As [`from_bytes`](Self::from_bytes), with memory of `budget`.
-    ///
-    /// # Errors
-    ///
-    /// As [`from_bytes`](Self::from_bytes).
-    pub fn from_bytes_within(bytes: &[u8], budget: &Budget) -> Result<Self, Problem> {
+    pub fn from_bytes(bytes: &[u8], budget: &Budget) -> Result<Self, Problem> {
         let ledger = Ledger::new(budget);
         let mut reader = Reader { bytes, at: 0 };
         reader.magic()?;
@@ -245,21 +227,24 @@ mod tests {
     fn broken(change: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut bytes = params().to_bytes().unwrap();
         change(&mut bytes);
-        Params::from_bytes(&bytes).unwrap_err().to_string()
+        Params::from_bytes(&bytes, &Budget::default()).unwrap_err().to_string()
     }
 
     #[test]
     fn what_is_written_is_read() {
         let bytes = params().to_bytes().unwrap();
         assert_eq!(bytes.len(), 17 + 8 + (3 + 8 + 8) + (3 + 8 + 4));
-        assert_eq!(Params::from_bytes(&bytes).unwrap(), params());
+        assert_eq!(Params::from_bytes(&bytes, &Budget::default()).unwrap(), params());
     }
 
     #[test]
     fn every_cut_is_noticed() {
         let bytes = params().to_bytes().unwrap();
         for length in 0..bytes.len() {
-            assert!(Params::from_bytes(&bytes[..length]).is_err(), "cut to {length} bytes");
+            assert!(
+                Params::from_bytes(&bytes[..length], &Budget::default()).is_err(),
+                "cut to {length} bytes"
+            );
         }
     }
 

@@ -10,8 +10,8 @@ use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use crate::model::builder::{self, Builder};
-use crate::model::network_model::Model;
 use crate::model::params::Params;
+use crate::model::picture_model::PictureModel;
 use crate::model::tensor::Constants;
 use reef_core::op::{
     Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Window,
@@ -28,7 +28,7 @@ impl Net {
         name: &str,
         output: Id,
         ledger: &Ledger,
-    ) -> Result<(Model, Params), Exhausted> {
+    ) -> Result<(PictureModel, Params), Exhausted> {
         let homes = self.homes(output);
         let weights = self.take_weights();
         let batch = self.values[output].shape[0];
@@ -302,7 +302,7 @@ impl Emitter<'_> {
         name
     }
 
-    fn finish(mut self) -> (Model, Params) {
+    fn finish(mut self) -> (PictureModel, Params) {
         let made = self.made[self.output];
         if !self.builder.ends_with_output() {
             let [_, channels, ..] = self.net.values[self.output].shape;

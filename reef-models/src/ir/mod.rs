@@ -1,10 +1,10 @@
 //! A network as values that are made from each other, on its way to a schedule.
 //!
 //! ```text
-//! file ──► Net, one value per operator ──► fuse ──► place ──► emit ──► Model and Params
+//! steps on tensors ── recognise ──► Net ── fuse, place, emit ──► PictureModel and Params
 //! ```
 //!
-//! In: values, each made by one operator of a file. Out: a model with few operations, and its
+//! In: steps that a reader has put together. Out: a model with few operations, and its
 //! tensors.
 //!
 //! Invariant: values stand in the order in which they can be made, a value's operands stand before
@@ -13,6 +13,7 @@
 pub(crate) mod emit;
 pub(crate) mod fuse;
 pub(crate) mod place;
+pub(crate) mod recognise;
 #[cfg(test)]
 mod tests;
 pub(crate) mod value;

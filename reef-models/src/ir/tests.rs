@@ -4,7 +4,8 @@ use super::value::*;
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
-use crate::{Seeded, reference};
+use crate::model::seeded::Seeded;
+use crate::run::reference;
 use proptest::prelude::*;
 use reef_core::op::{
     Activate, Bounds, Conv2d, Function, Layout, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor,

@@ -130,6 +130,10 @@ impl Net {
         self.values.len() - 1
     }
 
+    pub(crate) fn make_mut(&mut self, id: Id) -> &mut Make {
+        &mut self.values[id].make
+    }
+
     pub(crate) fn value(&self, id: Id) -> &Value {
         &self.values[id]
     }

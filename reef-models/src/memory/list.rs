@@ -45,6 +45,12 @@ impl<T> List<T> {
         Ok(list)
     }
 
+    /// Values whose memory was charged.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn charged(items: Vec<T>, charge: Charge) -> Self {
+        Self { items, charge: Some(charge) }
+    }
+
     #[cfg(feature = "onnx")]
     pub(crate) fn push(&mut self, item: T, ledger: &Ledger) -> Result<(), Exhausted> {
         self.reserve(1, ledger)?;

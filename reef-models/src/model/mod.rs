@@ -1,7 +1,8 @@
 //! A network: what each step of its schedule computes, and from which tensors.
 //!
 //! In: layers, one after the other ([`builder`]), or a graph of operations from a file. Out: a
-//! checked [`Model`], and its weights as operations take them ([`Folded`]).
+//! checked [`PictureModel`](picture_model::PictureModel), and its weights as operations take them
+//! ([`Folded`](fold::Folded)).
 //!
 //! Invariant: a model has one layer for each step of its graph, and shapes, storages and windows
 //! agree ([`check`]).
@@ -9,16 +10,12 @@
 pub(crate) mod builder;
 pub(crate) mod check;
 pub(crate) mod fold;
-pub(crate) mod network_model;
 pub(crate) mod params;
+pub(crate) mod picture_model;
 pub(crate) mod ports;
 pub(crate) mod seeded;
 pub(crate) mod tensor;
 pub(crate) mod tensors;
 
-pub use fold::Folded;
-pub use network_model::{Layer, Model};
 pub use ports::{Port, Ports};
 pub use seeded::Seeded;
-pub use tensor::{Constants, Kind, Norm, Source, TensorSpec};
-pub use tensors::Tensors;

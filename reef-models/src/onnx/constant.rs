@@ -77,14 +77,6 @@ impl Constant {
         }
     }
 
-    /// Its floats, whatever the shape.
-    pub(super) fn into_floats(self) -> Result<List<f32>> {
-        match self.data {
-            Data::Floats(values) => Ok(values),
-            Data::Ints(_) => Err("floats wanted, integers there".into()),
-        }
-    }
-
     /// One that is not shared: itself, or a copy if others have it too.
     pub(super) fn own(shared: Rc<Self>, ledger: &Ledger) -> Result<Self> {
         Rc::try_unwrap(shared).or_else(|shared| shared.copied(ledger))
@@ -119,18 +111,6 @@ impl Constant {
             Data::Ints(v) => Data::Ints(List::of(len, places.map(|at| v[at]), ledger)?),
         };
         Ok(Self { dims, data })
-    }
-
-    /// A matrix with rows and columns exchanged.
-    pub(super) fn transposed(&self, ledger: &Ledger) -> Result<Self> {
-        let &[rows, columns] = self.dims.as_slice() else {
-            return Err(format!("a matrix wanted, a tensor of {:?} there", self.dims));
-        };
-        let values = self.as_floats()?;
-        let column = |c: usize| (0..rows).map(move |r| r * columns + c);
-        let order = (0..columns).flat_map(column);
-        let values = List::of(values.len(), order.map(|at| values[at]), ledger)?;
-        Ok(Self::floats(vec![columns, rows], values))
     }
 }
 

@@ -73,3 +73,17 @@ fn port(value: &ValueFile<'_>) -> DeclaredPort {
         sizes: value.dims.as_ref().map(|dims| dims.iter().map(size).collect()),
     }
 }
+
+/// Names and types of the inputs of a file, in its order, those that it has values for left out.
+/// The type is `None` if it is none that is read.
+///
+/// # Errors
+///
+/// Errors of [`declared`].
+pub fn input_names(
+    path: impl AsRef<Path>,
+    budget: &Budget,
+) -> Result<Vec<(String, Option<Element>)>> {
+    let inputs = declared(path, budget)?.inputs;
+    Ok(inputs.into_iter().map(|input| (input.name, input.element)).collect())
+}

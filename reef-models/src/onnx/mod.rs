@@ -1,12 +1,18 @@
 //! Reads networks from ONNX files.
 //!
-//! Operators are those that convolutional networks for pictures are made of, at operator sets 13 to
-//! 21 (see [`OPERATORS`]). Each is taken apart into convolutions, channel-wise affine maps, pools,
-//! activations, sums, products and concatenations, and these are put together again as few
-//! operations of [`reef_core::op`]: normalisations go into weights, sums and ReLU into
-//! convolutions, concatenations cost nothing. What can't be expressed exactly is an error that
-//! names the node: means over windows of different sizes at the edge, pools whose padding differs
-//! between the sides so that it matters, outputs with more than one row and column.
+//! ```text
+//! file ── walk ──► operations on tensors ── recognised ──► network for pictures
+//!                                        └─ otherwise ───► network of tensors
+//! ```
+//!
+//! One reader makes operations of [`reef_core::tensor`] of all nodes ([`general`]). Where a file has
+//! one input of pictures, operator sets 13 to 21 and [`OPERATORS`] alone ([`pictures`]), these are
+//! recognised as convolutions, channel-wise affine maps, pools, activations, sums, products and
+//! concatenations ([`crate::ir::recognise`]), and put together again as few operations of
+//! [`reef_core::op`]: normalisations go into weights, sums and ReLU into convolutions,
+//! concatenations cost nothing. What can't be expressed exactly stays a network of tensors: means
+//! over windows of different sizes at the edge, pools whose padding differs between the sides so
+//! that it matters, outputs with more than one row and column.
 //!
 //! | ONNX | operation |
 //! |---|---|
@@ -15,8 +21,8 @@
 //! | `Mul` of two tensors of one shape, or with one value for each channel of each image (a gate) | `Multiply`, a step of its own |
 //!
 //! ```no_run
-//! let network = reef_models::onnx::load("resnet18.onnx", &Default::default())?;
-//! let logits = reef_models::reference::execute(&network.model, &network.params, &[0.0; 3 * 224 * 224])?;
+//! let model = reef_models::Model::open("resnet18.onnx").read()?;
+//! let logits = model.expected(&[0.0; 3 * 224 * 224])?;
 //! # Ok::<(), reef_models::Error>(())
 //! ```
 
@@ -29,23 +35,18 @@ mod external;
 mod fault;
 mod file;
 pub(crate) mod general;
-pub(crate) mod load;
 mod metadata;
 mod node;
-mod operators;
+mod opset;
+pub(crate) mod pictures;
 mod protobuf;
-mod scope;
-pub(crate) mod walk;
-mod window;
+pub(crate) mod read;
 
 pub use copy::copy;
-pub use declared::{Declared, DeclaredPort, DeclaredSize, declared};
+pub use declared::{Declared, DeclaredPort, DeclaredSize, declared, input_names};
 pub use evaluate::{execute, execute_bytes};
-pub use general::{
-    TensorOptions, input_names, load_for, load_for_within, load_tensors, load_tensors_within,
-    read_tensor, tensors_from_bytes,
-};
-pub use load::{Imported, OPSETS, from_bytes, from_bytes_within, load, load_within};
+pub use general::stored::read_tensor;
 pub use metadata::metadata;
-pub use operators::OPERATORS;
-pub use walk::Options;
+pub use opset::OPSETS;
+pub use pictures::OPERATORS;
+pub use read::file_of;

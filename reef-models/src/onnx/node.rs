@@ -1,6 +1,6 @@
 //! One node of a graph: its operands and attributes, each checked when it is asked for.
 
-use super::asked::{Asked, Attribute};
+use super::asked::Attribute;
 use super::constant::Constant;
 use super::fault::{Result, few};
 use super::file::{AttributeFile, NodeFile};
@@ -8,13 +8,18 @@ use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use std::path::Path;
 
+/// The name of a node, or of what it makes.
+pub(super) fn name_of<'a>(node: &NodeFile<'a>) -> &'a str {
+    let output = node.outputs.first().copied().unwrap_or_default();
+    if node.name.is_empty() { output } else { node.name }
+}
+
 /// A node that is being read.
 pub(super) struct Node<'a> {
     pub(super) file: &'a NodeFile<'a>,
     pub(super) folder: Option<&'a Path>,
     /// What is made for it is charged here.
     pub(super) ledger: &'a Ledger,
-    asked: Asked,
 }
 
 impl<'a> Node<'a> {
@@ -23,23 +28,20 @@ impl<'a> Node<'a> {
         folder: Option<&'a Path>,
         ledger: &'a Ledger,
     ) -> Self {
-        Self { file, folder, ledger, asked: Asked::default() }
+        Self { file, folder, ledger }
     }
 
-    /// Its own name, or that of what it makes.
     pub(super) fn name(&self) -> &'a str {
-        let output = self.file.outputs.first().copied().unwrap_or_default();
-        if self.file.name.is_empty() { output } else { self.file.name }
+        name_of(self.file)
     }
 
     /// Name of operand `index`; `None` if it is left out.
     pub(super) fn operand(&self, index: usize) -> Option<&'a str> {
-        self.asked.operand(index);
         self.file.inputs.get(index).copied().filter(|name| !name.is_empty())
     }
 
     fn attribute(&self, name: &'static str) -> Option<&'a AttributeFile<'a>> {
-        self.asked.attribute(self.file, name)
+        self.file.attributes.iter().find(|attribute| attribute.name == name)
     }
 
     fn named(&self, name: &'static str) -> Attribute<'a> {
@@ -90,12 +92,6 @@ impl<'a> Node<'a> {
             Some(&[rows, columns]) => Ok([size(name, rows)?, size(name, columns)?]),
             Some(other) => Err(format!("attribute {name} = {}, 2 sizes wanted", few(other))),
         }
-    }
-
-    /// Refuses attributes that the operator does not read, and operands behind the last one that it
-    /// reads.
-    pub(super) fn ensure_all_known(&self) -> Result<()> {
-        self.asked.ensure_all(self.file, self.file.inputs.iter().map(|name| !name.is_empty()))
     }
 }
 

@@ -73,7 +73,7 @@ impl ProgramModel {
         let sources = files(folder, is_source)?;
         let sources = sources.iter().map(|file| read(file, &ledger)).collect::<Result<Vec<_>>>()?;
         let param = folder.join(format!("{name}.param"));
-        let params = param.exists().then(|| Params::load_within(&param, budget)).transpose()?;
+        let params = param.exists().then(|| Params::load(&param, budget)).transpose()?;
         Self::new(&name, &text, &sources, params)
     }
 }

@@ -1,8 +1,9 @@
 //! Networks that bring their kernels as source, as REEF publishes them.
 //!
 //! In: a schedule (`NAME.json`), sources in HIP C++ (`NAME.cu`), and weights (`NAME.param`) or
-//! none. Out: a [`ProgramModel`], the text of a [`Program`](reef_core::program::Program) for
-//! whoever trusts it, and on a device a [`Network`](crate::Network).
+//! none. Out: a [`ProgramModel`](model::ProgramModel), the text of a
+//! [`Program`](reef_core::program::Program) for its caller to trust, and on a device a
+//! [`Network`](crate::Network).
 //!
 //! Invariants: a kernel is called with as many pointers as it has parameters, in one geometry; what
 //! it writes is read from its text where that tells, else from its name. Guards are put into a
@@ -21,5 +22,3 @@ mod token;
 mod uses;
 
 pub use folder::is_program;
-pub use model::{Exchange, ProgramInput, ProgramModel};
-pub use network::ProgramWeights;

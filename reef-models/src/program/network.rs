@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 /// The kernels of a network and its weights on a device; any number of instances share them.
 #[derive(Debug)]
-pub struct ProgramWeights<D: Operators> {
+pub(crate) struct ProgramWeights<D: Operators> {
     loaded: LoadedProgram<D>,
     /// By storage.
     regions: BTreeMap<usize, Region<D>>,
@@ -32,7 +32,7 @@ impl<D: Operators> ProgramWeights<D> {
     /// # Errors
     ///
     /// `Program` if it is that of another network; `MissingTensor`; the device's.
-    pub fn load(
+    pub(crate) fn load(
         device: &D,
         model: &ProgramModel,
         program: Program,
@@ -116,7 +116,10 @@ impl<D: Operators> Network<D> {
     /// # Errors
     ///
     /// Those of [`LoadedProgram::launches`]; the device's.
-    pub fn of_program(model: &ProgramModel, weights: &Arc<ProgramWeights<D>>) -> Result<Self> {
+    pub(crate) fn of_program(
+        model: &ProgramModel,
+        weights: &Arc<ProgramWeights<D>>,
+    ) -> Result<Self> {
         let (loaded, graph) = (&weights.loaded, model.graph());
         let own = Own::alloc(model, loaded)?;
         let arguments = graph.steps.iter().map(|step| own.arguments(model, weights, &step.work));

@@ -2,7 +2,7 @@
 
 use crate::errors::error::{Error, Result};
 use crate::graph::arena::ArenaPlan;
-use crate::model::network_model::Model;
+use crate::model::picture_model::PictureModel;
 use crate::model::ports::Ports;
 use crate::tensors::step::TensorStep;
 use reef_core::op::{Operators, Scratch, Storage};
@@ -10,14 +10,18 @@ use reef_core::rounding::Rounded;
 use reef_core::{Command, Copy, Fill};
 
 /// What the largest step of a network wants for itself, some numbers of each of which are rounded.
-pub(super) fn scratch<D: Operators>(device: &D, model: &Model, rounded: &[Rounded]) -> Scratch {
+pub(crate) fn scratch<D: Operators>(
+    device: &D,
+    model: &PictureModel,
+    rounded: &[Rounded],
+) -> Scratch {
     let layers = model.layers().iter().zip(rounded);
     let wanted = layers.map(|(layer, &rounded)| device.scratch(&layer.op, rounded));
     wanted.fold(Scratch::default(), Scratch::max)
 }
 
 /// The same of a network of tensors.
-pub(super) fn tensor_scratch<D: Operators>(device: &D, steps: &[TensorStep]) -> Scratch {
+pub(crate) fn tensor_scratch<D: Operators>(device: &D, steps: &[TensorStep]) -> Scratch {
     let wanted = steps.iter().map(|step| device.tensor_scratch(&step.op));
     wanted.fold(Scratch::default(), Scratch::max)
 }
@@ -102,7 +106,7 @@ impl<D: Operators> Memory<D> {
     }
 
     /// What steps share.
-    pub(super) fn scratch(&self) -> Option<Storage<'_, D>> {
+    pub(crate) fn scratch(&self) -> Option<Storage<'_, D>> {
         self.scratch.as_ref().map(|buffer| Storage { buffer, offset: 0 })
     }
 

@@ -1,13 +1,12 @@
 //! Networks on devices, and what their results are checked against.
 //!
-//! In: a network of either kind ([`AnyModel`]), or a [`Model`](crate::Model) and a
-//! [`Source`](crate::Source) of its tensors. Out: launches ([`Network`]), their times
-//! ([`measure()`]), or the plain loops' answer ([`reference`](mod@reference)).
+//! In: a network of one kind and its constants on a device. Out: launches ([`Network`]), their
+//! times ([`measure()`]), or the plain loops' answer ([`reference`](mod@reference)).
 //!
 //! Invariant: a network launches its steps in the order of its schedule, each with memory that no
 //! other step needs at that time.
 
-pub(crate) mod any_model;
+pub(crate) mod constants;
 pub(crate) mod launch_name;
 pub(crate) mod measure;
 pub(crate) mod memory;
@@ -19,12 +18,9 @@ mod pixels;
 pub mod reference;
 #[cfg(feature = "pictures")]
 mod rgb_picture;
-mod rounded;
+pub(crate) mod rounded;
 mod staging;
-mod weights;
 
-pub use any_model::{AnyModel, Loaded};
 pub use launch_name::LaunchName;
 pub use measure::{measure, measure_with, measured};
 pub use network::Network;
-pub use weights::{TensorWeights, Weights};

@@ -8,15 +8,15 @@
 //!
 //! An instance serves one inference at a time: its commands all work on the same memory.
 
+use super::constants::{PackedWeights, TensorWeights};
 use super::launch_name::{LaunchName, launch_names, names_of_steps};
 use super::memory::{Memory, scratch, tensor_scratch};
 use super::rounded::rounded;
-use super::weights::{TensorWeights, Weights};
 use crate::errors::error::{Error, Result};
 use crate::files::profile::Profiles;
 use crate::graph::arena;
 use crate::graph::schedule::Step;
-use crate::model::network_model::Model;
+use crate::model::picture_model::PictureModel;
 use crate::model::ports::Ports;
 use crate::tensors::groups::groups;
 use crate::tensors::model::TensorModel;
@@ -28,15 +28,16 @@ use std::sync::Arc;
 
 /// One instance of a network.
 ///
+/// It comes from a [`Model`](crate::Model) at once, or from [`Weights`](crate::Weights) that
+/// several instances share.
+///
 /// ```
 /// use reef_core::op::Operators;
 /// use reef_core::{RtClient, Task};
-/// use reef_models::{Network, Result, Seeded, Weights, build};
+/// use reef_models::{Model, Result};
 ///
 /// fn infer<D: Operators>(device: &D, client: &mut RtClient<D>, x: &[f32]) -> Result<Vec<f32>> {
-///     let model = build("resnet18", None, 1)?;
-///     let weights = Weights::pack(device, &model, &Seeded(1))?; // shared by all instances
-///     let network = Network::new(device, &model, &weights)?;
+///     let network = Model::open("resnet18").load(device)?;
 ///     network.stage_input(x)?;
 ///     client.run(&Task::new(network.inference())?)?;
 ///     network.staged_output()
@@ -57,7 +58,7 @@ pub struct Network<D: Operators> {
 /// Constants that launches refer to.
 #[derive(Debug)]
 enum Kept<D: Operators> {
-    Packed(#[expect(dead_code, reason = "it is only kept")] Arc<Weights<D>>),
+    Packed(#[expect(dead_code, reason = "it is only kept")] Arc<PackedWeights<D>>),
     Uploaded(#[expect(dead_code, reason = "it is only kept")] Arc<TensorWeights<D>>),
     /// Launches keep theirs.
     ByLaunches,
@@ -69,7 +70,11 @@ impl<D: Operators> Network<D> {
     /// # Errors
     ///
     /// `Length` if `weights` are of another network; the device's.
-    pub fn new(device: &D, model: &Model, weights: &Arc<Weights<D>>) -> Result<Self> {
+    pub(crate) fn of_pictures(
+        device: &D,
+        model: &PictureModel,
+        weights: &Arc<PackedWeights<D>>,
+    ) -> Result<Self> {
         let (given, want) = (weights.constants.len(), model.layers().len());
         if given != want {
             return Err(Error::Length { what: "packed steps".into(), given, want });
@@ -96,7 +101,7 @@ impl<D: Operators> Network<D> {
     ///
     /// `Refused` names the node whose operation the device has no kernel for; `Tensor` if `weights`
     /// are of another network; the device's.
-    pub fn of_tensors(
+    pub(crate) fn of_tensors(
         device: &D,
         model: &TensorModel,
         weights: &Arc<TensorWeights<D>>,

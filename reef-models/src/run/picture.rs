@@ -8,8 +8,7 @@
 use super::pixels::Pixels;
 pub use super::rgb_picture::Picture;
 use super::rgb_picture::{planes, wrong};
-use crate::errors::error::{Error, Result};
-use crate::model::network_model::Model;
+use crate::errors::error::Result;
 use std::fmt;
 use std::path::Path;
 
@@ -47,23 +46,6 @@ impl Transform {
             "inception_v3" => Self { mean: [0.5; 3], deviation: [0.5; 3], ..imagenet },
             _ => imagenet,
         }
-    }
-
-    /// That of a model that was [opened](crate::open()) as `what`.
-    ///
-    /// # Errors
-    ///
-    /// `NoPicture` if it doesn't look at squares of three colours.
-    pub fn of_model(what: &str, model: &Model) -> Result<Self> {
-        let input = model.input();
-        if (input.channels, input.height) != (3, input.width) {
-            let shape = [input.channels, input.height, input.width];
-            return Err(Error::NoPicture { network: what.into(), shape });
-        }
-        // An ONNX file has in it what torchvision does to pictures behind the transform.
-        let is_built = Path::new(what).extension().is_none_or(|extension| extension != "onnx");
-        let name = if is_built { model.graph().name.as_str() } else { "" };
-        Ok(Self::of(name, input.height))
     }
 
     /// Reads a JPEG or PNG file: three planes, row by row.

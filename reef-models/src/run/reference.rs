@@ -4,7 +4,7 @@
 //! whatever [`Layout`](reef_core::op::Layout) a tensor claims; sums are in `f64`.
 
 use crate::errors::error::{Error, Result};
-use crate::model::network_model::Model;
+use crate::model::picture_model::PictureModel;
 use crate::model::tensor::Source;
 use reef_core::op::{
     Activate, Conv2d, Function, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Tensor, Window,
@@ -45,7 +45,7 @@ pub fn apply(op: &Op, inputs: Inputs<'_>, output: &mut [f32]) {
 /// # Errors
 ///
 /// `Length` if `input` is not as long as the network's input; those of `source`.
-pub fn execute(model: &Model, source: &impl Source, input: &[f32]) -> Result<Vec<f32>> {
+pub fn execute(model: &PictureModel, source: &impl Source, input: &[f32]) -> Result<Vec<f32>> {
     let mut storages = execute_all(model, source, input)?;
     let last = &model.graph().steps[model.layers().len() - 1];
     Ok(storages.swap_remove(last.writes))
@@ -56,7 +56,11 @@ pub fn execute(model: &Model, source: &impl Source, input: &[f32]) -> Result<Vec
 /// # Errors
 ///
 /// As [`execute`].
-pub fn execute_all(model: &Model, source: &impl Source, input: &[f32]) -> Result<Vec<Vec<f32>>> {
+pub fn execute_all(
+    model: &PictureModel,
+    source: &impl Source,
+    input: &[f32],
+) -> Result<Vec<Vec<f32>>> {
     let graph = model.graph();
     let (given, want) = (input.len(), model.input().elements());
     if given != want {

@@ -1,6 +1,6 @@
 //! Activations that all who read them round are rounded where they are written.
 
-use crate::model::network_model::Model;
+use crate::model::picture_model::PictureModel;
 use reef_core::op::Operators;
 use reef_core::rounding::{Rounded, Rounding};
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 type Use<'a> = (&'a [usize], usize, Rounding);
 
 /// What of each step is rounded.
-pub(super) fn rounded<D: Operators>(device: &D, model: &Model) -> Vec<Rounded> {
+pub(crate) fn rounded<D: Operators>(device: &D, model: &PictureModel) -> Vec<Rounded> {
     let steps = model.graph().steps.iter().zip(model.layers());
     let uses: Vec<Use<'_>> = steps
         .map(|(step, layer)| (&step.reads[..], step.writes, device.rounding(&layer.op)))

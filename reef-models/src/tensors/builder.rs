@@ -28,9 +28,13 @@ pub(crate) struct Builder<'a> {
     pub(crate) ledger: &'a Ledger,
     /// Name of the node whose operations come next.
     pub(crate) node: String,
+    /// Module whose weights that node has, if their name says so.
+    pub(crate) module: Option<&'a str>,
     inputs: Vec<Port>,
     storages: Vec<Spec>,
     steps: Vec<TensorStep>,
+    /// Module of each step.
+    modules: Vec<Option<&'a str>>,
     constants: Vec<(usize, Held)>,
     /// Storages of constants, by address.
     stored: HashMap<*const Known, usize>,
@@ -47,9 +51,11 @@ impl<'a> Builder<'a> {
         Self {
             ledger,
             node: String::new(),
+            module: None,
             inputs: Vec::new(),
             storages: Vec::new(),
             steps: Vec::new(),
+            modules: Vec::new(),
             constants: Vec::new(),
             stored: HashMap::new(),
         }
@@ -73,7 +79,7 @@ impl<'a> Builder<'a> {
         }
         let spec = Spec { element: array.element(), dims };
         let charge = self.ledger.charge(spec.bytes() as u64)?;
-        Ok(Value { spec, what: What::Known(Rc::new(Known { array, _charge: charge })) })
+        Ok(Value { spec, what: What::Known(Rc::new(Known { array, charge })) })
     }
 
     /// A tensor of singles that are made up when a device takes them: they are no values that are
@@ -121,13 +127,14 @@ impl<'a> Builder<'a> {
         let values: Vec<_> = inputs.iter().map(|known| known.array.values()).collect();
         let made = op.compute(&values, 0..op.output.elements(), &|| false);
         let array = made.map_err(|error| error.to_string())?.ok_or("stopped")?;
-        Ok(Value { spec: op.output, what: What::Known(Rc::new(Known { array, _charge: charge })) })
+        Ok(Value { spec: op.output, what: What::Known(Rc::new(Known { array, charge })) })
     }
 
     fn step(&mut self, op: TensorOp, inputs: &[&Value]) -> Result<Value> {
         self.ledger.keep(STEP + tables(&op.kind))?;
         let reads = inputs.iter().map(|value| self.stored(value)).collect::<Result<_>>()?;
         let (spec, writes) = (op.output.clone(), self.storage(&op.output)?);
+        self.modules.push(self.module);
         self.steps.push(TensorStep { name: self.node.clone(), op: Arc::new(op), reads, writes });
         Ok(Value { spec, what: What::Storage(writes) })
     }
@@ -151,6 +158,39 @@ impl<'a> Builder<'a> {
         self.stored.insert(Rc::as_ptr(&known), storage);
         self.constants.push((storage, Held::Known(known)));
         Ok(storage)
+    }
+
+    /// Steps so far.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn steps(&self) -> &[TensorStep] {
+        &self.steps
+    }
+
+    /// Module whose weights step `k` has, if their name says so.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn module(&self, k: usize) -> Option<&'a str> {
+        self.modules[k]
+    }
+
+    /// Inputs so far.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn inputs(&self) -> &[Port] {
+        &self.inputs
+    }
+
+    /// Number of storages.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn storages(&self) -> usize {
+        self.storages.len()
+    }
+
+    /// Storages of values that are known.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn constants(&self) -> impl Iterator<Item = (usize, &Rc<Known>)> {
+        self.constants.iter().filter_map(|(storage, held)| match held {
+            Held::Known(known) => Some((*storage, known)),
+            Held::MadeUp(_) => None,
+        })
     }
 
     /// The inputs on which `value` depends.
@@ -237,7 +277,7 @@ fn owned(held: Held, ledger: &Ledger) -> Result<Constant> {
     };
     match Rc::try_unwrap(known) {
         Ok(known) => {
-            known._charge.keep();
+            known.charge.keep();
             Ok(Constant::Values(known.array))
         }
         Err(shared) => {

@@ -16,7 +16,7 @@ pub(crate) enum Constant {
 }
 
 impl Constant {
-    /// How many values.
+    /// Number of values.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Values(array) => array.len(),
@@ -40,10 +40,11 @@ impl Constant {
         }
     }
 
-    /// Gives the memory of values back, once they are on a device.
-    pub(crate) fn forget(&mut self) {
-        if let Self::Values(array) = self {
-            *array = Array::with_capacity(array.element(), 0);
+    /// A constant of the same type without values that are held.
+    pub(crate) fn without_values(&self) -> Self {
+        match self {
+            Self::Values(array) => Self::Values(Array::with_capacity(array.element(), 0)),
+            made_up @ Self::MadeUp(..) => made_up.clone(),
         }
     }
 }

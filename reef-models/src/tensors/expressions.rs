@@ -52,6 +52,39 @@ impl Writer {
         self.bin(Binary::Div, a, b)
     }
 
+    /// The formula so far.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn into_formula(self) -> Formula {
+        self.0
+    }
+
+    /// `1 / (1 + exp(-x))`.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn sigmoid(&mut self, x: usize) -> usize {
+        let (one, minus) = (self.real(1.0), self.un(Unary::Neg, x));
+        let power = self.un(Unary::Exp, minus);
+        let sum = self.add(one, power);
+        self.div(one, sum)
+    }
+
+    /// `min(1, max(0, alpha * x + beta))`.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn hard_sigmoid(&mut self, x: usize, alpha: f64, beta: f64) -> usize {
+        let (alpha, beta) = (self.real(alpha), self.real(beta));
+        let (zero, one) = (self.real(0.0), self.real(1.0));
+        let scaled = self.mul(alpha, x);
+        let sum = self.add(scaled, beta);
+        let low = self.bin(Binary::Max, sum, zero);
+        self.bin(Binary::Min, low, one)
+    }
+
+    /// `x * hard_sigmoid(x)` with a sixth and a half.
+    #[cfg(feature = "onnx")]
+    pub(crate) fn hard_swish(&mut self, x: usize) -> usize {
+        let gate = self.hard_sigmoid(x, 1.0 / 6.0, 0.5);
+        self.mul(x, gate)
+    }
+
     /// `max(x, 0)`.
     pub(crate) fn relu(&mut self, x: usize) -> usize {
         let zero = self.real(0.0);

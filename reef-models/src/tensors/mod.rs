@@ -2,7 +2,7 @@
 //!
 //! In: operations on values, from whoever reads a file or builds a network
 //! ([`Builder`](builder::Builder)). Out: a
-//! [`TensorModel`]: storages, and steps that fill them.
+//! [`TensorModel`](model::TensorModel): storages, and steps that fill them.
 //!
 //! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each
 //! other are one step ([`fuse`]). For a device that has several of its operations as one, a network
@@ -31,6 +31,4 @@ mod scalars;
 pub(crate) mod step;
 pub(crate) mod sums;
 pub(crate) mod value;
-
-pub use model::TensorModel;
-pub use step::TensorStep;
+pub(crate) mod windows;

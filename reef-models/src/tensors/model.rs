@@ -66,10 +66,18 @@ impl TensorModel {
         self.constants.iter().map(|(_, constant)| constant.bytes())
     }
 
-    /// The same without the values of constants, once those are on a device.
-    pub(crate) fn without_values(mut self) -> Self {
-        self.constants.iter_mut().for_each(|(_, constant)| constant.forget());
-        self
+    /// A copy without the values of constants, for those that are on a device.
+    pub(crate) fn without_values(&self) -> Self {
+        let Self { name, inputs, outputs, storages, constants, steps } = self;
+        let empty = |(storage, constant): &(usize, Constant)| (*storage, constant.without_values());
+        Self {
+            name: name.clone(),
+            inputs: inputs.clone(),
+            outputs: outputs.clone(),
+            storages: storages.clone(),
+            constants: constants.iter().map(empty).collect(),
+            steps: steps.clone(),
+        }
     }
 
     /// What it makes of `inputs`, by plain loops on the host.

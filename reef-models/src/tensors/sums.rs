@@ -3,6 +3,7 @@
 use super::axes::{Result, broadcast};
 use super::builder::Builder;
 use super::value::{Value, wide};
+use super::windows::product;
 use reef_core::tensor::{
     Binary, Contract, Domain, Element, Fold, FoldKind, Kind, Scan, Spec, TopK, View,
 };
@@ -120,16 +121,12 @@ impl Builder<'_> {
         let (&[a0, a1], &[b0, b1]) = (a.dims(), b.dims()) else {
             return Err(format!("matrices wanted, {} and {} there", a.spec, b.spec));
         };
-        let [[m, k], [am, ak]] = if turned[0] { [[a1, a0], [1, a1]] } else { [[a0, a1], [a1, 1]] };
-        let [[other, n], [bk, bn]] =
-            if turned[1] { [[b1, b0], [1, b1]] } else { [[b0, b1], [b1, 1]] };
-        if k != other {
-            return Err(format!("a product of {} and {}, transposed: {turned:?}", a.spec, b.spec));
-        }
-        let kept = |strides: [usize; 2]| View { dims: vec![m, n], strides: strides.into() };
-        let summed = |stride| View { dims: vec![k], strides: vec![stride] };
-        let views = ([kept([am, 0]), kept([0, bn])], [summed(ak), summed(bk)]);
-        self.contract([a, b], views.0, views.1, vec![m, n], a.element())
+        let element = a.element();
+        let made = product([a0, a1], [b0, b1], turned, wide(element).domain());
+        let (contract, dims) = made.ok_or_else(|| {
+            format!("a product of {} and {}, transposed: {turned:?}", a.spec, b.spec)
+        })?;
+        self.emit(Kind::Contract(contract), &[a, b], Spec { element, dims: dims.into() })
     }
 
     /// Running sums along an axis.

@@ -22,7 +22,7 @@ pub(crate) enum What {
 #[derive(Debug)]
 pub(crate) struct Known {
     pub(crate) array: Array,
-    pub(crate) _charge: Charge,
+    pub(crate) charge: Charge,
 }
 
 impl Value {

@@ -7,9 +7,9 @@ use super::text::{by_name::TEXT_NAMES, encoder::INPUTS};
 use super::{densenet, inception, mobilenet, plain, resnet};
 use crate::errors::error::{Error, Result};
 use crate::model::builder::Builder;
-use crate::model::network_model::Model;
+use crate::model::picture_model::PictureModel;
 
-/// The networks that [`build`] knows.
+/// Networks for pictures that can be built.
 pub const NAMES: &[&str] = &[
     "resnet18",
     "resnet50",
@@ -34,7 +34,7 @@ pub const NAMES: &[&str] = &[
 ///
 /// `UnknownNetwork`, `NotPicture` if it is one of tensors, or `OutOfRange` for the size or the
 /// batch.
-pub fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<Model> {
+pub(crate) fn build(name: &str, input_size: Option<usize>, batch: usize) -> Result<PictureModel> {
     let (usual, sizes) = match name {
         "inception_v3" => (299, 75..=MAX_SIZE),
         "vgg19" | "alexnet" => (plain::SIZE, plain::SIZE..=plain::SIZE),

@@ -17,6 +17,6 @@ pub(crate) mod text;
 mod transformer;
 mod vision;
 
-pub use by_name::{NAMES, build};
-pub use tensors_by_name::{TENSOR_NAMES, build_tensors};
-pub use text::{TEXT_NAMES, build_text};
+pub use by_name::NAMES;
+pub use tensors_by_name::TENSOR_NAMES;
+pub use text::TEXT_NAMES;

@@ -5,7 +5,7 @@
 //! one.
 
 use crate::model::builder::{Builder, Conv, Value, square};
-use crate::model::network_model::Model;
+use crate::model::picture_model::PictureModel;
 use reef_core::op::{PoolKind, Window};
 
 /// Rows and columns of the picture that both take.
@@ -17,7 +17,7 @@ type Groups<'a> = &'a [&'a [usize]];
 /// The groups of VGG-19.
 pub(crate) const VGG19: Groups<'_> = &[&[64; 2], &[128; 2], &[256; 4], &[512; 4], &[512; 4]];
 
-pub(crate) fn vgg(mut b: Builder, groups: Groups<'_>) -> Model {
+pub(crate) fn vgg(mut b: Builder, groups: Groups<'_>) -> PictureModel {
     let mut x = b.input(SIZE);
     let mut number = 0; // torchvision counts convolutions, ReLUs and pools
     for group in groups {
@@ -33,7 +33,7 @@ pub(crate) fn vgg(mut b: Builder, groups: Groups<'_>) -> Model {
     b.classify("classifier.6", x, 1000)
 }
 
-pub(crate) fn alexnet(mut b: Builder) -> Model {
+pub(crate) fn alexnet(mut b: Builder) -> PictureModel {
     let pool = square(3, 2, 0);
     let x = b.input(SIZE);
     let x = layer(&mut b, x, 0, 64, square(11, 4, 2));

@@ -6,7 +6,7 @@ use crate::errors::error::{Error, Result};
 use crate::model::tensors::Tensors;
 use crate::tensors::model::TensorModel;
 
-/// The networks that [`build_tensors`] knows: those of text, [`TEXT_NAMES`], and ViT-B/16.
+/// Networks of ordinary tensors that can be built: those of text, [`TEXT_NAMES`], and ViT-B/16.
 pub const TENSOR_NAMES: &[&str] = &["bert", "distilbert", "vit_b_16"];
 
 /// Builds the network called `name`, one of [`TENSOR_NAMES`], for `batch` texts or pictures at a
@@ -21,7 +21,7 @@ pub const TENSOR_NAMES: &[&str] = &["bert", "distilbert", "vit_b_16"];
 ///
 /// `UnknownNetwork`, `OutOfRange` for the size or the batch; `Tensor` if one is missing or of
 /// another length.
-pub fn build_tensors(
+pub(crate) fn build_tensors(
     name: &str,
     size: Option<usize>,
     batch: usize,

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use reef_models::arena::{self, ALIGNMENT};
-use reef_models::{KernelCall, NAMES, ScheduleGraph, Step, Storage, Work, build};
+use reef_models::{KernelCall, Model, NAMES, ScheduleGraph, Step, Storage, Work};
 
 /// Runs the steps over an arena that only remembers whose bytes are where.
 ///
@@ -57,7 +57,7 @@ proptest! {
 #[test]
 fn inputs_outlast_the_step_that_reads_them_in_every_network() {
     for name in NAMES {
-        check(build(name, None, 1).unwrap().graph());
+        check(Model::open(name).read().unwrap().graph().unwrap());
     }
 }
 
@@ -80,8 +80,9 @@ fn sharing_costs_what_the_table_says() {
     let have: Vec<_> = NAMES
         .iter()
         .map(|name| {
-            let model = build(name, None, 1).unwrap();
-            (*name, arena::plan(model.graph()).bytes, arena::private_bytes(model.graph()))
+            let model = Model::open(name).read().unwrap();
+            let graph = model.graph().unwrap();
+            (*name, arena::plan(graph).bytes, arena::private_bytes(graph))
         })
         .collect();
     assert_eq!(have, table);

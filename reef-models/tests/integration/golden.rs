@@ -1,6 +1,6 @@
 //! The builder against torch: the reference's logits are those of torchvision's networks.
 
-use reef_models::{Seeded, build, reference};
+use reef_models::{Model, Seeded};
 use std::path::Path;
 
 /// As `tools/golden.py` writes it.
@@ -19,10 +19,9 @@ fn agrees(name: &str, size: usize) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("golden/{name}-{size}.json"));
     let text = std::fs::read_to_string(&file).unwrap();
     let golden: Golden = serde_json::from_str(&text).unwrap();
-    let model = build(&golden.model, Some(golden.input_size), 1).unwrap();
-    let weights = Seeded(golden.seed);
-    let input = weights.input(model.input().elements());
-    let logits = reference::execute(&model, &weights, &input).unwrap();
+    let model = Model::open(&golden.model).input_size(golden.input_size).seed(golden.seed);
+    let model = model.read().unwrap();
+    let logits = model.expected(&Seeded(golden.seed).input(model.input_len())).unwrap();
     assert_eq!(logits.len(), golden.logits.len(), "{name} at {size}");
     let largest = golden.logits.iter().fold(0f32, |max, logit| max.max(logit.abs()));
     let pairs = logits.iter().zip(&golden.logits);

@@ -15,4 +15,5 @@ mod onnx_bad;
 mod onnx_external;
 mod onnx_odd;
 mod onnx_open;
+mod onnx_steps;
 mod published;

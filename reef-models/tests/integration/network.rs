@@ -3,8 +3,9 @@
 
 use reef_conformance::Null;
 use reef_core::{Command, Device, Priority, Queue, Seq, dkp};
+use reef_models::kinds::reference;
 use reef_models::profile::Profiles;
-use reef_models::{Error, Model, Network, Seeded, Weights, build, reference};
+use reef_models::{Model, Network, Seeded};
 use std::sync::Arc;
 
 /// A device that computes with the reference.
@@ -33,9 +34,8 @@ fn run(commands: &[Command<Null>]) {
 }
 
 fn network(name: &str, size: usize, batch: usize) -> (Model, Network<Null>, Vec<f32>) {
-    let model = build(name, Some(size), batch).unwrap();
-    let weights = Weights::pack(&device(), &model, &Seeded(1)).unwrap();
-    let network = Network::new(&device(), &model, &weights).unwrap();
+    let model = Model::open(name).input_size(size).batch(batch).read().unwrap();
+    let network = model.load(&device()).unwrap();
     let input = Seeded(1).input(network.input_len());
     (model, network, input)
 }
@@ -44,7 +44,7 @@ fn network(name: &str, size: usize, batch: usize) -> (Model, Network<Null>, Vec<
 fn sharing_memory_changes_no_logit() {
     for (name, size) in [("resnet18", 32), ("densenet121", 32), ("inception_v3", 75)] {
         let (model, network, input) = network(name, size, 2);
-        let want = reference::execute(&model, &Seeded(1), &input).unwrap();
+        let want = model.expected(&input).unwrap();
         network.stage_input(&input).unwrap();
         run(&network.inference());
         assert_eq!(network.staged_output().unwrap(), want, "{name}");
@@ -59,7 +59,7 @@ fn an_inference_copies_in_and_out() {
     network.stage_input(&input).unwrap();
     let commands = network.inference();
     run(&commands);
-    let want = reference::execute(&model, &Seeded(1), &input).unwrap();
+    let want = model.expected(&input).unwrap();
     assert_eq!(network.staged_output().unwrap(), want);
     assert!(matches!(&commands[0], Command::Copy(copy) if !copy.to_host));
     assert!(matches!(commands.last(), Some(Command::Copy(copy)) if copy.to_host));
@@ -68,9 +68,9 @@ fn an_inference_copies_in_and_out() {
 
 #[test]
 fn instances_share_weights_but_no_activations() {
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let weights = Weights::pack(&device(), &model, &Seeded(1)).unwrap();
-    let [a, b] = [0, 1].map(|_| Network::new(&device(), &model, &weights).unwrap());
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let weights = model.weights(&device()).unwrap();
+    let [a, b] = [0, 1].map(|_| weights.network().unwrap());
     a.stage_input(&Seeded(1).input(a.input_len())).unwrap();
     b.stage_input(&Seeded(2).input(b.input_len())).unwrap();
     for (a, b) in a.inference().iter().zip(&*b.inference()) {
@@ -78,7 +78,7 @@ fn instances_share_weights_but_no_activations() {
     }
     for (network, seed) in [(a, 1), (b, 2)] {
         let input = Seeded(seed).input(network.input_len());
-        let want = reference::execute(&model, &Seeded(1), &input).unwrap();
+        let want = model.expected(&input).unwrap();
         assert_eq!(network.staged_output().unwrap(), want);
     }
 }
@@ -98,11 +98,9 @@ fn profiles_find_their_launches_by_name() {
 
 #[test]
 fn what_does_not_fit_is_said_with_both_numbers() {
-    let (model, network, _) = network("resnet18", 32, 1);
+    let (model, network, input) = network("resnet18", 32, 1);
     let wrong = network.stage_input(&[0.0; 4]).unwrap_err().to_string();
     assert_eq!(wrong, "input: 4 values given, 3072 wanted");
-    let other = build("resnet50", Some(32), 1).unwrap();
-    let weights = Weights::pack(&device(), &model, &Seeded(1)).unwrap();
-    let error = Network::new(&device(), &other, &weights).unwrap_err();
-    assert!(matches!(error, Error::Length { .. }), "{error}");
+    let wrong = model.expected(&input[1..]).unwrap_err().to_string();
+    assert_eq!(wrong, "input: 3071 values given, 3072 wanted");
 }

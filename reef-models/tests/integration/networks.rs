@@ -1,7 +1,8 @@
 //! The built networks: torchvision's parameter counts, sound graphs, sensible logits.
 
+use reef_models::kinds::reference;
 use reef_models::param::Params;
-use reef_models::{Error, NAMES, Seeded, build, reference};
+use reef_models::{Budget, Error, Model, NAMES, Seeded};
 
 /// Parameters as torchvision counts them, and inception's without the auxiliary head.
 const PARAMETERS: [(&str, usize); 12] = [
@@ -23,16 +24,16 @@ const PARAMETERS: [(&str, usize); 12] = [
 fn networks_have_as_many_parameters_as_torchvisions() {
     assert!(PARAMETERS.iter().map(|(name, _)| name).eq(NAMES));
     for (name, parameters) in PARAMETERS {
-        assert_eq!(build(name, None, 1).unwrap().parameters(), parameters, "{name}");
+        let model = Model::open(name).read().unwrap();
+        assert_eq!(model.picture().unwrap().0.parameters(), parameters, "{name}");
     }
 }
 
 #[test]
 fn logits_are_finite_and_differ() {
     for (name, size) in [("resnet18", 32), ("densenet121", 32), ("inception_v3", 75)] {
-        let model = build(name, Some(size), 2).unwrap();
-        let input = Seeded(1).input(model.input().elements());
-        let logits = reference::execute(&model, &Seeded(1), &input).unwrap();
+        let model = Model::open(name).input_size(size).batch(2).read().unwrap();
+        let logits = model.expected(&Seeded(1).input(model.input_len())).unwrap();
         assert_eq!(logits.len(), 2 * 1000, "{name}");
         let (low, high) =
             logits.iter().fold((f32::MAX, f32::MIN), |(l, h), &v| (l.min(v), h.max(v)));
@@ -44,13 +45,21 @@ fn logits_are_finite_and_differ() {
 
 #[test]
 fn what_cannot_be_built_is_said() {
-    let say = |name: &str, size, batch| build(name, size, batch).unwrap_err().to_string();
+    let say = |name: &str, size: Option<usize>, batch: usize| {
+        let model = Model::open(name).input_size(size).batch(batch).read();
+        model.unwrap_err().to_string()
+    };
     assert_eq!(
         say("lenet", None, 1),
         "no network \"lenet\" (have: resnet18, resnet50, resnet152, densenet121, densenet201, \
-         inception_v3, vgg19, alexnet, mobilenet_v1, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large)"
+         inception_v3, vgg19, alexnet, mobilenet_v1, mobilenet_v2, mobilenet_v3_small, mobilenet_v3_large, \
+         bert, distilbert, vit_b_16, folders of networks, .onnx files, NETWORK.safetensors)"
     );
-    assert_eq!(say("bert", None, 1), "bert takes tensors (input_ids, attention_mask), no picture");
+    let bert = Model::open("bert").read().unwrap();
+    assert_eq!(
+        bert.picture().unwrap_err().to_string(),
+        "bert takes tensors (input_ids: int64[1, 128], attention_mask: int64[1, 128]), no picture"
+    );
     assert_eq!(say("resnet18", Some(31), 1), "resnet18: input size 31, possible are 32 to 8192");
     assert_eq!(
         say("inception_v3", Some(74), 1),
@@ -58,19 +67,20 @@ fn what_cannot_be_built_is_said() {
     );
     assert_eq!(say("vgg19", Some(256), 1), "vgg19: input size 256, possible are 224 to 224");
     assert_eq!(say("resnet18", None, 0), "resnet18: batch 0, possible are 1 to 8192");
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let error = reference::execute(&model, &Seeded(0), &[0.0; 5]).unwrap_err();
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let error = model.expected(&[0.0; 5]).unwrap_err();
     assert_eq!(error, Error::Length { what: "input".into(), given: 5, want: 3 * 32 * 32 });
 }
 
 #[test]
 fn weights_from_a_file_give_the_same_logits() {
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let input = Seeded(1).input(model.input().elements());
-    let bytes = model.params(&Seeded(1)).unwrap().to_bytes().unwrap();
-    let mut params = Params::from_bytes(&bytes).unwrap();
-    let logits = |source: &Params| reference::execute(&model, source, &input);
-    assert_eq!(logits(&params), reference::execute(&model, &Seeded(1), &input));
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let (picture, seeded) = model.picture().unwrap();
+    let input = Seeded(1).input(model.input_len());
+    let bytes = picture.params(seeded).unwrap().to_bytes().unwrap();
+    let mut params = Params::from_bytes(&bytes, &Budget::default()).unwrap();
+    let logits = |source: &Params| reference::execute(picture, source, &input);
+    assert_eq!(logits(&params), model.expected(&input));
 
     let fc = params.tensors.remove("fc.bias").unwrap();
     assert_eq!(logits(&params).unwrap_err().to_string(), "no tensor \"fc.bias\"");

@@ -4,9 +4,8 @@
 
 use crate::handmade::{bytes, file, node, scalar, value};
 use reef_core::op::Op;
-use reef_models::onnx::{self, Imported, Options};
-use reef_models::param::Params;
-use reef_models::{Budget, Model, Seeded, reference};
+use reef_models::kinds::{PictureModel, Tensors, reference};
+use reef_models::{Budget, Model, Seeded, onnx};
 use std::path::{Path, PathBuf};
 
 /// As `tools/onnx_cases.py` and `tools/make_onnx.py` write it.
@@ -23,8 +22,8 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/onnx")
 }
 
-fn import(name: &str) -> Imported {
-    onnx::load(folder().join(format!("{name}.onnx")), &Options::default()).unwrap()
+fn import(name: &str) -> Model {
+    Model::open(folder().join(format!("{name}.onnx"))).pictures_only().read().unwrap()
 }
 
 /// The part of the largest logit by which the worst one is off: of the file's own nodes, and of the
@@ -32,11 +31,12 @@ fn import(name: &str) -> Imported {
 fn off(file: &Path) -> [f32; 2] {
     let golden = std::fs::read_to_string(file.with_extension("json")).unwrap();
     let golden: Golden = serde_json::from_str(&golden).unwrap();
-    let Imported { model, params } = onnx::load(file, &Options::default()).unwrap();
-    let input = Seeded(golden.seed).input(model.input().elements());
+    let model = Model::open(file).pictures_only().read().unwrap();
+    let (picture, params) = model.picture().unwrap();
+    let input = Seeded(golden.seed).input(model.input_len());
     let largest = golden.logits.iter().fold(0f32, |max, logit| max.max(logit.abs()));
-    let nodes = onnx::execute(file, &Options::default(), &input).unwrap();
-    let steps = reference::execute(&model, &params, &input).unwrap();
+    let nodes = model.expected(&input).unwrap();
+    let steps = reference::execute(picture, params, &input).unwrap();
     [nodes, steps].map(|logits| {
         assert_eq!(logits.len(), golden.logits.len(), "{}", file.display());
         let pairs = logits.iter().zip(&golden.logits);
@@ -71,11 +71,11 @@ fn imported_networks_give_torchs_logits() {
 
 /// The part of the largest value by which what is executed node by node differs from what `text`
 /// says.
-fn differs(name: &str, text: &str, params: &Params) -> f32 {
+fn differs(name: &str, text: &str, params: &Tensors) -> f32 {
     let file = folder().join(format!("{name}.onnx"));
-    let model = Model::from_json(text, name).unwrap();
+    let model = PictureModel::from_json(text, name).unwrap();
     let input = Seeded(3).input(model.input().elements());
-    let want = onnx::execute(file, &Options::default(), &input).unwrap();
+    let want = onnx::execute(file, &input).unwrap();
     let have = reference::execute(&model, params, &input).unwrap();
     let largest = want.iter().fold(0f32, |max, value| max.max(value.abs()));
     have.iter().zip(&want).fold(0f32, |max, (a, b)| max.max((a - b).abs())) / largest
@@ -94,22 +94,25 @@ fn a_wrong_rewrite_is_seen() {
         ("densenet-13", "\"relu\":true", "\"relu\":false"),
     ];
     for (name, from, to) in mistakes {
-        let Imported { model, params } = import(name);
-        let text = model.to_json().unwrap();
+        let model = import(name);
+        let (picture, params) = model.picture().unwrap();
+        let text = picture.to_json().unwrap();
         assert!(text.contains(from), "{name}: {from}");
-        assert!(differs(name, &text, &params) <= TOLERANCE, "{name}");
-        let off = differs(name, &text.replacen(from, to, 1), &params);
+        assert!(differs(name, &text, params) <= TOLERANCE, "{name}");
+        let off = differs(name, &text.replacen(from, to, 1), params);
         assert!(off > 2.0 * TOLERANCE, "{name}: {to} goes unseen: {off}");
     }
 }
 
 #[test]
 fn a_bias_that_is_lost_is_seen() {
-    let Imported { model, mut params } = import("resnet-13");
-    let text = model.to_json().unwrap();
+    let model = import("resnet-13");
+    let (picture, params) = model.picture().unwrap();
+    let text = picture.to_json().unwrap();
+    let mut params = picture.params(params).unwrap();
     let bias = params.tensors.iter_mut().find(|(name, _)| name.ends_with(".bias")).unwrap().1;
     bias.fill(0.0);
-    assert!(differs("resnet-13", &text, &params) > 1e-3);
+    assert!(differs("resnet-13", &text, &Tensors::Read(params)) > 1e-3);
 }
 
 /// Clip by itself, without what pictures end in: the output is the tensor.
@@ -121,12 +124,9 @@ fn clipped(low: f32, high: f32, input: &[f32]) -> [Vec<f32>; 2] {
         value(11, "x", &[1, input.len() as i64]),
         value(12, "y", &[]),
     ];
-    let (bytes, options) = (file(17, &graph), Options::default());
-    let Imported { model, params } = onnx::from_bytes(&bytes, "clip", &options).unwrap();
-    [
-        onnx::execute_bytes(&bytes, "clip", &options, input).unwrap(),
-        reference::execute(&model, &params, input).unwrap(),
-    ]
+    let bytes = file(17, &graph);
+    let model = Model::from_onnx(&bytes, "clip").pictures_only().read().unwrap();
+    [onnx::execute_bytes(&bytes, "clip", input).unwrap(), model.expected(input).unwrap()]
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_clip_is_exact_whatever_its_bounds() {
 /// product.
 fn kinds(name: &str) -> [usize; 6] {
     let mut kinds = [0; 6];
-    for layer in import(name).model.layers() {
+    for layer in import(name).picture().unwrap().0.layers() {
         let kind = match layer.op {
             Op::Conv2d(_) => 0,
             Op::Linear(_) => 1,
@@ -176,12 +176,13 @@ fn normalisations_sums_and_concatenations_cost_no_step() {
 
 #[test]
 fn activations_and_products_come_back_from_their_text() {
-    let model = import("mobilenet3-18").model;
-    let text = model.to_json().unwrap();
-    assert_eq!(Model::from_json(&text, model.graph().name.as_str()).unwrap(), model);
+    let model = import("mobilenet3-18");
+    let (picture, _) = model.picture().unwrap();
+    let text = picture.to_json().unwrap();
+    assert_eq!(PictureModel::from_json(&text, model.name()).unwrap(), *picture);
     let read = |from: &str, to: &str| {
         assert!(text.contains(from), "{from}");
-        Model::from_json(&text.replacen(from, to, 1), "bad.json").unwrap_err().to_string()
+        PictureModel::from_json(&text.replacen(from, to, 1), "bad.json").unwrap_err().to_string()
     };
     let error = read("\"function\":\"hard_swish\"", "\"function\":\"swosh\"");
     assert!(error.contains("unknown variant `swosh`"), "{error}");
@@ -192,10 +193,10 @@ fn activations_and_products_come_back_from_their_text() {
 #[test]
 fn what_a_file_leaves_open_is_chosen() {
     let path = folder().join("vgg-13.onnx");
-    let model = onnx::load(&path, &Options { batch: Some(3), size: None }).unwrap().model;
-    assert_eq!((model.input().batch, model.output().elements()), (3, 30));
-    let say = |options| onnx::load(&path, &options).unwrap_err().to_string();
-    let error = say(Options { batch: None, size: Some(64) });
+    let model = Model::open(&path).pictures_only().batch(3).read().unwrap();
+    let (picture, _) = model.picture().unwrap();
+    assert_eq!((picture.input().batch, picture.output().elements()), (3, 30));
+    let error = Model::open(&path).pictures_only().input_size(64).read().unwrap_err().to_string();
     assert!(error.ends_with("vgg-13.onnx: input \"input\": 28x28 is fixed, 64 asked"), "{error}");
 }
 
@@ -206,19 +207,18 @@ fn a_size_of_minus_one_is_left_open() {
     let ends = [value(11, "x", &[-1, 3, -1]), value(12, "y", &[])];
     let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();
     let read = |shapes: &[(&str, &[usize])]| {
-        let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec())).collect();
-        let options = onnx::TensorOptions { shapes, ..Default::default() };
-        onnx::tensors_from_bytes(&file(12, &graph), "open", &options, &Budget::default())
+        let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec()));
+        Model::from_onnx(&file(12, &graph), "open").shapes(shapes).read()
     };
-    let dims = |shapes: &[(&str, &[usize])]| read(shapes).unwrap().outputs[0].spec.dims.clone();
+    let dims = |shapes: &[(&str, &[usize])]| {
+        read(shapes).unwrap().outputs().get(0).unwrap().1.spec.dims.clone()
+    };
     assert_eq!(dims(&[]), [1, 3, 1]);
     assert_eq!(dims(&[("x", &[2, 3, 5])]), [2, 3, 5]);
     let said = read(&[("x", &[2, 4, 5])]).unwrap_err().to_string();
     assert!(said.ends_with("size 1 is fixed to 3, 4 asked"), "{said}");
     let graph = [value(11, "x", &[-2]), value(12, "x", &[])];
-    let options = onnx::TensorOptions::default();
-    let read = onnx::tensors_from_bytes(&file(12, &graph), "less", &options, &Budget::default());
-    let said = read.unwrap_err().to_string();
+    let said = Model::from_onnx(&file(12, &graph), "less").read().unwrap_err().to_string();
     assert!(said.ends_with("a size of -2"), "{said}");
 }
 

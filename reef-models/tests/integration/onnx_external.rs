@@ -4,8 +4,8 @@
 #![cfg(feature = "onnx")]
 
 use crate::handmade::{bytes, file, node, number, value};
-use reef_models::onnx::{self, Imported, Options};
-use reef_models::reference;
+use reef_models::kinds::reference;
+use reef_models::{Model, Result};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
@@ -27,7 +27,7 @@ impl Folder {
     }
 
     /// Reads a network whose weights are where these keys say.
-    fn load(&self, keys: &[(&str, &str)]) -> reef_models::Result<Imported> {
+    fn load(&self, keys: &[(&str, &str)]) -> Result<Model> {
         let entry =
             |(key, value): &(&str, &str)| bytes(13, [bytes(1, key), bytes(2, value)].concat());
         let external: Vec<u8> = keys.iter().flat_map(entry).collect();
@@ -38,11 +38,11 @@ impl Folder {
         let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])];
         let path = self.0.join("model/m.onnx");
         std::fs::write(&path, file(17, &[nodes.concat(), ends.concat(), tensor])).unwrap();
-        onnx::load(path, &Options::default())
+        Model::open(path).pictures_only().read()
     }
 
     /// The same from `location`, at the fourth byte.
-    fn load_from(&self, location: &str) -> reef_models::Result<Imported> {
+    fn load_from(&self, location: &str) -> Result<Model> {
         self.load(&[("location", location), ("offset", "4"), ("length", "72")])
     }
 
@@ -50,7 +50,7 @@ impl Folder {
     #[track_caller]
     fn refuses(&self, keys: &[(&str, &str)]) -> String {
         let error = self.load(keys).unwrap_err().to_string();
-        let at = ": node \"a\" (Conv): \"w\": ";
+        let at = ": initializer \"w\": ";
         error.split_once(at).unwrap_or_else(|| panic!("{error}")).1.into()
     }
 }
@@ -62,9 +62,10 @@ impl Drop for Folder {
 }
 
 #[track_caller]
-fn sees_ones(imported: reef_models::Result<Imported>) {
-    let Imported { model, params } = imported.unwrap();
-    assert_eq!(reference::execute(&model, &params, &[1.0; 32]).unwrap(), [18.0]);
+fn sees_ones(imported: Result<Model>) {
+    let model = imported.unwrap();
+    let (picture, params) = model.picture().unwrap();
+    assert_eq!(reference::execute(picture, params, &[1.0; 32]).unwrap(), [18.0]);
 }
 
 #[test]

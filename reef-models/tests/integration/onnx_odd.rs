@@ -4,15 +4,15 @@
 
 use crate::handmade::{file, float, int, ints, node, ones, scalar, singles, texts, typed, value};
 use reef_core::tensor::Array;
-use reef_models::onnx::{self, Options, TensorOptions};
-use reef_models::{Budget, TensorModel};
+use reef_models::Model;
+use reef_models::kinds::TensorModel;
 
 /// Reads `graph` with these shapes of inputs.
 fn read(graph: &[Vec<u8>], shapes: &[(&str, &[usize])]) -> Result<TensorModel, String> {
-    let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec())).collect();
-    let options = TensorOptions { shapes, ..TensorOptions::default() };
-    let read = onnx::tensors_from_bytes(&file(17, graph), "odd", &options, &Budget::default());
-    read.map_err(|error| error.to_string())
+    let shapes = shapes.iter().map(|&(name, dims)| (name.to_owned(), dims.to_vec()));
+    let bytes = file(17, graph);
+    let read = Model::from_onnx(&bytes, "odd").tensors_only().shapes(shapes).read();
+    read.map(|model| model.tensors().unwrap().clone()).map_err(|error| error.to_string())
 }
 
 /// What reading these nodes between `x` of 2x3 and `y` says.
@@ -63,10 +63,9 @@ fn a_value_that_is_given_decides_about_shapes_as_the_files_does() {
     let usual = read(&graph, &[]).unwrap();
     assert_eq!(usual.outputs[0].spec.dims, [2]);
     let values = [("count".to_owned(), (vec![], Array::F32(vec![5.0])))].into();
-    let options = TensorOptions { values, ..TensorOptions::default() };
     let bytes = file(17, &graph);
-    let given = onnx::tensors_from_bytes(&bytes, "odd", &options, &Budget::default()).unwrap();
-    assert_eq!(given.outputs[0].spec.dims, [5]);
+    let given = Model::from_onnx(&bytes, "odd").values(&values).read().unwrap();
+    assert_eq!(given.outputs().get(0).unwrap().1.spec.dims, [5]);
 }
 
 #[test]
@@ -91,7 +90,8 @@ fn say_picture(nodes: &[Vec<u8>]) -> String {
     let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[]), ones("w", &[3, 2, 3, 3])];
     let last = node("GlobalAveragePool", &["a"], "y", &[]);
     let graph = [nodes, &[last], &ends, &[ones("b", &[2])]].concat();
-    let read = onnx::from_bytes(&file(17, &graph), "odd", &Options::default());
+    let bytes = file(17, &graph);
+    let read = Model::from_onnx(&bytes, "odd").pictures_only().read();
     read.err().map_or_else(|| "fine".into(), |error| error.to_string())
 }
 

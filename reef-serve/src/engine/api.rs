@@ -3,7 +3,7 @@
 use super::shared::{SharedMemory, SharedParts};
 use crate::class::Class;
 use crate::error::Result;
-use reef::models::{Opened, Ports, ProgramModel};
+use reef::models::Model;
 use reef::{Account, ClientConfig, HostMemory, Neighbours, Span};
 use std::any::Any;
 use std::fmt::Debug;
@@ -16,7 +16,7 @@ pub(crate) trait Engine: Debug + Send + Sync {
     fn name(&self) -> String;
 
     /// Returns the memory that `model` takes there.
-    fn sizes(&self, model: &ReadModel) -> Sizes;
+    fn sizes(&self, model: &Model) -> Sizes;
 
     /// Copies a model's weights to the device. Blocks, for seconds if it is large. If `measure`,
     /// kernels without known latencies are measured.
@@ -24,15 +24,14 @@ pub(crate) trait Engine: Debug + Send + Sync {
     /// # Errors
     ///
     /// Errors of the weights and of the device.
-    fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>>;
+    fn load(&self, model: Model, measure: bool) -> Result<Arc<dyn DeviceModel>>;
 
     /// Loads a model at other sizes than those of `base`; equal constants are shared.
     ///
     /// # Errors
     ///
     /// Errors of [`load`](Self::load).
-    fn load_beside(&self, model: ReadModel, base: &dyn DeviceModel)
-    -> Result<Arc<dyn DeviceModel>>;
+    fn load_beside(&self, model: Model, base: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>>;
 
     /// Maps device memory that another process shares, by the 64 bytes of its driver's handle.
     /// Blocks for milliseconds.
@@ -87,34 +86,6 @@ pub(crate) trait Engine: Debug + Send + Sync {
 
     /// Takes the trace recorded so far.
     fn take_trace(&self) -> DeviceTrace;
-}
-
-/// A model that was read from its files, or built.
-#[derive(Debug)]
-pub(crate) enum ReadModel {
-    /// Consists of operations for which devices have kernels.
-    Network(Opened),
-    /// Brings kernels of its own, which the operator of the daemon trusts.
-    Program(Box<ProgramModel>),
-}
-
-impl ReadModel {
-    /// Returns its inputs and outputs.
-    pub(crate) fn ports(&self) -> (Ports, Ports) {
-        match self {
-            Self::Network(opened) => (opened.model.inputs(), opened.model.outputs()),
-            Self::Program(model) => (model.input_ports(), model.output_ports()),
-        }
-    }
-
-    /// Returns the host memory in bytes for the largest layer on its way to the device: a copy, and
-    /// another one in the device's layout.
-    pub(crate) fn staged_bytes(&self) -> u64 {
-        2 * match self {
-            Self::Network(opened) => opened.model.largest_constant_bytes() as u64,
-            Self::Program(model) => model.constant_bytes() as u64,
-        }
-    }
 }
 
 /// Trace of a device.

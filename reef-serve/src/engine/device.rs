@@ -1,15 +1,15 @@
 //! Implementation of [`Engine`] for a device of the facade.
 
-use super::api::{DeviceModel, DeviceTrace, Engine, Instance, ReadModel, Sizes};
+use super::api::{DeviceModel, DeviceTrace, Engine, Instance, Sizes};
 use super::busy::RunningCount;
-use super::constants::Constants;
+use super::constants::{weights, weights_beside};
 use super::instance::{BestEffortInstance, RealTimeInstance};
 use super::shared::{SharedMemory, SharedOnDevice};
 use crate::class::Class;
 use crate::error::{Error, Result};
 use reef::cluster::{Cluster, Node};
-use reef::models;
 use reef::models::profile::Profiles;
+use reef::models::{self, Model, Weights};
 use reef::op::Operators;
 use reef::scheduler::{self, RtShare, Scheduler};
 use reef::{ClientConfig, Neighbours, Stats};
@@ -64,38 +64,32 @@ impl<D: Operators> Engine for OnDevice<D> {
         format!("{}: {}", D::NAME, self.node.device().info().name)
     }
 
-    fn sizes(&self, model: &ReadModel) -> Sizes {
-        let (weights, instance) = match model {
-            ReadModel::Network(opened) => {
-                (opened.model.constant_bytes(), opened.model.instance_bytes(self.node.device()))
-            }
-            ReadModel::Program(model) => (model.constant_bytes(), model.instance_bytes()),
-        };
-        Sizes { weights: weights as u64, instance: instance as u64 }
+    fn sizes(&self, model: &Model) -> Sizes {
+        let instance = model.instance_bytes(self.node.device());
+        Sizes { weights: model.constant_bytes() as u64, instance: instance as u64 }
     }
 
-    fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>> {
+    fn load(&self, model: Model, measure: bool) -> Result<Arc<dyn DeviceModel>> {
         let device = self.node.device();
-        let (loaded, latencies) = Constants::load(device, model)?;
-        let profiles = match latencies {
-            Some(latencies) => latencies.profiles(),
+        let loaded = weights(device, &model)?;
+        let profiles = model.latencies().map(|latencies| latencies.profiles());
+        drop(model); // its constants are on the device
+        let profiles = match profiles {
+            Some(profiles) => profiles,
             None if measure => models::measured(device, &loaded.network()?)?,
             None => Profiles::default(),
         };
         let (node, best_effort) = (self.node.clone(), self.best_effort.clone());
-        let own_bytes = loaded.own_bytes();
+        let own_bytes = loaded.own_bytes(None) as u64;
         Ok(Arc::new(ModelOnDevice { node, best_effort, loaded, profiles, own_bytes }))
     }
 
-    fn load_beside(
-        &self,
-        model: ReadModel,
-        base: &dyn DeviceModel,
-    ) -> Result<Arc<dyn DeviceModel>> {
+    fn load_beside(&self, model: Model, base: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
         let foreign =
             || Error::Failed("cannot share constants with a model of another device".into());
         let base: &ModelOnDevice<D> = base.as_any().downcast_ref().ok_or_else(foreign)?;
-        let (loaded, own_bytes) = base.loaded.load_shared(self.node.device(), model)?;
+        let loaded = weights_beside(self.node.device(), &model, &base.loaded)?;
+        let own_bytes = loaded.own_bytes(Some(&base.loaded)) as u64;
         let (node, best_effort) = (self.node.clone(), self.best_effort.clone());
         let profiles = Profiles::default();
         Ok(Arc::new(ModelOnDevice { node, best_effort, loaded, profiles, own_bytes }))
@@ -169,7 +163,7 @@ impl<D: Operators> Engine for OnDevice<D> {
 struct ModelOnDevice<D: Operators> {
     node: Arc<Node<D>>,
     best_effort: Arc<RunningCount>,
-    loaded: Constants<D>,
+    loaded: Weights<D>,
     profiles: Profiles,
     own_bytes: u64,
 }

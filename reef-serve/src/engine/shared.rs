@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use reef::Copy;
     use reef::cpu::Cpu;
-    use reef::models::{Seeded, build};
+    use reef::models::Model;
 
     /// Returns the copies among all commands; `true` is a copy to the host.
     fn copies(commands: &[Command<Cpu>]) -> Vec<(usize, bool)> {
@@ -208,9 +208,7 @@ mod tests {
     #[test]
     fn tensors_on_the_device_are_not_copied_by_the_host() {
         let device = Cpu::open(0, "units=1").unwrap();
-        let model = build("resnet18", Some(32), 1).unwrap();
-        let weights = reef::models::Weights::pack(&device, &model, &Seeded(1)).unwrap();
-        let network = Network::new(&device, &model, &weights).unwrap();
+        let network = Model::open("resnet18").input_size(32).load(&device).unwrap();
         let (input, output) = (network.inputs().bytes(), network.outputs().bytes());
         let part = |bytes: usize| {
             let buffer = device.alloc(bytes).unwrap();

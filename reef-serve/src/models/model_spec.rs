@@ -5,12 +5,11 @@ use super::declaration::{Declaration, Shapes};
 use super::description::{Description, Instances, Placing};
 use super::source::ModelSource;
 use crate::class::Class;
-use crate::engine::api::ReadModel;
 use crate::error::{Error, Result};
 use crate::name::ModelName;
 use crate::requests::batch::Batching;
-use reef::models::Budget;
 use reef::models::profile::Latencies;
+use reef::models::{Budget, Model};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -151,19 +150,20 @@ impl ModelSpec {
         declaration: &Declaration,
         shapes: &Shapes,
         budget: &Budget,
-    ) -> Result<ReadModel> {
+    ) -> Result<Model> {
         let read = self.source.open_shaped(declaration, shapes, self.size, budget);
-        let mut read = read.map_err(|error| of(&self.name, self.version, error))?;
-        self.add_profile(&mut read).map_err(|error| of(&self.name, self.version, error))?;
-        Ok(read)
+        let read = read.and_then(|model| self.with_profile(model));
+        read.map_err(|error| of(&self.name, self.version, error))
     }
 
     /// Adds the latencies that are stored with it.
-    fn add_profile(&self, read: &mut ReadModel) -> Result<()> {
-        if let (ReadModel::Network(opened), Some(profile)) = (read, &self.profile) {
-            opened.latencies = Some(Latencies::load(profile)?);
+    fn with_profile(&self, model: Model) -> Result<Model> {
+        match &self.profile {
+            Some(profile) if model.kernels().is_none() => {
+                Ok(model.with_latencies(Some(Latencies::load(profile)?)))
+            }
+            _ => Ok(model),
         }
-        Ok(())
     }
 
     /// Reads everything, with memory of `budget`.
@@ -171,13 +171,10 @@ impl ModelSpec {
     /// # Errors
     ///
     /// The first error, with the model and the file; `Exhausted`.
-    pub(crate) fn open(&self, budget: &Budget) -> Result<ReadModel> {
-        let open = || {
-            let mut read = self.source.open(self.size, self.batch, budget)?;
-            self.add_profile(&mut read)?;
-            Ok(read)
-        };
-        open().map_err(|error| of(&self.name, self.version, error))
+    pub(crate) fn open(&self, budget: &Budget) -> Result<Model> {
+        let read = self.source.open(self.size, self.batch, budget);
+        let read = read.and_then(|model| self.with_profile(model));
+        read.map_err(|error| of(&self.name, self.version, error))
     }
 }
 

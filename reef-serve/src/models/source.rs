@@ -2,13 +2,15 @@
 
 use super::declaration::{Declaration, Shapes};
 use super::description::Description;
-use crate::engine::api::ReadModel;
 use crate::error::{Error, Result};
-use reef::models::{self, Budget, Opened, ProgramModel, Seeded, onnx, unread};
+use reef::models::{self, Budget, Model, ModelBuilder, onnx, unread};
 use std::path::{Path, PathBuf};
 
 /// File that marks the folder of a network.
 pub(super) const MODEL: &str = "model.json";
+
+/// Seed of weights that a folder with kernels lacks.
+const PROGRAM_SEED: u64 = 2022;
 
 /// Extensions of a version's file; there is exactly one.
 const EXTENSIONS: [&str; 3] = ["onnx", "safetensors", "param"];
@@ -68,24 +70,16 @@ impl ModelSource {
         size: Option<usize>,
         batch: Option<usize>,
         budget: &Budget,
-    ) -> Result<ReadModel> {
-        let network = |opened: models::Result<Opened>| opened.map(ReadModel::Network);
+    ) -> Result<Model> {
+        let with =
+            |model: ModelBuilder<'_>| model.input_size(size).batch(batch).budget(budget).read();
         let (read, path) = match self {
             Self::Seeded { network, seed } => {
-                let opened = models::open_within(network, size, batch, Seeded(*seed), budget)?;
-                return Ok(ReadModel::Network(opened));
+                return Ok(with(Model::open(network).seed(*seed))?);
             }
-            Self::Program(folder) => {
-                let read = ProgramModel::load(folder, budget);
-                (read.map(|model| ReadModel::Program(Box::new(model))), folder)
-            }
-            Self::Weights { network: name, file } => {
-                (network(models::open_weights_within(name, file, size, batch, budget)), file)
-            }
-            Self::Whole(path) => {
-                let what = path.to_str().ok_or_else(|| with_path(path, &"must be valid UTF-8"))?;
-                (network(models::open_within(what, size, batch, Seeded(0), budget)), path)
-            }
+            Self::Program(path) => (with(Model::open(path).seed(PROGRAM_SEED)), path),
+            Self::Weights { network, file } => (with(Model::open(network).weights(file)), file),
+            Self::Whole(path) => (with(Model::open(path)).and_then(without_kernels), path),
         };
         read.map_err(|error| read_error(path, error))
     }
@@ -105,8 +99,8 @@ impl ModelSource {
         budget: &Budget,
     ) -> Result<Option<Declaration>> {
         Ok(match self {
-            Self::Whole(path) if models::onnx_file(path).is_some() => {
-                let file = models::onnx_file(path).unwrap_or_default();
+            Self::Whole(path) if onnx::file_of(path).is_some() => {
+                let file = onnx::file_of(path).unwrap_or_default();
                 let declared = onnx::declared(&file, budget).map_err(|e| read_error(path, e))?;
                 Declaration::of(declared)
             }
@@ -140,14 +134,13 @@ impl ModelSource {
         shapes: &Shapes,
         size: Option<usize>,
         budget: &Budget,
-    ) -> Result<ReadModel> {
+    ) -> Result<Model> {
         if let Self::Whole(path) = self
-            && models::onnx_file(path).is_some()
+            && onnx::file_of(path).is_some()
         {
             let names = declaration.inputs.iter().map(|input| input.name.clone());
-            let shapes = names.zip(shapes.iter().cloned()).collect();
-            let read = models::open_shaped(path, &shapes, budget);
-            return read.map(ReadModel::Network).map_err(|error| read_error(path, error));
+            let model = Model::open(path).shapes(names.zip(shapes.iter().cloned()));
+            return model.budget(budget).read().map_err(|error| read_error(path, error));
         }
         let at = |axis: usize| shapes.first().and_then(|sizes| sizes.get(axis)).copied();
         self.open(if self.is_text() { at(1) } else { size }, at(0), budget)
@@ -166,9 +159,9 @@ fn built(network: &str, size: Option<usize>, rows: bool) -> Option<Declaration> 
         let input: &[&str] = &["batch", "3", "224", "224"];
         return Some(Declaration::new(&[("input", input)], &[("logits", &["batch", "1000"])]));
     }
-    let model = rows.then(|| models::build(network, size, 1).ok()).flatten()?;
-    let [mut input, mut logits] = [model.input_port(), model.output_port()].map(|port| {
-        let sizes = port.spec.dims.iter().map(usize::to_string);
+    let model = rows.then(|| Model::open(network).input_size(size).read().ok()).flatten()?;
+    let [mut input, mut logits] = [model.inputs(), model.outputs()].map(|ports| {
+        let sizes = ports.iter().flat_map(|(_, port)| &port.spec.dims).map(usize::to_string);
         sizes.collect::<Vec<_>>()
     });
     input[0] = "batch".into();
@@ -176,6 +169,17 @@ fn built(network: &str, size: Option<usize>, rows: bool) -> Option<Declaration> 
     let input: Vec<&str> = input.iter().map(String::as_str).collect();
     let logits: Vec<&str> = logits.iter().map(String::as_str).collect();
     Some(Declaration::new(&[("input", input.as_slice())], &[("logits", logits.as_slice())]))
+}
+
+/// Refuses kernels as source in a network that isn't known to bring some: they are not trusted.
+fn without_kernels(model: Model) -> models::Result<Model> {
+    match model.kernels() {
+        None => Ok(model),
+        Some(_) => {
+            let why = "it brings kernels of its own".into();
+            Err(models::Error::Kind { file: model.name().into(), why })
+        }
+    }
 }
 
 /// Adds the file to an error of a reader.

@@ -16,7 +16,7 @@ use crate::name::ModelName;
 use crate::requests::job::{Input, Output};
 use crate::tenants::tenant::Tenant;
 use crate::tensor::{to_bytes, to_floats};
-use reef::models::{Seeded, build, reference};
+use reef::models::{Model, Seeded};
 use std::path::PathBuf;
 use std::sync::mpsc::channel;
 
@@ -110,9 +110,9 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn both_classes_compute_what_the_reference_does() {
     let fixture = Fixture::new("reference", |_| ());
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let input = Seeded(1).input(model.input().elements());
-    let want = reference::execute(&model, &Seeded(1), &input).unwrap();
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let input = Seeded(1).input(model.input_len());
+    let want = model.expected(&input).unwrap();
     for priority in [1, 2] {
         let output = block_on(fixture.server.infer(fixture.inference(priority))).unwrap();
         let got: Vec<f32> = to_floats(&output[0]).collect();

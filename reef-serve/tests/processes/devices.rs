@@ -2,7 +2,7 @@
 
 use crate::daemon::Daemon;
 use crate::{options, within};
-use reef::models::{Seeded, build, reference};
+use reef::models::{Model, Seeded};
 use reef_serve::{Class, Client, Error};
 use serde_json::Value;
 use std::time::Duration;
@@ -13,9 +13,9 @@ const SOON: Duration = Duration::from_secs(60);
 
 /// An input of `tiny`, and what the reference makes of it.
 fn expected() -> (Vec<f32>, Vec<f32>) {
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let input = Seeded(1).input(model.input().elements());
-    let want = reference::execute(&model, &Seeded(1), &input).unwrap();
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let input = Seeded(1).input(model.input_len());
+    let want = model.expected(&input).unwrap();
     (input, want)
 }
 

@@ -2,7 +2,7 @@
 
 use crate::daemon::Daemon;
 use crate::{ClientProcess, SOON, options, within};
-use reef::models::{Seeded, build, reference};
+use reef::models::{Model, Seeded};
 use reef_serve::{Class, Client, Error, Options};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -11,9 +11,9 @@ use std::time::Duration;
 #[test]
 fn both_classes_compute_what_the_reference_does() {
     let daemon = Daemon::start("reference", &[]);
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let input = Seeded(1).input(model.input().elements());
-    let want = reference::execute(&model, &Seeded(1), &input).unwrap();
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let input = Seeded(1).input(model.input_len());
+    let want = model.expected(&input).unwrap();
     for class in Class::EACH {
         let mut client = Client::connect("tiny", &options(daemon.folder(), Some(class))).unwrap();
         assert_eq!((client.class(), client.input_len()), (class, input.len()));

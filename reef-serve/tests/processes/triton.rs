@@ -1,7 +1,7 @@
 //! The stock tritonclient works against the daemon, unchanged.
 
 use crate::daemon::Daemon;
-use reef::models::{Seeded, build, reference};
+use reef::models::{Model, Seeded};
 use std::path::Path;
 use std::process::Command;
 
@@ -20,9 +20,9 @@ fn the_stock_client_works_unchanged() {
         Err(skipped) => return println!("{skipped}"),
     };
     let daemon = Daemon::start("triton", &["limits.queue=12"]);
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let input = Seeded(1).input(model.input().elements());
-    let logits = reference::execute(&model, &Seeded(1), &input).unwrap();
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let input = Seeded(1).input(model.input_len());
+    let logits = model.expected(&input).unwrap();
     for (name, values) in [("input.f32", input), ("logits.f32", logits)] {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         std::fs::write(daemon.folder().join(name), bytes).unwrap();

@@ -5,7 +5,7 @@ use super::kinds::{case, pick};
 use crate::handmade::{file, float, int, ints, node, scalar, singles, value};
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
-use reef::models::TensorModel;
+use reef::models::kinds::TensorModel;
 use reef::op::Operators;
 use reef::tensor::{Depthwise, Element, Kind, Spec};
 

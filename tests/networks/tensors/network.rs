@@ -5,12 +5,10 @@ use crate::handmade::{file, float, int, ints, node, ones, scalar, singles, value
 use crate::subject::run_alone;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use reef::models::onnx::{TensorOptions, tensors_from_bytes};
-use reef::models::{AnyModel, Budget, Network, Seeded, TensorModel, TensorWeights};
+use reef::models::{Model, Network, Seeded, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
 use reef::{Config, PreemptLevel, VirtualQueue};
-use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -121,25 +119,21 @@ fn constant_layers(rows: i64) -> Vec<u8> {
 /// right values.
 fn constants_are_shared<D: Operators>(device: &D, tolerance: f32) {
     let (first, _) = model(&constant_layers(INSIDE + 9));
-    let base = TensorWeights::upload(device, &first).unwrap();
+    let base = first.weights(device).unwrap();
+    assert!(base.own_bytes(None) > 0);
     for rows in [INSIDE + 9, INSIDE + 30] {
         let (model, inputs) = model(&constant_layers(rows));
-        let weights = TensorWeights::upload_beside(device, &model, Some(&base)).unwrap();
-        agrees(device, &model, &inputs, &weights, tolerance, "layers with shared constants");
-        let loaded = AnyModel::Tensors(first.clone()).load(device).unwrap();
-        assert!(loaded.own_constant_bytes(None) > 0);
-        let beside = AnyModel::Tensors(model).load_beside(&loaded).unwrap();
-        assert_eq!(beside.own_constant_bytes(Some(&loaded)), 0, "{rows} rows");
+        let weights = model.weights_beside(&base).unwrap();
+        agrees(device, &model, &inputs, &weights, tolerance, "layers next to others");
+        assert_eq!(weights.own_bytes(Some(&base)), 0, "{rows} rows");
     }
 }
 
-fn model(file: &[u8]) -> (TensorModel, Vec<Array>) {
-    let options = TensorOptions::default();
-    let model = tensors_from_bytes(file, "made", &options, &Budget::new(Budget::USUAL)).unwrap();
-    let made = |(k, port): (usize, &reef::models::Port)| {
-        Array::F32(Seeded(k as u64).input(port.spec.elements()))
-    };
-    let inputs = model.inputs.iter().enumerate().map(made).collect();
+fn model(file: &[u8]) -> (Model, Vec<Array>) {
+    let model = Model::from_onnx(file, "made").tensors_only().read().unwrap();
+    let ports = model.inputs();
+    let lens = ports.iter().map(|(_, port)| port.spec.elements()).enumerate();
+    let inputs = lens.map(|(k, len)| Array::F32(Seeded(k as u64).input(len))).collect();
     (model, inputs)
 }
 
@@ -158,28 +152,28 @@ pub(crate) fn layers_agree<D: Operators>(device: &D, tolerance: f32) {
     }
     constants_are_shared(device, tolerance);
     file_agrees(device, &blocks(), tolerance, "blocks of ConvNeXt");
-    blocks_are_short(device, &model(&blocks()).0);
+    blocks_are_short(device, model(&blocks()).0.tensors().unwrap());
 }
 
 fn file_agrees<D: Operators>(device: &D, file: &[u8], tolerance: f32, what: &str) {
     let (model, inputs) = model(file);
-    let weights = TensorWeights::upload(device, &model).unwrap();
+    let weights = model.weights(device).unwrap();
     agrees(device, &model, &inputs, &weights, tolerance, what);
 }
 
 fn agrees<D: Operators>(
     device: &D,
-    model: &TensorModel,
+    model: &Model,
     inputs: &[Array],
-    weights: &Arc<TensorWeights<D>>,
+    weights: &Weights<D>,
     tolerance: f32,
     what: &str,
 ) {
-    let network = Network::of_tensors(device, model, weights).unwrap();
+    let network = weights.network().unwrap();
     inputs.iter().enumerate().for_each(|(k, input)| network.stage(k, input).unwrap());
     run_alone(device, &network.inference());
     let alone = network.output(0).unwrap();
-    let want = model.execute(inputs).unwrap();
+    let want = model.tensors().unwrap().execute(inputs).unwrap();
     let [have, want] = [&alone, &want[0]]
         .map(|array| array.values().to_f64().iter().map(|&value| value as f32).collect::<Vec<_>>());
     crate::are_close(&have, &want, tolerance, what);

@@ -2,7 +2,8 @@
 
 use crate::report::output::{count, print};
 use anyhow::Result;
-use reef::models::{self, Model, ScheduleGraph, Work, param::Params, profile::Latencies};
+use reef::models::kinds::PictureModel;
+use reef::models::{self, Budget, ScheduleGraph, Work, param::Params, profile::Latencies};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -19,7 +20,7 @@ pub(super) fn show(files: &Files<'_>, as_json: bool) -> Result<()> {
     let graph = ScheduleGraph::load(files.graph)?;
     let model = network(files.graph, &graph)?;
     if let Some(path) = files.weights {
-        let params = Params::load(path)?;
+        let params = Params::load(path, &Budget::default())?;
         match &model {
             Some(model) => drop(model.params(&params)?),
             None => fits(path, &params, &graph)?,
@@ -43,7 +44,11 @@ pub(super) fn show(files: &Files<'_>, as_json: bool) -> Result<()> {
 }
 
 /// Number of kernels whose latencies a file has.
-fn profiled(path: &Path, graph: &ScheduleGraph, model: Option<&Model>) -> models::Result<usize> {
+fn profiled(
+    path: &Path,
+    graph: &ScheduleGraph,
+    model: Option<&PictureModel>,
+) -> models::Result<usize> {
     let latencies = Latencies::load(path)?;
     Ok(match model {
         Some(_) => latencies.kernels.len(),
@@ -75,12 +80,12 @@ fn describe(path: &Path, graph: &ScheduleGraph) -> Result<()> {
 }
 
 /// The network in the file, if its steps are operations.
-fn network(path: &Path, graph: &ScheduleGraph) -> Result<Option<Model>> {
+fn network(path: &Path, graph: &ScheduleGraph) -> Result<Option<PictureModel>> {
     if graph.steps.iter().any(|step| matches!(step.work, Work::Kernel(_))) {
         return Ok(None);
     }
     let text = std::fs::read_to_string(path)?;
-    Ok(Some(Model::from_json(&text, &path.display().to_string())?))
+    Ok(Some(PictureModel::from_json(&text, &path.display().to_string())?))
 }
 
 /// Parameters of compiled kernels are storages.

@@ -9,10 +9,7 @@ use crate::report::usage::Usage;
 use anyhow::Result;
 use reef::models::onnx;
 use reef::models::profile::Latencies;
-use reef::models::{
-    AnyModel, Budget, Folder, Network, Seeded, Weights, build, measure_with, open_within,
-    safetensors, unread,
-};
+use reef::models::{Budget, Model, ModelBuilder, measure_with, unread};
 use reef::op::Operators;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -73,12 +70,8 @@ pub(crate) fn import(args: &Import) -> Result<()> {
     if let (Some("onnx"), None) = (extension.to_str(), &args.network) {
         return import_onnx(args);
     }
-    let (params, model) = match (extension.to_str(), &args.network) {
-        (Some("safetensors"), Some(name)) => {
-            let model = build(name, args.size, args.batch.unwrap_or(1))?;
-            let params = safetensors::load_within(&args.file, &args.budget())?;
-            (model.keep_of(params)?, model)
-        }
+    let model = match (extension.to_str(), &args.network) {
+        (Some("safetensors"), Some(name)) => args.opened(Path::new(name)).weights(&args.file),
         (Some("onnx"), Some(_)) => return usage("--model is for .safetensors files"),
         (Some("safetensors"), None) => {
             return usage("--model must name the model whose weights these are");
@@ -88,24 +81,14 @@ pub(crate) fn import(args: &Import) -> Result<()> {
             return known.map_or_else(|| usage("a file is .onnx or .safetensors"), Err);
         }
     };
-    args.folder.save(Folder { model, params, latencies: None })
+    args.folder.save(model.read()?)
 }
 
 /// A network for pictures becomes a schedule and its weights; one of tensors stays the file that it
 /// is.
 fn import_onnx(args: &Import) -> Result<()> {
-    let file = args
-        .file
-        .to_str()
-        .ok_or_else(|| Usage(format!("file name is not valid UTF-8: {}", args.file.display())))?;
-    let opened = open_within(file, args.size, args.batch, Seeded(0), &args.budget())?;
-    let model = match opened.model {
-        AnyModel::Picture { model, tensors } => {
-            let params = model.params(&tensors)?;
-            return args.folder.save(Folder { model, params, latencies: None });
-        }
-        AnyModel::Tensors(model) => model,
-    };
+    let model = args.opened(&args.file).read()?;
+    let Some(tensors) = model.tensors() else { return args.folder.save(model) };
     if args.size.is_some() || args.batch.is_some() || args.folder.device.is_some() {
         return usage(
             "--size, --batch and --device are for networks for pictures: this file is kept as it is",
@@ -113,18 +96,20 @@ fn import_onnx(args: &Import) -> Result<()> {
     }
     let out = &args.folder.out;
     onnx::copy(&args.file, out)?;
-    let copy = out
-        .to_str()
-        .ok_or_else(|| Usage(format!("--out is not valid UTF-8: {}", out.display())))?;
-    open_within(copy, None, None, Seeded(0), &args.budget())?; // nothing was left behind
+    Model::open(out).budget(&args.budget()).read()?; // nothing was left behind
     if args.folder.json {
-        print(json!({ "folder": out, "network": facts(file, &model) }))
-    } else {
-        describe_tensors(&out.display().to_string(), &model)
+        let file = args.file.display().to_string();
+        return print(json!({ "folder": out, "network": facts(&file, tensors) }));
     }
+    describe_tensors(&out.display().to_string(), tensors)
 }
 
 impl Import {
+    /// A network with what the command line says.
+    fn opened(&self, what: &Path) -> ModelBuilder<'_> {
+        Model::open(what).input_size(self.size).batch(self.batch).budget(&self.budget())
+    }
+
     /// The memory that reading may take.
     fn budget(&self) -> Budget {
         size::budget(self.memory)
@@ -132,9 +117,8 @@ impl Import {
 }
 
 pub(crate) fn export(args: &Export) -> Result<()> {
-    let model = build(&args.network, args.size, args.batch)?;
-    let params = model.params(&Seeded(args.seed))?;
-    args.folder.save(Folder { model, params, latencies: None })
+    let model = Model::open(&args.network).input_size(args.size).batch(args.batch).seed(args.seed);
+    args.folder.save(model.read()?)
 }
 
 fn usage(what: &str) -> Result<()> {
@@ -142,20 +126,22 @@ fn usage(what: &str) -> Result<()> {
 }
 
 impl Out {
-    fn save(&self, mut folder: Folder) -> Result<()> {
+    fn save(&self, mut model: Model) -> Result<()> {
         if let Some(device) = &self.device {
-            let measure = Measure { folder: &folder, quiet: self.json };
-            folder.latencies = Some(reef::with_device(device, measure)??);
+            let measure = Measure { model: &model, quiet: self.json };
+            let latencies = reef::with_device(device, measure)??;
+            model = model.with_latencies(Some(latencies));
         }
-        folder.save(&self.out)?;
+        model.save(&self.out)?;
+        let (picture, _) = model.picture()?;
         if self.json {
-            let micros = folder.latencies.as_ref().map(|latencies| latencies.micros);
-            let network = Facts::of(self.out.display(), &folder.model);
+            let micros = model.latencies().map(|latencies| latencies.micros);
+            let network = Facts::of(self.out.display(), picture);
             let json = json!({ "folder": self.out, "network": network, "inference_us": micros });
             return print(serde_json::to_string_pretty(&json)?);
         }
-        describe(self.out.display(), &folder.model)?;
-        folder.latencies.map_or(Ok(()), |latencies| measured(&self.out, &latencies))
+        describe(self.out.display(), picture)?;
+        model.latencies().map_or(Ok(()), |latencies| measured(&self.out, latencies))
     }
 }
 
@@ -167,7 +153,7 @@ fn measured(out: &Path, latencies: &Latencies) -> Result<()> {
 
 /// Measures a network's launches, on whichever device was named.
 struct Measure<'a> {
-    folder: &'a Folder,
+    model: &'a Model,
     quiet: bool,
 }
 
@@ -175,9 +161,7 @@ impl reef::Visit for Measure<'_> {
     type Output = Result<Latencies>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let Folder { model, params, .. } = self.folder;
-        let weights = Weights::pack(&device, model, params)?;
-        let network = Network::new(&device, model, &weights)?;
+        let network = self.model.load(&device)?;
         let progress = Progress::new(network.step_names().len(), self.quiet);
         let latencies = measure_with(&device, &network, |launch| progress.begin(launch))?;
         progress.finish();

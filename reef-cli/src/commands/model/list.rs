@@ -4,7 +4,8 @@ use super::facts::Facts;
 use super::show_tensors;
 use crate::report::output::print;
 use anyhow::Result;
-use reef::models::{self, Model, Seeded, TensorModel, Tensors};
+use reef::models::kinds::{PictureModel, TensorModel};
+use reef::models::{self, Model};
 
 #[derive(clap::Args)]
 pub(crate) struct List {
@@ -14,24 +15,27 @@ pub(crate) struct List {
 }
 
 pub(crate) fn list(args: &List) -> Result<()> {
-    let pictures = models::NAMES.iter().map(|&name| Ok((name, models::build(name, None, 1)?)));
-    let pictures = pictures.collect::<models::Result<Vec<_>>>()?;
-    let seeded = || Tensors::Seeded(Seeded(1));
-    let others = models::TENSOR_NAMES.iter();
-    let others = others.map(|&name| Ok((name, models::build_tensors(name, None, 1, seeded())?)));
-    let others = others.collect::<models::Result<Vec<_>>>()?;
+    let names = models::NAMES.iter().chain(models::TENSOR_NAMES);
+    let all = names.map(|&name| Ok((name, Model::open(name).read()?)));
+    let all = all.collect::<models::Result<Vec<_>>>()?;
     if args.json {
-        let pictures =
-            pictures.iter().map(|(name, model)| Ok(serde_json::to_value(Facts::of(name, model))?));
-        let others = others.iter().map(|(name, model)| Ok(show_tensors::listed(name, model)));
-        let facts = pictures.chain(others).collect::<Result<Vec<_>>>()?;
-        return print(serde_json::to_string_pretty(&facts)?);
+        let facts = all.iter().map(|(name, model)| facts(name, model));
+        return print(serde_json::to_string_pretty(&facts.collect::<Result<Vec<_>>>()?)?);
     }
-    pictures.iter().try_for_each(|(name, model)| picture(name, model))?;
-    others.iter().try_for_each(|(name, model)| tensors(name, model))
+    all.iter().try_for_each(|(name, model)| match model.tensors() {
+        Some(model) => tensors(name, model),
+        None => picture(name, model.picture()?.0),
+    })
 }
 
-fn picture(name: &str, model: &Model) -> Result<()> {
+fn facts(name: &str, model: &Model) -> Result<serde_json::Value> {
+    match model.tensors() {
+        Some(model) => Ok(show_tensors::listed(name, model)),
+        None => Ok(serde_json::to_value(Facts::of(name, model.picture()?.0))?),
+    }
+}
+
+fn picture(name: &str, model: &PictureModel) -> Result<()> {
     let size = model.input().height;
     line(name, format_args!("{size}x{size}"), model.graph().steps.len(), model.parameters())
 }

@@ -6,9 +6,9 @@ use crate::report::output::print;
 use crate::report::table::{Table, table};
 use crate::report::usage::Usage;
 use crate::workload::networks::open;
-use crate::workload::program::is_program;
 use anyhow::Result;
-use reef::models::{AnyModel, Layer, Model, arena};
+use reef::models::arena;
+use reef::models::kinds::{Layer, PictureModel};
 use reef::op::{Bounds, Function, Op, PoolKind, Tensor, Window};
 use serde_json::{Value, json};
 use std::mem::ManuallyDrop;
@@ -46,16 +46,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let why = "--weights and --latencies belong to a schedule graph (MODEL.json)";
         return Err(Usage(why.into()).into());
     }
-    if is_program(&args.model) {
-        return show_program::show(&args.model, args.json);
-    }
     // The process ends when this has been shown: giving a hundred thousand steps back one by one
     // takes a tenth as long as reading them.
-    let opened = ManuallyDrop::new(open(&args.model, args.size)?);
-    let model = match &opened.model {
-        AnyModel::Picture { model, .. } => model,
-        AnyModel::Tensors(model) => return show_tensors::show(&args.model, model, args.json),
-    };
+    let model = ManuallyDrop::new(open(&args.model, args.size)?);
+    if let Some(model) = model.program() {
+        return show_program::show(&args.model, model, args.json);
+    }
+    if let Some(model) = model.tensors() {
+        return show_tensors::show(&args.model, model, args.json);
+    }
+    let (model, _) = model.picture()?;
     let arena = arena::plan(model.graph()).bytes;
     if args.json {
         let steps: Vec<_> = steps(model).map(|(name, layer)| step(name, layer)).collect();
@@ -68,12 +68,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     print(as_table(model))
 }
 
-fn steps(model: &Model) -> impl Iterator<Item = (&str, &Layer)> {
+fn steps(model: &PictureModel) -> impl Iterator<Item = (&str, &Layer)> {
     let names = model.graph().steps.iter().map(|step| step.name.as_str());
     names.zip(model.layers())
 }
 
-fn as_table(model: &Model) -> Table {
+fn as_table(model: &PictureModel) -> Table {
     let mut table = table(&["step", "parameters", "input", "output", "operation"]);
     for (name, layer) in steps(model) {
         let [input, output] = [layer.op.input(), layer.op.output()].map(|tensor| {

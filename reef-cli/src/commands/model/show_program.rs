@@ -3,18 +3,17 @@
 
 use crate::report::output::{count, print};
 use crate::report::table::table;
-use crate::workload::program::open;
 use anyhow::Result;
-use reef::models::{ProgramModel, arena, hazards};
+use reef::models::kinds::{ProgramInput, ProgramModel};
+use reef::models::{arena, hazards};
 use serde_json::{Value, json};
 
 /// Numbers of launches that REEF may run again before the last one known to have finished.
 const DEPTHS: [usize; 3] = [0, 1, 2];
 
-pub(crate) fn show(folder: &str, as_json: bool) -> Result<()> {
-    let model = open(folder)?;
+pub(crate) fn show(folder: &str, model: &ProgramModel, as_json: bool) -> Result<()> {
     if as_json {
-        return print(serde_json::to_string_pretty(&facts(folder, &model))?);
+        return print(serde_json::to_string_pretty(&facts(folder, model))?);
     }
     let graph = model.graph();
     let (launches, kernels) = (graph.steps.len(), graph.kernels().len());
@@ -37,7 +36,7 @@ pub(crate) fn show(folder: &str, as_json: bool) -> Result<()> {
         ]);
     }
     print(ports)?;
-    found(&model).iter().try_for_each(print)
+    found(model).iter().try_for_each(print)
 }
 
 /// Hazards under REEF's own restart and on devices other than an MI50, and their treatment here.
@@ -67,7 +66,10 @@ fn found(model: &ProgramModel) -> Vec<String> {
 }
 
 fn facts(folder: &str, model: &ProgramModel) -> Value {
-    let input = |input: &reef::models::ProgramInput| json!({ "name": input.name, "type": input.element.name(), "elements": input.elements });
+    let input = |input: &ProgramInput| {
+        let kind = input.element.name();
+        json!({ "name": input.name, "type": kind, "elements": input.elements })
+    };
     let graph = model.graph();
     json!({
         "network": folder,

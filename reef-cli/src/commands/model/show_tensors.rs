@@ -3,7 +3,8 @@
 use crate::report::output::print;
 use crate::report::table::table;
 use anyhow::Result;
-use reef::models::{Port, TensorModel};
+use reef::models::Port;
+use reef::models::kinds::TensorModel;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 

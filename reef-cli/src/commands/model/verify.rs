@@ -13,7 +13,8 @@ use crate::report::progress::Progress;
 use crate::report::usage::Usage;
 use crate::workload::preempted::{self, also_preempted};
 use anyhow::{Result, bail};
-use reef::models::{self, AnyModel, Model, Network, Seeded, Tensors, Weights, reference};
+use reef::models::kinds::reference;
+use reef::models::{Model, Network, Seeded};
 use reef::op::Operators;
 use reef::tensor::Array;
 use serde_json::json;
@@ -90,24 +91,23 @@ fn compare(args: &Args) -> Result<()> {
         return Err(Usage(why.into()).into());
     }
     let device = &resolve(&args.device)?;
-    let opened = models::open(network, args.size, None, Seeded(args.seed))?;
-    let (model, tensors) = match &opened.model {
-        AnyModel::Picture { model, tensors } => (model, tensors),
-        AnyModel::Tensors(model) => {
-            let Args { tolerance, json, preempt, .. } = args;
-            let (tolerance, json, preempt) = (*tolerance, *json, *preempt);
-            let comparison =
-                Comparison { network, device, seed: Seeded(args.seed), tolerance, preempt, json };
-            return verify_tensors::verify(&comparison, model);
-        }
-    };
+    let model = Model::open(network).input_size(args.size).seed(args.seed).read()?;
+    if model.tensors().is_some() {
+        let Args { tolerance, json, preempt, .. } = args;
+        let (tolerance, json, preempt) = (*tolerance, *json, *preempt);
+        let comparison =
+            Comparison { network, device, seed: Seeded(args.seed), tolerance, preempt, json };
+        return verify_tensors::verify(&comparison, &model);
+    }
+    let (picture, tensors) = model.picture()?;
+    let input = Seeded(args.seed).input(model.input_len());
     let progress = Progress::new(2, args.json);
     progress.begin(&format!("on {device}"));
-    let (have, preemptions) = reef::with_device(device, Verify { args, model, tensors })??;
+    let (have, preemptions) =
+        reef::with_device(device, Verify { args, model: &model, input: &input })??;
     progress.begin("the reference");
-    let input = picture(args, model);
-    let want = models::expected(network, &opened, args.size, None, &input)?;
-    let schedule = reference::execute(model, tensors, &input)?;
+    let want = model.expected(&input)?;
+    let schedule = reference::execute(picture, tensors, &input)?;
     progress.finish();
     let (off, rewritten) = (off(&have, &want), off(&schedule, &want));
     let largest_output = largest(want.iter().map(|&value| f64::from(value)));
@@ -118,7 +118,7 @@ fn compare(args: &Args) -> Result<()> {
         });
         print(with_preemptions(facts, preemptions))?;
     } else {
-        describe(network, model)?;
+        describe(network, picture)?;
         print(format_args!(
             "the schedule: off by {rewritten:.1e} of what the network's file says"
         ))?;
@@ -148,27 +148,22 @@ fn largest(values: impl Iterator<Item = f64>) -> f64 {
     values.map(f64::abs).max_by(f64::total_cmp).unwrap_or_default()
 }
 
-fn picture(args: &Args, model: &Model) -> Vec<f32> {
-    Seeded(args.seed).input(model.input().elements())
-}
-
 /// One inference, on whichever device was named.
 struct Verify<'a> {
     args: &'a Args,
     model: &'a Model,
-    tensors: &'a Tensors,
+    input: &'a [f32],
 }
 
 impl reef::Visit for Verify<'_> {
     type Output = Result<(Vec<f32>, Option<u64>)>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let Self { args, model, tensors } = self;
-        let weights = Weights::pack(&device, model, tensors)?;
-        let input = picture(args, model);
+        let Self { args, model, input } = self;
+        let weights = model.weights(&device)?;
         let fresh = || -> Result<_> {
-            let network = Network::new(&device, model, &weights)?;
-            network.stage_input(&input)?;
+            let network = weights.network()?;
+            network.stage_input(input)?;
             Ok(network)
         };
         let made = |network: &Network<D>| Ok(vec![Array::F32(network.staged_output()?)]);

@@ -6,8 +6,8 @@ use crate::report::output::print;
 use crate::report::progress::Progress;
 use crate::workload::preempted::{self, Timed, also_preempted};
 use crate::workload::tensors::{instance, outputs};
-use anyhow::{Result, bail};
-use reef::models::{Network, Port, Seeded, TensorModel, TensorWeights};
+use anyhow::{Context, Result, bail};
+use reef::models::{Model, Seeded};
 use reef::op::Operators;
 use reef::tensor::Array;
 use serde_json::json;
@@ -23,13 +23,14 @@ pub(super) struct Comparison<'a> {
     pub(super) json: bool,
 }
 
-pub(super) fn verify(args: &Comparison<'_>, model: &TensorModel) -> Result<()> {
+pub(super) fn verify(args: &Comparison<'_>, model: &Model) -> Result<()> {
+    let tensors = model.tensors().context("a network of tensors")?;
     let progress = Progress::new(2, args.json);
     progress.begin(&format!("on {}", args.device));
     let once = Inference { model, seed: args.seed, preempt: args.preempt };
     let (inputs, (have, _, preemptions)) = reef::with_device(args.device, once)??;
     progress.begin("the reference");
-    let want = model.execute(&inputs)?;
+    let want = tensors.execute(&inputs)?;
     progress.finish();
     let off = have.iter().zip(&want).map(|(have, want)| off(have, want));
     let off = off.max_by(f64::total_cmp).unwrap_or_default();
@@ -38,7 +39,7 @@ pub(super) fn verify(args: &Comparison<'_>, model: &TensorModel) -> Result<()> {
         let facts = json!({ "network": network, "device": device, "off": off });
         print(with_preemptions(facts, preemptions))?;
     } else {
-        describe(network, model)?;
+        describe(network, tensors)?;
         print(format_args!("{device}: off by {off:.1e} of the largest value of an output"))?;
         preempted::say(preemptions)?;
     }
@@ -72,7 +73,7 @@ fn off(have: &Array, want: &Array) -> f64 {
 /// One inference of what is made up, on whichever device was named, and then others that are
 /// preempted if that is asked for.
 struct Inference<'a> {
-    model: &'a TensorModel,
+    model: &'a Model,
     seed: Seeded,
     preempt: bool,
 }
@@ -82,14 +83,14 @@ impl reef::Visit for Inference<'_> {
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
         let Self { model, seed, preempt } = self;
-        let weights = TensorWeights::upload(&device, model)?;
-        // Fails before inputs are made up if the device has too little memory.
-        drop(Network::of_tensors(&device, model, &weights)?);
-        let input = |port: &Port| seed.array(&port.name, &port.spec);
-        let inputs: Vec<Array> = model.inputs.iter().map(input).collect();
-        let fresh = || instance(&device, model, &weights, &inputs);
-        let made = |network: &Network<D>| outputs(network, model);
-        let timed = also_preempted(&device, preempt.then_some(seed.0), fresh, made)?;
+        let weights = model.weights(&device)?;
+        let first = weights.network()?; // inputs that have no room there are not made up
+        let ports = first.inputs().iter();
+        let inputs: Vec<Array> =
+            ports.map(|(_, port)| seed.array(&port.name, &port.spec)).collect();
+        drop(first);
+        let fresh = || instance(&weights, &inputs);
+        let timed = also_preempted(&device, preempt.then_some(seed.0), fresh, outputs)?;
         Ok((inputs, timed))
     }
 }

@@ -9,8 +9,8 @@ use crate::report::usage::Usage;
 use crate::workload::networks;
 use crate::workload::program::is_program;
 use anyhow::Result;
-use reef::models::{self, AnyModel, Opened, Tensors, param::Params, safetensors};
-use std::path::{Path, PathBuf};
+use reef::models::{self, Model};
+use std::path::PathBuf;
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
     args.take_arrays()?;
@@ -25,41 +25,31 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     if args.preempt {
         return Err(Usage("--preempt: that is for arrays, not for pictures".into()).into());
     }
-    let opened = open(args)?;
-    let (model, _) = opened.model.picture()?;
-    let classes = model.output().channels;
+    let model = open(args)?;
+    let classes = model.picture()?.0.output().channels;
     if !(1..=classes).contains(&args.top) {
         return Err(Usage(format!("--top must be in 1..={classes}, got {}", args.top)).into());
     }
     let labels = args.labels.as_deref().map(|file| Labels::load(file, classes)).transpose()?;
-    let transform = args.transform(model)?;
+    let transform = args.transform(&model)?;
     let read = |image: &PathBuf| transform.read(image);
     let pictures = args.images.iter().map(read).collect::<models::Result<Vec<_>>>()?;
-    let seen = reef::with_device(&args.device, Run { args, opened, pictures: &pictures })??;
+    let seen = reef::with_device(&args.device, Run { args, model, pictures: &pictures })??;
     report::show(args, &seen, labels.as_ref())
 }
 
 /// The network, with the weights that were named.
-fn open(args: &Args) -> Result<Opened> {
-    let opened = networks::open(&args.model, args.size)?;
-    let Some(file) = &args.weights else { return Ok(opened) };
+fn open(args: &Args) -> Result<Model> {
+    let model = networks::open(&args.model, args.size)?;
+    let Some(file) = &args.weights else { return Ok(model) };
     if !models::NAMES.contains(&args.model.as_str()) {
         let what = format!("--weights: {} brings its own weights", args.model);
         return Err(Usage(what).into());
     }
-    let params = read_weights(file)?;
-    let (model, _) = opened.model.into_picture()?;
-    let tensors = Tensors::Read(model.params(&params)?);
-    Ok(Opened { model: AnyModel::Picture { model, tensors }, latencies: opened.latencies })
-}
-
-fn read_weights(file: &Path) -> Result<Params> {
-    match file.extension().and_then(|extension| extension.to_str()) {
-        Some("safetensors") => Ok(safetensors::load(file)?),
-        Some("param") => Ok(Params::load(file)?),
-        _ => {
-            let what = format!("--weights {}: a file is .safetensors or .param", file.display());
-            Err(Usage(what).into())
-        }
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    if !matches!(extension, Some("safetensors" | "param")) {
+        let what = format!("--weights {}: a file is .safetensors or .param", file.display());
+        return Err(Usage(what).into());
     }
+    Ok(Model::open(&args.model).weights(file).input_size(args.size).batch(1).read()?)
 }

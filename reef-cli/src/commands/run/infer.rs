@@ -3,7 +3,7 @@
 use super::args::Args;
 use crate::report::progress::Progress;
 use anyhow::Result;
-use reef::models::Opened;
+use reef::models::Model;
 use reef::op::Operators;
 use reef::{Config, Seq, VirtualQueue};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub(crate) struct Prediction {
 /// One inference for each picture, on whichever device was named.
 pub(crate) struct Run<'a> {
     pub(crate) args: &'a Args,
-    pub(crate) opened: Opened,
+    pub(crate) model: Model,
     pub(crate) pictures: &'a [Vec<f32>],
 }
 
@@ -26,10 +26,11 @@ impl reef::Visit for Run<'_> {
     type Output = Result<Vec<Prediction>>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let Self { args, opened, pictures } = self;
+        let Self { args, model, pictures } = self;
         let progress = Progress::new(1 + pictures.len(), args.json);
         progress.begin(&format!("loading {}", args.model));
-        let network = opened.model.load(&device)?.network()?;
+        let network = model.load(&device)?;
+        drop(model);
         let inference = network.inference();
         let (mut submitter, queue) = VirtualQueue::enable(&device, Config::default())?;
         let mut seen = Vec::new();

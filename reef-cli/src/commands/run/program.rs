@@ -3,11 +3,11 @@
 use super::args::Args;
 use super::tensors::{self, InputArrays};
 use crate::report::usage::Usage;
-use crate::workload::networks::WEIGHTS;
-use crate::workload::program;
 use crate::workload::tensors::run_once;
+use crate::workload::{networks, program};
 use anyhow::Result;
-use reef::models::{Network, ProgramInput, ProgramModel};
+use reef::models::Model;
+use reef::models::kinds::{ProgramInput, ProgramModel};
 use reef::op::Operators;
 use reef::tensor::{Array, Element, Spec};
 use std::time::Duration;
@@ -22,9 +22,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         );
     }
     let given = tensors::read_inputs(args)?;
-    let model = program::open(&args.model)?;
-    check(&model, &given)?;
-    let (output, time) = reef::with_device(&args.device, Run { model: &model, given: &given })??;
+    let model = networks::open(&args.model, None)?;
+    let brings = model.program().expect("such a folder brings its kernels");
+    check(brings, &given)?;
+    let (output, time) =
+        reef::with_device(&args.device, Run { model: &model, brings, given: &given })??;
     let spec = Spec { element: Element::F32, dims: vec![output.len()] };
     tensors::report(args, &[("output", &spec)], &[Array::F32(output)], (time, None))
 }
@@ -53,7 +55,8 @@ fn check(model: &ProgramModel, given: &InputArrays) -> Result<()> {
 
 /// One inference, on whichever device was named.
 struct Run<'a> {
-    model: &'a ProgramModel,
+    model: &'a Model,
+    brings: &'a ProgramModel,
     given: &'a InputArrays,
 }
 
@@ -61,9 +64,8 @@ impl reef::Visit for Run<'_> {
     type Output = Result<(Vec<f32>, Duration)>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let weights = program::load(&device, self.model, WEIGHTS)?;
-        let network = Network::of_program(self.model, &weights)?;
-        for input in self.model.inputs() {
+        let network = program::weights(&device, self.model)?.network()?;
+        for input in self.brings.inputs() {
             network.stage_bytes(input.offset, &self.given[&input.name].1.to_le_bytes())?;
         }
         let time = run_once(&device, &network.inference())?;

@@ -7,17 +7,13 @@ use crate::workload::networks::WEIGHTS;
 use crate::workload::preempted::{self, Timed, also_preempted};
 use crate::workload::tensors::outputs;
 use anyhow::{Context, Result};
-use reef::models::onnx::{TensorOptions, load_for_within};
-use reef::models::{
-    self, AnyModel, Budget, Network, TENSOR_NAMES, TensorModel, TensorWeights, npy,
-};
+use reef::models::{Budget, Model, Network, TENSOR_NAMES, Weights, npy};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Values by the names of inputs.
@@ -31,42 +27,37 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let model = model(args, &given)?;
     let tensors = Tensors { model: &model, given: &given, preempt: args.preempt };
     let (outputs, time, preemptions) = reef::with_device(&args.device, tensors)??;
-    let ports: Vec<_> = model.outputs.iter().map(|port| (port.name.as_str(), &port.spec)).collect();
+    let ports = model.outputs();
+    let ports: Vec<_> = ports.iter().map(|(_, port)| (port.name.as_str(), &port.spec)).collect();
     report(args, &ports, &outputs, (time, preemptions))
 }
 
 /// The network, made for what was given.
-fn model(args: &Args, given: &InputArrays) -> Result<TensorModel> {
+fn model(args: &Args, given: &InputArrays) -> Result<Model> {
     if TENSOR_NAMES.contains(&args.model.as_str()) {
         return built(args, given);
     }
-    let shapes = args.shape.iter().cloned().collect();
-    let options = TensorOptions { shapes, ..TensorOptions::default() };
-    Ok(load_for_within(Path::new(&args.model), &options, given, &args.budget())?)
+    let model = Model::open(&args.model).tensors_only().shapes(args.shape.iter().cloned());
+    Ok(model.values(given).budget(&args.budget()).read()?)
 }
 
 /// A built network, for as many texts and tokens, or pictures, as were given: the first and the
 /// last size of an input.
-fn built(args: &Args, given: &InputArrays) -> Result<TensorModel> {
+fn built(args: &Args, given: &InputArrays) -> Result<Model> {
     let (size, batch) = match given.values().next().map(|(dims, _)| dims.as_slice()) {
         Some(&[batch, .., size]) => (Some(size), Some(batch)),
         _ => (args.size, None),
     };
-    let opened = match &args.weights {
-        Some(file) => models::open_weights(&args.model, file, size, batch)?,
-        None => models::open(&args.model, size, batch, WEIGHTS)?,
-    };
-    match opened.model {
-        AnyModel::Tensors(model) => {
-            let is_input = |name: &String| model.inputs.iter().any(|port| port.name == *name);
-            match given.keys().find(|name| !is_input(name)) {
-                Some(name) => Err(Usage(format!("input {name}: there is no such input")).into()),
-                None => Ok(model),
-            }
-        }
-        AnyModel::Picture { .. } => {
-            Err(Usage(format!("{} takes images, not NAME=FILE.npy", args.model)).into())
-        }
+    let mut model = Model::open(&args.model).input_size(size).batch(batch).seed(WEIGHTS.0);
+    if let Some(file) = &args.weights {
+        model = model.weights(file);
+    }
+    let model = model.read()?;
+    let inputs = model.inputs();
+    let is_input = |name: &String| inputs.iter().any(|(_, port)| port.name == *name);
+    match given.keys().find(|name| !is_input(name)) {
+        Some(name) => Err(Usage(format!("input {name}: there is no such input")).into()),
+        None => Ok(model),
     }
 }
 
@@ -154,7 +145,7 @@ fn file_names<'a>(names: impl Iterator<Item = &'a str>) -> Vec<String> {
 
 /// One inference, on whichever device was named.
 struct Tensors<'a> {
-    model: &'a TensorModel,
+    model: &'a Model,
     given: &'a InputArrays,
     preempt: bool,
 }
@@ -163,22 +154,17 @@ impl reef::Visit for Tensors<'_> {
     type Output = Result<Timed>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
-        let weights = TensorWeights::upload(&device, self.model)?;
-        let fresh = || self.fresh(&device, &weights);
-        let made = |network: &Network<D>| outputs(network, self.model);
-        also_preempted(&device, self.preempt.then_some(WEIGHTS.0), fresh, made)
+        let weights = self.model.weights(&device)?;
+        let fresh = || self.fresh(&weights);
+        also_preempted(&device, self.preempt.then_some(WEIGHTS.0), fresh, outputs)
     }
 }
 
 impl Tensors<'_> {
     /// The network with what was given.
-    fn fresh<D: Operators>(
-        &self,
-        device: &D,
-        weights: &Arc<TensorWeights<D>>,
-    ) -> Result<Network<D>> {
-        let network = Network::of_tensors(device, self.model, weights)?;
-        for (index, port) in self.model.inputs.iter().enumerate() {
+    fn fresh<D: Operators>(&self, weights: &Weights<D>) -> Result<Network<D>> {
+        let network = weights.network()?;
+        for (index, (_, port)) in network.inputs().iter().enumerate() {
             let missing =
                 || Usage(format!("input {}=FILE.npy is missing: {}", port.name, port.spec));
             network.stage(index, &self.given.get(&port.name).ok_or_else(missing)?.1)?;

@@ -16,4 +16,4 @@ mod header;
 mod part;
 pub(crate) mod read;
 
-pub use read::{from_bytes, from_bytes_within, load, load_within};
+pub use read::{from_bytes, load};

@@ -15,22 +15,12 @@ use std::path::Path;
 /// Bytes that are decoded at a time.
 const CHUNK: usize = 64 << 10;
 
-/// Reads all tensors of floats, one after the other. At most [`Budget::USUAL`] bytes of memory are
-/// taken.
+/// Reads all tensors of floats, one after the other, with memory of `budget`.
 ///
 /// # Errors
 ///
 /// `Io` if the file can't be read, `Safetensors` if it is broken, `Memory`.
-pub fn load(path: impl AsRef<Path>) -> Result<Params> {
-    load_within(path, &Budget::default())
-}
-
-/// As [`load`], with memory of `budget`.
-///
-/// # Errors
-///
-/// As [`load`].
-pub fn load_within(path: impl AsRef<Path>, budget: &Budget) -> Result<Params> {
+pub fn load(path: impl AsRef<Path>, budget: &Budget) -> Result<Params> {
     let path = path.as_ref();
     let name = path.display().to_string();
     let io = |error: io::Error| Error::Io { file: name.clone(), why: error.to_string() };
@@ -42,21 +32,12 @@ pub fn load_within(path: impl AsRef<Path>, budget: &Budget) -> Result<Params> {
     named(&name, budget, |ledger| read(Place::File(&file, about.len()), ledger))
 }
 
-/// Parses the bytes of a file; `file` names it in errors.
+/// Parses the bytes of a file with memory of `budget`; `file` names it in errors.
 ///
 /// # Errors
 ///
 /// `Safetensors`, `Memory`.
-pub fn from_bytes(bytes: &[u8], file: &str) -> Result<Params> {
-    from_bytes_within(bytes, file, &Budget::default())
-}
-
-/// As [`from_bytes`], with memory of `budget`.
-///
-/// # Errors
-///
-/// As [`from_bytes`].
-pub fn from_bytes_within(bytes: &[u8], file: &str, budget: &Budget) -> Result<Params> {
+pub fn from_bytes(bytes: &[u8], file: &str, budget: &Budget) -> Result<Params> {
     named(file, budget, |ledger| read(Place::Memory(bytes), ledger))
 }
 
@@ -135,8 +116,10 @@ fn numbers<const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::seeded::Seeded;
     use crate::model::tensor::Source;
-    use crate::{Seeded, build, reference};
+    use crate::run::reference;
+    use crate::zoo::by_name::build;
     use proptest::prelude::*;
 
     fn file(header: &str, data: &[u8]) -> Vec<u8> {
@@ -163,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_state_dict_gives_the_weights_of_a_network() {
-        let params = from_bytes(&state_dict("resnet18"), "x").unwrap();
+        let params = from_bytes(&state_dict("resnet18"), "x", &Budget::default()).unwrap();
         let model = build("resnet18", Some(32), 1).unwrap();
         let input = Seeded(1).input(model.input().elements());
         let want = reference::execute(&model, &Seeded(1), &input);
@@ -180,14 +163,15 @@ mod tests {
             "c": {"dtype": "F64", "shape": [], "data_offsets": [10, 18]}}"#;
         let halves = [0x3c00u16, 0xc000, 0x0001, 0x7bff].map(u16::to_le_bytes).concat();
         let data = [halves, vec![0xc0, 0x3f], 0.25f64.to_le_bytes().into()].concat();
-        let params = from_bytes(&file(header, &data), "x").unwrap();
+        let params = from_bytes(&file(header, &data), "x", &Budget::default()).unwrap();
         assert_eq!(params.tensors["a"], [1.0, -2.0, 2f32.powi(-24), 65504.0]);
         assert_eq!((params.tensors["b"][0], params.tensors["c"][0]), (1.5, 0.25));
     }
 
     #[test]
     fn every_defect_has_its_words() {
-        let say = |bytes: &[u8]| from_bytes(bytes, "x").unwrap_err().to_string();
+        let say =
+            |bytes: &[u8]| from_bytes(bytes, "x", &Budget::default()).unwrap_err().to_string();
         let one = |entry: &str| say(&file(&format!(r#"{{"w": {entry}}}"#), &[0; 8]));
         assert_eq!(say(&[1, 2]), "x: ends inside the header's length");
         assert_eq!(say(&[255; 16]), format!("x: header of {} bytes, 8 there", u64::MAX));
@@ -215,7 +199,7 @@ mod tests {
             let len = bytes.len();
             bytes[at % len] = byte;
             bytes.truncate(cut);
-            let _ = from_bytes(&bytes, "x");
+            let _ = from_bytes(&bytes, "x", &Budget::default());
         }
     }
 }

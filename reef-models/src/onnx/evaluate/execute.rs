@@ -10,21 +10,24 @@ use crate::memory::list::List;
 use crate::onnx::constant::Constant;
 use crate::onnx::fault::Fault;
 use crate::onnx::file::{GraphFile, ModelFile};
-use crate::onnx::load::graph_of;
 use crate::onnx::node::Node;
-use crate::onnx::walk::{Options, input_sizes, only_input};
+use crate::onnx::opset::{PICTURE_OPSETS, graph_of};
+use crate::onnx::pictures::{Options, input_sizes, only_input};
 use std::path::Path;
 use std::rc::Rc;
 
-/// Runs the network of a file, node by node as the file says; `options` are those of
-/// [`load`](fn@crate::onnx::load).
+/// Runs the network for pictures of a file, node by node as the file says.
 ///
 /// # Errors
 ///
 /// `Io` if the file can't be read, `Onnx` if it is none or holds what ONNX doesn't define, `Length`
 /// if `input` is not as long as the file's.
-pub fn execute(path: impl AsRef<Path>, options: &Options, input: &[f32]) -> Result<Vec<f32>> {
-    let path = path.as_ref();
+pub fn execute(path: impl AsRef<Path>, input: &[f32]) -> Result<Vec<f32>> {
+    execute_with(path.as_ref(), &Options::default(), input)
+}
+
+/// As [`execute`], with sizes that the file leaves open.
+pub(crate) fn execute_with(path: &Path, options: &Options, input: &[f32]) -> Result<Vec<f32>> {
     let file = path.display().to_string();
     let bytes = whole::read(path, &Ledger::new(&Budget::new(u64::MAX)))?;
     let folder = path.parent().unwrap_or(Path::new("."));
@@ -37,13 +40,8 @@ pub fn execute(path: impl AsRef<Path>, options: &Options, input: &[f32]) -> Resu
 /// # Errors
 ///
 /// `Onnx`, `Length`.
-pub fn execute_bytes(
-    bytes: &[u8],
-    name: &str,
-    options: &Options,
-    input: &[f32],
-) -> Result<Vec<f32>> {
-    run(bytes, name, None, options, input)
+pub fn execute_bytes(bytes: &[u8], name: &str, input: &[f32]) -> Result<Vec<f32>> {
+    run(bytes, name, None, &Options::default(), input)
 }
 
 fn run(
@@ -56,7 +54,7 @@ fn run(
     let ledger = Ledger::new(&Budget::new(u64::MAX)); // its own machine's, at its user's wish
     let named = |fault: Fault| fault.of(file.into(), &ledger);
     let file = ModelFile::read(bytes, &ledger).map_err(Fault::from).map_err(named)?;
-    let graph = graph_of(&file).map_err(named)?;
+    let graph = graph_of(&file, &PICTURE_OPSETS).map_err(named)?;
     let picture = only_input(graph).map_err(named)?;
     let at_picture = |why| named(Fault::at_input(picture.name, why));
     let dims = input_sizes(picture, options).map_err(at_picture)?;

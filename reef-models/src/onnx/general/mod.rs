@@ -1,23 +1,15 @@
 //! Reads networks of ordinary tensors: any rank and type, several inputs and outputs.
 //!
-//! In: the messages of a file. Out: a [`TensorModel`](crate::TensorModel). Each node becomes
+//! In: the messages of a file. Out: a [`TensorModel`](crate::kinds::TensorModel). Each node becomes
 //! operations of [`reef_core::tensor`], by the function that [`operators`] has for it; a function
 //! of the file becomes those of its body.
 //!
 //! Invariants: all shapes are known when a network has been read. Where values of an input decide
-//! about shapes, they are given beforehand ([`TensorOptions::values`]) and are constants from then
-//! on.
+//! about shapes, they are given beforehand ([`values`](options::TensorOptions)) and are constants
+//! from then on.
 
 pub(super) mod call;
-pub(crate) mod either;
-pub(crate) mod load;
 pub(super) mod operators;
 pub(crate) mod options;
 pub(super) mod stored;
 pub(super) mod walk;
-
-pub use load::{
-    input_names, load_for, load_for_within, load_tensors, load_tensors_within, read_tensor,
-    tensors_from_bytes,
-};
-pub use options::TensorOptions;

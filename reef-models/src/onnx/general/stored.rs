@@ -1,10 +1,13 @@
 //! Tensors of a file as arrays.
 
+use crate::errors::error;
+use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::onnx::constant;
 use crate::onnx::external::External;
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Fault, Result};
 use crate::onnx::file::TensorFile;
+use crate::onnx::protobuf::Malformed;
 use reef_core::tensor::{Array, Brain, Element, Half, Spec, Truth};
 use std::path::Path;
 
@@ -98,4 +101,17 @@ fn listed(tensor: &TensorFile<'_>, element: Element) -> Array {
         Element::U8 => Array::U8(ints().map(|&x| x as u8).collect()),
         Element::Bool => Array::Bool(ints().map(|&x| Truth((x != 0).into())).collect()),
     }
+}
+
+/// Reads a file that holds a single tensor (`TensorProto`), as ONNX's test data do.
+///
+/// # Errors
+///
+/// `Onnx` if it is none.
+pub fn read_tensor(bytes: &[u8], name: &str) -> error::Result<(Spec, Array)> {
+    let ledger = Ledger::new(&Budget::default());
+    let malformed = |Malformed(why): Malformed| why;
+    let read = TensorFile::read(bytes, &ledger).map_err(malformed);
+    let read = read.and_then(|tensor| array(&tensor, None, &ledger));
+    read.map_err(|why| Fault { at: "no tensor".into(), why }.of(name.into(), &ledger))
 }

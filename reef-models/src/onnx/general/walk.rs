@@ -4,11 +4,14 @@ use super::call::Call;
 use super::operators::lower;
 use super::options::TensorOptions;
 use super::stored::{array, element};
+use crate::ir::recognise::reading::{Recognised, Refusal, recognise};
 use crate::memory::ledger::Ledger;
 use crate::onnx::fault::{Fault, Result};
 use crate::onnx::file::{
     AttributeFile, Dimension, FunctionFile, GraphFile, ModelFile, NodeFile, ValueFile,
 };
+use crate::onnx::node::name_of;
+use crate::onnx::pictures::SHOWN;
 use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::tensors::value::Value;
@@ -25,22 +28,53 @@ const NAME: u64 = 256;
 type Scope<'a> = HashMap<&'a str, Value>;
 
 /// A file that is being read.
-pub(super) struct Walk<'a> {
+pub(in crate::onnx) struct Walk<'a, 'o> {
     builder: Builder<'a>,
     ledger: &'a Ledger,
     folder: Option<&'a Path>,
     opset: i64,
     functions: &'a [FunctionFile<'a>],
-    options: &'a TensorOptions,
+    options: &'o TensorOptions,
     /// Inputs whose values decide about shapes and were not given.
-    pub(super) unbound: Vec<String>,
+    pub(in crate::onnx) unbound: Vec<String>,
 }
 
-impl<'a> Walk<'a> {
-    pub(super) fn new(
+/// Operations of a file, of which a network can be made.
+pub(in crate::onnx) struct Walked<'a> {
+    builder: Builder<'a>,
+    outputs: Vec<(String, Value)>,
+}
+
+impl Walked<'_> {
+    /// The network of tensors.
+    pub(in crate::onnx) fn tensors(self, name: &str) -> Result<TensorModel, Fault> {
+        self.builder.finish(name, self.outputs).map_err(Fault::of_graph)
+    }
+
+    /// The network for pictures that it is, if it is one whose input has this shape.
+    pub(in crate::onnx) fn pictures(
+        &self,
+        shape: [usize; 4],
+        ledger: &Ledger,
+    ) -> Result<Recognised, Refusal> {
+        match &*self.outputs {
+            [(_, output)] => recognise(&self.builder, shape, output, ledger),
+            outputs => {
+                let names: Vec<_> = outputs.iter().take(SHOWN).map(|(name, _)| name).collect();
+                Err(Refusal { node: None, why: format!("outputs must be one, got {names:?}") })
+            }
+        }
+    }
+}
+
+/// Operators whose second operand is the weights of a module.
+const WEIGHTED: [&str; 4] = ["BatchNormalization", "Conv", "Gemm", "MatMul"];
+
+impl<'a, 'o> Walk<'a, 'o> {
+    pub(in crate::onnx) fn new(
         file: &'a ModelFile<'a>,
         folder: Option<&'a Path>,
-        options: &'a TensorOptions,
+        options: &'o TensorOptions,
         ledger: &'a Ledger,
     ) -> Self {
         Self {
@@ -54,12 +88,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The network that `graph` describes.
-    pub(super) fn graph(
-        &mut self,
-        graph: &'a GraphFile<'a>,
-        name: &str,
-    ) -> Result<TensorModel, Fault> {
+    /// All operations of `graph`.
+    pub(in crate::onnx) fn graph(&mut self, graph: &'a GraphFile<'a>) -> Result<Walked<'a>, Fault> {
         let mut scope = Scope::new();
         self.initializers(graph, &mut scope)?;
         self.inputs(graph, &mut scope)?;
@@ -72,9 +102,8 @@ impl<'a> Walk<'a> {
             }),
         };
         let outputs = graph.outputs.iter().map(output).collect::<Result<Vec<_>, _>>()?;
-        drop(scope);
         let builder = std::mem::replace(&mut self.builder, Builder::new(self.ledger));
-        builder.finish(name, outputs).map_err(Fault::of_graph)
+        Ok(Walked { builder, outputs })
     }
 
     fn initializers(
@@ -162,7 +191,7 @@ impl<'a> Walk<'a> {
     ) -> Result<(), Fault> {
         for node in nodes {
             let results = self.node(node, scope, outer, depth)?;
-            let fault = |why| Fault::at_node(name(node), node.op, why);
+            let fault = |why| Fault::at_node(name_of(node), node.op, why);
             for (&output, value) in
                 node.outputs.iter().zip(results).filter(|(output, _)| !output.is_empty())
             {
@@ -183,7 +212,7 @@ impl<'a> Walk<'a> {
         outer: &[&'a AttributeFile<'a>],
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
-        let fault = |why| Fault::at_node(name(node), node.op, why);
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
         let operands = operands(node, scope).map_err(fault)?;
         let same = |function: &&FunctionFile<'_>| {
             (function.name, function.domain) == (node.op, node.domain)
@@ -192,7 +221,9 @@ impl<'a> Walk<'a> {
             return self.function(node, function, operands, depth);
         }
         if depth == 0 {
-            name(node).clone_into(&mut self.builder.node);
+            name_of(node).clone_into(&mut self.builder.node);
+            let weights = node.inputs.get(1).filter(|_| WEIGHTED.contains(&node.op));
+            self.builder.module = weights.and_then(|name| name.strip_suffix(".weight"));
         }
         let call = Call::new(node, operands, self.opset, self.folder, outer);
         let made = lower(&mut self.builder, &call);
@@ -210,7 +241,7 @@ impl<'a> Walk<'a> {
         operands: Vec<Option<Value>>,
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
-        let fault = |why| Fault::at_node(name(node), node.op, why);
+        let fault = |why| Fault::at_node(name_of(node), node.op, why);
         if depth >= DEPTH {
             return Err(fault(format!("functions call each other more than {DEPTH} deep")));
         }
@@ -229,12 +260,6 @@ impl<'a> Walk<'a> {
 fn is_named(input: &ValueFile<'_>, name: &str) -> bool {
     let symbol = |dim: &Dimension<'_>| matches!(dim, Dimension::Open(symbol) if *symbol == name);
     input.name == name || input.dims.as_ref().is_some_and(|dims| dims.iter().any(symbol))
-}
-
-/// Its own name, or that of what it makes.
-fn name<'a>(node: &NodeFile<'a>) -> &'a str {
-    let output = node.outputs.first().copied().unwrap_or_default();
-    if node.name.is_empty() { output } else { node.name }
 }
 
 fn operands(node: &NodeFile<'_>, scope: &Scope<'_>) -> Result<Vec<Option<Value>>> {

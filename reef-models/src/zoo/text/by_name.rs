@@ -10,7 +10,7 @@ use crate::tensors::builder::Builder;
 use crate::tensors::model::TensorModel;
 use crate::zoo::range::{MAX_SIZE, in_range};
 
-/// The networks that [`build_text`] knows.
+/// Networks of text that can be built.
 pub const TEXT_NAMES: &[&str] = &["bert", "distilbert"];
 
 /// Tokens of a text unless it is said.
@@ -45,7 +45,7 @@ const DISTILBERT: Encoder = Encoder { names: names::DISTILBERT, segments: 0, lay
 ///
 /// `UnknownNetwork`, `OutOfRange` for the tokens or the batch; `Tensor` if one is missing or of
 /// another length.
-pub fn build_text(
+pub(crate) fn build_text(
     name: &str,
     tokens: Option<usize>,
     batch: usize,

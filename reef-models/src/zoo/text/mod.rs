@@ -12,7 +12,7 @@ pub(crate) mod by_name;
 pub(crate) mod encoder;
 mod names;
 
-pub use by_name::{TEXT_NAMES, build_text};
+pub use by_name::TEXT_NAMES;
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,15 @@
 //! Small encoders against plain loops over the same tensors, and what the large ones are made of.
 
+use super::by_name::{TEXT_NAMES, build_text};
 use super::encoder::Encoder;
 use super::names::{self, Names, Pooled};
-use super::{TEXT_NAMES, build_text};
 use crate::memory::budget::Budget;
 use crate::memory::ledger::Ledger;
 use crate::model::seeded::Seeded;
 use crate::model::tensor::{Kind, TensorSpec};
 use crate::model::tensors::Tensors;
-use crate::run::any_model::AnyModel;
+use crate::run::constants::TensorWeights;
+use crate::run::network::Network;
 use crate::tensors::builder::Builder;
 use reef_conformance::Null;
 use reef_core::tensor::Array;
@@ -160,8 +161,9 @@ fn a_device_without_kernels_refuses_by_the_name_of_a_layer() {
     let ledger = Ledger::new(&Budget::default());
     let (encoder, tensors) = (tiny(names::BERT, 2), Tensors::Seeded(SEED));
     let model = encoder.build("tiny", [TEXTS, TOKENS], tensors, Builder::new(&ledger)).unwrap();
-    let loaded = AnyModel::Tensors(model).load(&Null::computing(|_, _, _| {})).unwrap();
-    let said = loaded.network().unwrap_err().to_string();
+    let device = Null::computing(|_, _, _| {});
+    let weights = TensorWeights::upload(&device, &model, None).unwrap();
+    let said = Network::of_tensors(&device, &model, &weights).unwrap_err().to_string();
     assert!(said.starts_with("node \"bert.embeddings.word_embeddings\": "), "{said}");
     assert!(said.contains("no kernel for gather"), "{said}");
 }

@@ -12,7 +12,6 @@ use crate::net::identity::client_id::Protocol;
 use crate::requests::job::{BoundOutput, Output};
 use crate::tenants::tenant::Tenant;
 use reef::ClientConfig;
-use reef::models::Ports;
 use std::any::Any;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
@@ -73,12 +72,12 @@ fn served(device: Arc<Device>) -> Arc<LoadedModel> {
         .specs(&name, None, &Replacement::default())
         .unwrap()
         .remove(0);
-    let model = reef::models::build("resnet18", Some(32), 1).unwrap();
+    let model = reef::models::Model::open("resnet18").input_size(32).read().unwrap();
     let node = crate::engine::node::Nodes::open("cpu:0?units=1", "reef", 0.0).unwrap();
     let node = node.all[0].clone();
     let parts = variant::Parts {
-        inputs: TensorInfos::of(&Ports::new([model.input_port()])),
-        outputs: TensorInfos::of(&Ports::new([model.output_port()])),
+        inputs: TensorInfos::of(&model.inputs()),
+        outputs: TensorInfos::of(&model.outputs()),
         sizes: Sizes { weights: 0, instance: 0 },
         loaded: device,
         node: node.clone(),

@@ -1,7 +1,7 @@
 //! Creation of networks for shapes, within the daemon's memory.
 
 use super::variant::{Parts, Variant};
-use crate::engine::api::{ReadModel, Sizes};
+use crate::engine::api::Sizes;
 use crate::engine::node::Node;
 use crate::error::{Error, Result};
 use crate::models::budget::{Budget, Reservation, within};
@@ -92,14 +92,14 @@ impl VariantFactory {
         let spec = order.spec;
         let reading = self.read_budget(spec);
         let read = order.read(&reading).map_err(with_eviction(Eviction::Own))?;
-        let (inputs, outputs) = read.ports();
+        let (inputs, outputs) = (read.inputs(), read.outputs());
         let mut infos = (TensorInfos::of(&inputs), TensorInfos::of(&outputs));
         order.declaration.inspect(|declaration| declaration.name_variant(&mut infos, order.shapes));
         let (bytes, sizes) = self.bytes(order, &read)?;
         // Few constants differ from those of the base.
         let own = if order.base.is_some() { bytes - sizes.weights } else { bytes };
         let mut taken = order.charge(own)?;
-        let (mut memory, staged) = self.reserve(order, bytes, read.staged_bytes())?;
+        let (mut memory, staged) = self.reserve(order, bytes, staged_bytes(&read))?;
         let loaded = match order.base {
             Some(base) => self.node.engine.load_beside(read, &*base.loaded)?,
             None => self.node.engine.load(read, spec.measure)?,
@@ -130,7 +130,7 @@ impl VariantFactory {
     }
 
     /// Returns its maximum size, which must be within a model's limit.
-    fn bytes(&self, order: &VariantOrder<'_>, read: &ReadModel) -> VariantResult<(u64, Sizes)> {
+    fn bytes(&self, order: &VariantOrder<'_>, read: &models::Model) -> VariantResult<(u64, Sizes)> {
         let sizes = self.node.engine.sizes(read);
         let instances = (order.spec.instances.rt + order.spec.instances.be) as u64;
         let instances = instances.saturating_mul(sizes.instance);
@@ -162,6 +162,12 @@ impl VariantFactory {
     }
 }
 
+/// Returns the host memory in bytes for the largest layer on its way to the device: a copy, and
+/// another one in the device's layout.
+fn staged_bytes(model: &models::Model) -> u64 {
+    2 * model.largest_constant_bytes() as u64
+}
+
 impl VariantOrder<'_> {
     /// Returns its name for errors.
     fn title(&self) -> String {
@@ -172,7 +178,7 @@ impl VariantOrder<'_> {
         }
     }
 
-    fn read(&self, budget: &models::Budget) -> Result<ReadModel> {
+    fn read(&self, budget: &models::Budget) -> Result<models::Model> {
         match (self.declaration, self.shapes) {
             (Some(declaration), Some(shapes)) => self.spec.open_shaped(declaration, shapes, budget),
             _ => self.spec.open(budget),

@@ -89,9 +89,9 @@ fn a_device_has_what_is_on_it_and_nothing_of_the_host() {
 fn a_model_with_replicas_computes_the_same_on_each_device() {
     let fixture = two("replicas", |config| config.models.replicas = 0);
     assert_eq!(fixture.devices("tiny"), [0, 1]);
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let input = Seeded(1).input(model.input().elements());
-    let want = reference::execute(&model, &Seeded(1), &input).unwrap();
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let input = Seeded(1).input(model.input_len());
+    let want = model.expected(&input).unwrap();
     for priority in [1, 2, 1, 2] {
         let got = fixture.infer(priority).unwrap();
         let worst = got.iter().zip(&want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);

@@ -11,6 +11,7 @@ use crate::net::access::Access;
 use crate::net::folder::make_folder;
 use crate::net::listener::bind;
 use parking_lot::Mutex;
+use reef::models::Model;
 use reef::{ClientConfig, HostMemory, Neighbours};
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -69,18 +70,18 @@ impl Engine for Losable {
         self.inner.name()
     }
 
-    fn sizes(&self, model: &ReadModel) -> Sizes {
+    fn sizes(&self, model: &Model) -> Sizes {
         self.inner.sizes(model)
     }
 
-    fn load(&self, model: ReadModel, measure: bool) -> Result<Arc<dyn DeviceModel>> {
+    fn load(&self, model: Model, measure: bool) -> Result<Arc<dyn DeviceModel>> {
         self.loads.fetch_add(1, Ordering::SeqCst);
         self.wait_if_slow();
         self.test()?;
         Ok(self.model(self.inner.load(model, measure)?))
     }
 
-    fn load_beside(&self, model: ReadModel, _: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
+    fn load_beside(&self, model: Model, _: &dyn DeviceModel) -> Result<Arc<dyn DeviceModel>> {
         self.load(model, false)
     }
 

@@ -4,7 +4,6 @@ use super::*;
 use crate::kserve::infer::request::{InferRequest, InputTensor, TensorData};
 use crate::tensor::TensorInfos;
 use reef::models::profile::Latencies;
-use reef::models::{Folder, onnx};
 use std::path::Path;
 
 /// A small network with what it must give.
@@ -20,9 +19,10 @@ fn case(name: &str) -> (PathBuf, Vec<f32>) {
 
 /// Weights as torchvision's are saved.
 fn safetensors(network: &str, seed: u64) -> Vec<u8> {
-    let model = build(network, Some(32), 1).unwrap();
+    let model = Model::open(network).input_size(32).seed(seed).read().unwrap();
+    let (model, tensors) = model.picture().unwrap();
     let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
-    for (name, values) in model.params(&Seeded(seed)).unwrap().tensors {
+    for (name, values) in model.params(tensors).unwrap().tensors {
         let begin = data.len();
         data.extend(to_bytes(&values));
         let entry = serde_json::json!({
@@ -64,9 +64,8 @@ fn files_and_folders_give_what_they_must() {
     let before = fixture.server.registry.budget().used();
     let (resnet, logits) = case("resnet-13");
     let (mobilenet, others) = case("mobilenet-18");
-    let imported = onnx::load(&mobilenet, &onnx::Options::default()).unwrap();
     let latencies = Some(Latencies { micros: 5, ..Latencies::default() });
-    let network = Folder { model: imported.model, params: imported.params, latencies };
+    let network = Model::open(&mobilenet).read().unwrap().with_latencies(latencies);
     fixture.file("file.onnx", std::fs::read(&resnet).unwrap());
     network.save(fixture.folder.join("whole")).unwrap();
     fixture.file("versions/1/model.onnx", std::fs::read(&resnet).unwrap());
@@ -92,14 +91,14 @@ fn weights_of_built_in_networks_are_read_by_torchvisions_names() {
     fixture.file("mine/1/weights.safetensors", &bytes);
     fixture.file("mine/model.toml", "network = \"resnet18\"\nsize = 32\n");
     fixture.load("mine").unwrap();
-    let model = build("resnet18", Some(32), 1).unwrap();
-    let input = Seeded(1).input(model.input().elements());
-    fixture.gives("mine", &reference::execute(&model, &Seeded(1), &input).unwrap());
+    let model = Model::open("resnet18").input_size(32).read().unwrap();
+    let want = model.expected(&Seeded(1).input(model.input_len())).unwrap();
+    fixture.gives("mine", &want);
     fixture.file("mine/model.toml", "network = \"resnet50\"\nsize = 32\n");
     let said = fixture.load("mine").unwrap_err().to_string();
     assert!(said.starts_with("model mine/1: ") && said.contains("weights.safetensors: "), "{said}");
     assert!(said.contains("layer1.0.conv1.weight: 36864 values given, 4096 wanted"), "{said}");
-    fixture.gives("mine", &reference::execute(&model, &Seeded(1), &input).unwrap()); // as before
+    fixture.gives("mine", &want); // as before
 }
 
 #[test]
@@ -113,9 +112,7 @@ fn a_broken_file_is_named_and_takes_nothing() {
     fixture.file("empty.onnx", "");
     fixture.file("json/model.json", "{");
     fixture.file("json/model.param", "");
-    let imported = onnx::load(&good, &onnx::Options::default()).unwrap();
-    let (model, params) = (imported.model, imported.params);
-    let network = Folder { model, params, latencies: None };
+    let network = Model::open(&good).read().unwrap();
     network.save(fixture.folder.join("param")).unwrap();
     fixture.file("param/model.param", "no weights");
     network.save(fixture.folder.join("profile")).unwrap();

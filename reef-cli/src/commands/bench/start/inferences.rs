@@ -116,7 +116,7 @@ fn are_close(have: &[f32], want: &[f32]) -> bool {
 mod tests {
     use super::*;
     use reef::cpu::Cpu;
-    use reef::models::{Weights, build};
+    use reef::models::Model;
     use reef::{Config, Device, VirtualQueue};
 
     fn run(device: &Cpu, commands: &[Command<Cpu>]) -> Result<()> {
@@ -130,9 +130,7 @@ mod tests {
     #[test]
     fn an_inference_or_a_launch_that_did_not_run_shows() {
         let device = Cpu::open(0, "units=2").unwrap();
-        let model = build("resnet18", Some(32), 1).unwrap();
-        let weights = Weights::pack(&device, &model, &Seeded(1)).unwrap();
-        let network = Network::new(&device, &model, &weights).unwrap();
+        let network = Model::open("resnet18").input_size(32).load(&device).unwrap();
         let (inferences, tasks) =
             Inferences::new(&device, &network, 1, |commands| run(&device, commands)).unwrap();
         for (picture, task) in tasks.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! One folder of test data.
 
 use anyhow::{Context, Result};
-use reef::models::onnx::{TensorOptions, input_names, load_for, load_tensors, read_tensor};
-use reef::models::{Error, TensorModel};
+use reef::models::onnx::{input_names, read_tensor};
+use reef::models::{Budget, Error, Model};
 use reef::tensor::{Array, Brain, Element, Spec};
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ pub(crate) struct Case {
 
 /// A network that was read, its inputs and its expected outputs.
 pub(crate) struct LoadedCase {
-    pub(crate) model: TensorModel,
+    pub(crate) model: Model,
     /// Values of each input that the network still has.
     pub(crate) inputs: Vec<Array>,
     pub(crate) wanted: Vec<(Spec, Array)>,
@@ -53,26 +53,26 @@ impl Case {
     pub(crate) fn load(&self) -> Result<LoadedCase, Error> {
         let data = self.tensors("output").and_then(|wanted| Ok((wanted, self.tensors("input")?)));
         let (mut wanted, tensors) = data.map_err(|why| self.refused().unwrap_or(why))?;
-        let names = input_names(&self.file)?;
+        let names = input_names(&self.file, &Budget::default())?;
         let given = names.into_iter().zip(&tensors).map(|((name, element), tensor)| {
             let (spec, array) = retyped(tensor, element);
             (name, (spec.dims, array))
         });
         let given: BTreeMap<_, _> = given.collect();
-        let model = load_for(&self.file, &TensorOptions::default(), &given)?;
-        for (tensor, port) in wanted.iter_mut().zip(&model.outputs) {
+        let model = Model::open(&self.file).tensors_only().values(&given).read()?;
+        for (tensor, (_, port)) in wanted.iter_mut().zip(model.outputs().iter()) {
             *tensor = retyped(tensor, Some(port.spec.element));
         }
         let why = || Error::Tensor { why: "an input without data".into() };
-        let inputs =
-            model.inputs.iter().map(|port| given.get(&port.name).map(|(_, array)| array.clone()));
+        let ports = model.inputs();
+        let inputs = ports.iter().map(|(_, port)| Some(given.get(&port.name)?.1.clone()));
         let inputs = inputs.collect::<Option<_>>().ok_or_else(why)?;
         Ok(LoadedCase { model, inputs, wanted })
     }
 
     /// Why the network is refused, whatever its data are: sequences aren't read as data either.
     fn refused(&self) -> Option<Error> {
-        let read = load_tensors(&self.file, &TensorOptions::default());
+        let read = Model::open(&self.file).tensors_only().read();
         read.err().filter(|why| matches!(why, Error::Onnx { .. }))
     }
 

@@ -7,11 +7,9 @@ use crate::report::progress::Progress;
 use crate::workload::preempted::{Random, preempted, same_bits};
 use crate::workload::tensors::{instance, outputs, run_once};
 use anyhow::{Context, Result, bail};
-use reef::models::{Error, TensorWeights};
+use reef::models::{Error, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
-use std::path::PathBuf;
-use std::sync::Arc;
 
 /// Arguments of `reef model verify --against onnx-tests`.
 pub(crate) struct Args<'a> {
@@ -113,7 +111,8 @@ fn outcome<D: Operators>(
             };
         }
     };
-    let specs = case.model.outputs.iter().map(|port| &port.spec);
+    let ports = case.model.outputs();
+    let specs = ports.iter().map(|(_, port)| &port.spec);
     if case.wanted.len() != have.len() {
         return Outcome::Failed(format!("{} outputs, {} wanted", have.len(), case.wanted.len()));
     }
@@ -136,14 +135,11 @@ fn outcome<D: Operators>(
 }
 
 /// The network's constants on a device, and what it gave.
-fn run_plain<D: Operators>(
-    device: &D,
-    case: &LoadedCase,
-) -> Result<(Arc<TensorWeights<D>>, Vec<Array>)> {
-    let weights = TensorWeights::upload(device, &case.model)?;
-    let network = instance(device, &case.model, &weights, &case.inputs)?;
+fn run_plain<D: Operators>(device: &D, case: &LoadedCase) -> Result<(Weights<D>, Vec<Array>)> {
+    let weights = case.model.weights(device)?;
+    let network = instance(&weights, &case.inputs)?;
     run_once(device, &network.inference())?;
-    let made = outputs(&network, &case.model)?;
+    let made = outputs(&network)?;
     Ok((weights, made))
 }
 
@@ -151,10 +147,10 @@ fn run_plain<D: Operators>(
 fn run_preempted<D: Operators>(
     device: &D,
     case: &LoadedCase,
-    weights: &Arc<TensorWeights<D>>,
+    weights: &Weights<D>,
     random: &mut Random,
 ) -> Result<(u64, Vec<Array>)> {
-    let network = instance(device, &case.model, weights, &case.inputs)?;
+    let network = instance(weights, &case.inputs)?;
     let count = preempted(device, &network.inference(), random)?;
-    Ok((count, outputs(&network, &case.model)?))
+    Ok((count, outputs(&network)?))
 }

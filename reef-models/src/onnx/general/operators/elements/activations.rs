@@ -61,14 +61,11 @@ fn formula(call: &Call<'_>) -> Result<Option<Write>> {
     Ok(Some(match call.op() {
         "Relu" => Box::new(Writer::relu),
         "Reciprocal" => Box::new(reciprocal),
-        "Sigmoid" => Box::new(sigmoid),
-        "HardSwish" => Box::new(|w, x| {
-            let gate = hard_sigmoid(w, x, 1.0 / 6.0, 0.5);
-            w.mul(x, gate)
-        }),
+        "Sigmoid" => Box::new(Writer::sigmoid),
+        "HardSwish" => Box::new(Writer::hard_swish),
         "HardSigmoid" => {
             let (alpha, beta) = (float("alpha", 0.2)?, float("beta", 0.5)?);
-            Box::new(move |w, x| hard_sigmoid(w, x, alpha, beta))
+            Box::new(move |w, x| w.hard_sigmoid(x, alpha, beta))
         }
         "Softplus" => Box::new(softplus),
         "Softsign" => Box::new(softsign),
@@ -82,7 +79,7 @@ fn formula(call: &Call<'_>) -> Result<Option<Write>> {
             Box::new(move |w, x| {
                 let alpha = w.real(alpha);
                 let scaled = w.mul(alpha, x);
-                let gate = sigmoid(w, scaled);
+                let gate = w.sigmoid(scaled);
                 w.mul(x, gate)
             })
         }
@@ -126,28 +123,6 @@ fn formula(call: &Call<'_>) -> Result<Option<Write>> {
 fn reciprocal(w: &mut Writer, x: usize) -> usize {
     let one = w.real(1.0);
     w.div(one, x)
-}
-
-/// `1 / (1 + exp(-x))`.
-pub(in crate::onnx::general::operators) fn sigmoid(w: &mut Writer, x: usize) -> usize {
-    let (one, minus) = (w.real(1.0), w.un(Unary::Neg, x));
-    let power = w.un(Unary::Exp, minus);
-    let sum = w.add(one, power);
-    w.div(one, sum)
-}
-
-/// `min(1, max(0, alpha * x + beta))`.
-pub(in crate::onnx::general::operators) fn hard_sigmoid(
-    w: &mut Writer,
-    x: usize,
-    alpha: f64,
-    beta: f64,
-) -> usize {
-    let (alpha, beta, zero, one) = (w.real(alpha), w.real(beta), w.real(0.0), w.real(1.0));
-    let scaled = w.mul(alpha, x);
-    let sum = w.add(scaled, beta);
-    let low = w.bin(Binary::Max, sum, zero);
-    w.bin(Binary::Min, low, one)
 }
 
 /// `ln(1 + exp(x))`, which doesn't overflow: `max(x, 0) + ln(1 + exp(-|x|))`.

@@ -6,7 +6,7 @@ use crate::onnx::general::operators::elements::cast::sizes;
 use crate::tensors::axes::{axis, broadcast, elements, size};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
-use reef_core::tensor::{Array, NOWHERE, Scalar, Truth, View};
+use reef_core::tensor::{Array, NOWHERE, Scalar, Truth};
 
 pub(in crate::onnx::general::operators) fn movement(
     b: &mut Builder<'_>,
@@ -211,29 +211,4 @@ fn centre(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         places[at] = (0..wanted).map(place).collect();
     }
     b.pick(x, places, Scalar::Whole(0))
-}
-
-/// Windows of a tensor as axes of their own, behind all others. Where windows lie is `strides`
-/// apart, where their elements lie `dilations`.
-pub(in crate::onnx::general::operators) fn windows(
-    dims: &[usize],
-    counts: &[usize],
-    sizes: &[usize],
-    strides: &[usize],
-    dilations: &[usize],
-) -> [View; 2] {
-    let dense = View::dense(dims);
-    let space = dims.len() - counts.len();
-    let scaled = |factors: &[usize]| -> Vec<usize> {
-        dense.strides[space..]
-            .iter()
-            .zip(factors)
-            .map(|(stride, factor)| stride.saturating_mul(*factor))
-            .collect()
-    };
-    let kept = View {
-        dims: [&dims[..space], counts].concat(),
-        strides: [&dense.strides[..space], &scaled(strides)].concat(),
-    };
-    [kept, View { dims: sizes.to_vec(), strides: scaled(dilations) }]
 }

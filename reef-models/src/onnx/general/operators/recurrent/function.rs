@@ -75,7 +75,7 @@ impl Function {
         match self {
             Self::Relu => w.relu(x),
             Self::Tanh => w.un(Unary::Tanh, x),
-            Self::Sigmoid => activations::sigmoid(w, x),
+            Self::Sigmoid => w.sigmoid(x),
             Self::Softsign => activations::softsign(w, x),
             Self::Softplus => activations::softplus(w, x),
             Self::Affine(alpha, beta) => {
@@ -95,7 +95,7 @@ impl Function {
                 let below = w.bin(Binary::Less, x, alpha);
                 w.select(below, zero, x)
             }
-            Self::HardSigmoid(alpha, beta) => activations::hard_sigmoid(w, x, alpha, beta),
+            Self::HardSigmoid(alpha, beta) => w.hard_sigmoid(x, alpha, beta),
             Self::Elu(alpha) => {
                 activations::negative(w, x, |w| activations::power(w, x, alpha, 1.0))
             }

@@ -3,12 +3,12 @@
 use super::window::{Sliding, factors, kernel};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
-use crate::onnx::general::operators::places::movement::windows;
 use crate::tensors::axes::size;
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
-use crate::tensors::value::Value;
-use reef_core::tensor::{Binary, NOWHERE, Scalar, View};
+use crate::tensors::value::{Value, wide};
+use crate::tensors::windows::convolution as views;
+use reef_core::tensor::{Binary, Kind, NOWHERE, Scalar, Spec};
 
 pub(in crate::onnx::general::operators) fn convolution(
     b: &mut Builder<'_>,
@@ -17,7 +17,7 @@ pub(in crate::onnx::general::operators) fn convolution(
     match call.op() {
         "Conv" => {
             let (x, w) = checked(call)?;
-            kernel(call, "kernel_shape")?;
+            kernel(call, "kernel_shape", x.rank() - 2)?;
             let window = Sliding::of(call, w.dims()[2..].to_vec(), &x.dims()[2..])?;
             let groups = groups(call)?;
             let made = convolve(b, x, w, &window, groups)?;
@@ -67,27 +67,18 @@ fn convolve(
     }
     let (before, after) = ([&[0, 0], &*window.before].concat(), [&[0, 0], &*window.after].concat());
     let x = b.pad(x, &before, &after, Scalar::Whole(0))?;
-    let [kept, taps] =
-        windows(x.dims(), &window.count, &window.size, &window.stride, &window.dilation);
-    let (plane, filter) = (kept.strides[1], View::dense(w.dims()));
-    let view = |dims: Vec<usize>, strides: Vec<usize>| View { dims, strides };
-    let space = view(kept.dims[2..].to_vec(), kept.strides[2..].to_vec());
-    let front = vec![x.dims()[0], groups, outputs / groups];
-    let of_x = view(front.clone(), vec![kept.strides[0], plane * each, 0]).then(&space);
-    let of_w = view(front, vec![0, filter.strides[0] * (outputs / groups), filter.strides[0]])
-        .then(&view(space.dims, vec![0; window.count.len()]));
-    let summed = [
-        view(vec![each], vec![plane]).then(&taps),
-        filter.axes(&(1..w.rank()).collect::<Vec<_>>()),
-    ];
-    let dims = [&[x.dims()[0], outputs], &*window.count].concat();
-    b.contract([&x, w], [of_x, of_w], summed, dims, x.element())
+    let element = x.element();
+    let Sliding { stride, dilation, count, .. } = window;
+    let domain = wide(element).domain();
+    let made = views(x.dims(), w.dims(), groups, count, stride, dilation, domain);
+    let dims = [&[x.dims()[0], outputs], &**count].concat();
+    b.emit(Kind::Contract(made), &[&x, w], Spec { element, dims })
 }
 
 /// A convolution of the input, with zeros between its elements, with filters turned round.
 fn transposed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, w) = checked(call)?;
-    kernel(call, "kernel_shape")?;
+    kernel(call, "kernel_shape", x.rank() - 2)?;
     let (groups, rank) = (groups(call)?, x.rank() - 2);
     let (taps, over) = (&w.dims()[2..], &x.dims()[2..]);
     let [stride, dilation] = ["strides", "dilations"].map(|name| factors(call, name, rank));

@@ -1,5 +1,6 @@
 //! Softmax and normalisations.
 
+use crate::model::check::is_epsilon;
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
 use crate::tensors::axes::{axis, size};
@@ -109,6 +110,9 @@ fn group(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
 fn batch(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let x = call.get(0)?;
     let epsilon = call.float("epsilon", 1e-5)?;
+    if !is_epsilon(epsilon) {
+        return Err(format!("attribute epsilon must be at least 0, got {epsilon}"));
+    }
     call.float("momentum", 0.9)?;
     call.int("spatial", 1)?;
     if call.flag("training_mode", false)? || call.wants(1) {

@@ -3,9 +3,9 @@
 use super::window::{Sliding, kernel};
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
-use crate::onnx::general::operators::places::movement::windows;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
+use crate::tensors::windows::windows;
 use reef_core::tensor::{
     Array, Binary, Element, FoldKind, Gather, Kind, Scalar, Spec, Target, Unary, View,
 };
@@ -58,7 +58,8 @@ fn space(x: &Value) -> Result<Vec<usize>> {
 fn over<'a>(call: &'a Call<'_>) -> Result<(&'a Value, Sliding)> {
     let x = call.get(0)?;
     space(x)?;
-    let size = kernel(call, "kernel_shape")?.ok_or("attribute kernel_shape is missing")?;
+    let size =
+        kernel(call, "kernel_shape", x.rank() - 2)?.ok_or("attribute kernel_shape is missing")?;
     let window = Sliding::of(call, size, &x.dims()[2..])?;
     Ok((x, window))
 }

@@ -1,6 +1,6 @@
 //! Windows that slide over one to three axes, as a node describes them.
 
-use crate::onnx::fault::Result;
+use crate::onnx::fault::{Result, few};
 use crate::onnx::general::call::Call;
 use crate::tensors::axes::{elements, size};
 use reef_core::op::MAX_SIZE;
@@ -47,12 +47,12 @@ impl Sliding {
             ("NOTSET" | "", Some(pads)) if pads.len() == 2 * rank => {
                 let fits = |pad: &i64| pad.unsigned_abs() <= MAX_SIZE as u64;
                 if !pads.iter().all(fits) {
-                    return Err(format!("attribute pads = {pads:?}"));
+                    return Err(format!("attribute pads = {}", few(pads)));
                 }
                 (self.before, self.after) = (pads[..rank].to_vec(), pads[rank..].to_vec());
             }
             ("NOTSET" | "", Some(pads)) => {
-                return Err(format!("attribute pads = {pads:?}, {} wanted", 2 * rank));
+                return Err(format!("attribute pads = {}, {} wanted", few(pads), 2 * rank));
             }
             ("NOTSET" | "" | "VALID", _) => {}
             ("SAME_UPPER" | "SAME_LOWER", _) => {
@@ -103,15 +103,25 @@ impl Sliding {
 /// A positive number for each axis; 1 if the node doesn't say.
 pub(super) fn factors(call: &Call<'_>, name: &'static str, rank: usize) -> Result<Vec<usize>> {
     let Some(list) = call.ints(name)? else { return Ok(vec![1; rank]) };
+    let wrong = || format!("attribute {name} = {} for {rank} axes", few(list));
+    if list.len() != rank {
+        return Err(wrong());
+    }
     let factors = list.iter().map(|&factor| size(factor)).collect::<Result<Vec<_>>>()?;
-    let sound =
-        factors.len() == rank && factors.iter().all(|&factor| (1..=1 << 24).contains(&factor));
-    if sound { Ok(factors) } else { Err(format!("attribute {name} = {list:?} for {rank} axes")) }
+    let sound = factors.iter().all(|&factor| (1..=1 << 24).contains(&factor));
+    if sound { Ok(factors) } else { Err(wrong()) }
 }
 
 /// Sizes of a window in an attribute.
-pub(super) fn kernel(call: &Call<'_>, name: &'static str) -> Result<Option<Vec<usize>>> {
+pub(super) fn kernel(
+    call: &Call<'_>,
+    name: &'static str,
+    rank: usize,
+) -> Result<Option<Vec<usize>>> {
     let Some(list) = call.ints(name)? else { return Ok(None) };
+    if list.len() != rank {
+        return Err(format!("attribute {name} = {}, {rank} sizes wanted", few(list)));
+    }
     let sizes = list.iter().map(|&number| size(number)).collect::<Result<Vec<_>>>()?;
     elements(&sizes).map(|_| Some(sizes))
 }

@@ -1,11 +1,11 @@
 //! Recurrent nodes, and loops over all that they have.
 
 use super::functions::{ALPHA, BETA, function};
+use crate::Model;
 use crate::onnx::general::operators::handmade::{
     file, float, floats, int, node_of, singles, text, texts, typed,
 };
-use crate::onnx::{TensorOptions, tensors_from_bytes};
-use crate::{Budget, TensorModel};
+use crate::tensors::model::TensorModel;
 use reef_core::tensor::Array;
 
 pub(super) const BATCH: usize = 2;
@@ -115,8 +115,8 @@ impl Case {
         graph.push(node_of(self.op, &inputs, outputs, &said));
         graph.extend(outputs.iter().map(|name| typed(12, name, 1, &[])));
         let bytes = file(22, &graph);
-        let read = tensors_from_bytes(&bytes, "r", &TensorOptions::default(), &Budget::default());
-        read.map_err(|error| error.to_string())
+        let read = Model::from_onnx(&bytes, "r").tensors_only().read();
+        read.map(|model| model.tensors().unwrap().clone()).map_err(|error| error.to_string())
     }
 
     /// Where an element of a tensor of steps or directions, batches and elements is.

@@ -1,8 +1,8 @@
 //! Nodes of attention, and loops over batches, heads, queries and keys.
 
 use crate::onnx::general::operators::handmade::{file, float, int, node_of, typed};
-use crate::onnx::{TensorOptions, tensors_from_bytes};
-use crate::{Budget, Port, TensorModel};
+use crate::tensors::model::TensorModel;
+use crate::{Model, Port};
 use reef_core::tensor::{Array, Truth};
 
 /// Sizes of a node, and what it has.
@@ -108,7 +108,8 @@ impl Case {
         ends.extend(outputs.map(|name| typed(12, name, 1, &[])));
         let graph = [vec![node_of("Attention", &inputs, &outputs, &said)], ends].concat();
         let bytes = file(self.opset, &graph);
-        tensors_from_bytes(&bytes, "a", &TensorOptions::default(), &Budget::default()).unwrap()
+        let model = Model::from_onnx(&bytes, "a").tensors_only().read().unwrap();
+        model.tensors().unwrap().clone()
     }
 
     pub(super) fn inputs(&self, model: &TensorModel) -> Vec<Array> {

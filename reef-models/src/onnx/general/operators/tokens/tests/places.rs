@@ -1,9 +1,9 @@
 //! Places of tokens, caches, and what is refused.
 
 use super::case::singles;
+use crate::Model;
 use crate::onnx::general::operators::handmade::{file, int, node_of, text, typed};
-use crate::onnx::{TensorOptions, tensors_from_bytes};
-use crate::{Budget, TensorModel};
+use crate::tensors::model::TensorModel;
 use reef_core::tensor::Array;
 
 /// A network of one node, of inputs with their types and sizes.
@@ -16,9 +16,9 @@ fn model(
     let ends = inputs.iter().map(|&(name, element, dims)| typed(11, name, element, dims));
     let mut graph = vec![node_of(op, &names, &["y"], said), typed(12, "y", 1, &[])];
     graph.extend(ends);
-    let read =
-        tensors_from_bytes(&file(24, &graph), "t", &TensorOptions::default(), &Budget::default());
-    read.map_err(|error| error.to_string())
+    let bytes = file(24, &graph);
+    let read = Model::from_onnx(&bytes, "t").tensors_only().read();
+    read.map(|model| model.tensors().unwrap().clone()).map_err(|error| error.to_string())
 }
 
 fn made(model: &TensorModel, inputs: &[Array]) -> Vec<f32> {

@@ -10,23 +10,23 @@ use reef_core::op::{Op, Tensor};
 use reef_core::tensor::{Element, Spec};
 use std::collections::HashSet;
 
-/// What one step of a network computes, and from which tensors.
+/// Operation of one step of a network, and its tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
     /// The operation.
     pub op: Op,
-    /// Where its weights and bias come from.
+    /// Origin of its weights and bias.
     pub constants: Constants,
 }
 
 /// A network: its schedule graph, and the layer behind each step.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Model {
+pub struct PictureModel {
     graph: ScheduleGraph,
     layers: Vec<Layer>,
 }
 
-impl Model {
+impl PictureModel {
     /// One layer for each step of `graph`, at least one.
     pub(crate) fn new(graph: ScheduleGraph, layers: Vec<Layer>) -> Self {
         debug_assert_eq!(graph.steps.len(), layers.len());
@@ -91,7 +91,7 @@ impl Model {
         Ok(Params { tensors })
     }
 
-    /// Those of `params` that the network takes, without a copy of them.
+    /// Keeps the tensors of `params` that the network takes, without a copy of them.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The constants of networks on a device.
 
 use crate::errors::error::Result;
-use crate::model::network_model::{Layer, Model};
+use crate::model::picture_model::{Layer, PictureModel};
 use crate::model::tensor::Source;
 use crate::tensors::model::TensorModel;
 use reef_core::op::{Operators, PackedInput};
@@ -12,18 +12,22 @@ use std::sync::Arc;
 
 /// The constants of a network, packed for a device; any number of instances share them.
 #[derive(Debug)]
-pub struct Weights<D: Operators> {
+pub(crate) struct PackedWeights<D: Operators> {
     /// For each step, unless it has none.
     pub(super) constants: Vec<Option<D::Buffer>>,
 }
 
-impl<D: Operators> Weights<D> {
+impl<D: Operators> PackedWeights<D> {
     /// Brings all weights of `model` onto the device, one step at a time.
     ///
     /// # Errors
     ///
     /// Those of `source` and of [`Operators::pack`].
-    pub fn pack(device: &D, model: &Model, source: &impl Source) -> Result<Arc<Self>> {
+    pub(crate) fn pack(
+        device: &D,
+        model: &PictureModel,
+        source: &impl Source,
+    ) -> Result<Arc<Self>> {
         let pack = |layer: &Layer| {
             if layer.op.constants() == [0, 0] {
                 return Ok(None);
@@ -38,16 +42,16 @@ impl<D: Operators> Weights<D> {
 
 /// The constants of a network of tensors on a device; any number of instances share them.
 #[derive(Debug)]
-pub struct TensorWeights<D: Operators> {
+pub(crate) struct TensorWeights<D: Operators> {
     /// By the number of their storage, which grows.
-    kept: Vec<Kept<D>>,
+    kept: Vec<DeviceConstant<D>>,
     /// Bytes of those that no other network has.
     own: usize,
 }
 
 /// A constant, in the forms that its readers want.
 #[derive(Debug)]
-struct Kept<D: Operators> {
+struct DeviceConstant<D: Operators> {
     storage: usize,
     bytes: usize,
     digest: u64,
@@ -56,22 +60,13 @@ struct Kept<D: Operators> {
 }
 
 impl<D: Operators> TensorWeights<D> {
-    /// Brings all constants of `model` onto the device.
+    /// Brings all constants of `model` onto the device, but those that `base` has already: the same
+    /// network for other shapes differs in few.
     ///
     /// # Errors
     ///
     /// The device's.
-    pub fn upload(device: &D, model: &TensorModel) -> Result<Arc<Self>> {
-        Self::upload_beside(device, model, None)
-    }
-
-    /// As [`upload`](Self::upload), without those that `base` has already: the same network for
-    /// other shapes differs in few.
-    ///
-    /// # Errors
-    ///
-    /// The device's.
-    pub fn upload_beside(
+    pub(crate) fn upload(
         device: &D,
         model: &TensorModel,
         base: Option<&Self>,
@@ -82,7 +77,7 @@ impl<D: Operators> TensorWeights<D> {
             let plain = Form { plain: true, packed: Vec::new() };
             let form = forms.get(storage).unwrap_or(&plain);
             let kept = weights.bring(device, &constant.array(), form, base)?;
-            weights.kept.push(Kept { storage: *storage, ..kept });
+            weights.kept.push(DeviceConstant { storage: *storage, ..kept });
         }
         Ok(Arc::new(weights))
     }
@@ -94,12 +89,13 @@ impl<D: Operators> TensorWeights<D> {
         array: &Array,
         form: &Form,
         base: Option<&Self>,
-    ) -> Result<Kept<D>> {
+    ) -> Result<DeviceConstant<D>> {
         let values = array.to_le_bytes();
         let (bytes, digest) = (values.len(), digest(&values));
-        let alike = |kept: &&Kept<D>| (kept.bytes, kept.digest) == (bytes, digest);
+        let alike = |kept: &&DeviceConstant<D>| (kept.bytes, kept.digest) == (bytes, digest);
         let there = base.and_then(|base| base.kept.iter().find(alike));
-        let mut made = Kept { storage: 0, bytes, digest, plain: None, packed: Vec::new() };
+        let mut made =
+            DeviceConstant { storage: 0, bytes, digest, plain: None, packed: Vec::new() };
         if form.plain {
             made.plain = match there.and_then(|kept| kept.plain.as_ref()) {
                 Some(there) if read(device, there, bytes)? == values => Some(there.clone()),
@@ -128,39 +124,39 @@ impl<D: Operators> TensorWeights<D> {
     }
 
     /// Bytes that were allocated for it alone.
-    pub(super) fn own_bytes(&self) -> usize {
+    pub(crate) fn own_bytes(&self) -> usize {
         self.own
     }
 
-    fn kept(&self, storage: usize) -> Option<&Kept<D>> {
+    fn find(&self, storage: usize) -> Option<&DeviceConstant<D>> {
         let at = self.kept.binary_search_by_key(&storage, |kept| kept.storage);
         at.ok().map(|at| &self.kept[at])
     }
 
     /// The memory of a storage, if it is a constant.
     pub(super) fn buffer(&self, storage: usize) -> Option<&D::Buffer> {
-        self.kept(storage)?.plain.as_ref()
+        self.find(storage)?.plain.as_ref()
     }
 
     /// The packed form of a storage, if it is a constant.
     pub(super) fn packed(&self, storage: usize, packed: &PackedInput) -> Option<&D::Buffer> {
-        self.kept(storage)?.packed(packed)
+        self.find(storage)?.packed(packed)
     }
 }
 
-impl<D: Operators> Kept<D> {
+impl<D: Operators> DeviceConstant<D> {
     fn packed(&self, packed: &PackedInput) -> Option<&D::Buffer> {
         self.packed.iter().find(|(known, _)| known == packed).map(|(_, buffer)| buffer)
     }
 }
 
-/// How those who read a constant want it.
+/// Forms in which the readers of a constant take it.
 struct Form {
     plain: bool,
     packed: Vec<PackedInput>,
 }
 
-/// How the steps of `model` on a device want what they read.
+/// Forms in which the steps of `model` on a device take constants.
 fn forms<D: Operators>(device: &D, model: &TensorModel) -> HashMap<usize, Form> {
     let mut forms: HashMap<usize, Form> = HashMap::new();
     for step in model.steps_on(device) {
@@ -178,7 +174,7 @@ fn forms<D: Operators>(device: &D, model: &TensorModel) -> HashMap<usize, Form> 
     forms
 }
 
-/// What a buffer holds.
+/// Content of a buffer.
 fn read<D: Operators>(device: &D, buffer: &D::Buffer, bytes: usize) -> Result<Vec<u8>> {
     let mut there = vec![0; bytes];
     device.read(buffer, 0, &mut there)?;

@@ -1,0 +1,27 @@
+//! Operator sets whose files are read.
+
+use super::fault::Fault;
+use super::file::{GraphFile, ModelFile};
+use std::ops::RangeInclusive;
+
+/// Versions of the default operator set whose files are read.
+pub const OPSETS: RangeInclusive<i64> = 7..=24;
+
+/// Versions whose files may become networks for pictures.
+pub(super) const PICTURE_OPSETS: RangeInclusive<i64> = 13..=21;
+
+/// The graph of a file whose operators are known.
+pub(super) fn graph_of<'f, 'a>(
+    file: &'f ModelFile<'a>,
+    opsets: &RangeInclusive<i64>,
+) -> Result<&'f GraphFile<'a>, Fault> {
+    let graph = file.graph.as_ref().ok_or_else(|| Fault::no_file("it has no graph".into()))?;
+    let opset = file.opset.unwrap_or_default();
+    if !opsets.contains(&opset) {
+        let (least, most) = (opsets.start(), opsets.end());
+        return Err(Fault::of_graph(format!(
+            "operator set {opset}, possible are {least} to {most}"
+        )));
+    }
+    Ok(graph)
+}

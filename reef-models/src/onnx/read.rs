@@ -1,0 +1,218 @@
+//! From the bytes of a file to a network.
+
+use super::fault::Fault;
+use super::file::ModelFile;
+use super::general::options::TensorOptions;
+use super::general::walk::{Walk, Walked};
+use super::node::name_of;
+use super::opset::{OPSETS, graph_of};
+use super::pictures::{Options, ends_in_pictures, picture_of};
+use crate::errors::error::{Error, Result};
+use crate::files::folder::MODEL;
+use crate::files::whole;
+use crate::ir::recognise::reading::{Recognised, Refusal};
+use crate::memory::budget::{Budget, Exhausted};
+use crate::memory::ledger::Ledger;
+use crate::model::params::Params;
+use crate::model::picture_model::PictureModel;
+use crate::tensors::model::TensorModel;
+use reef_core::tensor::Array;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Kernels that a network may run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Kernels {
+    /// Kernels for pictures where the network can be expressed so, for tensors otherwise.
+    #[default]
+    Any,
+    Pictures,
+    Tensors,
+}
+
+/// Sizes that a file leaves open, and other choices of the caller.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ReadOptions {
+    pub(crate) kernels: Kernels,
+    pub(crate) size: Option<usize>,
+    pub(crate) batch: Option<usize>,
+    /// Sizes of inputs by their names, or single sizes by the file's names of them.
+    pub(crate) shapes: BTreeMap<String, Vec<usize>>,
+    /// Values of inputs, whose sizes are the network's.
+    pub(crate) values: BTreeMap<String, (Vec<usize>, Array)>,
+}
+
+/// A file that is read.
+pub(crate) struct File<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Name of the network.
+    pub(crate) name: &'a str,
+    /// Name of the file in errors.
+    pub(crate) shown: &'a str,
+    /// Folder of files that keep weights.
+    pub(crate) folder: Option<&'a Path>,
+}
+
+/// A network that was read, with its weights.
+pub(crate) enum Imported {
+    Picture(PictureModel, Params),
+    Tensors(TensorModel),
+}
+
+/// Reads the file at `path`. Weights that another file keeps are read from it, if it is in the same
+/// folder or below.
+///
+/// # Errors
+///
+/// `Io` if the file can't be read; those of [`read`].
+pub(crate) fn read_file(path: &Path, options: &ReadOptions, budget: &Budget) -> Result<Imported> {
+    let ledger = Ledger::new(budget);
+    let bytes = whole::read(path, &ledger)?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let shown = path.display().to_string();
+    let file = File { bytes: &bytes, name: &name, shown: &shown, folder: path.parent() };
+    file.network(options, &ledger)
+}
+
+/// Reads the bytes of a file.
+///
+/// # Errors
+///
+/// `Onnx` if it is none or holds what can't be expressed, `Unbound` if values of inputs have to be
+/// given, `Memory` if it takes more than `budget` has.
+pub(crate) fn read(file: &File<'_>, options: &ReadOptions, budget: &Budget) -> Result<Imported> {
+    file.network(options, &Ledger::new(budget))
+}
+
+impl File<'_> {
+    fn network(&self, options: &ReadOptions, ledger: &Ledger) -> Result<Imported> {
+        let of_file = |fault: Fault| fault.of(self.shown.into(), ledger);
+        let file = ModelFile::read(self.bytes, ledger).map_err(Fault::from).map_err(of_file)?;
+        let picture = options.pictures_of(&file).map(|options| picture_of(&file, &options));
+        let picture = match picture.transpose() {
+            Err(fault) if options.kernels == Kernels::Pictures => return Err(of_file(fault)),
+            picture => picture.unwrap_or_default(),
+        };
+        let walked = self.walk(&file, options, ledger)?;
+        if let Some(shape) = picture {
+            match walked.pictures(shape, ledger) {
+                Ok(recognised) => {
+                    drop(walked); // its weights go over into the network
+                    let made = self.picture(recognised, ledger).map_err(of_file)?;
+                    return Ok(Imported::Picture(made.0, made.1));
+                }
+                Err(refusal)
+                    if options.kernels == Kernels::Pictures || ledger.refusal().is_some() =>
+                {
+                    return Err(of_file(fault_of(refusal, &file)));
+                }
+                Err(_) => {}
+            }
+        }
+        walked.tensors(self.name).map(Imported::Tensors).map_err(of_file)
+    }
+
+    /// The network for pictures of what was recognised.
+    fn picture(
+        &self,
+        recognised: Recognised,
+        ledger: &Ledger,
+    ) -> Result<(PictureModel, Params), Fault> {
+        let (net, output) = recognised.filled(ledger).map_err(Fault::of_graph)?;
+        let short = |why: Exhausted| Fault::of_graph(why.to_string());
+        let (net, output) = net.fuse(output, ledger).map_err(short)?;
+        let (model, params) = net.emit(self.name, output, ledger).map_err(short)?;
+        let unsound = |(at, problem): (String, crate::graph::problem::Problem)| {
+            Fault::of_graph(format!("its schedule is unsound: {at}: {problem}"))
+        };
+        model.check().map_err(unsound)?;
+        Ok((model, params))
+    }
+
+    /// All operations of the file. Inputs whose values decide about shapes become constants, if
+    /// their values were given.
+    fn walk<'a>(
+        &'a self,
+        file: &'a ModelFile<'a>,
+        options: &ReadOptions,
+        ledger: &'a Ledger,
+    ) -> Result<Walked<'a>> {
+        let of_file = |fault: Fault| fault.of(self.shown.into(), ledger);
+        let graph = graph_of(file, &OPSETS).map_err(of_file)?;
+        let mut open = options.open_sizes();
+        loop {
+            let mut walk = Walk::new(file, self.folder, &open, ledger);
+            let fault = match walk.graph(graph) {
+                Ok(walked) => return Ok(walked),
+                Err(fault) => fault,
+            };
+            let inputs = std::mem::take(&mut walk.unbound);
+            if inputs.is_empty() {
+                return Err(of_file(fault));
+            }
+            if !open.bind(&inputs, &options.values) {
+                return Err(Error::Unbound { file: self.shown.into(), at: fault.at, inputs });
+            }
+        }
+    }
+}
+
+/// Reason why a file is not a network for pictures, with the node.
+fn fault_of(refusal: Refusal, file: &ModelFile<'_>) -> Fault {
+    let Refusal { node, why } = refusal;
+    let graph = file.graph.as_ref();
+    match node {
+        Some(name) => {
+            let nodes = graph.into_iter().flat_map(|graph| &graph.nodes);
+            let op =
+                nodes.into_iter().find(|node| name_of(node) == name).map_or("", |node| node.op);
+            Fault::at_node(&name, op, why)
+        }
+        None => match graph.map(|graph| &*graph.outputs).unwrap_or_default() {
+            [output] => Fault { at: format!("output {:?}", output.name), why },
+            _ => Fault::of_graph(why),
+        },
+    }
+}
+
+impl ReadOptions {
+    /// Sizes of the picture of a network for pictures; `None` if other shapes are asked for than it
+    /// can have.
+    pub(crate) fn pictures(&self) -> Option<Options> {
+        let mut each = self.shapes.values();
+        match (each.next().map(Vec::as_slice), each.next()) {
+            (None, _) => Some(Options { batch: self.batch, size: self.size }),
+            (Some(&[batch, _]), None) => Some(Options { batch: Some(batch), size: None }),
+            (Some(&[batch, _, rows, columns]), None) => {
+                Some(Options { batch: Some(batch), size: (rows == columns).then_some(rows) })
+            }
+            _ => None,
+        }
+    }
+
+    /// As [`pictures`](Self::pictures), if a file may become a network for pictures.
+    fn pictures_of(&self, file: &ModelFile<'_>) -> Option<Options> {
+        match self.kernels {
+            Kernels::Tensors => None,
+            Kernels::Pictures => self.pictures(),
+            Kernels::Any => self.pictures().filter(|_| !ends_in_pictures(file)),
+        }
+    }
+
+    fn open_sizes(&self) -> TensorOptions {
+        let mut shapes = self.shapes.clone();
+        shapes.extend(self.values.iter().map(|(name, (dims, _))| (name.clone(), dims.clone())));
+        TensorOptions { shapes, batch: self.batch, size: self.size, values: BTreeMap::new() }
+    }
+}
+
+/// The ONNX file that a path means: this one, or that of a folder which has no network of another
+/// kind.
+pub fn file_of(path: impl AsRef<Path>) -> Option<PathBuf> {
+    let path = path.as_ref();
+    if path.is_dir() {
+        let inside = path.join("model.onnx");
+        return (inside.is_file() && !path.join(MODEL).exists()).then_some(inside);
+    }
+    path.extension().is_some_and(|extension| extension == "onnx").then(|| path.into())
+}

@@ -1,0 +1,92 @@
+//! Kinds of networks: what each needs of a device.
+
+use crate::errors::error::Error;
+use crate::graph::arena;
+use crate::model::picture_model::{Layer, PictureModel};
+use crate::model::seeded::Seeded;
+use crate::model::tensors::Tensors;
+use crate::program::model::ProgramModel;
+use crate::run::memory::{scratch, tensor_scratch};
+use crate::run::rounded::rounded;
+use crate::tensors::groups::groups;
+use crate::tensors::model::TensorModel;
+use reef_core::op::Operators;
+use std::sync::Arc;
+
+/// Kernels that a network runs on, with its constants.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum ModelKind {
+    /// Fused operations on pictures, which every device has kernels for.
+    Picture(Arc<PictureModel>, Tensors),
+    /// Operations on ordinary tensors.
+    Tensors(TensorModel),
+    /// Kernels of its own as source. Weights that no file has are made up of the seed.
+    Program(Arc<ProgramModel>, Seeded),
+}
+
+impl ModelKind {
+    /// Bytes of all constants on a device.
+    pub(super) fn constant_bytes(&self) -> usize {
+        match self {
+            Self::Picture(model, _) => picture_bytes(model),
+            Self::Tensors(model) => model.constant_bytes().sum(),
+            Self::Program(model, _) => model.constant_bytes(),
+        }
+    }
+
+    /// Bytes of the largest constant, or of all constants of a step, which come onto a device
+    /// together.
+    pub(super) fn largest_constant_bytes(&self) -> usize {
+        let largest = match self {
+            Self::Picture(model, _) => model.layers().iter().map(layer_bytes).max(),
+            Self::Tensors(model) => model.constant_bytes().max(),
+            Self::Program(model, _) => Some(model.constant_bytes()),
+        };
+        largest.unwrap_or_default()
+    }
+
+    /// Bytes of activations and scratch memory on `device`; `None` if the kind counts inputs and
+    /// outputs itself.
+    pub(super) fn activation_bytes<D: Operators>(&self, device: &D) -> Option<usize> {
+        match self {
+            Self::Picture(model, _) => {
+                let scratch = scratch(device, model, &rounded(device, model));
+                Some(arena::plan(model.graph()).bytes + scratch.bytes)
+            }
+            Self::Tensors(model) => {
+                let steps = model.steps_on(device);
+                let arena = model.arena_of(groups(device, &steps)).bytes;
+                Some(arena + tensor_scratch(device, &steps).bytes)
+            }
+            Self::Program(..) => None,
+        }
+    }
+
+    /// The error of callers that want a network for pictures.
+    pub(super) fn not_picture(&self) -> Error {
+        match self {
+            Self::Program(model, _) => Error::Kind {
+                file: model.graph().name.clone(),
+                why: "brings its kernels as source: it takes bytes, no picture".into(),
+            },
+            Self::Picture(model, _) => {
+                Error::NotPicture { network: model.graph().name.clone(), inputs: String::new() }
+            }
+            Self::Tensors(model) => {
+                let each = model.inputs.iter().map(|port| format!("{}: {}", port.name, port.spec));
+                let inputs = each.collect::<Vec<_>>().join(", ");
+                Error::NotPicture { network: model.name.clone(), inputs }
+            }
+        }
+    }
+}
+
+/// Bytes of all constants of a network for pictures.
+pub(super) fn picture_bytes(model: &PictureModel) -> usize {
+    model.layers().iter().map(layer_bytes).sum()
+}
+
+/// Bytes of weights and biases of a layer.
+fn layer_bytes(layer: &Layer) -> usize {
+    size_of::<f32>() * layer.op.constants().iter().sum::<usize>()
+}

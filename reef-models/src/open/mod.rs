@@ -1,0 +1,23 @@
+//! The one way in: a network by a name, a file or a folder, and from there onto a device.
+//!
+//! ```text
+//! Model::open(what) ──► ModelBuilder ── read ──► Model
+//! Model ── weights(device) ──► Weights ── network ──► Network
+//! ```
+//!
+//! In: a name, a path or the bytes of an ONNX file, and what the caller chooses. Out: a [`Model`],
+//! its [`Weights`] on a device, instances.
+//!
+//! Invariant: callers hold one type. Pictures, tensors and kernels that come as source are kinds
+//! behind it, and only this folder tells them apart.
+
+pub(crate) mod builder;
+pub(crate) mod kind;
+pub(crate) mod model;
+#[cfg(feature = "pictures")]
+mod transform;
+pub(crate) mod weights;
+
+pub use builder::{ModelBuilder, weights_of};
+pub use model::Model;
+pub use weights::Weights;

@@ -1,0 +1,136 @@
+//! The constants of a network on a device.
+
+use super::kind::{ModelKind, picture_bytes};
+use crate::errors::error::{Error, Result};
+use crate::model::picture_model::PictureModel;
+use crate::model::seeded::Seeded;
+use crate::program::model::ProgramModel;
+use crate::program::network::ProgramWeights;
+use crate::run::constants::{PackedWeights, TensorWeights};
+use crate::run::network::Network;
+use crate::tensors::model::TensorModel;
+use reef_core::op::Operators;
+use reef_core::program::Program;
+use std::sync::Arc;
+
+/// The constants of a network on a device: any number of instances share them.
+///
+/// A clone is the same memory. It lives until the last clone and the last instance are dropped.
+///
+/// ```
+/// use reef_core::op::Operators;
+/// use reef_models::{Model, Network, Result};
+///
+/// fn two<D: Operators>(device: &D) -> Result<[Network<D>; 2]> {
+///     let weights = Model::open("resnet18").read()?.weights(device)?;
+///     Ok([weights.network()?, weights.network()?]) // memory of their own for activations
+/// }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Weights<D: Operators> {
+    device: D,
+    kind: WeightsKind<D>,
+}
+
+#[derive(Debug, Clone)]
+enum WeightsKind<D: Operators> {
+    Picture(Arc<PictureModel>, Arc<PackedWeights<D>>),
+    Tensors(Arc<TensorModel>, Arc<TensorWeights<D>>),
+    Program(Arc<ProgramModel>, Arc<ProgramWeights<D>>),
+}
+
+impl<D: Operators> Weights<D> {
+    /// Brings the constants of a network onto `device`.
+    pub(super) fn load(device: &D, model: &ModelKind) -> Result<Self> {
+        let kind = match model {
+            ModelKind::Picture(model, tensors) => {
+                let weights = PackedWeights::pack(device, model, tensors)?;
+                WeightsKind::Picture(model.clone(), weights)
+            }
+            ModelKind::Tensors(model) => {
+                let weights = TensorWeights::upload(device, model, None)?;
+                WeightsKind::Tensors(Arc::new(model.without_values()), weights)
+            }
+            ModelKind::Program(model, _) => {
+                let file = model.graph().name.clone();
+                let why = "its kernels are native code, not trusted yet: \
+                           Model::load_kernels takes them"
+                    .into();
+                return Err(Error::Kind { file, why });
+            }
+        };
+        Ok(Self { device: device.clone(), kind })
+    }
+
+    /// As [`load`](Self::load), without constants that `base` has already.
+    pub(super) fn load_beside(base: &Self, model: &ModelKind) -> Result<Self> {
+        let device = &base.device;
+        let kind = match (model, &base.kind) {
+            (ModelKind::Picture(model, _), WeightsKind::Picture(other, weights))
+                if has_constants_of(model, other) =>
+            {
+                WeightsKind::Picture(model.clone(), weights.clone())
+            }
+            (ModelKind::Tensors(model), WeightsKind::Tensors(_, others)) => {
+                let weights = TensorWeights::upload(device, model, Some(others))?;
+                WeightsKind::Tensors(Arc::new(model.without_values()), weights)
+            }
+            (other, _) => return Self::load(device, other),
+        };
+        Ok(Self { device: device.clone(), kind })
+    }
+
+    /// Compiles trusted kernels, and brings the constants of their network onto `device`.
+    pub(super) fn load_kernels(
+        device: &D,
+        model: &Arc<ProgramModel>,
+        program: Program,
+        seed: Seeded,
+    ) -> Result<Self> {
+        let weights = ProgramWeights::load(device, model, program, seed)?;
+        let kind = WeightsKind::Program(model.clone(), weights);
+        Ok(Self { device: device.clone(), kind })
+    }
+
+    /// Makes an instance with memory of its own for activations, inputs and outputs.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` names the node whose operation the device has no kernel for; the device's.
+    pub fn network(&self) -> Result<Network<D>> {
+        match &self.kind {
+            WeightsKind::Picture(model, weights) => {
+                Network::of_pictures(&self.device, model, weights)
+            }
+            WeightsKind::Tensors(model, weights) => {
+                Network::of_tensors(&self.device, model, weights)
+            }
+            WeightsKind::Program(model, weights) => Network::of_program(model, weights),
+        }
+    }
+
+    /// Bytes on the device that it doesn't share with `base`, the network that it was loaded
+    /// [next to](super::model::Model::weights_beside).
+    pub fn own_bytes(&self, base: Option<&Self>) -> usize {
+        match (&self.kind, base.map(|base| &base.kind)) {
+            (WeightsKind::Picture(_, weights), Some(WeightsKind::Picture(_, others)))
+                if Arc::ptr_eq(weights, others) =>
+            {
+                0
+            }
+            (WeightsKind::Picture(model, _), _) => picture_bytes(model),
+            (WeightsKind::Tensors(_, weights), _) => weights.own_bytes(),
+            (WeightsKind::Program(model, _), _) => model.constant_bytes(),
+        }
+    }
+}
+
+/// Returns whether both have the same tensors in the same steps. Packed constants don't depend on
+/// batch, rows and columns ([`Operators::pack`]).
+fn has_constants_of(model: &PictureModel, other: &PictureModel) -> bool {
+    let of = |model: &PictureModel| {
+        let layers = model.layers().iter();
+        layers.map(|layer| (layer.constants.clone(), layer.op.constants())).collect::<Vec<_>>()
+    };
+    of(model) == of(other)
+}
