@@ -13,12 +13,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(not(feature = "bench"))]
 use commands::left_out::{bench, simulate};
 #[cfg(not(feature = "daemon"))]
-use commands::left_out::{ctl, doctor, exec, k8s, request, serve, top};
+use commands::left_out::{ctl, doctor, exec, k8s, request, serve, suspend, top};
 #[cfg(feature = "bench")]
 use commands::{bench, simulate};
 use commands::{completions, demo, devices, man, model, run};
 #[cfg(feature = "daemon")]
-use commands::{ctl, doctor, exec, k8s, request, serve, top};
+use commands::{ctl, doctor, exec, k8s, request, serve, suspend, top};
 use report::output::is_unread;
 use report::usage::is_input;
 use std::process::ExitCode;
@@ -68,6 +68,15 @@ enum Command {
     Request(request::Args),
     /// Run an unmodified CUDA program under REEF.
     Exec(exec::run::Args),
+    /// Take a program off the GPU: its memory is free, and it waits.
+    Suspend(suspend::Suspend),
+    /// Bring a suspended program back to its GPU.
+    Resume(suspend::Resume),
+    /// Move a program to another GPU.
+    Move(suspend::Move),
+    /// Make the driver's calls of the three above.
+    #[command(hide = true)]
+    Checkpointer,
     /// Measure preemption, colocation and the daemon.
     #[cfg_attr(feature = "bench", command(subcommand))]
     Bench(bench::command::Command),
@@ -107,6 +116,10 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Top(args) => top::run::run(&args),
         Command::Request(args) => request::run(&args),
         Command::Exec(args) => exec::run::run(&args),
+        Command::Suspend(args) => suspend::suspend(&args),
+        Command::Resume(args) => suspend::resume(&args),
+        Command::Move(args) => suspend::move_to(&args),
+        Command::Checkpointer => suspend::checkpointer(),
         Command::Bench(command) => bench::command::run(command),
         Command::Simulate(args) => simulate::run(&args),
         Command::K8s(command) => k8s::run(&command),

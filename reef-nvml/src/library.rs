@@ -1,7 +1,7 @@
 //! The library, as far as it is used.
 
 use crate::error::Error;
-use crate::monitor::{Busy, Monitor, Process, Uuid};
+use crate::monitor::{Busy, Memory, Monitor, Process, Uuid};
 use libloading::Library;
 use std::ffi::{CStr, CString, OsStr, c_char};
 use std::fmt;
@@ -26,6 +26,8 @@ const TRIES: usize = 3;
 type Device = *mut std::ffi::c_void;
 type List<T> = unsafe extern "C" fn(Device, *mut u32, *mut T) -> u32;
 type Text = unsafe extern "C" fn(u32) -> *const c_char;
+/// Total, free and used bytes (`nvmlMemory_t`).
+type MemoryInfo = unsafe extern "C" fn(Device, *mut [u64; 3]) -> u32;
 type Samples = unsafe extern "C" fn(Device, *mut Sample, *mut u32, u64) -> u32;
 
 /// `nvmlProcessInfo_v2_t`.
@@ -57,6 +59,7 @@ pub struct Nvml {
     /// Functions that list programs, and programs under MPS.
     lists: Vec<(&'static str, List<Info>)>,
     samples: Option<Samples>,
+    memory: Option<MemoryInfo>,
     // Last: the functions are in it.
     _library: Library,
 }
@@ -113,9 +116,12 @@ impl Nvml {
             );
             let text = function(&library, "nvmlErrorString").ok();
             let samples = function(&library, "nvmlDeviceGetProcessUtilization").ok();
+            let memory = function(&library, "nvmlDeviceGetMemoryInfo").ok();
             let init: unsafe extern "C" fn() -> u32 = function(&library, "nvmlInit_v2")?;
             match init() {
-                0 => Ok(Self { shutdown, text, by_uuid, lists, samples, _library: library }),
+                0 => {
+                    Ok(Self { shutdown, text, by_uuid, lists, samples, memory, _library: library })
+                }
                 code => Err(refused(text, "nvmlInit_v2", code)),
             }
         }
@@ -227,6 +233,19 @@ impl Monitor for Nvml {
             }
         }
         Ok(last)
+    }
+}
+
+impl Memory for Nvml {
+    fn free(&self, device: &Uuid) -> Result<u64, Error> {
+        const NAME: &str = "nvmlDeviceGetMemoryInfo";
+        let (device, call) = (self.device(device)?, self.memory.ok_or(Error::Function(NAME))?);
+        let mut bytes = [0; 3];
+        // SAFETY: a device, and room for three numbers.
+        match unsafe { call(device, &raw mut bytes) } {
+            0 => Ok(bytes[1]),
+            code => Err(self.refused(NAME, code)),
+        }
     }
 }
 

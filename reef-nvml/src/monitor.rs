@@ -43,3 +43,13 @@ pub trait Monitor: fmt::Debug + Send + Sync {
     /// It isn't known.
     fn busy(&self, device: &Uuid, since: u64) -> Result<Vec<Busy>, Error>;
 }
+
+/// The source of a device's free memory.
+pub trait Memory {
+    /// Returns the bytes of a device that no process has.
+    ///
+    /// # Errors
+    ///
+    /// Not known, as on MIG instances.
+    fn free(&self, device: &Uuid) -> Result<u64, Error>;
+}

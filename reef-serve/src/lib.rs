@@ -56,6 +56,7 @@ mod reload;
 mod requests;
 mod server;
 mod suggest;
+mod suspend;
 mod systemd;
 mod tenants;
 mod tensor;

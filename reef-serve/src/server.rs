@@ -30,10 +30,13 @@ use crate::requests::buffer_pool::BufferPool;
 use crate::requests::job::{BoundInput, BoundOutput, Job, Phases};
 use crate::requests::regions::Regions;
 use crate::requests::worker_pool::WorkerPool;
+use crate::suspend::Suspensions;
 use crate::tenants::registry::Tenants;
 use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
 use reef::Account;
+use reef_suspend::Suspended;
+use reef_suspend::Suspended;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -180,6 +183,23 @@ impl Server {
             Ok(())
         };
         run_blocking(give_up).await
+    }
+
+    /// Suspends guests, or brings them back, on a thread that may block.
+    ///
+    /// # Errors
+    ///
+    /// `Denied` if `peer` may not; `NotFound` without guests; those of `work`.
+    pub(crate) async fn suspending(
+        &self,
+        peer: &Peer,
+        work: impl FnOnce(&Suspensions) -> Result<Vec<Suspended>> + Send + 'static,
+    ) -> Result<Vec<Suspended>> {
+        self.check_control(peer)?;
+        let without = || Error::NotFound("no guests: guests.listen must be true".into());
+        let suspensions = self.observer.suspensions.get().cloned().ok_or_else(without)?;
+        let done = tokio::task::spawn_blocking(move || work(&suspensions)).await;
+        done.unwrap_or_else(|e| Err(Error::system("a thread of the daemon", e)))
     }
 
     /// Takes a slot for a request of `peer`. It should be released after the answer has been sent.

@@ -48,6 +48,22 @@ pub(crate) mod simulate {
 }
 
 #[cfg(not(feature = "daemon"))]
+pub(crate) mod suspend {
+    pub(crate) use crate::commands::left_out::{Args as Suspend, Args as Resume, Args as Move};
+
+    pub(crate) fn suspend(_: &Suspend) -> anyhow::Result<()> {
+        crate::commands::left_out::refuse("daemon")
+    }
+
+    pub(crate) use suspend as resume;
+    pub(crate) use suspend as move_to;
+
+    pub(crate) fn checkpointer() -> anyhow::Result<()> {
+        crate::commands::left_out::refuse("daemon")
+    }
+}
+
+#[cfg(not(feature = "daemon"))]
 pub(crate) mod request {
     left_out!("daemon");
 }

@@ -27,4 +27,6 @@ pub(crate) mod serve;
 #[cfg(feature = "bench")]
 pub(crate) mod simulate;
 #[cfg(feature = "daemon")]
+pub(crate) mod suspend;
+#[cfg(feature = "daemon")]
 pub(crate) mod top;

@@ -39,6 +39,11 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// Folder of the daemon's sockets, if it is named.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
     /// The daemon there, whether it runs or not.
     pub(crate) fn daemon(&self) -> anyhow::Result<Daemon> {
         let address = match (&self.url, &self.socket) {

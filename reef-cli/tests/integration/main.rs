@@ -25,5 +25,7 @@ mod models;
 mod run;
 #[cfg(feature = "daemon")]
 mod serve;
+#[cfg(feature = "daemon")]
+mod suspend;
 #[cfg(feature = "bench")]
 mod terminal;

@@ -90,6 +90,8 @@ pub(super) struct Guest {
     pub(super) ends: Arc<EndWatch>,
     /// Relay of a real-time guest, which holds others for it.
     pub(super) relay: Option<Relay>,
+    /// No holder closes its gates.
+    pub(super) is_exempt: bool,
 }
 
 impl Guest {

@@ -57,7 +57,9 @@ impl Guests {
         let ends = EndWatch::of(socket, caller)?;
         let (uid, device, joined) = (caller.uid, request.device, Time::now());
         let (job, part) = (caller.info.job().to_owned(), caller.info.part());
-        let guest = Guest { who, uid, joined, job, device, part, place, page, ends, relay };
+        let is_exempt = false;
+        let guest =
+            Guest { who, uid, joined, job, device, part, place, page, ends, relay, is_exempt };
         self.welcome(guest, &file);
         Ok(())
     }
@@ -156,6 +158,13 @@ impl Guests {
         self.leave(guest);
     }
 
+    /// Takes these guests out of all holds, or puts them back.
+    pub(super) fn exempt(&mut self, guests: &[u32], is_exempt: bool) {
+        let meant = self.all.iter_mut().filter(|guest| guests.contains(&guest.who.guest));
+        meant.for_each(|guest| guest.is_exempt = is_exempt);
+        self.note();
+    }
+
     /// Returns the gates of a device's best-effort guests.
     pub(super) fn gates(&mut self, device: Uuid) -> Arc<Gates> {
         if let Some((_, gates)) = self.gates.iter().find(|(of, _)| *of == device) {
@@ -199,7 +208,8 @@ impl Guests {
             be.device == device
                 || self.of(device, Class::BestEffort).any(|one| one.shares_job_with(be))
         };
-        self.all.iter().filter(|guest| guest.who.class == Class::BestEffort).filter(is_held)
+        let may_be = |guest: &&Guest| guest.who.class == Class::BestEffort && !guest.is_exempt;
+        self.all.iter().filter(may_be).filter(is_held)
     }
 
     fn of(&self, device: Uuid, class: Class) -> impl Iterator<Item = &Guest> {

@@ -91,6 +91,12 @@ impl Registry {
         lock(&self.guests).revoke(guest);
     }
 
+    /// Opens the gates of these guests and keeps them open, whoever holds their device, or ends
+    /// that: a process that is being suspended must be able to end its work.
+    pub fn exempt(&self, guests: &[u32], is_exempt: bool) {
+        lock(&self.guests).exempt(guests, is_exempt);
+    }
+
     /// Holds or releases the best-effort guests of a device in the daemon's own name.
     pub fn hold(&self, device: Uuid, is_held: bool) {
         self.gates(device).hold(is_held);

@@ -91,6 +91,28 @@ fn newcomer_during_real_time_work_is_held_until_holder_dies() {
     until_open(&be);
 }
 
+#[test]
+fn exempt_guest_is_held_by_no_holder_until_that_ends() {
+    let (registry, path) = registry();
+    let (rt, be) = (guest(&path, RealTime, GPU), guest(&path, BestEffort, GPU));
+    let other = guest(&path, BestEffort, GPU);
+    launch(&rt);
+    [&be, &other].into_iter().for_each(until_held);
+    registry.exempt(&[be.who.guest], true);
+    assert!(!be.page.holders.is_closed() && other.page.holders.is_closed());
+    finish(&rt);
+    until_open(&other);
+    launch(&rt);
+    until_held(&other);
+    registry.hold(GPU, true);
+    assert!(!be.page.holders.is_closed());
+    registry.exempt(&[be.who.guest], false);
+    assert!(be.page.holders.has(rt.who.holder), "real-time work runs");
+    registry.hold(GPU, false);
+    finish(&rt);
+    [&be, &other].into_iter().for_each(until_open);
+}
+
 /// Each holds repeatedly, at its own pace. The last one decides.
 #[test]
 fn random_holds_of_many_guests_end_as_the_live_ones_set() {

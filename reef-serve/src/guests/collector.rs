@@ -2,6 +2,7 @@
 
 use super::violations::find::KINDS;
 use super::violations::scan::Violations;
+use crate::suspend::Suspensions;
 use prometheus_client::collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -104,6 +105,52 @@ impl collector::Collector for ViolationCollector {
                 ("job", &found.job),
             ];
             ConstGauge::new(1_i64).encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+/// Metrics of suspended guests.
+#[derive(Debug)]
+pub(super) struct SuspensionCollector(pub(super) Arc<Suspensions>);
+
+impl collector::Collector for SuspensionCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Bytes that a suspended process had on its GPUs";
+        let mut family =
+            encoder.encode_descriptor("reef_suspended_bytes", help, None, MetricType::Gauge)?;
+        for one in self.0.all() {
+            let labels = [("pid", one.process.pid.to_string()), ("name", one.name.clone())];
+            let bytes = i64::try_from(one.bytes()).unwrap_or(i64::MAX);
+            ConstGauge::new(bytes).encode(family.encode_family(&labels)?)?;
+        }
+        let figures = self.0.figures();
+        let counts = [
+            ("suspend", figures.suspensions),
+            ("resume", figures.resumes),
+            ("refused", figures.refused),
+        ];
+        let help = "Suspensions and returns of guests, and those that were refused";
+        let mut family =
+            encoder.encode_descriptor("reef_suspensions", help, None, MetricType::Counter)?;
+        for (op, count) in counts {
+            ConstCounter::new(count).encode(family.encode_family(&[("op", op)])?)?;
+        }
+        let steps = [
+            ("lock", figures.steps.lock),
+            ("checkpoint", figures.steps.checkpoint),
+            ("restore", figures.steps.restore),
+            ("unlock", figures.steps.unlock),
+        ];
+        let help = "Time of the steps of suspensions and returns";
+        let mut family = encoder.encode_descriptor(
+            "reef_suspension_seconds",
+            help,
+            None,
+            MetricType::Counter,
+        )?;
+        for (step, seconds) in steps {
+            ConstCounter::new(seconds).encode(family.encode_family(&[("step", step)])?)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Registry of guests, for as long as the daemon runs.
 
-use super::collector::{Collector, ViolationCollector};
+use super::collector::{Collector, SuspensionCollector, ViolationCollector};
 use super::containers::Containers;
 use super::coordination::SharedDevice;
 use super::jobs::Jobs;
@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::identity::auth::Tokens;
 use crate::server::Server;
+use crate::suspend::Suspensions;
 use reef_guest::join::JoinRequest;
 use reef_guest::registry::{Caller, Registry};
 use std::path::Path;
@@ -71,6 +72,11 @@ impl Guests {
         metrics.add(Box::new(ViolationCollector(violations.clone())));
         let watch = AuditThread::start(accounts, violations)
             .map_err(|e| Error::system("cannot start the thread for limits", e))?;
+        let records = path.with_file_name("suspended");
+        let program = std::env::current_exe().map_err(|e| Error::system("this program", e))?;
+        let suspensions = Suspensions::new(Arc::downgrade(&registry), records, program);
+        let suspensions = server.observer.suspensions.get_or_init(|| Arc::new(suspensions));
+        metrics.add(Box::new(SuspensionCollector(suspensions.clone())));
         let registrar = registrar(server, access)?;
         let shared = share_devices(server, &registry, &path)?;
         let own = shared.iter().map(|shared| shared.guest).collect();

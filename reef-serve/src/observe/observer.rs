@@ -5,10 +5,11 @@ use crate::engine::node::Node;
 use crate::error::Result;
 use crate::observe::metrics::Metrics;
 use crate::observe::tracer::Tracer;
+use crate::suspend::Suspensions;
 use parking_lot::Mutex;
 use reef::HostMemory;
 use reef_guest::registry::Registry;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Metrics and traces.
 #[derive(Debug, Default)]
@@ -17,6 +18,8 @@ pub(crate) struct Observer {
     pub(crate) tracer: Tracer,
     /// Unmodified programs, for traces, and the daemon's own numbers among them.
     pub(crate) guests: Mutex<(Weak<Registry>, Vec<u32>)>,
+    /// Set once the registry of guests is open.
+    pub(crate) suspensions: OnceLock<Arc<Suspensions>>,
 }
 
 /// An instance whose busy time is counted.

@@ -11,4 +11,5 @@ mod numbers;
 mod reply;
 mod repository;
 pub(crate) mod serve;
+mod suspended;
 mod trace;

@@ -1,7 +1,7 @@
 //! HTTP server, and the routes of its handlers.
 
 use super::reply::App;
-use super::{describe, devices, infer, memory, repository, trace};
+use super::{describe, devices, infer, memory, repository, suspended, trace};
 use crate::error::Error;
 use crate::kserve::discard_body;
 use crate::kserve::failure::Failure;
@@ -75,6 +75,7 @@ fn router(server: Arc<Server>, tokens: Arc<Tokens>) -> Router {
         .route("/reef/trace", get(trace::trace))
         .merge(describe::routes())
         .merge(devices::routes())
+        .merge(suspended::routes())
         .merge(repository::routes())
         .merge(memory::routes())
         .route_layer(middleware::from_fn_with_state(server.clone(), read_whole));

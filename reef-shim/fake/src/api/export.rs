@@ -10,6 +10,7 @@ macro_rules! plain {
                 if $crate::engine::run::is_lost() {
                     return $crate::api::code::NOT_INITIALIZED;
                 }
+                $crate::engine::checkpoint::pass();
                 // SAFETY: the caller's promise.
                 unsafe { self::$body($($arg),*) }
             }
@@ -27,6 +28,7 @@ macro_rules! twin {
                 if $crate::engine::run::is_lost() {
                     return $crate::api::code::NOT_INITIALIZED;
                 }
+                $crate::engine::checkpoint::pass();
                 // SAFETY: the caller's promise.
                 unsafe { self::$body(false, $($arg),*) }
             }
@@ -37,6 +39,7 @@ macro_rules! twin {
                 if $crate::engine::run::is_lost() {
                     return $crate::api::code::NOT_INITIALIZED;
                 }
+                $crate::engine::checkpoint::pass();
                 // SAFETY: the caller's promise.
                 unsafe { self::$body(true, $($arg),*) }
             }

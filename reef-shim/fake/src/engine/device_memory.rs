@@ -77,6 +77,11 @@ pub(crate) fn take(bytes: u64) -> bool {
     true
 }
 
+/// Bytes of this process.
+pub(crate) fn own() -> u64 {
+    taken().own
+}
+
 /// Gives bytes back.
 pub(crate) fn give_back(bytes: u64) {
     let mut taken = taken();

@@ -39,6 +39,7 @@ pub(crate) fn start() {
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         let lengths = ["REEF_FAKE_KERNEL_NS", "REEF_FAKE_COPY_NS"]
             .map(|name| Duration::from_nanos(setting(name, 0)));
+        super::checkpoint::start();
         if is_instant() {
             return;
         }

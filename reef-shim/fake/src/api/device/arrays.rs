@@ -45,7 +45,13 @@ unsafe fn end(handle: usize) -> u32 {
 
 unsafe fn managed(to: *mut usize, bytes: usize, _flags: u32) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { crate::api::memory::alloc(to, bytes) }
+    unsafe {
+        let code = crate::api::memory::alloc(to, bytes);
+        if code == 0 {
+            crate::engine::checkpoint::note_managed(*to);
+        }
+        code
+    }
 }
 
 unsafe fn pitched(

@@ -1,0 +1,155 @@
+//! `reef suspend`, `reef resume` and `reef move`: programs leave the GPU's memory and come back.
+//!
+//! A guest of the daemon is suspended by the daemon, which opens its gates first. Without a daemon,
+//! or for a program that is not its guest, the driver is asked from here.
+
+use crate::remote::daemon::{Daemon, Error, Place, segment};
+use crate::report::output::print;
+use crate::report::table::{Table, table};
+use crate::report::time;
+use crate::report::usage::Usage;
+use anyhow::{Context, Result, bail};
+use hyper::StatusCode;
+use reef_suspend::Suspended;
+use reef_suspend::helper::{Answer, Op, Request, run, serve};
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Longest time of the copies: 1 TiB at 1 GB/s.
+const COPY_TIMEOUT: Duration = Duration::from_secs(1200);
+
+#[derive(clap::Args)]
+struct Target {
+    /// Process number, or a job of `reef exec`.
+    #[arg(value_name = "PID|JOB")]
+    target: String,
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Suspend {
+    #[command(flatten)]
+    target: Target,
+    /// Longest time for the program's work on the GPU to end, such as 10s.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time::parse)]
+    timeout: Duration,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Move {
+    #[command(flatten)]
+    target: Target,
+    /// GPU to move to, of the same chip: an ordinal such as 1, or a UUID.
+    #[arg(long, value_name = "GPU")]
+    to: String,
+    /// Longest time for the program's work on the GPU to end, such as 10s.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time::parse)]
+    timeout: Duration,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    suspended: Vec<Suspended>,
+}
+
+pub(crate) fn suspend(args: &Suspend) -> Result<()> {
+    let timeout_ms = millis(args.timeout)?;
+    let path = format!("suspend?timeout_ms={timeout_ms}");
+    let all = args.target.ask(&path, args.timeout, &[Op::Suspend { timeout_ms }])?;
+    args.target.report(&all)
+}
+
+pub(crate) fn resume(args: &Resume) -> Result<()> {
+    let all = args.target.ask("resume", Duration::ZERO, &[Op::Resume { to: None }])?;
+    args.target.report(&all)
+}
+
+pub(crate) fn move_to(args: &Move) -> Result<()> {
+    let timeout_ms = millis(args.timeout)?;
+    let path = format!("move?timeout_ms={timeout_ms}&to={}", segment(&args.to));
+    let ops = [Op::Suspend { timeout_ms }, Op::Resume { to: Some(args.to.clone()) }];
+    let all = args.target.ask(&path, args.timeout, &ops)?;
+    args.target.report(&all)
+}
+
+/// The hidden command that makes the driver's calls.
+pub(crate) fn checkpointer() -> Result<()> {
+    let named = std::env::var_os("REEF_CUDA");
+    serve(named, &mut std::io::stdin().lock(), &mut std::io::stdout().lock()).context("no request")
+}
+
+fn millis(timeout: Duration) -> Result<u64> {
+    match u64::try_from(timeout.as_millis()) {
+        Ok(ms @ 1..=600_000) => Ok(ms),
+        _ => Err(Usage(format!("--timeout must be 1ms to 600s, got {timeout:?}")).into()),
+    }
+}
+
+impl Target {
+    /// Asks the daemon; or the driver, for a process that is not the daemon's guest.
+    fn ask(&self, path: &str, timeout: Duration, ops: &[Op]) -> Result<Vec<Suspended>> {
+        let daemon = self.place.daemon()?;
+        let full = format!("/reef/guests/{}/{path}", segment(&self.target));
+        match daemon.post(&full, COPY_TIMEOUT + timeout) {
+            Ok(answer) => read(&answer, &daemon),
+            Err(Error::Refused(status, why)) if status != StatusCode::NOT_FOUND => bail!("{why}"),
+            Err(error) => match self.target.parse() {
+                Ok(pid) => self.direct(pid, ops),
+                Err(_) => bail!("{error}; without a daemon, name a process number"),
+            },
+        }
+    }
+
+    fn direct(&self, pid: u32, ops: &[Op]) -> Result<Vec<Suspended>> {
+        let program = std::env::current_exe().context("this program's file")?;
+        let mut all = Vec::new();
+        for op in ops {
+            let (folder, op) = (self.records(), op.clone());
+            all = match run(&program, &Request { folder, pids: vec![pid], op })? {
+                Answer::Suspended(all) | Answer::Resumed(all, _) => all,
+                Answer::Refused(why) => bail!("{why}"),
+            };
+        }
+        Ok(all)
+    }
+
+    /// Folder of the records, which is the daemon's.
+    fn records(&self) -> PathBuf {
+        reef_serve::folder(self.place.folder()).join("suspended")
+    }
+
+    fn report(&self, all: &[Suspended]) -> Result<()> {
+        if self.json {
+            return print(serde_json::to_string_pretty(all)?);
+        }
+        print(as_table(all))
+    }
+}
+
+fn read(answer: &[u8], daemon: &Daemon) -> Result<Vec<Suspended>> {
+    let listed: Listed = serde_json::from_slice(answer)
+        .with_context(|| format!("{}: the answer is not a list of processes", daemon.name()))?;
+    Ok(listed.suspended)
+}
+
+fn as_table(all: &[Suspended]) -> Table {
+    let mut table = table(&["pid", "program", "memory", "drained in", "copied in"]);
+    for one in all {
+        let memory = format!("{:.2} GiB", one.bytes() as f64 / (1_u64 << 30) as f64);
+        let seconds = |seconds: f64| format!("{seconds:.3} s");
+        let (pid, name) = (one.process.pid.to_string(), one.name.clone());
+        table.add_row([pid, name, memory, seconds(one.steps.lock), seconds(one.steps.checkpoint)]);
+    }
+    table
+}

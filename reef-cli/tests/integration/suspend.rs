@@ -1,0 +1,297 @@
+//! `reef suspend`, `reef resume` and `reef move` on a driver made of functions, which suspends
+//! processes as the real one does: calls of a locked process wait, managed memory is refused, and a
+//! restore without memory loses the process.
+
+use crate::common::daemon::{Daemon, metrics};
+use crate::common::{Folder, json, text};
+use std::ffi::c_void;
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+/// Where cargo put a library.
+fn library(name: &str) -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    let path = program.parent().unwrap().join(name);
+    assert!(path.is_file(), "no {path:?}");
+    path
+}
+
+/// A program that knows nothing of REEF. Its first line of input is `plain` or `managed`: then it
+/// takes 64 MiB and launches kernels that add 2 to a number until its input ends. It prints how
+/// many it has launched whenever a line comes, and at last whether the number is right.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn program() {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    let is_managed = line.trim() == "managed";
+    // SAFETY: the functions have these arguments; the kernel adds to a number that lives as long.
+    unsafe {
+        let driver = libloading::Library::new("libcuda.so.1").unwrap();
+        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
+        let one =
+            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
+        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
+        let mut at = 0_usize;
+        let allocate: extern "C" fn(*mut usize, usize, u32) -> u32 =
+            std::mem::transmute(function(if is_managed {
+                b"cuMemAllocManaged"
+            } else {
+                b"cuMemAlloc_v2"
+            }));
+        assert_eq!(allocate(&raw mut at, 64 << 20, 1), 0);
+        let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
+            std::mem::transmute(function(b"cuModuleGetFunction"));
+        let mut add = 0_usize;
+        assert_eq!(find(&raw mut add, 0, c"add".as_ptr().cast()), 0);
+        type Launch = extern "C" fn(
+            usize,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            usize,
+            *const *const u64,
+            usize,
+        ) -> u32;
+        let launch: Launch = std::mem::transmute(function(b"cuLaunchKernel"));
+        let wait: extern "C" fn() -> u32 = std::mem::transmute(function(b"cuCtxSynchronize"));
+        let (asked, ask) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            for line in std::io::stdin().lines() {
+                asked.send(line.unwrap()).unwrap();
+            }
+        });
+        let sum = 0_u64;
+        let (to, value) = (&raw const sum as u64, 2_u64);
+        let params = [&raw const to, &raw const value];
+        println!("number {}", std::process::id());
+        let mut launched = 0_u64;
+        loop {
+            assert_eq!(launch(add, 1, 1, 1, 1, 1, 1, 0, 0, params.as_ptr(), 0), 0);
+            assert_eq!(wait(), 0);
+            launched += 1;
+            match ask.try_recv() {
+                Ok(_) => println!("launched {launched}"),
+                Err(std::sync::mpsc::TryRecvError::Empty) => {}
+                Err(_) => break,
+            }
+        }
+        let is_right = (&raw const sum).read_volatile() == 2 * launched;
+        println!("right {is_right} after {launched}");
+    }
+}
+
+/// A machine of the tests: a folder, a driver, a management library.
+struct Machine {
+    folder: Folder,
+}
+
+struct Program {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    pid: u32,
+}
+
+impl Machine {
+    fn new(name: &str) -> Self {
+        let machine = Self { folder: Folder::new(name) };
+        machine.used(&[]);
+        machine
+    }
+
+    /// What the management library says: memory of processes, in MiB. The device has 1,024.
+    fn used(&self, processes: &[(u32, u64)]) {
+        let lines: String =
+            processes.iter().map(|(pid, mib)| format!("{pid} {} 0\n", mib << 20)).collect();
+        self.folder.file("nvml", lines);
+    }
+
+    fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("REEF_CUDA", library("libfake_libcuda.so"))
+            .env("REEF_SHIM", library("libreef_cuda_shim.so"))
+            .env("REEF_NVML_LIBRARY", library("libfake_libnvml.so"))
+            .env("REEF_FAKE_NVML", self.folder.path("nvml"))
+            .env("REEF_FAKE_PROCESSES", self.folder.path("processes"))
+            .env("REEF_FAKE_MEMORY", self.folder.path("memory"));
+        command
+    }
+
+    fn reef(&self, args: &[&str]) -> Output {
+        let [first, rest @ ..] = args else { panic!("no command") };
+        let mut command = self.command(env!("CARGO_BIN_EXE_reef"));
+        command.args([*first, "--folder", &self.folder.path("")]).args(rest).output().unwrap()
+    }
+
+    #[track_caller]
+    fn refuses(&self, args: &[&str]) -> String {
+        let output = self.reef(args);
+        let said = text(&output.stderr).to_owned();
+        assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{args:?}: {said}");
+        said
+    }
+
+    #[track_caller]
+    fn works(&self, args: &[&str]) -> serde_json::Value {
+        let output = self.reef(&[args, &["--json"]].concat());
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        json(text(&output.stdout))
+    }
+
+    /// Starts the program, under `reef exec` if there are options.
+    fn start(&self, what: &str, exec: Option<&[&str]>) -> Program {
+        let this = std::env::current_exe().unwrap();
+        let test = ["--exact", "suspend::program", "--include-ignored", "--nocapture"];
+        let mut command = match exec {
+            None => {
+                // The loader finds the driver by its name.
+                let libraries = self.folder.path("lib");
+                std::fs::create_dir_all(&libraries).unwrap();
+                let link = std::path::Path::new(&libraries).join("libcuda.so.1");
+                let _ = std::os::unix::fs::symlink(library("libfake_libcuda.so"), link);
+                let mut command = self.command(this);
+                command.env("LD_LIBRARY_PATH", libraries);
+                command
+            }
+            Some(options) => {
+                let mut command = self.command(env!("CARGO_BIN_EXE_reef"));
+                command.args(["exec", "--folder", &self.folder.path("")]).args(options);
+                command.arg("--").arg(this);
+                command
+            }
+        };
+        command.args(test).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        writeln!(child.stdin.as_mut().unwrap(), "{what}").unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let pid = lines
+            .by_ref()
+            .map(|line| line.unwrap())
+            .find_map(|line| line.rsplit_once("number ").map(|(_, pid)| pid.parse().unwrap()));
+        Program { child, lines, pid: pid.expect("its number") }
+    }
+}
+
+impl Program {
+    fn ask(&mut self) {
+        writeln!(self.child.stdin.as_mut().unwrap()).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        self.lines.next().unwrap().unwrap()
+    }
+
+    fn target(&self) -> String {
+        self.pid.to_string()
+    }
+
+    /// Ends it: whether its number was right.
+    fn is_right(mut self) -> bool {
+        drop(self.child.stdin.take());
+        let is_right = self.lines.any(|line| line.unwrap().starts_with("right true"));
+        is_right && self.child.wait().unwrap().success()
+    }
+}
+
+#[test]
+fn suspended_program_sees_nothing_but_time() {
+    let machine = Machine::new("suspend");
+    let mut program = machine.start("plain", None);
+    for round in 0..20 {
+        machine.used(&[(program.pid, 64)]);
+        let all = machine.works(&["suspend", &program.target()]);
+        assert_eq!(
+            (&all[0]["process"]["pid"], all[0]["held"][0]["bytes"].as_u64()),
+            (&program.pid.into(), Some(64 << 20)),
+            "{all}"
+        );
+        let error = machine.refuses(&["suspend", &program.target()]);
+        assert!(error.contains("must be running, is suspended"), "{error}");
+        program.ask(); // it answers when it is back
+        machine.used(&[]);
+        machine.works(&["resume", &program.target()]);
+        assert!(program.line().starts_with("launched "), "round {round}");
+    }
+    let error = machine.refuses(&["resume", &program.target()]);
+    assert!(error.contains("must be suspended, is running"), "{error}");
+    assert!(program.is_right());
+}
+
+#[test]
+fn program_with_managed_memory_runs_on() {
+    let machine = Machine::new("suspend-managed");
+    let mut program = machine.start("managed", None);
+    let error = machine.refuses(&["suspend", &program.target()]);
+    assert!(
+        error.contains("cannot suspend managed memory") && error.contains("runs on"),
+        "{error}"
+    );
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    assert!(program.is_right());
+}
+
+#[test]
+fn return_without_memory_is_refused_before_it_begins() {
+    let machine = Machine::new("suspend-full");
+    let program = machine.start("plain", None);
+    machine.used(&[(program.pid, 64)]);
+    machine.works(&["suspend", &program.target()]);
+    machine.used(&[(1, 600)]);
+    let error = machine.refuses(&["resume", &program.target()]);
+    assert!(
+        error.contains("needs 64 MiB on GPU 0 with 512 MiB to spare, 424 MiB are free"),
+        "{error}"
+    );
+    machine.used(&[(1, 400)]);
+    machine.works(&["resume", &program.target()]);
+    assert!(program.is_right());
+}
+
+#[test]
+fn process_without_the_driver_is_refused_in_words() {
+    let machine = Machine::new("suspend-none");
+    let own = std::process::id().to_string();
+    let error = machine.refuses(&["suspend", &own]);
+    assert!(error.contains("must be a running CUDA program of the same user"), "{error}");
+    let error = machine.refuses(&["suspend", "training"]);
+    assert!(error.contains("without a daemon, name a process number"), "{error}");
+    assert_eq!(machine.reef(&["suspend", &own, "--timeout", "0s"]).status.code(), Some(2));
+    let error = machine.refuses(&["move", &own, "--to", "7"]);
+    assert!(error.contains("must be a running CUDA program"), "{error}");
+}
+
+#[test]
+fn guest_is_suspended_by_its_job() {
+    let machine = Machine::new("suspend-guest");
+    let set: Vec<(String, String)> = machine
+        .command("true")
+        .get_envs()
+        .filter_map(|(name, value)| Some((name.to_str()?.into(), value?.to_str()?.into())))
+        .collect();
+    let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (&**name, &**value)).collect();
+    let _daemon = Daemon::start_in(&machine.folder, &["--guests"], &set);
+    let mut program = machine.start("plain", Some(&["--class", "be", "--job", "training"]));
+    machine.used(&[(program.pid, 64)]);
+    let all = machine.works(&["suspend", "training"]);
+    assert_eq!(all[0]["process"]["pid"], program.pid, "{all}");
+    let said = metrics(&machine.folder);
+    let bytes = said.lines().find(|line| line.starts_with("reef_suspended_bytes{")).unwrap();
+    assert!(bytes.ends_with(&format!(" {}", 64 << 20)), "{bytes}");
+    program.ask();
+    machine.used(&[]);
+    machine.works(&["resume", "training"]);
+    assert!(program.line().starts_with("launched "));
+    let said = metrics(&machine.folder);
+    assert!(said.contains("reef_suspensions_total{op=\"suspend\"} 1"), "{said}");
+    assert!(!said.contains("reef_suspended_bytes{"), "{said}");
+    let error = machine.refuses(&["suspend", "nothing"]);
+    assert!(error.contains("no guest \"nothing\""), "{error}");
+    assert!(program.is_right());
+}

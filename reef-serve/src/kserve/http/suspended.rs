@@ -1,0 +1,121 @@
+//! `GET /reef/suspended`: guests that are off the GPU; `POST /reef/guests/NAME/suspend`, `/resume`
+//! and `/move` with a process number or a job.
+
+use super::reply::{App, Reply};
+use crate::error::{Error, Result};
+use crate::net::identity::peer::Peer;
+use crate::server::Server;
+use axum::extract::{Path, State};
+use axum::http::Uri;
+use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+use reef_suspend::Suspended;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time for the work of a guest to end, in milliseconds.
+const TIMEOUT_MS: u64 = 10_000;
+
+/// `timeout_ms=N&to=GPU`.
+#[derive(Debug, PartialEq)]
+struct Options {
+    timeout: Duration,
+    to: Option<String>,
+}
+
+impl Options {
+    fn of(uri: &Uri) -> Result<Self> {
+        let mut options = Self { timeout: Duration::from_millis(TIMEOUT_MS), to: None };
+        let pairs = uri.query().into_iter().flat_map(|query| query.split('&'));
+        for pair in pairs {
+            match pair.split_once('=') {
+                Some(("timeout_ms", ms)) => {
+                    let ms = ms.parse().map_err(|_| {
+                        Error::Invalid(format!("timeout_ms must be a number, got {ms:?}"))
+                    })?;
+                    options.timeout = Duration::from_millis(ms);
+                }
+                Some(("to", name)) => options.to = Some(name.to_owned()),
+                _ => {
+                    return Err(Error::Invalid(format!(
+                        "no option {pair:?} (have: timeout_ms, to)"
+                    )));
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
+pub(super) fn routes() -> Router<Arc<Server>> {
+    Router::new()
+        .route("/reef/suspended", get(list))
+        .route("/reef/guests/{guest}/suspend", post(suspend))
+        .route("/reef/guests/{guest}/resume", post(resume))
+        .route("/reef/guests/{guest}/move", post(move_to))
+}
+
+fn answer(all: &[Suspended]) -> Json<Value> {
+    Json(json!({ "suspended": all }))
+}
+
+async fn list(State(server): App) -> Json<Value> {
+    answer(&server.observer.suspensions.get().map(|all| all.all()).unwrap_or_default())
+}
+
+async fn suspend(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    Path(guest): Path<String>,
+    uri: Uri,
+) -> Reply<Json<Value>> {
+    let Options { timeout, .. } = Options::of(&uri)?;
+    let work = server.suspending(&peer, move |all| all.suspend(&guest, timeout));
+    Ok(answer(&work.await?))
+}
+
+async fn resume(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    Path(guest): Path<String>,
+) -> Reply<Json<Value>> {
+    Ok(answer(&server.suspending(&peer, move |all| all.resume(&guest, None)).await?))
+}
+
+async fn move_to(
+    State(server): App,
+    Extension(peer): Extension<Peer>,
+    Path(guest): Path<String>,
+    uri: Uri,
+) -> Reply<Json<Value>> {
+    let Options { timeout, to } = Options::of(&uri)?;
+    let to = to.ok_or_else(|| Error::Invalid("`to` must name a GPU".into()))?;
+    let work = server.suspending(&peer, move |all| {
+        all.suspend(&guest, timeout)?;
+        all.resume(&guest, Some(&to)).or_else(|error| {
+            // Back where it was, if the other GPU has no room.
+            all.resume(&guest, None).map_err(|_| error.clone())?;
+            Err(error)
+        })
+    });
+    Ok(answer(&work.await?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_option_is_refused_by_name() {
+        let of = |query: &str| Options::of(&format!("/x?{query}").parse().unwrap());
+        let timeout = Duration::from_millis(5);
+        assert_eq!(
+            of("timeout_ms=5&to=cuda:1"),
+            Ok(Options { timeout, to: Some("cuda:1".into()) })
+        );
+        let error = of("time=5").unwrap_err().to_string();
+        assert!(error.contains("no option \"time=5\" (have: timeout_ms, to)"), "{error}");
+        assert!(of("timeout_ms=-1").is_err());
+    }
+}

@@ -1,0 +1,147 @@
+//! Refusals of the driver, and errors of a group.
+
+use crate::api::State;
+
+/// A call that the driver refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{function}: {} (code {code})", name(*code))]
+pub struct Refusal {
+    /// Name of the call.
+    pub function: &'static str,
+    /// `CUresult`.
+    pub code: u32,
+}
+
+const NOT_PERMITTED: u32 = 800;
+const NOT_SUPPORTED: u32 = 801;
+
+impl Refusal {
+    /// `CUDA_ERROR_NOT_READY`.
+    pub const NOT_READY: u32 = 600;
+
+    /// Whether the work of the process did not end in time.
+    pub fn is_not_ready(&self) -> bool {
+        self.code == Self::NOT_READY
+    }
+}
+
+/// Name of a `CUresult`, as far as these calls return it.
+fn name(code: u32) -> &'static str {
+    match code {
+        1 => "InvalidValue",
+        2 => "OutOfMemory",
+        3 => "NotInitialized",
+        100 => "NoDevice",
+        304 => "OperatingSystem",
+        401 => "IllegalState",
+        Refusal::NOT_READY => "NotReady",
+        NOT_PERMITTED => "NotPermitted",
+        NOT_SUPPORTED => "NotSupported",
+        999 => "Unknown",
+        _ => "refused",
+    }
+}
+
+/// Failure of a suspension or a return.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no driver here.
+    #[error("{0}")]
+    Absent(String),
+    /// The driver is older than the calls.
+    #[error("driver must be 570 or newer (CUDA 12.8), got one without {0}")]
+    TooOld(&'static str),
+    /// Not a process that this caller can suspend.
+    #[error("process {pid}: {refusal}: it must be a running CUDA program of the same user")]
+    NoProcess {
+        /// Process number.
+        pid: u32,
+        /// The refused call.
+        refusal: Refusal,
+    },
+    /// The process is in another state.
+    #[error("process {pid} must be {want}, is {}", .have.name())]
+    State {
+        /// Process number.
+        pid: u32,
+        /// The state before this step.
+        want: &'static str,
+        /// Its state.
+        have: State,
+    },
+    /// The work of the process did not end in time. It runs on.
+    #[error(
+        "process {pid}: its work on the GPU did not end within {seconds} s; it runs on; allow more with --timeout"
+    )]
+    Busy {
+        /// Process number.
+        pid: u32,
+        /// The timeout.
+        seconds: f64,
+    },
+    /// The driver can't save what the process has. It runs on.
+    #[error(
+        "process {pid}: {refusal}: the driver cannot suspend managed memory, memory opened from \
+         another process, NCCL or clients of MPS; the process runs on"
+    )]
+    Unsupported {
+        /// Process number.
+        pid: u32,
+        /// The refused call.
+        refusal: Refusal,
+    },
+    /// Too little memory for a return. The process stays suspended.
+    #[error(
+        "process {pid}: needs {need} MiB on GPU {device} with {margin} MiB to spare, {free} MiB are free; \
+         it stays suspended"
+    )]
+    NoRoom {
+        /// Process number.
+        pid: u32,
+        /// Ordinal of the GPU.
+        device: usize,
+        /// Memory at its suspension, in MiB.
+        need: u64,
+        /// Memory kept free, in MiB.
+        margin: u64,
+        /// Memory that is free now, in MiB.
+        free: u64,
+    },
+    /// A call failed, and what was done before it was undone as far as `left` says.
+    #[error("process {pid}: {refusal}; {left}")]
+    Step {
+        /// Process number.
+        pid: u32,
+        /// The refused call.
+        refusal: Refusal,
+        /// State of the group after it.
+        left: String,
+    },
+    /// A GPU that is not there.
+    #[error("no GPU {name} (have: {have})")]
+    NoDevice {
+        /// The name asked for.
+        name: String,
+        /// Ordinals and identities of those that are there.
+        have: String,
+    },
+    /// The records of suspended processes.
+    #[error("{what}: {error}")]
+    Record {
+        /// File or folder.
+        what: String,
+        /// The system's error.
+        error: std::io::Error,
+    },
+}
+
+impl Error {
+    /// A refused lock or checkpoint: why the process could not be suspended.
+    pub(crate) fn of_suspension(pid: u32, refusal: Refusal, timeout: std::time::Duration) -> Self {
+        match refusal.code {
+            Refusal::NOT_READY => Self::Busy { pid, seconds: timeout.as_secs_f64() },
+            NOT_SUPPORTED | NOT_PERMITTED => Self::Unsupported { pid, refusal },
+            _ => Self::Step { pid, refusal, left: "it runs on".into() },
+        }
+    }
+}

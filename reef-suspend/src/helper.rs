@@ -1,0 +1,188 @@
+//! A process of its own for the driver's calls.
+//!
+//! A caller that dies in the middle of a step leaves the driver out of step with the process. So
+//! the steps run in a child that is in no terminal's group; it finishes what it has begun, and
+//! writes the records, whether or not the parent still waits. One request comes on stdin as JSON,
+//! one answer goes to stdout.
+
+use crate::api::{Api, State, Uuid};
+use crate::driver::Driver;
+use crate::error::Error;
+use crate::group::{Group, Steps};
+use crate::memory::{Devices, Free};
+use crate::record::{Records, Suspended};
+use reef_nvml::Nvml;
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// Hidden command of the program that serves requests.
+pub const COMMAND: &str = "checkpointer";
+
+/// A request, with the folder of the records.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// Folder of the records.
+    pub folder: PathBuf,
+    /// Processes that belong together.
+    pub pids: Vec<u32>,
+    /// The operation.
+    pub op: Op,
+}
+
+/// An operation on processes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Op {
+    /// Off the GPU, in this time for the work that is under way.
+    Suspend {
+        /// Timeout in milliseconds.
+        timeout_ms: u64,
+    },
+    /// Back. Processes that an interrupted suspension left locked go on as well.
+    Resume {
+        /// Ordinal or identity of another GPU.
+        to: Option<String>,
+    },
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    /// Records of the suspended processes.
+    Suspended(Vec<Suspended>),
+    /// Processes that run again, with the memory they had, and the time of the steps.
+    Resumed(Vec<Suspended>, Steps),
+    /// Nothing was done, or the text says what was.
+    Refused(String),
+}
+
+/// Runs a request in a child process of `program`, which serves it under [`COMMAND`].
+///
+/// # Errors
+///
+/// The child can't be started, or its answer can't be read.
+pub fn run(program: &Path, request: &Request) -> io::Result<Answer> {
+    let mut child = Command::new(program)
+        .arg(COMMAND)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .process_group(0) // Ctrl-C is for the parent
+        .spawn()?;
+    let text = serde_json::to_vec(request)?;
+    child.stdin.take().map_or(Ok(()), |mut input| input.write_all(&text))?;
+    let answer = child.wait_with_output()?.stdout;
+    serde_json::from_slice(&answer)
+        .map_err(|error| io::Error::other(format!("{}: no answer: {error}", program.display())))
+}
+
+/// Serves the request of [`run`]. `named`: the file of another driver.
+///
+/// # Errors
+///
+/// The request can't be read. An answer that nobody reads is not an error.
+pub fn serve(
+    named: Option<OsString>,
+    input: &mut impl Read,
+    output: &mut impl Write,
+) -> io::Result<()> {
+    let mut text = Vec::new();
+    input.read_to_end(&mut text)?;
+    let request: Request = serde_json::from_slice(&text)?;
+    let answer = answer(named, &request).unwrap_or_else(|error| Answer::Refused(error.to_string()));
+    let _ = output.write_all(&serde_json::to_vec(&answer)?);
+    Ok(())
+}
+
+fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
+    let driver = Driver::open(named)?;
+    let uuids = driver.devices().map_err(|refusal| Error::Absent(refusal.to_string()))?;
+    let nvml = Nvml::open(std::env::var_os(reef_nvml::VARIABLE).as_deref()).ok();
+    let memory = nvml.as_ref().map(|nvml| nvml as &dyn Free);
+    let devices = Devices { uuids, memory };
+    let (group, records) = (Group::new(&driver, &devices), Records::at(&request.folder));
+    match &request.op {
+        Op::Suspend { timeout_ms } => {
+            let all = group.suspend(&request.pids, Duration::from_millis(*timeout_ms))?;
+            for record in &all {
+                records.save(record)?;
+            }
+            Ok(Answer::Suspended(all))
+        }
+        Op::Resume { to } => {
+            let to = to.as_deref().map(|name| device(&devices.uuids, name)).transpose()?;
+            resume(&driver, &group, &records, &request.pids, to)
+        }
+    }
+}
+
+fn resume(
+    driver: &Driver,
+    group: &Group<'_, Driver>,
+    records: &Records,
+    pids: &[u32],
+    to: Option<Uuid>,
+) -> Result<Answer, Error> {
+    let mut all = Vec::new();
+    for pid in pids {
+        match driver.state(*pid) {
+            Ok(State::Locked) => group.unlock(*pid)?,
+            _ => all.push(records.find(*pid).map_or_else(|| Suspended::unknown(*pid), Ok)?),
+        }
+    }
+    let steps = group.resume(&all, to)?;
+    pids.iter().for_each(|pid| records.forget(*pid));
+    Ok(Answer::Resumed(all, steps))
+}
+
+/// A GPU by its ordinal, by its identity, or by the beginning of it.
+fn device(uuids: &[Uuid], name: &str) -> Result<Uuid, Error> {
+    let text = |uuid: &Uuid| uuid.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let ordinal = name.strip_prefix("cuda:").unwrap_or(name);
+    if let Some(uuid) = ordinal.parse().ok().and_then(|at: usize| uuids.get(at)) {
+        return Ok(*uuid);
+    }
+    let wanted = name.trim_start_matches("GPU-").replace('-', "").to_lowercase();
+    let mut found =
+        uuids.iter().filter(|uuid| wanted.len() >= 8 && text(uuid).starts_with(&wanted));
+    if let (Some(uuid), None) = (found.next(), found.next()) {
+        return Ok(*uuid);
+    }
+    let have: Vec<_> =
+        uuids.iter().enumerate().map(|(at, uuid)| format!("{at} = GPU-{}", text(uuid))).collect();
+    Err(Error::NoDevice { name: name.to_owned(), have: have.join(", ") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpu_is_named_by_ordinal_or_identity() {
+        let uuids = [[0x1a; 16], [0x2b; 16]];
+        assert_eq!(device(&uuids, "1").unwrap(), uuids[1]);
+        assert_eq!(device(&uuids, "cuda:0").unwrap(), uuids[0]);
+        assert_eq!(device(&uuids, "GPU-2b2b2b2b-2b2b").unwrap(), uuids[1]);
+        let error = device(&uuids, "2").unwrap_err().to_string();
+        assert!(error.starts_with("no GPU 2 (have: 0 = GPU-1a1a"), "{error}");
+    }
+
+    #[test]
+    fn machine_without_a_driver_is_refused_in_words() {
+        let request =
+            Request { folder: "/nowhere".into(), pids: vec![1], op: Op::Resume { to: None } };
+        let text = serde_json::to_vec(&request).unwrap();
+        let mut output = Vec::new();
+        serve(Some("/nowhere/libcuda.so.1".into()), &mut text.as_slice(), &mut output).unwrap();
+        let answer: Answer = serde_json::from_slice(&output).unwrap();
+        assert_eq!(answer, Answer::Refused("/nowhere/libcuda.so.1 not found".into()));
+    }
+
+    #[test]
+    fn request_that_is_not_one_is_an_error() {
+        assert!(serve(None, &mut b"{}".as_slice(), &mut Vec::new()).is_err());
+    }
+}

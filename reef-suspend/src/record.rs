@@ -1,0 +1,230 @@
+//! Records of suspended processes, one JSON file each.
+//!
+//! The record says how much memory a return needs; the driver doesn't. It names the process by its
+//! number and the time of its start, so that a later process of the same number is not taken for
+//! it.
+
+use crate::api::Uuid;
+use crate::error::Error;
+use crate::group::Steps;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A process, so that no later one of its number is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Start time in ticks since the boot, field 22 of `/proc/PID/stat`.
+    pub start: u64,
+}
+
+impl Process {
+    /// The process of this number.
+    ///
+    /// # Errors
+    ///
+    /// There is none.
+    pub fn of(pid: u32) -> io::Result<Self> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+        // The name in parentheses may have blanks and parentheses.
+        let start = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(19)?.parse().ok());
+        let start =
+            start.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat has no start time")))?;
+        Ok(Self { pid, start })
+    }
+
+    /// Whether the process lives.
+    pub fn is_alive(&self) -> bool {
+        Self::of(self.pid).is_ok_and(|now| now == *self)
+    }
+
+    /// Name of its program, up to 15 characters.
+    pub fn name(&self) -> String {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        name.trim_end().to_owned()
+    }
+}
+
+/// Memory on one GPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// Identity of the GPU, 32 hexadecimal digits.
+    pub device: String,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Held {
+    pub(crate) fn new(device: &Uuid, bytes: u64) -> Self {
+        Self { device: device.iter().map(|byte| format!("{byte:02x}")).collect(), bytes }
+    }
+
+    /// Identity of the GPU. `None`: the text is not one.
+    pub fn uuid(&self) -> Option<Uuid> {
+        let text = Some(self.device.as_str()).filter(|text| text.len() == 32 && text.is_ascii())?;
+        let mut uuid = Uuid::default();
+        for (at, byte) in uuid.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+        }
+        Some(uuid)
+    }
+}
+
+/// A suspended process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Suspended {
+    /// The process.
+    pub process: Process,
+    /// Name of its program.
+    pub name: String,
+    /// Memory it had, by GPU.
+    pub held: Vec<Held>,
+    /// End of the suspension, in seconds since 1970.
+    pub since: u64,
+    /// Time of each step.
+    pub steps: Steps,
+}
+
+impl Suspended {
+    pub(crate) fn now(process: Process, held: Vec<Held>, steps: Steps) -> Self {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        Self { process, name: process.name(), held, since, steps }
+    }
+
+    /// A process that was suspended by another program: nothing is known of its memory.
+    pub(crate) fn unknown(pid: u32) -> Result<Self, Error> {
+        let gone = |error| Error::Record { what: format!("process {pid}"), error };
+        let process = Process::of(pid).map_err(gone)?;
+        Ok(Self::now(process, Vec::new(), Steps::default()))
+    }
+
+    /// Bytes on all GPUs together.
+    pub fn bytes(&self) -> u64 {
+        self.held.iter().fold(0, |sum, held| sum.saturating_add(held.bytes))
+    }
+}
+
+/// The folder of the records.
+#[derive(Clone, Debug)]
+pub struct Records(PathBuf);
+
+impl Records {
+    /// Records in this folder, which is made when the first one is written.
+    pub fn at(folder: impl Into<PathBuf>) -> Self {
+        Self(folder.into())
+    }
+
+    fn file(&self, pid: u32) -> PathBuf {
+        self.0.join(format!("{pid}.json"))
+    }
+
+    /// Writes a record, whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// `Record`: the system's.
+    pub fn save(&self, record: &Suspended) -> Result<(), Error> {
+        let file = self.file(record.process.pid);
+        let written = std::fs::create_dir_all(&self.0).and_then(|()| {
+            let text = serde_json::to_vec_pretty(record)?;
+            let draft = file.with_extension("new");
+            std::fs::write(&draft, text)?;
+            std::fs::rename(&draft, &file)
+        });
+        written.map_err(|error| failed(&file, error))
+    }
+
+    /// Forgets a process.
+    pub fn forget(&self, pid: u32) {
+        let _ = std::fs::remove_file(self.file(pid)); // absent: it was forgotten
+    }
+
+    /// The record of a process that lives. `None`: there is none.
+    pub fn find(&self, pid: u32) -> Option<Suspended> {
+        let text = std::fs::read(self.file(pid)).ok()?;
+        let record: Suspended = serde_json::from_slice(&text).ok()?;
+        (record.process.pid == pid && record.process.is_alive()).then_some(record)
+    }
+
+    /// Records of all processes that live, by number. Those of dead ones are removed.
+    pub fn all(&self) -> Vec<Suspended> {
+        let files = std::fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let pid = |entry: std::fs::DirEntry| {
+            entry.file_name().to_str()?.strip_suffix(".json")?.parse().ok()
+        };
+        let mut pids: Vec<u32> = files.filter_map(pid).collect();
+        pids.sort_unstable();
+        let alive = |pid: u32| {
+            let found = self.find(pid);
+            if found.is_none() {
+                self.forget(pid);
+            }
+            found
+        };
+        pids.into_iter().filter_map(alive).collect()
+    }
+}
+
+fn failed(what: &Path, error: io::Error) -> Error {
+    Error::Record { what: what.display().to_string(), error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn record(process: Process) -> Suspended {
+        Suspended::now(process, vec![Held::new(&[7; 16], 5)], Steps::default())
+    }
+
+    #[test]
+    fn record_of_living_process_is_found() {
+        let folder = tempfile::tempdir().unwrap();
+        let (records, own) = (Records::at(folder.path()), Process::of(std::process::id()).unwrap());
+        records.save(&record(own)).unwrap();
+        assert_eq!(records.find(own.pid).unwrap().bytes(), 5);
+        assert_eq!(records.all().len(), 1);
+        records.forget(own.pid);
+        assert!(records.find(own.pid).is_none());
+    }
+
+    #[test]
+    fn record_of_earlier_process_of_same_number_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::at(folder.path());
+        let own = Process::of(std::process::id()).unwrap();
+        records.save(&record(Process { start: own.start + 1, ..own })).unwrap();
+        assert!(
+            records.all().is_empty() && !folder.path().join(format!("{}.json", own.pid)).exists()
+        );
+    }
+
+    #[test]
+    fn broken_record_is_not_found() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("1.json"), b"{\"process\":").unwrap();
+        std::fs::write(folder.path().join("readme"), b"").unwrap();
+        assert!(Records::at(folder.path()).all().is_empty());
+        assert!(folder.path().join("readme").exists(), "files of others stay");
+    }
+
+    proptest! {
+        #[test]
+        fn identity_survives_its_text(uuid: [u8; 16]) {
+            prop_assert_eq!(Held::new(&uuid, 1).uuid(), Some(uuid));
+        }
+
+        #[test]
+        fn text_that_is_no_identity_is_refused(text in "[0-9a-g]{0,40}") {
+            let held = Held { device: text.clone(), bytes: 1 };
+            let is_hex = text.len() == 32 && !text.contains('g');
+            prop_assert_eq!(held.uuid().is_some(), is_hex);
+        }
+    }
+}
