@@ -5,7 +5,7 @@
 
 use crate::driver::Driver;
 use crate::facts::CudaFacts;
-use crate::split::{Part, Split};
+use crate::split::Split;
 use cudarc::driver::sys::*;
 use parking_lot::Mutex;
 use reef_core::Result;

@@ -3,7 +3,7 @@
 use crate::context::{Context, Primary};
 use crate::driver::{BACKEND, Driver};
 use crate::facts::{self, find};
-use crate::split::{Part, Split};
+use crate::split::Split;
 use parking_lot::Mutex;
 use reef_core::Result;
 use reef_gpu::{Facts, Options, StreamKind, Streams, Vendor};

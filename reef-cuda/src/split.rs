@@ -1,8 +1,8 @@
 //! Parts of the device by multiprocessors (green contexts). Streams of a part run on its
 //! multiprocessors alone; others, of the primary context, on all.
 //!
-//! The device is *split* in two, one part for each class of work: nothing is preempted between them,
-//! and that is here to be compared with.
+//! The device is *split* in two, one part for each class of work. Nothing is preempted between
+//! them. It is here to be compared with.
 
 use crate::driver::{BACKEND, Driver};
 use cudarc::driver::sys::*;
@@ -20,7 +20,6 @@ const NON_BLOCKING: c_uint = 1;
 pub(crate) struct Part {
     driver: &'static Driver,
     raw: CUgreenCtx,
-    pub(crate) units: u32,
 }
 
 /// A part for real-time work and the rest for best-effort work.
@@ -48,7 +47,7 @@ impl Part {
             driver.cuDevResourceGenerateDesc(&mut description, &mut resource, 1)?;
             driver.cuGreenCtxCreate(&mut raw, description, device, DEFAULT_STREAM)?;
         }
-        Ok(Self { driver, raw, units: multiprocessors(&resource) })
+        Ok(Self { driver, raw })
     }
 
     /// Opens a stream that runs on these.

@@ -29,7 +29,7 @@ use crate::tuning::TunedPlans;
 use reef_core::dkp::Resources;
 use reef_core::{
     Backend, Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel,
-    Preemptor as _, Priority, Result,
+    Priority, Result,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};

@@ -8,7 +8,7 @@
 
 use reef_core::{Error, Priority};
 use reef_gfx906::{Settings, Software};
-use reef_gpu::{Build, Memory, Modules, Options, Start, Streams, Vendor};
+use reef_gpu::{Build, LaunchConfig, Memory, Modules, Options, Streams, Vendor};
 use reef_hip::{Code, Context, Stream};
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -25,8 +25,7 @@ fn launch(context: &Context, code: Code, stream: Stream, name: &str, mut address
     let function = unsafe { context.function(code, name) }.unwrap().unwrap();
     let mut params: [*mut c_void; 1] = [(&raw mut address).cast()];
     // SAFETY: both kernels take an address, and the words stay.
-    unsafe { context.launch((stream, Start::InTurn), function, [1; 3], [1; 3], 0, &mut params) }
-        .unwrap();
+    unsafe { context.launch(stream, function, &LaunchConfig::one_block(1), &mut params) }.unwrap();
 }
 
 #[test]

@@ -36,7 +36,6 @@ use crate::tenants::tenant::Tenant;
 use bytes::Bytes;
 use reef::Account;
 use reef_suspend::Suspended;
-use reef_suspend::Suspended;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;

@@ -19,7 +19,7 @@ impl Refusal {
     /// `CUDA_ERROR_NOT_READY`.
     pub const NOT_READY: u32 = 600;
 
-    /// Whether the work of the process did not end in time.
+    /// Returns whether the work of the process did not end in time.
     pub fn is_not_ready(&self) -> bool {
         self.code == Self::NOT_READY
     }

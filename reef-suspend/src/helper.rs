@@ -83,7 +83,7 @@ pub fn run(program: &Path, request: &Request) -> io::Result<Answer> {
 ///
 /// # Errors
 ///
-/// The request can't be read. An answer that nobody reads is not an error.
+/// The request can't be read. An answer that is not read is not an error.
 pub fn serve(
     named: Option<OsString>,
     input: &mut impl Read,

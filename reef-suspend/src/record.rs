@@ -38,7 +38,7 @@ impl Process {
         Ok(Self { pid, start })
     }
 
-    /// Whether the process lives.
+    /// Returns whether the process lives.
     pub fn is_alive(&self) -> bool {
         Self::of(self.pid).is_ok_and(|now| now == *self)
     }

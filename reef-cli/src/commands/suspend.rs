@@ -59,7 +59,7 @@ pub(crate) struct Move {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct SuspendedList {
     suspended: Vec<Suspended>,
 }
 
@@ -138,7 +138,7 @@ impl Target {
 }
 
 fn read(answer: &[u8], daemon: &Daemon) -> Result<Vec<Suspended>> {
-    let listed: Listed = serde_json::from_slice(answer)
+    let listed: SuspendedList = serde_json::from_slice(answer)
         .with_context(|| format!("{}: the answer is not a list of processes", daemon.name()))?;
     Ok(listed.suspended)
 }

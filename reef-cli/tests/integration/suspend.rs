@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-/// Where cargo put a library.
+/// Path of a library that cargo built.
 fn library(name: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let path = program.parent().unwrap().join(name);
@@ -17,7 +17,7 @@ fn library(name: &str) -> PathBuf {
     path
 }
 
-/// A program that knows nothing of REEF. Its first line of input is `plain` or `managed`: then it
+/// An unmodified program. Its first line of input is `plain` or `managed`: then it
 /// takes 64 MiB and launches kernels that add 2 to a number until its input ends. It prints how
 /// many it has launched whenever a line comes, and at last whether the number is right.
 #[test]
@@ -104,7 +104,8 @@ impl Machine {
         machine
     }
 
-    /// What the management library says: memory of processes, in MiB. The device has 1,024.
+    /// Sets the memory of processes that the management library reports, in MiB. The device has
+    /// 1,024.
     fn used(&self, processes: &[(u32, u64)]) {
         let lines: String =
             processes.iter().map(|(pid, mib)| format!("{pid} {} 0\n", mib << 20)).collect();

@@ -15,7 +15,7 @@ use reef::program::Program;
 pub(super) fn weights<D: Operators>(device: &D, model: &Model) -> Result<Weights<D>> {
     let Some(kernels) = model.kernels() else { return Ok(model.weights(device)?) };
     // SAFETY: the operator of the daemon answers for these kernels: without models.kernels such a
-    // folder isn't read, and nobody else's files come into the repository.
+    // folder is not read, and no files of others come into the repository.
     let program = unsafe { Program::trusted(kernels) };
     Ok(model.load_kernels(device, program)?)
 }

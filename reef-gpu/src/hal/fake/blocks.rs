@@ -39,14 +39,14 @@ fn run_block(fake: &Fake, guard: &Guard, entry: u32) -> bool {
 
 fn give_back(guard: &Guard, entry: u32) {
     let stopped: u32 = at(guard.stopped);
-    set((guard.list_out + u64::from(stopped) * 4, entry));
-    set((guard.stopped, stopped + 1));
+    set(guard.list_out + u64::from(stopped) * 4, entry);
+    set(guard.stopped, stopped + 1);
 }
 
 /// The kernel `report` up to its signal: tells the host the counts and clears them.
 pub(super) fn report(stopped: u64, host: u64, count: u64) {
     for i in 0..count {
-        set((host + i * 4, at(stopped + i * 4)));
-        set((stopped + i * 4, 0));
+        set(host + i * 4, at(stopped + i * 4));
+        set(stopped + i * 4, 0);
     }
 }

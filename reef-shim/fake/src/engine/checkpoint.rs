@@ -7,7 +7,6 @@
 
 use super::device_memory::{give_back, own, take};
 use super::world::world;
-use crate::api::code::*;
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -27,6 +26,14 @@ const LOCKED: u32 = 1;
 const SUSPENDED: u32 = 2;
 const FAILED: u32 = 3;
 
+/// Results, as cuda.h numbers them.
+const SUCCESS: u32 = 0;
+const INVALID_VALUE: u32 = 1;
+const OUT_OF_MEMORY: u32 = 2;
+const ILLEGAL_STATE: u32 = 401;
+const NOT_READY: u32 = 600;
+const NOT_SUPPORTED: u32 = 801;
+
 /// Places of the words.
 const STATE: u64 = 0;
 const REQUEST: u64 = 1;
@@ -43,7 +50,7 @@ pub(crate) enum Request {
     Unlock,
 }
 
-/// Whether calls of the driver wait, and the condition of its end.
+/// True while calls of the driver wait, and the condition of its end.
 static CLOSED: Mutex<bool> = Mutex::new(false);
 static OPENED: Condvar = Condvar::new();
 /// Addresses of managed memory, which can't be saved.

@@ -29,7 +29,7 @@ impl DeviceBench for Args {
 
     fn measure<D: Operators>(&self, device: &D) -> Result<()> {
         let args = self;
-        let policies = policies(args, device)?;
+        let policies = policies(device)?;
         if let Some(side) = args.side {
             return measure_alone(args, device, side);
         }
@@ -59,7 +59,7 @@ impl reef::Visit for Open {
 }
 
 /// Policies to compare: ways to run best-effort blocks next to real-time kernels.
-fn policies<D: Device>(args: &Args, device: &D) -> Result<Vec<Policy>> {
+fn policies<D: Device>(device: &D) -> Result<Vec<Policy>> {
     let level = device.info().level;
     let named = |name: String, pad| Policy { name, ..Policy::reef(level, pad) };
     let own = match device.colocation() {

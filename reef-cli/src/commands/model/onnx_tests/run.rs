@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use reef::models::{Error, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
+use std::path::PathBuf;
 
 /// Arguments of `reef model verify --against onnx-tests`.
 pub(crate) struct Args<'a> {
