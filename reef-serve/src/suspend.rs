@@ -1,8 +1,8 @@
 //! Suspension of best-effort guests: out of the GPU's memory, and back.
 //!
 //! *In*: a process number or the name of a job. *Out*: records, figures for `/metrics`.
-//! *Invariant*: a guest that is being suspended, or is suspended, has open gates, whatever holds its
-//! device. Otherwise its work would not end and the driver would refuse. A real-time guest is never
+//! *Invariant*: a guest that is suspended, or about to be, has open gates, whatever holds its
+//! device. Otherwise its work would not end and the driver would refuse. A real-time guest is not
 //! suspended. One operation at a time, in a process of its own, so that the end of the daemon
 //! leaves no process half suspended.
 

@@ -1,6 +1,6 @@
 //! The driver's calls, as the rest of the crate sees them.
 
-use crate::error::Refusal;
+use crate::refusal::Refusal;
 use std::time::Duration;
 
 /// Identity of a GPU.

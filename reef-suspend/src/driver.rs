@@ -4,7 +4,8 @@
 //! only the named fields may be set.
 
 use crate::api::{Api, Pair, State, Uuid};
-use crate::error::{Error, Refusal};
+use crate::error::Error;
+use crate::refusal::Refusal;
 use libloading::Library;
 use reef_guest::library_path::candidates;
 use std::ffi::OsString;

@@ -13,26 +13,12 @@
 use crate::api::{Api, Pair, State, Uuid};
 use crate::error::Error;
 use crate::memory::Devices;
-use crate::record::{Process, Suspended};
-use serde::{Deserialize, Serialize};
+use crate::record::{Process, Steps, Suspended};
 use std::time::{Duration, Instant};
 
 /// Memory that stays free on a GPU after a return. A restore that runs out of memory loses the
 /// process, and the driver takes a little more than it gave back.
 pub const MARGIN: u64 = 512 << 20;
-
-/// Time of each step, in seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Steps {
-    /// Until the work of all processes had ended.
-    pub lock: f64,
-    /// Copies to the host.
-    pub checkpoint: f64,
-    /// Copies to the GPU.
-    pub restore: f64,
-    /// Until the last process went on.
-    pub unlock: f64,
-}
 
 /// Processes that are suspended and come back together.
 #[derive(Debug)]

@@ -8,9 +8,9 @@
 use crate::api::{Api, State, Uuid};
 use crate::driver::Driver;
 use crate::error::Error;
-use crate::group::{Group, Steps};
+use crate::group::Group;
 use crate::memory::{Devices, Free};
-use crate::record::{Records, Suspended};
+use crate::record::{Records, Steps, Suspended};
 use reef_nvml::Nvml;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;

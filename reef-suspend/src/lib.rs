@@ -20,10 +20,12 @@ mod group;
 pub mod helper;
 mod memory;
 mod record;
+mod refusal;
 
 pub use api::{Api, Pair, State, Uuid};
 pub use driver::Driver;
-pub use error::{Error, Refusal};
-pub use group::{Group, MARGIN, Steps};
+pub use error::Error;
+pub use group::{Group, MARGIN};
 pub use memory::{Devices, Free};
-pub use record::{Held, Process, Records, Suspended};
+pub use record::{Held, Process, Records, Steps, Suspended};
+pub use refusal::Refusal;

@@ -6,7 +6,6 @@
 
 use crate::api::Uuid;
 use crate::error::Error;
-use crate::group::Steps;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,6 +72,19 @@ impl Held {
         }
         Some(uuid)
     }
+}
+
+/// Time of each step, in seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Steps {
+    /// Until the work of all processes had ended.
+    pub lock: f64,
+    /// Copies to the host.
+    pub checkpoint: f64,
+    /// Copies to the GPU.
+    pub restore: f64,
+    /// Until the last process went on.
+    pub unlock: f64,
 }
 
 /// A suspended process.

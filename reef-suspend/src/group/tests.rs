@@ -1,7 +1,7 @@
 use super::*;
-use crate::error::Refusal;
 use crate::memory::Free;
 use crate::record::Held;
+use crate::refusal::Refusal;
 use proptest::prelude::*;
 use std::collections::HashMap;
 use std::sync::Mutex;
