@@ -287,7 +287,6 @@ fn bad_bench_arguments_are_refused() {
         ),
         (&["launch", "--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (&["saturate", "--beside", "4"], "cpu: unknown option \"beside\""),
-        (&["saturate", "--beside", "4@2"], "cpu: unknown option \"beside\""),
         (&["saturate", "--rt-model", "lenet"], "no network \"lenet\" (have: "),
         (&["saturate", "--window", "0"], "--window must be in 1..=1024, got 0"),
         (&["saturate", "--out", &file], "--out "),
