@@ -105,7 +105,7 @@ fn green_contexts_end_without_their_work() {
 }
 
 #[test]
-fn detached_contexts_are_left_run_alone() {
+fn detached_contexts_are_left_alone() {
     run_on_both("contexts::detached_contexts_are_left_alone", "rt", |program| {
         let (driver, mut again) = (program.driver, 0_usize);
         let primary = program.use_device(0);
