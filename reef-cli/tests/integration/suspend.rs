@@ -193,7 +193,7 @@ impl Program {
     }
 
     /// Ends it: whether its number was right.
-    fn is_right(mut self) -> bool {
+    fn ends_right(mut self) -> bool {
         drop(self.child.stdin.take());
         let is_right = self.lines.any(|line| line.unwrap().starts_with("right true"));
         is_right && self.child.wait().unwrap().success()
@@ -221,7 +221,7 @@ fn suspended_program_sees_nothing_but_time() {
     }
     let error = machine.refuses(&["resume", &program.target()]);
     assert!(error.contains("must be suspended, is running"), "{error}");
-    assert!(program.is_right());
+    assert!(program.ends_right());
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn program_with_managed_memory_runs_on() {
     );
     program.ask();
     assert!(program.line().starts_with("launched "));
-    assert!(program.is_right());
+    assert!(program.ends_right());
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn return_without_memory_is_refused_before_it_begins() {
     );
     machine.used(&[(1, 400)]);
     machine.works(&["resume", &program.target()]);
-    assert!(program.is_right());
+    assert!(program.ends_right());
 }
 
 #[test]
@@ -294,5 +294,5 @@ fn guest_is_suspended_by_its_job() {
     assert!(!said.contains("reef_suspended_bytes{"), "{said}");
     let error = machine.refuses(&["suspend", "nothing"]);
     assert!(error.contains("no guest \"nothing\""), "{error}");
-    assert!(program.is_right());
+    assert!(program.ends_right());
 }
