@@ -5,10 +5,10 @@
 //!                                        └─ otherwise ───► network of tensors
 //! ```
 //!
-//! One reader makes operations of [`reef_core::tensor`] of all nodes ([`general`]). Where a file has
-//! one input of pictures, operator sets 13 to 21 and [`OPERATORS`] alone ([`pictures`]), these are
+//! One reader makes operations of [`reef_core::tensor`] of all nodes (`general`). Where a file has
+//! one input of pictures, operator sets 13 to 21 and [`OPERATORS`] alone (`pictures`), these are
 //! recognised as convolutions, channel-wise affine maps, pools, activations, sums, products and
-//! concatenations ([`crate::ir::recognise`]), and put together again as few operations of
+//! concatenations (`ir::recognise`), and put together again as few operations of
 //! [`reef_core::op`]: normalisations go into weights, sums and ReLU into convolutions,
 //! concatenations cost nothing. What can't be expressed exactly stays a network of tensors: means
 //! over windows of different sizes at the edge, pools whose padding differs between the sides so
