@@ -5,15 +5,15 @@
 
 #[allow(dead_code)] // the library uses more of it
 #[path = "../../src/limit/image/mod.rs"]
-mod image;
+mod images;
 
-use image::read::size;
-use image::size::Size;
+use images::read::size;
+use images::size::Size;
 use proptest::prelude::*;
 
 /// Returns the size of an image on any device.
 fn size_of(image: &[u8]) -> Size {
-    image::read::size_of(image, 0)
+    images::read::size_of(image, 0)
 }
 
 fn text(text: &str) -> u64 {
@@ -125,7 +125,7 @@ fn of_a_fat_binary_the_largest_machine_code_counts() {
     assert_eq!(found.data, 20, "text isn't loaded where there is machine code");
     assert_eq!(size_of(&fat(&[(1, 0, 0, text)])).data, 30);
     let both = fat(&[(2, 0, 0, &large), (1, 0, 0, text)]);
-    let on = |major: u32| image::read::size_of(&both, major).data;
+    let on = |major: u32| images::read::size_of(&both, major).data;
     assert_eq!((on(9), on(8)), (20, 30), "machine code of 9.0 is none for 8.x");
 }
 
