@@ -27,7 +27,9 @@ pub(crate) struct Suspensions {
     folder: PathBuf,
     /// Serves requests of [`run`].
     program: PathBuf,
-    /// Locked during an operation.
+    /// Locked during an operation, which takes as long as the copies.
+    operation: Mutex<()>,
+    /// Never locked during an operation: a scrape of `/metrics` reads them meanwhile.
     figures: Mutex<Figures>,
 }
 
@@ -44,7 +46,7 @@ pub(crate) struct Figures {
 impl Suspensions {
     /// Records lie in `folder`; `program` is this one, `reef`.
     pub(crate) fn new(registry: Weak<Registry>, folder: PathBuf, program: PathBuf) -> Self {
-        Self { registry, folder, program, figures: Mutex::default() }
+        Self { registry, folder, program, operation: Mutex::default(), figures: Mutex::default() }
     }
 
     /// Processes that are suspended now.
@@ -90,18 +92,19 @@ impl Suspensions {
             return Err(Error::Invalid(text));
         }
         let (guests, pids) = self.find(target)?;
-        let mut figures = self.figures.lock();
+        let _operation = self.operation.lock();
         self.exempt(&guests, true);
         let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
         match self.run(pids, Op::Suspend { timeout_ms }) {
             Ok((all, _)) => {
+                let mut figures = self.figures.lock();
                 figures.suspensions += 1;
                 figures.steps.lock += all.iter().map(|one| one.steps.lock).fold(0.0, f64::max);
                 figures.steps.checkpoint += all.iter().map(|one| one.steps.checkpoint).sum::<f64>();
                 Ok(all)
             }
             Err(error) => {
-                figures.refused += 1;
+                self.figures.lock().refused += 1;
                 self.exempt(&guests, false);
                 Err(error)
             }
@@ -115,9 +118,10 @@ impl Suspensions {
     /// As [`suspend`](Self::suspend); too little memory.
     pub(crate) fn resume(&self, target: &str, to: Option<&str>) -> Result<Vec<Suspended>> {
         let (guests, pids) = self.find(target)?;
-        let mut figures = self.figures.lock();
+        let _operation = self.operation.lock();
         match self.run(pids, Op::Resume { to: to.map(str::to_owned) }) {
             Ok((all, steps)) => {
+                let mut figures = self.figures.lock();
                 figures.resumes += 1;
                 figures.steps.restore += steps.restore;
                 figures.steps.unlock += steps.unlock;
@@ -125,7 +129,7 @@ impl Suspensions {
                 Ok(all)
             }
             Err(error) => {
-                figures.refused += 1;
+                self.figures.lock().refused += 1;
                 Err(error)
             }
         }
