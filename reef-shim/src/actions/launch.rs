@@ -92,9 +92,12 @@ fn with_launch(before: impl FnOnce() -> Option<Launch>, real: impl FnOnce() -> u
 
 /// Does the work before a copy. `None`: there is no work after it.
 fn prepare_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<Launch> {
+    if capture::of(stream) != Capture::None {
+        return None;
+    }
     let known = find::stream(stream)?;
     known.context().device.meter.as_ref()?;
-    if capture::of(stream) != Capture::None || !takes_device() {
+    if !takes_device() {
         return None;
     }
     Launch { stream, known, work: Work::Copy }.run()
@@ -102,10 +105,10 @@ fn prepare_copy(stream: Stream, takes_device: impl FnOnce() -> bool) -> Option<L
 
 /// Does the work before a launch. `None`: there is no work after it.
 fn prepare(stream: Stream, work: Work) -> Option<Launch> {
-    let launch = Launch { stream, known: find::stream(stream)?, work };
+    let launch = |known| Launch { stream, known, work };
     match capture::of(stream) {
-        Capture::None => launch.run(),
-        Capture::Of(capture) => launch.capture(capture),
+        Capture::None => launch(find::stream(stream)?).run(),
+        Capture::Of(capture) => launch(find::in_capture(stream)?).capture(capture),
         Capture::Unclear => None,
     }
 }

@@ -99,14 +99,9 @@ pub(crate) enum Capture {
     Unclear,
 }
 
-/// True if any capture is open. Then a stream may be part of one.
-pub(crate) fn is_any_open() -> bool {
-    OPEN.load(Ordering::Relaxed) != 0
-}
-
 /// Asks the driver, if any capture is open.
 pub(crate) fn of(stream: Stream) -> Capture {
-    if !is_any_open() {
+    if OPEN.load(Ordering::Relaxed) == 0 {
         return Capture::None;
     }
     let (mut status, mut id) = (0, 0);

@@ -4,7 +4,7 @@
 //! CUDA 12).
 
 use super::attach;
-use super::capture;
+use super::capture::{self, Capture};
 use super::device::joined;
 use super::tree::branch::Branch;
 use super::tree::context::{ContextNames, State, within};
@@ -62,12 +62,10 @@ fn name(context: usize) -> u64 {
     if calls::context_id(context, &mut id) == Some(0) { id } else { context as u64 }
 }
 
-/// Returns a scheduled stream. The first one of a device joins it. `None`: pass the call on.
+/// Returns a scheduled stream that is not part of a capture. The first one of a device joins it.
+/// `None`: pass the call on.
 #[inline]
 pub(crate) fn stream(stream: calls::Stream) -> Option<&'static Stream> {
-    if is_captured(stream) {
-        return in_capture(stream);
-    }
     let (key, round) = (key(stream), joined());
     CACHE.with(|cells| {
         let cell = &cells[key.0 as usize % cells.len()];
@@ -82,17 +80,13 @@ pub(crate) fn stream(stream: calls::Stream) -> Option<&'static Stream> {
     })
 }
 
-/// Returns whether a stream is part of a capture. The driver breaks a capture whose stream is asked
-/// for its number or its flags, in every mode (driver 580).
-fn is_captured(stream: calls::Stream) -> bool {
-    capture::is_any_open() && calls::is_capturing(stream)
-}
-
-/// Returns a stream that is part of a capture, by its handle. Of several with this handle, which
-/// only threads' own streams have, any serves: they share the context and its gate, and nothing
-/// that is captured is counted as work.
+/// Returns a stream that is part of a capture, by its handle: the driver breaks a capture whose
+/// stream is asked for its number or its flags, in every mode (driver 580).
+///
+/// Of several with this handle, which only threads' own streams have, any serves: they share the
+/// context and its gate, and nothing that is captured is counted as work.
 #[cold]
-fn in_capture(stream: calls::Stream) -> Option<&'static Stream> {
+pub(crate) fn in_capture(stream: calls::Stream) -> Option<&'static Stream> {
     calls::with_relaxed_capture(|| {
         let context = calls::stream_context(stream);
         let branch = find_or_take(context, || via(stream, context))?;
@@ -143,7 +137,7 @@ fn via(stream: calls::Stream, context: usize) -> usize {
 
 /// Returns a stream, if it is scheduled already.
 pub(crate) fn find(stream: calls::Stream) -> Option<&'static Stream> {
-    if is_captured(stream) {
+    if capture::of(stream) != Capture::None {
         return by_handle(find_context(calls::stream_context(stream))?, stream);
     }
     find_key(key(stream)).or_else(|| find_key(captured_key(stream)))
