@@ -50,7 +50,9 @@ pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32)
         LimitState::Limited(device) => {
             let is_further = has_context(ordinal);
             let bytes = if is_further { begin(device).max(known_cost(ordinal)) } else { 0 };
-            let before = is_further.then(free_memory).flatten();
+            // Free memory of another device, if its context is current, says nothing of this one.
+            let is_measured = is_further && calls::device() == Some(ordinal);
+            let before = is_measured.then(free_memory).flatten();
             let mut made = 0;
             let code = with_reservation(device, bytes, real, || {
                 // SAFETY: where the driver has just written.
@@ -71,15 +73,14 @@ pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32)
 /// Charges a context with the decrease of the device's free memory since it was made, or ends it.
 fn correct(device: &'static Limited, context: usize, took: u64) -> u32 {
     let Some(charge) = charges::take(Kind::Context, context) else { return 0 };
+    learn(device.ordinal, took);
     let more = took.saturating_sub(charge.bytes);
     if !make_room(device, more) {
         let _ = calls::destroy_context(context); // the driver's own, of a moment ago
         device.give_back(charge.bytes);
-        learn(device.ordinal, took);
         return OUT_OF_MEMORY;
     }
     charges::note(Kind::Context, context, Charge { bytes: charge.bytes + more, ..charge });
-    learn(device.ordinal, took);
     0
 }
 
@@ -95,15 +96,17 @@ static COSTS: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 /// Maximum charge of a context: other processes may have allocated at the same time.
 const MAX_CONTEXT: u64 = 1 << 30;
 
+fn cost_of(ordinal: i32) -> Option<&'static AtomicU64> {
+    usize::try_from(ordinal).ok().and_then(|ordinal| COSTS.get(ordinal))
+}
+
 fn known_cost(ordinal: i32) -> u64 {
-    let place = usize::try_from(ordinal).ok().and_then(|ordinal| COSTS.get(ordinal));
-    place.map_or(0, |cost| cost.load(Relaxed))
+    cost_of(ordinal).map_or(0, |cost| cost.load(Relaxed))
 }
 
 fn learn(ordinal: i32, took: u64) {
-    let place = usize::try_from(ordinal).ok().and_then(|ordinal| COSTS.get(ordinal));
     let less = |before: u64| (before == 0 || took < before).then_some(took);
-    let _ = place.map(|cost| cost.fetch_update(Relaxed, Relaxed, less));
+    let _ = cost_of(ordinal).map(|cost| cost.fetch_update(Relaxed, Relaxed, less));
 }
 
 /// Returns whether this process has a context on a device.
