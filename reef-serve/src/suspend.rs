@@ -43,6 +43,30 @@ pub(crate) struct Figures {
     pub(crate) steps: Steps,
 }
 
+impl Figures {
+    fn note_suspension(&mut self, all: &[Suspended]) {
+        self.suspensions += 1;
+        self.steps.lock += all.iter().map(|one| one.steps.lock).fold(0.0, f64::max);
+        self.steps.checkpoint += all.iter().map(|one| one.steps.checkpoint).sum::<f64>();
+    }
+
+    fn note_return(&mut self, steps: Steps) {
+        self.resumes += 1;
+        self.steps.restore += steps.restore;
+        self.steps.unlock += steps.unlock;
+    }
+}
+
+/// Timeout in milliseconds.
+fn millis(timeout: Duration) -> Result<u64> {
+    if timeout > MAX_TIMEOUT || timeout.is_zero() {
+        let most = MAX_TIMEOUT.as_secs();
+        let text = format!("timeout must be more than 0 and at most {most} s, got {timeout:?}");
+        return Err(Error::Invalid(text));
+    }
+    Ok(u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1))
+}
+
 impl Suspensions {
     /// Records lie in `folder`; `program` is this one, `reef`.
     pub(crate) fn new(registry: Weak<Registry>, folder: PathBuf, program: PathBuf) -> Self {
@@ -86,21 +110,13 @@ impl Suspensions {
     /// `NotFound`, `Invalid`: it is not a best-effort guest. `Unavailable`: the driver refuses; the
     /// guest runs on.
     pub(crate) fn suspend(&self, target: &str, timeout: Duration) -> Result<Vec<Suspended>> {
-        if timeout > MAX_TIMEOUT || timeout.is_zero() {
-            let most = MAX_TIMEOUT.as_secs();
-            let text = format!("timeout must be more than 0 and at most {most} s, got {timeout:?}");
-            return Err(Error::Invalid(text));
-        }
+        let timeout_ms = millis(timeout)?;
         let (guests, pids) = self.find(target)?;
         let _operation = self.operation.lock();
         self.exempt(&guests, true);
-        let timeout_ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX).max(1);
         match self.run(pids, Op::Suspend { timeout_ms }) {
             Ok((all, _)) => {
-                let mut figures = self.figures.lock();
-                figures.suspensions += 1;
-                figures.steps.lock += all.iter().map(|one| one.steps.lock).fold(0.0, f64::max);
-                figures.steps.checkpoint += all.iter().map(|one| one.steps.checkpoint).sum::<f64>();
+                self.figures.lock().note_suspension(&all);
                 Ok(all)
             }
             Err(error) => {
@@ -111,20 +127,48 @@ impl Suspensions {
         }
     }
 
-    /// Brings a guest back, on another GPU if `to` names one. Blocks.
+    /// Moves a guest, or all of a job, to the GPU that `to` names. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`suspend`](Self::suspend); the other GPU has too little memory: it runs where it was.
+    pub(crate) fn move_to(
+        &self,
+        target: &str,
+        timeout: Duration,
+        to: String,
+    ) -> Result<Vec<Suspended>> {
+        let timeout_ms = millis(timeout)?;
+        let (guests, pids) = self.find(target)?;
+        let _operation = self.operation.lock();
+        self.exempt(&guests, true);
+        let moved = self.run(pids, Op::Move { timeout_ms, to });
+        self.exempt(&guests, false);
+        let mut figures = self.figures.lock();
+        match moved {
+            Ok((all, steps)) => {
+                figures.note_suspension(&all);
+                figures.note_return(steps);
+                Ok(all)
+            }
+            Err(error) => {
+                figures.refused += 1;
+                Err(error)
+            }
+        }
+    }
+
+    /// Brings a guest back. Blocks.
     ///
     /// # Errors
     ///
     /// As [`suspend`](Self::suspend); too little memory.
-    pub(crate) fn resume(&self, target: &str, to: Option<&str>) -> Result<Vec<Suspended>> {
+    pub(crate) fn resume(&self, target: &str) -> Result<Vec<Suspended>> {
         let (guests, pids) = self.find(target)?;
         let _operation = self.operation.lock();
-        match self.run(pids, Op::Resume { to: to.map(str::to_owned) }) {
+        match self.run(pids, Op::Resume { to: None }) {
             Ok((all, steps)) => {
-                let mut figures = self.figures.lock();
-                figures.resumes += 1;
-                figures.steps.restore += steps.restore;
-                figures.steps.unlock += steps.unlock;
+                self.figures.lock().note_return(steps);
                 self.exempt(&guests, false);
                 Ok(all)
             }

@@ -53,8 +53,7 @@ pub enum Error {
     },
     /// Too little memory for a return. The process stays suspended.
     #[error(
-        "process {pid}: needs {need} MiB on GPU {device} with {margin} MiB to spare, {free} MiB are free; \
-         it stays suspended"
+        "process {pid}: needs {need} MiB on GPU {device} with {margin} MiB to spare, {free} MiB are free"
     )]
     NoRoom {
         /// Process number.
@@ -78,6 +77,9 @@ pub enum Error {
         /// State of the group after it.
         left: String,
     },
+    /// Another GPU refused the processes, which run again on the GPUs they had.
+    #[error("{0}; it runs where it was")]
+    NotMoved(String),
     /// A GPU that is not there.
     #[error("no GPU {name} (have: {have})")]
     NoDevice {

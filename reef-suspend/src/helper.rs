@@ -47,6 +47,13 @@ pub enum Op {
         /// Ordinal or identity of another GPU.
         to: Option<String>,
     },
+    /// Off the GPU and back on another one; back where they were if that one refuses.
+    Move {
+        /// Timeout in milliseconds.
+        timeout_ms: u64,
+        /// Ordinal or identity of the other GPU.
+        to: String,
+    },
 }
 
 /// The answer.
@@ -104,17 +111,23 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
     let memory = nvml.as_ref().map(|nvml| nvml as &dyn Free);
     let devices = Devices { uuids, memory };
     let (group, records) = (Group::new(&driver, &devices), Records::at(&request.folder));
+    let suspend = |timeout_ms: &u64| {
+        let all = group.suspend(&request.pids, Duration::from_millis(*timeout_ms))?;
+        all.iter().try_for_each(|record| records.save(record))?;
+        Ok(all)
+    };
+    let resume = |to| resume(&driver, &group, &records, &request.pids, to);
+    let named = |name: &String| device(&devices.uuids, name);
     match &request.op {
-        Op::Suspend { timeout_ms } => {
-            let all = group.suspend(&request.pids, Duration::from_millis(*timeout_ms))?;
-            for record in &all {
-                records.save(record)?;
-            }
-            Ok(Answer::Suspended(all))
-        }
-        Op::Resume { to } => {
-            let to = to.as_deref().map(|name| device(&devices.uuids, name)).transpose()?;
-            resume(&driver, &group, &records, &request.pids, to)
+        Op::Suspend { timeout_ms } => suspend(timeout_ms).map(Answer::Suspended),
+        Op::Resume { to } => resume(to.as_ref().map(named).transpose()?),
+        Op::Move { timeout_ms, to } => {
+            let to = named(to)?; // before the processes are touched
+            suspend(timeout_ms)?;
+            resume(Some(to)).map_err(|error| match resume(None) {
+                Ok(_) => Error::NotMoved(error.to_string()),
+                Err(_) => error,
+            })
         }
     }
 }

@@ -66,20 +66,20 @@ struct SuspendedList {
 pub(crate) fn suspend(args: &Suspend) -> Result<()> {
     let timeout_ms = millis(args.timeout)?;
     let path = format!("suspend?timeout_ms={timeout_ms}");
-    let all = args.target.ask(&path, args.timeout, &[Op::Suspend { timeout_ms }])?;
+    let all = args.target.ask(&path, args.timeout, Op::Suspend { timeout_ms })?;
     args.target.report(&all)
 }
 
 pub(crate) fn resume(args: &Resume) -> Result<()> {
-    let all = args.target.ask("resume", Duration::ZERO, &[Op::Resume { to: None }])?;
+    let all = args.target.ask("resume", Duration::ZERO, Op::Resume { to: None })?;
     args.target.report(&all)
 }
 
 pub(crate) fn move_to(args: &Move) -> Result<()> {
     let timeout_ms = millis(args.timeout)?;
     let path = format!("move?timeout_ms={timeout_ms}&to={}", segment(&args.to));
-    let ops = [Op::Suspend { timeout_ms }, Op::Resume { to: Some(args.to.clone()) }];
-    let all = args.target.ask(&path, args.timeout, &ops)?;
+    let op = Op::Move { timeout_ms, to: args.to.clone() };
+    let all = args.target.ask(&path, args.timeout, op)?;
     args.target.report(&all)
 }
 
@@ -98,30 +98,25 @@ fn millis(timeout: Duration) -> Result<u64> {
 
 impl Target {
     /// Asks the daemon; or the driver, for a process that is not the daemon's guest.
-    fn ask(&self, path: &str, timeout: Duration, ops: &[Op]) -> Result<Vec<Suspended>> {
+    fn ask(&self, path: &str, timeout: Duration, op: Op) -> Result<Vec<Suspended>> {
         let daemon = self.place.daemon()?;
         let full = format!("/reef/guests/{}/{path}", segment(&self.target));
         match daemon.post(&full, COPY_TIMEOUT + timeout) {
             Ok(answer) => read(&answer, &daemon),
             Err(Error::Refused(status, why)) if status != StatusCode::NOT_FOUND => bail!("{why}"),
             Err(error) => match self.target.parse() {
-                Ok(pid) => self.direct(pid, ops),
+                Ok(pid) => self.direct(pid, op),
                 Err(_) => bail!("{error}; without a daemon, name a process number"),
             },
         }
     }
 
-    fn direct(&self, pid: u32, ops: &[Op]) -> Result<Vec<Suspended>> {
+    fn direct(&self, pid: u32, op: Op) -> Result<Vec<Suspended>> {
         let program = std::env::current_exe().context("this program's file")?;
-        let mut all = Vec::new();
-        for op in ops {
-            let (folder, op) = (self.records(), op.clone());
-            all = match run(&program, &Request { folder, pids: vec![pid], op })? {
-                Answer::Suspended(all) | Answer::Resumed(all, _) => all,
-                Answer::Refused(why) => bail!("{why}"),
-            };
+        match run(&program, &Request { folder: self.records(), pids: vec![pid], op })? {
+            Answer::Suspended(all) | Answer::Resumed(all, _) => Ok(all),
+            Answer::Refused(why) => bail!("{why}"),
         }
-        Ok(all)
     }
 
     /// Folder of the records, which is the daemon's.

@@ -8,6 +8,7 @@ use std::ffi::c_void;
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// Path of a library that cargo built.
 fn library(name: &str) -> PathBuf {
@@ -89,6 +90,8 @@ fn program() {
 /// A machine of the tests: a folder, a driver, a management library.
 struct Machine {
     folder: Folder,
+    /// Time of a kernel on the device, in nanoseconds.
+    kernel_ns: u64,
 }
 
 struct Program {
@@ -99,7 +102,7 @@ struct Program {
 
 impl Machine {
     fn new(name: &str) -> Self {
-        let machine = Self { folder: Folder::new(name) };
+        let machine = Self { folder: Folder::new(name), kernel_ns: 0 };
         machine.used(&[]);
         machine
     }
@@ -119,9 +122,21 @@ impl Machine {
             .env("REEF_SHIM", library("libreef_cuda_shim.so"))
             .env("REEF_NVML_LIBRARY", library("libfake_libnvml.so"))
             .env("REEF_FAKE_NVML", self.folder.path("nvml"))
+            .env("REEF_FAKE_KERNEL_NS", self.kernel_ns.to_string())
             .env("REEF_FAKE_PROCESSES", self.folder.path("processes"))
             .env("REEF_FAKE_MEMORY", self.folder.path("memory"));
         command
+    }
+
+    /// Starts a daemon with guests.
+    fn daemon(&self) -> Daemon {
+        let set: Vec<(String, String)> = self
+            .command("true")
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_str()?.into(), value?.to_str()?.into())))
+            .collect();
+        let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (&**name, &**value)).collect();
+        Daemon::start_in(&self.folder, &["--guests"], &set)
     }
 
     fn reef(&self, args: &[&str]) -> Output {
@@ -256,6 +271,22 @@ fn return_without_memory_is_refused_before_it_begins() {
 }
 
 #[test]
+fn move_to_an_unknown_gpu_leaves_the_program_running() {
+    let machine = Machine::new("suspend-move");
+    let mut program = machine.start("plain", None);
+    machine.used(&[(program.pid, 64)]);
+    let error = machine.refuses(&["move", &program.target(), "--to", "7"]);
+    assert!(error.contains("no GPU 7 (have: 0 = GPU-"), "{error}");
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    let all = machine.works(&["move", &program.target(), "--to", "0"]);
+    assert_eq!(all[0]["process"]["pid"], program.pid, "{all}");
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    assert!(program.ends_right());
+}
+
+#[test]
 fn process_without_the_driver_is_refused_in_words() {
     let machine = Machine::new("suspend-none");
     let own = std::process::id().to_string();
@@ -264,20 +295,14 @@ fn process_without_the_driver_is_refused_in_words() {
     let error = machine.refuses(&["suspend", "training"]);
     assert!(error.contains("without a daemon, name a process number"), "{error}");
     assert_eq!(machine.reef(&["suspend", &own, "--timeout", "0s"]).status.code(), Some(2));
-    let error = machine.refuses(&["move", &own, "--to", "7"]);
+    let error = machine.refuses(&["move", &own, "--to", "0"]);
     assert!(error.contains("must be a running CUDA program"), "{error}");
 }
 
 #[test]
 fn guest_is_suspended_by_its_job() {
     let machine = Machine::new("suspend-guest");
-    let set: Vec<(String, String)> = machine
-        .command("true")
-        .get_envs()
-        .filter_map(|(name, value)| Some((name.to_str()?.into(), value?.to_str()?.into())))
-        .collect();
-    let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (&**name, &**value)).collect();
-    let _daemon = Daemon::start_in(&machine.folder, &["--guests"], &set);
+    let _daemon = machine.daemon();
     let mut program = machine.start("plain", Some(&["--class", "be", "--job", "training"]));
     machine.used(&[(program.pid, 64)]);
     let all = machine.works(&["suspend", "training"]);
@@ -294,5 +319,24 @@ fn guest_is_suspended_by_its_job() {
     assert!(!said.contains("reef_suspended_bytes{"), "{said}");
     let error = machine.refuses(&["suspend", "nothing"]);
     assert!(error.contains("no guest \"nothing\""), "{error}");
+    assert!(program.ends_right());
+}
+
+/// A suspension waits for kernels of three seconds. A scrape comes in the middle of it.
+#[test]
+fn metrics_answer_during_a_suspension() {
+    let machine = Machine { kernel_ns: 3_000_000_000, ..Machine::new("suspend-metrics") };
+    let _daemon = machine.daemon();
+    let program = machine.start("plain", Some(&["--class", "be", "--job", "training"]));
+    std::thread::scope(|scope| {
+        let suspended = scope.spawn(|| machine.works(&["suspend", "training"]));
+        std::thread::sleep(Duration::from_millis(500));
+        let begin = Instant::now();
+        assert!(metrics(&machine.folder).contains("reef_suspensions_total{op=\"suspend\"} 0"));
+        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+        assert!(!suspended.is_finished(), "it was over before the scrape");
+        assert_eq!(suspended.join().unwrap()[0]["process"]["pid"], program.pid);
+    });
+    machine.works(&["resume", "training"]);
     assert!(program.ends_right());
 }

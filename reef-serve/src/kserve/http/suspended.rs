@@ -80,7 +80,7 @@ async fn resume(
     Extension(peer): Extension<Peer>,
     Path(guest): Path<String>,
 ) -> Reply<Json<Value>> {
-    Ok(answer(&server.suspending(&peer, move |all| all.resume(&guest, None)).await?))
+    Ok(answer(&server.suspending(&peer, move |all| all.resume(&guest)).await?))
 }
 
 async fn move_to(
@@ -91,14 +91,7 @@ async fn move_to(
 ) -> Reply<Json<Value>> {
     let Options { timeout, to } = Options::of(&uri)?;
     let to = to.ok_or_else(|| Error::Invalid("`to` must name a GPU".into()))?;
-    let work = server.suspending(&peer, move |all| {
-        all.suspend(&guest, timeout)?;
-        all.resume(&guest, Some(&to)).or_else(|error| {
-            // Back where it was, if the other GPU has no room.
-            all.resume(&guest, None).map_err(|_| error.clone())?;
-            Err(error)
-        })
-    });
+    let work = server.suspending(&peer, move |all| all.move_to(&guest, timeout, to));
     Ok(answer(&work.await?))
 }
 
