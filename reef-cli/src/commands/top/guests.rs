@@ -22,6 +22,8 @@ pub(crate) struct Guest {
     pub(crate) busy: f64,
     /// It is held, if it is best-effort, or it holds others.
     pub(crate) is_active: bool,
+    /// Memory that it had on its devices when it was suspended; `None`: it is on them.
+    pub(crate) suspended_bytes: Option<u64>,
 }
 
 /// The guests that are there now, in the order in which they came.
@@ -41,9 +43,13 @@ fn guest(rates: Rates<'_>, labels: &Labels, active: f64) -> Guest {
     let number = text("guest");
     let mine = |of: &Labels| of.get("guest") == Some(&number);
     let rate = |name: &str| rates.rate(name, mine);
+    let pid = text("pid");
+    let same_process = |of: &Labels| of.get("pid") == Some(&pid);
+    let suspended = rates.after.sum("reef_suspended_bytes", same_process);
     Guest {
+        suspended_bytes: suspended.map(|bytes| bytes as u64),
         class: text("class"),
-        pid: text("pid"),
+        pid: pid.clone(),
         job: text("job"),
         launches_per_second: rate("reef_guest_kernels_total") + rate("reef_guest_graphs_total"),
         delayed_per_second: rate("reef_guest_delayed_total"),

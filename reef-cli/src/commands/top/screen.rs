@@ -268,7 +268,13 @@ mod tests {
         let job = lines.iter().find(|line| line.starts_with("team")).expect("its row");
         let want = ["team", "3", "MiB", "8", "GiB", "0", "bytes", "–", "–", "0", "–"];
         assert_eq!(words(job), want);
-        let be = lines.iter().find(|line| line.contains(" be ")).expect("its row");
+        let guest = lines.iter().find(|line| line.starts_with("pid 77")).expect("its row");
+        let want = [
+            "pid", "77", "3", "be", "0.0", "0.0", "0", "%", "0", "%", "off", "6", "GiB", "training",
+        ];
+        assert_eq!(words(guest), want);
+        let is_be = |line: &&String| line.contains(" be ") && line.contains("resnet");
+        let be = lines.iter().find(is_be).expect("its row");
         assert_eq!(words(be), ["resnet18", "1", "be", "40.0", "2.0", "–", "–", "5"]);
     }
 

@@ -18,7 +18,7 @@ pub(super) fn guests_height(guests: &[Guest]) -> u16 {
 }
 
 pub(super) fn guests_table(guests: &[Guest]) -> Table<'_> {
-    let widths = [11, 5, 5, 10, 10, 6, 6, 5].map(Constraint::Min); // 74 columns with the job
+    let widths = [11, 5, 5, 10, 10, 6, 6, 11].map(Constraint::Min); // 80 columns with the job
     let header =
         ["program", "guest", "class", "launches/s", "delayed/s", "held", "GPU ≤", "state", "job"];
     let widths = widths.into_iter().chain([Constraint::Min(8)]);
@@ -28,10 +28,11 @@ pub(super) fn guests_table(guests: &[Guest]) -> Table<'_> {
 
 fn guest_row(guest: &Guest) -> Row<'_> {
     let is_real_time = guest.class == "rt";
-    let state = match (guest.is_active, is_real_time) {
-        (false, _) => "",
-        (true, true) => "holds",
-        (true, false) => "held",
+    let state = match (guest.suspended_bytes, guest.is_active, is_real_time) {
+        (Some(bytes), ..) => format!("off {}", format_bytes(bytes)),
+        (None, false, _) => String::new(),
+        (None, true, true) => "holds".into(),
+        (None, true, false) => "held".into(),
     };
     let style = if is_real_time { Color::Green } else { Color::Reset };
     let numbers = [guest.launches_per_second, guest.delayed_per_second];
@@ -39,7 +40,7 @@ fn guest_row(guest: &Guest) -> Row<'_> {
     let pid = format!("pid {}", guest.pid);
     let (number, class, job) = (guest.guest.clone(), guest.class.clone(), guest.job.clone());
     let [held, busy] = [guest.held, guest.busy].map(|part| format!("{:>4.0} %", 100.0 * part));
-    Row::new([pid, number, class, launches, delayed, held, busy, state.into(), job]).style(style)
+    Row::new([pid, number, class, launches, delayed, held, busy, state, job]).style(style)
 }
 
 /// Number of lines of the table: 0 without jobs that have limits.

@@ -299,6 +299,8 @@ pub(crate) mod tests {
              reef_client_over_total{{client=\"token a\",outcome=\"late\"}} {times}\n\
              reef_client_over_total{{client=\"token a\",outcome=\"refused\"}} {times}\n\
              reef_client_held_seconds_total{{client=\"token a\",class=\"rt\"}} {}\n\
+             reef_guest_active{{guest=\"3\",class=\"be\",pid=\"77\",job=\"training\"}} 0\n\
+             reef_suspended_bytes{{pid=\"77\",name=\"python\"}} 6442450944\n\
              reef_limit_memory_used_bytes{{device=\"66\",job=\"team\"}} 3145728.0\n\
              reef_limit_memory_bytes{{device=\"66\",job=\"team\"}} 8589934592.0\n\
              reef_memory_bytes 3145728\n",
