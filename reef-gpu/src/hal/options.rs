@@ -24,7 +24,8 @@ pub struct Options {
     /// Best-effort blocks that run at a time next to real-time work, `beside=N`. Default: 2000 of
     /// queues whose blocks are short, one on every second unit of others.
     pub beside: Option<u32>,
-    /// Units for real-time work alone, `split=N`; default none. For comparison.
+    /// Units for real-time work alone, `split=N`; default none. A baseline of the benches, which
+    /// device names have with the feature `baselines`.
     pub split: Option<u32>,
     /// Best-effort launches behind one gate, `gates=N`; default none: kernels are stopped by their
     /// guards.
@@ -62,6 +63,7 @@ impl Options {
                 Ok(n) if n > 0 => self.beside = Some(n),
                 _ => return Err(bad(backend, key, "a number of blocks", value)),
             },
+            #[cfg(feature = "baselines")]
             ("split", units) => match units.parse() {
                 Ok(n) if n > 0 => self.split = Some(n),
                 _ => return Err(bad(backend, key, "a number of units", value)),
@@ -78,7 +80,7 @@ impl Options {
             ("tune", "off") => self.tune = false,
             ("tune", _) => return Err(bad(backend, key, "on or off", value)),
             _ => {
-                let have = "(have: precision, `beside`, split, gates, timeout, tune)";
+                let have = "(have: precision, `beside`, gates, timeout, tune)";
                 return Err(Error::Invalid(format!("{backend}: unknown option {key:?} {have}")));
             }
         }
@@ -96,12 +98,12 @@ mod tests {
 
     #[test]
     fn options_are_read_and_checked() {
-        let options = "precision=fp16&beside=20&split=64&gates=4&timeout=9&tune=on";
+        let options = "precision=fp16&beside=20&gates=4&timeout=9&tune=on";
         let options = Options::parse("cuda", options).unwrap();
         let want = Options {
             precision: Some(Precision::Fp16),
             beside: Some(20),
-            split: Some(64),
+            split: None,
             gates: Some(4),
             timeout: Some(Duration::from_secs(9)),
             tune: true,
@@ -125,5 +127,11 @@ mod tests {
         ] {
             assert!(Options::parse("cuda", bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn split_is_an_option_of_the_benches() {
+        let read = Options::parse("cuda", "split=64").map(|options| options.split);
+        assert_eq!(read.is_ok_and(|split| split == Some(64)), cfg!(feature = "baselines"));
     }
 }
