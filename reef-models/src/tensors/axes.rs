@@ -19,9 +19,10 @@ pub(crate) fn axis(axis: i64, rank: usize) -> Result<usize> {
 pub(crate) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
     let mut all = axes.iter().map(|&axis| self::axis(axis, rank)).collect::<Result<Vec<_>>>()?;
     all.sort_unstable();
-    match all.windows(2).any(|two| two[0] == two[1]) {
-        true => Err(format!("axes {axes:?} of {rank} dimensions")),
-        false => Ok(all),
+    if all.windows(2).any(|two| two[0] == two[1]) {
+        Err(format!("axes {axes:?} of {rank} dimensions"))
+    } else {
+        Ok(all)
     }
 }
 

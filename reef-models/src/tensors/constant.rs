@@ -36,7 +36,7 @@ impl Constant {
     pub(crate) fn array(&self) -> Cow<'_, Array> {
         match self {
             Self::Values(array) => Cow::Borrowed(array),
-            Self::MadeUp(seed, tensor) => Cow::Owned(Array::F32(seed.made(tensor))),
+            Self::MadeUp(seed, tensor) => Cow::Owned(Array::F32(seed.make_tensor(tensor))),
         }
     }
 

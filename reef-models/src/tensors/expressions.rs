@@ -206,8 +206,9 @@ impl Builder<'_> {
 
 /// Refuses two types.
 pub(crate) fn same_element(a: &Value, b: &Value) -> Result<()> {
-    match a.element() == b.element() {
-        true => Ok(()),
-        false => Err(format!("operands of types {} and {}", a.element(), b.element())),
+    if a.element() == b.element() {
+        Ok(())
+    } else {
+        Err(format!("operands of types {} and {}", a.element(), b.element()))
     }
 }

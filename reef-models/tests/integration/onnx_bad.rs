@@ -148,7 +148,7 @@ fn product_of_unequal_tensors_is_named_with_both_shapes() {
 #[test]
 fn what_is_not_there_is_named() {
     let error = say(&[node("Conv", &["x", "lost"], "a", &[]), pooled("a")]);
-    let words = "is no input, no initializer, and no node before this one makes it";
+    let words = "is not an input or initializer, and no node before this one makes it";
     assert_eq!(error, format!("bad.onnx: node \"a\" (Conv): \"lost\" {words}"));
     let circle =
         [node("Add", &["x", "b2"], "a", &[]), node("Relu", &["a"], "b2", &[]), pooled("b2")];
@@ -341,7 +341,7 @@ fn what_is_wrong_with_a_network_of_tensors_is_said_with_its_node() {
     assert_eq!(say(&[node("Softmax", &["x"], "y", &[int("axis", 1)])]), "fine");
     assert_eq!(
         say(&[node("Softmax", &["x"], "y", &[float("axis", 1.0)])]),
-        "bad.onnx: node \"y\" (Softmax): attribute axis is no integer"
+        "bad.onnx: node \"y\" (Softmax): attribute axis must be an integer"
     );
     assert_eq!(
         say(&[node("Softmax", &["x"], "y", &[int("axis", 2)])]),
@@ -354,7 +354,7 @@ fn what_is_wrong_with_a_network_of_tensors_is_said_with_its_node() {
     let circle = [node("Add", &["a", "x"], "y", &[]), node("Relu", &["y"], "a", &[])];
     assert_eq!(
         say(&circle),
-        "bad.onnx: node \"y\" (Add): \"a\" is no input, no initializer, and no node before this one makes it"
+        "bad.onnx: node \"y\" (Add): \"a\" is not an input or initializer, and no node before this one makes it"
     );
     let short = bytes(5, [number(1, 3), number(2, 1), bytes(8, "w"), bytes(9, [0; 4])].concat());
     assert_eq!(say(&[short]), "bad.onnx: initializer \"w\": 4 bytes for a tensor float32[3]");

@@ -118,9 +118,9 @@ fn attributes_of_another_type_are_named_in_networks_for_pictures() {
     let conv = |attribute| say_picture(&[node("Conv", &["x", "w"], "a", &[attribute])]);
     assert_eq!(conv(ints("pads", &[1; 4])), "fine");
     let at = "odd: node \"a\" (Conv): ";
-    assert_eq!(conv(int("pads", 1)), format!("{at}attribute pads is no list of integers"));
-    assert_eq!(conv(int("auto_pad", 1)), format!("{at}attribute auto_pad is no text"));
-    assert_eq!(conv(float("group", 1.0)), format!("{at}attribute group is no integer"));
+    assert_eq!(conv(int("pads", 1)), format!("{at}attribute pads must be a list of integers"));
+    assert_eq!(conv(int("auto_pad", 1)), format!("{at}attribute auto_pad must be text"));
+    assert_eq!(conv(float("group", 1.0)), format!("{at}attribute group must be an integer"));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn an_empty_cache_stays_empty_wherever_tokens_go() {
 #[test]
 fn a_list_of_texts_is_no_list_of_numbers() {
     let said = say(&[node("Transpose", &["x"], "y", &[texts("perm", &["1", "0"])])]);
-    assert_eq!(said, "odd: node \"y\" (Transpose): attribute perm is no list of integers");
+    assert_eq!(said, "odd: node \"y\" (Transpose): attribute perm must be a list of integers");
     let said = say_picture(&[node("Conv", &["x", "w"], "a", &[texts("pads", &["1"])])]);
-    assert_eq!(said, "odd: node \"a\" (Conv): attribute pads is no list of integers");
+    assert_eq!(said, "odd: node \"a\" (Conv): attribute pads must be a list of integers");
 }

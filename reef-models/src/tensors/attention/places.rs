@@ -65,10 +65,7 @@ pub(super) fn seen(dims: &[usize], place: impl Fn(usize) -> usize) -> Result<Pla
         strides.push(stride);
     }
     let placed = Placed { first, view: View { dims: dims.to_vec(), strides } };
-    match (0..placed.view.len()).all(|i| place(i) == placed.at(i)) {
-        true => Ok(placed),
-        false => Err(None),
-    }
+    if (0..placed.view.len()).all(|i| place(i) == placed.at(i)) { Ok(placed) } else { Err(None) }
 }
 
 /// Splits an axis of a view, if `uneven` says where.

@@ -29,7 +29,7 @@ pub(super) fn run(
     Ok((seen, state))
 }
 
-/// How many steps each batch has, as floats of `element`; `None` if all have all.
+/// Number of steps of each batch, as floats of `element`; `None` if all have all.
 pub(super) fn lengths(
     b: &mut Builder<'_>,
     call: &Call<'_>,

@@ -65,8 +65,8 @@ pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Val
     })
 }
 
-/// Which new token is at each of `room` places of each batch; a number that no token has where none
-/// is.
+/// New token at each of `room` places of each batch; a number that no token has where there is
+/// none.
 fn token_at(b: &mut Builder<'_>, first: &Value, room: usize, circular: bool) -> Result<Value> {
     let first = b.reshape(first, vec![first.spec.elements(), 1])?;
     let places = b.count(vec![1, room])?;
