@@ -203,8 +203,8 @@ impl<D: Operators> Network<D> {
         self.in_graphs(self.commands().into(), most)
     }
 
-    /// As [`graphs`](Self::graphs), but inputs and outputs are copied from and to `host`, from
-    /// these bytes on.
+    /// As [`graphs`](Self::graphs), but inputs and outputs are copied from and to `host`, from the
+    /// bytes in `offsets` on: the first is of the inputs, the second of the outputs.
     ///
     /// # Errors
     ///

@@ -152,7 +152,7 @@ impl<D: Operators> Network<D> {
     }
 
     /// A copy of `bytes` bytes of the outputs on the device, from byte `offset` on, to memory of
-    /// the device, likewise.
+    /// the device, from the byte in `destination` on, likewise.
     ///
     /// # Errors
     ///

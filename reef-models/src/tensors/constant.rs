@@ -1,4 +1,4 @@
-//! What a network of tensors has in it besides its operations.
+//! Constants of a network of tensors.
 
 use crate::model::seeded::Seeded;
 use crate::model::tensor::TensorSpec;

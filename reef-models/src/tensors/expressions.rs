@@ -164,7 +164,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The same numbers in another type.
+    /// Converts the numbers to another type.
     pub(crate) fn cast(&mut self, value: &Value, to: Element) -> Result<Value> {
         let from = value.element();
         if from == to {

@@ -77,7 +77,7 @@ impl<'a> Call<'a> {
     /// left out.
     pub(crate) fn array(&self, index: usize) -> Result<Option<&Array>> {
         let Some(value) = self.maybe(index) else { return Ok(None) };
-        let known = value.known().ok_or_else(|| {
+        let known = value.known_values().ok_or_else(|| {
             self.unknown.set(Some(index));
             format!("operand {index} decides about shapes, so it must be a constant")
         })?;

@@ -2,7 +2,7 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
-use crate::tensors::axes::{around, axis, elements};
+use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
 use crate::tensors::value::Value;
@@ -30,8 +30,8 @@ pub(in crate::onnx::general::operators) fn indexed(
 fn gather(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, indices) = (call.get(0)?, call.get(1)?);
     let at = call.axis(0, x.rank())?;
-    let [outer, size, inner] = around(&x.spec, at);
-    if let Some(known) = indices.known().filter(|_| indices.rank() <= 1) {
+    let [outer, size, inner] = sizes_around(&x.spec, at);
+    if let Some(known) = indices.known_values().filter(|_| indices.rank() <= 1) {
         let places = known
             .array
             .values()

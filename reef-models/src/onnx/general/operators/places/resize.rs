@@ -2,7 +2,7 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
-use crate::tensors::axes::{around, axis, elements};
+use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Array, Truth, View};
@@ -139,7 +139,7 @@ impl Plan {
         }
         let weights = b.constant(vec![to, from], Array::F64(weights))?;
         let weights = b.cast(&weights, x.element())?;
-        let [outer, _, inner] = around(&x.spec, axis.axis);
+        let [outer, _, inner] = sizes_around(&x.spec, axis.axis);
         let view = |dims: &[usize], strides: &[usize]| View {
             dims: dims.to_vec(),
             strides: strides.to_vec(),

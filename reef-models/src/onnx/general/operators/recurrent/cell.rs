@@ -16,7 +16,8 @@ pub(super) struct Cell<'a> {
     /// Sums of gates are kept within this of 0.
     pub(super) clip: Option<f64>,
     pub(super) hidden: usize,
-
+    /// Recurrent weights, a row for each element of each gate: those of [`Kind::joint_gates`], in
+    /// its order.
     pub(super) recurrent: Vec<Value>,
     /// Added to the recurrent product of a hidden gate that comes before the reset gate.
     pub(super) bias: Option<Value>,

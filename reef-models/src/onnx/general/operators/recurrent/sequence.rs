@@ -40,7 +40,7 @@ pub(super) fn lengths(
     if value.dims() != [batch] || value.element().is_float() {
         return Err(format!("lengths of {batch} sequences wanted, {} there", value.spec));
     }
-    if let Some(known) = value.known() {
+    if let Some(known) = value.known_values() {
         let known = known.array.values().to_i64();
         if let Some(length) = known.iter().find(|&&length| length < 0 || length > steps as i64) {
             return Err(format!("a length of {length} of {steps} steps"));

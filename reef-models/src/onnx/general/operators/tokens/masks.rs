@@ -135,8 +135,9 @@ impl Masks {
             })
         })?;
         let any = b.fold_axes(&sees, &[3], FoldKind::Max)?;
-        let all =
-            any.known().is_some_and(|known| known.array.values().to_i64().iter().all(|&x| x != 0));
+        let all = any
+            .known_values()
+            .is_some_and(|known| known.array.values().to_i64().iter().all(|&x| x != 0));
         Ok(Some(any).filter(|_| !all))
     }
 }
