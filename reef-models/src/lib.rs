@@ -6,7 +6,8 @@
 //! ([`ScheduleGraph::load`]), and networks for pictures have one ([`Model::graph`]).
 //!
 //! ```text
-//! Model::open(name, folder, file) ──► Model ──► Weights, one for each device ──► Network ──► commands
+//! Model::open(name, folder, file) ──► Model ──► Weights, one for each device ──► Network
+//!                                                                                  └──► commands
 //! ```
 //!
 //! No step is ever run again, so storages share memory: see [`arena`].

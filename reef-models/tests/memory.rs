@@ -15,12 +15,12 @@ use reef_models::{
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// Bytes of the budget; a reader may take that and [`ASIDE`].
+/// Bytes of the budget; a reader may take that and [`UNCHARGED`].
 const BUDGET: u64 = 64 << 20;
-/// What a reader takes uncharged: errors, a few names.
-const ASIDE: u64 = 1 << 20;
+/// Bytes that a reader takes uncharged: errors, a few names.
+const UNCHARGED: u64 = 1 << 20;
 
-/// Counts what each thread has allocated, so that tests that run beside each other don't mix.
+/// Counts what each thread has allocated, so that tests that run at the same time don't mix.
 struct Counting;
 
 thread_local! {
@@ -65,7 +65,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What `read` gives within the budget, and the most bytes that it held at a time.
+/// Result of `read` within the budget, and the most bytes that it held at a time.
 fn measured<T>(read: impl FnOnce(&Budget) -> T) -> (T, u64) {
     measured_in(BUDGET, read)
 }
@@ -81,7 +81,7 @@ fn measured_in<T>(bytes: u64, read: impl FnOnce(&Budget) -> T) -> (T, u64) {
 fn refused<T>(what: &str, read: impl FnOnce(&Budget) -> Result<T, Error>) -> String {
     let (result, peak) = measured(read);
     println!("{what}: at most {} KiB", peak >> 10);
-    assert!(peak <= BUDGET + ASIDE, "{what}: {peak} bytes of {BUDGET}");
+    assert!(peak <= BUDGET + UNCHARGED, "{what}: {peak} bytes of {BUDGET}");
     match result {
         Err(error @ Error::Memory { .. }) => error.to_string(),
         Err(other) => panic!("{what}: {other}"),
@@ -210,7 +210,7 @@ fn long_names_and_lists_are_not_repeated_in_errors() {
         let (result, peak) = measured(|budget| {
             Model::from_onnx(&file, "long").pictures_only().budget(budget).read()
         });
-        assert!(peak <= 8 * file.len() as u64 + ASIDE, "{peak} for {}", file.len());
+        assert!(peak <= 8 * file.len() as u64 + UNCHARGED, "{peak} for {}", file.len());
         result.unwrap_err().to_string()
     };
     let name = "n".repeat(1 << 20);
@@ -253,7 +253,7 @@ fn parameters_of_one_number() {
     let entries: Vec<u8> = (0..1_000_000).flat_map(entry).collect();
     let file = [b"TVM_MODEL_PARAMS\0", &1_000_000u64.to_le_bytes()[..], &entries].concat();
     let (result, peak) = measured(|budget| Params::from_bytes(&file, budget));
-    assert!(matches!(result, Err(Problem::Memory(_))) && peak <= BUDGET + ASIDE, "{peak}");
+    assert!(matches!(result, Err(Problem::Memory(_))) && peak <= BUDGET + UNCHARGED, "{peak}");
 }
 
 #[test]
@@ -287,12 +287,12 @@ fn a_schedule_of_lists() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Whether it is read or refused, and at whichever byte: the reader stays within any budget.
+/// Checks that the reader stays within any budget, whether it reads or refuses, and at any byte.
 fn within_each_budget<T>(what: &str, read: impl Fn(&Budget) -> Result<T, Error>) {
     let mut fine = 0;
     for kib in (0..17).map(|power| 1 << power) {
         let (result, peak) = measured_in(kib << 10, &read);
-        assert!(peak <= (kib << 10) + ASIDE, "{what}: {peak} bytes of {kib} KiB");
+        assert!(peak <= (kib << 10) + UNCHARGED, "{what}: {peak} bytes of {kib} KiB");
         fine += usize::from(!matches!(result, Err(Error::Memory { .. })));
     }
     println!("{what}: not refused at {fine} of 17 budgets");
@@ -408,7 +408,7 @@ fn damaged_files_stay_within_the_budget() {
             Model::from_onnx(&file, "damaged").pictures_only().budget(budget).read()
         };
         let (_, peak) = measured_in(bytes, read);
-        assert!(peak <= bytes + ASIDE, "round {round}: {peak} bytes");
+        assert!(peak <= bytes + UNCHARGED, "round {round}: {peak} bytes");
     }
 }
 

@@ -9,7 +9,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/api");
     println!("cargo::rerun-if-changed=../names.txt");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1,-Bsymbolic");
-    let names = std::fs::read_to_string("../names.txt").expect("names.txt stands beside");
+    let names = std::fs::read_to_string("../names.txt").expect("names.txt is in the folder above");
     let played = played(Path::new("src/api"));
     let stub = |name: &str| {
         format!(

@@ -91,7 +91,8 @@ impl Registry {
         lock(&self.guests).revoke(guest);
     }
 
-    /// Opens the gates of these guests and keeps them open, whoever holds their device, or ends
+    /// Opens the gates of these guests and keeps them open, whatever process holds their device, or
+    /// ends
     /// that: a process that is being suspended must be able to end its work.
     pub fn exempt(&self, guests: &[u32], is_exempt: bool) {
         lock(&self.guests).exempt(guests, is_exempt);

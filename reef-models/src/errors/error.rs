@@ -1,4 +1,4 @@
-//! What can be wrong with a file, a graph or a call; each error names the place and the value.
+//! Errors of a file, a graph or a call. Each names the place and the value.
 
 use super::param_problem;
 use crate::graph::problem::Problem;
@@ -7,7 +7,7 @@ use crate::memory::budget::Exhausted;
 /// Shorthand used by every fallible function of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What went wrong, and where.
+/// Error of this crate: its kind, its place and its cause.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,17 +24,18 @@ pub enum Error {
     Json {
         /// Path or name as given.
         file: String,
-        /// Where in the JSON, as `kernels[3].args[1]`, and the reader's words with line and column.
+        /// Place in the JSON, as `kernels[3].args[1]`, and the reader's message with line and
+        /// column.
         why: String,
     },
-    /// Well-formed JSON that is no schedule graph.
+    /// Well-formed JSON that is not a schedule graph.
     #[error("{file}: {at}: {problem}")]
     Graph {
         /// Path or name as given.
         file: String,
-        /// Where in the JSON: `kernels[3].args[1]`.
+        /// Place in the JSON: `kernels[3].args[1]`.
         at: String,
-        /// What is wrong there.
+        /// Fault at this place.
         problem: Problem,
     },
     /// A parameter file that is broken or belongs to another network.
@@ -42,7 +43,7 @@ pub enum Error {
     Param {
         /// Path or name as given.
         file: String,
-        /// What is wrong with it.
+        /// Fault of the file.
         problem: param_problem::Problem,
     },
     /// No ONNX file, or one that holds what can't be expressed.
@@ -50,9 +51,9 @@ pub enum Error {
     Onnx {
         /// Path or name as given.
         file: String,
-        /// Where: `node "conv1" (Conv)`, `input "x"`, `graph`.
+        /// Place in the network: `node "conv1" (Conv)`, `input "x"`, `graph`.
         at: String,
-        /// What is wrong there.
+        /// Fault at this place.
         why: String,
     },
     /// A file whose reader would take more memory than it was given.
@@ -60,9 +61,9 @@ pub enum Error {
     Memory {
         /// Path or name as given.
         file: String,
-        /// What the memory is for.
+        /// Use of the memory.
         at: String,
-        /// What was wanted, and what was left.
+        /// Bytes that were requested, and bytes that were left.
         why: Exhausted,
     },
     /// A file of a kind that isn't read.
@@ -70,7 +71,7 @@ pub enum Error {
     Kind {
         /// Path as given.
         file: String,
-        /// What it is, and what to do instead.
+        /// Kind of the file, and the remedy.
         why: String,
     },
     /// Kernels that come as source and are not understood, or not as their schedule calls them.
@@ -78,7 +79,7 @@ pub enum Error {
     Program {
         /// Name of the file.
         file: String,
-        /// Which kernel, and what is wrong with it.
+        /// Name of the kernel, and its fault.
         why: String,
     },
     /// A file of tensors that is broken.
@@ -86,7 +87,7 @@ pub enum Error {
     Safetensors {
         /// Path or name as given.
         file: String,
-        /// What is wrong with it.
+        /// Fault of the file.
         why: String,
     },
     /// A file of numpy that is broken or of a kind that isn't read.
@@ -94,10 +95,10 @@ pub enum Error {
     Npy {
         /// Path or name as given.
         file: String,
-        /// What is wrong with it.
+        /// Fault of the file.
         why: String,
     },
-    /// A file that is no picture we can read.
+    /// A file that is not a picture we can read.
     #[error("{file}: {why}")]
     Picture {
         /// Path as given.
@@ -113,7 +114,7 @@ pub enum Error {
         /// Channels, rows and columns of its input.
         shape: [usize; 3],
     },
-    /// A network of tensors where one for pictures is wanted.
+    /// A network of tensors in place of one for pictures.
     #[error("{network} takes tensors ({inputs}), no picture")]
     NotPicture {
         /// Its name.
@@ -132,11 +133,11 @@ pub enum Error {
     /// A picture too small to reach the network's end, or a batch or picture out of all reason.
     #[error("{network}: {what} {asked}, possible are {least} to {most}")]
     OutOfRange {
-        /// Which network.
+        /// Name of the network.
         network: String,
         /// `input size` or `batch`.
         what: &'static str,
-        /// What was asked.
+        /// Number that was requested.
         asked: usize,
         /// The least that works.
         least: usize,
@@ -152,7 +153,7 @@ pub enum Error {
     /// A slice of the wrong length.
     #[error("{what}: {given} values given, {want} wanted")]
     Length {
-        /// Which tensor.
+        /// Name of the tensor.
         what: String,
         /// Values given.
         given: usize,
@@ -162,7 +163,7 @@ pub enum Error {
     /// Tensors that don't fit a network.
     #[error("{why}")]
     Tensor {
-        /// Which one, what was given and what is wanted.
+        /// Name of the tensor, the values that were given, and those that it must have.
         why: String,
     },
     /// The device has no kernel for what a node needs.
@@ -180,7 +181,7 @@ pub enum Error {
     Unbound {
         /// Path or name as given.
         file: String,
-        /// Which node wants to know them.
+        /// Node whose shapes depend on the inputs.
         at: String,
         /// The inputs.
         inputs: Vec<String>,

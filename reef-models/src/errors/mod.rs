@@ -1,4 +1,4 @@
-//! What can be wrong, said once: the file, the place in it, the value.
+//! Errors of the crate. Each says the file, the place in it, and the value.
 //!
 //! In: what a reader, a check or a device found. Out: one [`Error`] for all of the crate.
 //!

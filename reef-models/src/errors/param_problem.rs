@@ -1,9 +1,9 @@
-//! What can be wrong with a parameter file.
+//! Faults of a parameter file.
 
 use crate::graph::schedule::ElementType;
 use crate::memory::budget::Exhausted;
 
-/// What is wrong with a parameter file.
+/// Fault of a parameter file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -16,9 +16,9 @@ pub enum Problem {
     /// It ends inside an entry.
     #[error("ends inside {inside}: {need} bytes needed at byte {at}, {have} there")]
     Truncated {
-        /// What is cut.
+        /// Part that is cut.
         inside: String,
-        /// Where it begins.
+        /// Byte at which it begins.
         at: usize,
         /// Bytes it takes.
         need: u64,
@@ -37,7 +37,7 @@ pub enum Problem {
     /// A name of more bytes than REEF reads.
     #[error("name of {length} bytes at byte {at}, most is 255")]
     NameTooLong {
-        /// Where it begins; 0 when writing.
+        /// Byte at which it begins; 0 when writing.
         at: usize,
         /// Bytes seen before the search ended.
         length: usize,
@@ -54,7 +54,7 @@ pub enum Problem {
     /// Another number of values than the graph's storage holds.
     #[error("\"{name}\" has {given} values, its storage {want}")]
     Size {
-        /// Which parameter.
+        /// Name of the parameter.
         name: String,
         /// Values in the file.
         given: usize,
@@ -64,7 +64,7 @@ pub enum Problem {
     /// The format holds only 32-bit floats, the storage holds something else.
     #[error("\"{name}\" is a float, its storage {want:?}")]
     Type {
-        /// Which parameter.
+        /// Name of the parameter.
         name: String,
         /// Elements of the storage.
         want: ElementType,

@@ -1,4 +1,4 @@
-//! A network in a folder of its own: what can be loaded without knowing who made it.
+//! A network in a folder of its own, which a program can load without knowing its origin.
 //!
 //! ```text
 //! DIR/model.json            the schedule, see PictureModel::to_json
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_in_a_folder_is_named_with_its_file() {
+    fn faults_in_a_folder_are_reported_with_the_file() {
         let at = Temporary::new("bad");
         let say = || Folder::load(&at.0, &Budget::default()).unwrap_err().to_string();
         assert!(say().contains("model.json: No such file"));

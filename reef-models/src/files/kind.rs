@@ -15,7 +15,7 @@ const UNREAD: [(&[&str], &str); 5] = [
     (&["gguf", "ggml"], "a file of language models is not read"),
 ];
 
-/// What to do instead.
+/// Remedy for a file of a kind that isn't read.
 const INSTEAD: &str = "export it as .onnx or .safetensors, docs/models.md says how";
 
 /// Why `file` isn't read, if it is of a kind that holds networks or weights elsewhere.
@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_known_and_not_read_says_what_to_do() {
+    fn refusal_of_a_known_kind_has_a_remedy() {
         let said = unread("a/resnet50.PTH").unwrap().to_string();
         assert!(said.starts_with("a/resnet50.PTH: a file of PyTorch, "), "{said}");
         assert!(said.ends_with(".onnx or .safetensors, docs/models.md says how"), "{said}");

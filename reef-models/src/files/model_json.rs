@@ -5,7 +5,8 @@
 //!
 //! ```json
 //! {"name": "conv1", "op": {"conv2d": {…}}, "args": [0, 1],
-//!  "constants": {"conv": {"name": "conv1", "norm": {"name": "bn1", "epsilon": 1e-5, "ends_branch": false}}}}
+//!  "constants": {"conv": {"name": "conv1",
+//!                         "norm": {"name": "bn1", "epsilon": 1e-5, "ends_branch": false}}}}
 //! ```
 //!
 //! The arguments are the input, the residual or factor if there is one, and the storage that is
@@ -49,7 +50,7 @@ impl PictureModel {
     ///
     /// # Errors
     ///
-    /// `Json` if it can't be parsed, `Graph` if it is no network.
+    /// `Json` if it can't be parsed, `Graph` if it is not a network.
     pub fn from_json(text: &str, name: &str) -> Result<Self> {
         let fault = |(at, problem)| Error::Graph { file: name.into(), at, problem };
         let mut file = json::parse::<File>(text, name)?;
@@ -68,9 +69,10 @@ impl PictureModel {
                 let constants = constants.unwrap_or(Constants::None);
                 let wants = op.has_constants(); // its shapes are not checked yet
                 let layer = Layer { op, constants };
-                match wants == (layer.constants != Constants::None) && layer.constants.fit(&op) {
-                    true => Ok(layer),
-                    false => Err((format!("kernels[{k}].constants"), Problem::Constants)),
+                if wants == (layer.constants != Constants::None) && layer.constants.fit(&op) {
+                    Ok(layer)
+                } else {
+                    Err((format!("kernels[{k}].constants"), Problem::Constants))
                 }
             }
             Work::Kernel(_) => Err((format!("kernels[{k}].op"), Problem::NoOp)),
@@ -81,7 +83,7 @@ impl PictureModel {
 }
 
 impl Constants {
-    /// Whether an operation can take them.
+    /// Returns whether `op` can take them.
     fn fit(&self, op: &reef_core::op::Op) -> bool {
         use reef_core::op::Op;
         match self {
@@ -154,7 +156,7 @@ mod tests {
         let error = say("{\"linear\":", "{\"scale_shift\":");
         assert!(error.ends_with("channels become 1000"), "{error}");
         let error = say("\"epsilon\":", "\"epsilon\":-");
-        let epsilon = "epsilon -0.00001, a finite number of at least 0 is wanted";
+        let epsilon = "epsilon must be a finite number of at least 0, got -0.00001";
         assert_eq!(error, format!("bad.json: kernels[0].constants: {epsilon}"));
         let error = say("\"biased\":{\"name\":\"fc\"}", "\"conv\":{\"name\":\"fc\",\"norm\":null}");
         assert!(error.ends_with("constants: are of another kind of operation"), "{error}");

@@ -91,23 +91,24 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     Ok((header, values))
 }
 
-/// What the dictionary says.
+/// Reads the type and shape in the dictionary of a header.
 fn spec(header: &str) -> Result<Spec, String> {
-    let descr = after(header, "'descr':")?;
+    let descr = value_after(header, "'descr':")?;
     let descr =
         descr.strip_prefix('\'').and_then(|rest| rest.split_once('\'')).map(|(name, _)| name);
-    let descr = descr.ok_or("a type that is no text: records are not read")?;
+    let descr = descr.ok_or("a type that is not text: records are not read")?;
     let known = TYPES.iter().find(|(name, _)| *name == descr);
     let element =
         known.map(|(_, element)| *element).ok_or_else(|| format!("elements of type {descr:?}"))?;
-    if !after(header, "'fortran_order':")?.starts_with("False") {
+    if !value_after(header, "'fortran_order':")?.starts_with("False") {
         return Err(
             "an array in Fortran's order: numpy.ascontiguousarray makes another of it".into()
         );
     }
-    let shape = after(header, "'shape':")?.strip_prefix('(').and_then(|rest| rest.split_once(')'));
+    let shape =
+        value_after(header, "'shape':")?.strip_prefix('(').and_then(|rest| rest.split_once(')'));
     let sizes = shape
-        .ok_or("a shape that is no tuple")?
+        .ok_or("a shape that is not a tuple")?
         .0
         .split(',')
         .map(str::trim)
@@ -116,8 +117,8 @@ fn spec(header: &str) -> Result<Spec, String> {
     Ok(Spec { element, dims: sizes.map(size).collect::<Result<_, String>>()? })
 }
 
-/// What follows a key.
-fn after<'a>(header: &'a str, key: &str) -> Result<&'a str, String> {
+/// Text after a key of the header.
+fn value_after<'a>(header: &'a str, key: &str) -> Result<&'a str, String> {
     let rest = header.split_once(key).map(|(_, rest)| rest.trim_start());
     rest.ok_or_else(|| format!("a header without {key}"))
 }
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_arrays_read_back_equal() {
         for (dims, array) in [
             (vec![2, 3], Array::F32(vec![1.0, -2.5, 0.0, f32::INFINITY, 4.0, 5.0])),
             (vec![], Array::I64(vec![-7])),
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn broken_files_are_refused_with_the_fault() {
         let good =
             to_bytes(&Spec { element: Element::F32, dims: vec![2] }, &Array::F32(vec![1.0, 2.0]));
         assert_eq!(read(b"GIF89a"), Err("x.npy: no file of numpy".into()));

@@ -2,8 +2,10 @@
 //!
 //! ```json
 //! {"conv2d": {
-//!     "input":  {"batch": 1, "channels": 3, "height": 224, "width": 224, "layout": "nchw", "first": 0, "of": 3},
-//!     "output": {"batch": 1, "channels": 64, "height": 112, "width": 112, "layout": "native", "first": 0, "of": 64},
+//!     "input":  {"batch": 1, "channels": 3, "height": 224, "width": 224,
+//!                "layout": "nchw", "first": 0, "of": 3},
+//!     "output": {"batch": 1, "channels": 64, "height": 112, "width": 112,
+//!                "layout": "native", "first": 0, "of": 64},
 //!     "window": {"size": [7, 7], "stride": [2, 2], "padding": [3, 3]},
 //!     "groups": 1, "residual": false, "relu": true}}
 //! ```

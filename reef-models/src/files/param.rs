@@ -195,14 +195,15 @@ impl<'a> Reader<'a> {
         let (at, rest) = (self.at, &self.bytes[self.at..]);
         let window = &rest[..rest.len().min(MAX_NAME_LEN + 1)];
         let Some(length) = window.iter().position(|&byte| byte == 0) else {
-            return Err(match rest.len() > MAX_NAME_LEN {
-                true => Problem::NameTooLong { at, length: window.len() },
-                false => Problem::Truncated {
+            return Err(if rest.len() > MAX_NAME_LEN {
+                Problem::NameTooLong { at, length: window.len() }
+            } else {
+                Problem::Truncated {
                     inside: "a name".into(),
                     at,
                     need: rest.len() as u64 + 1,
                     have: rest.len(),
-                },
+                }
             });
         };
         let bytes = self.take(length as u64 + 1, "a name")?;
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_params_read_back_equal() {
         let bytes = params().to_bytes().unwrap();
         assert_eq!(bytes.len(), 17 + 8 + (3 + 8 + 8) + (3 + 8 + 4));
         assert_eq!(Params::from_bytes(&bytes, &Budget::default()).unwrap(), params());

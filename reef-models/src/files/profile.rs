@@ -1,7 +1,7 @@
 //! Measured times of kernels: `MODEL.profile.json`.
 //!
-//! The schema is REEF's. What its files don't hold, because there the compiled code does (blocks,
-//! registers, shared memory), may stand beside the times and is written when it is known.
+//! The schema is REEF's. Files of REEF don't hold what the compiled code has: blocks, registers and
+//! shared memory. These may stand next to the times, and are written when they are known.
 
 use super::json;
 use crate::errors::error::{Error, Result};
@@ -102,7 +102,8 @@ impl Latencies {
         self.kernels.iter().map(each).collect()
     }
 
-    /// The same, with blocks and threads completed from the launch geometry in `graph`.
+    /// Profiles of the kernels that `graph` launches, with blocks and threads completed from its
+    /// launch geometry.
     ///
     /// Kernels that `graph` doesn't launch are left out.
     pub fn profiles_of(&self, graph: &ScheduleGraph) -> Profiles {

@@ -50,7 +50,7 @@ impl ScheduleGraph {
     ///
     /// # Errors
     ///
-    /// `Io` if the file can't be read, `Json` if it can't be parsed, `Graph` if it is no graph.
+    /// `Io` if the file can't be read, `Json` if it can't be parsed, `Graph` if it is not a graph.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = path.display().to_string();
@@ -75,7 +75,7 @@ impl ScheduleGraph {
 }
 
 impl File {
-    /// What each kernel takes its constants from.
+    /// Constants of each kernel. They are moved out of the file.
     pub(crate) fn take_constants(&mut self) -> Vec<Option<Constants>> {
         self.kernels.iter_mut().map(|kernel| kernel.constants.take()).collect()
     }
@@ -201,7 +201,8 @@ fn written_argument(name: &str, names: &BTreeSet<&str>) -> usize {
     if matches!(name, "add" | "multiply") { 2 } else { 0 }
 }
 
-/// Whether a kernel is one of several that compute its operation together, as bert's softmax is.
+/// Returns whether a kernel is one of several that compute its operation together, as bert's
+/// softmax is.
 fn in_parts(name: &str, names: &BTreeSet<&str>) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
     names.contains(format!("{stem}1").as_str())

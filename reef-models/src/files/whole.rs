@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// All bytes of a file. What is no regular file has no length, and is refused.
+/// All bytes of a file. A file that is not a regular one has no length, and is refused.
 ///
 /// # Errors
 ///

@@ -31,7 +31,7 @@ use std::ops::RangeInclusive;
 /// Every storage starts at a multiple of this many bytes.
 pub const ALIGNMENT: usize = 64;
 
-/// Where each storage lies in the arena.
+/// Places of the storages in the arena.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArenaPlan {
     /// First byte of each storage; `None` for those that have their own memory: what is given,
@@ -59,11 +59,11 @@ pub fn plan(graph: &ScheduleGraph) -> ArenaPlan {
     place(&bytes, lives(graph))
 }
 
-/// Places storages that take so many bytes and hold something at these steps; those with `None` get
+/// Places storages, given their bytes and the steps at which they hold something. Those with `None`
+/// get no place.
 /// no place.
-///
-/// The largest comes first, and each where it wastes least. Where lives are so many and so long
-/// that this would take seconds, they come in the order of the steps instead, which wastes more.
+/// The largest comes first, and each where it wastes least. If there are many long lives, this
+/// would take seconds. Then they come in the order of the steps instead, which wastes more.
 pub(crate) fn place(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) -> ArenaPlan {
     let storages = lives.len();
     let tenants = tenants(bytes, lives);
@@ -79,7 +79,7 @@ pub(crate) fn place(bytes: &[usize], lives: Vec<Option<RangeInclusive<usize>>>) 
     ArenaPlan { offsets, bytes: ends.max().unwrap_or(0) }
 }
 
-/// What the same storages take without sharing.
+/// Bytes that the storages would take without sharing.
 pub fn private_bytes(graph: &ScheduleGraph) -> usize {
     let bytes: Vec<usize> = graph.storages.iter().map(Storage::bytes).collect();
     tenants(&bytes, lives(graph)).iter().map(|tenant| tenant.bytes).sum()
@@ -118,7 +118,8 @@ fn tightest(tenants: &[Tenant]) -> Vec<usize> {
     let mut placed = AtSteps::of(tenants.iter().map(|tenant| &tenant.life));
     let mut offsets: Vec<usize> = Vec::with_capacity(tenants.len());
     let mut others: Vec<usize> = Vec::new();
-    let mut met_by = vec![usize::MAX; tenants.len()]; // the last tenant in whose life each was found
+    // The last tenant in whose life each was found.
+    let mut met_by = vec![usize::MAX; tenants.len()];
     for (number, tenant) in tenants.iter().enumerate() {
         others.clear();
         for &other in tenant.life.clone().flat_map(|step| placed.at(step)) {
@@ -167,7 +168,7 @@ fn in_order(tenants: &[Tenant]) -> Vec<usize> {
     offsets
 }
 
-/// What is free, by place and by size; behind `end` everything is.
+/// Free gaps by place and by size. Everything from `end` on is free as well.
 #[derive(Default)]
 struct Gaps {
     by_offset: BTreeMap<usize, usize>,
@@ -238,7 +239,7 @@ mod tests {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
 
         #[test]
-        fn what_lives_at_the_same_time_lies_apart(
+        fn storages_with_overlapping_lives_do_not_overlap(
             given in prop::collection::vec((1usize..5000, 0usize..40, 0usize..20), 1..60),
         ) {
             let bytes: Vec<usize> = given.iter().map(|given| given.0).collect();

@@ -1,11 +1,11 @@
-//! What lives at each step.
+//! Storages that live at each step.
 
 use std::ops::RangeInclusive;
 
 /// Numbers of those that live at each step, in the order in which they were added: one list, of
 /// which each step has a part.
 pub(super) struct AtSteps {
-    /// Where the part of each step begins, and how much of it is filled.
+    /// Begin of each step's part, and the number of its entries that are filled.
     parts: Vec<(usize, usize)>,
     numbers: Vec<usize>,
 }
@@ -25,7 +25,7 @@ impl AtSteps {
         Self { parts, numbers: vec![0; sum] }
     }
 
-    /// Those that live at `step`.
+    /// Numbers that live at `step`.
     pub(super) fn at(&self, step: usize) -> &[usize] {
         let (start, len) = self.parts[step];
         &self.numbers[start..start + len]

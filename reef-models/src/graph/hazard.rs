@@ -1,4 +1,4 @@
-//! Where replaying launches would read what a later launch has already overwritten.
+//! Hazards of a replay: launches that would read data which a later launch has overwritten.
 //!
 //! REEF resumes a preempted network up to `d` launches before the last one known to have finished.
 //! That is sound only if those launches still find their inputs; where buffers are shared, some
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn ping_pong_breaks_when_the_window_holds_a_reader_and_the_next_writer() {
+    fn ping_pong_breaks_with_reader_and_next_writer_in_the_window() {
         let graph = graph(&[(0, 1), (1, 2), (2, 1), (1, 2)]);
         assert_eq!(hazards(&graph, 0), [] as [usize; 0]);
         assert_eq!(hazards(&graph, 1), [2, 3]);

@@ -1,11 +1,11 @@
-//! What can be wrong with a graph, and where in its JSON form.
+//! Faults of a graph, with their places in its JSON form.
 
 use reef_core::Dim3;
 
-/// A place in the JSON form, and what is wrong there.
+/// A place in the JSON form, and its fault.
 pub(crate) type Fault = (String, Problem);
 
-/// What is wrong with a graph.
+/// Fault of a graph.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -65,7 +65,7 @@ pub enum Problem {
     StorageIndex {
         /// The index.
         index: usize,
-        /// How many storages there are.
+        /// Number of storages.
         storages: usize,
     },
     /// The written storage is listed as one that is read, too.
@@ -89,9 +89,9 @@ pub enum Problem {
     /// The last step writes something else than `output`.
     #[error("the last launch writes storage {writes}, not \"output\" ({output})")]
     LastWrites {
-        /// What it writes.
+        /// Storage that it writes.
         writes: usize,
-        /// What it should.
+        /// Storage that it must write.
         output: usize,
     },
     /// A kernel that has both a geometry and an operation, or none of them.
@@ -104,10 +104,10 @@ pub enum Problem {
     #[error("are of another kind of operation")]
     Constants,
     /// A normalisation whose epsilon would make a root of less than the variance, or none at all.
-    #[error("epsilon {0}, a finite number of at least 0 is wanted")]
+    #[error("epsilon must be a finite number of at least 0, got {0}")]
     Epsilon(String),
     /// Another number of inputs than one.
-    #[error("{0} inputs, one is wanted")]
+    #[error("must have 1 input, got {0}")]
     Inputs(usize),
     /// An operation whose shapes contradict each other or its storages.
     #[error("{0}")]

@@ -61,7 +61,7 @@ impl ElementType {
 pub struct Storage {
     /// `data`, `output`, a parameter's name, or in REEF's files `null` for any intermediate.
     pub name: String,
-    /// How many elements.
+    /// Number of elements.
     pub elements: usize,
     /// Of which type.
     pub element: ElementType,
@@ -79,7 +79,7 @@ impl Storage {
     }
 }
 
-/// What a step does.
+/// Work of a step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
     /// Launches a device symbol, the step's name.
@@ -104,7 +104,7 @@ pub struct KernelCall {
 pub struct Step {
     /// The device symbol, which may repeat, or the layer's name, which doesn't.
     pub name: String,
-    /// What it does.
+    /// Its launch or operation.
     pub work: Work,
     /// Storages it reads: for an operation the input, then the residual.
     pub reads: Vec<usize>,
@@ -122,7 +122,7 @@ impl Step {
 /// Storages, and steps in launch order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScheduleGraph {
-    /// What to call it when talking to people.
+    /// Name for messages.
     pub name: String,
     /// All memory.
     pub storages: Vec<Storage>,

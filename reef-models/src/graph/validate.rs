@@ -1,4 +1,4 @@
-//! What every schedule graph satisfies, whether loaded or built.
+//! Rules for every schedule graph, whether loaded or built.
 //!
 //! Indices are in range, names that must be unique are, what is given is never written, nothing is
 //! read before something has written it, and the last step writes `output`.

@@ -18,7 +18,7 @@ use reef_core::op::{
 };
 use std::collections::HashMap;
 
-/// What storages and REEF's files call something else.
+/// Names with another meaning in storages and in REEF's files.
 const RESERVED: [&str; 5] = ["data", "output", "null", "temp", "temp_arg"];
 
 impl Net {
@@ -56,7 +56,7 @@ impl Net {
 }
 
 impl Net {
-    /// Weights and bias of each value, empty if it is no convolution.
+    /// Weights and bias of each value, empty if it is not a convolution.
     fn take_weights(&mut self) -> Vec<[List<f32>; 2]> {
         let take = |value: &mut Value| match &mut value.make {
             Make::Conv(conv) => [&mut conv.weights, &mut conv.bias].map(std::mem::take),
@@ -77,7 +77,7 @@ struct Emitter<'a> {
     homes: Homes,
     /// Of concatenations.
     storages: HashMap<Id, builder::Value>,
-    /// Where each value so far is.
+    /// Place of each value that has been made so far.
     made: Vec<builder::Value>,
     /// Copies of the input in the native layout.
     native: HashMap<Id, builder::Value>,
@@ -94,7 +94,7 @@ impl Emitter<'_> {
         Ok(match &net.values[id].make {
             Make::Input => {
                 let [_, channels, height, width] = net.values[id].shape;
-                self.builder.given(channels, [height, width])
+                self.builder.add_input(channels, [height, width])
             }
             Make::Conv(conv) => self.conv(id, conv)?,
             Make::Affine(affine) => self.affine(id, affine)?,
@@ -182,7 +182,7 @@ impl Emitter<'_> {
         Ok(at)
     }
 
-    /// Where value `id` belongs.
+    /// Place in which value `id` belongs.
     fn target(&mut self, id: Id, name: &str) -> builder::Value {
         let [_, channels, height, width] = self.net.values[id].shape;
         if self.homes[id].is_some() {
@@ -213,7 +213,8 @@ impl Emitter<'_> {
         storage.part(home.first, net.values[id].shape[1])
     }
 
-    /// Whether the step that makes `id` can write the output: a residual would have to lie like it.
+    /// Returns whether the step that makes `id` can write the output. A residual would have to be
+    /// laid out like it.
     fn is_output_itself(&self, id: Id) -> bool {
         let has_residual =
             matches!(&self.net.values[id].make, Make::Conv(conv) if conv.residual.is_some());

@@ -7,12 +7,12 @@ use crate::memory::budget::Exhausted;
 use crate::memory::ledger::Ledger;
 use reef_core::op::Function;
 
-/// What a value was fused into, or became by itself.
+/// Results of fusing: for each value, the one that it became or is part of.
 struct Fused<'l> {
     ledger: &'l Ledger,
     /// `None` where a convolution has moved behind what it adds.
     values: Vec<Option<Value>>,
-    /// How often each is still to be used.
+    /// Number of uses of each value that are still to come.
     uses: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Which values are made right where a concatenation wants them.
+//! Finds values that are made in place, within the storage of a concatenation.
 //!
 //! A concatenation is a storage, and each of its parts a range of channels in it. DenseNet's grow:
 //! each one is the one before and some more, so the last and longest gets the storage and the
@@ -16,7 +16,7 @@ pub(super) struct Home {
     pub(super) first: usize,
 }
 
-/// Where each value lives, if in a concatenation's storage.
+/// Place of each value within the storage of a concatenation, if it has one.
 pub(super) type Homes = Vec<Option<Home>>;
 
 impl Net {
@@ -47,8 +47,8 @@ impl Net {
         }
     }
 
-    /// Whether a value may be made among channels of others. One that is added, or that something
-    /// is added to, needs a storage of its own, as both must lie alike.
+    /// Returns for each value whether it may be made among channels of others. One that is added,
+    /// or that something is added to, needs a storage of its own, as both must be laid out alike.
     fn may_live_anywhere(&self, output: Id) -> Vec<bool> {
         let mut free: Vec<bool> =
             self.values.iter().map(|value| !matches!(value.make, Make::Input)).collect();

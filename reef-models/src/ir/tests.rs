@@ -16,7 +16,7 @@ use reef_core::op::{
 const SIZE: usize = 4;
 /// Channels of the widest value that is made on purpose.
 const WIDEST: usize = 16;
-/// What becomes another function where a value is multiplied with its own.
+/// Functions that become another one where a value is multiplied with its own.
 const GATES: [Function; 2] = [Function::HardSigmoid, Function::Sigmoid];
 const THREE: Window = Window { size: [3; 2], stride: [1; 2], padding: [1; 2] };
 
@@ -36,7 +36,8 @@ fn list<T: Clone>(items: Vec<T>) -> List<T> {
     List::copied(&items, &ledger()).unwrap()
 }
 
-fn make(net: &Net, (kind, a, b): Instruction) -> (usize, Make) {
+fn make(net: &Net, instruction: Instruction) -> (usize, Make) {
+    let (kind, a, b) = instruction;
     let pictures: Vec<Id> = (0..net.values.len()).filter(|&id| is_picture(net, id)).collect();
     let [x, y] = [a, b].map(|index| *index.get(&pictures));
     let (channels, seed) = (net.values[x].shape[1], net.values.len());

@@ -26,14 +26,14 @@ pub(crate) struct Net {
 /// One tensor.
 #[derive(Debug)]
 pub(crate) struct Value {
-    /// What to call the step that makes it; need not be unique.
+    /// Name of the step that makes it. It need not be unique.
     pub(crate) name: String,
     /// Batch, channels, rows and columns.
     pub(crate) shape: [usize; 4],
     pub(crate) make: Make,
 }
 
-/// How a value is made.
+/// Origin of a value: the input, or an operation with its operands.
 #[derive(Debug)]
 pub(crate) enum Make {
     /// It is given: the network's input.
@@ -107,7 +107,7 @@ impl Value {
 }
 
 impl Make {
-    /// What it is made from.
+    /// Values that it is made from.
     pub(super) fn operands(&self) -> Vec<Id> {
         match self {
             Self::Input => Vec::new(),
@@ -138,7 +138,8 @@ impl Net {
         &self.values[id]
     }
 
-    /// How often each value is used on the way to `output`, which counts as a use itself; 0: never.
+    /// Number of uses of each value on the way to `output`, which counts as a use itself. 0 if it
+    /// is never used.
     pub(super) fn uses(&self, output: Id) -> Vec<usize> {
         let mut uses = vec![0; self.values.len()];
         uses[output] = 1;
@@ -152,7 +153,7 @@ impl Net {
 }
 
 impl Affine {
-    /// The same for all channels.
+    /// One scale and shift for all channels.
     pub(crate) fn uniform(
         x: Id,
         channels: usize,
@@ -192,7 +193,7 @@ impl Conv {
         Ok(Self::plain(x, POINT, channels, weights, List::filled(0.0, channels, ledger)?))
     }
 
-    /// Whether nothing happens to its sums.
+    /// Returns whether its sums are its results: nothing is added, no function follows.
     pub(super) fn is_plain(&self) -> bool {
         self.residual.is_none() && !self.relu && self.function.is_none()
     }

@@ -1,4 +1,4 @@
-//! A number of bytes that may be taken, and who has taken how many.
+//! A number of bytes that may be taken, and its use by readers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,12 +18,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// # Ok::<(), reef_models::Exhausted>(())
 /// ```
 #[derive(Debug, Clone)]
-pub struct Budget(Arc<Pot>);
+pub struct Budget(Arc<State>);
 
 #[derive(Debug)]
-struct Pot {
+struct State {
     total: u64,
-    /// At most `total`. Written by whoever charges or gives back.
+    /// At most `total`. Written by the readers that charge or give back.
     used: AtomicU64,
     /// Whose part it is: what is charged here is charged there as well.
     of: Option<Budget>,
@@ -59,15 +59,15 @@ pub enum Exhausted {
 }
 
 impl Budget {
-    /// What readers take at most if nothing is said: 2 GiB.
+    /// Bytes that readers take at most by default: 2 GiB.
     pub const USUAL: u64 = 2 << 30;
 
     /// A budget of `bytes`; `u64::MAX` is as many as there are.
     pub fn new(bytes: u64) -> Self {
-        Self(Arc::new(Pot { total: bytes, used: AtomicU64::new(0), of: None }))
+        Self(Arc::new(State { total: bytes, used: AtomicU64::new(0), of: None }))
     }
 
-    /// A budget of so many MiB; 0 is as many as there are.
+    /// A budget of `mib` MiB; 0 is as many as there are.
     pub fn of_mib(mib: u64) -> Self {
         Self::new(if mib == 0 { u64::MAX } else { mib.saturating_mul(1 << 20) })
     }
@@ -77,7 +77,7 @@ impl Budget {
     #[must_use]
     pub fn part(&self, bytes: u64) -> Self {
         let of = Some(self.clone());
-        Self(Arc::new(Pot { total: bytes, used: AtomicU64::new(0), of }))
+        Self(Arc::new(State { total: bytes, used: AtomicU64::new(0), of }))
     }
 
     /// Bytes that are taken.
@@ -96,7 +96,7 @@ impl Budget {
     }
 
     fn take(&self, bytes: u64) -> Result<(), Exhausted> {
-        let Pot { total, used, of } = &*self.0;
+        let State { total, used, of } = &*self.0;
         let more = |used: u64| used.checked_add(bytes).filter(|sum| sum <= total);
         let taken = used.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         taken.map_err(|used| Exhausted::Budget {
@@ -125,7 +125,7 @@ impl Default for Budget {
     }
 }
 
-impl Drop for Pot {
+impl Drop for State {
     /// Gives back what was kept.
     fn drop(&mut self) {
         if let Some(of) = &self.of {
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_given_back_with_the_part() {
+    fn kept_charge_is_given_back_with_the_part() {
         let all = Budget::new(100);
         let part = all.part(80);
         part.charge(50).unwrap().keep();
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_whole_refuses_is_not_taken_from_the_part() {
+    fn charge_refused_by_the_whole_is_not_taken_from_the_part() {
         let all = Budget::new(100);
         let (one, other) = (all.part(80), all.part(80));
         let _held = one.charge(60).unwrap();

@@ -1,4 +1,4 @@
-//! What one reader charges, and what it was refused.
+//! Charges of one reader, and its last refusal.
 
 use super::budget::{Budget, Charge, Exhausted};
 use std::cell::RefCell;
@@ -33,7 +33,7 @@ impl Ledger {
         why
     }
 
-    /// What was refused last, if anything was.
+    /// Last refusal, if there was one.
     pub(crate) fn refusal(&self) -> Option<Exhausted> {
         self.refused.borrow().clone()
     }

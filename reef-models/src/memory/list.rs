@@ -153,12 +153,12 @@ mod tests {
     use crate::memory::budget::Budget;
 
     #[test]
-    fn what_a_list_takes_is_charged_before_and_given_back_after() {
+    fn list_charges_before_it_grows_and_gives_back_on_drop() {
         let budget = Budget::new(100);
         let ledger = Ledger::new(&budget);
         let mut list = List::filled(7u32, 10, &ledger).unwrap();
         assert_eq!(budget.used(), 40);
-        assert!(list.push(8, &ledger).is_err(), "80 bytes beside 40");
+        assert!(list.push(8, &ledger).is_err(), "80 bytes next to 40");
         assert!(matches!(ledger.refusal(), Some(Exhausted::Budget { asked: 80, left: 60, .. })));
         drop(list);
         assert_eq!(budget.used(), 0);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_handed_over_stays_charged() {
+    fn handed_over_values_stay_charged() {
         let budget = Budget::new(100);
         let ledger = Ledger::new(&budget.part(100));
         let mut list = List::default();

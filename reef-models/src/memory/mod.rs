@@ -4,9 +4,8 @@
 //! ([`List`](list::List)), or the error that says what was wanted and what was left
 //! ([`Exhausted`]).
 //!
-//! Invariant: what a reader holds at a time is no more than what it has charged, some kilobytes
-//! aside. So a file of a stranger takes no more memory than its reader was given, whatever the file
-//! says.
+//! Invariant: apart from some kilobytes, a reader holds at a time no more than it has charged. So
+//! the file of a stranger takes no more memory than its reader was given, whatever the file says.
 //!
 //! What a reader hands over (a network, its weights) stays charged until the budget is dropped.
 

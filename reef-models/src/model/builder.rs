@@ -28,7 +28,7 @@ impl Value {
         window.over([self.tensor.height, self.tensor.width])
     }
 
-    /// Whether it fills its storage.
+    /// Returns whether it fills its storage.
     #[cfg(feature = "onnx")]
     pub(crate) fn is_whole(&self) -> bool {
         self.tensor.channels == self.tensor.of
@@ -92,7 +92,7 @@ impl Conv {
         Self { name: name.into(), channels, window, groups, norm, biased, residual, relu, function }
     }
 
-    /// Of so many groups of channels, which don't see each other.
+    /// Sets the number of groups of channels. Groups don't see each other.
     pub(crate) fn groups(self, groups: usize) -> Self {
         Self { groups, ..self }
     }
@@ -133,7 +133,7 @@ impl Builder {
         Self::with_room(name, batch, 0)
     }
 
-    /// For about so many steps.
+    /// A builder with room for about `steps` steps.
     pub(crate) fn with_room(name: &str, batch: usize, steps: usize) -> Self {
         let graph = ScheduleGraph {
             name: name.into(),
@@ -146,17 +146,17 @@ impl Builder {
 
     /// The picture: three channels, `size` rows and columns.
     pub(crate) fn input(&mut self, size: usize) -> Value {
-        self.given(3, [size; 2])
+        self.add_input(3, [size; 2])
     }
 
-    /// What is given from outside.
-    pub(crate) fn given(&mut self, channels: usize, size: [usize; 2]) -> Value {
+    /// Adds the input of the network.
+    pub(crate) fn add_input(&mut self, channels: usize, size: [usize; 2]) -> Value {
         let value = self.storage("data", Layout::Nchw, channels, size);
         self.graph.given.push(value.storage);
         value
     }
 
-    /// Whether the last step writes the storage called `output`.
+    /// Returns whether the last step writes the storage called `output`.
     #[cfg(feature = "onnx")]
     pub(crate) fn ends_with_output(&self) -> bool {
         let output = self.graph.storage("output");
@@ -189,9 +189,10 @@ impl Builder {
             relu,
             function,
         };
-        let constants = match biased {
-            true => Constants::Biased { name: name.clone() },
-            false => Constants::Conv { name: name.clone(), norm },
+        let constants = if biased {
+            Constants::Biased { name: name.clone() }
+        } else {
+            Constants::Conv { name: name.clone(), norm }
         };
         let reads: Vec<Value> = [input].into_iter().chain(residual).collect();
         self.step(name, &reads, output, Op::Conv2d(op), constants)

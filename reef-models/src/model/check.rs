@@ -1,4 +1,4 @@
-//! What every schedule of operations satisfies, beyond what every graph does.
+//! Rules for every schedule of operations, beyond those for every graph.
 //!
 //! Shapes and storages agree, windows fit, and each step reads only channels that were written
 //! before, so that a file can neither reach beyond its memory nor see what another network left in
@@ -79,9 +79,10 @@ impl PictureModel {
         if first.is_none() || !others || !seconds || !dense(self.input()) {
             return Err(fault(0, "the first step reads the whole input, which is row-major"));
         }
-        match dense(self.output()) {
-            true => Ok(()),
-            false => Err(fault(last, "the last step writes the whole output, which is row-major")),
+        if dense(self.output()) {
+            Ok(())
+        } else {
+            Err(fault(last, "the last step writes the whole output, which is row-major"))
         }
     }
 }
@@ -98,7 +99,7 @@ fn check_constants(constants: &Constants) -> Check {
     }
 }
 
-/// Whether a variance may be increased by it.
+/// Returns whether a variance may be increased by it.
 pub(crate) fn is_epsilon(epsilon: f64) -> bool {
     epsilon >= 0.0 && epsilon.is_finite()
 }
@@ -171,7 +172,7 @@ fn check_window(window: &Window, from: &Tensor, to: &Tensor) -> Check {
     ensure(have == want, || format!("{have:?} rows and columns, the window gives {want:?}"))
 }
 
-/// Which channels of each storage hold something.
+/// Channels of each storage that hold something.
 struct Written {
     /// Sorted, not touching each other.
     channels: Vec<Vec<Range<usize>>>,

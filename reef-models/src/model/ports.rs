@@ -1,4 +1,4 @@
-//! What goes into a network and what comes out, and how it lies in memory that is copied at once.
+//! Inputs and outputs of a network, and their layout in memory that is copied at once.
 
 use reef_core::tensor::Spec;
 
@@ -46,12 +46,12 @@ impl Ports {
         self.each.get(index).map(|(offset, port)| (*offset, port))
     }
 
-    /// How many there are.
+    /// Number of ports.
     pub fn len(&self) -> usize {
         self.each.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is no port.
     pub fn is_empty(&self) -> bool {
         self.each.is_empty()
     }

@@ -59,7 +59,7 @@ impl Seeded {
     }
 
     /// The values of a tensor.
-    pub(crate) fn made(self, tensor: &TensorSpec) -> Vec<f32> {
+    pub(crate) fn make_tensor(self, tensor: &TensorSpec) -> Vec<f32> {
         let (offset, scale) = range(tensor.kind);
         self.values(&tensor.name, tensor.elements, offset, scale)
     }
@@ -72,7 +72,7 @@ impl Seeded {
 
 impl Source for Seeded {
     fn tensor(&self, tensor: &TensorSpec) -> Result<Vec<f32>> {
-        Ok(self.made(tensor))
+        Ok(self.make_tensor(tensor))
     }
 }
 

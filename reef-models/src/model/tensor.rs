@@ -4,7 +4,7 @@ use crate::errors::error::Result;
 use reef_core::op::Op;
 use serde::{Deserialize, Serialize};
 
-/// What a tensor is for; it decides how a made-up one is scaled.
+/// Use of a tensor. It decides how a made-up one is scaled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Weights of a convolution or a linear layer, or rows of a table.
@@ -25,7 +25,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether training changes it by gradient, so that it counts as a parameter.
+    /// Returns whether training changes it by gradient, so that it counts as a parameter.
     pub fn is_parameter(self) -> bool {
         !matches!(self, Self::Mean | Self::Variance)
     }
@@ -36,9 +36,9 @@ impl Kind {
 pub struct TensorSpec {
     /// Its name in torchvision's `state_dict`: `layer1.0.conv1.weight`.
     pub name: String,
-    /// How many values.
+    /// Number of values.
     pub elements: usize,
-    /// What it is for.
+    /// Use of its values.
     pub kind: Kind,
 }
 
@@ -59,11 +59,11 @@ pub struct Norm {
     pub name: String,
     /// Added to the variance.
     pub epsilon: f64,
-    /// Whether its output is added to a residual.
+    /// True if its output is added to a residual.
     pub ends_branch: bool,
 }
 
-/// Which tensors a layer's weights and bias come from.
+/// Tensors of a layer's weights and bias.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Constants {

@@ -1,4 +1,4 @@
-//! Where a network's tensors come from, when that is decided while the program runs.
+//! Source of a network's tensors that is chosen while the program runs.
 
 use super::params::Params;
 use super::seeded::Seeded;

@@ -48,9 +48,10 @@ impl Constant {
         ledger: &Ledger,
     ) -> Result<Self> {
         let dims = dims(&tensor.dims)?;
-        let external = match tensor.external.is_empty() {
-            true => None,
-            false => Some(External::of(tensor)?.read(folder, bytes(tensor, &dims)?, ledger)?),
+        let external = if tensor.external.is_empty() {
+            None
+        } else {
+            Some(External::of(tensor)?.read(folder, bytes(tensor, &dims)?, ledger)?)
         };
         let raw = external.as_deref().or(tensor.raw);
         let data = data(tensor, raw, ledger)?;
@@ -90,11 +91,12 @@ impl Constant {
         Ok(Self { dims: self.dims.clone(), data })
     }
 
-    /// The same values in another shape.
+    /// Returns the values in another shape.
     pub(super) fn shaped(self, dims: Vec<usize>) -> Result<Self> {
-        match elements(&dims)? == self.data.len() {
-            true => Ok(Self { dims, ..self }),
-            false => Err(format!("{:?} can't become {dims:?}", self.dims)),
+        if elements(&dims)? == self.data.len() {
+            Ok(Self { dims, ..self })
+        } else {
+            Err(format!("{:?} can't become {dims:?}", self.dims))
         }
     }
 

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 ///
-/// `Io` if one of them can't be read or written, `Onnx` if it is no ONNX file or names a file
+/// `Io` if one of them can't be read or written, `Onnx` if it is not an ONNX file or names a file
 /// outside of its folder.
 pub fn copy(path: impl AsRef<Path>, folder: impl AsRef<Path>) -> Result<()> {
     let (path, to) = (path.as_ref(), folder.as_ref());

@@ -1,4 +1,4 @@
-//! What a file says about its inputs and outputs, before a network is made of it.
+//! Inputs and outputs that a file declares, before a network is made of it.
 
 use super::fault::Fault;
 use super::file::{Dimension, ModelFile, ValueFile};
@@ -34,9 +34,9 @@ pub struct DeclaredPort {
 /// Inputs and outputs of a file, in its order; inputs that it has values for are left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Declared {
-    /// What goes in.
+    /// Tensors that go in.
     pub inputs: Vec<DeclaredPort>,
-    /// What comes out.
+    /// Tensors that come out.
     pub outputs: Vec<DeclaredPort>,
 }
 
@@ -64,7 +64,8 @@ fn port(value: &ValueFile<'_>) -> DeclaredPort {
         Dimension::Open(name) => DeclaredSize::Open((*name).to_owned()),
         Dimension::Fixed(size) => {
             let fixed = usize::try_from(*size).map(DeclaredSize::Fixed);
-            fixed.unwrap_or(DeclaredSize::Open(String::new())) // negative, but for the -1 that is read as open
+            // Negative, but for the -1 that is read as open.
+            fixed.unwrap_or(DeclaredSize::Open(String::new()))
         }
     };
     DeclaredPort {

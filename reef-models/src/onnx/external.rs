@@ -1,8 +1,8 @@
 //! Data that another file keeps.
 //!
 //! Both the place and the size are what a stranger's file says. So the other file has to be a real
-//! one in the model's folder or below, links resolved, and nothing is allocated before all that is
-//! wanted is known to be there.
+//! one in the model's folder or below, links resolved. Nothing is allocated before all requested
+//! bytes are known to be there.
 
 use super::fault::Result;
 use super::file::TensorFile;
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 
-/// Where a tensor's data is.
+/// Place of a tensor's data in another file.
 pub(super) struct External<'a> {
     location: &'a str,
     offset: u64,

@@ -1,13 +1,13 @@
-//! What is wrong with a file, and where.
+//! Faults of a file, with their places.
 
 use super::protobuf::Malformed;
 use crate::errors::error::Error;
 use crate::memory::ledger::Ledger;
 
-/// What is wrong, in words that follow the name of a node or a tensor.
+/// Result with a fault in words that follow the name of a node or a tensor.
 pub(super) type Result<T, E = String> = std::result::Result<T, E>;
 
-/// What is wrong, and where.
+/// A fault and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) at: String,
@@ -23,7 +23,7 @@ impl Fault {
         Self { at: format!("input {name:?}"), why }
     }
 
-    /// What was read is none.
+    /// Fault of bytes that are not an ONNX file.
     pub(super) fn no_file(why: String) -> Self {
         Self { at: "no ONNX file".into(), why }
     }

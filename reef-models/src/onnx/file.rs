@@ -186,7 +186,7 @@ impl<'a> NodeFile<'a> {
 }
 
 impl<'a> AttributeFile<'a> {
-    /// Whether it has one value, or values that are no numbers.
+    /// Returns whether it has one value, or values that are not numbers.
     pub(super) fn is_no_list(&self) -> bool {
         let has_one = self.int.is_some() || self.float.is_some() || self.text.is_some();
         has_one || self.tensor.is_some() || !self.texts.is_empty()

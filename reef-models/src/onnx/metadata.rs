@@ -1,4 +1,4 @@
-//! What an exporter wrote into a file beside the network: labels, alphabets, versions.
+//! Metadata of a file: labels, alphabets, versions and other texts of its exporter.
 
 use super::fault::Fault;
 use super::file::ModelFile;
@@ -25,9 +25,10 @@ pub fn metadata(path: impl AsRef<Path>, budget: &Budget) -> Result<BTreeMap<Stri
 }
 
 fn owned(
-    (key, value): (&str, &[u8]),
+    entry: (&str, &[u8]),
     ledger: &Ledger,
 ) -> std::result::Result<(String, String), Malformed> {
+    let (key, value) = entry;
     ledger.keep((key.len() + value.len()) as u64)?;
     let text = std::str::from_utf8(value);
     let text = text.map_err(|_| Malformed(format!("metadata {key:?} isn't UTF-8")))?;

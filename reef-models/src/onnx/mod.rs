@@ -26,7 +26,6 @@
 //! # Ok::<(), reef_models::Error>(())
 //! ```
 
-mod asked;
 mod constant;
 mod copy;
 mod declared;
@@ -41,6 +40,7 @@ mod opset;
 pub(crate) mod pictures;
 mod protobuf;
 pub(crate) mod read;
+mod reads;
 
 pub use copy::copy;
 pub use declared::{Declared, DeclaredPort, DeclaredSize, declared, input_names};

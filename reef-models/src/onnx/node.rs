@@ -1,9 +1,9 @@
 //! One node of a graph: its operands and attributes, each checked when it is asked for.
 
-use super::asked::Attribute;
 use super::constant::Constant;
 use super::fault::{Result, few};
 use super::file::{AttributeFile, NodeFile};
+use super::reads::Attribute;
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub(super) fn name_of<'a>(node: &NodeFile<'a>) -> &'a str {
 pub(super) struct Node<'a> {
     pub(super) file: &'a NodeFile<'a>,
     pub(super) folder: Option<&'a Path>,
-    /// What is made for it is charged here.
+    /// Charged with all that is made for the node.
     pub(super) ledger: &'a Ledger,
 }
 
@@ -67,7 +67,7 @@ impl<'a> Node<'a> {
     /// The tensor that a `Constant` is.
     pub(super) fn constant(&self) -> Result<Constant> {
         if let Some(attribute) = self.attribute("value") {
-            let tensor = attribute.tensor.as_ref().ok_or("attribute value is no tensor")?;
+            let tensor = attribute.tensor.as_ref().ok_or("attribute value must be a tensor")?;
             return Constant::read(tensor, self.folder, self.ledger);
         }
         if let Some(AttributeFile { ints, .. }) = self.attribute("value_ints") {

@@ -12,7 +12,7 @@ use crate::memory::list::List;
 /// Longest name or path: errors quote them.
 const MAX_TEXT_LEN: usize = 4096;
 
-/// Why bytes are no message.
+/// Reason for which bytes are not a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) String);
 
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_claims_too_much_is_refused() {
+    fn cut_or_oversized_fields_are_refused() {
         let say = |bytes: &[u8]| fields(bytes).unwrap_err().0;
         assert_eq!(say(&[0x08]), "ends inside a number");
         assert_eq!(say(&[0xff; 11]), "endless number");

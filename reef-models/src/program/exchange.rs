@@ -7,7 +7,7 @@ use super::token::Token;
 /// Lanes of a wave that sources for AMD's GPUs know.
 const WAVE: u32 = 64;
 
-/// What of a kernel's exchanges decides in which blocks they work.
+/// Exchanges of a kernel, by the blocks in which they work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exchanges {
     /// It has none.
@@ -28,7 +28,7 @@ impl Exchanges {
         if in_branch { Self::InBranch } else { Self::Whole }
     }
 
-    /// Why they don't work in blocks of so many threads, if they don't.
+    /// Reason for which they don't work in blocks of `threads` threads, if they don't.
     pub(crate) fn fault(self, threads: u32) -> Option<String> {
         match self {
             Self::None => None,
@@ -45,7 +45,7 @@ pub(crate) fn is_exchange(token: &Token<'_>) -> bool {
     token.is_word() && token.text.starts_with("__hip_ds_bpermute")
 }
 
-/// Whether a lane asks for its own value: the index is its thread's.
+/// Returns whether a lane asks for its own value: the index is its thread's.
 fn is_own(body: &[Token<'_>], at: usize) -> bool {
     let end = closing(body, at + 1).unwrap_or(at + 1);
     let mut depth = 0usize;
@@ -61,7 +61,7 @@ fn is_own(body: &[Token<'_>], at: usize) -> bool {
     false
 }
 
-/// Whether some threads of a block may not come here.
+/// Returns whether some threads of a block may not come here.
 fn is_in_branch(all: &[Token<'_>], kernel: &Kernel<'_>, at: usize) -> bool {
     let begins = statements(all, kernel.body.clone());
     let begin = begins.into_iter().rfind(|begin| *begin <= at).unwrap_or(kernel.body.start);

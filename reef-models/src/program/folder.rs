@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 /// compiled.
 const READ: u64 = 64;
 
-/// Whether a folder has a schedule and sources, and is none of those that this crate writes.
+/// Returns whether a folder has a schedule and sources, and was not written by this crate.
 pub fn is_program(folder: impl AsRef<Path>) -> bool {
     let folder = folder.as_ref();
     !folder.join(MODEL).exists() && files(folder, is_source).is_ok_and(|files| !files.is_empty())
@@ -64,8 +64,10 @@ impl ProgramModel {
         let (folder, ledger) = (folder.as_ref(), Ledger::new(budget));
         let schedules = files(folder, is_schedule)?;
         let [schedule] = schedules.as_slice() else {
-            let why =
-                format!("{} schedules (.json), 1 wanted beside the sources (.cu)", schedules.len());
+            let why = format!(
+                "must have 1 schedule (.json) next to the sources (.cu), got {}",
+                schedules.len()
+            );
             return Err(Error::Kind { file: folder.display().to_string(), why });
         };
         let name = schedule.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named_with_its_file() {
+    fn faults_are_reported_with_their_file() {
         let says = |name: &str, files: &[(&str, &str)]| {
             let folder = Temporary::new(name, files);
             ProgramModel::load(&folder.0, &Budget::default()).unwrap_err().to_string()
@@ -166,7 +168,7 @@ mod tests {
         let both = [("n.json", SCHEDULE), ("m.json", SCHEDULE), ("n.cu", SOURCE)];
         assert!(
             says("both", &both)
-                .ends_with(": 2 schedules (.json), 1 wanted beside the sources (.cu)")
+                .ends_with(": must have 1 schedule (.json) next to the sources (.cu), got 2")
         );
         assert!(
             says("open", &[("n.json", SCHEDULE), ("n.cu", "/* ")]).starts_with("n.cu: byte 0: ")

@@ -1,13 +1,15 @@
 //! Puts the guard of kernels/reef.h into a source whose kernels are [proved](super::proof).
 //!
 //! ```text
-//! extern "C" __global__ void k(reef::Guard reef_guard, float *p, float *q) {     a parameter in front
-//!   REEF_CLAIM(reef_block, reef_guard); reef_block.look();                       the claim at entry
+//! // A parameter is added as the first one.
+//! extern "C" __global__ void k(reef::Guard reef_guard, float *p, float *q) {
+//!   REEF_CLAIM(reef_block, reef_guard); reef_block.look();        // the claim at entry
 //!   for (…) {
-//!     { reef_block.post(); __syncthreads(); if (reef_block.stop()) return; reef_block.look(); }   at its own barriers
-//!     … p[… reef_block.x …] …                                                     for blockIdx.x
+//!     // At its own barriers:
+//!     { reef_block.post(); __syncthreads(); if (reef_block.stop()) return; reef_block.look(); }
+//!     … p[… reef_block.x …] …                                     // for blockIdx.x
 //!   }
-//!   REEF_LOOK(reef_block); q[…] = …;                                             the commit point
+//!   REEF_LOOK(reef_block); q[…] = …;                              // the commit point
 //! }
 //! ```
 //!

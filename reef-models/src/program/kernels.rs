@@ -1,4 +1,4 @@
-//! Where the kernels of a source are, and what parameters they have.
+//! Kernels of a source: their places and their parameters.
 
 use super::token::{Kind, Token};
 use std::ops::Range;
@@ -9,16 +9,16 @@ pub(crate) struct Kernel<'a> {
     pub(crate) name: &'a str,
     /// Names of its parameters, all of them pointers.
     pub(crate) params: Vec<&'a str>,
-    /// The `(` in front of them.
+    /// The `(` before them.
     pub(crate) open: usize,
     /// From its first token, which may be `extern`, to behind its last.
     pub(crate) whole: Range<usize>,
-    /// What is between its braces.
+    /// Tokens between its braces.
     pub(crate) body: Range<usize>,
 }
 
-/// Most kernels of a source. REEF's networks have 75 at most.
-const MOST: usize = 1024;
+/// Maximum number of kernels of a source. REEF's networks have 75 at most.
+const MAX_KERNELS: usize = 1024;
 
 /// All kernels that are defined, in order.
 ///
@@ -36,8 +36,8 @@ pub(crate) fn kernels<'a>(tokens: &[Token<'a>]) -> Result<Vec<Kernel<'a>>, Strin
         if !kernel.body.is_empty() {
             kernels.push(kernel);
         }
-        if kernels.len() > MOST {
-            return Err(format!("more than {MOST} kernels"));
+        if kernels.len() > MAX_KERNELS {
+            return Err(format!("more than {MAX_KERNELS} kernels"));
         }
     }
     Ok(kernels)
@@ -75,7 +75,7 @@ fn kernel<'a>(tokens: &[Token<'a>], at: usize) -> Result<Kernel<'a>, String> {
     }
 }
 
-/// The `(` of the parameters: the first behind a word that is no attribute with an argument.
+/// The `(` of the parameters: the first behind a word that is not an attribute with an argument.
 fn parameters(tokens: &[Token<'_>], mut at: usize) -> Option<usize> {
     loop {
         let open = at + tokens.get(at..)?.iter().position(|token| token.is("("))?;
@@ -124,7 +124,7 @@ fn params<'a>(tokens: &[Token<'a>]) -> Result<Vec<&'a str>, String> {
     tokens.split(|token| token.is(",")).map(param).collect()
 }
 
-/// Whether the last brace that is open was opened by `extern "C" {`.
+/// Returns whether the last brace that is open was opened by `extern "C" {`.
 fn in_extern_block(before: &[Token<'_>]) -> bool {
     let mut open = Vec::new();
     for (at, token) in before.iter().enumerate() {
@@ -137,7 +137,7 @@ fn in_extern_block(before: &[Token<'_>]) -> bool {
     open.last() == Some(&true)
 }
 
-/// Where statements of the body itself begin, in front of which another one may stand.
+/// Places where statements of the body itself begin. Another statement may be put before each.
 pub(crate) fn statements(tokens: &[Token<'_>], body: Range<usize>) -> Vec<usize> {
     let (mut begins, mut depth, mut fresh) = (Vec::new(), 0usize, true);
     for at in body {
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unclear_is_named() {
+    fn unclear_kernels_are_refused_with_the_reason() {
         let says = |source| found(source).unwrap_err();
         let number = "extern \"C\" __global__ void a(float *p, int n) {}";
         assert_eq!(says(number), "kernel a: parameter \"int n\" is no pointer with a name");

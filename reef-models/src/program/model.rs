@@ -16,7 +16,7 @@ pub struct ProgramInput {
     pub name: String,
     /// Its elements, all of one type.
     pub element: ElementType,
-    /// How many.
+    /// Number of elements.
     pub elements: usize,
     /// Its first byte. Inputs follow each other in the order of the schedule, each from a multiple
     /// of 64 on.
@@ -30,13 +30,13 @@ pub struct ProgramModel {
     graph: ScheduleGraph,
     sources: Vec<Source>,
     inputs: Vec<ProgramInput>,
-    /// What is given and no input.
+    /// Storages that are given and are not inputs.
     weights: Vec<usize>,
     params: Option<Params>,
     exchange: Exchange,
 }
 
-/// How values are exchanged in a wave: see kernels/hip_flavour.h.
+/// Kind of exchange of values in a wave: see kernels/hip_flavour.h.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exchange {
     /// Floats stay what they are; by instructions where a wave has 64 lanes.
@@ -44,13 +44,12 @@ pub enum Exchange {
     Exact,
     /// Floats stay what they are; by barriers everywhere, as it is where a wave is narrower.
     Barriers,
-    /// What an exchange of integers gets becomes a whole number, as published sources have it by
-    /// AMD's header.
+    /// An exchange of integers gives whole numbers, as published sources have it by AMD's header.
     Whole,
 }
 
 impl Exchange {
-    /// What is said in front of a source.
+    /// Text before a source.
     fn prelude(self) -> &'static str {
         match self {
             Self::Exact => "",
@@ -114,7 +113,7 @@ impl ProgramModel {
         &self.graph
     }
 
-    /// What is given for each inference.
+    /// Inputs of each inference.
     pub fn inputs(&self) -> &[ProgramInput] {
         &self.inputs
     }
@@ -138,18 +137,18 @@ impl ProgramModel {
             .map(|(name, _)| name.as_str())
     }
 
-    /// Whether all weights that it wants came with it; others are made up.
+    /// Returns whether all weights that it needs came with it. Others are made up.
     pub fn has_weights(&self) -> bool {
         self.params.is_some() || self.weights.is_empty()
     }
 
-    /// The same with other exchanges in a wave.
+    /// Sets the kind of exchange in a wave.
     #[must_use]
     pub fn with_exchange(self, exchange: Exchange) -> Self {
         Self { exchange, ..self }
     }
 
-    /// What a device compiles and launches, for
+    /// Sources and launches for a device, for
     /// [`Program::trusted`](reef_core::program::Program::trusted).
     pub fn text(&self) -> ProgramText {
         let file = |source: &Source| SourceFile {
@@ -178,7 +177,7 @@ impl ProgramModel {
     }
 }
 
-/// Whether a step is a kernel that one of the sources has, called as it can be.
+/// Checks that a step is a kernel of one source, and that its call fits the kernel.
 fn runs(step: &Step, sources: &[Source]) -> Result<(), String> {
     let name = &step.name;
     let Work::Kernel(call) = &step.work else {
@@ -209,7 +208,7 @@ fn called(name: &str, facts: &KernelFacts, call: &KernelCall) -> Result<(), Stri
     }
 }
 
-/// Whether what is given is a weight. A file of weights holds floats alone.
+/// Returns whether a given storage is a weight. A file of weights holds floats alone.
 fn is_weight(storage: &Storage, params: Option<&Params>) -> bool {
     let name = &storage.name;
     let numbered = |rest: &str| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit());

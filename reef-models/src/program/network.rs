@@ -82,12 +82,12 @@ fn floats(model: &ProgramModel, storage: &Storage, seed: Seeded) -> Result<Vec<f
 }
 
 impl ProgramModel {
-    /// What goes in, each as a row of elements: the schedule knows no shapes.
+    /// Inputs, each as a row of elements: the schedule has no shapes.
     pub fn input_ports(&self) -> Ports {
         Ports::new(self.inputs().iter().map(|input| port(self, input.storage)))
     }
 
-    /// What comes out, likewise; nothing if the schedule has no storage `output`.
+    /// Outputs, each as a row of elements; none if the schedule has no storage `output`.
     pub fn output_ports(&self) -> Ports {
         Ports::new(self.graph().storage("output").map(|output| port(self, output)))
     }
@@ -121,7 +121,7 @@ impl<D: Operators> Network<D> {
         weights: &Arc<ProgramWeights<D>>,
     ) -> Result<Self> {
         let (loaded, graph) = (&weights.loaded, model.graph());
-        let own = Own::alloc(model, loaded)?;
+        let own = InstanceMemory::alloc(model, loaded)?;
         let arguments = graph.steps.iter().map(|step| own.arguments(model, weights, &step.work));
         let launches = loaded.launches(&arguments.collect::<Result<Vec<_>>>()?)?;
         let names = graph.steps.iter().flat_map(|step| launch_names(&step.name, 1)).collect();
@@ -130,8 +130,8 @@ impl<D: Operators> Network<D> {
     }
 }
 
-/// What an instance has for itself on the device.
-struct Own<D: Operators> {
+/// Device memory of one instance.
+struct InstanceMemory<D: Operators> {
     plan: arena::ArenaPlan,
     arena: Region<D>,
     input: Region<D>,
@@ -139,7 +139,7 @@ struct Own<D: Operators> {
     output_storage: usize,
 }
 
-impl<D: Operators> Own<D> {
+impl<D: Operators> InstanceMemory<D> {
     fn alloc(model: &ProgramModel, loaded: &LoadedProgram<D>) -> Result<Self> {
         let (graph, plan) = (model.graph(), arena::plan(model.graph()));
         let no_output = || Error::MissingTensor { name: "output".into() };

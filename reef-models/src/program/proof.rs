@@ -1,7 +1,8 @@
-//! Whether the blocks of a source's kernels may be stopped and run later, each of them once.
+//! Proves that blocks of a source's kernels may be stopped and run later, each of them once.
 //!
-//! A block may be given back as long as nobody can have seen anything of it, and run at another
-//! place of another grid if nothing but `blockIdx` tells it where it is. Both follow from the text
+//! A block may be given back as long as no other one can have seen anything of it, and run at
+//! another
+//! place of another grid if nothing but `blockIdx` tells it its place. Both follow from the text
 //! if it says nothing that isn't known here: kernels alone, macros that only compute, functions
 //! that only compute, parameters that are used by an index.
 
@@ -59,7 +60,7 @@ const KNOWN: [&str; 39] = [
     "__syncthreads",
 ];
 
-/// Words with a bracket behind them that are no functions.
+/// Words with a bracket behind them that are not functions.
 const STATEMENTS: [&str; 5] = ["if", "for", "while", "return", "sizeof"];
 
 /// Why blocks of these kernels may not be stopped, if that isn't proved.
@@ -107,7 +108,7 @@ fn body(all: &[Token<'_>], kernel: &Kernel<'_>, macros: &[String]) -> Option<Str
     None
 }
 
-/// Whether a compiler may read something else here: text, joined lines, `<:` for `[`.
+/// Returns whether a compiler may read something else here: text, joined lines, `<:` for `[`.
 fn is_spelled_otherwise(token: &Token<'_>, next: &Token<'_>) -> bool {
     let adjoin = token.end() == next.at;
     let digraph =
@@ -147,13 +148,14 @@ fn directive(text: &str) -> Result<Option<String>, String> {
         ),
         Kind::Text | Kind::Directive => false,
     };
-    match body.iter().all(computes) && may_be_defined(name) {
-        true => Ok(Some(name.text.into())),
-        false => refused(),
+    if body.iter().all(computes) && may_be_defined(name) {
+        Ok(Some(name.text.into()))
+    } else {
+        refused()
     }
 }
 
-/// Whether a macro of this name changes nothing that is known here, or put into the source.
+/// Returns whether a macro of this name changes nothing that is known here, or put into the source.
 fn may_be_defined(name: &Token<'_>) -> bool {
     let own = ["threadIdx", "blockDim", "post", "stop", "look", "Guard", "Block", "Turns"];
     let taken = [&own[..], &UNKNOWN, &KNOWN, &STATEMENTS].concat();
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn unknown_words_are_refused_with_the_reason() {
         let of = |body| why("", body).unwrap();
         assert_eq!(of("q[gridDim.x] = 1;"), "kernel k: gridDim is used");
         assert_eq!(of("q[0] = other(1);"), "kernel k: other is called, which is not known here");

@@ -7,7 +7,7 @@ use super::uses::Uses;
 use super::{guard, proof};
 use std::collections::BTreeMap;
 
-/// What of a source's text follows for its kernels.
+/// Text of a source, and facts that follow from it for its kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) name: String,
@@ -18,7 +18,7 @@ pub(crate) struct Source {
     pub(crate) kernels: BTreeMap<String, KernelFacts>,
 }
 
-/// What is known of a kernel.
+/// Facts about a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct KernelFacts {
     pub(crate) params: usize,

@@ -1,6 +1,6 @@
 //! Words, numbers and signs of C++, as far as generated kernels have them.
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Word,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_told_by_its_place() {
+    fn unterminated_tokens_are_refused_with_their_place() {
         assert_eq!(tokens("ab /* c"), Err(3));
         assert_eq!(tokens("a \"b\nc\""), Err(2));
     }

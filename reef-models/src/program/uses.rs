@@ -1,4 +1,4 @@
-//! What a kernel does with its parameters, as far as its text alone tells.
+//! Uses of a kernel's parameters, as far as its text alone tells.
 
 use super::kernels::{Kernel, closing};
 use super::token::{Kind, Token};
@@ -7,10 +7,10 @@ use super::token::{Kind, Token};
 const ASSIGNS: [&str; 13] =
     ["=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>=", "++", "--"];
 
-/// What is done with the parameters.
+/// Uses of the parameters.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Uses {
-    /// Where the body writes to a parameter: the token that names it, and the parameter's number.
+    /// Writes of the body to a parameter: the token that names it, and the parameter's number.
     pub(crate) writes: Vec<(usize, usize)>,
     /// A parameter that is used otherwise than by an index, so that what is written isn't known.
     pub(crate) unclear: Option<String>,
@@ -49,7 +49,8 @@ enum Access {
     Write,
 }
 
-/// What is done with the element that is named here; `None` if it is none, or its address is taken.
+/// Access to the element that is named here; `None` if it is not an element, or its address is
+/// taken.
 fn access(tokens: &[Token<'_>], at: usize) -> Option<Access> {
     let before = at.checked_sub(1).map(|before| tokens[before].text).unwrap_or_default();
     if !tokens.get(at + 1)?.is("[") || takes_address(tokens, at) || matches!(before, "." | "->") {
@@ -64,7 +65,7 @@ fn access(tokens: &[Token<'_>], at: usize) -> Option<Access> {
     }
 }
 
-/// Whether a `&` that isn't between two values stands before.
+/// Returns whether a `&` that isn't between two values stands before.
 fn takes_address(tokens: &[Token<'_>], at: usize) -> bool {
     let value = |token: &Token<'_>| {
         matches!(token.kind, Kind::Word | Kind::Number) || token.is(")") || token.is("]")
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_assigned_is_written() {
+    fn assigned_parameters_are_written() {
         assert_eq!(written("r[(q[0])] = p[q[1]] == 2 ? p[3] : 0;"), Some(vec![2]));
         assert_eq!(written("if (p[0] > 1) r[0] += 1; ++q[0]; float t = p[1];"), Some(vec![1, 2]));
         assert_eq!(written("float local[2]; local[0] = p[0];"), Some(vec![]));

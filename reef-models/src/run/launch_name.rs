@@ -1,8 +1,8 @@
-//! What to call launches in traces and profiles.
+//! Names of launches in traces and profiles.
 
 use std::collections::HashMap;
 
-/// What to call a launch in traces and profiles.
+/// Name of a launch in traces and profiles.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchName {
     /// Name of the step that it belongs to.

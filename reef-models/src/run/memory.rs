@@ -9,7 +9,8 @@ use reef_core::op::{Operators, Scratch, Storage};
 use reef_core::rounding::Rounded;
 use reef_core::{Command, Copy, Fill};
 
-/// What the largest step of a network wants for itself, some numbers of each of which are rounded.
+/// Scratch memory of a network's steps. They share it, so it is the largest step's. `rounded` has
+/// the numbers of each step that are rounded.
 pub(crate) fn scratch<D: Operators>(
     device: &D,
     model: &PictureModel,
@@ -20,7 +21,7 @@ pub(crate) fn scratch<D: Operators>(
     wanted.fold(Scratch::default(), Scratch::max)
 }
 
-/// The same of a network of tensors.
+/// Scratch memory of a network of tensors.
 pub(crate) fn tensor_scratch<D: Operators>(device: &D, steps: &[TensorStep]) -> Scratch {
     let wanted = steps.iter().map(|step| device.tensor_scratch(&step.op));
     wanted.fold(Scratch::default(), Scratch::max)
@@ -33,7 +34,7 @@ pub(crate) struct Memory<D: Operators> {
     pub(crate) arena: D::Buffer,
     pub(crate) inputs: Side<D>,
     pub(crate) outputs: Side<D>,
-    /// What all steps share, one after the other; `None` if none wants any.
+    /// Scratch memory of all steps, one after the other; `None` if no step needs any.
     pub(crate) scratch: Option<D::Buffer>,
     pub(crate) zeroed_bytes: usize,
 }
@@ -52,7 +53,7 @@ impl<D: Operators> Side<D> {
         Ok(Self { device: device.alloc(bytes)?, host: device.alloc_host(bytes)?, ports })
     }
 
-    /// Where a storage lies, if it is one of these.
+    /// Place of a storage, if it is one of these.
     fn storage(&self, storage: usize) -> Option<Storage<'_, D>> {
         let (offset, _) = self.ports.iter().find(|(_, port)| port.storage == storage)?;
         Some(Storage { buffer: &self.device, offset })
@@ -60,10 +61,8 @@ impl<D: Operators> Side<D> {
 
     /// A copy from one side to the other: of a byte at least, which is there.
     pub(super) fn copy(&self, to_host: bool) -> Command<D> {
-        let (from, to) = match to_host {
-            true => (&self.device, &self.host),
-            false => (&self.host, &self.device),
-        };
+        let (from, to) =
+            if to_host { (&self.device, &self.host) } else { (&self.host, &self.device) };
         Command::Copy(Copy {
             from: from.clone(),
             from_offset: 0,
@@ -92,7 +91,7 @@ impl<D: Operators> Memory<D> {
         })
     }
 
-    /// Where an activation, an input or an output lies.
+    /// Place of an activation, an input or an output.
     ///
     /// # Errors
     ///
@@ -105,7 +104,7 @@ impl<D: Operators> Memory<D> {
         port.ok_or_else(|| Error::Tensor { why: format!("storage {storage} has no memory") })
     }
 
-    /// What steps share.
+    /// Scratch memory that steps share.
     pub(crate) fn scratch(&self) -> Option<Storage<'_, D>> {
         self.scratch.as_ref().map(|buffer| Storage { buffer, offset: 0 })
     }
@@ -117,9 +116,9 @@ impl<D: Operators> Memory<D> {
     }
 
     /// An inference of these launches: copy in, zeros for the scratch memory if it needs any,
-    /// launches, copy out. Something is copied even if all outputs are empty: nobody could wait for
-    /// an inference without commands.
-    pub(crate) fn around(&self, launches: impl Iterator<Item = Command<D>>) -> Vec<Command<D>> {
+    /// launches, copy out. Something is copied even if all outputs are empty, because a caller
+    /// can't wait for an inference without commands.
+    pub(crate) fn inference(&self, launches: impl Iterator<Item = Command<D>>) -> Vec<Command<D>> {
         let copy_in = (!self.inputs.ports.is_empty()).then(|| self.inputs.copy(false));
         let before = [copy_in, self.zero_scratch()].into_iter().flatten();
         before.chain(launches).chain([self.outputs.copy(true)]).collect()

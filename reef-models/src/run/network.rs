@@ -51,13 +51,13 @@ pub struct Network<D: Operators> {
     commands: Arc<[Command<D>]>,
     /// Of each launch.
     names: Vec<LaunchName>,
-    /// Kept for as long as launches refer to them.
-    _weights: Kept<D>,
+    /// LaunchConstants for as long as launches refer to them.
+    _weights: LaunchConstants<D>,
 }
 
 /// Constants that launches refer to.
 #[derive(Debug)]
-enum Kept<D: Operators> {
+enum LaunchConstants<D: Operators> {
     Packed(#[expect(dead_code, reason = "it is only kept")] Arc<PackedWeights<D>>),
     Uploaded(#[expect(dead_code, reason = "it is only kept")] Arc<TensorWeights<D>>),
     /// Launches keep theirs.
@@ -92,7 +92,7 @@ impl<D: Operators> Network<D> {
             launches.extend(made);
         }
         let network = Self::of_launches(device, memory, launches, names);
-        Ok(Self { _weights: Kept::Packed(weights.clone()), ..network })
+        Ok(Self { _weights: LaunchConstants::Packed(weights.clone()), ..network })
     }
 
     /// Allocates an instance of a network of tensors and prepares its launches.
@@ -120,7 +120,7 @@ impl<D: Operators> Network<D> {
         }
         let names = names_of_steps(&counts);
         let network = Self::of_launches(device, memory, launches, names);
-        Ok(Self { _weights: Kept::Uploaded(weights.clone()), ..network })
+        Ok(Self { _weights: LaunchConstants::Uploaded(weights.clone()), ..network })
     }
 
     /// Of launches that keep their weights.
@@ -130,8 +130,14 @@ impl<D: Operators> Network<D> {
         launches: Vec<Launch<D>>,
         names: Vec<LaunchName>,
     ) -> Self {
-        let commands = memory.around(launches.into_iter().map(Command::Launch)).into();
-        Self { device: device.clone(), memory, commands, names, _weights: Kept::ByLaunches }
+        let commands = memory.inference(launches.into_iter().map(Command::Launch)).into();
+        Self {
+            device: device.clone(),
+            memory,
+            commands,
+            names,
+            _weights: LaunchConstants::ByLaunches,
+        }
     }
 
     /// Lets padding plan with what was measured: attaches profiles by the name of the launch.
@@ -197,8 +203,8 @@ impl<D: Operators> Network<D> {
         self.in_graphs(self.commands().into(), most)
     }
 
-    /// As [`graphs`](Self::graphs), but inputs and outputs are copied from and to `host`, from
-    /// these bytes on.
+    /// As [`graphs`](Self::graphs), but inputs and outputs are copied from and to `host`, from the
+    /// bytes in `offsets` on: the first is of the inputs, the second of the outputs.
     ///
     /// # Errors
     ///
@@ -206,9 +212,10 @@ impl<D: Operators> Network<D> {
     pub fn graphs_on(
         &self,
         host: &D::Buffer,
-        (input, output): (usize, usize),
+        offsets: (usize, usize),
         most: usize,
     ) -> Result<Arc<[Command<D>]>> {
+        let (input, output) = offsets;
         let mut commands = self.commands.to_vec();
         for command in &mut commands {
             match command {
@@ -238,18 +245,18 @@ impl<D: Operators> Network<D> {
         &self.names
     }
 
-    /// Device memory of all activations, input and output aside; steps share its parts.
+    /// Device memory of all activations except input and output. Steps share its parts.
     pub fn arena(&self) -> &D::Buffer {
         &self.memory.arena
     }
 
-    /// Bytes of device memory for activations, input and output aside.
+    /// Bytes of device memory for activations except input and output.
     pub fn arena_bytes(&self) -> usize {
         self.memory.plan.bytes
     }
 }
 
-/// What a step of a picture's network works on.
+/// Operands of a step of a picture's network.
 fn operands<'a, D: Operators>(
     memory: &'a Memory<D>,
     step: &Step,
@@ -283,7 +290,7 @@ fn tensor_launches<D: Operators>(
     })
 }
 
-/// What a step of a network of tensors works on.
+/// Operands of a step of a network of tensors.
 fn tensor_operands<'a, D: Operators>(
     device: &D,
     memory: &'a Memory<D>,

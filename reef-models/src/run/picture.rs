@@ -12,10 +12,10 @@ use crate::errors::error::Result;
 use std::fmt;
 use std::path::Path;
 
-/// How many times one side may be longer than the other: resized, a hair would fill the memory.
-const MOST_NARROW: usize = 64;
+/// Maximum ratio of one side to the other. Resized, a thinner picture would fill the memory.
+const MAX_SIDE_RATIO: usize = 64;
 
-/// What a picture becomes on its way into a network.
+/// Steps from a picture to the input of a network.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Transform {
     /// The shorter side after resizing.
@@ -24,12 +24,12 @@ pub struct Transform {
     pub crop: usize,
     /// Subtracted from red, green and blue.
     pub mean: [f32; 3],
-    /// What they are divided by then.
+    /// Divisors of the differences.
     pub deviation: [f32; 3],
 }
 
 impl Transform {
-    /// That of `network` for pictures of `size`.
+    /// Transform of `network` for pictures of `size`.
     ///
     /// The shorter side is 8/7 of the square, so 256 for 224 and 342 for 299. Inception v3, where
     /// it is built by name, leaves out `transform_input`, which maps ImageNet's normalisation to
@@ -58,9 +58,11 @@ impl Transform {
         let wrong = |error: &dyn fmt::Display| wrong(path, error);
         let picture = Pixels::read(path).map_err(|e| wrong(&e))?;
         let (width, height) = (picture.width, picture.height);
-        if width.max(height) > MOST_NARROW * width.min(height) {
+        if width.max(height) > MAX_SIDE_RATIO * width.min(height) {
             let shape = format!("{width} x {height} pixels");
-            return Err(wrong(&format!("{shape}: one side is over {MOST_NARROW} times the other")));
+            return Err(wrong(&format!(
+                "{shape}: one side is over {MAX_SIDE_RATIO} times the other"
+            )));
         }
         let resized = self.resized(picture).map_err(|e| wrong(&e))?;
         Ok(self.planes(&resized))
@@ -96,7 +98,7 @@ mod tests {
     use serde::Deserialize;
     use std::path::PathBuf;
 
-    /// What PIL and torchvision's rules make of a picture: see `tests/pictures/make.py`.
+    /// A picture by PIL and torchvision's rules: see `tests/pictures/make.py`.
     #[derive(Deserialize)]
     struct Golden {
         file: String,
@@ -135,10 +137,8 @@ mod tests {
             let (most, mean) = (0..bytes.len())
                 .map(off)
                 .fold((0f32, 0f32), |(most, sum), off| (most.max(off), sum + off));
-            let (allowed, mean) = match file.ends_with(".jpg") {
-                true => (4.0, mean / 2.0),
-                false => (1.01, mean),
-            };
+            let (allowed, mean) =
+                if file.ends_with(".jpg") { (4.0, mean / 2.0) } else { (1.01, mean) };
             assert!(most <= allowed, "{file} at {size}: a pixel is off by {most} of 255");
             let mean = mean / bytes.len() as f32;
             assert!(mean < 0.3, "{file} at {size}: pixels are off by {mean} of 255");
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_picture_is_named() {
+    fn files_without_a_picture_are_refused_with_their_name() {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         let wrong = |path: &Path| Transform::of("", 8).read(path).unwrap_err().to_string();
         assert!(wrong(&here.join("Cargo.toml")).contains("Cargo.toml: "));

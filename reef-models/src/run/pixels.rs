@@ -59,7 +59,7 @@ impl Pixels {
         Ok(Self { width, height, pixels })
     }
 
-    /// The same picture in another size, bilinear and antialiased.
+    /// Resizes the picture, bilinear and antialiased.
     pub(crate) fn resized(&self, width: usize, height: usize) -> Result<Self> {
         let mut pixels = vec![Rgb8::default(); width * height];
         resize::new(self.width, self.height, width, height, RGB8, resize::Type::Triangle)?
@@ -141,11 +141,8 @@ mod tests {
         }
     }
 
-    fn encoded(
-        (width, height): (u32, u32),
-        (color, depth): (png::ColorType, png::BitDepth),
-        data: &[u8],
-    ) -> Vec<u8> {
+    fn encoded(size: (u32, u32), format: (png::ColorType, png::BitDepth), data: &[u8]) -> Vec<u8> {
+        let ((width, height), (color, depth)) = (size, format);
         let mut file = Vec::new();
         let mut encoder = png::Encoder::new(&mut file, width, height);
         encoder.set_color(color);
@@ -178,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_claims_too_much_is_refused_before_memory_is_taken() {
+    fn oversized_header_is_refused_before_allocation() {
         let whole = encoded((1, 1), (png::ColorType::Grayscale, png::BitDepth::Eight), &[0]);
         // The sizes in the header, and its checksum.
         let mut huge = whole.clone();

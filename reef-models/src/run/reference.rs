@@ -11,7 +11,7 @@ use reef_core::op::{
 };
 use std::ops::Range;
 
-/// What one operation reads: whole storages, and its folded constants.
+/// Operands of one operation: whole storages, and its folded constants.
 #[derive(Debug, Clone, Copy)]
 pub struct Inputs<'a> {
     /// The storage of [`Op::input`].
@@ -83,7 +83,7 @@ pub fn execute_all(
     Ok(storages)
 }
 
-/// Where one channel of one image lies in the storage.
+/// Range of one channel of one image in the storage.
 fn plane(tensor: &Tensor, image: usize, channel: usize) -> Range<usize> {
     let points = tensor.height * tensor.width;
     let begin = (image * tensor.of + tensor.first + channel) * points;

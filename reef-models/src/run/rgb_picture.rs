@@ -48,7 +48,7 @@ impl Picture {
         Ok(self.of(Pixels::of_pixels(size, self.pixels.cropped(corner, size).collect())))
     }
 
-    /// The same picture with so many columns and rows, bilinear and antialiased.
+    /// Resizes the picture to these columns and rows, bilinear and antialiased.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Picture {
         Ok(self.of(resized.map_err(|error| wrong(&self.file, &error))?))
     }
 
-    /// The same picture upside down.
+    /// Turns the picture upside down.
     #[must_use]
     pub fn turned(&self) -> Self {
         let mut pixels: Vec<Rgb8> = self.pixels.cropped([0, 0], self.size()).collect();
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_inside_is_refused_with_both_sizes() {
+    fn crop_outside_is_refused_with_both_sizes() {
         let whole = wide();
         let [width, height] = whole.size();
         for (corner, size) in [

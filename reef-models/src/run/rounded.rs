@@ -1,14 +1,14 @@
-//! Activations that all who read them round are rounded where they are written.
+//! Activations that are rounded where they are written, because all their readers round them.
 
 use crate::model::picture_model::PictureModel;
 use reef_core::op::Operators;
 use reef_core::rounding::{Rounded, Rounding};
 use std::collections::HashSet;
 
-/// What a step reads, writes, and does about rounding.
+/// Storages that a step reads, the one it writes, and its rounding.
 type Use<'a> = (&'a [usize], usize, Rounding);
 
-/// What of each step is rounded.
+/// Numbers of each step that are rounded.
 pub(crate) fn rounded<D: Operators>(device: &D, model: &PictureModel) -> Vec<Rounded> {
     let steps = model.graph().steps.iter().zip(model.layers());
     let uses: Vec<Use<'_>> = steps
@@ -22,9 +22,9 @@ pub(crate) fn rounded<D: Operators>(device: &D, model: &PictureModel) -> Vec<Rou
     uses.iter().map(of).collect()
 }
 
-/// Storages that somebody writes and somebody reads, and with which each does what it takes:
-/// writers round, readers do it first of all; or they only pass on what is rounded on their other
-/// side as well. What the last step writes is the network's output, which others read too.
+/// Storages that have writers and readers, and that each of these treats as it must: writers round,
+/// readers do it first of all, or they only pass on what is rounded on their other side as well.
+/// The storage that the last step writes is the network's output, which others read too.
 fn storages(uses: &[Use<'_>]) -> HashSet<usize> {
     let read: HashSet<usize> = uses.iter().map(|(reads, ..)| reads[0]).collect();
     let written = uses.iter().map(|&(_, writes, _)| writes);
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_convolutions_alone_read_is_rounded_and_what_is_added_is_not() {
+    fn storage_is_rounded_if_convolutions_alone_read_it() {
         let block: [Use<'_>; 4] =
             [(&[0], 1, CONV), (&[1], 2, CONV), (&[2, 1], 3, CONV), (&[3], 4, LINEAR)];
         assert_eq!(found(&block), [2], "0 comes from outside, 1 is a residual, 3 goes to another");
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_output_is_not_rounded_even_if_a_convolution_reads_what_it_was_before() {
+    fn output_that_a_convolution_reads_is_not_rounded() {
         assert_eq!(found(&[(&[0], 1, CONV), (&[1], 2, CONV), (&[2], 1, CONV)]), [2]);
     }
 

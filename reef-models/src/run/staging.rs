@@ -10,12 +10,12 @@ use reef_core::tensor::{Array, Element};
 use reef_core::{Command, Copy};
 
 impl<D: Operators> Network<D> {
-    /// What goes in.
+    /// Inputs of the network.
     pub fn inputs(&self) -> &Ports {
         &self.memory.inputs.ports
     }
 
-    /// What comes out.
+    /// Outputs of the network.
     pub fn outputs(&self) -> &Ports {
         &self.memory.outputs.ports
     }
@@ -131,18 +131,20 @@ impl<D: Operators> Network<D> {
         self.memory.outputs.copy(true)
     }
 
-    /// A copy of `bytes` bytes of `from`, from byte `begin` on, to the inputs on the device, from
-    /// byte `offset` on. Whether they are inside of `from` is noted when it runs.
+    /// A copy of `bytes` bytes of a buffer of the device, from the byte in `source` on, to the
+    /// inputs on the device, from byte `offset` on. Whether they are inside of the buffer is noted
+    /// when it runs.
     ///
     /// # Errors
     ///
     /// `Length` if they don't fit into the inputs.
     pub fn copy_from(
         &self,
-        (from, begin): (&D::Buffer, usize),
+        source: (&D::Buffer, usize),
         offset: usize,
         bytes: usize,
     ) -> Result<Command<D>> {
+        let (from, begin) = source;
         inside("input bytes", offset, bytes, self.inputs().bytes())?;
         let (from, to) = (from.clone(), self.memory.inputs.device.clone());
         let (from_offset, to_offset) = (begin, offset);
@@ -150,17 +152,18 @@ impl<D: Operators> Network<D> {
     }
 
     /// A copy of `bytes` bytes of the outputs on the device, from byte `offset` on, to memory of
-    /// the device, likewise.
+    /// the device, from the byte in `destination` on, likewise.
     ///
     /// # Errors
     ///
-    /// `Length` if so many aren't there.
+    /// `Length` if the outputs have fewer bytes.
     pub fn copy_to(
         &self,
-        (to, begin): (&D::Buffer, usize),
+        destination: (&D::Buffer, usize),
         offset: usize,
         bytes: usize,
     ) -> Result<Command<D>> {
+        let (to, begin) = destination;
         inside("output bytes", offset, bytes, self.outputs().bytes())?;
         let (from, to) = (self.memory.outputs.device.clone(), to.clone());
         let (from_offset, to_offset) = (offset, begin);

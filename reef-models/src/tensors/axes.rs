@@ -2,7 +2,7 @@
 
 use reef_core::tensor::Spec;
 
-/// What is wrong, in words that follow the name of a node.
+/// Result with a fault in words that follow the name of a node.
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
 /// Most dimensions of a network's tensors.
@@ -19,9 +19,10 @@ pub(crate) fn axis(axis: i64, rank: usize) -> Result<usize> {
 pub(crate) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
     let mut all = axes.iter().map(|&axis| self::axis(axis, rank)).collect::<Result<Vec<_>>>()?;
     all.sort_unstable();
-    match all.windows(2).any(|two| two[0] == two[1]) {
-        true => Err(format!("axes {axes:?} of {rank} dimensions")),
-        false => Ok(all),
+    if all.windows(2).any(|two| two[0] == two[1]) {
+        Err(format!("axes {axes:?} of {rank} dimensions"))
+    } else {
+        Ok(all)
     }
 }
 
@@ -51,8 +52,7 @@ pub(crate) fn size(number: i64) -> Result<usize> {
     usize::try_from(number).map_err(|_| format!("a size of {number}"))
 }
 
-/// How many elements, if that is a number that a tensor can have. Sizes of one without elements are
-/// bounded likewise.
+/// Number of elements, if a tensor can have it. Sizes of one without elements are bounded likewise.
 pub(crate) fn elements(dims: &[usize]) -> Result<usize> {
     let most = dims.iter().try_fold(1usize, |product, &n| product.checked_mul(n.max(1)));
     let fits = most.filter(|&n| n <= reef_core::op::MAX_ELEMENTS && dims.len() <= MAX_RANK);
@@ -60,8 +60,8 @@ pub(crate) fn elements(dims: &[usize]) -> Result<usize> {
     Ok(if dims.contains(&0) { 0 } else { fits })
 }
 
-/// Sizes in front of an axis, its own, and those behind it.
-pub(crate) fn around(spec: &Spec, axis: usize) -> [usize; 3] {
+/// Products of the sizes before an axis, of its own, and of those behind it.
+pub(crate) fn sizes_around(spec: &Spec, axis: usize) -> [usize; 3] {
     let dims = &spec.dims;
     [dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]
 }

@@ -6,7 +6,7 @@ use super::fuse::formulas::fuse;
 use super::model::TensorModel;
 use super::scalars::with_scalars;
 use super::step::TensorStep;
-use super::value::{Known, Value, What};
+use super::value::{KnownValues, Value, ValueData};
 use crate::memory::ledger::Ledger;
 use crate::model::ports::Port;
 use crate::model::seeded::Seeded;
@@ -37,12 +37,12 @@ pub(crate) struct Builder<'a> {
     modules: Vec<Option<&'a str>>,
     constants: Vec<(usize, Held)>,
     /// Storages of constants, by address.
-    stored: HashMap<*const Known, usize>,
+    stored: HashMap<*const KnownValues, usize>,
 }
 
 /// A constant while the network is built.
 enum Held {
-    Known(Rc<Known>),
+    Known(Rc<KnownValues>),
     MadeUp(Constant),
 }
 
@@ -68,7 +68,7 @@ impl<'a> Builder<'a> {
         }
         let storage = self.storage(&spec)?;
         self.inputs.push(Port { name: name.into(), spec: spec.clone(), storage });
-        Ok(Value { spec, what: What::Storage(storage) })
+        Ok(Value { spec, data: ValueData::Storage(storage) })
     }
 
     /// Values that are known.
@@ -79,11 +79,11 @@ impl<'a> Builder<'a> {
         }
         let spec = Spec { element: array.element(), dims };
         let charge = self.ledger.charge(spec.bytes() as u64)?;
-        Ok(Value { spec, what: What::Known(Rc::new(Known { array, charge })) })
+        Ok(Value { spec, data: ValueData::Known(Rc::new(KnownValues { array, charge })) })
     }
 
-    /// A tensor of singles that are made up when a device takes them: they are no values that are
-    /// known, so nothing is computed of them before.
+    /// A tensor of singles that are made up when a device takes them. Their values are not known,
+    /// so nothing is computed of them before.
     pub(crate) fn made_up(
         &mut self,
         seed: Seeded,
@@ -97,10 +97,10 @@ impl<'a> Builder<'a> {
         let spec = Spec { element: Element::F32, dims };
         let storage = self.storage(&spec)?;
         self.constants.push((storage, Held::MadeUp(Constant::MadeUp(seed, tensor))));
-        Ok(Value { spec, what: What::Storage(storage) })
+        Ok(Value { spec, data: ValueData::Storage(storage) })
     }
 
-    /// What `kind` makes of `inputs`.
+    /// Adds the operation `kind` on `inputs`, and returns its result.
     pub(crate) fn emit(&mut self, kind: Kind, inputs: &[&Value], output: Spec) -> Result<Value> {
         let count = elements(&output.dims)?;
         let (kind, inputs) = with_scalars(kind, inputs);
@@ -114,7 +114,7 @@ impl<'a> Builder<'a> {
             return self
                 .constant(op.output.dims.clone(), Array::with_capacity(op.output.element, 0));
         }
-        let known: Option<Vec<_>> = inputs.iter().map(|value| value.known()).collect();
+        let known: Option<Vec<_>> = inputs.iter().map(|value| value.known_values()).collect();
         match known {
             Some(known) if count.saturating_mul(op.cost()) <= STEPS => self.fold(op, &known),
             _ => self.step(op, &inputs),
@@ -122,12 +122,15 @@ impl<'a> Builder<'a> {
     }
 
     /// Computes an operation of constants.
-    fn fold(&self, op: TensorOp, inputs: &[&Rc<Known>]) -> Result<Value> {
+    fn fold(&self, op: TensorOp, inputs: &[&Rc<KnownValues>]) -> Result<Value> {
         let charge = self.ledger.charge(op.output.bytes() as u64)?;
         let values: Vec<_> = inputs.iter().map(|known| known.array.values()).collect();
         let made = op.compute(&values, 0..op.output.elements(), &|| false);
         let array = made.map_err(|error| error.to_string())?.ok_or("stopped")?;
-        Ok(Value { spec: op.output, what: What::Known(Rc::new(Known { array, charge })) })
+        Ok(Value {
+            spec: op.output,
+            data: ValueData::Known(Rc::new(KnownValues { array, charge })),
+        })
     }
 
     fn step(&mut self, op: TensorOp, inputs: &[&Value]) -> Result<Value> {
@@ -136,7 +139,7 @@ impl<'a> Builder<'a> {
         let (spec, writes) = (op.output.clone(), self.storage(&op.output)?);
         self.modules.push(self.module);
         self.steps.push(TensorStep { name: self.node.clone(), op: Arc::new(op), reads, writes });
-        Ok(Value { spec, what: What::Storage(writes) })
+        Ok(Value { spec, data: ValueData::Storage(writes) })
     }
 
     fn storage(&mut self, spec: &Spec) -> Result<usize> {
@@ -147,9 +150,9 @@ impl<'a> Builder<'a> {
 
     /// The storage of a value; constants get one when they are first read.
     fn stored(&mut self, value: &Value) -> Result<usize> {
-        let known = match &value.what {
-            What::Storage(storage) => return Ok(*storage),
-            What::Known(known) => known.clone(),
+        let known = match &value.data {
+            ValueData::Storage(storage) => return Ok(*storage),
+            ValueData::Known(known) => known.clone(),
         };
         if let Some(&storage) = self.stored.get(&Rc::as_ptr(&known)) {
             return Ok(storage);
@@ -186,7 +189,7 @@ impl<'a> Builder<'a> {
 
     /// Storages of values that are known.
     #[cfg(feature = "onnx")]
-    pub(crate) fn constants(&self) -> impl Iterator<Item = (usize, &Rc<Known>)> {
+    pub(crate) fn constants(&self) -> impl Iterator<Item = (usize, &Rc<KnownValues>)> {
         self.constants.iter().filter_map(|(storage, held)| match held {
             Held::Known(known) => Some((*storage, known)),
             Held::MadeUp(_) => None,
@@ -195,7 +198,7 @@ impl<'a> Builder<'a> {
 
     /// The inputs on which `value` depends.
     pub(crate) fn roots(&self, value: &Value) -> Vec<String> {
-        let What::Storage(storage) = value.what else { return Vec::new() };
+        let ValueData::Storage(storage) = value.data else { return Vec::new() };
         let mut wanted = vec![false; self.storages.len()];
         wanted[storage] = true;
         for step in self.steps.iter().rev().filter(|step| step.writes <= storage) {
@@ -207,7 +210,7 @@ impl<'a> Builder<'a> {
         inputs.map(|input| input.name.clone()).collect()
     }
 
-    /// The network that makes `outputs`, without what nobody needs.
+    /// The network that makes `outputs`, without steps that none of them needs.
     pub(crate) fn finish(
         mut self,
         name: &str,
@@ -235,8 +238,8 @@ impl<'a> Builder<'a> {
     /// The storage of an output: its own if a step writes it and no other output has taken it, as
     /// `free` says.
     fn own_storage(&mut self, value: &Value, free: &mut [bool]) -> Result<usize> {
-        match value.what {
-            What::Storage(storage) if free.get(storage).is_some_and(|&free| free) => {
+        match value.data {
+            ValueData::Storage(storage) if free.get(storage).is_some_and(|&free| free) => {
                 free[storage] = false;
                 Ok(storage)
             }
@@ -250,13 +253,13 @@ impl<'a> Builder<'a> {
         let tables = self.places(&[value.spec.elements()])?;
         let kind = Kind::Move(Move { tables, fill: Scalar::Whole(0) });
         let op = TensorOp { kind, inputs: vec![value.spec.clone()], output: value.spec.clone() };
-        match self.step(op, &[value])?.what {
-            What::Storage(storage) => Ok(storage),
-            What::Known(_) => Err("a copy that is known".into()),
+        match self.step(op, &[value])?.data {
+            ValueData::Storage(storage) => Ok(storage),
+            ValueData::Known(_) => Err("a copy that is known".into()),
         }
     }
 
-    /// Which storages the outputs depend on.
+    /// Storages that the outputs depend on.
     fn needed(&self, outputs: &[Port]) -> Vec<bool> {
         let mut needed = vec![false; self.storages.len()];
         outputs.iter().for_each(|port| needed[port.storage] = true);

@@ -1,4 +1,4 @@
-//! What a network of tensors has in it besides its operations.
+//! Constants of a network of tensors.
 
 use crate::model::seeded::Seeded;
 use crate::model::tensor::TensorSpec;
@@ -36,7 +36,7 @@ impl Constant {
     pub(crate) fn array(&self) -> Cow<'_, Array> {
         match self {
             Self::Values(array) => Cow::Borrowed(array),
-            Self::MadeUp(seed, tensor) => Cow::Owned(Array::F32(seed.made(tensor))),
+            Self::MadeUp(seed, tensor) => Cow::Owned(Array::F32(seed.make_tensor(tensor))),
         }
     }
 

@@ -164,7 +164,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The same numbers in another type.
+    /// Converts the numbers to another type.
     pub(crate) fn cast(&mut self, value: &Value, to: Element) -> Result<Value> {
         let from = value.element();
         if from == to {
@@ -206,8 +206,9 @@ impl Builder<'_> {
 
 /// Refuses two types.
 pub(crate) fn same_element(a: &Value, b: &Value) -> Result<()> {
-    match a.element() == b.element() {
-        true => Ok(()),
-        false => Err(format!("operands of types {} and {}", a.element(), b.element())),
+    if a.element() == b.element() {
+        Ok(())
+    } else {
+        Err(format!("operands of types {} and {}", a.element(), b.element()))
     }
 }

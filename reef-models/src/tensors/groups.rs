@@ -8,8 +8,8 @@ use crate::tensors::step::TensorStep;
 use reef_core::op::Operators;
 use reef_core::tensor::TensorOp;
 
-/// Steps that a device is asked about at once.
-const MOST: usize = 4;
+/// Maximum number of steps that a device is asked about at once.
+const MAX_STEPS: usize = 4;
 
 /// `steps` in groups, in their order.
 pub(crate) fn groups<'a, D: Operators>(
@@ -27,15 +27,15 @@ pub(crate) fn groups<'a, D: Operators>(
     groups
 }
 
-/// How many of `steps`, from the first on, read the same first, and nothing that another of them
-/// writes.
+/// Number of `steps`, from the first on, that have the same first input and read nothing that
+/// another of them writes.
 fn side_by_side(steps: &[TensorStep]) -> usize {
     let fits = |(k, step): &(usize, &TensorStep)| {
         let before = &steps[..*k];
         step.reads.first() == steps[0].reads.first()
             && before.iter().all(|other| !step.reads.contains(&other.writes))
     };
-    steps.iter().take(MOST).enumerate().take_while(fits).count()
+    steps.iter().take(MAX_STEPS).enumerate().take_while(fits).count()
 }
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_group_reads_is_not_overwritten_by_what_it_writes() {
+    fn inputs_of_a_group_are_not_overwritten_by_its_outputs() {
         let steps =
             vec![step(&[0], 1), step(&[0], 2), step(&[1, 2], 3), step(&[1], 4), step(&[3, 4], 5)];
         let storages = vec![steps[0].op.output.clone(); 6];
@@ -73,14 +73,14 @@ mod tests {
         let model = TensorModel { name, inputs, outputs, storages, constants, steps };
         let places = |groups: Vec<&[TensorStep]>| model.arena_of(groups).offsets;
         let one_by_one = places(model.steps.chunks(1).collect());
-        assert_eq!(one_by_one[2], one_by_one[4], "nobody reads 2 when 4 is written");
+        assert_eq!(one_by_one[2], one_by_one[4], "no step reads 2 when 4 is written");
         let [a, b] = [&model.steps[..2], &model.steps[2..4]];
         let grouped = places(vec![&a[..1], &a[1..], b, &model.steps[4..]]);
         assert_ne!(grouped[2], grouped[4]);
     }
 
     #[test]
-    fn what_reads_what_another_writes_comes_after_it() {
+    fn reader_of_another_step_is_in_a_later_group() {
         assert_eq!(side_by_side(&[step(&[1], 5), step(&[1, 5], 6), step(&[1], 7)]), 1);
         assert_eq!(side_by_side(&[step(&[1], 5), step(&[1], 6), step(&[1, 5], 7)]), 2);
     }

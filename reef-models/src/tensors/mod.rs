@@ -1,8 +1,8 @@
 //! Networks of ordinary tensors: any rank and element type, several inputs and outputs.
 //!
-//! In: operations on values, from whoever reads a file or builds a network
-//! ([`Builder`](builder::Builder)). Out: a
-//! [`TensorModel`](model::TensorModel): storages, and steps that fill them.
+//! In: operations on values, from a reader of files or a builder of networks
+//! ([`Builder`](builder::Builder)). Out: a [`TensorModel`](model::TensorModel): storages, and steps
+//! that fill them.
 //!
 //! Single numbers that are known are part of formulas ([`scalars`]), and formulas that follow each
 //! other are one step ([`fuse`]). For a device that has several of its operations as one, a network

@@ -18,11 +18,11 @@ use std::ops::RangeInclusive;
 /// A network of tensors: storages, and the steps that fill them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TensorModel {
-    /// What to call it.
+    /// Name of the network.
     pub name: String,
-    /// What goes in.
+    /// Tensors that go in.
     pub inputs: Vec<Port>,
-    /// What comes out; no two have one storage.
+    /// Tensors that come out; no two have one storage.
     pub outputs: Vec<Port>,
     /// All storages.
     pub(crate) storages: Vec<Spec>,
@@ -80,7 +80,7 @@ impl TensorModel {
         }
     }
 
-    /// What it makes of `inputs`, by plain loops on the host.
+    /// Computes the outputs for `inputs`, by plain loops on the host.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl TensorModel {
             .ok_or_else(|| unwritten("output"))
     }
 
-    /// Where activations lie: those that live at different times share memory.
+    /// Places of the activations. Those that live at different times share memory.
     pub fn arena(&self) -> ArenaPlan {
         self.arena_of(self.steps.chunks(1))
     }

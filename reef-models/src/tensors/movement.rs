@@ -1,17 +1,17 @@
 //! Elements from elsewhere, as operations of a network.
 
-use super::axes::{Result, around, elements};
+use super::axes::{Result, elements, sizes_around};
 use super::builder::Builder;
 use super::value::Value;
 use reef_core::tensor::{Concat, Kind, Move, NOWHERE, Scalar, Spec, View};
 
 impl Builder<'_> {
-    /// The same elements in another shape: nothing is moved.
+    /// Gives the elements another shape. Nothing is moved.
     pub(crate) fn reshape(&self, value: &Value, dims: Vec<usize>) -> Result<Value> {
         if elements(&dims)? != value.spec.elements() {
             return Err(format!("{:?} can't become {dims:?}", value.dims()));
         }
-        Ok(Value { spec: Spec { dims, ..value.spec.clone() }, what: value.what.clone() })
+        Ok(Value { spec: Spec { dims, ..value.spec.clone() }, data: value.data.clone() })
     }
 
     /// Elements by places along each axis; [`NOWHERE`] is `fill`.
@@ -158,7 +158,7 @@ impl Builder<'_> {
             return Ok((*only).clone());
         }
         let lens = values.iter().map(|value| {
-            let [_, own, inner] = around(&value.spec, axis);
+            let [_, own, inner] = sizes_around(&value.spec, axis);
             own * inner
         });
         let outer = dims[..axis].iter().product();
@@ -167,7 +167,7 @@ impl Builder<'_> {
     }
 }
 
-/// Whether these are all places of an axis in their order.
+/// Returns whether these are all places of an axis in their order.
 fn is_all(places: &[usize], size: usize) -> bool {
     places.len() == size && places.iter().enumerate().all(|(k, &at)| k == at)
 }

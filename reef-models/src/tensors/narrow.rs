@@ -6,9 +6,9 @@ use reef_core::tensor::{Element, TensorOp};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// `steps` with storages of halves where all who read them round them: `rounds` says so of a step
-/// and one of its reads. What is `given`, in constants and from and to outside, stays as it is.
-/// `takes`: whether the device has a kernel for an operation on halves.
+/// `steps` with storages of halves where all their readers round them: `rounds` says so of a step
+/// and one of its reads. Storages in `given` are constants, or come from outside or go there, and
+/// stay as they are. `takes`: whether the device has a kernel for an operation on halves.
 pub(super) fn narrowed(
     steps: Vec<TensorStep>,
     given: &HashSet<usize>,
@@ -74,7 +74,7 @@ mod tests {
         TensorStep { name: String::new(), op: Arc::new(op), reads: reads.to_vec(), writes }
     }
 
-    /// Storages that are halves, as those who write them have it and as those who read them do.
+    /// Storages that are halves, as their writers have them and as their readers do.
     fn halves(steps: Vec<TensorStep>) -> [Vec<usize>; 2] {
         let mut all = [Vec::new(), Vec::new()];
         for step in steps {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     /// 0 and 1 come from outside, 9 goes there; a step rounds what it reads first.
-    fn made(steps: Vec<TensorStep>, takes: &dyn Fn(&TensorOp) -> bool) -> [Vec<usize>; 2] {
+    fn halves_with(steps: Vec<TensorStep>, takes: &dyn Fn(&TensorOp) -> bool) -> [Vec<usize>; 2] {
         let given = [0, 1, 9].into_iter().collect();
         halves(narrowed(steps, &given, &|_, k| k == 0, takes))
     }
@@ -97,21 +97,25 @@ mod tests {
     const NONE: [Vec<usize>; 2] = [Vec::new(), Vec::new()];
 
     #[test]
-    fn what_all_round_is_halves_to_who_writes_and_who_reads_it() {
+    fn storage_that_all_readers_round_is_halves_to_all() {
         let steps = || vec![step(&[0, 1], 2), step(&[2, 1], 3), step(&[2, 3], 4), step(&[4], 9)];
-        assert_eq!(made(steps(), &|_| true), [vec![2, 4], vec![2, 4]], "3 is read as it is once");
+        assert_eq!(
+            halves_with(steps(), &|_| true),
+            [vec![2, 4], vec![2, 4]],
+            "3 is read as it is once"
+        );
         assert_eq!(halves(steps()), NONE);
     }
 
     #[test]
-    fn what_nobody_reads_or_is_for_others_stays_as_it_is() {
-        assert_eq!(made(vec![step(&[0], 2), step(&[0], 9)], &|_| true), NONE);
+    fn storage_without_readers_or_for_others_stays() {
+        assert_eq!(halves_with(vec![step(&[0], 2), step(&[0], 9)], &|_| true), NONE);
     }
 
     #[test]
-    fn a_step_that_has_no_kernel_for_its_halves_has_none_and_neither_have_its_neighbours() {
+    fn step_without_a_kernel_for_halves_and_neighbours_have_none() {
         let steps = vec![step(&[0], 2), step(&[2, 1], 3), step(&[3], 4), step(&[4], 9)];
         let takes = |op: &TensorOp| op.inputs.len() < 2;
-        assert_eq!(made(steps, &takes), [vec![4], vec![4]]);
+        assert_eq!(halves_with(steps, &takes), [vec![4], vec![4]]);
     }
 }

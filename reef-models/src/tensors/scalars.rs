@@ -3,10 +3,11 @@
 use super::value::Value;
 use reef_core::tensor::{Array, Binary, Formula, Kind, Map, Scalar, Term};
 
-/// The same operation with fewer inputs, and those. All stay if all are known: then the result is.
+/// Makes known single numbers part of the formula, and returns the inputs that are left. All stay
+/// if all are known: then the result is.
 pub(super) fn with_scalars<'a>(kind: Kind, inputs: &[&'a Value]) -> (Kind, Vec<&'a Value>) {
     let Kind::Map(map) = kind else { return (kind, inputs.to_vec()) };
-    if inputs.iter().all(|value| value.known().is_some()) {
+    if inputs.iter().all(|value| value.known_values().is_some()) {
         return (Kind::Map(map), inputs.to_vec());
     }
     let mut written = Written { formula: Formula::default(), left: Vec::new() };
@@ -29,7 +30,7 @@ struct Written<'a> {
 
 impl<'a> Written<'a> {
     fn input(&mut self, value: &'a Value) -> usize {
-        let single = value.known().and_then(|known| scalar(&known.array));
+        let single = value.known_values().and_then(|known| scalar(&known.array));
         self.formula.push(match single {
             Some(scalar) => Term::Scalar(scalar),
             None => {

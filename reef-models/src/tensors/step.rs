@@ -1,4 +1,4 @@
-//! What a network of tensors does, one operation at a time.
+//! Steps of a network of tensors.
 
 use reef_core::tensor::TensorOp;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub struct TensorStep {
     /// Of the node that it belongs to.
     pub name: String,
-    /// What it computes.
+    /// Its operation.
     pub op: Arc<TensorOp>,
     /// Storages that it reads, in the operation's order.
     pub reads: Vec<usize>,

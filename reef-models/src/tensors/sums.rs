@@ -8,7 +8,7 @@ use reef_core::tensor::{
     Binary, Contract, Domain, Element, Fold, FoldKind, Kind, Scan, Spec, TopK, View,
 };
 
-/// What sums of this type are made in.
+/// Numbers in which sums of this type are made.
 fn sum_domain(element: Element, kind: FoldKind) -> Domain {
     match (element.domain(), kind) {
         (Domain::F32, FoldKind::Max | FoldKind::Min) => Domain::F32,
@@ -19,7 +19,7 @@ fn sum_domain(element: Element, kind: FoldKind) -> Domain {
 }
 
 impl Builder<'_> {
-    /// What all elements along `axes` become together; these axes stay with a size of one.
+    /// Folds all elements along `axes`. These axes stay with a size of one.
     pub(crate) fn fold_axes(
         &mut self,
         value: &Value,

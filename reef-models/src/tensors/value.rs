@@ -1,4 +1,4 @@
-//! What a name of a network stands for while it is built.
+//! Values of a network while it is built.
 
 use crate::memory::budget::Charge;
 use reef_core::tensor::{Array, Element, Spec};
@@ -8,19 +8,19 @@ use std::rc::Rc;
 #[derive(Debug, Clone)]
 pub(crate) struct Value {
     pub(crate) spec: Spec,
-    pub(crate) what: What,
+    pub(crate) data: ValueData,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum What {
-    Known(Rc<Known>),
+pub(crate) enum ValueData {
+    Known(Rc<KnownValues>),
     /// Number of the storage.
     Storage(usize),
 }
 
 /// Values with the memory that they were charged.
 #[derive(Debug)]
-pub(crate) struct Known {
+pub(crate) struct KnownValues {
     pub(crate) array: Array,
     pub(crate) charge: Charge,
 }
@@ -38,15 +38,15 @@ impl Value {
         self.spec.element
     }
 
-    pub(crate) fn known(&self) -> Option<&Rc<Known>> {
-        match &self.what {
-            What::Known(known) => Some(known),
-            What::Storage(_) => None,
+    pub(crate) fn known_values(&self) -> Option<&Rc<KnownValues>> {
+        match &self.data {
+            ValueData::Known(known) => Some(known),
+            ValueData::Storage(_) => None,
         }
     }
 }
 
-/// What holds results that go into further computation: halves would lose too much.
+/// Type of results that go into further computation: halves would lose too much.
 pub(crate) fn wide(element: Element) -> Element {
     match element {
         Element::F16 | Element::BF16 => Element::F32,

@@ -161,7 +161,8 @@ impl<'a> Mix<'a> {
         layers.iter().fold(self.x, append)
     }
 
-    fn write(&mut self, x: Value, (layer, channels, window): (&str, usize, Window)) {
+    fn write(&mut self, x: Value, spec: (&str, usize, Window)) {
+        let (layer, channels, window) = spec;
         let conv = conv(&format!("{}.{layer}", self.name), channels, window);
         self.b.conv_into(x, conv, self.output.next(channels));
     }

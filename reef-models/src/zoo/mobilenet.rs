@@ -9,9 +9,9 @@ use crate::model::picture_model::PictureModel;
 use crate::model::tensor::{Constants, Norm};
 use reef_core::op::{Bounds, Function, Layout, Multiply, Op};
 
-/// What follows a convolution.
+/// Activation after a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum After {
+pub(crate) enum Activation {
     Nothing,
     Relu,
     Relu6,
@@ -26,12 +26,12 @@ struct Layer<'a> {
     window: [usize; 2],
     depthwise: bool,
     epsilon: f64,
-    after: After,
+    after: Activation,
     residual: Option<&'a Value>,
 }
 
 impl Layer<'_> {
-    fn new(conv: String, norm: String, channels: usize, after: After) -> Self {
+    fn new(conv: String, norm: String, channels: usize, after: Activation) -> Self {
         let (window, depthwise) = ([1, 1], false);
         Self { conv, norm, channels, window, depthwise, epsilon: 1e-5, after, residual: None }
     }
@@ -48,10 +48,10 @@ impl Layer<'_> {
         let mut conv = Conv::new(&*self.conv, self.channels, square(size, stride, size / 2));
         conv = conv.norm(norm).groups(if self.depthwise { self.channels } else { 1 });
         conv = match self.after {
-            After::Nothing => conv,
-            After::Relu => conv.relu(),
-            After::Relu6 => conv.then(Function::Clamp(Bounds::RELU6)),
-            After::HardSwish => conv.then(Function::HardSwish),
+            Activation::Nothing => conv,
+            Activation::Relu => conv.relu(),
+            Activation::Relu6 => conv.then(Function::Clamp(Bounds::RELU6)),
+            Activation::HardSwish => conv.then(Function::HardSwish),
         };
         if let Some(residual) = self.residual {
             conv = conv.add(*residual);
@@ -81,7 +81,7 @@ pub(crate) fn v1(mut b: Builder, size: usize) -> PictureModel {
     let layer = |module: &str, channels| {
         let [conv, norm] =
             ["convolution", "normalization"].map(|part| format!("mobilenet_v1.{module}.{part}"));
-        Layer { epsilon: 0.001, ..Layer::new(conv, norm, channels, After::Relu6) }
+        Layer { epsilon: 0.001, ..Layer::new(conv, norm, channels, Activation::Relu6) }
     };
     let x = b.input(size);
     let mut x = layer("conv_stem", 32).window(3, 2).build(&mut b, x);
@@ -109,7 +109,7 @@ const V2: [[usize; 4]; 7] = [
 
 pub(crate) fn v2(mut b: Builder, size: usize) -> PictureModel {
     let x = b.input(size);
-    let mut x = end("features.0", 32, After::Relu6).window(3, 2).build(&mut b, x);
+    let mut x = end("features.0", 32, Activation::Relu6).window(3, 2).build(&mut b, x);
     let each = V2.into_iter().flat_map(|[wider, channels, count, stride]| {
         (0..count).map(move |k| (wider, channels, if k == 0 { stride } else { 1 }))
     });
@@ -117,82 +117,79 @@ pub(crate) fn v2(mut b: Builder, size: usize) -> PictureModel {
         let module = format!("features.{}.conv", number + 1);
         x = inverted(&mut b, &module, x, (wider, channels, stride));
     }
-    let x = end("features.18", 1280, After::Relu6).build(&mut b, x);
+    let x = end("features.18", 1280, Activation::Relu6).build(&mut b, x);
     let x = b.global_average("avgpool", x);
     b.classify("classifier.1", x, 1000)
 }
 
 /// A convolution with its normalisation as torchvision names both.
-fn end(module: &str, channels: usize, after: After) -> Layer<'static> {
+fn end(module: &str, channels: usize, after: Activation) -> Layer<'static> {
     Layer::new(format!("{module}.0"), format!("{module}.1"), channels, after)
 }
 
 /// A block of v2: wider, each channel by itself, narrower; and what came in, if it is as large.
-fn inverted(
-    b: &mut Builder,
-    module: &str,
-    input: Value,
-    (wider, channels, stride): (usize, usize, usize),
-) -> Value {
+fn inverted(b: &mut Builder, module: &str, input: Value, block: (usize, usize, usize)) -> Value {
+    let (wider, channels, stride) = block;
     let inside = wider * input.channels();
     let (mut x, mut part) = (input, 0);
     if wider > 1 {
-        x = end(&format!("{module}.0"), inside, After::Relu6).build(b, x);
+        x = end(&format!("{module}.0"), inside, Activation::Relu6).build(b, x);
         part = 1;
     }
-    let depthwise = end(&format!("{module}.{part}"), inside, After::Relu6).window(3, stride);
+    let depthwise = end(&format!("{module}.{part}"), inside, Activation::Relu6).window(3, stride);
     let x = Layer { depthwise: true, ..depthwise }.build(b, x);
     let [conv, norm] = [part + 1, part + 2].map(|part| format!("{module}.{part}"));
-    let narrow = Layer::new(conv, norm, channels, After::Nothing);
+    let narrow = Layer::new(conv, norm, channels, Activation::Nothing);
     let is_residual = stride == 1 && input.channels() == channels;
     Layer { residual: is_residual.then_some(&input), ..narrow }.build(b, x)
 }
 
 /// A block of v3: window, channels inside, channels, whether it weighs channels, what follows,
 /// stride.
-pub(crate) type Block = (usize, usize, usize, bool, After, usize);
+pub(crate) type Block = (usize, usize, usize, bool, Activation, usize);
 
 pub(crate) const LARGE: &[Block] = &[
-    (3, 16, 16, false, After::Relu, 1),
-    (3, 64, 24, false, After::Relu, 2),
-    (3, 72, 24, false, After::Relu, 1),
-    (5, 72, 40, true, After::Relu, 2),
-    (5, 120, 40, true, After::Relu, 1),
-    (5, 120, 40, true, After::Relu, 1),
-    (3, 240, 80, false, After::HardSwish, 2),
-    (3, 200, 80, false, After::HardSwish, 1),
-    (3, 184, 80, false, After::HardSwish, 1),
-    (3, 184, 80, false, After::HardSwish, 1),
-    (3, 480, 112, true, After::HardSwish, 1),
-    (3, 672, 112, true, After::HardSwish, 1),
-    (5, 672, 160, true, After::HardSwish, 2),
-    (5, 960, 160, true, After::HardSwish, 1),
-    (5, 960, 160, true, After::HardSwish, 1),
+    (3, 16, 16, false, Activation::Relu, 1),
+    (3, 64, 24, false, Activation::Relu, 2),
+    (3, 72, 24, false, Activation::Relu, 1),
+    (5, 72, 40, true, Activation::Relu, 2),
+    (5, 120, 40, true, Activation::Relu, 1),
+    (5, 120, 40, true, Activation::Relu, 1),
+    (3, 240, 80, false, Activation::HardSwish, 2),
+    (3, 200, 80, false, Activation::HardSwish, 1),
+    (3, 184, 80, false, Activation::HardSwish, 1),
+    (3, 184, 80, false, Activation::HardSwish, 1),
+    (3, 480, 112, true, Activation::HardSwish, 1),
+    (3, 672, 112, true, Activation::HardSwish, 1),
+    (5, 672, 160, true, Activation::HardSwish, 2),
+    (5, 960, 160, true, Activation::HardSwish, 1),
+    (5, 960, 160, true, Activation::HardSwish, 1),
 ];
 
 pub(crate) const SMALL: &[Block] = &[
-    (3, 16, 16, true, After::Relu, 2),
-    (3, 72, 24, false, After::Relu, 2),
-    (3, 88, 24, false, After::Relu, 1),
-    (5, 96, 40, true, After::HardSwish, 2),
-    (5, 240, 40, true, After::HardSwish, 1),
-    (5, 240, 40, true, After::HardSwish, 1),
-    (5, 120, 48, true, After::HardSwish, 1),
-    (5, 144, 48, true, After::HardSwish, 1),
-    (5, 288, 96, true, After::HardSwish, 2),
-    (5, 576, 96, true, After::HardSwish, 1),
-    (5, 576, 96, true, After::HardSwish, 1),
+    (3, 16, 16, true, Activation::Relu, 2),
+    (3, 72, 24, false, Activation::Relu, 2),
+    (3, 88, 24, false, Activation::Relu, 1),
+    (5, 96, 40, true, Activation::HardSwish, 2),
+    (5, 240, 40, true, Activation::HardSwish, 1),
+    (5, 240, 40, true, Activation::HardSwish, 1),
+    (5, 120, 48, true, Activation::HardSwish, 1),
+    (5, 144, 48, true, Activation::HardSwish, 1),
+    (5, 288, 96, true, Activation::HardSwish, 2),
+    (5, 576, 96, true, Activation::HardSwish, 1),
+    (5, 576, 96, true, Activation::HardSwish, 1),
 ];
 
-/// v3 with these blocks and so many values before the last layer.
+/// v3 with these blocks, and `hidden` values before the last layer.
 pub(crate) fn v3(mut b: Builder, blocks: &[Block], hidden: usize, size: usize) -> PictureModel {
     let x = b.input(size);
-    let first = Layer { epsilon: 0.001, ..end("features.0", 16, After::HardSwish) };
+    let first = Layer { epsilon: 0.001, ..end("features.0", 16, Activation::HardSwish) };
     let mut x = first.window(3, 2).build(&mut b, x);
     for (number, block) in blocks.iter().enumerate() {
         x = weighed(&mut b, &format!("features.{}.block", number + 1), x, *block);
     }
-    let last = end(&format!("features.{}", blocks.len() + 1), 6 * x.channels(), After::HardSwish);
+    let last =
+        end(&format!("features.{}", blocks.len() + 1), 6 * x.channels(), Activation::HardSwish);
     let x = Layer { epsilon: 0.001, ..last }.build(&mut b, x);
     let x = b.global_average("avgpool", x);
     let wide = Conv::new("classifier.0", hidden, square(1, 1, 0)).biased();
@@ -218,7 +215,7 @@ fn weighed(b: &mut Builder, module: &str, input: Value, block: Block) -> Value {
         part += 1;
         x = weigh(b, &format!("{module}.{part}"), x);
     }
-    let narrow = layer(part + 1, channels, After::Nothing);
+    let narrow = layer(part + 1, channels, Activation::Nothing);
     let is_residual = stride == 1 && input.channels() == channels;
     Layer { residual: is_residual.then_some(&input), ..narrow }.build(b, x)
 }

@@ -5,7 +5,7 @@ use crate::model::picture_model::PictureModel;
 use crate::model::tensor::Norm;
 use reef_core::op::PoolKind;
 
-/// Which residual branch a network repeats.
+/// Residual branch that a network repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Block {
     /// Two 3x3 convolutions.
@@ -59,7 +59,7 @@ impl Block {
     }
 }
 
-/// What is added to the branch: `x` itself, or a 1x1 convolution where its shape doesn't fit.
+/// Other operand of the branch's sum: `x` itself, or a 1x1 convolution where its shape doesn't fit.
 fn shortcut(b: &mut Builder, x: Value, name: &str, channels: usize, stride: usize) -> Value {
     if stride == 1 && x.channels() == channels {
         return x;

@@ -21,7 +21,7 @@ use reef_core::tensor::{Binary, Element, Spec, View};
 const EPSILON: f64 = 1e-6;
 const COLOURS: usize = 3;
 
-/// How large a network is.
+/// Sizes of a network.
 #[derive(Debug, Clone, Copy)]
 struct Vision {
     /// Rows and columns of a picture.
@@ -185,7 +185,7 @@ mod tests {
 
     /// As torchvision counts them: 86,567,656.
     #[test]
-    fn the_base_size_has_its_parameters_and_takes_one_size_of_pictures() {
+    fn base_size_has_its_parameters_and_one_size_of_pictures() {
         let model = vit_b_16(None, 2, Tensors::Seeded(SEED)).unwrap();
         assert_eq!(model.parameters(), 86_567_656);
         assert_eq!(model.inputs[0].spec.dims, [2, 3, 224, 224]);

@@ -17,7 +17,7 @@ const GOOD: &str = r#"{
     "shared_memory": {"add": 4, "multiply": 4}
 }"#;
 
-/// What loading says after `from` was replaced by `to`, once.
+/// Error of loading after `from` was replaced by `to`, once.
 fn say(from: &str, to: &str) -> String {
     assert!(GOOD.contains(from), "{from}");
     let text = GOOD.replacen(from, to, 1);
@@ -68,7 +68,7 @@ fn geometry() {
 }
 
 /// Both launches as one kernel.
-fn twice(to: &str) -> String {
+fn launched_twice(to: &str) -> String {
     let text = GOOD.replace("multiply", "add").replace(r#""add": 4, "add": 4"#, r#""add": 4"#);
     let text = text.replacen("[2, 1, 1, 4, 1, 1], \"args\": [2, 1, 3]", to, 1);
     ScheduleGraph::from_json(&text, "bad.json").unwrap_err().to_string()
@@ -77,12 +77,12 @@ fn twice(to: &str) -> String {
 #[test]
 fn one_kernel_has_one_geometry_and_one_argument_count() {
     assert_eq!(
-        twice("[3, 1, 1, 4, 1, 1], \"args\": [2, 1, 3]"),
+        launched_twice("[3, 1, 1, 4, 1, 1], \"args\": [2, 1, 3]"),
         "bad.json: kernels[1].launch_params: geometry [3, 1, 1] x [4, 1, 1] differs from that of an \
          earlier launch of \"add\""
     );
     assert_eq!(
-        twice("[2, 1, 1, 4, 1, 1], \"args\": [2, 1, 3, 0]"),
+        launched_twice("[2, 1, 1, 4, 1, 1], \"args\": [2, 1, 3, 0]"),
         "bad.json: kernels[1].args: 4 arguments, an earlier launch of \"add\" has 3"
     );
 }
@@ -187,7 +187,7 @@ fn a_value_of_the_wrong_type_is_named_with_its_place() {
 }
 
 #[test]
-fn a_missing_file_is_named() {
+fn error_of_a_missing_file_has_its_name() {
     let error = ScheduleGraph::load("/nowhere/model.json").unwrap_err();
     assert!(matches!(error, Error::Io { .. }));
     assert!(error.to_string().starts_with("/nowhere/model.json: "), "{error}");

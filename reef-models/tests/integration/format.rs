@@ -32,7 +32,7 @@ fn launches_are_read_with_what_they_read_and_write() {
 }
 
 #[test]
-fn what_is_written_twice_can_not_be_replayed() {
+fn storages_written_twice_can_not_be_replayed() {
     let graph = graph();
     assert_eq!([0, 1, 2].map(|d| hazards(&graph, d)), [vec![], vec![2], vec![3]]);
 }

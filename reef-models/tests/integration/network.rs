@@ -97,7 +97,7 @@ fn profiles_find_their_launches_by_name() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_with_both_numbers() {
+fn misfit_of_an_input_is_reported_with_both_numbers() {
     let (model, network, input) = network("resnet18", 32, 1);
     let wrong = network.stage_input(&[0.0; 4]).unwrap_err().to_string();
     assert_eq!(wrong, "input: 4 values given, 3072 wanted");

@@ -44,7 +44,7 @@ fn logits_are_finite_and_differ() {
 }
 
 #[test]
-fn what_cannot_be_built_is_said() {
+fn networks_that_cannot_be_built_are_refused() {
     let say = |name: &str, size: Option<usize>, batch: usize| {
         let model = Model::open(name).input_size(size).batch(batch).read();
         model.unwrap_err().to_string()

@@ -81,8 +81,7 @@ fn differs(name: &str, text: &str, params: &Tensors) -> f32 {
     have.iter().zip(&want).fold(0f32, |max, (a, b)| max.max((a - b).abs())) / largest
 }
 
-/// What an importer's mistake would make of a network is seen, because the reference is the file
-/// itself.
+/// A mistake of the importer would be seen, because the reference is the file itself.
 #[test]
 fn a_wrong_rewrite_is_seen() {
     let mistakes = [
@@ -147,7 +146,7 @@ fn a_clip_is_exact_whatever_its_bounds() {
     assert_eq!([nodes[0], steps[0]], [-0.559; 2]);
 }
 
-/// How many steps of each kind: convolution, linear layer, pool, scale and shift, activation,
+/// Number of steps of each kind: convolution, linear layer, pool, scale and shift, activation,
 /// product.
 fn kinds(name: &str) -> [usize; 6] {
     let mut kinds = [0; 6];
@@ -191,7 +190,7 @@ fn activations_and_products_come_back_from_their_text() {
 }
 
 #[test]
-fn what_a_file_leaves_open_is_chosen() {
+fn sizes_that_a_file_leaves_open_are_chosen() {
     let path = folder().join("vgg-13.onnx");
     let model = Model::open(&path).pictures_only().batch(3).read().unwrap();
     let (picture, _) = model.picture().unwrap();

@@ -9,8 +9,8 @@ use reef_models::kinds::reference;
 use reef_models::{Budget, Error, Model, Seeded, onnx};
 use std::path::Path;
 
-/// What reading `nodes` says, between an input `x` of 1x2x4x4 and an output `y`, with these
-/// tensors: `w` of 3x2x3x3 and `b` of 3.
+/// Error of reading `nodes`, or "fine", between an input `x` of 1x2x4x4 and an output `y`, with
+/// these tensors: `w` of 3x2x3x3 and `b` of 3.
 fn say(nodes: &[Vec<u8>]) -> String {
     let ends = [value(11, "x", &[1, 2, 4, 4]), value(12, "y", &[])];
     let tensors = [ones("w", &[3, 2, 3, 3]), ones("b", &[3])];
@@ -146,9 +146,9 @@ fn product_of_unequal_tensors_is_named_with_both_shapes() {
 }
 
 #[test]
-fn what_is_not_there_is_named() {
+fn missing_values_are_reported_with_their_names() {
     let error = say(&[node("Conv", &["x", "lost"], "a", &[]), pooled("a")]);
-    let words = "is no input, no initializer, and no node before this one makes it";
+    let words = "is not an input or initializer, and no node before this one makes it";
     assert_eq!(error, format!("bad.onnx: node \"a\" (Conv): \"lost\" {words}"));
     let circle =
         [node("Add", &["x", "b2"], "a", &[]), node("Relu", &["a"], "b2", &[]), pooled("b2")];
@@ -199,7 +199,7 @@ fn shapes_that_do_not_fit_are_named() {
 }
 
 #[test]
-fn what_a_tensor_claims_must_be_there() {
+fn values_of_a_tensor_must_be_in_the_file() {
     let say = |dims: &[i64], more: &[u8]| {
         let sizes: Vec<u8> = dims.iter().flat_map(|&size| number(1, size)).collect();
         let tensor = bytes(5, [sizes, number(2, 1), bytes(8, "w"), more.to_vec()].concat());
@@ -225,7 +225,7 @@ fn what_a_tensor_claims_must_be_there() {
 }
 
 #[test]
-fn what_is_no_onnx_file_is_said() {
+fn bytes_that_are_not_onnx_are_refused() {
     let say = |bytes: &[u8]| {
         Model::from_onnx(bytes, "bad.onnx").pictures_only().read().unwrap_err().to_string()
     };
@@ -323,8 +323,8 @@ proptest! {
     }
 }
 
-/// What reading `nodes` as a network of tensors says, between an input `x` of 2x3 and an output
-/// `y`.
+/// Error of reading `nodes` as a network of tensors, or "fine", between an input `x` of 2x3 and an
+/// output `y`.
 fn say_tensors(nodes: &[Vec<u8>], budget: u64) -> String {
     let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
     let graph: Vec<_> = nodes.iter().chain(&ends).cloned().collect();
@@ -336,12 +336,12 @@ fn say_tensors(nodes: &[Vec<u8>], budget: u64) -> String {
 }
 
 #[test]
-fn what_is_wrong_with_a_network_of_tensors_is_said_with_its_node() {
+fn faults_in_a_network_of_tensors_have_their_node() {
     let say = |nodes: &[Vec<u8>]| say_tensors(nodes, Budget::USUAL);
     assert_eq!(say(&[node("Softmax", &["x"], "y", &[int("axis", 1)])]), "fine");
     assert_eq!(
         say(&[node("Softmax", &["x"], "y", &[float("axis", 1.0)])]),
-        "bad.onnx: node \"y\" (Softmax): attribute axis is no integer"
+        "bad.onnx: node \"y\" (Softmax): attribute axis must be an integer"
     );
     assert_eq!(
         say(&[node("Softmax", &["x"], "y", &[int("axis", 2)])]),
@@ -354,14 +354,14 @@ fn what_is_wrong_with_a_network_of_tensors_is_said_with_its_node() {
     let circle = [node("Add", &["a", "x"], "y", &[]), node("Relu", &["y"], "a", &[])];
     assert_eq!(
         say(&circle),
-        "bad.onnx: node \"y\" (Add): \"a\" is no input, no initializer, and no node before this one makes it"
+        "bad.onnx: node \"y\" (Add): \"a\" is not an input or initializer, and no node before this one makes it"
     );
     let short = bytes(5, [number(1, 3), number(2, 1), bytes(8, "w"), bytes(9, [0; 4])].concat());
     assert_eq!(say(&[short]), "bad.onnx: initializer \"w\": 4 bytes for a tensor float32[3]");
 }
 
 #[test]
-fn sizes_that_wrap_or_take_too_much_are_refused_before_anything_is_made() {
+fn oversized_tensors_are_refused_before_allocation() {
     let filled = |sizes: &[i64]| {
         let shape = node("Constant", &[], "s", &[ints("value_ints", sizes)]);
         [shape, node("ConstantOfShape", &["s"], "y", &[])]
@@ -376,7 +376,7 @@ fn sizes_that_wrap_or_take_too_much_are_refused_before_anything_is_made() {
 }
 
 #[test]
-fn an_input_that_decides_about_shapes_is_named() {
+fn error_of_an_unbound_input_has_its_name() {
     let ends = [value(11, "x", &[2, 3]), value(11, "n", &[1]), value(12, "y", &[])];
     let nodes =
         [node("Cast", &["n"], "s", &[int("to", 7)]), node("Reshape", &["x", "s"], "y", &[])];

@@ -41,7 +41,7 @@ impl Folder {
         Model::open(path).pictures_only().read()
     }
 
-    /// The same from `location`, at the fourth byte.
+    /// Loads from `location`, at the fourth byte.
     fn load_from(&self, location: &str) -> Result<Model> {
         self.load(&[("location", location), ("offset", "4"), ("length", "72")])
     }
@@ -99,7 +99,7 @@ fn nothing_outside_of_the_folder_is_read() {
 }
 
 #[test]
-fn what_is_not_there_is_an_error_before_anything_is_read() {
+fn missing_bytes_are_an_error_before_anything_is_read() {
     let folder = Folder::new("short");
     folder.write_weights("model/m.data");
     let said = |keys: &[(&str, &str)]| folder.refuses(&[&[("location", "m.data")], keys].concat());

@@ -15,7 +15,7 @@ fn read(graph: &[Vec<u8>], shapes: &[(&str, &[usize])]) -> Result<TensorModel, S
     read.map(|model| model.tensors().unwrap().clone()).map_err(|error| error.to_string())
 }
 
-/// What reading these nodes between `x` of 2x3 and `y` says.
+/// Error of reading these nodes between `x` of 2x3 and `y`, or "fine".
 fn say(nodes: &[Vec<u8>]) -> String {
     let ends = [value(11, "x", &[2, 3]), value(12, "y", &[])];
     read(&[nodes, &ends].concat(), &[]).err().unwrap_or_else(|| "fine".into())
@@ -79,8 +79,8 @@ fn operands_that_nobody_reads_are_named() {
         say(&[node("MatMul", &["x", "w", "", "x"], "y", &[]), ones("w", &[3, 2])]),
         "odd: node \"y\" (MatMul): operand 3 is not supported"
     );
-    // What is left out is no operand, and a ratio of what is dropped means nothing when nothing is
-    // trained.
+    // An operand that is left out is not read, and a ratio of what is dropped means nothing when
+    // nothing is trained.
     assert_eq!(say(&[node("Relu", &["x", ""], "y", &[])]), "fine");
     assert_eq!(say(&[node("Dropout", &["x", "half"], "y", &[]), scalar("half", 0.5)]), "fine");
 }
@@ -96,7 +96,7 @@ fn say_picture(nodes: &[Vec<u8>]) -> String {
 }
 
 #[test]
-fn operands_that_nobody_reads_are_named_in_networks_for_pictures() {
+fn unread_operands_of_pictures_are_reported_by_number() {
     assert_eq!(say_picture(&[node("Conv", &["x", "w"], "a", &[])]), "fine");
     assert_eq!(
         say_picture(&[node("Relu", &["x", "w"], "a", &[])]),
@@ -108,23 +108,23 @@ fn operands_that_nobody_reads_are_named_in_networks_for_pictures() {
 
 /// The value that an operator has by default would make another network of it.
 #[test]
-fn attributes_of_another_type_are_named_in_networks_for_pictures() {
+fn attributes_of_another_type_are_reported_by_name() {
     let norm = |epsilon| {
         say_picture(&[node("BatchNormalization", &["x", "b", "b", "b", "b"], "a", &[epsilon])])
     };
     assert_eq!(norm(float("epsilon", 1.0)), "fine");
     let at = "odd: node \"a\" (BatchNormalization): ";
-    assert_eq!(norm(int("epsilon", 1)), format!("{at}attribute epsilon is no float"));
+    assert_eq!(norm(int("epsilon", 1)), format!("{at}attribute epsilon must be a float"));
     let conv = |attribute| say_picture(&[node("Conv", &["x", "w"], "a", &[attribute])]);
     assert_eq!(conv(ints("pads", &[1; 4])), "fine");
     let at = "odd: node \"a\" (Conv): ";
-    assert_eq!(conv(int("pads", 1)), format!("{at}attribute pads is no list of integers"));
-    assert_eq!(conv(int("auto_pad", 1)), format!("{at}attribute auto_pad is no text"));
-    assert_eq!(conv(float("group", 1.0)), format!("{at}attribute group is no integer"));
+    assert_eq!(conv(int("pads", 1)), format!("{at}attribute pads must be a list of integers"));
+    assert_eq!(conv(int("auto_pad", 1)), format!("{at}attribute auto_pad must be text"));
+    assert_eq!(conv(float("group", 1.0)), format!("{at}attribute group must be an integer"));
 }
 
 #[test]
-fn a_range_that_has_no_length_is_named() {
+fn error_of_an_endless_range_has_its_numbers() {
     let ranged = |start: f32, limit: f32, delta: f32| {
         let ends = [("a", start), ("b", limit), ("c", delta)].map(|(name, v)| scalar(name, v));
         say(&[node("Range", &["a", "b", "c"], "y", &[]), ends.concat()])
@@ -230,7 +230,7 @@ fn an_empty_cache_stays_empty_wherever_tokens_go() {
 #[test]
 fn a_list_of_texts_is_no_list_of_numbers() {
     let said = say(&[node("Transpose", &["x"], "y", &[texts("perm", &["1", "0"])])]);
-    assert_eq!(said, "odd: node \"y\" (Transpose): attribute perm is no list of integers");
+    assert_eq!(said, "odd: node \"y\" (Transpose): attribute perm must be a list of integers");
     let said = say_picture(&[node("Conv", &["x", "w"], "a", &[texts("pads", &["1"])])]);
-    assert_eq!(said, "odd: node \"a\" (Conv): attribute pads is no list of integers");
+    assert_eq!(said, "odd: node \"a\" (Conv): attribute pads must be a list of integers");
 }

@@ -20,7 +20,7 @@ fn means(declared: &[i64]) -> Model {
 }
 
 #[test]
-fn a_file_that_declares_an_output_of_several_rows_is_a_network_of_tensors() {
+fn declared_output_of_several_rows_makes_a_network_of_tensors() {
     let input: Vec<f32> = (0..48).map(|k| k as f32).collect();
     let want = [7.5, 23.5, 39.5];
     for declared in [&[1, 3, 1, 1][..], &[]] {

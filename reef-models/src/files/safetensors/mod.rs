@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! length of the header      u64, little-endian
-//! header                    JSON: {"NAME": {"dtype": "F32", "shape": [64, 3, 7, 7], "data_offsets": [0, 37632]}, …}
+//! header                    JSON: {"NAME": {"dtype": "F32", "shape": [64, 3, 7, 7],
+//!                                           "data_offsets": [0, 37632]}, …}
 //! values                    row-major, little-endian, where the offsets say
 //! ```
 //!

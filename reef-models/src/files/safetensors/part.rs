@@ -3,11 +3,11 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-/// Where bytes are.
+/// Bytes in memory or in a file.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'a> {
     Memory(&'a [u8]),
-    /// A file of so many bytes.
+    /// A file, and its length in bytes.
     File(&'a File, u64),
 }
 

@@ -41,7 +41,7 @@ pub fn from_bytes(bytes: &[u8], file: &str, budget: &Budget) -> Result<Params> {
     named(file, budget, |ledger| read(Place::Memory(bytes), ledger))
 }
 
-/// What is wrong, with the file.
+/// Reads a file within `budget`. An error of `read` gets the name of the file.
 fn named(
     file: &str,
     budget: &Budget,
@@ -83,12 +83,11 @@ impl Entry {
             _ => return Ok(None),
         };
         let elements = self.shape.iter().try_fold(1u64, |product, &n| product.checked_mul(n));
-        match elements == Some(values.len() as u64) {
-            true => Ok(Some(values)),
-            false => {
-                let shape = &self.shape[..self.shape.len().min(8)];
-                Err(format!("{} values for a tensor of {shape:?}", values.len()))
-            }
+        if elements == Some(values.len() as u64) {
+            Ok(Some(values))
+        } else {
+            let shape = &self.shape[..self.shape.len().min(8)];
+            Err(format!("{} values for a tensor of {shape:?}", values.len()))
         }
     }
 }

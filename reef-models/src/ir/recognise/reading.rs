@@ -8,7 +8,7 @@ use crate::memory::ledger::Ledger;
 use crate::model::ports::Port;
 use crate::tensors::builder::Builder;
 use crate::tensors::step::TensorStep;
-use crate::tensors::value::{Known, Value, What};
+use crate::tensors::value::{KnownValues, Value, ValueData};
 use std::rc::Rc;
 
 /// Elements of the largest tensor, and the largest size of one: no network comes near.
@@ -48,7 +48,7 @@ pub(crate) fn recognise(
     ledger: &Ledger,
 ) -> Result<Recognised, Refusal> {
     let of_graph = |why| Refusal { node: None, why };
-    let What::Storage(storage) = output.what else {
+    let ValueData::Storage(storage) = output.data else {
         return Err(of_graph("depends on no input".into()));
     };
     let mut reading = Reading::new(builder, storage, ledger);
@@ -79,7 +79,7 @@ pub(super) struct Reading<'b, 'a> {
     pub(super) builder: &'b Builder<'a>,
     pub(super) ledger: &'b Ledger,
     /// By storage.
-    pub(super) constants: Vec<Option<&'b Rc<Known>>>,
+    pub(super) constants: Vec<Option<&'b Rc<KnownValues>>>,
     /// Number of reads of each storage on the way to the output, which counts as a reader.
     pub(super) readers: Vec<usize>,
     /// The step that reads each storage last.

@@ -4,7 +4,7 @@ use super::window::Sliding;
 use crate::ir::value::{Id, Make, Net};
 use crate::memory::ledger::Ledger;
 use crate::memory::list::List;
-use crate::tensors::value::Known;
+use crate::tensors::value::KnownValues;
 use reef_core::op::Window;
 use reef_core::tensor::Array;
 use std::rc::Rc;
@@ -23,11 +23,11 @@ pub(super) struct Pending {
 #[derive(Debug)]
 pub(super) enum From {
     /// As they are, but for gaps of this window.
-    Filters(Rc<Known>, Sliding, Window),
+    Filters(Rc<KnownValues>, Sliding, Window),
     /// A matrix `[outputs][inputs]`.
-    Rows(Rc<Known>),
+    Rows(Rc<KnownValues>),
     /// A matrix `[inputs][outputs]`.
-    Columns(Rc<Known>),
+    Columns(Rc<KnownValues>),
     /// One output for each of these channels, and the number of all channels.
     Picked(List<usize>, usize),
 }
@@ -53,7 +53,7 @@ impl Pending {
 }
 
 /// Values of singles.
-pub(super) fn singles(known: &Known) -> Result<&[f32], String> {
+pub(super) fn singles(known: &KnownValues) -> Result<&[f32], String> {
     match &known.array {
         Array::F32(values) => Ok(values),
         other => Err(format!("constants of type {}, float32 wanted", other.element())),
@@ -61,16 +61,16 @@ pub(super) fn singles(known: &Known) -> Result<&[f32], String> {
 }
 
 /// The values of a constant: itself, or a copy if others have it too.
-fn own(known: Rc<Known>, ledger: &Ledger) -> Result<List<f32>, String> {
+fn own(known: Rc<KnownValues>, ledger: &Ledger) -> Result<List<f32>, String> {
     match Rc::try_unwrap(known) {
-        Ok(Known { array: Array::F32(values), charge }) => Ok(List::charged(values, charge)),
+        Ok(KnownValues { array: Array::F32(values), charge }) => Ok(List::charged(values, charge)),
         Ok(known) => Ok(List::copied(singles(&known)?, ledger)?),
         Err(shared) => Ok(List::copied(singles(&shared)?, ledger)?),
     }
 }
 
 /// A matrix of `columns` columns with rows and columns exchanged.
-fn transposed(known: &Known, columns: usize, ledger: &Ledger) -> Result<List<f32>, String> {
+fn transposed(known: &KnownValues, columns: usize, ledger: &Ledger) -> Result<List<f32>, String> {
     let values = singles(known)?;
     let rows = values.len() / columns.max(1);
     let places = (0..columns).flat_map(|c| (0..rows).map(move |r| r * columns + c));

@@ -1,4 +1,4 @@
-//! Which definition belongs to which operator.
+//! Table of the operators and their definitions.
 
 use super::operands::Operands;
 use super::{elementwise, moves, products, sliding};
@@ -10,11 +10,11 @@ use std::rc::Rc;
 pub(super) fn compute(of: &Operands<'_, '_>) -> Result<Rc<Constant>> {
     match of.node.file.op {
         "Identity" | "Dropout" => of.any(0),
-        _ => made(of).map(Rc::new),
+        _ => evaluate(of).map(Rc::new),
     }
 }
 
-fn made(of: &Operands<'_, '_>) -> Result<Constant> {
+fn evaluate(of: &Operands<'_, '_>) -> Result<Constant> {
     let per_value = |function: fn(f64) -> f64| elementwise::each(of, function);
     match of.node.file.op {
         "Constant" => of.node.constant(),

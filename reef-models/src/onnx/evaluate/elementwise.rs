@@ -1,4 +1,4 @@
-//! What treats each value by itself, and pairs of values.
+//! Operators on each value by itself, and on pairs of values.
 
 use super::operands::{Floats, Operands, elements};
 use crate::onnx::constant::Constant;
@@ -6,7 +6,7 @@ use crate::onnx::fault::Result;
 
 pub(super) fn each(of: &Operands<'_, '_>, function: impl Fn(f64) -> f64) -> Result<Constant> {
     let Floats { dims, values } = of.floats(0)?;
-    of.made(dims, values.len(), values.iter().map(|&x| function(x.into()) as f32))
+    of.make_floats(dims, values.len(), values.iter().map(|&x| function(x.into()) as f32))
 }
 
 pub(super) fn hard_sigmoid(of: &Operands<'_, '_>) -> Result<Constant> {
@@ -44,7 +44,7 @@ pub(super) fn batch_norm(of: &Operands<'_, '_>) -> Result<Constant> {
         let unit = (f64::from(x) - at(2, c)) / (at(3, c) + epsilon).sqrt();
         (unit * at(0, c) + at(1, c)) as f32
     };
-    of.made(dims, values.len(), values.iter().enumerate().map(value))
+    of.make_floats(dims, values.len(), values.iter().enumerate().map(value))
 }
 
 /// Pairs of values; sizes of 1, and those that are left out in front, are repeated.
@@ -60,7 +60,7 @@ pub(super) fn of_two(
         function(a.into(), b.into()) as f32
     };
     let len = elements(&dims)?;
-    of.made(dims, len, (0..len).map(pair))
+    of.make_floats(dims, len, (0..len).map(pair))
 }
 
 /// Sizes of what two tensors make together.
@@ -95,7 +95,7 @@ impl Repeated {
         Self { axes: within.iter().rev().enumerate().map(axis).collect() }
     }
 
-    /// Where value `i` of the larger one comes from.
+    /// Index of the value of the smaller one that belongs to value `i` of the larger one.
     fn place(&self, mut i: usize) -> usize {
         let mut place = 0;
         for &(size, step) in &self.axes {

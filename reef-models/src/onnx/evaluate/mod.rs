@@ -1,4 +1,4 @@
-//! What a file's nodes give, one after the other as ONNX defines them: the reference for all that
+//! Values of a file's nodes, one after the other as ONNX defines them: the reference for all that
 //! is imported.
 //!
 //! In: a file and the values of its input. Out: the values of its output. Nothing is fused, folded,

@@ -1,4 +1,4 @@
-//! What moves values, changes their type or only sees them differently.
+//! Operators that move values, change their type, or give them another shape.
 
 use super::operands::{Operands, elements, from_front};
 use crate::memory::ledger::Ledger;
@@ -115,13 +115,13 @@ pub(super) fn concat(of: &Operands<'_, '_>) -> Result<Constant> {
     let mut whole = first;
     for index in 1..of.count() {
         let next = of.any(index)?;
-        whole = beside(&whole, &next, axis, of.ledger())?;
+        whole = join_two(&whole, &next, axis, of.ledger())?;
     }
     Ok(whole)
 }
 
 /// Two tensors one behind the other along `axis`.
-fn beside(a: &Constant, b: &Constant, axis: usize, ledger: &Ledger) -> Result<Constant> {
+fn join_two(a: &Constant, b: &Constant, axis: usize, ledger: &Ledger) -> Result<Constant> {
     let mut dims = a.dims.clone();
     let alike = b.dims.len() == dims.len()
         && (0..dims.len()).all(|other| other == axis || a.dims[other] == b.dims[other]);

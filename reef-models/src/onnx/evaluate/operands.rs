@@ -71,13 +71,13 @@ impl Operands<'_, '_> {
         Constant::own(self.any(index)?, self.ledger())
     }
 
-    /// What is made is charged here.
+    /// Ledger that results are charged to.
     pub(super) fn ledger(&self) -> &Ledger {
         self.node.ledger
     }
 
     /// `len` floats of a tensor of `dims`.
-    pub(super) fn made(
+    pub(super) fn make_floats(
         &self,
         dims: Vec<usize>,
         len: usize,
@@ -86,7 +86,7 @@ impl Operands<'_, '_> {
         Ok(Constant::floats(dims, List::of(len, values, self.ledger())?))
     }
 
-    /// How many there are; some may be left out.
+    /// Number of operands; some may be left out.
     pub(super) fn count(&self) -> usize {
         self.node.file.inputs.len()
     }
@@ -118,7 +118,7 @@ impl Operands<'_, '_> {
         let Some(value) = self.optional(index)? else { return Ok(None) };
         match value.as_floats()? {
             &[number] => Ok(Some(number)),
-            other => Err(format!("operand {index} has {} values, one is wanted", other.len())),
+            other => Err(format!("operand {index} must have 1 value, got {}", other.len())),
         }
     }
 
@@ -144,7 +144,7 @@ pub(super) fn from_front(index: i64, of: usize) -> Result<usize> {
 /// Elements of the largest tensor that a node may make.
 const MAX_ELEMENTS: usize = 1 << 31;
 
-/// How many elements a tensor of `dims` has, if it may be made.
+/// Number of elements of a tensor of `dims`, if it may be made.
 pub(super) fn elements(dims: &[usize]) -> Result<usize> {
     let all = dims.iter().try_fold(1usize, |n, &size| n.checked_mul(size));
     all.filter(|&n| n < MAX_ELEMENTS).ok_or_else(|| format!("a tensor of {dims:?} is out of range"))

@@ -15,7 +15,7 @@ impl Matrix {
     fn new(of: Floats, transposed: bool) -> Result<Self> {
         match of.dims.len() {
             2 => Ok(Self { of, transposed }),
-            _ => Err(format!("a tensor of {:?}, a matrix is wanted", of.dims)),
+            _ => Err(format!("a matrix must have 2 dimensions, got {:?}", of.dims)),
         }
     }
 
@@ -84,12 +84,12 @@ fn matrix(
     Ok(Constant::floats(vec![rows, columns], List::try_of(len, values, of.ledger())?))
 }
 
-/// What all pixels of each channel of each picture come to.
+/// Reduces all pixels of each channel of each picture to one value by `come_to`.
 pub(super) fn global(of: &Operands<'_, '_>, come_to: impl Fn(&[f32]) -> f32) -> Result<Constant> {
     let Floats { dims, values } = of.floats(0)?;
     let [batch, channels, height, width] = picture(&dims)?;
     let planes = values.chunks((height * width).max(1));
-    of.made(vec![batch, channels, 1, 1], planes.len(), planes.map(come_to))
+    of.make_floats(vec![batch, channels, 1, 1], planes.len(), planes.map(come_to))
 }
 
 pub(super) fn mean(values: &[f32]) -> f32 {
@@ -113,5 +113,5 @@ pub(super) fn reduce_mean(of: &Operands<'_, '_>) -> Result<Constant> {
     let keeps = of.node.int("keepdims", 1)? != 0;
     let size = |axis: usize| if axes.contains(&axis) { 1 } else { dims[axis] };
     let left = (0..dims.len()).filter(|axis| keeps || kept.contains(axis)).map(size).collect();
-    of.made(left, parts.len(), parts.iter().map(|part| mean(part)))
+    of.make_floats(left, parts.len(), parts.iter().map(|part| mean(part)))
 }

@@ -55,7 +55,7 @@ impl Axis {
         Ok(Self { len, size: taps, stride, dilation, before, after, count })
     }
 
-    /// Where tap `tap` of window `window` is, if inside the picture.
+    /// Place of tap `tap` of window `window`, if inside the picture.
     fn at(&self, window: usize, tap: usize) -> Option<usize> {
         let at = (window * self.stride + tap * self.dilation).checked_sub(self.before)?;
         (at < self.len).then_some(at)
@@ -143,7 +143,7 @@ pub(super) fn average_pool(of: &Operands<'_, '_>) -> Result<Constant> {
     })
 }
 
-/// What `come_to(values inside the picture, taps inside the padding)` makes of each window.
+/// Results of `come_to(values inside the picture, taps inside the padding)` for each window.
 fn pool(of: &Operands<'_, '_>, come_to: impl Fn(&[f32], usize) -> f32) -> Result<Constant> {
     let Floats { dims, values } = of.floats(0)?;
     let [batch, channels, height, width] = picture(&dims)?;

@@ -1,8 +1,8 @@
 //! One node with its operands, whose attributes are checked when they are asked for.
 
-use crate::onnx::asked::{Asked, Attribute};
 use crate::onnx::fault::Result;
 use crate::onnx::file::{AttributeFile, NodeFile};
+use crate::onnx::reads::{Attribute, Reads};
 use crate::tensors::axes::{axes, axis};
 use crate::tensors::value::Value;
 use reef_core::tensor::Array;
@@ -19,7 +19,7 @@ pub(crate) struct Call<'a> {
     pub(crate) folder: Option<&'a Path>,
     /// Attributes of the function in whose body the node stands.
     pub(crate) outer: &'a [&'a AttributeFile<'a>],
-    asked: Asked,
+    reads: Reads,
     /// Number of the operand whose values were asked for in vain.
     pub(crate) unknown: Cell<Option<usize>>,
 }
@@ -38,7 +38,7 @@ impl<'a> Call<'a> {
             opset,
             folder,
             outer,
-            asked: Asked::default(),
+            reads: Reads::default(),
             unknown: Cell::default(),
         }
     }
@@ -47,19 +47,19 @@ impl<'a> Call<'a> {
         self.file.op
     }
 
-    /// How many results are wanted, those that nobody names in between included.
+    /// Number of results, including those in between that have no name.
     pub(crate) fn results(&self) -> usize {
         self.file.outputs.len()
     }
 
-    /// Whether anybody wants result `index`.
+    /// Returns whether result `index` has a name, so that it is used.
     pub(crate) fn wants(&self, index: usize) -> bool {
         self.file.outputs.get(index).is_some_and(|name| !name.is_empty())
     }
 
     /// Operand `index`; `None` if it is left out.
     pub(crate) fn maybe(&self, index: usize) -> Option<&Value> {
-        self.asked.operand(index);
+        self.reads.operand(index);
         self.operands.get(index)?.as_ref()
     }
 
@@ -77,21 +77,24 @@ impl<'a> Call<'a> {
     /// left out.
     pub(crate) fn array(&self, index: usize) -> Result<Option<&Array>> {
         let Some(value) = self.maybe(index) else { return Ok(None) };
-        let known = value.known().ok_or_else(|| {
+        let known = value.known_values().ok_or_else(|| {
             self.unknown.set(Some(index));
-            format!("operand {index} decides about shapes and is no constant")
+            format!("operand {index} decides about shapes, so it must be a constant")
         })?;
         Ok(Some(&known.array))
     }
 
     /// Known integers of operand `index`.
     pub(crate) fn numbers(&self, index: usize) -> Result<Option<Vec<i64>>> {
-        let integers = |array: &Array| match array.element().is_float() {
-            false => Ok(array.values().to_i64()),
-            true => Err(format!(
-                "operand {index} has elements of type {}, integers wanted",
-                array.element()
-            )),
+        let integers = |array: &Array| {
+            if array.element().is_float() {
+                Err(format!(
+                    "operand {index} has elements of type {}, integers wanted",
+                    array.element()
+                ))
+            } else {
+                Ok(array.values().to_i64())
+            }
         };
         self.array(index)?.map(integers).transpose()
     }
@@ -111,7 +114,7 @@ impl<'a> Call<'a> {
     }
 
     pub(crate) fn attribute(&self, name: &'static str) -> Result<Option<&'a AttributeFile<'a>>> {
-        let Some(own) = self.asked.attribute(self.file, name) else { return Ok(None) };
+        let Some(own) = self.reads.attribute(self.file, name) else { return Ok(None) };
         let Some(outer) = own.refers_to else { return Ok(Some(own)) };
         Ok(self.outer.iter().find(|attribute| attribute.name == outer).copied())
     }
@@ -143,7 +146,7 @@ impl<'a> Call<'a> {
     pub(crate) fn text(&self, name: &'static str, default: &'static str) -> Result<&'a str> {
         let text = self.named(name)?.text()?;
         let text = text.map(|text| {
-            std::str::from_utf8(text).map_err(|_| format!("attribute {name} is no UTF-8"))
+            std::str::from_utf8(text).map_err(|_| format!("attribute {name} must be UTF-8"))
         });
         Ok(text.transpose()?.unwrap_or(default))
     }
@@ -181,7 +184,7 @@ impl<'a> Call<'a> {
     /// Refuses attributes that the operator does not read, and operands behind the last one that it
     /// reads.
     pub(crate) fn ensure_all_known(&self) -> Result<()> {
-        self.asked.ensure_all(self.file, self.operands.iter().map(Option::is_some))
+        self.reads.ensure_all(self.file, self.operands.iter().map(Option::is_some))
     }
 }
 

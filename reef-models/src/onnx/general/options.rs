@@ -3,7 +3,7 @@
 use reef_core::tensor::Array;
 use std::collections::BTreeMap;
 
-/// What a file may leave open.
+/// Choices for what a file leaves open.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct TensorOptions {
     /// Sizes of an input, by its name; or of one size, by the name that the file gives to it. What

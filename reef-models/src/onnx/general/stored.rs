@@ -66,9 +66,10 @@ pub(crate) fn array(
     let bytes = (count as u64).checked_mul(element.bytes() as u64);
     let bytes = bytes.ok_or_else(|| format!("a tensor of {dims:?}"))?;
     let _reading = ledger.charge(bytes)?;
-    let external = match tensor.external.is_empty() {
-        true => None,
-        false => Some(External::of(tensor)?.read(folder, bytes, ledger)?),
+    let external = if tensor.external.is_empty() {
+        None
+    } else {
+        Some(External::of(tensor)?.read(folder, bytes, ledger)?)
     };
     let array = match external.as_deref().or(tensor.raw) {
         Some(raw) if raw.len() as u64 != bytes => {
@@ -77,9 +78,10 @@ pub(crate) fn array(
         Some(raw) => Array::from_le_bytes(element, raw),
         None => listed(tensor, element),
     };
-    match array.len() == count {
-        true => Ok((Spec { element, dims }, array)),
-        false => Err(format!("{} values for a tensor of {dims:?}", array.len())),
+    if array.len() == count {
+        Ok((Spec { element, dims }, array))
+    } else {
+        Err(format!("{} values for a tensor of {dims:?}", array.len()))
     }
 }
 

@@ -19,7 +19,7 @@ use reef_core::tensor::Spec;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// How deep functions may call functions.
+/// Maximum depth of functions that call functions.
 const DEPTH: usize = 16;
 /// Bytes that a name and what it stands for take in a map that grows.
 const NAME: u64 = 256;
@@ -120,7 +120,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         Ok(())
     }
 
-    /// What is given at each inference, and what was given beforehand. An initializer is what an
+    /// Inputs of each inference, and values that were given beforehand. An initializer is what an
     /// input is by default: where a shape or values are asked for, these are given.
     fn inputs(&mut self, graph: &'a GraphFile<'a>, scope: &mut Scope<'a>) -> Result<(), Fault> {
         let stored: HashSet<&str> = graph.initializers.iter().map(|tensor| tensor.name).collect();
@@ -153,9 +153,10 @@ impl<'a, 'o> Walk<'a, 'o> {
         let Some((_, array)) = bound else {
             return self.builder.input(input.name, Spec { element, dims });
         };
-        match array.element() == element {
-            true => self.builder.constant(dims, array.clone()),
-            false => Err(format!("values of type {} given, {element} wanted", array.element())),
+        if array.element() == element {
+            self.builder.constant(dims, array.clone())
+        } else {
+            Err(format!("values of type {} given, {element} wanted", array.element()))
         }
     }
 
@@ -169,7 +170,7 @@ impl<'a, 'o> Walk<'a, 'o> {
                 .ok_or_else(|| "its shape is left open: choose one".into());
         };
         if let Some(asked) = asked.filter(|asked| asked.len() != file.len()) {
-            return Err(format!("{} sizes are wanted, {asked:?} asked", file.len()));
+            return Err(format!("must have {} sizes, got {asked:?}", file.len()));
         }
         let size = |(k, dim): (usize, &Dimension<'_>)| match (asked.map(|asked| asked[k]), dim) {
             (Some(asked), Dimension::Fixed(size)) if asked as i64 != *size => {
@@ -204,7 +205,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         Ok(())
     }
 
-    /// What a node makes.
+    /// Results of a node.
     fn node(
         &mut self,
         node: &'a NodeFile<'a>,
@@ -233,7 +234,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         made.map_err(fault)
     }
 
-    /// What a function makes of operands.
+    /// Results of a function for its operands.
     fn function(
         &mut self,
         node: &'a NodeFile<'a>,
@@ -267,7 +268,7 @@ fn operands(node: &NodeFile<'_>, scope: &Scope<'_>) -> Result<Vec<Option<Value>>
         (true, _) => Ok(None),
         (false, Some(value)) => Ok(Some(value.clone())),
         (false, None) => Err(format!(
-            "{name:?} is no input, no initializer, and no node before this one makes it"
+            "{name:?} is not an input or initializer, and no node before this one makes it"
         )),
     };
     node.inputs.iter().map(operand).collect()

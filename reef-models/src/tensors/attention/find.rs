@@ -12,7 +12,7 @@ use reef_core::tensor::{Attention, Contract, Kind, Placed, ScoreStep, TensorOp, 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The same network with attention as one operation wherever it is found and `has` has it.
+/// Joins attention into one operation wherever it is found and `has` has it.
 pub(crate) fn joined(
     steps: &[TensorStep],
     outputs: &[Port],
@@ -35,10 +35,10 @@ fn join(steps: &Steps<'_>, at: usize) -> Option<(usize, TensorStep)> {
 /// A product that may be one of weights and values.
 struct Weighted<'a> {
     steps: &'a Steps<'a>,
-    /// Which step it is.
+    /// Number of the step.
     at: usize,
     product: &'a Contract,
-    /// Which input the weights are.
+    /// Number of the input with the weights.
     weights: usize,
 }
 
@@ -82,7 +82,7 @@ impl Weighted<'_> {
         ))
     }
 
-    /// Which row of so many weights each row of the product has.
+    /// Row of `keys` weights that belongs to each row of the product.
     fn rows_of_weights(&self, keys: usize) -> Option<Placed> {
         let (mut rows, still) = split_last(&self.product.kept[self.weights])?;
         let (_, stride) = line(&self.product.summed[self.weights])?;
@@ -104,8 +104,8 @@ impl Weighted<'_> {
         self.product.kept[0].dims.last().copied().unwrap_or(1)
     }
 
-    /// Which step the joined one replaces, and which row of the product each row of its result is:
-    /// a move of whole rows that alone reads them is part of it.
+    /// Number of the step that the joined one replaces, and the row of the product that each row of
+    /// its result is. A move of whole rows is part of it if it alone reads them.
     fn order(&self) -> (usize, Placed) {
         let last = &self.steps.all[self.at];
         let moved = self.steps.only_reader(last.writes).and_then(|at| {
@@ -121,7 +121,7 @@ impl Weighted<'_> {
     }
 }
 
-/// Queries and keys, if `scores` is their product, for so many keys; factors of both go to `scale`.
+/// Queries and keys, if `scores` is their product for `keys` keys. Factors of both go to `scale`.
 fn factors(
     steps: &Steps<'_>,
     scores: &TensorStep,
@@ -140,14 +140,14 @@ fn factors(
     Some([queries.at_source(steps, Some(&mut *scale)), keys.at_source(steps, Some(scale))])
 }
 
-/// What each operand looks like from a row of the result.
+/// View of each operand from a row of the result.
 fn views(order: &Placed, operands: &[Operand]) -> Option<Vec<Placed>> {
     let rows =
         common(order, operands.iter().map(|operand| &operand.rows))?.into_iter().zip(operands);
     Some(rows.map(|(rows, operand)| operand.placed(rows)).collect())
 }
 
-/// What becomes of scores that are multiplied by `scale` first; each change but a scale has a view.
+/// Steps of scores that are multiplied by `scale` first. Each change but a scale has a view.
 fn score_steps(scale: f64, changes: &[Change], views: &[Placed]) -> Option<Vec<ScoreStep>> {
     let (mut steps, mut views) = (vec![ScoreStep::Scale(scale as f32)], views.iter());
     for change in changes {

@@ -1,6 +1,6 @@
-//! Attention in networks that have it as separate operations: products of queries and keys, what
-//! becomes of those, a softmax, and products with values. Whoever joins them never has the scores
-//! in memory.
+//! Attention in networks that have it as separate operations: products of queries and keys, changes
+//! of these scores, a softmax, and products with values. A device that joins them never has the
+//! scores in memory.
 //!
 //! In: steps in launch order, and which joined operations a device has. Out: steps that give the
 //! same but for rounding ([`joined`](find::joined)); moves of queries, keys, values and results

@@ -1,4 +1,4 @@
-//! What rows of attention read, seen where it comes from.
+//! Operands of rows of attention, viewed where they come from.
 
 use super::places::{arithmetic, split, split_last, through};
 use super::scores::{Change, Read};
@@ -18,11 +18,8 @@ pub(super) struct Operand {
 
 impl Operand {
     /// Input `input` of `step`, of which each row sees its part of `rows` and these axes.
-    pub(super) fn of(
-        (step, input): (&TensorStep, usize),
-        rows: View,
-        axes: &[(usize, usize)],
-    ) -> Self {
+    pub(super) fn of(read: (&TensorStep, usize), rows: View, axes: &[(usize, usize)]) -> Self {
+        let (step, input) = read;
         let rows = Placed { first: 0, view: rows };
         Self {
             storage: step.reads[input],
@@ -32,7 +29,7 @@ impl Operand {
         }
     }
 
-    /// What scores are changed with.
+    /// Operand that scores are changed with.
     pub(super) fn of_scores(read: &Read) -> Option<Self> {
         let (rows, stride) = split_last(&read.view)?;
         let axes = vec![(*read.view.dims.last()?, stride)];
@@ -40,7 +37,7 @@ impl Operand {
         Some(Self { storage: read.storage, spec: read.spec.clone(), rows, axes })
     }
 
-    /// The same before it was moved, and, if `scale` takes factors, before it was multiplied.
+    /// Operand before it was moved, and, if `scale` takes factors, before it was multiplied.
     pub(super) fn at_source(mut self, steps: &Steps<'_>, mut scale: Option<&mut f64>) -> Self {
         while let Some(maker) = steps.maker(self.storage) {
             match (&maker.op.kind, &mut scale) {
@@ -108,7 +105,7 @@ pub(super) fn score_step(change: &Change, placed: Placed) -> Option<ScoreStep> {
     }
 }
 
-/// Which row each row of a move's result is, if it moves whole rows of `width` elements.
+/// Row of the source for each row of a move's result, if it moves whole rows of `width` elements.
 pub(super) fn whole_rows(op: &Move, width: usize) -> Option<Placed> {
     let axes = op.tables.iter().map(|table| arithmetic(table)).collect::<Option<Vec<_>>>()?;
     let (last, tables) = op.tables.split_last()?;

@@ -2,7 +2,8 @@
 
 use reef_core::tensor::{Move, NOWHERE, Placed, View};
 
-/// Why places are no view: at which size an axis would have to be split, if that may help.
+/// Reason for which places are not a view: the size at which an axis would have to be split, if
+/// that may help.
 pub(super) type Uneven = Option<(usize, usize)>;
 
 /// As `placed` sees what `op` makes, seen in what `op` reads, if that is a view.
@@ -45,7 +46,7 @@ pub(super) fn through(placed: &Placed, op: &Move) -> Result<Placed, Uneven> {
     if carries { Err(None) } else { Ok(Placed { first, view }) }
 }
 
-/// Where a table begins, and how far apart its places are.
+/// First place of a table, and the distance of its places.
 pub(super) fn arithmetic(table: &[usize]) -> Option<(usize, usize)> {
     let start = *table.first().filter(|&&start| start != NOWHERE)?;
     let stride = table.get(1).map_or(Some(0), |next| next.checked_sub(start))?;
@@ -54,7 +55,7 @@ pub(super) fn arithmetic(table: &[usize]) -> Option<(usize, usize)> {
 }
 
 /// The view of these sizes whose elements lie at `place` of their number.
-pub(super) fn seen(dims: &[usize], place: impl Fn(usize) -> usize) -> Result<Placed, Uneven> {
+pub(super) fn view_of(dims: &[usize], place: impl Fn(usize) -> usize) -> Result<Placed, Uneven> {
     let first = place(0);
     let mut strides = Vec::with_capacity(dims.len());
     for (axis, (&size, step)) in dims.iter().zip(View::dense(dims).strides).enumerate() {
@@ -65,10 +66,7 @@ pub(super) fn seen(dims: &[usize], place: impl Fn(usize) -> usize) -> Result<Pla
         strides.push(stride);
     }
     let placed = Placed { first, view: View { dims: dims.to_vec(), strides } };
-    match (0..placed.view.len()).all(|i| place(i) == placed.at(i)) {
-        true => Ok(placed),
-        false => Err(None),
-    }
+    if (0..placed.view.len()).all(|i| place(i) == placed.at(i)) { Ok(placed) } else { Err(None) }
 }
 
 /// Splits an axis of a view, if `uneven` says where.
@@ -81,8 +79,7 @@ pub(super) fn split(view: &mut View, uneven: Uneven) -> Option<()> {
     Some(())
 }
 
-/// How many elements a view has along its only axis, and how far apart they are; `None` if it has
-/// several.
+/// Number of elements of a view along its only axis, and their distance; `None` if it has several.
 pub(super) fn line(view: &View) -> Option<(usize, usize)> {
     let merged = view.merged();
     match (merged.dims.as_slice(), merged.strides.as_slice()) {
@@ -98,7 +95,7 @@ pub(super) fn split_last(view: &View) -> Option<(View, usize)> {
     Some((view.axes(&(0..last).collect::<Vec<_>>()), view.strides[last]))
 }
 
-/// Whether `rows` see rows of `len` elements, which `row` sees, one after the other.
+/// Returns whether `rows` see rows of `len` elements, which `row` sees, one after the other.
 pub(super) fn are_rows(rows: &View, row: &View, len: usize) -> bool {
     let all = rows.then(row);
     row.len() == len && all.merged() == View::dense(&all.dims).merged()

@@ -1,15 +1,15 @@
 //! Sizes of rows with which all that rows read are views.
 
-use super::places::{Uneven, seen, split};
+use super::places::{Uneven, split, view_of};
 use reef_core::tensor::{Placed, View};
 
-/// How often an axis is split.
+/// Maximum number of splits of an axis.
 const SPLITS: usize = 4;
 /// Most rows: each is looked at.
 const ROWS: usize = 1 << 22;
 
-/// What rows read: `order` says for each which of some others it is, of which each of `read` says
-/// where it begins. All in the same sizes, of which `order`'s are tried first.
+/// Rows that are read: `order` has the number of a row for each of the result's, and each of `read`
+/// has the begin of that row. All have the same sizes, of which `order`'s are tried first.
 pub(super) fn common<'a>(
     order: &Placed,
     read: impl Iterator<Item = &'a Placed> + Clone,
@@ -20,7 +20,7 @@ pub(super) fn common<'a>(
         return None;
     }
     for _ in 0..=SPLITS {
-        let begin = |read: &Placed| seen(&rows.dims, |row| read.at(order.at(row)));
+        let begin = |read: &Placed| view_of(&rows.dims, |row| read.at(order.at(row)));
         match read.clone().map(begin).collect::<Result<Vec<_>, Uneven>>() {
             Ok(views) => return Some(views),
             Err(uneven) => split(&mut rows, uneven)?,

@@ -1,18 +1,18 @@
-//! What becomes of scores before their softmax: scales, masks, biases.
+//! Changes of scores before their softmax: scales, masks, biases.
 
 use super::places::split_last;
 use super::steps::Steps;
 use crate::tensors::step::TensorStep;
 use reef_core::tensor::{Binary, Element, Kind, Scalar, Spec, Term, View};
 
-/// A step of what becomes of a score, as the network has it.
+/// A change of a score, as the network has it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Change {
     /// Times a number.
     Scale(f64),
     /// An element of a tensor is added.
     Add(Read),
-    /// Where a condition is `keep` it stays, and else becomes `other`.
+    /// The score stays if the condition is `keep`, and becomes `other` if not.
     Choose { condition: Read, keep: bool, other: f32 },
 }
 
@@ -30,12 +30,12 @@ impl Change {
 pub(super) struct Read {
     pub(super) storage: usize,
     pub(super) spec: Spec,
-    /// What is read for each score.
+    /// View of the element that each score needs.
     pub(super) view: View,
 }
 
-/// What becomes of the scores of rows of `len`, in order, until they are `storage`; and the product
-/// that they come from.
+/// Changes of the scores of rows of `len`, in order, until they are `storage`; and the product that
+/// they come from.
 pub(super) fn changes<'a>(
     steps: &Steps<'a>,
     storage: usize,
@@ -50,7 +50,7 @@ pub(super) fn changes<'a>(
     Some((changes, at))
 }
 
-/// Which input of a map are the scores, and what becomes of them.
+/// Number of a map's input that has the scores, and their changes.
 fn of_map(step: &TensorStep, len: usize) -> Option<(usize, Vec<Change>)> {
     let Kind::Map(map) = &step.op.kind else { return None };
     let all = step.op.output.elements();
@@ -79,7 +79,7 @@ struct Formula<'a> {
 }
 
 impl Formula<'_> {
-    /// What becomes of the scores in term `at`.
+    /// Adds the changes of the scores in term `at`.
     fn changes(&self, at: usize, changes: &mut Vec<Change>) -> Option<()> {
         match self.terms[at] {
             Term::Input(input) if input == self.scores => return Some(()),
@@ -122,7 +122,7 @@ impl Formula<'_> {
         }
     }
 
-    /// An input of this type beside the scores.
+    /// An input of this type other than the scores.
     fn read(&self, at: usize, element: Element) -> Option<Read> {
         let Term::Input(input) = self.terms[at] else { return None };
         let spec = self.step.op.inputs[input].clone();

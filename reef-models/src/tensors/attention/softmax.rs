@@ -5,11 +5,11 @@ use super::steps::Steps;
 use crate::tensors::step::TensorStep;
 use reef_core::tensor::{Binary, FoldKind, Kind, Map, Scalar, Spec, Term, Unary, View};
 
-/// What a softmax is made of.
+/// Parts of a softmax.
 pub(super) struct Softmax {
     /// The storage of what it is made of.
     pub(super) scores: usize,
-    /// Whether shares that are no number become 0.
+    /// True if shares that are not a number become 0.
     pub(super) none_is_zero: bool,
 }
 
@@ -36,7 +36,7 @@ fn map_of(step: &TensorStep) -> Option<&Map> {
     }
 }
 
-/// The inputs of `a / b`, and whether what is no number becomes 0.
+/// The inputs of `a / b`, and whether a result that is not a number becomes 0.
 fn quotient(map: &Map) -> Option<([usize; 2], bool)> {
     let terms = &map.formula.0;
     match *terms.last()? {
@@ -72,7 +72,7 @@ fn inputs(terms: &[Term], of: [usize; 2]) -> Option<[usize; 2]> {
     }
 }
 
-/// Whether a map of elements and of one number for each row is so.
+/// Returns whether a map reads elements, and one number for each row.
 fn is_of_row(step: &TensorStep, [element, number]: [usize; 2], len: usize) -> bool {
     let (op, all) = (&step.op, step.op.output.elements());
     let sees = |spec: &Spec| View::broadcast(&spec.dims, &op.output.dims).map(|view| view.merged());
@@ -80,7 +80,7 @@ fn is_of_row(step: &TensorStep, [element, number]: [usize; 2], len: usize) -> bo
     op.inputs[element].elements() == all && sees(&op.inputs[number]) == Some(each.merged())
 }
 
-/// Whether it makes this of rows of `len` elements.
+/// Returns whether a step is this fold of rows of `len` elements.
 fn is_fold(step: &TensorStep, kind: FoldKind, reads: usize, len: usize) -> bool {
     match &step.op.kind {
         Kind::Fold(fold) => {

@@ -1,4 +1,4 @@
-//! Who makes and who reads each storage.
+//! Maker and readers of each storage.
 
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
@@ -9,7 +9,7 @@ pub(super) struct Steps<'a> {
     pub(super) all: &'a [TensorStep],
     makers: HashMap<usize, usize>,
     readers: HashMap<usize, Vec<usize>>,
-    /// Read by whoever has the network.
+    /// Read by the network's caller.
     outputs: Vec<usize>,
 }
 
@@ -28,12 +28,12 @@ impl<'a> Steps<'a> {
         self.makers.get(&storage).map(|&k| &self.all[k])
     }
 
-    /// As [`maker`](Self::maker), if so many read it.
+    /// As [`maker`](Self::maker), if the storage has this number of readers.
     pub(super) fn maker_for(&self, storage: usize, readers: usize) -> Option<&'a TensorStep> {
         self.maker(storage).filter(|_| self.readers(storage) == readers)
     }
 
-    /// How often a storage is read.
+    /// Number of reads of a storage.
     pub(super) fn readers(&self, storage: usize) -> usize {
         let outside = self.outputs.iter().filter(|&&output| output == storage).count();
         self.readers.get(&storage).map_or(0, Vec::len) + outside

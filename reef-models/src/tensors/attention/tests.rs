@@ -11,7 +11,7 @@ use reef_core::tensor::{Array, Attention, Element, FoldKind, Kind, ScoreStep, Sp
 
 mod heads;
 
-/// The same with attention joined.
+/// Copies the network and joins its attention.
 fn of_joined(model: &TensorModel) -> TensorModel {
     let mut model = model.clone();
     model.steps = joined(&model.steps, &model.outputs, &|_| true);
@@ -105,7 +105,7 @@ fn rows_that_see_nothing_are_no_numbers_or_zero() {
 }
 
 #[test]
-fn what_is_not_a_number_goes_where_it_went() {
+fn nan_and_infinity_reach_the_same_results() {
     for (input, bad) in
         (0..3).flat_map(|input| [f32::NAN, f32::INFINITY, NEVER].map(|bad| (input, bad)))
     {
@@ -120,7 +120,7 @@ fn what_is_not_a_number_goes_where_it_went() {
 }
 
 #[test]
-fn what_others_read_is_still_made() {
+fn weights_with_other_readers_are_still_written() {
     let ledger = Ledger::new(&Budget::new(1 << 30));
     let mut b = Builder::new(&ledger);
     let spec = |dims: &[usize]| Spec { element: Element::F32, dims: dims.to_vec() };

@@ -34,7 +34,7 @@ pub(in crate::tensors) fn fuse(steps: Vec<TensorStep>, outputs: &[Port]) -> Vec<
     order.into_iter().filter_map(|storage| makers[storage].take()).collect()
 }
 
-/// How often each storage is read.
+/// Number of reads of each storage.
 struct Readers(Vec<usize>);
 
 impl Readers {
@@ -46,7 +46,7 @@ impl Readers {
         reads.iter().for_each(|&read| self.0[read] -= 1);
     }
 
-    /// Whether `step` has all reads of `storage`.
+    /// Returns whether `step` has all reads of `storage`.
     fn are(&self, step: &TensorStep, storage: usize) -> bool {
         self.0[storage] == step.reads.iter().filter(|&&read| read == storage).count()
     }
@@ -79,7 +79,7 @@ fn join(maker: &TensorStep, reader: &TensorStep) -> Option<TensorStep> {
     }
     let (mut joined, seen_as) = (Joined::of([first, second]), seen_as(maker, reader)?);
     let made = joined.append(&first.formula, |joined, input| {
-        let spec = seen(&maker.op.inputs[input], &maker.op.output.dims, &seen_as)?;
+        let spec = reshaped_input(&maker.op.inputs[input], &maker.op.output.dims, &seen_as)?;
         Some(joined.input(maker.reads[input], spec))
     })?;
     let last = joined.append(&second.formula, |joined, input| match reader.reads[input] {
@@ -101,7 +101,7 @@ fn computed(map: &Map) -> usize {
     map.formula.0.iter().filter(|term| !matches!(term, Term::Input(_))).count()
 }
 
-/// Whether a formula's results are stored without being rounded.
+/// Returns whether a formula's results are stored without being rounded.
 fn is_exact(map: &Map, stored: Element) -> bool {
     use Binary::{Equal, Less, LessOrEqual};
     let truth = matches!(
@@ -128,7 +128,7 @@ fn seen_as(maker: &TensorStep, reader: &TensorStep) -> Option<Vec<usize>> {
 }
 
 /// An input of a formula whose output has the sizes `made` and is read as `seen_as`.
-fn seen(input: &Spec, made: &[usize], seen_as: &[usize]) -> Option<Spec> {
+fn reshaped_input(input: &Spec, made: &[usize], seen_as: &[usize]) -> Option<Spec> {
     let dims = match () {
         () if made == seen_as => input.dims.clone(),
         () if input.dims == made => seen_as.to_vec(),

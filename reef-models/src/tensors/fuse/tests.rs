@@ -9,7 +9,7 @@ use reef_core::tensor::{Array, Binary, Element, FoldKind, Kind, Spec, Term, Unar
 /// Writes a network and gives what its values are.
 type Write<'a> = &'a dyn Fn(&mut Builder<'_>, &Value) -> Vec<Value>;
 
-/// The network that `write` writes over an input of so many singles. Each value is an output if
+/// The network that `write` writes over an input of `dims` singles. Each value is an output if
 /// `all` is so, and else the last one alone.
 fn model(dims: &[usize], write: Write<'_>, all: bool) -> TensorModel {
     let ledger = Ledger::new(&Budget::new(1 << 30));
@@ -21,7 +21,7 @@ fn model(dims: &[usize], write: Write<'_>, all: bool) -> TensorModel {
     b.finish("m", outputs.map(|(k, value)| (format!("y{k}"), value)).collect()).unwrap()
 }
 
-/// How many steps there are with and without intermediate values, after both gave the same bits.
+/// Number of steps with and without intermediate values, after both gave the same bits.
 fn steps(dims: &[usize], write: Write<'_>) -> [usize; 2] {
     let [plain, fused] = [true, false].map(|all| model(dims, write, all));
     let count: usize = dims.iter().product();
@@ -63,7 +63,7 @@ fn ways_that_meet_again_are_one_step() {
 }
 
 #[test]
-fn what_another_step_reads_stays() {
+fn value_with_another_reader_stays() {
     let write: Write<'_> = &|b, x| {
         let shared = b.unary(Unary::Exp, x).unwrap();
         let sum = b.fold_axes(&shared, &[0], FoldKind::Sum).unwrap();
@@ -74,7 +74,7 @@ fn what_another_step_reads_stays() {
 }
 
 #[test]
-fn what_is_rounded_stays() {
+fn rounded_value_stays() {
     let write: Write<'_> = &|b, x| {
         let half = b.cast(x, Element::F16).unwrap();
         let single = b.cast(&half, Element::F32).unwrap();
@@ -117,10 +117,11 @@ fn known_numbers_are_terms_and_small_powers_products() {
     assert_eq!(made.execute(&[x]).unwrap(), [Array::F32(want)]);
 }
 
-/// What is done next, to which two of the values so far.
+/// An operation, and the two of the values so far that it works on.
 type Choice = (u8, prop::sample::Index, prop::sample::Index);
 
-fn apply(b: &mut Builder<'_>, values: &[Value], (what, x, y): &Choice) -> Value {
+fn apply(b: &mut Builder<'_>, values: &[Value], choice: &Choice) -> Value {
+    let (what, x, y) = choice;
     let (x, y) = (x.get(values), y.get(values));
     let flat = |b: &mut Builder<'_>| b.reshape(x, vec![x.spec.elements()]);
     let made = match what % 9 {

@@ -111,7 +111,7 @@ fn padded(step: &TensorStep, found: &Depthwise, maker: &TensorStep) -> Option<Te
     if same { with(step, joined, reads, inputs) } else { None }
 }
 
-/// How many places stand before those of all elements of an axis, among others that are nowhere.
+/// Number of places before those of all elements of an axis, among others that are nowhere.
 fn zeros_before(table: &[usize], size: usize, stride: usize) -> Option<usize> {
     let before = table.iter().take_while(|&&at| at == NOWHERE).count();
     let (own, after) = table[before..].split_at_checked(size)?;

@@ -70,8 +70,8 @@ fn finished(maker: &TensorStep, reader: &TensorStep) -> Option<TensorStep> {
     Some(TensorStep { name: reader.name.clone(), op: Arc::new(op), reads, writes: reader.writes })
 }
 
-/// Whether all is computed and stored in 32 bits, and the formula is of one sum for each of its
-/// results.
+/// Returns whether all is computed and stored in 32 bits, and the formula is of one sum for each of
+/// its results.
 fn are_singles(contract: &Contract, map: &Map, [sums, results]: [&TensorOp; 2]) -> bool {
     let domains = contract.domain == Domain::F32 && map.domain == Domain::F32;
     let elements = [&sums.output, &results.output].iter().all(|spec| spec.element == Element::F32);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_read_or_a_device_refuses_stays() {
+    fn sum_that_others_read_or_a_device_refuses_stays() {
         let kept = model(true);
         assert_eq!(joined(&kept.steps, &kept.outputs, &|_| true), kept.steps);
         let kept = model(false);

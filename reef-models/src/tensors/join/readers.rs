@@ -1,11 +1,11 @@
-//! Who reads what.
+//! Readers of each storage.
 
 use crate::model::ports::Port;
 use crate::tensors::step::TensorStep;
 use std::collections::HashMap;
 
-/// Of each storage, the steps that read it, by number, as often as they do; those who take a
-/// network's outputs are one more behind the last.
+/// Of each storage, the steps that read it, by number, as often as they do. Reads of a network's
+/// outputs by its caller have the number behind the last step's.
 pub(super) struct Readers {
     of: HashMap<usize, Vec<usize>>,
 }

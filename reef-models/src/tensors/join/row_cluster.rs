@@ -6,7 +6,7 @@ use crate::tensors::step::TensorStep;
 use reef_core::tensor::{Domain, Element, FoldKind, Kind, Spec, View};
 use std::collections::{HashMap, HashSet};
 
-/// What a step makes.
+/// Result of a step on rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Makes {
     /// An element for each of all rows.
@@ -15,7 +15,7 @@ pub(super) enum Makes {
     OneOfARow,
 }
 
-/// How many rows, and elements of each.
+/// Number of rows, and elements of each.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rows {
     pub(super) count: usize,
@@ -23,14 +23,14 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Those that a formula makes.
+    /// Rows that a formula makes.
     pub(super) fn of(step: &TensorStep) -> Option<Self> {
         let width = *step.op.output.dims.last()?;
         let rows = Self { count: step.op.output.elements().checked_div(width)?, width };
         (width > 1 && rows.makes(step) == Some(Makes::Elements)).then_some(rows)
     }
 
-    /// What `step` makes of rows, if that is all it does.
+    /// Result of `step` on rows, if it does nothing else.
     pub(super) fn makes(self, step: &TensorStep) -> Option<Makes> {
         let output = &step.op.output;
         if output.element != Element::F32 {
@@ -64,7 +64,7 @@ impl Rows {
         }
     }
 
-    /// Whether `reader`, which makes the one, sees the other as it is.
+    /// Returns whether `reader` sees its operand as it is. `what` has the results of both.
     pub(super) fn sees(self, reader: &TensorStep, seen: &Spec, what: [Makes; 2]) -> bool {
         if matches!(reader.op.kind, Kind::Fold(_)) {
             return what[1] == Makes::Elements;
@@ -81,11 +81,11 @@ impl Rows {
     }
 }
 
-/// Most steps of a cluster, which bounds how deep they are followed.
-const MOST: usize = 64;
+/// Maximum number of steps of a cluster, which bounds the depth to which they are followed.
+const MAX_STEPS: usize = 64;
 
 /// The steps that `last` can take in, by what they write: they make rows, are seen as they are, and
-/// nobody else reads them.
+/// no other step reads them.
 pub(super) fn cluster<'a>(
     rows: Rows,
     last: (usize, &'a TensorStep),
@@ -108,7 +108,7 @@ pub(super) fn cluster<'a>(
                         if found.insert(*read, (at, maker)).is_none() {
                             open.push(maker);
                         }
-                        if found.len() > MOST {
+                        if found.len() > MAX_STEPS {
                             return HashMap::new(); // more than a kernel's formula could hold
                         }
                     }

@@ -108,7 +108,7 @@ impl Join<'_> {
             self.known.insert(storage, made);
             return Some(made);
         }
-        let spec = self.seen(step, &step.op.inputs[number], makes)?;
+        let spec = self.input_as_read(step, &step.op.inputs[number], makes)?;
         let same = self
             .reads
             .iter()
@@ -125,7 +125,7 @@ impl Join<'_> {
     }
 
     /// An input that `step` reads, as the joined step reads it.
-    fn seen(&self, step: &TensorStep, input: &Spec, makes: Makes) -> Option<Spec> {
+    fn input_as_read(&self, step: &TensorStep, input: &Spec, makes: Makes) -> Option<Spec> {
         let (output, own) = (&self.last.op.output.dims, &step.op.output.dims);
         let of = |dims: Vec<usize>| Some(Spec { element: input.element, dims });
         let fold = matches!(step.op.kind, Kind::Fold(_));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_read_stays() {
+    fn value_with_other_readers_stays() {
         let made = model(|b, x| {
             let twice = b.binary(Binary::Add, x, x).unwrap();
             let [normal, mean, _] = b.standardise(&twice, &[2], 1e-5).unwrap();

@@ -1,4 +1,4 @@
-//! Which storages lie channels last: classes of those that formulas want alike.
+//! Classes of storages that formulas want alike, and those of them that lie channels last.
 
 use super::order::picture;
 use super::steps::Needs;
@@ -16,7 +16,8 @@ pub(super) fn turned(steps: &[TensorStep], outputs: &[Port]) -> HashMap<usize, [
     let needs: Vec<Needs> = steps.iter().map(Needs::of).collect();
     for (step, needs) in steps.iter().zip(&needs) {
         needs.fixed.iter().for_each(|storage| _ = open.remove(storage));
-        // Who sees something else than a picture of these sizes doesn't know what its channels are.
+        // A reader that sees something else than a picture of these sizes doesn't know its
+        // channels.
         for (storage, spec) in step.reads.iter().zip(&step.op.inputs) {
             if open.get(storage).is_some_and(|dims| spec.dims[..] != dims[..]) {
                 open.remove(storage);

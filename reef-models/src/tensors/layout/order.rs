@@ -18,12 +18,12 @@ pub(super) fn picture(dims: &[usize]) -> Option<[usize; 4]> {
     dims.try_into().ok()
 }
 
-/// Whether `op` turns channels of a picture of these sizes to the last axis.
+/// Returns whether `op` turns channels of a picture of these sizes to the last axis.
 pub(super) fn turns_to_last(op: &Move, dims: &[usize]) -> bool {
     turns(op, dims, LAST)
 }
 
-/// Whether it turns the last axis of a tensor of these sizes to where channels are.
+/// Returns whether it turns the last axis of a tensor of these sizes to where channels are.
 pub(super) fn turns_from_last(op: &Move, dims: &[usize]) -> bool {
     turns(op, dims, SECOND)
 }
@@ -85,8 +85,8 @@ pub(super) fn reordered(views: &[View; 2], dims: [usize; 4]) -> Option<[View; 2]
     left.is_empty().then(|| views.each_ref().map(|view| view.axes(&order)))
 }
 
-/// The same terms in another order: what lies nearest to each other in the first view is innermost,
-/// as devices bring it in pieces.
+/// Puts the terms in another order: those that lie nearest to each other in the first view are
+/// innermost, as devices bring it in pieces.
 pub(super) fn by_steps(views: &[View; 2]) -> [View; 2] {
     let mut order: Vec<usize> = (0..views[0].dims.len()).collect();
     order.sort_by_key(|&axis| Reverse(views[0].strides[axis]));

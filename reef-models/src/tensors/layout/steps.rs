@@ -1,10 +1,10 @@
-//! What each kind of step needs of the pictures that it reads and fills.
+//! Needs of each kind of step: order of the pictures that it reads and fills.
 
 use super::order::{picture, relaid, reordered, turns_from_last, turns_to_last};
 use crate::tensors::step::TensorStep;
 use reef_core::tensor::{Kind, Spec, TensorOp};
 
-/// What a step needs.
+/// Needs of a step.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     /// Storages that must lie as they do.
@@ -66,14 +66,14 @@ impl Needs {
     }
 }
 
-/// Whether what a formula reads is one element, or one for each channel of its output.
+/// Returns whether an input of a formula is one element, or one for each channel of its output.
 pub(super) fn is_of_channels(spec: &Spec, output: &Spec) -> bool {
     let channels = output.dims.get(1).copied();
     let axis = spec.dims.len().checked_sub(3).and_then(|at| spec.dims.get(at).copied());
     spec.elements() == 1 || (axis == channels && Some(spec.elements()) == channels)
 }
 
-/// Whether elements lie alike in both orders.
+/// Returns whether elements lie alike in both orders.
 fn is_line(spec: &Spec) -> bool {
     spec.dims.len() != 4 || spec.dims.iter().filter(|&&size| size != 1).count() < 2
 }

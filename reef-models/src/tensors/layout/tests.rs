@@ -18,7 +18,7 @@ fn constant(b: &Builder<'_>, dims: &[usize]) -> Value {
     b.constant(dims.to_vec(), Array::F32((0..count).map(number).collect())).unwrap()
 }
 
-/// A convolution in so many groups, with its bias, as it is read from a file.
+/// A convolution in `groups` groups, with its bias, as it is read from a file.
 fn convolution(
     b: &mut Builder<'_>,
     x: &Value,
@@ -161,7 +161,7 @@ fn without_convolutions_of_single_channels_nothing_changes() {
 }
 
 #[test]
-fn what_a_device_refuses_stays() {
+fn convolution_that_a_device_refuses_stays() {
     let model = network(|b, x| Ok(vec![stages(b, x)?]));
     assert_eq!(depthwise::join(&model.steps, &model.outputs, &|_| false), model.steps);
     // Dense convolutions, and those of a formula that is more than a bias, are none of these.

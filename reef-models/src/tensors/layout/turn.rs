@@ -26,7 +26,7 @@ pub(in crate::tensors) fn channels_last(
 }
 
 struct Turn {
-    /// What lies channels last, and its sizes before.
+    /// Storages that lie channels last, and their sizes before.
     dims: HashMap<usize, [usize; 4]>,
 }
 
@@ -49,7 +49,7 @@ impl Turn {
         Some(made)
     }
 
-    /// Whether a step turns what need not be turned any more.
+    /// Returns whether a step turns a picture that need not be turned any more.
     fn is_gone(&self, step: &TensorStep) -> bool {
         let Kind::Move(op) = &step.op.kind else { return false };
         let dims = &step.op.inputs[0].dims;
@@ -57,7 +57,7 @@ impl Turn {
         (reads && turns_to_last(op, dims)) || (writes && turns_from_last(op, dims))
     }
 
-    /// What `step` computes, of what lies differently now.
+    /// Operation of `step` on pictures that lie differently now.
     fn anew(&self, step: &TensorStep) -> Option<TensorOp> {
         let TensorOp { kind, inputs, output } = &*step.op;
         let writes = self.dims.get(&step.writes).copied();
@@ -99,14 +99,14 @@ impl Turn {
         Some(TensorOp { kind, inputs, output: self.spec(step.writes, output) })
     }
 
-    /// What is in a storage, as it lies now.
+    /// Type and sizes of a storage, as it lies now.
     fn spec(&self, storage: usize, spec: &Spec) -> Spec {
         let dims = self.dims.get(&storage).map_or_else(|| spec.dims.clone(), |dims| last(*dims));
         Spec { dims, ..spec.clone() }
     }
 }
 
-/// What has one element, or one for each channel, beside tensors whose last axis channels are.
+/// An input of one element, or of one for each channel, of a formula whose last axis channels are.
 fn of_channels(spec: &Spec) -> Spec {
     let dims = if spec.elements() == 1 { Vec::new() } else { vec![spec.elements()] };
     Spec { dims, ..spec.clone() }

@@ -32,8 +32,8 @@ const BERT: Encoder = Encoder {
 /// Half as many layers, and no segments.
 const DISTILBERT: Encoder = Encoder { names: names::DISTILBERT, segments: 0, layers: 6, ..BERT };
 
-/// Builds the network called `name`, one of [`TEXT_NAMES`], for `batch` texts at a time of so many
-/// tokens, 128 without a word about it and 512 at most.
+/// Builds the network called `name`, one of [`TEXT_NAMES`], for `batch` texts at a time of `tokens`
+/// tokens, 128 by default and 512 at most.
 ///
 /// Inputs are `input_ids` and `attention_mask`, both of 64-bit integers; a token whose mask is 0 is
 /// not looked at. The output, `logits`, has two classes for each text. Tensors have the names of

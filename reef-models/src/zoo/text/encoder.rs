@@ -18,7 +18,7 @@ pub(crate) const INPUTS: [&str; 2] = ["input_ids", "attention_mask"];
 /// Added to variances.
 const EPSILON: f64 = 1e-12;
 
-/// How large an encoder is, and what its parts are called.
+/// Sizes of an encoder, and names of its parts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Encoder {
     pub(super) names: Names,
@@ -38,7 +38,7 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// The network for `texts` of so many tokens at a time.
+    /// The network for `texts` texts of `tokens` tokens at a time.
     pub(super) fn build(
         &self,
         name: &str,

@@ -1,5 +1,4 @@
-//! What the transformers library calls the parts of a network, and what it computes behind the last
-//! layer.
+//! Names of a network's parts in the transformers library, and its operation behind the last layer.
 
 /// Names of modules. Those of a layer come behind `layer` and its number.
 #[derive(Debug, Clone, Copy)]
@@ -17,12 +16,12 @@ pub(super) struct Names {
     /// Out of it.
     pub(super) contract: &'static str,
     pub(super) norm: &'static str,
-    /// What looks at the first token.
+    /// Layer that reads the first token.
     pub(super) pool: &'static str,
     pub(super) pooled: Pooled,
 }
 
-/// What becomes of the first token before it is classified.
+/// Function of the first token before it is classified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pooled {
     Tanh,

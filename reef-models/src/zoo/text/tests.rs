@@ -42,7 +42,7 @@ type Rows = Vec<Vec<f64>>;
 
 fn tensor(module: &str, part: &str, elements: usize, kind: Kind) -> Vec<f64> {
     let name = format!("{module}.{part}");
-    SEED.made(&TensorSpec { name, elements, kind }).into_iter().map(f64::from).collect()
+    SEED.make_tensor(&TensorSpec { name, elements, kind }).into_iter().map(f64::from).collect()
 }
 
 fn table(module: &str, row: usize, rows: usize) -> Vec<f64> {

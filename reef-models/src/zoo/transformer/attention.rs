@@ -17,8 +17,8 @@ pub(in crate::zoo) struct Heads {
     pub(in crate::zoo) columns: usize,
 }
 
-/// What is added to scores: nothing where `mask` isn't 0, and so much less elsewhere that nothing
-/// is left of it.
+/// Bias of scores: 0 where `mask` isn't 0, and elsewhere a number so low that nothing is left of
+/// the score.
 pub(in crate::zoo) fn bias_of(b: &mut Builder<'_>, mask: &Value) -> Result<Value> {
     let (texts, tokens) = (mask.dims()[0], mask.dims()[1]);
     let mask = b.reshape(mask, vec![texts, 1, 1, tokens])?;

@@ -1,4 +1,4 @@
-//! What networks of attention are made of, whatever they look at.
+//! Parts of networks of attention, for texts and pictures.
 //!
 //! In: rows of numbers, one for each token of each text or picture. Out: rows again.
 //!

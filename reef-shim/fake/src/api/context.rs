@@ -1,7 +1,7 @@
 //! Devices and contexts.
 //!
-//! A primary context that is made current while nobody retains it is retained by that: what
-//! NVIDIA's runtime does first.
+//! A primary context that is made current while no call retains it is retained by that: NVIDIA's
+//! runtime does this first.
 
 use super::code::*;
 use super::current::{self, current};
@@ -112,7 +112,7 @@ unsafe fn attribute(value: *mut i32, attribute: u32, _device: i32) -> u32 {
     SUCCESS
 }
 
-/// Waits for what a context has, and ends that. Nobody can give it more.
+/// Waits for the work of a context that can't get more, and ends the context.
 pub(crate) fn finish(context: Option<u64>) -> u32 {
     let Some(context) = context else { return SUCCESS };
     wait_for_all(Some(context));
@@ -138,7 +138,7 @@ unsafe fn release(device: i32) -> u32 {
     finish(over)
 }
 
-/// Whoever retains it.
+/// Ends a device's primary context, however many calls retain it.
 unsafe fn reset(device: i32) -> u32 {
     let over = world().end_context(primary(device as usize));
     finish(over)
@@ -264,7 +264,7 @@ unsafe fn synchronize_one(context: usize) -> u32 {
     known.map_or(INVALID_CONTEXT, |context| wait_for_all(Some(context.id)))
 }
 
-/// How many calls named what had ended.
+/// Number of calls that named something that had ended.
 unsafe fn misuses(misuses: *mut u64) -> u32 {
     // SAFETY: the caller's promise.
     unsafe { give(misuses, world().misuses) };

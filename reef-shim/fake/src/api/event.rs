@@ -3,7 +3,7 @@
 use super::code::*;
 use super::current::current;
 use super::export::{give, plain, twin};
-use super::streams::{give_to, known, resolve};
+use super::streams::{give_to, resolve, stream_record};
 use crate::engine::op::Op;
 use crate::engine::world::{CHANGED, Event, world};
 
@@ -65,7 +65,7 @@ unsafe fn record(is_twin: bool, event: usize, stream: usize) -> u32 {
         Ok(resolved) => resolved,
         Err(code) => return code,
     };
-    let (context, captured) = match known(&mut world, resolved) {
+    let (context, captured) = match stream_record(&mut world, resolved) {
         Err(code) => return code,
         Ok(stream) => (stream.context, stream.capture.clone()),
     };
@@ -101,7 +101,7 @@ unsafe fn wait(is_twin: bool, stream: usize, event: usize, _flags: u32) -> u32 {
         drop(world);
         return give_to(is_twin, stream, Op::WaitFor { event, times });
     };
-    match known(&mut world, resolved) {
+    match stream_record(&mut world, resolved) {
         Err(code) => code,
         Ok(stream) => {
             let (_, tail) = stream.capture.get_or_insert_with(|| (capture, Vec::new()));

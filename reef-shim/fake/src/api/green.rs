@@ -28,7 +28,7 @@ unsafe fn create(context: *mut usize, _resources: usize, device: i32, _flags: u3
     SUCCESS
 }
 
-/// Nobody waits: its streams run what they have, and take nothing more.
+/// Ends a green context without a wait: its streams run what they have, and take nothing more.
 unsafe fn destroy(context: usize) -> u32 {
     let mut world = world();
     let Some(handle) = of(&world, context) else { return INVALID_CONTEXT };

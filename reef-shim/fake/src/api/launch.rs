@@ -63,7 +63,7 @@ struct Packed {
 
 unsafe fn several(launches: *const One, count: u32, _flags: u32) -> u32 {
     for at in 0..count as usize {
-        // SAFETY: the caller's promise: so many launches.
+        // SAFETY: the caller's promise: `count` launches.
         let code = unsafe {
             let one = &*launches.add(at);
             start(false, one.function, one.stream, one.params)
@@ -84,7 +84,7 @@ unsafe fn unpack(
     stream: usize,
 ) -> u32 {
     for at in 0..count {
-        // SAFETY: the caller's promise: so many.
+        // SAFETY: the caller's promise: `count` copies.
         let Packed { from, to, bytes, .. } = unsafe { &*params.add(at) };
         let op = Op::Copy { to: *to, from: *from, bytes: bytes[1] };
         let code = give_to(is_twin, stream, op);

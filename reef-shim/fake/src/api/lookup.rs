@@ -69,7 +69,8 @@ fn symbol(name: &str, version: i32, flags: u64) -> Result<String, u32> {
     Ok(twin.filter(|_| flags & 2 != 0).unwrap_or(symbol))
 }
 
-/// A function of this library: whoever was loaded before has functions of the same names.
+/// A function of this library. A library that was loaded before may have functions of the same
+/// names.
 fn address(symbol: &str) -> Option<usize> {
     let symbol = CString::new(symbol).ok()?;
     // SAFETY: asks about this function, for the time of the call.

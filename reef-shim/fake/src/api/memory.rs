@@ -66,7 +66,7 @@ impl Side {
     }
 }
 
-/// What an allocation takes: small ones share units of 2 MiB, others have their own.
+/// Bytes that an allocation takes: small ones share units of 2 MiB, others have their own.
 fn granted(bytes: usize) -> u64 {
     let unit = if bytes > 1 << 20 { 2 << 20 } else { 512 };
     (bytes as u64).next_multiple_of(unit)
@@ -183,7 +183,7 @@ unsafe fn copy_all(
     stream: usize,
 ) -> u32 {
     for at in 0..count {
-        // SAFETY: the caller's promise: lists of so many.
+        // SAFETY: the caller's promise: lists of `count` entries.
         let (to, from, bytes) = unsafe { (*to.add(at), *from.add(at), *bytes.add(at)) };
         let code = give_to(is_twin, stream, Op::Copy { to, from, bytes });
         if code != SUCCESS {
@@ -193,7 +193,7 @@ unsafe fn copy_all(
     SUCCESS
 }
 
-/// From the device to itself: nobody waits, as with the driver.
+/// From the device to itself. The caller doesn't wait, as with the driver.
 unsafe fn copy_inside(is_twin: bool, to: usize, from: usize, bytes: usize) -> u32 {
     give_to(is_twin, 0, Op::Copy { to, from, bytes })
 }
@@ -202,7 +202,7 @@ unsafe fn fill_first(is_twin: bool, to: usize, value: u8, bytes: usize) -> u32 {
     give_to(is_twin, 0, Op::Fill { to, value, bytes })
 }
 
-/// Whether an address is the device's: all others are memory that the driver doesn't know.
+/// Tells the kind of an address of the device. All others are memory that the driver doesn't know.
 unsafe fn attribute(to: *mut u32, attribute: u32, at: usize) -> u32 {
     let world = world();
     let is_in = |begin: &usize| {

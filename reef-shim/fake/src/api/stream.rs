@@ -3,7 +3,7 @@
 use super::code::*;
 use super::current::current;
 use super::export::{give, plain, twin};
-use super::streams::{give_to, invalidate, known, resolve, wait_for};
+use super::streams::{give_to, invalidate, resolve, stream_record, wait_for};
 use crate::engine::context::{Context, Kind, primary};
 use crate::engine::op::Op;
 use crate::engine::settings::setting;
@@ -48,8 +48,8 @@ unsafe fn create_with(stream: *mut usize, flags: u32, _priority: i32) -> u32 {
     unsafe { create(stream, flags) }
 }
 
-/// Nobody waits: what it has still runs. A capture that began in it ends, and one that it is part
-/// of is broken.
+/// Destroys a stream without a wait: what it has still runs. A capture that began in it ends, and
+/// one that it is part of is broken.
 unsafe fn destroy(handle: usize) -> u32 {
     let mut world = world();
     let Some(name) = world.handles.remove(&handle) else { return INVALID_HANDLE };
@@ -90,7 +90,9 @@ unsafe fn id(is_twin: bool, handle: usize, id: *mut u64) -> u32 {
 
 unsafe fn context(is_twin: bool, handle: usize, context: *mut usize) -> u32 {
     let mut world = world();
-    let of = match resolve(&mut world, is_twin, handle).and_then(|name| known(&mut world, name)) {
+    let of = match resolve(&mut world, is_twin, handle)
+        .and_then(|name| stream_record(&mut world, name))
+    {
         Ok(stream) => stream.context,
         Err(code) => return code,
     };
@@ -130,7 +132,7 @@ unsafe fn query(is_twin: bool, handle: usize) -> u32 {
         Ok(stream) => stream,
         Err(code) => return code,
     };
-    match known(&mut world, stream) {
+    match stream_record(&mut world, stream) {
         Err(code) => code,
         Ok(Stream { capture: Some((capture, _)), .. }) => {
             let capture = *capture;
@@ -155,11 +157,11 @@ unsafe fn write_value(is_twin: bool, stream: usize, at: usize, value: u32, _flag
     }
 }
 
-/// Whether a stream may use memory.
+/// Checks that a stream may use memory.
 fn check(is_twin: bool, stream: usize, at: usize) -> u32 {
     let mut world = world();
     let name = resolve(&mut world, is_twin, stream);
-    let owner = match name.and_then(|name| known(&mut world, name)) {
+    let owner = match name.and_then(|name| stream_record(&mut world, name)) {
         Ok(Stream { context, .. }) => *context,
         Err(code) => return code,
     };

@@ -1,4 +1,4 @@
-//! Which stream a handle means, and what happens to an operation that is given to it.
+//! Streams of handles, and operations that are given to them.
 
 use super::code::*;
 use super::current::current;
@@ -8,8 +8,8 @@ use crate::engine::settings::setting;
 use crate::engine::world::{CHANGED, Stream, World, world};
 use std::sync::{Mutex, MutexGuard};
 
-/// Whoever waits for room in a queue has this: then every other call that gives work waits as well,
-/// as in the driver.
+/// Held by a call that waits for room in a queue. Then every other call that gives work waits as
+/// well, as in the driver.
 static DRIVER: Mutex<()> = Mutex::new(());
 
 fn driver() -> MutexGuard<'static, ()> {
@@ -35,7 +35,7 @@ pub(crate) fn resolve(world: &mut World, is_twin: bool, handle: usize) -> Result
 }
 
 /// The stream's record; default streams come to be when they are first used.
-pub(crate) fn known(world: &mut World, stream: u64) -> Result<&mut Stream, u32> {
+pub(crate) fn stream_record(world: &mut World, stream: u64) -> Result<&mut Stream, u32> {
     if world.is_faulty {
         return Err(ILLEGAL_ADDRESS);
     }
@@ -54,7 +54,7 @@ pub(crate) fn known(world: &mut World, stream: u64) -> Result<&mut Stream, u32> 
 /// Gives an operation to a stream, or to the capture that the stream is part of.
 pub(crate) fn give_to(is_twin: bool, handle: usize, op: Op) -> u32 {
     if is_instant() {
-        // SAFETY: whoever called the driver promised that the memory is there.
+        // SAFETY: the driver's caller promised that the memory is there.
         unsafe { take_effect(&op) };
         return SUCCESS;
     }
@@ -66,13 +66,13 @@ pub(crate) fn give_to(is_twin: bool, handle: usize, op: Op) -> u32 {
 fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
     let depth = setting("REEF_FAKE_QUEUE", 1024) as usize;
     let mut world = world();
-    while known(&mut world, stream)?.queue.len() >= depth {
+    while stream_record(&mut world, stream)?.queue.len() >= depth {
         world = CHANGED.wait(world).unwrap_or_else(|poisoned| poisoned.into_inner());
     }
     if matches!(op, Op::Wait { .. } | Op::Write(..)) {
         world.waits += 1;
     }
-    if let Some((capture, mut tail)) = known(&mut world, stream)?.capture.clone() {
+    if let Some((capture, mut tail)) = stream_record(&mut world, stream)?.capture.clone() {
         let name = world.handle();
         let op = world.as_node(op).ok_or(INVALID_VALUE)?;
         let open = world.captures.get_mut(&capture).ok_or(ILLEGAL_STATE)?;
@@ -80,7 +80,7 @@ fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
             return Err(CAPTURE_INVALIDATED);
         }
         open.add(name, op, &mut tail);
-        known(&mut world, stream)?.capture = Some((capture, tail));
+        stream_record(&mut world, stream)?.capture = Some((capture, tail));
         return Ok(());
     }
     world.push(stream, op);
@@ -88,11 +88,13 @@ fn give_resolved(stream: u64, op: Op) -> Result<(), u32> {
     Ok(())
 }
 
-/// Whether a stream is part of a capture.
+/// Returns whether a stream is part of a capture.
 pub(crate) fn is_captured(is_twin: bool, handle: usize) -> bool {
     let mut world = world();
     let stream = resolve(&mut world, is_twin, handle);
-    stream.and_then(|stream| Ok(known(&mut world, stream)?.capture.is_some())).unwrap_or(false)
+    stream
+        .and_then(|stream| Ok(stream_record(&mut world, stream)?.capture.is_some()))
+        .unwrap_or(false)
 }
 
 /// Waits until all of a stream has run; an error, which the capture doesn't survive, if it is being
@@ -103,7 +105,7 @@ pub(crate) fn wait_for(is_twin: bool, handle: usize) -> u32 {
         Ok(stream) => stream,
         Err(code) => return code,
     };
-    match known(&mut world, stream) {
+    match stream_record(&mut world, stream) {
         Err(code) => return code,
         Ok(Stream { capture: Some((capture, _)), .. }) => {
             let capture = *capture;
@@ -128,7 +130,7 @@ pub(crate) fn wait_for_all(context: Option<u64>) -> u32 {
     if world.is_faulty { ILLEGAL_ADDRESS } else { SUCCESS }
 }
 
-/// What a call does to a capture that it isn't allowed in.
+/// Invalidates a capture by a call that it doesn't allow.
 pub(crate) fn invalidate(world: &mut World, capture: u64) -> u32 {
     if let Some(open) = world.captures.get_mut(&capture) {
         open.is_invalid = true;
@@ -140,7 +142,7 @@ pub(crate) fn invalidate(world: &mut World, capture: u64) -> u32 {
 pub(crate) fn device_of(is_twin: bool, handle: usize) -> Result<usize, u32> {
     let mut world = world();
     let stream = resolve(&mut world, is_twin, handle)?;
-    let context = known(&mut world, stream)?.context;
+    let context = stream_record(&mut world, stream)?.context;
     let found = world.contexts.values().find(|known| known.id == context);
     found.map(|context| context.device).ok_or(INVALID_CONTEXT)
 }

@@ -1,5 +1,5 @@
-//! Contexts: a device's primary one, which lives while somebody retains it; those that were
-//! created; green ones, which are views of a primary context with streams of their own.
+//! Contexts: a device's primary one, which lives while a call retains it; those that were created;
+//! green ones, which are views of a primary context with streams of their own.
 //!
 //! Streams, and registrations of memory, belong to a context and end with it. Handles of what has
 //! ended come back.
@@ -9,7 +9,7 @@
 /// here.
 pub(crate) const CONTEXT_BYTES: u64 = 40 << 20;
 
-/// What kind of context it is, which says when it ends.
+/// Kind of a context. It decides when the context ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Primary,
@@ -24,7 +24,7 @@ pub(crate) struct Context {
     pub(crate) id: u64,
     pub(crate) device: usize,
     pub(crate) kind: Kind,
-    /// How many have retained or attached it.
+    /// Number of calls that have retained or attached it.
     pub(crate) references: u64,
     /// Whose memory it has: its own number, or that of the primary context.
     pub(crate) owner: u64,

@@ -31,8 +31,8 @@ impl World {
         Some(handle)
     }
 
-    /// What a capture makes of an operation: a launch of a graph becomes a node with the graph in
-    /// it.
+    /// Operation of a node that a capture makes of `op`: a launch of a graph becomes a node with
+    /// the graph in it.
     pub(crate) fn as_node(&mut self, op: Op) -> Option<Op> {
         match op {
             Op::Graph(exec) => Some(Op::Child(self.copy(exec, false)?)),
@@ -51,8 +51,8 @@ impl World {
         true
     }
 
-    /// Whether the body of a conditional node has memory operations in it, which the driver doesn't
-    /// take.
+    /// Returns whether the body of a conditional node has memory operations in it, which the driver
+    /// doesn't take.
     pub(crate) fn has_forbidden(&self, graph: usize) -> bool {
         let is_body = self.bodies.contains(&graph);
         self.graphs.get(&graph).into_iter().flatten().any(|node| match node.op {

@@ -1,29 +1,29 @@
-//! How much of the device is taken, by this process and by others with the same file
-//! (`REEF_FAKE_MEMORY`). What a process had that was killed is free again once its files are
+//! Bytes of the device that are taken, by this process and by others with the same file
+//! (`REEF_FAKE_MEMORY`). Bytes of a process that was killed are free again once its files are
 //! closed.
 
 use super::settings::setting;
 use std::os::fd::AsRawFd;
 use std::sync::{LazyLock, Mutex, MutexGuard};
 
-/// Most processes that share a device.
-const MOST: usize = 64;
-/// Where the most that was ever taken stands: behind what each process has.
-const PEAK: usize = MOST;
+/// Maximum number of processes that share a device.
+const MAX_PROCESSES: usize = 64;
+/// Word for the most bytes that were ever taken, behind the words of the processes.
+const PEAK: usize = MAX_PROCESSES;
 
 /// A piece of memory by its handle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Piece {
     pub(crate) bytes: u64,
     pub(crate) references: u64,
-    /// Where it is mapped: to addresses, in arrays, in multicast objects.
+    /// Number of mappings: to addresses, in arrays, in multicast objects.
     pub(crate) mappings: u64,
     /// Others may have it, for as long as this process lives.
     pub(crate) is_exported: bool,
 }
 
-/// A file of words, whose byte N is locked by process N, and the byte behind these by whoever
-/// changes something.
+/// A file of words, whose byte N is locked by process N, and the byte behind these by a process
+/// that changes something.
 #[derive(Debug)]
 struct Shared {
     file: std::fs::File,
@@ -31,22 +31,22 @@ struct Shared {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
+pub(crate) struct Usage {
     own: u64,
     peak: u64,
     shared: Option<Shared>,
 }
 
-static TAKEN: LazyLock<Mutex<Taken>> = LazyLock::new(|| {
+static TAKEN: LazyLock<Mutex<Usage>> = LazyLock::new(|| {
     let shared = std::env::var_os("REEF_FAKE_MEMORY").map(|path| {
         let mut options = std::fs::OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path);
         Shared::join(file.expect("REEF_FAKE_MEMORY"))
     });
-    Mutex::new(Taken { shared, ..Taken::default() })
+    Mutex::new(Usage { shared, ..Usage::default() })
 });
 
-fn taken() -> MutexGuard<'static, Taken> {
+fn taken() -> MutexGuard<'static, Usage> {
     TAKEN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
@@ -59,15 +59,15 @@ fn lock(file: &std::fs::File, byte: usize, how: i32, kind: i32) -> bool {
     unsafe { libc::fcntl(file.as_raw_fd(), how, &raw mut lock) == 0 }
 }
 
-/// How many bytes the device has: `REEF_FAKE_BYTES`.
+/// Bytes of the device: `REEF_FAKE_BYTES`.
 pub(crate) fn capacity() -> u64 {
     setting("REEF_FAKE_BYTES", 1 << 30)
 }
 
-/// Takes bytes of the device. False: it hasn't so many.
+/// Takes bytes of the device. Returns false if it has fewer.
 pub(crate) fn take(bytes: u64) -> bool {
     let mut taken = taken();
-    let others = taken.locked(Taken::others);
+    let others = taken.locked(Usage::others);
     let now = taken.own + others + bytes;
     if now > capacity() {
         return false;
@@ -89,7 +89,7 @@ pub(crate) fn give_back(bytes: u64) {
     taken.locked(|taken| taken.write(0));
 }
 
-/// What is taken now, and the most that ever was.
+/// Bytes that are taken now, and the most that ever were.
 pub(crate) fn read() -> (u64, u64) {
     let mut taken = taken();
     taken.locked(|taken| {
@@ -98,12 +98,12 @@ pub(crate) fn read() -> (u64, u64) {
     })
 }
 
-impl Taken {
+impl Usage {
     /// Runs something while no other process changes the file.
     fn locked<T>(&mut self, run: impl FnOnce(&mut Self) -> T) -> T {
         let whole = |taken: &Self, kind| {
             taken.shared.iter().for_each(|shared| {
-                lock(&shared.file, MOST, libc::F_OFD_SETLKW, kind);
+                lock(&shared.file, MAX_PROCESSES, libc::F_OFD_SETLKW, kind);
             });
         };
         whole(self, libc::F_WRLCK);
@@ -112,10 +112,10 @@ impl Taken {
         result
     }
 
-    /// What other processes have that live.
+    /// Bytes of other processes that live.
     fn others(&mut self) -> u64 {
         let Some(shared) = &self.shared else { return 0 };
-        let others = (0..MOST).filter(|at| *at != shared.own);
+        let others = (0..MAX_PROCESSES).filter(|at| *at != shared.own);
         others
             .filter(|at| shared.word(*at) > 0 && shared.lives(*at))
             .map(|at| shared.word(at))
@@ -135,12 +135,12 @@ impl Shared {
     /// Takes the first free place. What a dead process has left there is gone before anybody takes
     /// it for this one's.
     fn join(file: std::fs::File) -> Self {
-        lock(&file, MOST, libc::F_OFD_SETLKW, libc::F_WRLCK);
-        let mut places = 0..MOST;
+        lock(&file, MAX_PROCESSES, libc::F_OFD_SETLKW, libc::F_WRLCK);
+        let mut places = 0..MAX_PROCESSES;
         let own = places.find(|at| lock(&file, *at, libc::F_OFD_SETLK, libc::F_WRLCK));
         let shared = Self { file, own: own.expect("a place") };
         shared.set(shared.own, 0);
-        lock(&shared.file, MOST, libc::F_OFD_SETLKW, libc::F_UNLCK);
+        lock(&shared.file, MAX_PROCESSES, libc::F_OFD_SETLKW, libc::F_UNLCK);
         shared
     }
 
@@ -156,7 +156,7 @@ impl Shared {
         self.file.write_all_at(&value.to_le_bytes(), 8 * at as u64).expect("REEF_FAKE_MEMORY");
     }
 
-    /// Whether a process has this lock; what a dead one had is forgotten.
+    /// Returns whether a process has this lock. Bytes of a dead one are forgotten.
     fn lives(&self, at: usize) -> bool {
         let is_dead = lock(&self.file, at, libc::F_OFD_SETLK, libc::F_WRLCK);
         if is_dead {

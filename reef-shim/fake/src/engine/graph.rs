@@ -23,7 +23,7 @@ pub(crate) type Graph = Vec<Node>;
 /// All graphs, and those inside of their nodes.
 pub(crate) type Graphs = HashMap<usize, Graph>;
 
-/// The nodes of a graph as they run: those of a child graph in front of its node, which does
+/// The nodes of a graph as they run: those of a child graph come before its node, which does
 /// nothing itself.
 pub(crate) fn flatten(graphs: &Graphs, graph: usize) -> Graph {
     let mut flat = Graph::new();
@@ -110,7 +110,7 @@ pub(crate) struct Capture {
     pub(crate) goal: Goal,
 }
 
-/// What a capture's nodes become.
+/// Result of a capture.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Goal {
     #[default]
@@ -119,7 +119,7 @@ pub(crate) enum Goal {
     Into(usize),
     /// Other operations for the nodes of this graph, which has to have the same shape.
     Again(usize),
-    /// A list of commands of somebody else's.
+    /// A list of commands of another caller.
     Commands,
 }
 
@@ -130,7 +130,7 @@ impl Capture {
         self.nodes.push(Node { name, origin: 0, op, after, overlaps: false });
     }
 
-    /// Whether everything else comes before what `tail` names.
+    /// Returns whether everything else comes before the nodes of `tail`.
     pub(crate) fn is_joined(&self, tail: &[usize], others: &[usize]) -> bool {
         let (mut reached, mut next) = (HashSet::new(), tail.to_vec());
         while let Some(name) = next.pop() {

@@ -1,4 +1,4 @@
-//! How graphs take memory and give it back.
+//! Allocations of graphs: the memory that they take and give back.
 
 use super::device_memory::{give_back, take};
 use super::graph_memory::Block;

@@ -1,5 +1,5 @@
-//! Memory of graphs: it is taken when a graph is launched or uploaded, and kept until somebody
-//! trims it.
+//! Memory of graphs: it is taken when a graph is launched or uploaded, and kept until a call trims
+//! it.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 pub(crate) struct GraphMemory {
     /// Of executable graphs that have been launched.
     pub(super) blocks: HashMap<usize, Block>,
-    /// What ended graphs have left.
+    /// Bytes that ended graphs have left.
     pub(super) spare: u64,
     /// Addresses of nodes' memory.
     pub(super) addresses: HashSet<usize>,
@@ -34,7 +34,7 @@ impl GraphMemory {
         });
     }
 
-    /// What the driver has taken for graphs, and what of that graphs have.
+    /// Bytes that the driver has taken for graphs, and those of them that graphs have.
     pub(crate) fn reserved(&self) -> (u64, u64) {
         let used = self.blocks.values().map(|block| block.bytes).sum();
         (self.spare + used, used)

@@ -1,8 +1,8 @@
-//! What a stream may be told to do.
+//! Operations of a stream.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What makes the order of `mix` and `join` visible.
+/// Factor that makes the order of `mix` and `join` visible.
 const MULTIPLIER: u64 = 6_364_136_223_846_793_005;
 
 /// A kernel that was launched, with its arguments.
@@ -96,7 +96,7 @@ impl Op {
     }
 }
 
-/// Whether the word at `at` lets a wait pass, as `cuStreamWaitValue32` says.
+/// Returns whether the word at `at` lets a wait pass, as `cuStreamWaitValue32` says.
 pub(crate) fn passes(at: usize, value: u32, flags: u32) -> bool {
     // SAFETY: the program promises that the word is there while its stream waits for it.
     let word = unsafe { &*(at as *const AtomicU32) }.load(Ordering::SeqCst);
@@ -108,7 +108,7 @@ pub(crate) fn passes(at: usize, value: u32, flags: u32) -> bool {
     }
 }
 
-/// What an operation does to memory.
+/// Applies an operation to memory.
 ///
 /// # Safety
 ///

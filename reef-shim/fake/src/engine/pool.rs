@@ -15,10 +15,10 @@ pub(super) const CHUNK: u64 = 32 << 20;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pool {
-    /// What it has of the device, and what of that is used.
+    /// Bytes that it has of the device, and those of them that are used.
     pub(crate) reserved: u64,
     pub(crate) used: u64,
-    /// What it keeps when somebody waits.
+    /// Bytes that it keeps when a call waits.
     pub(crate) threshold: u64,
     /// Of the host's memory.
     pub(crate) is_host: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// Gives back chunks that nobody uses, but for so much.
+    /// Gives back chunks that are not used, but for `keep` bytes.
     pub(super) fn shrink(&mut self, keep: u64) {
         let stays = self.used.next_multiple_of(CHUNK).max(keep).min(self.reserved);
         if !self.is_host {

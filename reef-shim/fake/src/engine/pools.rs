@@ -41,7 +41,7 @@ impl World {
         self.pools.entry(pool).or_default().shrink(keep);
     }
 
-    /// Has all pools give back what is beyond their thresholds: somebody waits.
+    /// Has all pools give back what is beyond their thresholds, because a call waits.
     pub(crate) fn release_pools(&mut self) {
         let living = self.pools.values_mut().filter(|pool| !pool.is_destroyed);
         living.for_each(|pool| pool.shrink(pool.threshold));

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Once};
 use std::time::{Duration, Instant};
 
-/// What may run now: a stream's first entry, and which node of it if it is a graph.
+/// Operation that may run now: a stream's first entry, and the node of it if it is a graph.
 type Choice = (u64, Option<usize>);
 
 /// This process is a child of the one that started the device.
@@ -17,8 +17,8 @@ unsafe extern "C" fn in_child() {
     IS_CHILD.store(true, Ordering::Relaxed);
 }
 
-/// Whether the device was started by this process's parent: then nothing works here, as with the
-/// driver.
+/// Returns whether the device was started by this process's parent. Then nothing works here, as
+/// with the driver.
 pub(crate) fn is_lost() -> bool {
     IS_CHILD.load(Ordering::Relaxed)
 }
@@ -65,8 +65,8 @@ fn step([kernel, copy]: [Duration; 2]) {
         world.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     let (stream, node) = choices[(world.seed >> 33) as usize % choices.len()];
     let Some(op) = op_of(&world, (stream, node)) else { return };
-    // A word that a stream writes is seen together with its end: nobody asks the stream between the
-    // two.
+    // A word that a stream writes is seen together with its end: no call asks the stream between
+    // the two.
     let together = if let Op::Write(..) = op {
         Some(world)
     } else {
@@ -80,7 +80,7 @@ fn step([kernel, copy]: [Duration; 2]) {
     }
     let is_lost = together.as_ref().is_some_and(|world| !has_memory(world, &op));
     if !is_lost {
-        // SAFETY: whoever called the driver promised that the memory is there until then.
+        // SAFETY: the driver's caller promised that the memory is there until then.
         unsafe { take_effect(&op) };
     }
     let mut world = together.unwrap_or_else(super::world::world);
@@ -115,7 +115,7 @@ fn choices(world: &World) -> Vec<Choice> {
     choices
 }
 
-/// Whether the legacy default stream's order lets this entry run.
+/// Returns whether the legacy default stream's order lets this entry run.
 fn is_in_turn(world: &World, name: u64, number: u64) -> bool {
     let is_legacy = |name: u64| name & 0xf == 1;
     let Some(stream) = world.streams.get(&name) else { return true };
@@ -142,7 +142,7 @@ fn is_ready(world: &World, op: &Op) -> bool {
     }
 }
 
-/// Whether the word that an operation waits for or writes is there.
+/// Returns whether the word that an operation waits for or writes is there.
 fn has_memory(world: &World, op: &Op) -> bool {
     match *op {
         Op::Wait { at, .. } | Op::Write(at, _) => world.is_visible(at, None),
@@ -150,7 +150,8 @@ fn has_memory(world: &World, op: &Op) -> bool {
     }
 }
 
-fn op_of(world: &World, (stream, node): Choice) -> Option<Op> {
+fn op_of(world: &World, choice: Choice) -> Option<Op> {
+    let (stream, node) = choice;
     let first = world.streams.get(&stream)?.queue.front()?;
     match (node, &first.run) {
         (Some(node), Some(run)) => run.ready().find(|(at, _)| *at == node).map(|(_, op)| *op),
@@ -158,7 +159,8 @@ fn op_of(world: &World, (stream, node): Choice) -> Option<Op> {
     }
 }
 
-fn finish(world: &mut World, (stream, node): Choice, op: &Op) {
+fn finish(world: &mut World, choice: Choice, op: &Op) {
+    let (stream, node) = choice;
     if let Op::Record { event, times } = *op {
         world.recorded(event, times);
     }

@@ -26,7 +26,7 @@ pub(crate) struct Stream {
     /// Takes part in the legacy default stream's order.
     pub(crate) is_blocking: bool,
     pub(crate) queue: VecDeque<Entry>,
-    /// Which capture it is part of, and the nodes that the next one comes after.
+    /// The capture that it is part of, and the nodes that the next one comes after.
     pub(crate) capture: Option<(u64, Vec<usize>)>,
     /// Its handle is gone; it ends when it has run what it has.
     pub(crate) is_destroyed: bool,
@@ -34,7 +34,7 @@ pub(crate) struct Stream {
     pub(crate) is_detached: bool,
 }
 
-/// Memory of the host that a device may use: so many bytes, for the contexts that share this one's
+/// Memory of the host that a device may use: `bytes` bytes, for the contexts that share this one's
 /// memory, or for all.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Registered {
@@ -47,7 +47,7 @@ pub(crate) struct Registered {
 pub(crate) struct Event {
     /// The number of its context, whose streams may record it.
     pub(crate) context: u64,
-    /// How often it was recorded, and which of these records haven't run: streams run in any order.
+    /// Number of its records, and those of them that haven't run: streams run in any order.
     pub(crate) recorded: u64,
     pub(crate) open: Vec<u64>,
     /// The capture that recorded it last, and where.
@@ -65,7 +65,7 @@ pub(crate) struct World {
     pub(crate) free: Vec<usize>,
     pub(crate) events: HashMap<usize, Event>,
     pub(crate) captures: HashMap<u64, Capture>,
-    /// Those of the program, those inside of nodes, and those that were instantiated.
+    /// Graphs of the program, those inside of nodes, and those that were instantiated.
     pub(crate) graphs: Graphs,
     pub(crate) execs: HashSet<usize>,
     /// Handles of conditional nodes, and what they say.
@@ -108,7 +108,7 @@ pub(crate) fn world() -> MutexGuard<'static, World> {
 }
 
 impl Event {
-    /// Whether what was before this record has run.
+    /// Returns whether the work before this record has run.
     pub(crate) fn is_reached(&self, record: u64) -> bool {
         !self.open.contains(&record)
     }
@@ -131,7 +131,7 @@ impl World {
         self.free.pop().unwrap_or_else(|| self.handle())
     }
 
-    /// Whether a context may use the memory here; or any context.
+    /// Returns whether a context, or any, may use the memory here.
     pub(crate) fn is_visible(&self, at: usize, owner: Option<u64>) -> bool {
         let before = self.registered.range(..=at).next_back();
         let is_registered = before.is_some_and(|(&from, memory)| {
@@ -174,12 +174,12 @@ impl World {
         }
     }
 
-    /// Whether nothing of this stream is left to run.
+    /// Returns whether nothing of this stream is left to run.
     pub(crate) fn is_idle(&self, stream: u64) -> bool {
         self.streams.get(&stream).is_none_or(|stream| stream.queue.is_empty())
     }
 
-    /// Whether nothing of this context, or of any, is left to run.
+    /// Returns whether nothing of this context, or of any, is left to run.
     pub(crate) fn is_all_idle(&self, context: Option<u64>) -> bool {
         let of = |stream: &&Stream| context.is_none_or(|context| stream.context == context);
         self.streams.values().filter(of).all(|stream| stream.queue.is_empty())

@@ -1,4 +1,4 @@
-//! Which function reads which operator.
+//! Table of the operators and the functions that read them.
 
 use super::elements::{activations, arithmetic, cast};
 use super::places::{indexed, movement, resize, shapes, slices};

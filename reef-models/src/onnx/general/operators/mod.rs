@@ -1,4 +1,4 @@
-//! What each operator makes of its operands, as operations on tensors.
+//! Operators as operations on tensors.
 //!
 //! In: a node with its operands ([`Call`](super::call::Call)), and the network so far. Out: its
 //! results. A node that can't be expressed is an error in words that follow its name.

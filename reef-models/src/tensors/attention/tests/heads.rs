@@ -8,25 +8,25 @@ use crate::tensors::value::Value;
 use proptest::prelude::*;
 use reef_core::tensor::{Array, Binary, Element, Spec, Truth, Unary};
 
-/// How the heads of a text of `texts` rows of tokens are attended to.
+/// Attention of heads to a text of `texts` rows of tokens.
 #[derive(Debug, Clone)]
 pub(super) struct Heads {
     pub(super) texts: usize,
     pub(super) heads: usize,
-    /// How many heads have keys and values of their own; a divisor of `heads`.
+    /// Number of heads that have keys and values of their own; a divisor of `heads`.
     pub(super) key_heads: usize,
     pub(super) queries: usize,
     pub(super) keys: usize,
     pub(super) depth: usize,
     pub(super) width: usize,
-    /// Where scores are scaled: queries, keys, both, scores before or after what is added.
+    /// Place of the scale: queries, keys, both, scores before or after what is added.
     pub(super) scale: u8,
     /// No mask, added for each text, added for all, chosen, chosen if not, two of them, chosen and
     /// expanded.
     pub(super) mask: u8,
-    /// How many keys of each text are masked.
+    /// Number of masked keys of each text.
     pub(super) masked: usize,
-    /// Rows that are no numbers are 0.
+    /// Rows that are not numbers are 0.
     pub(super) none_is_zero: bool,
     /// The result's heads side by side.
     pub(super) together: bool,

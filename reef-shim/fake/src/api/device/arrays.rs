@@ -117,8 +117,8 @@ unsafe fn info(free: *mut usize, total: *mut usize) -> u32 {
     SUCCESS
 }
 
-/// What is taken of the device now, and the most that ever was, by all processes with the same
-/// file.
+/// Bytes of the device that are taken now, and the most that ever were, by all processes with the
+/// same file.
 unsafe fn taken(now: *mut u64, peak: *mut u64) -> u32 {
     let (own, most) = read();
     // SAFETY: the caller's promise.

@@ -60,7 +60,7 @@ fn make(bytes: u64) -> usize {
     name
 }
 
-/// Changes a piece, which ends when nobody has it any more.
+/// Changes a piece, which ends when nothing refers to it any more.
 fn change(handle: usize, change: fn(&mut Piece)) -> u32 {
     let mut world = world();
     let Some(piece) = world.pieces.get_mut(&handle) else { return INVALID_VALUE };
@@ -112,7 +112,7 @@ unsafe fn unmap(at: usize, bytes: usize) -> u32 {
     if gone.is_empty() { INVALID_VALUE } else { SUCCESS }
 }
 
-/// A file that names the piece. Whoever gets it may keep the piece, so it never ends.
+/// A file that names the piece. Its receiver may keep the piece, so it never ends.
 unsafe fn export(to: *mut i32, handle: usize, _kind: u32, _flags: u64) -> u32 {
     if !has(handle) {
         return INVALID_VALUE;
@@ -199,7 +199,7 @@ pub(super) fn leave(from: usize, is_meant: &dyn Fn(&[u64; 4]) -> bool) {
 
 unsafe fn map_arrays(_is_twin: bool, list: *const Region, count: u32, _stream: usize) -> u32 {
     for at in 0..count as usize {
-        // SAFETY: the caller's promise: so many.
+        // SAFETY: the caller's promise: `count` regions.
         let region = unsafe { &*list.add(at) };
         leave(region.array, &|place| *place == region.place);
         if region.operation == 1 {

@@ -20,7 +20,7 @@ plain! {
     cuGraphNodeFindInClone(node: *mut usize, original: usize, clone: usize) = find_in_clone;
 }
 
-/// What a node does.
+/// Operation of a node.
 fn op(world: &mut World, node: usize) -> Result<Op, u32> {
     let graph = world.graph_of(node).ok_or(INVALID_VALUE)?;
     world.node(graph, node).map(|node| node.op).ok_or(INVALID_VALUE)

@@ -2,7 +2,7 @@
 
 use crate::api::code::*;
 use crate::api::export::{give, twin};
-use crate::api::streams::{known, resolve};
+use crate::api::streams::{resolve, stream_record};
 use crate::engine::graph::{Capture, Goal};
 use crate::engine::world::{World, world};
 
@@ -30,7 +30,7 @@ fn begin_for(is_twin: bool, handle: usize, goal: Goal, tail: Vec<usize>) -> u32 
         Ok(stream) => stream,
         Err(code) => return code,
     };
-    match known(&mut world, stream) {
+    match stream_record(&mut world, stream) {
         Err(code) => return code,
         Ok(known) if known.capture.is_some() => return ILLEGAL_STATE,
         Ok(known) => known.capture = Some((id, tail)),
@@ -55,7 +55,7 @@ unsafe fn begin_into(
     if !world().graphs.contains_key(&graph) {
         return INVALID_VALUE;
     }
-    // SAFETY: the caller's promise: so many nodes.
+    // SAFETY: the caller's promise: `count` nodes.
     let tail = (0..count).map(|at| unsafe { *after.add(at) }).collect();
     begin_for(is_twin, handle, Goal::Into(graph), tail)
 }
@@ -84,7 +84,7 @@ unsafe fn begin_commands(is_twin: bool, handle: usize, params: usize) -> u32 {
 /// The capture that ends with this stream, which no stream is part of any more.
 fn ended(world: &mut World, is_twin: bool, handle: usize) -> Result<Capture, u32> {
     let stream = resolve(world, is_twin, handle)?;
-    let (id, tail) = known(world, stream)?.capture.clone().ok_or(ILLEGAL_STATE)?;
+    let (id, tail) = stream_record(world, stream)?.capture.clone().ok_or(ILLEGAL_STATE)?;
     match world.captures.get(&id) {
         Some(capture) if capture.origin == stream => {}
         _ => return Err(CAPTURE_UNMATCHED),
@@ -158,7 +158,7 @@ unsafe fn is_capturing(is_twin: bool, stream: usize, status: *mut u32) -> u32 {
 unsafe fn info(is_twin: bool, handle: usize, status: *mut u32, id: *mut u64) -> u32 {
     let mut world = world();
     let stream = resolve(&mut world, is_twin, handle);
-    let known = match stream.and_then(|stream| known(&mut world, stream)) {
+    let known = match stream.and_then(|stream| stream_record(&mut world, stream)) {
         Ok(known) => known.capture.as_ref().map(|(id, _)| *id),
         Err(code) => return code,
     };

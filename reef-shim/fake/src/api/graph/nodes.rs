@@ -68,7 +68,7 @@ unsafe fn add(
         Ok(op) => op,
         Err(code) => return code,
     };
-    // SAFETY: the caller's promise: so many nodes.
+    // SAFETY: the caller's promise: `count` nodes.
     let after: Vec<_> = (0..count).map(|at| unsafe { *after.add(at) }).collect();
     let mut world = world();
     let name = world.handle();
@@ -184,7 +184,7 @@ unsafe fn edges(
     to: *const usize,
     count: usize,
 ) -> Option<Vec<(usize, usize)>> {
-    // SAFETY: the caller's promise: so many nodes.
+    // SAFETY: the caller's promise: `count` nodes.
     let edges: Vec<_> = (0..count).map(|at| unsafe { (*from.add(at), *to.add(at)) }).collect();
     let names: Vec<_> = edges.iter().flat_map(|&(from, to)| [from, to]).collect();
     is_inside(world.graphs.get(&graph)?, &names).then_some(edges)

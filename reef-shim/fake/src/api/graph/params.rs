@@ -1,4 +1,4 @@
-//! What nodes of graphs are made from: the driver's structs, as operations.
+//! The driver's structs from which nodes of graphs are made, as operations.
 
 use crate::api::code::*;
 use crate::engine::op::{Kernel, Op};

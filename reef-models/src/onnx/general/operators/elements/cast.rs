@@ -32,7 +32,7 @@ pub(in crate::onnx::general::operators) fn cast(
     }
 }
 
-/// What it is when nothing is trained: its input. The mask is true everywhere.
+/// Dropout without training: its input. The mask is true everywhere.
 fn dropout(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
     call.float("ratio", 0.5)?;
     call.int("seed", 0)?;
@@ -49,7 +49,7 @@ fn dropout(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Option<Vec<Value>>> {
 
 fn constant(b: &Builder<'_>, call: &Call<'_>) -> Result<Value> {
     if let Some(attribute) = call.attribute("value")? {
-        let tensor = attribute.tensor.as_ref().ok_or("attribute value is no tensor")?;
+        let tensor = attribute.tensor.as_ref().ok_or("attribute value must be a tensor")?;
         let (spec, array) = array(tensor, call.folder, b.ledger)?;
         return b.constant(spec.dims, array);
     }
@@ -79,7 +79,7 @@ fn filled(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let value = match call.attribute("value")? {
         None => b.constant(Vec::new(), Array::F32(vec![0.0]))?,
         Some(attribute) => {
-            let tensor = attribute.tensor.as_ref().ok_or("attribute value is no tensor")?;
+            let tensor = attribute.tensor.as_ref().ok_or("attribute value must be a tensor")?;
             let (_, array) = array(tensor, call.folder, b.ledger)?;
             b.constant(Vec::new(), array)?
         }
@@ -97,14 +97,11 @@ fn range(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let count = count.max(0.0) as usize;
     let _numbers = b.ledger.charge(8 * count as u64)?;
     let to = call.get(0)?.element();
-    let numbers = match to.is_float() {
-        true => Array::F64((0..count).map(|i| start + i as f64 * delta).collect()),
-        false => {
-            let (start, delta) = (start as i64, delta as i64);
-            Array::I64(
-                (0..count as i64).map(|i| start.wrapping_add(i.wrapping_mul(delta))).collect(),
-            )
-        }
+    let numbers = if to.is_float() {
+        Array::F64((0..count).map(|i| start + i as f64 * delta).collect())
+    } else {
+        let (start, delta) = (start as i64, delta as i64);
+        Array::I64((0..count as i64).map(|i| start.wrapping_add(i.wrapping_mul(delta))).collect())
     };
     let numbers = b.constant(vec![count], numbers)?;
     b.cast(&numbers, to)

@@ -2,7 +2,7 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
-use crate::tensors::axes::{around, axis, elements};
+use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
 use crate::tensors::value::Value;
@@ -30,8 +30,8 @@ pub(in crate::onnx::general::operators) fn indexed(
 fn gather(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, indices) = (call.get(0)?, call.get(1)?);
     let at = call.axis(0, x.rank())?;
-    let [outer, size, inner] = around(&x.spec, at);
-    if let Some(known) = indices.known().filter(|_| indices.rank() <= 1) {
+    let [outer, size, inner] = sizes_around(&x.spec, at);
+    if let Some(known) = indices.known_values().filter(|_| indices.rank() <= 1) {
         let places = known
             .array
             .values()
@@ -86,8 +86,8 @@ pub(in crate::onnx::general::operators) fn gather_elements(
     picked(b, x, indices, target, indices.dims().to_vec())
 }
 
-/// How tuples of indices point into `dims`, of which the first `batch` are those of the indices as
-/// well.
+/// Target of tuples of indices into `dims`, and sizes of the result. The first `batch` sizes of
+/// `dims` are those of the indices as well.
 fn tuples(dims: &[usize], indices: &Value, batch: usize) -> Result<(Target, Vec<usize>)> {
     let refused = || format!("indices {} of {dims:?}, {batch} of them batches", indices.spec);
     let Some((&depth, front)) = indices.dims().split_last() else { return Err(refused()) };
@@ -204,9 +204,10 @@ fn compress(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
         Some(number) => (x.clone(), axis(number, x.rank())?),
         None => (b.reshape(x, vec![x.spec.elements()])?, 0),
     };
-    match chosen().all(|place| place < x.dims()[at]) {
-        true => b.pick_axis(&x, at, chosen().collect()),
-        false => Err(format!("a condition of {} values for {}", condition.len(), x.spec)),
+    if chosen().all(|place| place < x.dims()[at]) {
+        b.pick_axis(&x, at, chosen().collect())
+    } else {
+        Err(format!("a condition of {} values for {}", condition.len(), x.spec))
     }
 }
 

@@ -42,9 +42,10 @@ fn transpose(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let order = list.iter().map(|&k| axis(k, x.rank())).collect::<Result<Vec<_>>>()?;
     let mut sorted = order.clone();
     sorted.sort_unstable();
-    match sorted.into_iter().eq(0..x.rank()) {
-        true => b.transpose(x, &order),
-        false => Err(format!("attribute perm = {list:?} of {} dimensions", x.rank())),
+    if sorted.into_iter().eq(0..x.rank()) {
+        b.transpose(x, &order)
+    } else {
+        Err(format!("attribute perm = {list:?} of {} dimensions", x.rank()))
     }
 }
 
@@ -95,7 +96,7 @@ fn pad(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     }
 }
 
-/// What a constant operand pads with.
+/// Number of a constant operand to pad with.
 fn fill(call: &Call<'_>) -> Result<Scalar> {
     let Some(array) = call.array(2)? else { return Ok(Scalar::Whole(0)) };
     match (
@@ -203,9 +204,12 @@ fn centre(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     for (&number, &wanted) in axes.iter().zip(&wanted) {
         let at = axis(number, x.rank())?;
         let have = x.dims()[at];
-        let place = |i: usize| match have >= wanted {
-            true => (have - wanted) / 2 + i,
-            false => i.checked_sub((wanted - have) / 2).filter(|&at| at < have).unwrap_or(NOWHERE),
+        let place = |i: usize| {
+            if have >= wanted {
+                (have - wanted) / 2 + i
+            } else {
+                i.checked_sub((wanted - have) / 2).filter(|&at| at < have).unwrap_or(NOWHERE)
+            }
         };
         b.ledger.charge(8 * wanted as u64)?;
         places[at] = (0..wanted).map(place).collect();

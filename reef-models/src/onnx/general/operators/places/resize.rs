@@ -2,7 +2,7 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::{Call, one};
-use crate::tensors::axes::{around, axis, elements};
+use crate::tensors::axes::{axis, elements, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Array, Truth, View};
@@ -20,7 +20,7 @@ pub(in crate::onnx::general::operators) fn resize(
     }
 }
 
-/// How one axis changes.
+/// Change of one axis.
 struct Axis {
     axis: usize,
     from: usize,
@@ -28,11 +28,11 @@ struct Axis {
     scale: f64,
     /// The new size before it was rounded.
     exact: f64,
-    /// Where a cut begins and ends, as parts of the axis.
+    /// Begin and end of a cut, as parts of the axis.
     cut: [f64; 2],
 }
 
-/// What a node asks for.
+/// Attributes and operands of a node.
 struct Plan {
     axes: Vec<Axis>,
     mode: String,
@@ -73,7 +73,7 @@ impl Plan {
             let places = (0..axis.to).map(|to| self.place(axis, to)).collect::<Result<Vec<_>>>()?;
             made = match self.mode.as_str() {
                 "nearest" => {
-                    let near = places.iter().map(|&place| self.near(place, axis.from));
+                    let near = places.iter().map(|&place| self.nearest_element(place, axis.from));
                     b.pick_axis(&made, axis.axis, near.collect::<Result<_>>()?)?
                 }
                 _ => self.blend(b, &made, axis, &places)?,
@@ -85,7 +85,7 @@ impl Plan {
         b.cast(&made, x.element())
     }
 
-    /// Where output `to` lies on the input's axis.
+    /// Place of output `to` on the input's axis.
     fn place(&self, axis: &Axis, to: usize) -> Result<f64> {
         let (x, from, size) = (to as f64, axis.from as f64, axis.to as f64);
         let half_pixel = (x + 0.5) / axis.scale - 0.5;
@@ -118,7 +118,7 @@ impl Plan {
         })
     }
 
-    fn near(&self, place: f64, size: usize) -> Result<usize> {
+    fn nearest_element(&self, place: f64, size: usize) -> Result<usize> {
         let near = match self.nearest.as_str() {
             "round_prefer_floor" => (place - 0.5).ceil(),
             "round_prefer_ceil" => (place + 0.5).floor(),
@@ -139,7 +139,7 @@ impl Plan {
         }
         let weights = b.constant(vec![to, from], Array::F64(weights))?;
         let weights = b.cast(&weights, x.element())?;
-        let [outer, _, inner] = around(&x.spec, axis.axis);
+        let [outer, _, inner] = sizes_around(&x.spec, axis.axis);
         let view = |dims: &[usize], strides: &[usize]| View {
             dims: dims.to_vec(),
             strides: strides.to_vec(),
@@ -252,9 +252,10 @@ fn axes(call: &Call<'_>, old: bool) -> Result<Vec<Axis>> {
         let sound = scale > 0.0
             && scale.is_finite()
             && (0.0..=reef_core::op::MAX_SIZE as f64).contains(&size);
-        match sound && from > 0 {
-            true => Ok(Axis { axis, from, to: size as usize, scale, exact, cut }),
-            false => Err(format!("axis {axis} of {from} elements by {number}")),
+        if sound && from > 0 {
+            Ok(Axis { axis, from, to: size as usize, scale, exact, cut })
+        } else {
+            Err(format!("axis {axis} of {from} elements by {number}"))
         }
     });
     made.collect()

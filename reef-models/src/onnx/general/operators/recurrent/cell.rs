@@ -16,14 +16,14 @@ pub(super) struct Cell<'a> {
     /// Sums of gates are kept within this of 0.
     pub(super) clip: Option<f64>,
     pub(super) hidden: usize,
-    /// Recurrent weights, a row for each element of each gate: those [`Kind::together`] names, in
+    /// Recurrent weights, a row for each element of each gate: those of [`Kind::joint_gates`], in
     /// its order.
     pub(super) recurrent: Vec<Value>,
-    /// What is added to the recurrent product of a hidden gate that comes before the reset gate.
+    /// Added to the recurrent product of a hidden gate that comes before the reset gate.
     pub(super) bias: Option<Value>,
     /// Weights of an LSTM's own state for its input, output and forget gates.
     pub(super) peepholes: Option<[Value; 3]>,
-    /// How many steps each batch has, as numbers of the states' type; `None` if all have all.
+    /// Number of steps of each batch, in the states' type; `None` if all have all.
     pub(super) lengths: Option<Value>,
 }
 
@@ -94,7 +94,7 @@ impl Cell<'_> {
         if let Some(bias) = &self.bias {
             product = b.binary(Binary::Add, &product, bias)?;
         }
-        let given = self.given(b, x, at, 1)?;
+        let given = self.input_part(b, x, at, 1)?;
         let terms = [&update, &reset, &given, &product, h];
         let hidden = self.map(b, &terms, at, 4, |w, [update, reset, given, product, h, ..]| {
             let reset = self.function(w, 0, reset);
@@ -129,12 +129,11 @@ impl Cell<'_> {
                 (input, forget) = (w.add(input, of_input), w.add(forget, of_forget));
             }
             let input = self.function(w, 0, input);
-            let forget = match coupled {
-                true => {
-                    let one = w.real(1.0);
-                    w.sub(one, input)
-                }
-                false => self.function(w, 0, forget),
+            let forget = if coupled {
+                let one = w.real(1.0);
+                w.sub(one, input)
+            } else {
+                self.function(w, 0, forget)
             };
             let inner = self.function(w, 1, cell);
             let (old, new) = (w.mul(forget, c), w.mul(input, inner));
@@ -143,12 +142,11 @@ impl Cell<'_> {
         let mut terms = vec![&output, &cell, h];
         terms.extend(self.peepholes.as_ref().map(|[_, to_output, _]| to_output));
         let hidden = self.map(b, &terms, at, 2, |w, [output, cell, _, peep, ..]| {
-            let output = match self.peepholes.is_some() {
-                true => {
-                    let of_output = w.mul(peep, cell);
-                    w.add(output, of_output)
-                }
-                false => output,
+            let output = if self.peepholes.is_some() {
+                let of_output = w.mul(peep, cell);
+                w.add(output, of_output)
+            } else {
+                output
             };
             let gate = self.function(w, 0, output);
             // Not kept within bounds: ONNX Runtime clips sums of gates alone.
@@ -176,12 +174,18 @@ impl Cell<'_> {
         b.gemm(h, &self.recurrent[which], [false, true])
     }
 
-    /// What comes from the input for these gates.
-    fn given(&self, b: &mut Builder<'_>, x: &Inputs, at: usize, which: usize) -> Result<Value> {
-        x.at(b, at, self.kind.together()[which])
+    /// Part of these gates that comes from the input.
+    fn input_part(
+        &self,
+        b: &mut Builder<'_>,
+        x: &Inputs,
+        at: usize,
+        which: usize,
+    ) -> Result<Value> {
+        x.at(b, at, self.kind.joint_gates()[which])
     }
 
-    /// The same with what comes from the input.
+    /// Sum of the recurrent product and the input's part.
     fn sum(
         &self,
         b: &mut Builder<'_>,
@@ -191,7 +195,7 @@ impl Cell<'_> {
         which: usize,
     ) -> Result<Value> {
         let product = self.product(b, h, which)?;
-        let given = self.given(b, x, at, which)?;
+        let given = self.input_part(b, x, at, which)?;
         b.binary(Binary::Add, &product, &given)
     }
 

@@ -24,7 +24,7 @@ pub(super) enum Function {
     Elu(f64),
 }
 
-/// The functions that a node names for all directions, or the usual ones for each of so many.
+/// The functions that a node names for all directions, or the usual ones for each direction.
 pub(super) fn functions(
     call: &Call<'_>,
     usual: &[Function],

@@ -1,11 +1,12 @@
-//! What a sequence gives to each step.
+//! The input's part of the gates of each step.
 
 use crate::onnx::fault::Result;
 use crate::tensors::builder::Builder;
 use crate::tensors::value::Value;
 use reef_core::tensor::{Binary, Scalar};
 
-/// What comes from the input: for each step and batch a row of all gates, biases included.
+/// A row of all gates for each step and batch, as far as they come from the input. Biases are
+/// included.
 pub(super) struct Inputs {
     all: Value,
     hidden: usize,
@@ -31,7 +32,7 @@ impl Inputs {
         Ok(Self { all: b.reshape(&all, vec![steps, batch, width])?, hidden })
     }
 
-    /// How many steps.
+    /// Number of steps.
     pub(super) fn steps(&self) -> usize {
         self.all.dims()[0]
     }

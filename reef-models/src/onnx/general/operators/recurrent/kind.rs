@@ -1,17 +1,17 @@
-//! What tells the three operators apart.
+//! Differences of the three operators.
 
 use super::function::Function;
 
-/// Which network, as its node says.
+/// Type of network, as its node says.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     Rnn,
     Gru {
-        /// Whether the reset gate comes behind the product of the hidden gate.
+        /// True if the reset gate comes behind the product of the hidden gate.
         linear_before_reset: bool,
     },
     Lstm {
-        /// Whether the forget gate is what the input gate leaves.
+        /// True if the forget gate is what the input gate leaves.
         coupled: bool,
     },
 }
@@ -27,7 +27,7 @@ impl Kind {
     }
 
     /// Gates, from one to before another, whose recurrent products are made together.
-    pub(super) fn together(self) -> &'static [[usize; 2]] {
+    pub(super) fn joint_gates(self) -> &'static [[usize; 2]] {
         match self {
             Self::Rnn => &[[0, 1]],
             Self::Gru { .. } => &[[0, 2], [2, 3]],

@@ -12,7 +12,7 @@ use crate::tensors::value::{Value, wide};
 use reef_core::tensor::{Binary, Element, Spec};
 
 /// Operations that a node may be unrolled to.
-const MOST_OPERATIONS: usize = 1 << 17;
+const MAX_OPERATIONS: usize = 1 << 17;
 
 pub(in crate::onnx::general::operators) fn recurrent(
     b: &mut Builder<'_>,
@@ -35,7 +35,7 @@ struct Node<'a, 'c> {
     x: Value,
     /// Steps, batches, elements of a state.
     sizes: [usize; 3],
-    /// Whether batches come first in the node's operands and results.
+    /// True if batches come first in the node's operands and results.
     batch_first: bool,
     /// For each direction, whether it goes from the last step to the first.
     reverse: &'static [bool],
@@ -67,9 +67,9 @@ impl<'a, 'c> Node<'a, 'c> {
             ));
         }
         let operations = steps.saturating_mul(reverse.len() * kind.operations());
-        if operations > MOST_OPERATIONS {
+        if operations > MAX_OPERATIONS {
             return Err(format!(
-                "{steps} steps are {operations} operations, {MOST_OPERATIONS} are possible"
+                "{steps} steps are {operations} operations, {MAX_OPERATIONS} are possible"
             ));
         }
         let functions = functions(call, kind.usual(), reverse.len())?;
@@ -105,7 +105,7 @@ impl<'a, 'c> Node<'a, 'c> {
         let recurrent =
             self.part(b, direction, 2, &[rows, hidden])?.ok_or("operand 2 is missing")?;
         let mut cut = |&[from, to]: &[usize; 2]| b.cut(&recurrent, 0, from * hidden, to * hidden);
-        let recurrent = self.kind.together().iter().map(&mut cut).collect::<Result<_>>()?;
+        let recurrent = self.kind.joint_gates().iter().map(&mut cut).collect::<Result<_>>()?;
         let (bias, own) = match self.part(b, direction, 3, &[2 * rows])? {
             Some(bias) => self.biases(b, &bias)?,
             None => (None, None),
@@ -141,7 +141,7 @@ impl<'a, 'c> Node<'a, 'c> {
         run(b, &cell, &inputs, first, self.reverse[direction])
     }
 
-    /// What is added to all gates of a step, and to the recurrent product of a hidden gate that is
+    /// Bias of all gates of a step, and bias of the recurrent product of a hidden gate that is
     /// reset behind it.
     fn biases(&self, b: &mut Builder<'_>, both: &Value) -> Result<(Option<Value>, Option<Value>)> {
         let (hidden, rows) = (self.sizes[2], self.kind.gates() * self.sizes[2]);
@@ -173,9 +173,10 @@ impl<'a, 'c> Node<'a, 'c> {
 
     fn ensure_is(&self, operand: usize, value: &Value, dims: &[usize]) -> Result<()> {
         let wanted = Spec { element: self.element, dims: dims.to_vec() };
-        match value.spec == wanted {
-            true => Ok(()),
-            false => Err(format!("operand {operand} is {}, {wanted} wanted", value.spec)),
+        if value.spec == wanted {
+            Ok(())
+        } else {
+            Err(format!("operand {operand} is {}, {wanted} wanted", value.spec))
         }
     }
 
@@ -209,9 +210,10 @@ impl<'a, 'c> Node<'a, 'c> {
         let rows = (0..steps).flat_map(|step| all.iter().map(move |states| &states[step]));
         let rows = rows.map(|state| b.reshape(state, row.clone())).collect::<Result<Vec<_>>>()?;
         let made = b.concat(&rows.iter().collect::<Vec<_>>(), at)?;
-        let (dims, of_step, of_batch) = match self.batch_first {
-            true => ([batch, steps, directions, hidden], [1, steps, 1, 1], [batch, 1, 1, 1]),
-            false => ([steps, directions, batch, hidden], [steps, 1, 1, 1], [1, 1, batch, 1]),
+        let (dims, of_step, of_batch) = if self.batch_first {
+            ([batch, steps, directions, hidden], [1, steps, 1, 1], [batch, 1, 1, 1])
+        } else {
+            ([steps, directions, batch, hidden], [steps, 1, 1, 1], [1, 1, batch, 1])
         };
         let made = b.reshape(&made, dims.to_vec())?;
         let Some(lengths) = &self.lengths else { return Ok(made) };

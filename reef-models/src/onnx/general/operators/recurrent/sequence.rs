@@ -29,7 +29,7 @@ pub(super) fn run(
     Ok((seen, state))
 }
 
-/// How many steps each batch has, as floats of `element`; `None` if all have all.
+/// Number of steps of each batch, as floats of `element`; `None` if all have all.
 pub(super) fn lengths(
     b: &mut Builder<'_>,
     call: &Call<'_>,
@@ -40,7 +40,7 @@ pub(super) fn lengths(
     if value.dims() != [batch] || value.element().is_float() {
         return Err(format!("lengths of {batch} sequences wanted, {} there", value.spec));
     }
-    if let Some(known) = value.known() {
+    if let Some(known) = value.known_values() {
         let known = known.array.values().to_i64();
         if let Some(length) = known.iter().find(|&&length| length < 0 || length > steps as i64) {
             return Err(format!("a length of {length} of {steps} steps"));

@@ -34,7 +34,7 @@ fn short_sequences_keep_their_state_and_end_in_zeros() {
 }
 
 #[test]
-fn options_of_cells_are_heeded() {
+fn options_of_cells_are_applied() {
     Case { op: "GRU", linear_before_reset: true, ..CASE }.agrees();
     let direction = "bidirectional";
     Case { op: "GRU", linear_before_reset: true, lengths: Some([3, 4]), direction, ..CASE }
@@ -58,7 +58,7 @@ fn named_functions_take_their_parameters_in_order() {
     }
 }
 
-/// How many products a network has.
+/// Number of products in a network.
 fn products(case: Case) -> usize {
     let steps = case.model(&[]).unwrap().steps;
     steps.iter().filter(|step| matches!(step.op.kind, Kind::Contract(_))).count()
@@ -87,7 +87,7 @@ fn all_steps_share_their_weights() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_node() {
+fn sizes_that_do_not_fit_are_refused_with_the_node() {
     let said = |case: Case, more: &[Vec<u8>]| case.model(more).unwrap_err();
     let error = said(CASE, &[int("hidden_size", 5)]);
     assert_eq!(

@@ -32,9 +32,10 @@ pub(in crate::onnx::general::operators) fn convolution(
 fn checked<'a>(call: &'a Call<'_>) -> Result<(&'a Value, &'a Value)> {
     let (x, w) = (call.get(0)?, call.get(1)?);
     same_element(x, w)?;
-    match x.rank() == w.rank() && x.rank() >= 3 {
-        true => Ok((x, w)),
-        false => Err(format!("a convolution of {} with {}", x.spec, w.spec)),
+    if x.rank() == w.rank() && x.rank() >= 3 {
+        Ok((x, w))
+    } else {
+        Err(format!("a convolution of {} with {}", x.spec, w.spec))
     }
 }
 
@@ -116,7 +117,7 @@ fn transposed(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     biased(b, made, call.maybe(2))
 }
 
-/// What is cut off of all that filters reach, before and after.
+/// Elements to cut off of all that filters reach, before and after.
 fn cut(
     call: &Call<'_>,
     spread: &[usize],

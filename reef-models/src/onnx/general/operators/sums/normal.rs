@@ -49,7 +49,7 @@ fn softmax(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     b.cast(&is, x.element())
 }
 
-/// Results: the normalised input, and if they are wanted the means and the inverse deviations.
+/// Results: the normalised input, the means and the inverse deviations.
 fn layer(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let x = call.get(0)?;
     let axes: Vec<usize> = (call.axis(-1, x.rank())?..x.rank()).collect();

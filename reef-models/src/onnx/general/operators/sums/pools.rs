@@ -21,7 +21,7 @@ pub(in crate::onnx::general::operators) fn pool(
             let (x, window) = over(call)?;
             let p = call.int("p", 2)? as f64;
             let powers = powers(b, x, p)?;
-            let (padded, [kept, taps], dims) = seen(b, &powers, &window, Scalar::Whole(0))?;
+            let (padded, [kept, taps], dims) = pad_and_view(b, &powers, &window, Scalar::Whole(0))?;
             let sum = b.fold_view(&padded, kept, taps, dims, FoldKind::Sum)?;
             one(b.with_number(Binary::Pow, &sum, 1.0 / p)?)
         }
@@ -65,7 +65,7 @@ fn over<'a>(call: &'a Call<'_>) -> Result<(&'a Value, Sliding)> {
 }
 
 /// The padded input, what windows see of it, and the sizes of the result.
-fn seen(
+fn pad_and_view(
     b: &mut Builder<'_>,
     x: &Value,
     window: &Sliding,
@@ -83,14 +83,14 @@ fn seen(
 fn average(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Value> {
     let (x, window) = over(call)?;
     let x = &b.widened(x)?;
-    let (padded, [kept, taps], dims) = seen(b, x, &window, Scalar::Whole(0))?;
+    let (padded, [kept, taps], dims) = pad_and_view(b, x, &window, Scalar::Whole(0))?;
     let sum = b.fold_view(&padded, kept, taps, dims, FoldKind::Sum)?;
     let counts = counts(b, x, &window, call.flag("count_include_pad", false)?)?;
     let made = b.binary(Binary::Div, &sum, &counts)?;
     b.cast(&made, call.get(0)?.element())
 }
 
-/// How many elements each mean is over. Padding counts if the node says so; what is behind it never
+/// Number of elements of each mean. Padding counts if the node says so; what is behind it never
 /// does.
 fn counts(b: &mut Builder<'_>, x: &Value, window: &Sliding, with_padding: bool) -> Result<Value> {
     let ones = b.scalar(x.element(), 1.0)?;
@@ -98,19 +98,19 @@ fn counts(b: &mut Builder<'_>, x: &Value, window: &Sliding, with_padding: bool) 
     plain[..2].fill(1);
     let ones = b.expand(&ones, &plain)?;
     let zeros = vec![0; window.size.len()];
-    let ones = match with_padding {
-        false => ones,
-        true => {
-            let (before, after) =
-                ([&[0, 0], &*window.before].concat(), [&[0, 0], &*window.after].concat());
-            b.pad(&ones, &before, &after, Scalar::Whole(1))?
-        }
+    let ones = if with_padding {
+        let (before, after) =
+            ([&[0, 0], &*window.before].concat(), [&[0, 0], &*window.after].concat());
+        b.pad(&ones, &before, &after, Scalar::Whole(1))?
+    } else {
+        ones
     };
-    let window = match with_padding {
-        false => window.clone(),
-        true => Sliding { before: zeros.clone(), after: zeros, ..window.clone() },
+    let window = if with_padding {
+        Sliding { before: zeros.clone(), after: zeros, ..window.clone() }
+    } else {
+        window.clone()
     };
-    let (padded, [kept, taps], dims) = seen(b, &ones, &window, Scalar::Whole(0))?;
+    let (padded, [kept, taps], dims) = pad_and_view(b, &ones, &window, Scalar::Whole(0))?;
     b.fold_view(&padded, kept, taps, dims, FoldKind::Sum)
 }
 
@@ -120,9 +120,9 @@ fn max(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let least = if x.element().is_float() {
         Scalar::Real(f64::NEG_INFINITY)
     } else {
-        Scalar::Whole(least(x.element()))
+        Scalar::Whole(min_value(x.element()))
     };
-    let (padded, [kept, taps], dims) = seen(b, x, &window, least)?;
+    let (padded, [kept, taps], dims) = pad_and_view(b, x, &window, least)?;
     let largest = b.fold_view(&padded, kept.clone(), taps.clone(), dims.clone(), FoldKind::Max)?;
     if !call.wants(1) {
         return Ok(vec![largest]);
@@ -132,7 +132,7 @@ fn max(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
 }
 
 /// The smallest number of an integer type.
-fn least(element: Element) -> i64 {
+fn min_value(element: Element) -> i64 {
     match element {
         Element::I64 => i64::MIN,
         Element::I32 => i32::MIN.into(),
@@ -142,8 +142,8 @@ fn least(element: Element) -> i64 {
     }
 }
 
-/// Where in the input the largest of each window is: the window's place, and that of the tap within
-/// it.
+/// Place of each window's largest element in the input: the window's place, and that of the tap
+/// within it.
 fn places(
     b: &mut Builder<'_>,
     x: &Value,

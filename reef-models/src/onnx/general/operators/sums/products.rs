@@ -103,9 +103,10 @@ fn labels(term: &str, rank: usize) -> Result<Labels> {
     };
     let sound =
         made.iter().all(|label| !matches!(label, Label::Letter(c) if !c.is_ascii_alphabetic()));
-    match made.len() == rank && sound {
-        true => Ok(made),
-        false => Err(format!("term {term:?} of an operand with {rank} dimensions")),
+    if made.len() == rank && sound {
+        Ok(made)
+    } else {
+        Err(format!("term {term:?} of an operand with {rank} dimensions"))
     }
 }
 

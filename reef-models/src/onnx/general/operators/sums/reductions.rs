@@ -34,10 +34,13 @@ fn reduce(b: &mut Builder<'_>, call: &Call<'_>, kind: &str) -> Result<Value> {
     let x = call.get(0)?;
     let (keep, nothing) = (call.flag("keepdims", true)?, call.flag("noop_with_empty_axes", false)?);
     let axes = call.axes_of(1, x.rank())?.unwrap_or_default();
-    let axes = match axes.is_empty() {
-        true if nothing => return without_axes(b, x, kind),
-        true => (0..x.rank()).collect(),
-        false => axes,
+    let axes = if axes.is_empty() {
+        if nothing {
+            return without_axes(b, x, kind);
+        }
+        (0..x.rank()).collect()
+    } else {
+        axes
     };
     let made = folded(b, x, kind, &axes)?;
     if keep {
@@ -47,7 +50,7 @@ fn reduce(b: &mut Builder<'_>, call: &Call<'_>, kind: &str) -> Result<Value> {
     b.reshape(&made, dims)
 }
 
-/// What is left of a reduction that reduces nothing: its function of each element.
+/// A reduction over no axes: its function of each element.
 fn without_axes(b: &mut Builder<'_>, x: &Value, kind: &str) -> Result<Value> {
     match kind {
         "L1" | "L2" => b.unary(Unary::Abs, x),

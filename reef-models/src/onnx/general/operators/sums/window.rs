@@ -13,7 +13,7 @@ pub(super) struct Sliding {
     pub(super) dilation: Vec<usize>,
     pub(super) before: Vec<i64>,
     pub(super) after: Vec<i64>,
-    /// How many windows there are.
+    /// Number of windows on each axis.
     pub(super) count: Vec<usize>,
 }
 
@@ -87,7 +87,7 @@ impl Sliding {
             return Ok(steps / self.stride[k] + 1);
         }
         let count = steps.div_ceil(self.stride[k]) + 1;
-        // The last window starts on the input, or on what is in front of it.
+        // The last window starts on the input, or on the padding before it.
         let starts_behind = ((count - 1) * self.stride[k]) as i64 >= n as i64 + self.before[k];
         Ok(if starts_behind { count - 1 } else { count })
     }

@@ -37,8 +37,8 @@ struct Attention {
     past: usize,
 }
 
-/// Results: what each query gets, keys and values of all tokens, and, if they are wanted, scores or
-/// shares.
+/// Results: what each query gets, keys and values of all tokens, and scores or shares if the node
+/// names them.
 fn attention(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Vec<Value>> {
     let all = Attention::of(b, call)?;
     let (element, softmax) = (all.queries.value.element(), softmax_element(call)?);
@@ -114,16 +114,17 @@ impl Attention {
             && values.sizes[..3] == [batch, shared, tokens]
             && shared > 0
             && heads.is_multiple_of(shared);
-        match fits {
-            true => Ok(Self { queries, keys, values, past }),
-            false => Err(format!(
+        if fits {
+            Ok(Self { queries, keys, values, past })
+        } else {
+            Err(format!(
                 "queries {:?}, keys {:?} and values {:?} (batches, heads, tokens, columns)",
                 queries.sizes, keys.sizes, values.sizes
-            )),
+            ))
         }
     }
 
-    /// How many heads share keys.
+    /// Number of heads that share keys.
     fn sharing(&self) -> usize {
         self.queries.sizes[1] / self.keys.sizes[1]
     }

@@ -2,7 +2,7 @@
 
 use crate::onnx::fault::Result;
 use crate::onnx::general::call::Call;
-use crate::tensors::axes::{around, axis};
+use crate::tensors::axes::{axis, sizes_around};
 use crate::tensors::builder::Builder;
 use crate::tensors::expressions::same_element;
 use crate::tensors::value::Value;
@@ -39,7 +39,7 @@ pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Val
     if first.dims() != [batch] {
         return Err(format!("places {} of {batch} batches", first.spec));
     }
-    if let Some(known) = first.known().filter(|_| !circular) {
+    if let Some(known) = first.known_values().filter(|_| !circular) {
         let last = (room - len) as i64;
         if let Some(place) = known.array.values().to_i64().iter().find(|&&x| x < 0 || x > last) {
             return Err(format!("{len} tokens at {place} of a cache of {room}"));
@@ -65,8 +65,8 @@ pub(super) fn tensor_scatter(b: &mut Builder<'_>, call: &Call<'_>) -> Result<Val
     })
 }
 
-/// Which new token is at each of `room` places of each batch; a number that no token has where none
-/// is.
+/// New token at each of `room` places of each batch; a number that no token has where there is
+/// none.
 fn token_at(b: &mut Builder<'_>, first: &Value, room: usize, circular: bool) -> Result<Value> {
     let first = b.reshape(first, vec![first.spec.elements(), 1])?;
     let places = b.count(vec![1, room])?;
@@ -83,7 +83,7 @@ fn token_at(b: &mut Builder<'_>, first: &Value, room: usize, circular: bool) -> 
 
 /// New tokens at the places of the cache. Places without one have some other token.
 fn spread(b: &mut Builder<'_>, new: &Value, token: &Value, at: usize) -> Result<Value> {
-    let [outer, len, inner] = around(&new.spec, at);
+    let [outer, len, inner] = sizes_around(&new.spec, at);
     if len == 1 {
         return Ok(new.clone()); // it is broadcast
     }

@@ -1,4 +1,4 @@
-//! What queries of attention may not see.
+//! Masks of attention: keys that a query must not see.
 
 use crate::onnx::fault::Result;
 use crate::tensors::axes::{broadcast, elements};
@@ -13,7 +13,7 @@ pub(super) struct Masks {
     keep: Vec<Value>,
     /// This is added to scores.
     add: Option<Value>,
-    /// Whether each query sees some key, whatever the values are.
+    /// True if each query sees some key, whatever the values are.
     sound: bool,
 }
 
@@ -22,9 +22,9 @@ impl Masks {
         Self { sound: true, ..Self::default() }
     }
 
-    /// The operand of the node: truth values, or numbers of type `element` that are added. A last
-    /// axis that is shorter than keys are many ends with keys that nobody sees, unless it `spreads`
-    /// a single value over all keys.
+    /// The operand of the node: truth values, or numbers of type `element` that are added. If its
+    /// last axis is shorter than the number of keys, no query sees the keys behind it, unless it
+    /// `spreads` a single value over all keys.
     pub(super) fn operand(
         &mut self,
         b: &mut Builder<'_>,
@@ -49,9 +49,10 @@ impl Masks {
             return Err(refused());
         }
         self.sound = false;
-        match is_truth {
-            true => self.keep.push(mask),
-            false => self.add = Some(mask),
+        if is_truth {
+            self.keep.push(mask)
+        } else {
+            self.add = Some(mask)
         }
         Ok(())
     }
@@ -112,7 +113,7 @@ impl Masks {
         Ok(scores)
     }
 
-    /// Whether each query sees any key, with one element for all keys; `None` if all do.
+    /// Returns whether each query sees any key, with one element for all keys; `None` if all do.
     pub(super) fn seeing(&self, b: &mut Builder<'_>, domain: Domain) -> Result<Option<Value>> {
         if self.sound {
             return Ok(None);
@@ -134,8 +135,9 @@ impl Masks {
             })
         })?;
         let any = b.fold_axes(&sees, &[3], FoldKind::Max)?;
-        let all =
-            any.known().is_some_and(|known| known.array.values().to_i64().iter().all(|&x| x != 0));
+        let all = any
+            .known_values()
+            .is_some_and(|known| known.array.values().to_i64().iter().all(|&x| x != 0));
         Ok(Some(any).filter(|_| !all))
     }
 }

@@ -66,7 +66,7 @@ fn looked_up(b: &mut Builder<'_>, table: &Value, places: &Value) -> Result<Value
     b.emit(Kind::Gather(Gather { target }), &[table, places], spec)
 }
 
-/// Which columns belong together: neighbours, or those of both halves.
+/// Pairs of columns: neighbours, or one of each half.
 struct Pairs {
     half: usize,
     interleaved: bool,
@@ -76,9 +76,10 @@ impl Pairs {
     fn turn(&self, b: &mut Builder<'_>, x: &Value, [cos, sin]: [&Value; 2]) -> Result<Value> {
         let half = self.half;
         let columns = 0..2 * half;
-        let (other, pair): (Vec<_>, Vec<_>) = match self.interleaved {
-            true => columns.map(|k| (k ^ 1, k / 2)).unzip(),
-            false => columns.map(|k| ((k + half) % (2 * half), k % half)).unzip(),
+        let (other, pair): (Vec<_>, Vec<_>) = if self.interleaved {
+            columns.map(|k| (k ^ 1, k / 2)).unzip()
+        } else {
+            columns.map(|k| ((k + half) % (2 * half), k % half)).unzip()
         };
         let sign = |k: usize| if other[k] > k { -1.0 } else { 1.0 };
         let signs = Array::F32((0..2 * half).map(sign).collect());

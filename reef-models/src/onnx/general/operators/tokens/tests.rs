@@ -55,8 +55,8 @@ fn keys_and_values_of_before_and_now_are_results() {
     }
 }
 
-/// How many steps are attention, and how many are products that are left, when scores are not
-/// shown.
+/// Number of steps that are attention, and number of products that are left, of a network without
+/// the outputs behind the first.
 fn found(case: Case) -> [usize; 2] {
     let mut model = case.model();
     model.outputs.truncate(1);

@@ -12,14 +12,14 @@ pub(super) const BATCH: usize = 2;
 const SIZE: usize = 3;
 const HIDDEN: usize = 6;
 
-/// What a node has.
+/// Attributes and operands of a node.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Case {
     pub(super) op: &'static str,
     pub(super) steps: usize,
     pub(super) direction: &'static str,
     pub(super) batch_first: bool,
-    /// Whether it has neither biases, states of before nor weights of its own state.
+    /// True if it has neither biases, initial states nor weights of its own state.
     pub(super) plain: bool,
     pub(super) lengths: Option<[i64; BATCH]>,
     pub(super) clip: Option<f32>,
@@ -74,9 +74,8 @@ impl Case {
     /// The network, whose weights are constants; `more` is said about the node besides.
     pub(super) fn model(&self, more: &[Vec<u8>]) -> Result<TensorModel, String> {
         let directions = self.reverse().len() as i64;
-        let shape = |[steps, batch]: [i64; 2], last: usize| match self.batch_first {
-            true => [batch, steps, last as i64],
-            false => [steps, batch, last as i64],
+        let shape = |[steps, batch]: [i64; 2], last: usize| {
+            if self.batch_first { [batch, steps, last as i64] } else { [steps, batch, last as i64] }
         };
         let mut inputs = vec!["x", "w", "r", "", "", "", "", ""];
         let mut graph = vec![typed(11, "x", 1, &shape([self.steps as i64, BATCH as i64], SIZE))];
@@ -119,11 +118,12 @@ impl Case {
         read.map(|model| model.tensors().unwrap().clone()).map_err(|error| error.to_string())
     }
 
-    /// Where an element of a tensor of steps or directions, batches and elements is.
+    /// Index of an element in a tensor of steps or directions, batches and elements.
     fn at(&self, [step, batch, k]: [usize; 3], steps: usize, last: usize) -> usize {
-        match self.batch_first {
-            true => (batch * steps + step) * last + k,
-            false => (step * BATCH + batch) * last + k,
+        if self.batch_first {
+            (batch * steps + step) * last + k
+        } else {
+            (step * BATCH + batch) * last + k
         }
     }
 
@@ -165,9 +165,10 @@ impl Case {
                 let part: Vec<f32> = h.iter().zip(&reset).map(|(h, reset)| h * reset).collect();
                 let made = |j: usize| {
                     let (update, row) = (call(0, gate(0, j)), 2 * HIDDEN + j);
-                    let inner = match self.linear_before_reset {
-                        true => reset[j] * of_state(row, h),
-                        false => of_state(row, &part),
+                    let inner = if self.linear_before_reset {
+                        reset[j] * of_state(row, h)
+                    } else {
+                        of_state(row, &part)
                     };
                     (1.0 - update) * call(1, of_input(row) + inner) + update * h[j]
                 };
@@ -192,9 +193,10 @@ impl Case {
         let count = reverse.len();
         let mut made = [steps, 1, 1].map(|steps| vec![0.0; steps * count * BATCH * HIDDEN]);
         for (d, n) in (0..count).flat_map(|d| (0..BATCH).map(move |n| (d, n))) {
-            let first = |name: &str| match self.plain || (self.op != "LSTM" && name == "c") {
-                true => vec![0.0; HIDDEN],
-                false => {
+            let first = |name: &str| {
+                if self.plain || (self.op != "LSTM" && name == "c") {
+                    vec![0.0; HIDDEN]
+                } else {
                     let all = given(name);
                     (0..HIDDEN).map(|k| all[self.at([d, n, k], count, HIDDEN)]).collect()
                 }
@@ -207,9 +209,10 @@ impl Case {
                     (0..SIZE).map(|k| x[self.at([step, n, k], steps, SIZE)]).collect();
                 [h, c] = self.step(d, &row, [&h, &c]);
                 for (j, h) in h.iter().enumerate() {
-                    let place = match self.batch_first {
-                        true => (n * steps + step) * count + d,
-                        false => (step * count + d) * BATCH + n,
+                    let place = if self.batch_first {
+                        (n * steps + step) * count + d
+                    } else {
+                        (step * count + d) * BATCH + n
                     };
                     made[0][place * HIDDEN + j] = *h;
                 }

@@ -29,7 +29,7 @@ pub(super) enum Mask {
     None,
     /// One for all batches and heads.
     Truth,
-    /// One for each head, of so many keys.
+    /// One for each head, of this number of keys.
     Number(usize),
 }
 
@@ -55,7 +55,7 @@ pub(super) fn singles(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|k| number(k, seed)).collect()
 }
 
-/// Whether the mask of truth values lets a query see a key. No key is seen by query 2.
+/// Returns whether the mask of truth values lets a query see a key. No key is seen by query 2.
 fn is_kept(query: usize, key: usize) -> bool {
     query != 2 && (query + key) % 3 != 1
 }
@@ -125,7 +125,7 @@ impl Case {
         model.inputs.iter().enumerate().map(made).collect()
     }
 
-    /// Where an element lies in a tensor of heads.
+    /// Index of an element in a tensor of heads.
     fn at(&self, [n, h, t, c]: [usize; 4], heads: usize, tokens: usize, columns: usize) -> usize {
         match self.rank {
             3 => ((n * tokens + t) * heads + h) * columns + c,
@@ -142,7 +142,7 @@ impl Case {
         }
     }
 
-    /// What is added to a score: nothing, a number, or so much that the key isn't seen.
+    /// Number that is added to a score: 0, the mask's, or minus infinity if the key isn't seen.
     fn bias(&self, mask: &[f32], [n, h, query, key]: [usize; 4]) -> f32 {
         let [queries, _, past] = self.tokens;
         let length = self.lengths.map_or(self.keys() as i64, |lengths| lengths[n]);

@@ -21,7 +21,7 @@ fn model(
     read.map(|model| model.tensors().unwrap().clone()).map_err(|error| error.to_string())
 }
 
-fn made(model: &TensorModel, inputs: &[Array]) -> Vec<f32> {
+fn run(model: &TensorModel, inputs: &[Array]) -> Vec<f32> {
     let made = model.execute(inputs).unwrap();
     made[0].values().to_f64().iter().map(|&x| x as f32).collect()
 }
@@ -48,7 +48,7 @@ fn pairs_of_columns_are_turned() {
         let [x, cos, sin] = [BATCH * HEADS * TOKENS * COLUMNS, 9 * half, 9 * half]
             .map(|count| singles(count, count));
         let arrays = [x.clone(), cos.clone(), sin.clone()].map(Array::F32);
-        let have = made(&model, &[&arrays[..], &[Array::I64(places.to_vec())]].concat());
+        let have = run(&model, &[&arrays[..], &[Array::I64(places.to_vec())]].concat());
         let mut want = x.clone();
         for (token, &place) in places.iter().enumerate() {
             for head in 0..HEADS {
@@ -84,7 +84,7 @@ fn new_tokens_are_at_the_places_of_their_batch() {
             let [old, new] =
                 [room, len].map(|tokens| singles(2 * heads * tokens * columns, tokens));
             let arrays = [old.clone(), new.clone()].map(Array::F32);
-            let have = made(&model, &[&arrays[..], &[Array::I64(first.into())]].concat());
+            let have = run(&model, &[&arrays[..], &[Array::I64(first.into())]].concat());
             let mut want = old;
             for row in 0..2 * heads {
                 for (token, column) in (0..len).flat_map(|t| (0..columns).map(move |c| (t, c))) {
@@ -99,7 +99,7 @@ fn new_tokens_are_at_the_places_of_their_batch() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_node() {
+fn shapes_that_do_not_fit_are_refused_with_the_node() {
     let said = |op: &str, inputs: &[(&str, i64, &[i64])], said: &[Vec<u8>]| {
         model(op, inputs, said).unwrap_err()
     };

@@ -1,19 +1,19 @@
-//! What is asked of a node, whichever kind of network it stands in: each attribute is checked when
-//! it is asked for, and what nobody asks for is refused.
+//! Reads of a node's attributes and operands, for networks of all kinds. An attribute is checked
+//! when it is read, and one that no operator reads is refused.
 
 use super::fault::Result;
 use super::file::{AttributeFile, NodeFile};
 use std::cell::{Cell, RefCell};
 
-/// What has been asked of a node.
+/// Attributes and operands of a node that its operator has read.
 #[derive(Default)]
-pub(super) struct Asked {
+pub(super) struct Reads {
     attributes: RefCell<Vec<&'static str>>,
-    /// How many operands there are up to the last one that was asked for.
+    /// Number of operands up to the last one that was read.
     operands: Cell<usize>,
 }
 
-impl Asked {
+impl Reads {
     pub(super) fn operand(&self, index: usize) {
         self.operands.set(self.operands.get().max(index + 1));
     }
@@ -56,11 +56,11 @@ pub(super) struct Attribute<'a> {
 
 impl<'a> Attribute<'a> {
     pub(super) fn int(&self) -> Result<Option<i64>> {
-        self.read("integer", |attribute| attribute.int)
+        self.read("an integer", |attribute| attribute.int)
     }
 
     pub(super) fn float(&self) -> Result<Option<f32>> {
-        self.read("float", |attribute| attribute.float)
+        self.read("a float", |attribute| attribute.float)
     }
 
     pub(super) fn text(&self) -> Result<Option<&'a [u8]>> {
@@ -68,31 +68,31 @@ impl<'a> Attribute<'a> {
     }
 
     pub(super) fn ints(&self) -> Result<Option<&'a [i64]>> {
-        self.read("list of integers", |attribute| {
+        self.read("a list of integers", |attribute| {
             (!attribute.is_no_list() && attribute.floats.is_empty()).then_some(&*attribute.ints)
         })
     }
 
     pub(super) fn floats(&self) -> Result<Option<&'a [f32]>> {
-        self.read("list of floats", |attribute| {
+        self.read("a list of floats", |attribute| {
             (!attribute.is_no_list() && attribute.ints.is_empty()).then_some(&*attribute.floats)
         })
     }
 
     pub(super) fn texts(&self) -> Result<Option<Vec<&'a str>>> {
-        self.read("list of texts", |attribute| {
+        self.read("a list of texts", |attribute| {
             let texts = attribute.texts.iter().map(|text| std::str::from_utf8(text).ok());
             texts.collect::<Option<Vec<_>>>().filter(|texts| !texts.is_empty())
         })
     }
 
-    /// What `read` sees of it; an error if it is there and isn't `what`.
+    /// Reads it by `read`; an error if it is there and isn't `what`.
     fn read<T>(
         &self,
         what: &str,
         read: impl FnOnce(&'a AttributeFile<'a>) -> Option<T>,
     ) -> Result<Option<T>> {
         let Some(found) = self.found else { return Ok(None) };
-        read(found).map(Some).ok_or_else(|| format!("attribute {} is no {what}", self.name))
+        read(found).map(Some).ok_or_else(|| format!("attribute {} must be {what}", self.name))
     }
 }
