@@ -41,6 +41,8 @@ pub enum Op {
     Suspend {
         /// Timeout in milliseconds.
         timeout_ms: u64,
+        /// True if the daemon's policy asks, which brings them back.
+        for_memory: bool,
     },
     /// Back. Processes that an interrupted suspension left locked go on as well.
     Resume {
@@ -111,19 +113,22 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
     let memory = nvml.as_ref().map(|nvml| nvml as &dyn Free);
     let devices = Devices { uuids, memory };
     let (group, records) = (Group::new(&driver, &devices), Records::at(&request.folder));
-    let suspend = |timeout_ms: &u64| {
-        let all = group.suspend(&request.pids, Duration::from_millis(*timeout_ms))?;
+    let suspend = |timeout_ms: &u64, for_memory| {
+        let mut all = group.suspend(&request.pids, Duration::from_millis(*timeout_ms))?;
+        all.iter_mut().for_each(|record| record.for_memory = for_memory);
         all.iter().try_for_each(|record| records.save(record))?;
         Ok(all)
     };
     let resume = |to| resume(&driver, &group, &records, &request.pids, to);
     let named = |name: &String| device(&devices.uuids, name);
     match &request.op {
-        Op::Suspend { timeout_ms } => suspend(timeout_ms).map(Answer::Suspended),
+        Op::Suspend { timeout_ms, for_memory } => {
+            suspend(timeout_ms, *for_memory).map(Answer::Suspended)
+        }
         Op::Resume { to } => resume(to.as_ref().map(named).transpose()?),
         Op::Move { timeout_ms, to } => {
             let to = named(to)?; // before the processes are touched
-            suspend(timeout_ms)?;
+            suspend(timeout_ms, false)?;
             resume(Some(to)).map_err(|error| match resume(None) {
                 Ok(_) => Error::NotMoved(error.to_string()),
                 Err(_) => error,

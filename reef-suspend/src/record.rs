@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A process, so that no later one of its number is meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Process {
     /// Its number.
     pub pid: u32,
@@ -100,12 +100,15 @@ pub struct Suspended {
     pub since: u64,
     /// Time of each step.
     pub steps: Steps,
+    /// True if the daemon suspended it for a real-time program's memory, and brings it back.
+    #[serde(default)]
+    pub for_memory: bool,
 }
 
 impl Suspended {
     pub(crate) fn now(process: Process, held: Vec<Held>, steps: Steps) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Self { process, name: process.name(), held, since, steps }
+        Self { process, name: process.name(), held, since, steps, for_memory: false }
     }
 
     /// A process that was suspended by another program: nothing is known of its memory.

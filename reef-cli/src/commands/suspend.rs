@@ -66,7 +66,8 @@ struct SuspendedList {
 pub(crate) fn suspend(args: &Suspend) -> Result<()> {
     let timeout_ms = millis(args.timeout)?;
     let path = format!("suspend?timeout_ms={timeout_ms}");
-    let all = args.target.ask(&path, args.timeout, Op::Suspend { timeout_ms })?;
+    let all =
+        args.target.ask(&path, args.timeout, Op::Suspend { timeout_ms, for_memory: false })?;
     args.target.report(&all)
 }
 

@@ -18,15 +18,17 @@ fn library(name: &str) -> PathBuf {
     path
 }
 
-/// An unmodified program. Its first line of input is `plain` or `managed`: then it
-/// takes 64 MiB and launches kernels that add 2 to a number until its input ends. It prints how
-/// many it has launched whenever a line comes, and at last whether the number is right.
+/// An unmodified program. Its first line of input is `plain` or `managed`, and MiB. It takes these
+/// and prints the code if that is not 0. Then it launches kernels that add 2 to a number until its
+/// input ends. It prints how many it has launched whenever a line comes, and at last whether the
+/// number is right.
 #[test]
 #[ignore = "is a program that another test runs"]
 fn program() {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
-    let is_managed = line.trim() == "managed";
+    let (kind, mib) = line.trim().split_once(' ').unwrap();
+    let (is_managed, mib): (_, usize) = (kind == "managed", mib.parse().unwrap());
     // SAFETY: the functions have these arguments; the kernel adds to a number that lives as long.
     unsafe {
         let driver = libloading::Library::new("libcuda.so.1").unwrap();
@@ -41,7 +43,12 @@ fn program() {
             } else {
                 b"cuMemAlloc_v2"
             }));
-        assert_eq!(allocate(&raw mut at, 64 << 20, 1), 0);
+        println!("number {}", std::process::id());
+        let code = allocate(&raw mut at, mib << 20, 1);
+        if code != 0 {
+            println!("memory {code}");
+            return;
+        }
         let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
             std::mem::transmute(function(b"cuModuleGetFunction"));
         let mut add = 0_usize;
@@ -70,7 +77,6 @@ fn program() {
         let sum = 0_u64;
         let (to, value) = (&raw const sum as u64, 2_u64);
         let params = [&raw const to, &raw const value];
-        println!("number {}", std::process::id());
         let mut launched = 0_u64;
         loop {
             assert_eq!(launch(add, 1, 1, 1, 1, 1, 1, 0, 0, params.as_ptr(), 0), 0);
@@ -92,6 +98,8 @@ struct Machine {
     folder: Folder,
     /// Time of a kernel on the device, in nanoseconds.
     kernel_ns: u64,
+    /// Memory of the device. `None`: 1 GiB, whose owners [`used`](Self::used) sets.
+    mib: Option<u64>,
 }
 
 struct Program {
@@ -102,7 +110,7 @@ struct Program {
 
 impl Machine {
     fn new(name: &str) -> Self {
-        let machine = Self { folder: Folder::new(name), kernel_ns: 0 };
+        let machine = Self { folder: Folder::new(name), kernel_ns: 0, mib: None };
         machine.used(&[]);
         machine
     }
@@ -121,22 +129,25 @@ impl Machine {
             .env("REEF_CUDA", library("libfake_libcuda.so"))
             .env("REEF_SHIM", library("libreef_cuda_shim.so"))
             .env("REEF_NVML_LIBRARY", library("libfake_libnvml.so"))
-            .env("REEF_FAKE_NVML", self.folder.path("nvml"))
             .env("REEF_FAKE_KERNEL_NS", self.kernel_ns.to_string())
             .env("REEF_FAKE_PROCESSES", self.folder.path("processes"))
             .env("REEF_FAKE_MEMORY", self.folder.path("memory"));
+        match self.mib {
+            None => command.env("REEF_FAKE_NVML", self.folder.path("nvml")),
+            Some(mib) => command.env("REEF_FAKE_BYTES", (mib << 20).to_string()),
+        };
         command
     }
 
     /// Starts a daemon with guests.
-    fn daemon(&self) -> Daemon {
+    fn daemon(&self, options: &[&str]) -> Daemon {
         let set: Vec<(String, String)> = self
             .command("true")
             .get_envs()
             .filter_map(|(name, value)| Some((name.to_str()?.into(), value?.to_str()?.into())))
             .collect();
         let set: Vec<(&str, &str)> = set.iter().map(|(name, value)| (&**name, &**value)).collect();
-        Daemon::start_in(&self.folder, &["--guests"], &set)
+        Daemon::start_in(&self.folder, &[&["--guests"], options].concat(), &set)
     }
 
     fn reef(&self, args: &[&str]) -> Output {
@@ -160,8 +171,13 @@ impl Machine {
         json(text(&output.stdout))
     }
 
+    /// Starts the program with 64 MiB, under `reef exec` if there are options.
+    fn start(&self, kind: &str, exec: Option<&[&str]>) -> Program {
+        self.start_with(&format!("{kind} 64"), exec)
+    }
+
     /// Starts the program, under `reef exec` if there are options.
-    fn start(&self, what: &str, exec: Option<&[&str]>) -> Program {
+    fn start_with(&self, what: &str, exec: Option<&[&str]>) -> Program {
         let this = std::env::current_exe().unwrap();
         let test = ["--exact", "suspend::program", "--include-ignored", "--nocapture"];
         let mut command = match exec {
@@ -302,7 +318,7 @@ fn process_without_the_driver_is_refused_in_words() {
 #[test]
 fn guest_is_suspended_by_its_job() {
     let machine = Machine::new("suspend-guest");
-    let _daemon = machine.daemon();
+    let _daemon = machine.daemon(&[]);
     let mut program = machine.start("plain", Some(&["--class", "be", "--job", "training"]));
     machine.used(&[(program.pid, 64)]);
     let all = machine.works(&["suspend", "training"]);
@@ -326,7 +342,7 @@ fn guest_is_suspended_by_its_job() {
 #[test]
 fn metrics_answer_during_a_suspension() {
     let machine = Machine { kernel_ns: 3_000_000_000, ..Machine::new("suspend-metrics") };
-    let _daemon = machine.daemon();
+    let _daemon = machine.daemon(&[]);
     let program = machine.start("plain", Some(&["--class", "be", "--job", "training"]));
     std::thread::scope(|scope| {
         let suspended = scope.spawn(|| machine.works(&["suspend", "training"]));
@@ -338,5 +354,133 @@ fn metrics_answer_during_a_suspension() {
         assert_eq!(suspended.join().unwrap()[0]["process"]["pid"], program.pid);
     });
     machine.works(&["resume", "training"]);
+    assert!(program.ends_right());
+}
+
+/// Best-effort programs leave while a real-time one needs their memory, the smallest that is
+/// enough, and the one that left comes back. The fake management library counts what the fake driver has.
+#[test]
+fn best_effort_program_leaves_for_memory_of_a_real_time_one() {
+    let machine = Machine { mib: Some(2048), ..Machine::new("suspend-memory") };
+    let _daemon = machine.daemon(&["--set", "guests.suspend=true"]);
+    let best_effort = |job: &str, mib: u64| {
+        machine.start_with(&format!("plain {mib}"), Some(&["--class", "be", "--job", job]))
+    };
+    let (mut small, mut large) = (best_effort("small", 300), best_effort("large", 600));
+    for program in [&mut small, &mut large] {
+        program.ask();
+        assert!(program.line().starts_with("launched "));
+    }
+    let mut real_time = machine.start_with("plain 1500", Some(&["--class", "rt"]));
+    real_time.ask();
+    assert!(real_time.line().starts_with("launched "), "it has its memory");
+    let now = metrics(&machine.folder);
+    assert!(now.contains("reef_memory_requests_total{outcome=\"granted\"} 1"), "{now}");
+    assert!(now.contains(&format!("reef_suspended_bytes{{pid=\"{}\"", large.pid)), "{now}");
+    assert!(!now.contains(&format!("reef_suspended_bytes{{pid=\"{}\"", small.pid)), "{now}");
+    small.ask();
+    assert!(small.line().starts_with("launched "), "the small one runs on");
+    large.ask(); // it answers when it is back
+    assert!(real_time.ends_right());
+    assert!(large.line().starts_with("launched "));
+    assert!(small.ends_right() && large.ends_right());
+}
+
+#[test]
+fn memory_that_no_suspension_frees_is_refused_and_nobody_leaves() {
+    let machine = Machine { mib: Some(1024), ..Machine::new("suspend-short") };
+    let _daemon = machine.daemon(&["--set", "guests.suspend=true"]);
+    let mut program = machine.start("plain", Some(&["--class", "be"]));
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    let mut real_time = machine.start_with("plain 1020", Some(&["--class", "rt"]));
+    assert_eq!(real_time.line(), "memory 2", "more than the device has with what the driver adds");
+    assert!(real_time.child.wait().unwrap().success());
+    let now = metrics(&machine.folder);
+    assert!(now.contains("reef_memory_requests_total{outcome=\"refused\"} 1"), "{now}");
+    assert!(now.contains("reef_suspensions_total{op=\"suspend\"} 0"), "{now}");
+    let mut real_time = machine.start_with("plain 1200", Some(&["--class", "be"]));
+    assert_eq!(real_time.line(), "memory 2", "a best-effort program frees nothing");
+    assert!(program.ends_right());
+}
+
+#[test]
+fn policy_is_off_by_default() {
+    let machine = Machine { mib: Some(1024), ..Machine::new("suspend-off") };
+    let _daemon = machine.daemon(&[]);
+    let mut program = machine.start_with("plain 600", Some(&["--class", "be"]));
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    let mut real_time = machine.start_with("plain 600", Some(&["--class", "rt"]));
+    assert_eq!(real_time.line(), "memory 2");
+    let options = ["exec", "--class", "rt", "--reserve", "600MiB", "--", "true"];
+    let error = machine.refuses(&options);
+    assert!(error.contains("guests.suspend is false"), "{error}");
+    let error = machine.reef(&["exec", "--class", "be", "--reserve", "600MiB", "--", "true"]);
+    assert_eq!(error.status.code(), Some(2), "{error:?}");
+    assert!(program.ends_right());
+}
+
+/// Reserved memory stays free for its program: a best-effort one that has left does not come back
+/// into it.
+#[test]
+fn reserved_memory_waits_for_its_program() {
+    let machine = Machine { mib: Some(2048), ..Machine::new("suspend-reserve") };
+    let _daemon = machine.daemon(&["--set", "guests.suspend=true"]);
+    let mut program =
+        machine.start_with("plain 600", Some(&["--class", "be", "--job", "training"]));
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    let reserve = ["--class", "rt", "--reserve", "1600MiB"];
+    let mut real_time = machine.start("plain", Some(&reserve));
+    let away =
+        |text: &str| text.contains(&format!("reef_suspended_bytes{{pid=\"{}\"", program.pid));
+    assert!(away(&metrics(&machine.folder)), "it left before the program started");
+    real_time.ask();
+    assert!(real_time.line().starts_with("launched "));
+    std::thread::sleep(Duration::from_secs(4)); // twice the time after which it would come back
+    assert!(away(&metrics(&machine.folder)));
+    assert!(real_time.ends_right());
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    assert!(program.ends_right());
+}
+
+/// A program with managed memory is smaller, so it is tried first, and the driver refuses.
+#[test]
+fn program_that_cannot_leave_is_passed_over_and_runs_on() {
+    let machine = Machine { mib: Some(2048), ..Machine::new("suspend-passed-by") };
+    let _daemon = machine.daemon(&["--set", "guests.suspend=true"]);
+    let best_effort = |what: &str| machine.start_with(what, Some(&["--class", "be"]));
+    let (mut managed, mut plain) = (best_effort("managed 500"), best_effort("plain 600"));
+    for program in [&mut managed, &mut plain] {
+        program.ask();
+        assert!(program.line().starts_with("launched "));
+    }
+    let mut real_time = machine.start_with("plain 1300", Some(&["--class", "rt"]));
+    real_time.ask();
+    assert!(real_time.line().starts_with("launched "));
+    let now = metrics(&machine.folder);
+    assert!(now.contains("reef_suspensions_total{op=\"refused\"} 1"), "{now}");
+    assert!(now.contains(&format!("reef_suspended_bytes{{pid=\"{}\"", plain.pid)), "{now}");
+    managed.ask();
+    assert!(managed.line().starts_with("launched "));
+    assert!(real_time.ends_right() && managed.ends_right() && plain.ends_right());
+}
+
+#[test]
+fn next_daemon_brings_back_whom_the_last_one_suspended() {
+    let machine = Machine { mib: Some(2048), ..Machine::new("suspend-next") };
+    let daemon = machine.daemon(&["--set", "guests.suspend=true"]);
+    let mut program = machine.start_with("plain 600", Some(&["--class", "be"]));
+    let mut real_time = machine.start_with("plain 1500", Some(&["--class", "rt"]));
+    real_time.ask();
+    assert!(real_time.line().starts_with("launched "));
+    assert!(metrics(&machine.folder).contains("reef_suspended_bytes{pid="));
+    drop(daemon);
+    assert!(real_time.ends_right());
+    let _daemon = machine.daemon(&["--set", "guests.suspend=true"]);
+    program.ask();
+    assert!(program.line().starts_with("launched "));
     assert!(program.ends_right());
 }

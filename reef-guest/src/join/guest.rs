@@ -1,7 +1,7 @@
 //! Guest's end of the connection.
 
 use super::guest_info::GuestInfo;
-use super::wire::{JoinRequest, Message, receive, send};
+use super::wire::{JoinRequest, MemoryRequest, Message, receive, send};
 use crate::page::file::PageFile;
 use crate::page::layout::{Class, Identity};
 use crate::page::mapping::Mapping;
@@ -115,6 +115,27 @@ pub fn would_join(
     link.say(&question, Some(file.as_fd()))?;
     match link.wait(until)? {
         (Message::Granted(class), _) => Ok(class),
+        (other, _) => Err(refusal(other)),
+    }
+}
+
+/// Asks the daemon at `path` to free memory of a device for this real-time program, and waits for
+/// no longer than `time`. The daemon suspends best-effort programs until there is room.
+///
+/// # Errors
+///
+/// See [`Refusal`]; `Refused` says how much is free, or that the daemon suspends nothing.
+pub fn ask_for_memory(
+    path: &Path,
+    request: &MemoryRequest,
+    info: &GuestInfo,
+    time: Duration,
+) -> Result<(), Refusal> {
+    let until = Instant::now() + time;
+    let link = Link::connect(path)?;
+    link.say(&Message::Memory(*request, info.clone()), None)?;
+    match link.wait(until)? {
+        (Message::Granted(_), _) => Ok(()),
         (other, _) => Err(refusal(other)),
     }
 }

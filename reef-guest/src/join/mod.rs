@@ -9,6 +9,6 @@ mod guest;
 pub(crate) mod guest_info;
 pub(crate) mod wire;
 
-pub use guest::{Joined, Link, Refusal, join, join_as, rejoin, would_join};
+pub use guest::{Joined, Link, Refusal, ask_for_memory, join, join_as, rejoin, would_join};
 pub use guest_info::GuestInfo;
-pub use wire::{JoinRequest, Uuid};
+pub use wire::{JoinRequest, MemoryRequest, Uuid};

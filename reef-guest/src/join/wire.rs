@@ -39,6 +39,18 @@ pub struct JoinRequest {
     pub device: Uuid,
 }
 
+/// Request of a real-time program for free memory on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryRequest {
+    /// Device on which it must be free.
+    pub device: Uuid,
+    /// Bytes.
+    pub bytes: u64,
+    /// True if the bytes stay reserved for the process and its children until it ends. False if the
+    /// process allocates them at once.
+    pub is_reserved: bool,
+}
+
 /// Message on the socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
@@ -52,8 +64,11 @@ pub(crate) enum Message {
     /// Question for the class that a program would get. Its executable file is sent along; no guest
     /// joins.
     Ask(JoinRequest, GuestInfo),
-    /// The daemon's answer to `Ask`, unless it refuses.
+    /// The daemon's answer to `Ask` and to `Memory`, unless it refuses.
     Granted(Class),
+    /// Request of a real-time program for this many bytes of free memory on a device. No guest
+    /// joins. Daemons of before this kind refuse it.
+    Memory(MemoryRequest, GuestInfo),
 }
 
 impl Message {
@@ -66,6 +81,13 @@ impl Message {
                 put(&mut bytes[TOKEN..], info.token());
                 let kind = if matches!(self, Self::Join(..)) { 1 } else { 6 };
                 (kind, [request.class.to_number(), info.part(), 0, 0], &request.device)
+            }
+            Self::Memory(request, info) => {
+                put(&mut bytes[JOB..TOKEN], info.job());
+                put(&mut bytes[TOKEN..], info.token());
+                let (low, high) = (request.bytes as u32, (request.bytes >> 32) as u32);
+                let numbers = [request.is_reserved.into(), info.part(), low, high];
+                (8, numbers, &request.device)
             }
             Self::Page(who) => (2, [who.class.to_number(), who.guest, who.holder, who.pid], &[]),
             Self::Refused(why) => (3, [0; 4], why.as_bytes()),
@@ -115,6 +137,14 @@ impl Message {
             }),
             3 => Self::Refused(text(&bytes[TEXT..])),
             7 => Self::Granted(class()?),
+            8 => {
+                let mut device = [0; 16];
+                device.copy_from_slice(&bytes[TEXT..TEXT + 16]);
+                let (job, token) = (text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]));
+                let size = u64::from(word(28)) << 32 | u64::from(word(24));
+                let request = MemoryRequest { device, bytes: size, is_reserved: word(16) != 0 };
+                Self::Memory(request, GuestInfo::new(job, token)?.with_part(word(20)))
+            }
             kind => return Err(format!("a message of kind {kind}")),
         })
     }
@@ -210,6 +240,14 @@ mod tests {
             Message::Refused("class rt is not granted to user 7".into()),
             Message::Ask(request, GuestInfo::new("", "token").unwrap()),
             Message::Granted(Class::RealTime),
+            Message::Memory(
+                MemoryRequest {
+                    device: *b"sixteen bytes id",
+                    bytes: 5 << 35 | 7,
+                    is_reserved: true,
+                },
+                GuestInfo::new("job", "token").unwrap(),
+            ),
         ];
         for message in all {
             assert_eq!(Message::decode(&message.encode()), Ok(message));
@@ -231,7 +269,7 @@ mod tests {
         fn any_bytes_are_refused_or_come_back_as_the_same_message(
             mut bytes in proptest::collection::vec(any::<u8>(), 0..BYTES + 8),
             is_ours: bool,
-            kind in 0_u8..8,
+            kind in 0_u8..10,
         ) {
             if is_ours {
                 bytes.resize(BYTES, 0);

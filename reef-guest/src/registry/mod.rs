@@ -19,5 +19,5 @@ mod view;
 pub use connection::Caller;
 pub use gates::Gates;
 pub use rules::Rules;
-pub use server::{Policy, Registry};
+pub use server::{MemoryHandler, MemoryReply, Policy, Registry};
 pub use view::{GuestView, History};

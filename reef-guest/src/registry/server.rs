@@ -7,7 +7,7 @@ use super::listener::{Listener, PendingConnection};
 use super::rules::Rules;
 use super::view::{GuestView, History};
 use crate::join::guest_info::GuestInfo;
-use crate::join::wire::{JoinRequest, Uuid};
+use crate::join::wire::{JoinRequest, MemoryRequest, Uuid};
 use crate::join::wire::{Message, receive, send};
 use crate::page::layout::Class;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -31,6 +31,31 @@ const NO_ROOM: &str = "it has no file descriptor left: raise its limit of open f
 
 /// Policy that grants a caller a class: the requested one, a lesser one, or none, with the reason.
 pub type Policy = dyn Fn(&Caller, &JoinRequest) -> Result<Class, String> + Send;
+
+/// Handler of requests for memory. It must not block: it answers later, from another thread.
+pub type MemoryHandler = dyn Fn(&Caller, MemoryRequest, MemoryReply) + Send;
+
+/// Answer to a request for memory. Dropping it without an answer closes the connection, which the
+/// caller takes for a refusal.
+#[derive(Debug)]
+pub struct MemoryReply(OwnedFd);
+
+impl MemoryReply {
+    /// Tells the caller that there is room.
+    pub fn grant(self) {
+        let _ = send(&self.0, &Message::Granted(Class::RealTime), None); // it may have gone
+    }
+
+    /// Tells the caller that there is none, and why.
+    pub fn refuse(self, why: String) {
+        refuse(&self.0, why);
+    }
+
+    /// Returns whether the caller has gone, so that the memory is not needed.
+    pub fn is_over(&self) -> bool {
+        !matches!(receive(&self.0), Ok(None))
+    }
+}
 
 /// Socket at which guests register, and the thread that serves it. Dropping it ends both.
 pub struct Registry {
@@ -62,6 +87,24 @@ impl Registry {
     ///
     /// The socket can't be created there.
     pub fn open_with(path: &Path, rules: Rules, policy: Box<Policy>) -> io::Result<Self> {
+        let memory = Box::new(|_: &Caller, _, reply: MemoryReply| {
+            reply.refuse("it suspends no programs for memory".into());
+        });
+        Self::open_for_memory(path, rules, policy, memory)
+    }
+
+    /// Listens as [`open_with`](Self::open_with) does, and hands requests for memory to `memory`:
+    /// those of programs that the policy would make real-time.
+    ///
+    /// # Errors
+    ///
+    /// The socket can't be created there.
+    pub fn open_for_memory(
+        path: &Path,
+        rules: Rules,
+        policy: Box<Policy>,
+        memory: Box<MemoryHandler>,
+    ) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -69,7 +112,8 @@ impl Registry {
         let (stopped, stop) = io::pipe()?;
         let guests = Arc::new(Mutex::new(Guests::new(rules)));
         let listener = Listener::new(socket)?;
-        let server = Server { listener, stopped, policy, joining: vec![], guests: guests.clone() };
+        let joining = Vec::new();
+        let server = Server { listener, stopped, policy, memory, joining, guests: guests.clone() };
         let thread = std::thread::Builder::new().name("reef-guests".into());
         let thread = Some(thread.spawn(move || server.serve())?);
         Ok(Self { guests, path: path.to_owned(), stop, thread })
@@ -126,6 +170,7 @@ struct Server {
     listener: Listener,
     stopped: io::PipeReader,
     policy: Box<Policy>,
+    memory: Box<MemoryHandler>,
     /// Connections without a message so far.
     joining: Vec<PendingConnection>,
     guests: Arc<Mutex<Guests>>,
@@ -179,6 +224,9 @@ impl Server {
                 Ok(Some((Message::Ask(request, info), program))) => {
                     self.answer(&one.socket, request, info, program);
                 }
+                Ok(Some((Message::Memory(request, info), _))) => {
+                    self.pass_on(one.socket, request, info);
+                }
                 Ok(Some(_)) => {}
                 Err(error) => refuse(&one.socket, error.to_string()),
             }
@@ -202,6 +250,20 @@ impl Server {
         });
         let answer = granted.map_or_else(Message::Refused, Message::Granted);
         let _ = send(socket, &answer, None); // the other side may have closed its end
+    }
+
+    /// Passes on a request for memory, if the caller may be real-time.
+    fn pass_on(&self, socket: OwnedFd, request: MemoryRequest, info: GuestInfo) {
+        let caller = Caller::of(&socket, info).map_err(|error| error.to_string());
+        let wish = JoinRequest { class: Class::RealTime, device: request.device };
+        let granted = caller.and_then(|caller| match (self.policy)(&caller, &wish)? {
+            Class::RealTime => Ok(caller),
+            Class::BestEffort => Err("memory is freed for real-time programs alone".into()),
+        });
+        match granted {
+            Ok(caller) => (self.memory)(&caller, request, MemoryReply(socket)),
+            Err(why) => refuse(&socket, why),
+        }
     }
 
     fn join(

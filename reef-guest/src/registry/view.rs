@@ -20,6 +20,8 @@ pub struct GuestView {
     pub job: String,
     /// Its device.
     pub device: Uuid,
+    /// Part of the device's time, in parts per million; zero: no limit.
+    pub part: u32,
     /// Launches of kernels, captured ones left out.
     pub kernels: u64,
     /// Launches of graphs.
@@ -79,7 +81,7 @@ impl History {
 
 impl GuestView {
     pub(super) fn new(guest: &Guest) -> Self {
-        let Guest { who, uid, job, device, page, .. } = guest;
+        let Guest { who, uid, job, device, part, page, .. } = guest;
         let Counts { kernels, graphs, delayed, gates, graph_gates, breathers, refused, .. } =
             &page.counts;
         let read = |count: &AtomicU64| count.load(Relaxed);
@@ -93,6 +95,7 @@ impl GuestView {
             uid: *uid,
             job: job.clone(),
             device: *device,
+            part: *part,
             kernels: read(kernels),
             graphs: read(graphs),
             delayed: read(delayed),

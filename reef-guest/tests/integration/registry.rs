@@ -1,9 +1,11 @@
 //! Guests of one registry, with processes and devices that come and go.
 
-use reef_guest::join::{GuestInfo, JoinRequest, Joined, Refusal, join, join_as, rejoin};
+use reef_guest::join::{
+    GuestInfo, JoinRequest, Joined, MemoryRequest, Refusal, ask_for_memory, join, join_as, rejoin,
+};
 use reef_guest::page::Class::{self, BestEffort, RealTime};
 use reef_guest::page::{BYTES, Mapping, PageFile};
-use reef_guest::registry::{Registry, Rules};
+use reef_guest::registry::{Caller, MemoryReply, Registry, Rules};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, accept, bind, listen, socket};
 use std::os::fd::AsFd;
@@ -169,6 +171,51 @@ fn refusal_quotes_the_policy_and_missing_daemon_is_an_error() {
     let _registry = Registry::open(&path, policy).unwrap();
     let error = join(&path, &request, SOON).unwrap_err().to_string();
     assert_eq!(error, "the daemon refuses: class rt is not for you");
+}
+
+#[test]
+fn request_for_memory_is_answered_later_without_blocking() {
+    let (registry, path) = registry();
+    drop(registry);
+    let (sender, requests) = std::sync::mpsc::channel();
+    let memory = Box::new(move |caller: &Caller, request, reply: MemoryReply| {
+        sender.send((caller.pid, request, reply)).unwrap();
+    });
+    let policy = Box::new(|caller: &Caller, request: &JoinRequest| match caller.info.token() {
+        "" => Ok(request.class),
+        _ => Ok(BestEffort),
+    });
+    let _registry = Registry::open_for_memory(&path, Rules::default(), policy, memory).unwrap();
+    let request = MemoryRequest { device: GPU, bytes: 5 << 34, is_reserved: true };
+    let ask = |token: &str| {
+        ask_for_memory(&path, &request, &GuestInfo::new("", token).unwrap(), SOON)
+            .map_err(|error| error.to_string())
+    };
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| ask(""));
+        let (pid, seen, reply) = requests.recv_timeout(SOON).unwrap();
+        assert_eq!((pid, seen), (std::process::id(), request));
+        drop(guest(&path, BestEffort, GPU)); // while that one waits
+        assert!(!asked.is_finished() && !reply.is_over());
+        reply.grant();
+        assert_eq!(asked.join().unwrap(), Ok(()));
+        let asked = scope.spawn(|| ask(""));
+        requests.recv_timeout(SOON).unwrap().2.refuse("3 MiB are free".into());
+        assert_eq!(asked.join().unwrap(), Err("the daemon refuses: 3 MiB are free".into()));
+        let asked = scope.spawn(|| ask(""));
+        drop(requests.recv_timeout(SOON).unwrap());
+        assert!(asked.join().unwrap().unwrap_err().starts_with("the daemon can't be reached"));
+    });
+    let error = ask("lesser").unwrap_err();
+    assert_eq!(error, "the daemon refuses: memory is freed for real-time programs alone");
+}
+
+#[test]
+fn registry_without_a_handler_refuses_requests_for_memory() {
+    let (_registry, path) = registry();
+    let request = MemoryRequest { device: GPU, bytes: 1, is_reserved: false };
+    let error = ask_for_memory(&path, &request, &GuestInfo::default(), SOON).unwrap_err();
+    assert_eq!(error.to_string(), "the daemon refuses: it suspends no programs for memory");
 }
 
 #[test]

@@ -6,12 +6,16 @@
 //! `REEF_FAKE_NVML_LIST` that of lists of processes, `REEF_FAKE_NVML_MPS` that of those under MPS,
 //! which are empty without it. All devices whose UUID begins with `GPU-` are there, have 1 GiB and
 //! the same processes.
+//!
+//! Without `REEF_FAKE_NVML` processes and bytes are those of the fake driver's file,
+//! `REEF_FAKE_MEMORY`, and the device has `REEF_FAKE_BYTES`.
 
 use std::ffi::{CStr, c_char};
 
 const NOT_FOUND: u32 = 6;
 const INSUFFICIENT_SIZE: u32 = 7;
-const CAPACITY: u64 = 1 << 30;
+/// Processes in the fake driver's file: their bytes, a word, and their numbers.
+const MAX_PROCESSES: usize = 64;
 /// Of the fake driver's first device.
 const UUID: &CStr = c"GPU-66616b65-2064-6576-6963-65206e6f2030";
 
@@ -20,8 +24,35 @@ fn code(name: &str) -> u32 {
     std::env::var(name).ok().and_then(|code| code.parse().ok()).unwrap_or(0)
 }
 
+/// Bytes of the device.
+fn capacity() -> u64 {
+    match std::env::var("REEF_FAKE_BYTES").ok().and_then(|bytes| bytes.parse().ok()) {
+        Some(bytes) if std::env::var_os("REEF_FAKE_NVML").is_none() => bytes,
+        _ => 1 << 30,
+    }
+}
+
+/// Processes of the fake driver that live.
+fn of_driver(path: &std::ffi::OsStr) -> Vec<(u32, u64, u32)> {
+    let words = std::fs::read(path).unwrap_or_default();
+    let word = |at: usize| {
+        let bytes = words.get(8 * at..8 * at + 8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let process = |at: usize| {
+        let (bytes, pid) = (word(at)?, word(MAX_PROCESSES + 1 + at)?);
+        let is_there = bytes > 0 && std::path::Path::new(&format!("/proc/{pid}")).exists();
+        is_there.then_some((pid as u32, bytes, 0))
+    };
+    (0..MAX_PROCESSES).filter_map(process).collect()
+}
+
 /// Process, bytes, per cent.
 fn processes() -> Vec<(u32, u64, u32)> {
+    let driver = std::env::var_os("REEF_FAKE_MEMORY");
+    if let (None, Some(path)) = (std::env::var_os("REEF_FAKE_NVML"), driver) {
+        return of_driver(&path);
+    }
     let text =
         std::env::var_os("REEF_FAKE_NVML").and_then(|path| std::fs::read_to_string(path).ok());
     let line = |line: &str| {
@@ -78,7 +109,7 @@ unsafe fn list<T>(count: *mut u32, to: *mut T, of: impl Fn((u32, u64, u32)) -> T
 }
 
 fn used() -> u64 {
-    processes().iter().map(|(_, bytes, _)| *bytes).filter(|bytes| *bytes <= CAPACITY).sum()
+    processes().iter().map(|(_, bytes, _)| *bytes).filter(|bytes| *bytes <= capacity()).sum()
 }
 
 exports! {
@@ -106,7 +137,7 @@ exports! {
     }
     nvmlDeviceGetMemoryInfo(_device: usize, to: *mut [u64; 3]) {
         // SAFETY: the caller's promise.
-        unsafe { give(to, [CAPACITY, CAPACITY - used(), used()]) }
+        unsafe { give(to, [capacity(), capacity() - used(), used()]) }
     }
     nvmlDeviceGetMemoryInfo_v2(_device: usize, to: *mut [u64; 5]) {
         // SAFETY: the caller's promise.
@@ -114,7 +145,7 @@ exports! {
             if (*to)[0] as u32 != 40 | 2 << 24 {
                 return 25; // NVML_ERROR_ARGUMENT_VERSION_MISMATCH
             }
-            give(to, [(*to)[0], CAPACITY, 0, CAPACITY - used(), used()])
+            give(to, [(*to)[0], capacity(), 0, capacity() - used(), used()])
         }
     }
     nvmlDeviceGetComputeRunningProcesses(_device: usize, count: *mut u32, to: *mut [u64; 2]) {

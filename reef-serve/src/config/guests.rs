@@ -1,6 +1,7 @@
 //! Registration of unmodified programs: limits and classes.
 
 use crate::error::{Error, Result};
+use crate::suspend::Settings;
 use reef_guest::registry::Rules;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -20,6 +21,12 @@ pub struct Guests {
     /// Time in milliseconds after which a real-time program without a sign of work no longer holds
     /// the others. A sign is a launch, or work that has ended.
     pub hold_ms: u64,
+    /// Suspends best-effort programs while a real-time program needs their memory: one that is
+    /// refused memory, or that asks for it (`reef exec --reserve`). Off by default.
+    pub suspend: bool,
+    /// Shortest time in milliseconds between two returns of a program that was suspended for
+    /// memory.
+    pub suspend_interval_ms: u64,
     /// Registration of Alnair's containers; off if `None`.
     pub alnair: Option<Alnair>,
 }
@@ -28,21 +35,38 @@ impl Default for Guests {
     fn default() -> Self {
         let Rules { per_user, hold_timeout } = Rules::default();
         let hold_ms = u64::try_from(hold_timeout.as_millis()).unwrap_or(u64::MAX);
-        Self { listen: false, rt_programs: Vec::new(), per_user, hold_ms, alnair: None }
+        Self {
+            listen: false,
+            rt_programs: Vec::new(),
+            per_user,
+            hold_ms,
+            suspend: false,
+            suspend_interval_ms: 60_000,
+            alnair: None,
+        }
     }
 }
 
 impl Guests {
     /// Refuses values out of range.
     pub(super) fn check(&self) -> Result<()> {
-        let values =
-            [("per_user", self.per_user as u64, 100_000), ("hold_ms", self.hold_ms, 3_600_000)];
+        let values = [
+            ("per_user", self.per_user as u64, 100_000),
+            ("hold_ms", self.hold_ms, 3_600_000),
+            ("suspend_interval_ms", self.suspend_interval_ms, 86_400_000),
+        ];
         match values.iter().find(|(_, value, max)| !(1..=*max).contains(value)) {
             None => Ok(()),
             Some((key, value, max)) => {
                 Err(Error::Invalid(format!("guests.{key} must be 1 to {max}, got {value}")))
             }
         }
+    }
+
+    /// Returns the settings of the policy for memory.
+    pub(crate) fn memory_settings(&self) -> Settings {
+        let interval = Duration::from_millis(self.suspend_interval_ms);
+        Settings { is_on: self.suspend, interval }
     }
 
     /// Returns the rules for all guests, fixed at the start of the daemon.

@@ -42,6 +42,8 @@ fn change(config: &mut Config, fresh: &Config) {
     config.listen.open_probes = fresh.listen.open_probes;
     config.models.class = fresh.models.class;
     config.models.on_demand = fresh.models.on_demand;
+    config.guests.suspend = fresh.guests.suspend;
+    config.guests.suspend_interval_ms = fresh.guests.suspend_interval_ms;
     config.memory.client_mib = fresh.memory.client_mib;
     config.limits.tensors = fresh.limits.tensors;
     config.limits.ring = fresh.limits.ring;

@@ -2,7 +2,7 @@
 
 use super::violations::find::KINDS;
 use super::violations::scan::Violations;
-use crate::suspend::Suspensions;
+use crate::suspend::{MemoryPolicy, Suspensions};
 use prometheus_client::collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -112,7 +112,7 @@ impl collector::Collector for ViolationCollector {
 
 /// Metrics of suspended guests.
 #[derive(Debug)]
-pub(super) struct SuspensionCollector(pub(super) Arc<Suspensions>);
+pub(super) struct SuspensionCollector(pub(super) Arc<Suspensions>, pub(super) MemoryPolicy);
 
 impl collector::Collector for SuspensionCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -135,6 +135,13 @@ impl collector::Collector for SuspensionCollector {
             encoder.encode_descriptor("reef_suspensions", help, None, MetricType::Counter)?;
         for (op, count) in counts {
             ConstCounter::new(count).encode(family.encode_family(&[("op", op)])?)?;
+        }
+        let outcomes = self.1.outcomes();
+        let help = "Requests of real-time programs for memory";
+        let mut family =
+            encoder.encode_descriptor("reef_memory_requests", help, None, MetricType::Counter)?;
+        for (outcome, count) in [("granted", outcomes.granted), ("refused", outcomes.refused)] {
+            ConstCounter::new(count).encode(family.encode_family(&[("outcome", outcome)])?)?;
         }
         let steps = [
             ("lock", figures.steps.lock),

@@ -14,9 +14,9 @@ use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::identity::auth::Tokens;
 use crate::server::Server;
-use crate::suspend::Suspensions;
+use crate::suspend::{self, MemoryPolicy, Suspensions};
 use reef_guest::join::JoinRequest;
-use reef_guest::registry::{Caller, Registry};
+use reef_guest::registry::{Caller, MemoryReply, Registry};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -59,7 +59,14 @@ impl Guests {
             grant(&of.config.get(), &tokens, own, caller, wish)
         });
         let rules = server.config.get().guests.rules();
-        let registry = Registry::open_with(&path, rules, policy)
+        let asked = server.observer.clone();
+        let memory = Box::new(move |caller: &Caller, request, reply: MemoryReply| {
+            match asked.memory_policy.get() {
+                Some(policy) => policy.ask(caller, request, reply),
+                None => reply.refuse("it is starting".into()),
+            }
+        });
+        let registry = Registry::open_for_memory(&path, rules, policy, memory)
             .map_err(|e| Error::system("guests.sock", e))?;
         access.open_socket(&path)?; // its mode was the umask's
         let registry = Arc::new(registry);
@@ -76,7 +83,16 @@ impl Guests {
         let program = std::env::current_exe().map_err(|e| Error::system("this program", e))?;
         let suspensions = Suspensions::new(Arc::downgrade(&registry), records, program);
         let suspensions = server.observer.suspensions.get_or_init(|| Arc::new(suspensions));
-        metrics.add(Box::new(SuspensionCollector(suspensions.clone())));
+        let of = Arc::downgrade(server);
+        let settings = move || {
+            of.upgrade()
+                .map(|server| server.config.get().guests.memory_settings())
+                .unwrap_or_default()
+        };
+        let policy = MemoryPolicy::start(suspensions.clone(), settings, Box::new(suspend::nvml))
+            .map_err(|e| Error::system("cannot start the thread for memory", e))?;
+        let policy = server.observer.memory_policy.get_or_init(|| policy).clone();
+        metrics.add(Box::new(SuspensionCollector(suspensions.clone(), policy)));
         let registrar = registrar(server, access)?;
         let shared = share_devices(server, &registry, &path)?;
         let own = shared.iter().map(|shared| shared.guest).collect();

@@ -5,7 +5,7 @@ use crate::engine::node::Node;
 use crate::error::Result;
 use crate::observe::metrics::Metrics;
 use crate::observe::tracer::Tracer;
-use crate::suspend::Suspensions;
+use crate::suspend::{MemoryPolicy, Suspensions};
 use parking_lot::Mutex;
 use reef::HostMemory;
 use reef_guest::registry::Registry;
@@ -20,6 +20,8 @@ pub(crate) struct Observer {
     pub(crate) guests: Mutex<(Weak<Registry>, Vec<u32>)>,
     /// Set once the registry of guests is open.
     pub(crate) suspensions: OnceLock<Arc<Suspensions>>,
+    /// Memory for real-time work, once guests may register.
+    pub(crate) memory_policy: OnceLock<MemoryPolicy>,
 }
 
 /// An instance whose busy time is counted.

@@ -1,5 +1,6 @@
 //! Memory of contexts, and of their limits such as stacks and heaps.
 
+use super::memory_request::context_or_ask;
 use super::reserve::{make_room, refuse_on_panic, with_reservation};
 use crate::driver::calls;
 use crate::driver::state::Inside;
@@ -42,7 +43,8 @@ pub(crate) fn set_limit(limit: u32, value: usize, real: impl FnOnce() -> u32) ->
 
 /// Makes a context. The memory of a process's first context on a device isn't charged here: the
 /// daemon charges it as overhead.
-pub(crate) fn create(to: *const usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+pub(crate) fn create(to: *const usize, ordinal: i32, real: impl Fn() -> u32) -> u32 {
+    let real = || context_or_ask(ordinal, &real);
     let Some(_inside) = Inside::limited() else { return real() };
     refuse_on_panic(|| match device::of(ordinal) {
         LimitState::Unlimited => real(),

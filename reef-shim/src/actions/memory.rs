@@ -1,6 +1,7 @@
 //! Allocations and their ends: each is reserved before the driver is asked, and given back if it
 //! refuses.
 
+use super::memory_request::context_or_ask;
 use super::pools;
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
@@ -154,8 +155,8 @@ fn lower_to(value: *mut usize, most: u64) {
 }
 
 /// Notes a device's primary context.
-pub(crate) fn primary(context: *mut usize, ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
-    let code = real();
+pub(crate) fn primary(context: *mut usize, ordinal: i32, real: impl Fn() -> u32) -> u32 {
+    let code = context_or_ask(ordinal, real);
     let place = usize::try_from(ordinal).ok().and_then(|ordinal| PRIMARY.get(ordinal));
     // SAFETY: null, or where the driver has just written.
     if let (0, Some(place), Some(context)) = (code, place, unsafe { context.as_ref() }) {

@@ -60,6 +60,15 @@ impl Owner {
     }
 }
 
+/// Returns the device on which memory of these properties lies. `None`: it has none of its own.
+pub(crate) fn device_of(properties: *const AllocationProperties) -> Option<i32> {
+    // SAFETY: null, or the program's promise to the driver.
+    match unsafe { properties.as_ref() }?.owner() {
+        Owner::Device(ordinal) => Some(ordinal),
+        Owner::Any | Owner::Host => None,
+    }
+}
+
 /// Makes an allocation of physical memory.
 pub(crate) fn create(
     handle: *mut u64,

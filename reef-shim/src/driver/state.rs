@@ -79,6 +79,12 @@ pub(crate) extern "C" fn pass_all() {
     STATE.store(PASS, Ordering::Relaxed);
 }
 
+/// Returns whether calls are inspected, on whichever thread.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    STATE.load(Ordering::Relaxed) == ON
+}
+
 /// Guard of a thread inside this library. While it lives, the thread's calls are passed on.
 #[derive(Debug)]
 pub(crate) struct Inside(());

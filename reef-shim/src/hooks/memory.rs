@@ -3,6 +3,7 @@
 
 use super::declare::{hooks, twins};
 use crate::actions::memory::{self, allocate, allocate_linear, free, uncounted};
+use crate::actions::memory_request::or_ask;
 use crate::actions::pools;
 use crate::driver::calls::Stream;
 use crate::limit::charges::Kind;
@@ -48,24 +49,31 @@ fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
 hooks! {
     cuMemAlloc_v2(
         to: *mut usize, bytes: usize,
-    ) |real| alloc(to, bytes, || allocate_linear(bytes as u64, to, real));
+    ) |real| alloc(to, bytes, || {
+        allocate_linear(bytes as u64, to, || or_ask(bytes as u64, real))
+    });
     cuMemAllocManaged(
         to: *mut usize, bytes: usize, flags: u32,
     ) |real| alloc(to, bytes, || allocate_linear(bytes as u64, to, real));
     cuMemAllocPitch_v2(
         to: *mut usize, pitch: *mut usize, width: usize, height: usize, element: u32,
-    ) |real| rows(to, pitch, [width, height], || memory::pitched(to, pitch, width, height, real));
+    ) |real| rows(to, pitch, [width, height], || {
+        let bytes = width.saturating_mul(height) as u64;
+        memory::pitched(to, pitch, width, height, || or_ask(bytes, real))
+    });
     cuMemFree_v2(at: usize) |real| end(at, 0, || free(Kind::Memory, at, real));
     cuArrayCreate_v2(
         to: *mut usize, of: *const Flat,
-    ) |real| allocate(Kind::Array, flat(of), to, real);
+    ) |real| allocate(Kind::Array, flat(of), to, || or_ask(flat(of), real));
     cuArray3DCreate_v2(
         to: *mut usize, of: *const Deep,
-    ) |real| allocate(Kind::Array, deep(of, 1), to, real);
+    ) |real| allocate(Kind::Array, deep(of, 1), to, || or_ask(deep(of, 1), real));
     cuArrayDestroy(array: usize) |real| free(Kind::Array, array, real);
     cuMipmappedArrayCreate(
         to: *mut usize, of: *const Deep, levels: u32,
-    ) |real| allocate(Kind::Mipmapped, deep(of, levels), to, real);
+    ) |real| allocate(Kind::Mipmapped, deep(of, levels), to, || {
+        or_ask(deep(of, levels), real)
+    });
     cuMipmappedArrayDestroy(array: usize) |real| free(Kind::Mipmapped, array, real);
     cuMemGetInfo_v2(left: *mut usize, total: *mut usize) |real| memory::info(left, total, real);
     cuDeviceTotalMem_v2(bytes: *mut usize, device: i32) |real| memory::total(bytes, device, real);
@@ -85,7 +93,7 @@ twins! {
     cuMemAllocAsync / cuMemAllocAsync_ptsz(
         to: *mut usize, bytes: usize, stream: usize,
     ) |is_twin, real| alloc(to, bytes, || {
-        pools::allocate(to, bytes, None, Stream::new(stream, is_twin), real)
+        pools::allocate(to, bytes, None, Stream::new(stream, is_twin), || or_ask(bytes as u64, real))
     });
     cuMemFreeAsync / cuMemFreeAsync_ptsz(
         at: usize, stream: usize,
@@ -95,6 +103,8 @@ twins! {
     cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
         to: *mut usize, bytes: usize, pool: usize, stream: usize,
     ) |is_twin, real| alloc(to, bytes, || {
-        pools::allocate(to, bytes, Some(pool), Stream::new(stream, is_twin), real)
+        pools::allocate(to, bytes, Some(pool), Stream::new(stream, is_twin), || {
+            or_ask(bytes as u64, real)
+        })
     });
 }

@@ -6,6 +6,7 @@ use crate::actions::copy::on_device;
 use crate::actions::graph_memory::{backed, trim};
 use crate::actions::memory::free;
 use crate::actions::memory_handles::{self, AllocationProperties, Mapping};
+use crate::actions::memory_request::or_ask_on;
 use crate::actions::modules::{load, load_file};
 use crate::actions::pools;
 use crate::driver::calls::Stream;
@@ -15,7 +16,9 @@ use std::ffi::{c_char, c_void};
 hooks! {
     cuMemCreate(
         handle: *mut u64, bytes: usize, properties: *const AllocationProperties, flags: u64,
-    ) |real| memory_handles::create(handle, bytes, properties, real);
+    ) |real| memory_handles::create(handle, bytes, properties, || {
+        or_ask_on(|| memory_handles::device_of(properties), bytes as u64, real)
+    });
     cuMemRelease(handle: u64) |real| memory_handles::release(handle, real);
     cuMemMap(
         at: u64, bytes: usize, offset: usize, handle: u64, flags: u64,

@@ -3,4 +3,5 @@
 mod executable;
 pub(crate) mod library;
 mod limits;
+mod reserve;
 pub(crate) mod run;

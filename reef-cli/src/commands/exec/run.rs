@@ -3,6 +3,7 @@
 use super::executable::executable;
 use super::library::{NVML_SHIM, SHIM, library};
 use super::limits;
+use super::reserve;
 use crate::report::class::ClassName;
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
@@ -51,6 +52,10 @@ pub(crate) struct Args {
     /// there for Perfetto.
     #[arg(long, alias = "profile", value_name = "FILE.json", num_args = 0..=1, require_equals = true)]
     call_profile: Option<Option<PathBuf>>,
+    /// Device memory that a real-time program needs on its first device, such as 60GiB: best-effort
+    /// programs are suspended until it is free (`guests.suspend` of the daemon).
+    #[arg(long, value_name = "SIZE", conflicts_with = "allow_unprotected")]
+    reserve: Option<String>,
     #[command(flatten)]
     limits: limits::Limited,
     /// Program and its arguments.
@@ -80,10 +85,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let nvml = nvml_shim(!limits.is_empty())?;
     let shim = library(SHIM, args.shim.as_deref(), "REEF_SHIM");
     let shim = shim.map(|shim| [Some(shim), nvml].into_iter().flatten().collect::<Vec<_>>());
+    let reserved = reserve::size(args.reserve.as_deref(), class(args))?;
     let admission =
         check_admission(args, &socket, &credentials).with_context(|| socket.display().to_string());
+    if let (Some(bytes), Ok(())) = (reserved, &admission) {
+        reserve::ask(&socket, &credentials, bytes)?;
+    }
     // Limits and profiles are kept by the library alone; a class that was named is not.
-    let needs_daemon = args.strict || args.class.is_some() && !args.allow_unprotected;
+    let needs_daemon =
+        args.strict || reserved.is_some() || args.class.is_some() && !args.allow_unprotected;
     match (shim, admission) {
         (Ok(shim), Ok(())) => become_guest(args, &shim, Some(&socket), [limits, profile].concat()),
         (Ok(shim), Err(why)) if !needs_daemon && !limits.is_empty() => {

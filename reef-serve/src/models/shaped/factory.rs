@@ -100,6 +100,7 @@ impl VariantFactory {
         let own = if order.base.is_some() { bytes - sizes.weights } else { bytes };
         let mut taken = order.charge(own)?;
         let (mut memory, staged) = self.reserve(order, bytes, staged_bytes(&read))?;
+        self.make_room(order, own);
         let loaded = match order.base {
             Some(base) => self.node.engine.load_beside(read, &*base.loaded)?,
             None => self.node.engine.load(read, spec.measure)?,
@@ -112,6 +113,18 @@ impl VariantFactory {
         let node = self.node.clone();
         let parts = Parts { inputs, outputs, sizes, loaded, node, memory, taken };
         Ok(Variant::new(parts, [spec.instances.rt, spec.instances.be])?)
+    }
+
+    /// Has best-effort programs leave the device where a real-time model needs their memory. A
+    /// refusal is not an error yet: the device decides.
+    fn make_room(&self, order: &VariantOrder<'_>, bytes: u64) {
+        let policy = self.observer.memory_policy.get();
+        let needed = policy.zip(self.node.engine.uuid()).filter(|_| order.spec.instances.rt > 0);
+        if let Some((policy, device)) = needed
+            && let Err(why) = policy.make_room(device, bytes)
+        {
+            tracing::debug!(model = order.title(), why, "no room was made");
+        }
     }
 
     /// Returns a budget for reading a model's files.

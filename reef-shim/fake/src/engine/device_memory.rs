@@ -10,6 +10,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard};
 const MAX_PROCESSES: usize = 64;
 /// Word for the most bytes that were ever taken, behind the words of the processes.
 const PEAK: usize = MAX_PROCESSES;
+/// Words for the numbers of the processes, which the fake management library reads.
+const PIDS: usize = PEAK + 1;
 
 /// A piece of memory by its handle.
 #[derive(Clone, Copy, Debug)]
@@ -140,6 +142,7 @@ impl Shared {
         let own = places.find(|at| lock(&file, *at, libc::F_OFD_SETLK, libc::F_WRLCK));
         let shared = Self { file, own: own.expect("a place") };
         shared.set(shared.own, 0);
+        shared.set(PIDS + shared.own, u64::from(std::process::id()));
         lock(&shared.file, MAX_PROCESSES, libc::F_OFD_SETLKW, libc::F_UNLCK);
         shared
     }

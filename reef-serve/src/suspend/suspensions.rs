@@ -1,10 +1,4 @@
-//! Suspension of best-effort guests: out of the GPU's memory, and back.
-//!
-//! *In*: a process number or the name of a job. *Out*: records, figures for `/metrics`.
-//! *Invariant*: a guest that is suspended, or about to be, has open gates, whatever holds its
-//! device. Otherwise its work would not end and the driver would refuse. A real-time guest is not
-//! suspended. One operation at a time, in a process of its own, so that the end of the daemon
-//! leaves no process half suspended.
+//! Operations on guests: out of the GPU's memory, and back.
 
 use crate::error::{Error, Result};
 use parking_lot::Mutex;
@@ -83,9 +77,9 @@ impl Suspensions {
         *self.figures.lock()
     }
 
-    /// Guests of this process number or of this job.
-    fn find(&self, target: &str) -> Result<(Vec<u32>, Vec<u32>)> {
-        let guests = self.registry.upgrade().map(|registry| registry.guests()).unwrap_or_default();
+    /// Processes of this process number or of this job.
+    fn find(&self, target: &str) -> Result<Vec<u32>> {
+        let guests = self.guests();
         let is_meant = |guest: &&GuestView| {
             guest.who.pid.to_string() == target || (!guest.job.is_empty() && guest.job == target)
         };
@@ -100,7 +94,12 @@ impl Suspensions {
             return Err(Error::Invalid(text));
         }
         let pids: BTreeSet<u32> = meant.iter().map(|guest| guest.who.pid).collect();
-        Ok((meant.iter().map(|guest| guest.who.guest).collect(), pids.into_iter().collect()))
+        Ok(pids.into_iter().collect())
+    }
+
+    /// Current guests.
+    pub(super) fn guests(&self) -> Vec<GuestView> {
+        self.registry.upgrade().map(|registry| registry.guests()).unwrap_or_default()
     }
 
     /// Suspends a guest, or all of a job. Blocks.
@@ -111,17 +110,25 @@ impl Suspensions {
     /// guest runs on.
     pub(crate) fn suspend(&self, target: &str, timeout: Duration) -> Result<Vec<Suspended>> {
         let timeout_ms = millis(timeout)?;
-        let (guests, pids) = self.find(target)?;
+        self.suspend_processes(self.find(target)?, Op::Suspend { timeout_ms, for_memory: false })
+    }
+
+    /// Suspends processes of guests by this operation. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`: the driver refuses; they run on.
+    pub(super) fn suspend_processes(&self, pids: Vec<u32>, op: Op) -> Result<Vec<Suspended>> {
         let _operation = self.operation.lock();
-        self.exempt(&guests, true);
-        match self.run(pids, Op::Suspend { timeout_ms }) {
+        self.exempt(&pids, true);
+        match self.run(pids.clone(), op) {
             Ok((all, _)) => {
                 self.figures.lock().note_suspension(&all);
                 Ok(all)
             }
             Err(error) => {
                 self.figures.lock().refused += 1;
-                self.exempt(&guests, false);
+                self.exempt(&pids, false);
                 Err(error)
             }
         }
@@ -139,11 +146,11 @@ impl Suspensions {
         to: String,
     ) -> Result<Vec<Suspended>> {
         let timeout_ms = millis(timeout)?;
-        let (guests, pids) = self.find(target)?;
+        let pids = self.find(target)?;
         let _operation = self.operation.lock();
-        self.exempt(&guests, true);
-        let moved = self.run(pids, Op::Move { timeout_ms, to });
-        self.exempt(&guests, false);
+        self.exempt(&pids, true);
+        let moved = self.run(pids.clone(), Op::Move { timeout_ms, to });
+        self.exempt(&pids, false);
         let mut figures = self.figures.lock();
         match moved {
             Ok((all, steps)) => {
@@ -164,12 +171,20 @@ impl Suspensions {
     ///
     /// As [`suspend`](Self::suspend); too little memory.
     pub(crate) fn resume(&self, target: &str) -> Result<Vec<Suspended>> {
-        let (guests, pids) = self.find(target)?;
+        self.resume_processes(self.find(target)?)
+    }
+
+    /// Brings processes of guests back. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Unavailable`: too little memory, or the driver refuses.
+    pub(super) fn resume_processes(&self, pids: Vec<u32>) -> Result<Vec<Suspended>> {
         let _operation = self.operation.lock();
-        match self.run(pids, Op::Resume { to: None }) {
+        match self.run(pids.clone(), Op::Resume { to: None }) {
             Ok((all, steps)) => {
                 self.figures.lock().note_return(steps);
-                self.exempt(&guests, false);
+                self.exempt(&pids, false);
                 Ok(all)
             }
             Err(error) => {
@@ -189,9 +204,12 @@ impl Suspensions {
         }
     }
 
-    fn exempt(&self, guests: &[u32], is_exempt: bool) {
-        if let Some(registry) = self.registry.upgrade() {
-            registry.exempt(guests, is_exempt);
-        }
+    /// Opens the gates of these processes, or ends that.
+    fn exempt(&self, pids: &[u32], is_exempt: bool) {
+        let Some(registry) = self.registry.upgrade() else { return };
+        let all = registry.guests();
+        let guests = all.iter().filter(|guest| pids.contains(&guest.who.pid));
+        let guests: Vec<u32> = guests.map(|guest| guest.who.guest).collect();
+        registry.exempt(&guests, is_exempt);
     }
 }
