@@ -121,7 +121,7 @@ fn bad_addresses_and_times_are_refused() {
             &["ctl", "trace", "--out", "/no/such/file"],
             "--out /no/such/file: its folder doesn't exist",
         ),
-        (&["ctl", "trace", "--out", "/"], "--out /: it is a folder"),
+        (&["ctl", "trace", "--out", "/"], "--out /: must be a file, got a folder"),
     ] {
         assert_eq!(refuses(args), want);
     }

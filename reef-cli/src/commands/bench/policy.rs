@@ -69,7 +69,7 @@ impl Policy {
 /// Lengths of hardware queues and graphs of best-effort networks.
 #[derive(clap::Args)]
 pub(crate) struct Lengths {
-    /// Hardware queue length of a best-effort network at other levels.
+    /// Hardware queue length of a best-effort network.
     #[arg(long, default_value_t = 4)]
     pub(crate) window: u64,
     /// Launches of a best-effort network in one graph, on devices that have graphs; 1 for none, as
@@ -90,10 +90,14 @@ impl Lengths {
     }
 }
 
+/// Help of `--window` next to `--windows`.
+const OTHER_WINDOW: &str = "Hardware queue length of a best-effort network in all other rows";
+
 /// Policies to compare, and lengths of queues.
 #[derive(clap::Args)]
+#[command(mut_arg("window", |window| window.help(OTHER_WINDOW)))]
 pub(crate) struct Choice {
-    /// Hardware queue lengths at level HostQueue.
+    /// Hardware queue lengths at level HostQueue, a row for each.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
     windows: Vec<u64>,
     #[command(flatten)]
