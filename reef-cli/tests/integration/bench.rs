@@ -227,7 +227,7 @@ fn saturate_measures_work_next_to_real_time() {
 
 #[test]
 fn people_get_a_table_and_a_line_for_each_step() {
-    let output = reef(&with(&PREEMPT, &["--schedulers", "all"]));
+    let output = reef(&with(&PREEMPT, &["--schedulers", "All"]));
     let (said, steps) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{steps}");
     assert!(said.contains("20 µs blocks: ") && said.contains("guarded ÷ plain"), "{said}");
@@ -255,7 +255,7 @@ fn a_profile_is_what_models_read() {
 fn bad_bench_arguments_are_refused() {
     let folder = Folder::new("bad-bench");
     let file = folder.file("file", "");
-    let preempt: [(&[&str], &str); 13] = [
+    let preempt: [(&[&str], &str); 14] = [
         (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (&["--samples", "0"], "--samples must be in 1..=1000000, got 0"),
         (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0"),
@@ -270,6 +270,10 @@ fn bad_bench_arguments_are_refused() {
         (&["--blocks", "none"], "nothing to measure: --be-model none and --blocks none"),
         (&["--queued", "0"], "--queued must be in 1..=1024, got 0"),
         (&["--windows", "1,4096"], "--windows must be in 1..=1024, got 4096"),
+        (
+            &["--schedulers", "all"],
+            "no scheduler \"all\" (without --schedulers every row is measured; have: All, DeviceQueue, ",
+        ),
         (&["--schedulers", "deep"], "no scheduler \"deep\" (have: All, DeviceQueue, "),
         (&["--out", &file], &format!("--out {file}: must be a folder, got a file")),
     ];
