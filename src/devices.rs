@@ -5,6 +5,29 @@ use crate::name::DeviceName;
 use reef_core::op::Operators;
 use reef_core::{Error, Result};
 
+/// Name that stands for a GPU if there is one, else for the CPU: in commands and configurations.
+pub const AUTO: &str = "auto";
+/// Backend that is always there.
+pub(crate) const CPU: &str = "cpu";
+
+/// Returns a device and the reason for it, given backends and the devices that each found.
+pub(crate) fn choose(
+    backends: Vec<(&'static str, Result<Vec<String>>)>,
+) -> (String, Option<String>) {
+    let mut missing = Vec::new();
+    for (backend, found) in backends.into_iter().filter(|(backend, _)| *backend != CPU) {
+        match found.as_deref() {
+            Ok([first, ..]) => {
+                return (format!("{backend}:0"), Some(format!("on {backend}:0 ({first})")));
+            }
+            Ok([]) => missing.push(format!("{backend}: no device")),
+            Err(error) => missing.push(error.to_string()),
+        }
+    }
+    let why = missing.join("; ");
+    (CPU.into(), (!missing.is_empty()).then(|| format!("on the CPU, as there is no GPU ({why})")))
+}
+
 /// Code that runs on several devices of the backend that was named; compiled once for each backend.
 pub trait VisitAll {
     /// Type of the result.
@@ -92,6 +115,30 @@ mod tests {
         fn visit_all<D: Operators>(self, devices: Vec<D>) -> Vec<u32> {
             devices.iter().map(|device| device.info().units).collect()
         }
+    }
+
+    fn chosen(gpu: Result<Vec<String>>) -> (String, Option<String>) {
+        choose(vec![(CPU, Ok(vec!["8 units".into()])), ("cuda", gpu)])
+    }
+
+    #[test]
+    fn auto_takes_a_gpu_if_there_is_one_and_says_so() {
+        let (device, said) = chosen(Ok(vec!["H200".into(), "H100".into()]));
+        assert_eq!((&*device, &*said.unwrap()), ("cuda:0", "on cuda:0 (H200)"));
+    }
+
+    #[test]
+    fn auto_takes_the_cpu_and_says_why() {
+        for (gpu, why) in [
+            (Err(Error::NotFound("libcuda.so.1 not found".into())), "libcuda.so.1 not found"),
+            (Ok(Vec::new()), "cuda: no device"),
+        ] {
+            let (device, said) = chosen(gpu);
+            assert_eq!(device, CPU);
+            assert!(said.unwrap().contains(why));
+        }
+        let alone = choose(vec![(CPU, Ok(Vec::new()))]);
+        assert_eq!(alone, (CPU.into(), None), "nothing to choose from");
     }
 
     #[cfg(feature = "cpu")]

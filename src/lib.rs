@@ -62,7 +62,7 @@ pub mod perfetto;
 struct Readme;
 
 pub use backends::{BACKENDS, Backends, BuiltIn, Visit, Visited, with_device, with_device_of};
-pub use devices::{VisitAll, with_devices};
+pub use devices::{AUTO, VisitAll, with_devices};
 pub use name::DeviceName;
 pub use reef_core::*;
 
@@ -85,6 +85,15 @@ pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {
         #[cfg(feature = "hip")]
         (hip::Hip::NAME, hip::devices()),
     ]
+}
+
+/// Returns the device that [`AUTO`] stands for, and the reason in words. Without a backend for GPUs
+/// there is nothing to choose from, and no reason.
+pub fn auto_device() -> (String, Option<String>) {
+    if BACKENDS == [devices::CPU] {
+        return (devices::CPU.into(), None);
+    }
+    devices::choose(devices())
 }
 
 /// Compilers of device code that were there when this was built.

@@ -3,8 +3,8 @@
 
     tools/curve.py [-b REEF] [-o FOLDER] [--device cuda:0] [--seconds 1] [--parts pad,split,mps]
 
-A ResNet-152 beside a ResNet-50, both of reef: `pad` by REEF with so many blocks at a time (132@32: on 32 multiprocessors),
-nobody stopped, stream priorities; `split` by green contexts that keep so many multiprocessors for real-time work; `mps` as
+A ResNet-152 beside a ResNet-50, both of reef: `pad` by REEF with so many blocks at a time, nobody stopped,
+stream priorities; `split` by green contexts that keep so many multiprocessors for real-time work; `mps` as
 two processes under MPS, the best-effort one with a part of the threads. All ratios are to the two networks alone, without MPS,
 from `pad`. Writes curve.json and curve.svg; parts that FOLDER has are not measured again. Needs Python alone, and for `mps`
 NVIDIA's MPS.
@@ -52,9 +52,7 @@ def by_reef(options):
     base, points = Base(rows), []
     for policy, row in rows.items():
         if policy == "none" or policy.startswith("narrow"):
-            blocks, _, units = policy.removeprefix("narrow ").partition("@")
-            group = f"reef, so many blocks on {units}" if units else "reef, so many blocks"
-            points.append(base.of(group, blocks, row))
+            points.append(base.of("reef, so many blocks", policy.removeprefix("narrow "), row))
         elif policy.startswith("stream"):
             points.append(base.of(policy, "", row))
     return base, points
@@ -165,8 +163,7 @@ def main():
     say.add_argument("-o", "--out", default="curve_results")
     say.add_argument("--device", default="cuda:0")
     say.add_argument("--seconds", type=float, default=1.0, help="of each row")
-    blocks = "best-effort blocks at a time; 132@32: on 32 multiprocessors"
-    say.add_argument("--blocks", default="16,33,66,132,2000,128@32,144@48", help=blocks)
+    say.add_argument("--blocks", default="16,33,66,132,2000", help="best-effort blocks at a time")
     say.add_argument("--parts", default="pad,split,mps", help="`pad` is always measured")
     options = say.parse_args()
     os.makedirs(options.out, exist_ok=True)

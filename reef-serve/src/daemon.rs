@@ -115,7 +115,7 @@ async fn serve(
     let signals = Signals::new()?;
     ready(&endpoints);
     notify::ready();
-    tracing::info!(device = %endpoints.device, folder = %endpoints.folder.display(), "ready");
+    tracing::info!(device = %endpoints.device, folder = %endpoints.folder.display(), "serving");
     let failed = tokio::select! {
         () = signals.next() => None,
         done = tasks.join_next() => done, // a listener that ends by itself has failed

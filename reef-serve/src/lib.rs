@@ -69,5 +69,5 @@ pub use local::client::connection::Client;
 pub use local::client::options::{Options, Timing};
 pub use log_level::on_log_level;
 pub use name::ModelName;
-pub use net::folder::{connect, folder};
+pub use net::folder::{connect, folder, no_daemon};
 pub use preflight::check;

@@ -102,7 +102,11 @@ impl Server {
     /// Errors of the configuration, the models and the device.
     pub(crate) fn open(config: Config) -> Result<Arc<Self>> {
         config.check()?;
-        let nodes = Nodes::open(&config.device, &config.scheduler, config.rt.reserve)?;
+        let (devices, why) = config.devices();
+        if let Some(why) = why {
+            tracing::info!("{why}");
+        }
+        let nodes = Nodes::open(&devices, &config.scheduler, config.rt.reserve)?;
         Self::on(nodes, config)
     }
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What the daemon's looks at its page cost (docs/interpose.md, "Beside the daemon's own models"): the processor's time of
+# What the daemon's looks at its page cost (docs/interpose.md, "Next to the daemon's own models"): the processor's time of
 # the thread that looks, while a real-time guest is there, with and without best-effort requests. On the CPU device and
 # the fake driver; needs python3, and what `cargo build -p reef-cli` and `cargo test -p reef-cli --test integration --no-run` built.
 #   tools/interpose/looks.sh [SECONDS]       (default: 10 for each row)

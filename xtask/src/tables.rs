@@ -17,6 +17,15 @@ Made by `cargo xtask tables` from the [results](research/results.md); don't edit
 [benchmarks.md](benchmarks.md), what was tried and dropped in the [lab book](lab/nvidia.md), where figures are that were only printed, and
 which of them [are missed](lab/nvidia.md#what-is-missed-and-why). On NVIDIA GPUs a request's start is one launch since
 2026-11-23, and launches of a graph start early; headings say what was measured before.
+
+Columns have today's names. Commands have the names of their day, which still work; today's are:
+
+| then | today |
+|---|---|
+| `bench preempt`, `bench pair`, `bench pad` | `bench start`, `bench colocate`, `bench saturate` |
+| `--seconds 3`, `--lead 3` | `--time 3s`, `--lead 3s` |
+| `--only`, `--scheduler` | `--schedulers` |
+| `--rt`, `--be` | `--rt-model`, `--be-model` |
 ";
 
 /// Writes the page, or with `check` says whether it is what would be written.
@@ -98,10 +107,10 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("quiesced_p50_us", "quiesced p50 µs", 1),
             ("resumed_p50_us", "resumed p50 µs", 1),
             ("requests", "requests", 0),
-            ("be_right", "BE right", 0),
+            ("be_right", "exactly once", 0),
         ],
         "pair" => &[
-            ("arrivals", "RT arrivals", 0),
+            ("arrivals", "RT requests", 0),
             ("scheduler", "scheduler", 0),
             ("rt_p50_ms", "RT p50 ms", 3),
             ("rt_p99_ms", "p99", 3),
@@ -110,7 +119,7 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("requests", "requests", 0),
         ],
         "pad" => &[
-            ("policy", "beside", 0),
+            ("policy", "next to RT", 0),
             ("rt_p50_ms", "RT p50 ms", 3),
             ("rt_p99_ms", "p99", 3),
             ("rt_p99_over_alone", "p99 ÷ alone", 2),
@@ -172,13 +181,20 @@ mod tests {
         let text = section("a/pad.json", "Padding", &result).unwrap();
         let table = text.lines().skip(5).collect::<Vec<_>>();
         let want = [
-            "| beside | RT p50 ms | requests |",
+            "| next to RT | RT p50 ms | requests |",
             "|---|---|---|",
             "| none | 0.390 | 7 |",
             "| x | – | – |",
         ];
         assert_eq!(table, want);
         assert!(text.contains("H200, 2026-11-21, `reef bench pad`"));
+    }
+
+    #[test]
+    fn page_names_todays_commands_for_old_ones() {
+        for name in ["bench start", "bench colocate", "bench saturate", "--schedulers"] {
+            assert!(HEAD.contains(&format!("`{name}`")), "{name}");
+        }
     }
 
     #[test]

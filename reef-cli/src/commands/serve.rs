@@ -28,7 +28,8 @@ pub(crate) struct Sources {
     /// override both.
     #[arg(long)]
     config: Option<PathBuf>,
-    /// Device, or several of one backend, such as cuda:0,cuda:1 or cuda:* [default: cpu:0].
+    /// Device: auto (a GPU if there is one), cpu:0, or several of one backend, such as
+    /// cuda:0,cuda:1 or cuda:* [default: auto].
     #[arg(long)]
     device: Option<String>,
     /// Folder of the Unix sockets [default: $XDG_RUNTIME_DIR/reef].

@@ -7,7 +7,9 @@ use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, HOST};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
+use reef_serve::no_daemon;
 use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -90,6 +92,17 @@ enum Address {
     Tcp(String),
 }
 
+impl Address {
+    /// Option that names an address of this kind.
+    fn option(&self) -> &'static str {
+        match self {
+            Self::Folder(_) => "--socket-dir",
+            Self::Unix(_) => "--socket",
+            Self::Tcp(_) => "--url",
+        }
+    }
+}
+
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -105,7 +118,9 @@ impl fmt::Display for Address {
 /// Why there is no answer.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Error {
-    /// No daemon there, or no answer.
+    /// No daemon listens there: the place, and the option that names another.
+    Absent(String, &'static str),
+    /// No answer.
     Gone(String),
     /// The daemon is there and refuses: the status and its reason.
     Refused(StatusCode, String),
@@ -114,6 +129,7 @@ pub(crate) enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Absent(place, option) => f.write_str(&no_daemon(place, option)),
             Self::Gone(why) => f.write_str(why),
             Self::Refused(status, why) => write!(f, "{status}: {why}"),
         }
@@ -121,6 +137,21 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+impl Error {
+    /// Returns whether a daemon may answer later.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(self, Self::Absent(..) | Self::Gone(_))
+    }
+
+    /// Text without a remedy, for a place that shows one elsewhere or has no room for it.
+    pub(crate) fn short(&self) -> String {
+        match self {
+            Self::Absent(place, _) => format!("no daemon at {place}"),
+            other => other.to_string(),
+        }
+    }
+}
 
 impl Daemon {
     /// The one whose sockets are in `folder`, or in the user's own.
@@ -142,7 +173,7 @@ impl Daemon {
     ///
     /// # Errors
     ///
-    /// `Gone` without an answer, `Refused` with another one than 200.
+    /// `Absent` or `Gone` without an answer, `Refused` with another one than 200.
     pub(crate) fn get(&self, path: &str, time: Duration) -> Result<Bytes, Error> {
         self.request(Method::GET, path, time)
     }
@@ -161,6 +192,9 @@ impl Daemon {
         let answer = async { tokio::time::timeout(time, self.answer(method, path)).await };
         let (status, body) = match self.runtime.block_on(answer) {
             Ok(Ok(answer)) => answer,
+            Ok(Err(error)) if is_absent(&error) => {
+                return Err(Error::Absent(self.name(), self.address.option()));
+            }
             Ok(Err(error)) => return Err(gone(&error)),
             Err(_) => return Err(gone(&format_args!("no answer in {time:?}"))),
         };
@@ -186,6 +220,9 @@ impl Daemon {
 
     fn connect(&self, folder: Option<&Path>) -> anyhow::Result<UnixStream> {
         let stream = reef_serve::connect(folder, HTTP).map_err(|error| {
+            if let reef_serve::Error::Unavailable(_) = error {
+                return io::Error::from(ErrorKind::NotFound).into();
+            }
             let said = error.to_string();
             let named = format!("{}: ", self.address);
             anyhow::Error::msg(said.strip_prefix(&named).unwrap_or(&said).to_owned())
@@ -214,6 +251,14 @@ impl Daemon {
         let body = Limited::new(answer.into_body(), MAX_BYTES).collect().await;
         Ok((status, body.map_err(anyhow::Error::from_boxed)?.to_bytes()))
     }
+}
+
+/// Returns whether nothing listens, as opposed to a daemon that refuses or is silent.
+fn is_absent(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| {
+        matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
+    })
 }
 
 /// A part of a path, whatever is in it.
@@ -247,6 +292,29 @@ mod tests {
         {
             let said = tcp(wrong).unwrap_err().to_string();
             assert!(said.contains("must be http://HOST:PORT, got "), "{wrong}: {said}");
+        }
+    }
+
+    #[test]
+    fn absent_daemon_is_one_text_with_the_option_that_names_it() {
+        let place = |folder, socket: Option<&str>, url: Option<&str>| Place {
+            folder,
+            socket: socket.map(Into::into),
+            url: url.map(Into::into),
+            token_file: None,
+        };
+        let nowhere = Some(std::env::temp_dir().join("reef-nowhere"));
+        for (place, option) in [
+            (place(nowhere, None, None), "--socket-dir"),
+            (place(None, Some("/nowhere.sock"), None), "--socket"),
+            (place(None, None, Some("http://127.0.0.1:1")), "--url"),
+        ] {
+            let daemon = place.daemon().unwrap();
+            let error = daemon.get("/v2", Duration::from_secs(60)).unwrap_err();
+            let at = format!("no daemon at {}", daemon.name());
+            assert!(error.is_gone() && error.short() == at, "{error}");
+            let want = format!("{at}: start `reef serve` or name it with {option}");
+            assert_eq!(error.to_string(), want);
         }
     }
 

@@ -25,16 +25,26 @@ pub(crate) fn check_rate(option: &str, rate: f64, max: f64) -> Result<(), Usage>
 
 /// Makes the folder for results before anything long begins.
 pub(crate) fn make_folder(out: &Path) -> Result<()> {
+    check_folder(out)?;
     let wrong = |error| Usage(format!("--out {}: {error}", out.display()));
     Ok(std::fs::create_dir_all(out).map_err(wrong)?)
 }
 
-/// Refuses a place where no file can be before anything long begins.
-pub(crate) fn check_file(path: &Path) -> Result<(), &'static str> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    match folder {
-        _ if path.is_dir() => Err("it is a folder"),
-        Some(folder) if !folder.is_dir() => Err("its folder doesn't exist"),
-        _ => Ok(()),
+/// Refuses a file as the value of an `--out DIR`.
+pub(crate) fn check_folder(out: &Path) -> Result<(), Usage> {
+    if out.exists() && !out.is_dir() {
+        return Err(Usage(format!("--out {}: must be a folder, got a file", out.display())));
     }
+    Ok(())
+}
+
+/// Refuses a folder as the value of an `--out FILE`, and a file whose folder does not exist.
+pub(crate) fn check_file(out: &Path) -> Result<(), Usage> {
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let wrong = match folder {
+        _ if out.is_dir() => "must be a file, got a folder",
+        Some(folder) if !folder.is_dir() => "its folder doesn't exist",
+        _ => return Ok(()),
+    };
+    Err(Usage(format!("--out {}: {wrong}", out.display())))
 }

@@ -17,7 +17,7 @@ pub(crate) struct Common {
     #[arg(long, default_value = device::AUTO, help = device::HELP)]
     pub(crate) device: String,
     /// Folder to write the results to, as JSON, CSV and SVG.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Print JSON instead of a table.
     #[arg(long)]

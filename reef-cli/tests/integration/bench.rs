@@ -227,7 +227,7 @@ fn saturate_measures_work_next_to_real_time() {
 
 #[test]
 fn people_get_a_table_and_a_line_for_each_step() {
-    let output = reef(&with(&PREEMPT, &["--schedulers", "all"]));
+    let output = reef(&with(&PREEMPT, &["--schedulers", "All"]));
     let (said, steps) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(0), "{steps}");
     assert!(said.contains("20 µs blocks: ") && said.contains("guarded ÷ plain"), "{said}");
@@ -255,7 +255,7 @@ fn a_profile_is_what_models_read() {
 fn bad_bench_arguments_are_refused() {
     let folder = Folder::new("bad-bench");
     let file = folder.file("file", "");
-    let preempt: [(&[&str], &str); 13] = [
+    let preempt: [(&[&str], &str); 14] = [
         (&["--device", "rocm"], "no backend \"rocm\" (have: cpu"),
         (&["--samples", "0"], "--samples must be in 1..=1000000, got 0"),
         (&["--time", "0"], "--time must be greater than 0 and at most 600 s, got 0"),
@@ -270,8 +270,12 @@ fn bad_bench_arguments_are_refused() {
         (&["--blocks", "none"], "nothing to measure: --be-model none and --blocks none"),
         (&["--queued", "0"], "--queued must be in 1..=1024, got 0"),
         (&["--windows", "1,4096"], "--windows must be in 1..=1024, got 4096"),
+        (
+            &["--schedulers", "all"],
+            "no scheduler \"all\" (without --schedulers every row is measured; have: All, DeviceQueue, ",
+        ),
         (&["--schedulers", "deep"], "no scheduler \"deep\" (have: All, DeviceQueue, "),
-        (&["--out", &file], "--out "),
+        (&["--out", &file], &format!("--out {file}: must be a folder, got a file")),
     ];
     for (options, want) in preempt {
         let said = refuses(&with(&PREEMPT, options));
@@ -289,6 +293,10 @@ fn bad_bench_arguments_are_refused() {
         (&["saturate", "--beside", "4"], "cpu: unknown option \"beside\""),
         (&["saturate", "--rt-model", "lenet"], "no network \"lenet\" (have: "),
         (&["saturate", "--window", "0"], "--window must be in 1..=1024, got 0"),
+        (&["saturate", "--windows", "0"], "--window must be in 1..=1024, got 0"),
+        (&["launch", "--window", "0"], "--windows must be in 1..=1024, got 0"),
+        (&["churn", "--rates", "0"], "--rate must be greater than 0 and at most 10000, got 0"),
+        (&["cluster", "--rates", "0"], "--rate must be greater than 0 and at most 10000, got 0"),
         (&["saturate", "--out", &file], "--out "),
         (&["cluster"], "--device must name several devices, such as cuda:* or cpu:0?units=1,cpu:1"),
         (&["cluster", "--device", "cpu,cuda:0"], "devices \"cpu,cuda:0\" are of two backends"),
@@ -298,7 +306,8 @@ fn bad_bench_arguments_are_refused() {
         let said = refuses(&[&["bench"], args].concat());
         assert!(said.starts_with(want), "{args:?}: {said}");
     }
-    let pair: [(&[&str], &str); 6] = [
+    let pair: [(&[&str], &str); 7] = [
+        (&["--rate", "0"], "--rates must be greater than 0 and at most 100000, got 0"),
         (&["--rates", "0"], "--rates must be greater than 0 and at most 100000, got 0"),
         (&["--rates", "10,inf"], "--rates must be greater than 0 and at most 100000, got inf"),
         (&["--time", "11min"], "--time must be "),
@@ -321,8 +330,8 @@ fn bad_profile_arguments_are_refused() {
         (&["resnet19"], "no network \"resnet19\" (have: "),
         (&["resnet18", "--device", "cpu:99"], "no device cpu:99 "),
         (&["resnet18", "--size", "5"], "resnet18: input size 5, possible are "),
-        (&["resnet18", "--out", &lost], "--out "),
-        (&["resnet18", "--out", &here], "--out "),
+        (&["resnet18", "--out", &lost], &format!("--out {lost}: its folder doesn't exist")),
+        (&["resnet18", "--out", &here], &format!("--out {here}: must be a file, got a folder")),
     ];
     for (args, want) in table {
         let said = refuses(&[&["model", "profile"], args].concat());

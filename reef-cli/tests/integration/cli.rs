@@ -109,7 +109,7 @@ fn bad_demo_arguments_are_refused() {
             &["--size", "18446744073709551615"],
             "resnet18: input size 18446744073709551615, possible",
         ),
-        (&["--out", &words], "--out "),
+        (&["--out", &words], &format!("--out {words}: must be a folder, got a file")),
     ];
     let rest = [("--size", "64"), ("--be-model", "resnet18"), ("--out", &out), ("--time", "0.01s")];
     for (args, want) in table {

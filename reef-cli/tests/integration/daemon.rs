@@ -75,7 +75,10 @@ fn top_waits_for_a_daemon_and_says_so_once() {
     stderr.read_to_string(&mut said).unwrap();
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with(&format!("reef: {socket}: No such file")), "{said}");
+    assert!(
+        said.starts_with(&format!("reef: no daemon at {socket}: start `reef serve` or ")),
+        "{said}"
+    );
     assert!(said.ends_with("; waiting for a daemon\n"), "{said}");
     assert_eq!(text(&output.stdout).lines().count(), 1);
 }
@@ -121,7 +124,7 @@ fn bad_addresses_and_times_are_refused() {
             &["ctl", "trace", "--out", "/no/such/file"],
             "--out /no/such/file: its folder doesn't exist",
         ),
-        (&["ctl", "trace", "--out", "/"], "--out /: it is a folder"),
+        (&["ctl", "trace", "--out", "/"], "--out /: must be a file, got a folder"),
     ] {
         assert_eq!(refuses(args), want);
     }
@@ -181,6 +184,12 @@ fn a_daemon_that_is_not_there_is_said_at_once() {
     let output =
         reef(&["ctl", "trace", "--folder", &folder.path(""), "--out", &folder.path("x"), "--json"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stderr).contains("http.sock: No such file"), "{}", text(&output.stderr));
+    let socket = folder.path("http.sock");
+    let want =
+        format!("reef: no daemon at {socket}: start `reef serve` or name it with --socket-dir\n");
+    assert_eq!(text(&output.stderr), want);
+    let output = reef(&["request", "tiny", "--folder", &folder.path(""), "--json"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output.stderr), want.replace("http.sock", "local.sock"));
     assert!(begin.elapsed() < Duration::from_secs(60));
 }

@@ -198,7 +198,9 @@ fn daemon_workload_that_cannot_run_is_refused() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert_eq!(
         said,
-        format!("reef: {nowhere}/http.sock: No such file or directory (os error 2)\n")
+        format!(
+            "reef: no daemon at {nowhere}/http.sock: start `reef serve` or name it with --socket-dir\n"
+        )
     );
     let output = reef(&["bench", "disb", &stage.file, "--daemon", "--device", "cpu"]);
     assert_eq!(output.status.code(), Some(2), "the daemon has its own device");

@@ -114,5 +114,7 @@ fn machine_without_a_driver_is_not_wrong() {
         (&found["driver"]["state"], &found["gpu"]["state"]),
         (&"absent".into(), &"absent".into())
     );
+    assert_eq!(found["daemon"]["remedy"], "reef serve &");
+    assert_eq!(found["daemon"]["found"], format!("no daemon at {}", folder.path("http.sock")));
     assert!(!checks(&folder, &["--need", "gpu"], &[("REEF_CUDA", "")]).0);
 }

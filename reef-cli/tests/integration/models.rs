@@ -156,6 +156,10 @@ fn bad_files_are_refused() {
     assert_eq!(import(&[&tensors]), "--model must name the model whose weights these are");
     let error = import(&[&tensors, "--network", "resnet18"]);
     assert_eq!(error, format!("{tensors}: ends inside the header's length"));
+    for command in [&["import", &onnx("vgg-13")][..], &["export", "resnet18"]] {
+        let error = refuses(&[&["model"], command, &["--out", &garbage]].concat());
+        assert_eq!(error, format!("--out {garbage}: must be a folder, got a file"));
+    }
     assert_eq!(import(&["x.txt"]), "a file is .onnx or .safetensors");
     let error = import(&["resnet50.pth", "--model", "resnet50"]);
     assert!(error.starts_with("resnet50.pth: a file of PyTorch, "), "{error}");

@@ -239,6 +239,8 @@ fn a_network_without_inputs_runs() {
     let two = folder.file("two.onnx", two_outputs());
     let error = refuses(&["run", &two, "--out", &out]);
     assert!(error.ends_with("input x=FILE.npy is missing: float32[1, 3]"), "{error}");
+    let error = refuses(&["run", &two, "--out", &two]);
+    assert!(error.ends_with(&format!("--out {two}: must be a folder, got a file")), "{error}");
     let error = refuses(&["run", &two, "a.png", "--out", &out]);
     assert!(error.ends_with("give images, or NAME=FILE.npy and --out, not both"), "{error}");
     let error = refuses(&["run", &two, "a.png", "--preempt"]);

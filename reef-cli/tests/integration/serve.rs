@@ -127,6 +127,16 @@ fn a_model_that_is_refused_is_one_line_of_the_log() {
     assert_eq!(lines(&log, "not loaded", 5), 5, "{all}");
 }
 
+/// Scripts wait for the line on stdout, which the daemon of every test has printed by now.
+#[test]
+fn ready_is_a_line_of_stdout_and_not_of_the_log() {
+    let folder = Folder::new("ready");
+    let (_daemon, log) = Daemon::start_logged_at(&folder, "info");
+    assert_eq!(lines(&log, "serving device=", 1), 1);
+    let all = std::fs::read_to_string(&log).unwrap();
+    assert!(!all.split_whitespace().any(|word| word == "ready"), "{all}");
+}
+
 #[test]
 fn the_level_of_the_log_changes_while_the_daemon_runs() {
     let folder = Folder::new("level");

@@ -358,7 +358,8 @@ fn metrics_answer_during_a_suspension() {
 }
 
 /// Best-effort programs leave while a real-time one needs their memory, the smallest that is
-/// enough, and the one that left comes back. The fake management library counts what the fake driver has.
+/// enough, and the one that left comes back. The fake management library counts the fake driver's
+/// memory.
 #[test]
 fn best_effort_program_leaves_for_memory_of_a_real_time_one() {
     let machine = Machine { mib: Some(2048), ..Machine::new("suspend-memory") };

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
     /// Device for all work, such as `cpu:0`, `cpu:0?units=4` or `cuda:1`. Several devices of one
-    /// backend are joined by commas; `cuda:*` is all of them.
+    /// backend are joined by commas; `cuda:*` is all of them. `auto` is a GPU if there is one, else
+    /// the CPU; for a daemon with guests and without models it is the CPU.
     pub device: String,
     /// Scheduler: `reef`, or one of the others that `reef demo` compares.
     pub scheduler: String,
@@ -42,7 +43,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            device: "cpu:0".into(),
+            device: reef::AUTO.into(),
             scheduler: "reef".into(),
             rt: RealTime::default(),
             rights: Rights::default(),
@@ -94,7 +95,26 @@ impl Default for Models {
     }
 }
 
+impl Models {
+    /// Returns whether no model is configured.
+    fn is_empty(&self) -> bool {
+        self.repository.is_none() && self.load.is_empty() && !self.builtin
+    }
+}
+
 impl Config {
+    /// Returns the device or devices to open, and the reason for a choice of `auto`.
+    pub(crate) fn devices(&self) -> (String, Option<String>) {
+        if self.device != reef::AUTO {
+            return (self.device.clone(), None);
+        }
+        // A GPU's context takes memory that guests could have.
+        if self.guests.listen && self.models.is_empty() {
+            return ("cpu:0".into(), Some("on the CPU, as there are no models".into()));
+        }
+        reef::auto_device()
+    }
+
     /// Refuses contradictory and unsafe settings.
     ///
     /// # Errors
@@ -163,6 +183,19 @@ mod tests {
     #[test]
     fn defaults_are_valid() {
         Config::default().check().unwrap();
+    }
+
+    #[test]
+    fn auto_is_the_cpu_for_guests_without_models() {
+        let mut config = Config::default();
+        assert_eq!(config.devices(), reef::auto_device());
+        config.guests.listen = true;
+        let (device, why) = config.devices();
+        assert_eq!((&*device, &*why.unwrap()), ("cpu:0", "on the CPU, as there are no models"));
+        config.models.builtin = true;
+        assert_eq!(config.devices(), reef::auto_device());
+        config.device = "cpu:0?units=1".into();
+        assert_eq!(config.devices(), ("cpu:0?units=1".into(), None));
     }
 
     #[test]

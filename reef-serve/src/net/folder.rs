@@ -7,6 +7,8 @@
 
 use crate::error::{Error, Result};
 use reef_guest::unix_peer::Peer;
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -46,6 +48,12 @@ pub(crate) fn check_own(folder: &Path) -> Result<()> {
     check_owner(folder, owner, &[rustix::process::getuid().as_raw()])
 }
 
+/// Returns the text of an error where no daemon listens, with the remedy: `option` of the command
+/// names another place.
+pub fn no_daemon(place: impl Display, option: &str) -> String {
+    format!("no daemon at {place}: start `reef serve` or name it with {option}")
+}
+
 /// Connects to a socket of the daemon in a folder after checking the owner of both. In the default
 /// folder that must be the own user or root, in a configured folder its owner.
 ///
@@ -55,7 +63,12 @@ pub(crate) fn check_own(folder: &Path) -> Result<()> {
 pub fn connect(configured: Option<&Path>, socket: &str) -> Result<UnixStream> {
     let folder = folder(configured);
     let path = folder.join(socket);
-    let gone = |e: std::io::Error| Error::Unavailable(format!("{}: {e}", path.display()));
+    let gone = |error: io::Error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            Error::Unavailable(no_daemon(path.display(), "--socket-dir"))
+        }
+        _ => Error::system(&path.display().to_string(), error),
+    };
     std::fs::symlink_metadata(&folder).map_err(&gone)?;
     let owner = check_folder(&folder)?;
     if configured.is_none() {

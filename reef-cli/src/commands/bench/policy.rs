@@ -5,6 +5,9 @@ use crate::workload::clients::BE_GRAPH;
 use reef::scheduler::{self, Reef, Scheduler};
 use reef::{ClientConfig, Config, PreemptLevel};
 
+/// Name that reads as every row, which no option is needed for.
+const EVERY: &str = "all";
+
 /// A scheduler as a row of a table.
 pub(crate) struct Policy {
     pub(crate) name: String,
@@ -52,8 +55,11 @@ impl Policy {
     }
 
     /// Returns whether a name on the command line is its name. `DeviceQueue` is also
-    /// `device-queue`.
+    /// `device-queue`, but `all` is not the level `All`, because it reads as every row.
     fn is_called(&self, typed: &str) -> bool {
+        if typed == EVERY {
+            return false;
+        }
         let plain = |text: &str| text.replace('-', "").to_lowercase();
         plain(&self.name) == plain(typed)
     }
@@ -69,7 +75,7 @@ impl Policy {
 /// Lengths of hardware queues and graphs of best-effort networks.
 #[derive(clap::Args)]
 pub(crate) struct Lengths {
-    /// Hardware queue length of a best-effort network at other levels.
+    /// Hardware queue length of a best-effort network.
     #[arg(long, default_value_t = 4)]
     pub(crate) window: u64,
     /// Launches of a best-effort network in one graph, on devices that have graphs; 1 for none, as
@@ -90,16 +96,20 @@ impl Lengths {
     }
 }
 
+/// Help of `--window` next to `--windows`.
+const OTHER_WINDOW: &str = "Hardware queue length of a best-effort network in all other rows";
+
 /// Policies to compare, and lengths of queues.
 #[derive(clap::Args)]
+#[command(mut_arg("window", |window| window.help(OTHER_WINDOW)))]
 pub(crate) struct Choice {
-    /// Hardware queue lengths at level HostQueue.
+    /// Hardware queue lengths at level HostQueue, a row for each.
     #[arg(long, value_delimiter = ',', default_value = "1,2,4,8")]
     windows: Vec<u64>,
     #[command(flatten)]
     pub(crate) lengths: Lengths,
-    /// Schedulers to measure, such as all,device-queue,streams; levels of REEF by their names
-    /// [default: all that the device supports].
+    /// Rows to measure, named as they are printed, such as All,DeviceQueue,streams [default: every
+    /// row that the device supports].
     #[arg(long, alias = "only", value_name = "NAME", value_delimiter = ',')]
     schedulers: Vec<String>,
 }
@@ -133,7 +143,8 @@ impl Choice {
             return Ok(());
         };
         let names: Vec<_> = policies.iter().map(|policy| policy.name.as_str()).collect();
-        Err(Usage(format!("no scheduler {name:?} (have: {})", names.join(", "))))
+        let hint = if *name == EVERY { "without --schedulers every row is measured; " } else { "" };
+        Err(Usage(format!("no scheduler {name:?} ({hint}have: {})", names.join(", "))))
     }
 }
 

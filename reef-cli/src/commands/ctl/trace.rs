@@ -5,7 +5,6 @@ use crate::report::checks::check_file;
 use crate::report::output::print;
 use crate::report::progress::Progress;
 use crate::report::time;
-use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
 use hyper::StatusCode;
 use serde::Deserialize;
@@ -26,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = time::parse, default_value = "1s")]
     time: Duration,
     /// File to write, for ui.perfetto.dev or chrome://tracing.
-    #[arg(long, default_value = "trace.json")]
+    #[arg(long, value_name = "FILE", default_value = "trace.json")]
     out: PathBuf,
     /// Print JSON.
     #[arg(long)]
@@ -43,7 +42,7 @@ struct Trace {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let (out, seconds) = (&args.out, args.time.as_secs_f64());
     time::check("--time", args.time, MAX_TIME)?;
-    check_file(out).map_err(|why| Usage(format!("--out {}: {why}", out.display())))?;
+    check_file(out)?;
     let daemon = args.place.daemon()?;
     let progress = Progress::new(1, args.json);
     progress.begin(&format!("tracing {} for {}", daemon.name(), time::show(args.time)));

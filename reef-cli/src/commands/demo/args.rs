@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = time::parse)]
     pub(crate) time: Option<Duration>,
     /// Folder to write the plot and the trace to.
-    #[arg(long, default_value = "reef-demo")]
+    #[arg(long, value_name = "DIR", default_value = "reef-demo")]
     pub(crate) out: PathBuf,
     /// Print JSON instead of tables.
     #[arg(long)]

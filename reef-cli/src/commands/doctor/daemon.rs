@@ -11,11 +11,13 @@ use std::time::Duration;
 
 /// Longest time of an answer.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Command that starts one.
-const START: &str = "reef serve --guests &";
+/// Commands that start one: where programs can be guests, and where only networks can run.
+const START_WITH_GUESTS: &str = "reef serve --guests &";
+const START: &str = "reef serve &";
 
 /// Findings of the daemon whose sockets are in this folder, and of the rights of this user there.
-pub(super) fn findings(folder: Option<&Path>) -> Result<[Finding; 2]> {
+/// Without a driver there are no unmodified programs.
+pub(super) fn findings(folder: Option<&Path>, has_driver: bool) -> Result<[Finding; 2]> {
     let daemon = Daemon::in_folder(folder)?;
     let found = match daemon.get("/v2/health/ready", TIMEOUT) {
         Ok(_) => Finding::ok(Check::Daemon, format!("ready, {}", described(&daemon))),
@@ -23,7 +25,9 @@ pub(super) fn findings(folder: Option<&Path>) -> Result<[Finding; 2]> {
             let remedy = "see its log, and `reef ctl status`";
             Finding::wrong(Check::Daemon, format!("{}: {status} {why}", daemon.name()), remedy)
         }
-        Err(Error::Gone(why)) => return Ok(without(&why, folder)),
+        Err(error @ (Error::Absent(..) | Error::Gone(_))) => {
+            return Ok(without(&error.short(), folder, has_driver));
+        }
     };
     Ok([found, rights(folder)])
 }
@@ -43,13 +47,14 @@ fn described(daemon: &Daemon) -> String {
 }
 
 /// No daemon answers. A folder or a socket that is there says that something else is the matter.
-fn without(why: &str, folder: Option<&Path>) -> [Finding; 2] {
-    let rights = Finding::absent(Check::Rights, "unknown without a daemon", START);
+fn without(why: &str, folder: Option<&Path>, has_driver: bool) -> [Finding; 2] {
+    let start = if has_driver { START_WITH_GUESTS } else { START };
+    let rights = Finding::absent(Check::Rights, "unknown without a daemon", start);
     let is_left = reef_serve::folder(folder).join("http.sock").exists();
     let daemon = if is_left {
-        Finding::wrong(Check::Daemon, why, "start it again: reef serve --guests &")
+        Finding::wrong(Check::Daemon, why, &format!("start it again: {start}"))
     } else {
-        Finding::absent(Check::Daemon, why, START)
+        Finding::absent(Check::Daemon, why, start)
     };
     [daemon, rights]
 }

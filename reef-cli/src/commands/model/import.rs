@@ -2,6 +2,7 @@
 
 use super::facts::{Facts, describe};
 use super::show_tensors::{describe as describe_tensors, facts};
+use crate::report::checks::check_folder;
 use crate::report::output::{count, print};
 use crate::report::progress::Progress;
 use crate::report::size;
@@ -55,7 +56,7 @@ pub(crate) struct Export {
 #[derive(clap::Args)]
 struct Out {
     /// Folder to write: model.json, model.param, model.profile.json.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// Measure the launches on this device; without it there is no profile.
     #[arg(long)]
@@ -66,6 +67,7 @@ struct Out {
 }
 
 pub(crate) fn import(args: &Import) -> Result<()> {
+    check_folder(&args.folder.out)?;
     let extension = args.file.extension().unwrap_or_default();
     if let (Some("onnx"), None) = (extension.to_str(), &args.network) {
         return import_onnx(args);
@@ -117,6 +119,7 @@ impl Import {
 }
 
 pub(crate) fn export(args: &Export) -> Result<()> {
+    check_folder(&args.folder.out)?;
     let model = Model::open(&args.network).input_size(args.size).batch(args.batch).seed(args.seed);
     args.folder.save(model.read()?)
 }

@@ -4,7 +4,6 @@ use crate::report::checks::check_file;
 use crate::report::device;
 use crate::report::output::{count, print};
 use crate::report::progress::Progress;
-use crate::report::usage::Usage;
 use crate::workload::networks::Loader;
 use anyhow::{Context, Result};
 use reef::models::measure_with;
@@ -22,7 +21,7 @@ pub(crate) struct Args {
     #[arg(long)]
     size: Option<usize>,
     /// File to write, instead of MODEL.profile.json.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
@@ -43,7 +42,7 @@ impl reef::Visit for Profile<'_> {
         let args = self.0;
         let path = args.out.clone().unwrap_or_else(|| default_path(&args.model));
         let network = Loader::new(&device, args.size).network(&args.model, None)?.network;
-        check_file(&path).map_err(|why| Usage(format!("--out {}: {why}", path.display())))?;
+        check_file(&path)?;
         let progress = Progress::new(network.step_names().len(), args.json);
         let latencies = measure_with(&device, &network, |launch| progress.begin(launch))?;
         progress.finish();

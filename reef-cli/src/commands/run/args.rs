@@ -26,7 +26,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "NAME=1,3,224,224", value_parser = shape)]
     pub(crate) shape: Vec<(String, Vec<usize>)>,
     /// Folder to save the outputs in, as .npy files.
-    #[arg(long)]
+    #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
     /// Run it again with preemptions at random times, which must not change a bit.
     #[arg(long)]

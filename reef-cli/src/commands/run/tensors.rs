@@ -1,6 +1,7 @@
 //! `reef run NAME=FILE.npy`: arrays in, arrays out.
 
 use super::args::Args;
+use crate::report::checks::check_folder;
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use crate::workload::networks::WEIGHTS;
@@ -23,6 +24,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if !args.images.is_empty() {
         return Err(Usage("give images, or NAME=FILE.npy and --out, not both".into()).into());
     }
+    args.out.as_deref().map_or(Ok(()), check_folder)?;
     let given = read_inputs(args)?;
     let model = model(args, &given)?;
     let tensors = Tensors { model: &model, given: &given, preempt: args.preempt };

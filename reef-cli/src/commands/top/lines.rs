@@ -2,7 +2,6 @@
 
 use super::view::View;
 use super::watch::Watch;
-use crate::remote::daemon::Error;
 use crate::report::output::print;
 use anyhow::Result;
 use std::thread;
@@ -25,9 +24,9 @@ pub(crate) fn lines(
                     done += 1;
                 }
             }
-            Err(Error::Gone(why)) => {
+            Err(error) if error.is_gone() => {
                 if !is_gone {
-                    eprintln!("reef: {why}; waiting for a daemon");
+                    eprintln!("reef: {error}; waiting for a daemon");
                 }
                 is_gone = true;
             }

@@ -92,7 +92,7 @@ fn show(
             let Ok(first) = updates.try_recv() else { continue };
             match first {
                 Ok(view) => screen.update(view),
-                Err(Error::Gone(why)) => screen.lose(why),
+                Err(error) if error.is_gone() => screen.lose(error.short()),
                 Err(refused) => return Err(refused.into()),
             }
             terminal.draw(|frame| screen.draw(frame))?;

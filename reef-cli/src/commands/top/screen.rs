@@ -281,9 +281,9 @@ mod tests {
     #[test]
     fn a_daemon_that_is_gone_is_said_to_be_and_what_it_did_stays() {
         let mut screen = screen();
-        screen.lose("/run/http.sock: No such file".into());
+        screen.lose("no daemon at /run/http.sock".into());
         let last = |screen: &Screen| drawn(screen, 90, 16).pop().unwrap();
-        assert_eq!(last(&screen), "/run/http.sock: No such file; waiting for a daemon, q quits");
+        assert_eq!(last(&screen), "no daemon at /run/http.sock; waiting for a daemon, q quits");
         screen.update(None);
         assert_eq!(last(&screen), "counting, every 1s, q quits");
         screen.update(Some(view()));

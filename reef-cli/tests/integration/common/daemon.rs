@@ -29,9 +29,15 @@ impl Daemon {
     /// One whose log, warnings and errors, goes to the file that comes along.
     #[allow(dead_code)] // as above
     pub(crate) fn start_logged(folder: &Folder) -> (Self, String) {
+        Self::start_logged_at(folder, "warn")
+    }
+
+    /// Starts a daemon whose log of this level goes to the file that comes along.
+    #[allow(dead_code)] // as above
+    pub(crate) fn start_logged_at(folder: &Folder, level: &str) -> (Self, String) {
         let path = folder.path("log");
         let log = std::fs::File::create(&path).unwrap();
-        (Self::spawn(folder, &[], &[], log.into()), path)
+        (Self::spawn(folder, &[], &[("REEF_LOG", level)], log.into()), path)
     }
 
     fn spawn(folder: &Folder, more: &[&str], set: &[(&str, &str)], log: Stdio) -> Self {

@@ -23,7 +23,8 @@ pub(crate) enum Stay {
 #[derive(clap::Args)]
 #[command(
     mut_arg("be", |be| be.default_value("resnet18").help("Network of clients that come and go")),
-    mut_arg("time", |time| time.default_value("16s"))
+    mut_arg("time", |time| time.default_value("16s")),
+    mut_arg("window", |window| window.alias("windows"))
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) sides: Sides,
     /// Real-time requests per second, arriving at random.
-    #[arg(long, default_value_t = 200.0)]
+    #[arg(long, alias = "rates", default_value_t = 200.0)]
     pub(crate) rate: f64,
     /// Clients per second that come and go.
     #[arg(long, default_value_t = 50.0)]

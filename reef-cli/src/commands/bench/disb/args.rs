@@ -68,7 +68,7 @@ pub(crate) struct Args {
     #[arg(long, value_parser = time::parse, default_value = "5s")]
     pub(crate) lead: Duration,
     /// Hardware queue length of best-effort tasks [default: 2 where they are graphs, else 4].
-    #[arg(long)]
+    #[arg(long, alias = "windows")]
     pub(crate) window: Option<u64>,
     /// Run against a daemon, on its models and device, with a process for each client.
     #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "window"])]
