@@ -69,8 +69,8 @@ impl Returns {
         of.map(|(_, at)| *at).max()
     }
 
-    /// Returns the processes that may return now: the first that left, of those for which `has_room`
-    /// has been true for a while and whose last return was `interval` ago.
+    /// Returns the processes that may return now: the first that left, of those for which
+    /// `has_room` has been true for a while and whose last return was `interval` ago.
     pub(super) fn next(
         &mut self,
         interval: Duration,
