@@ -1,13 +1,16 @@
-"""Two unmodified programs whose output is the same in every run, for the checks of suspension.
+"""Unmodified programs for the checks of suspension. The output of the first two is the same in every run.
 
     deterministic.py train [STEPS] [GIB]    a small convolutional network, beside GIB GiB that it only keeps
     deterministic.py generate [TEXTS]       a language model of 1.1 B parameters, 64 tokens a text, by a CUDA graph
+    deterministic.py serve [SECONDS] [GIB]  100 requests a second of a small network, beside GIB GiB that it only keeps
 
-Prints "ready" to standard error when the device is in use, and a digest of all results at the end.
+Prints "ready" to standard error when the device is in use, and a digest of all results at the end. `serve` prints the
+seconds of its allocation, and the times of a request, in milliseconds.
 """
 import hashlib
 import os
 import sys
+import time
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 import torch
@@ -82,5 +85,29 @@ def generate(texts=60):
                 digest.update(str(following.item()).encode())
 
 
-{"train": train, "generate": generate}[sys.argv[1]](*map(int, sys.argv[2:]))
-print("digest", digest.hexdigest())
+def serve(seconds=5, gib=8):
+    torch.cuda.init()
+    begin = time.monotonic()
+    kept = [torch.empty(1 << 30, dtype=torch.uint8, device="cuda") for _ in range(gib)]
+    allocation = time.monotonic() - begin
+    layers = [torch.nn.Linear(2048, 2048).cuda() for _ in range(8)]
+    network, row = torch.nn.Sequential(*layers), torch.randn(16, 2048, device="cuda")
+    with torch.no_grad():
+        for _ in range(50):
+            network(row)
+        ready()
+        times, due, end = [], time.monotonic(), time.monotonic() + seconds
+        while due < end:
+            time.sleep(max(0, due - time.monotonic()))
+            begin = time.monotonic()
+            network(row).sum().item()
+            times.append(1e3 * (time.monotonic() - begin))
+            due += 0.01
+    times.sort()
+    part = lambda share: times[int(share * (len(times) - 1))]
+    print(f"serve: {len(kept)} GiB in {allocation:.2f} s; p50 {part(0.5):.3f} ms, p99 {part(0.99):.3f} ms of {len(times)}")
+
+
+{"train": train, "generate": generate, "serve": serve}[sys.argv[1]](*map(int, sys.argv[2:]))
+if sys.argv[1] != "serve":
+    print("digest", digest.hexdigest())

@@ -1,0 +1,72 @@
+"""A real-time program that needs more memory than is free, beside a best-effort one that leaves for it.
+
+    memory.py FOLDER [--keeps GIB] [--needs GIB] [--steps N]
+
+FOLDER has `reef` and the library (tools/interpose/build.sh). The best-effort program trains and keeps GIB GiB; the
+real-time one needs so much that both don't fit. Prints a line for each way, and ends with 1 if one is wrong.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+parser = argparse.ArgumentParser()
+parser.add_argument("folder")
+parser.add_argument("--keeps", type=int, default=40)
+parser.add_argument("--needs", type=int, default=110)
+parser.add_argument("--steps", type=int, default=6000)
+options = parser.parse_args()
+reef = os.path.join(options.folder, "reef")
+program = ["python3", os.path.join(os.path.dirname(os.path.abspath(__file__)), "deterministic.py")]
+train = [*program, "train", str(options.steps), str(options.keeps)]
+serve = [*program, "serve", "5", str(options.needs)]
+os.environ["REEF_SHIM"] = os.path.join(options.folder, "libreef_cuda_shim.so")
+
+
+def start(command):
+    child = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    for line in child.stderr:
+        if "ready" in line:
+            return child
+    return child
+
+
+def output(child):
+    out, err = child.communicate(timeout=300)
+    return (out.strip().splitlines() or [""])[-1] if child.returncode == 0 else "failed: " + err.strip()[-160:]
+
+
+def beside(name, settings, more):
+    """The real-time program beside the best-effort one, with a daemon of these settings."""
+    sockets = tempfile.mkdtemp()
+    place = ["--socket-dir", sockets]
+    daemon = subprocess.Popen([reef, "serve", "--guests", *place, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(1)
+    try:
+        training = start([reef, "exec", *place, "--class", "be", "--job", "training", "--", *train])
+        begin = time.monotonic()
+        served = output(start([reef, "exec", *place, "--class", "rt", *more, "--", *serve]))
+        seconds, result = time.monotonic() - begin, output(training)
+    finally:
+        daemon.terminate()
+        daemon.wait(30)
+    same = result == undisturbed
+    print(f"{name}: {served}; the program took {seconds:.1f} s; training {'as undisturbed' if same else 'DIFFERS: ' + result}",
+          flush=True)
+    return same, served
+
+
+undisturbed = output(start(train))
+alone = output(start(serve))
+print(f"alone: {alone}; training {undisturbed[:20]}", flush=True)
+on = ["--set", "guests.suspend=true"]
+results = [
+    beside("without the policy", [], []),
+    beside("refused memory", on, []),
+    beside("reserved memory", on, ["--reserve", f"{options.needs + 2}GiB"]),
+]
+wrong = [not same for same, _ in results]
+wrong += [not results[0][1].startswith("failed")] + [not served.startswith("serve:") for _, served in results[1:]]
+sys.exit(1 if any(wrong) else 0)
