@@ -2,7 +2,7 @@
 
     memory.py FOLDER [--keeps GIB] [--needs GIB] [--steps N]
 
-FOLDER has `reef` and the library (tools/interpose/build.sh). The best-effort program trains and keeps GIB GiB; the
+FOLDER has `reef` (tools/gpu_build.sh) and the library (tools/interpose/build.sh). The best-effort program trains and keeps GIB GiB; the
 real-time one needs so much that both don't fit. Prints a line for each way, and ends with 1 if one is wrong.
 """
 import argparse
@@ -26,47 +26,56 @@ os.environ["REEF_SHIM"] = os.path.join(options.folder, "libreef_cuda_shim.so")
 
 
 def start(command):
-    child = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    """The program, once it is ready or has ended, with the lines of its standard error."""
+    child, said = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE), []
     for line in child.stderr:
+        said.append(line)
         if "ready" in line:
-            return child
-    return child
+            break
+    return child, said
 
 
-def output(child):
+def output(started):
+    child, said = started
     out, err = child.communicate(timeout=300)
-    return (out.strip().splitlines() or [""])[-1] if child.returncode == 0 else "failed: " + err.strip()[-160:]
+    if child.returncode:
+        return "failed: " + ("".join(said) + err).strip().splitlines()[-1][:100]
+    return (out.strip().splitlines() or [""])[-1]
 
 
-def beside(name, settings, more):
-    """The real-time program beside the best-effort one, with a daemon of these settings."""
+def beside(name, settings, more, is_alone=False):
+    """The real-time program as a guest of a daemon of these settings, beside the best-effort one unless it is alone."""
     sockets = tempfile.mkdtemp()
     place = ["--socket-dir", sockets]
     daemon = subprocess.Popen([reef, "serve", "--guests", *place, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     time.sleep(1)
     try:
-        training = start([reef, "exec", *place, "--class", "be", "--job", "training", "--", *train])
+        be = [reef, "exec", *place, "--class", "be", "--job", "training", "--", *train]
+        training = None if is_alone else start(be)
         begin = time.monotonic()
         served = output(start([reef, "exec", *place, "--class", "rt", *more, "--", *serve]))
-        seconds, result = time.monotonic() - begin, output(training)
+        seconds = time.monotonic() - begin
+        result = output(training) if training else undisturbed
     finally:
         daemon.terminate()
         daemon.wait(30)
     same = result == undisturbed
-    print(f"{name}: {served}; the program took {seconds:.1f} s; training {'as undisturbed' if same else 'DIFFERS: ' + result}",
-          flush=True)
+    result = "none" if is_alone else "as undisturbed" if same else f"DIFFERS: {result}"
+    print(f"{name}: {served}; the program took {seconds:.1f} s; training {result}", flush=True)
     return same, served
 
 
 undisturbed = output(start(train))
 alone = output(start(serve))
-print(f"alone: {alone}; training {undisturbed[:20]}", flush=True)
+print(f"without REEF, alone: {alone}; training {undisturbed[:20]}", flush=True)
 on = ["--set", "guests.suspend=true"]
 results = [
+    beside("guest alone", on, [], is_alone=True),
     beside("without the policy", [], []),
     beside("refused memory", on, []),
     beside("reserved memory", on, ["--reserve", f"{options.needs + 2}GiB"]),
 ]
 wrong = [not same for same, _ in results]
-wrong += [not results[0][1].startswith("failed")] + [not served.startswith("serve:") for _, served in results[1:]]
+served = [served.startswith("serve:") for _, served in results]
+wrong += [served != [True, False, True, True]]
 sys.exit(1 if any(wrong) else 0)
