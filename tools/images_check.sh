@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 record=kernels/build/compared.txt
-files=(kernels reef-cuda/images reef-hip/images reef-cuda/src/code/nvrtc.rs ":!$record")
+files=(kernels reef-cuda/images reef-hip/images reef-cuda/src/code/nvrtc.rs ":!$record" ":!kernels/README.md")
 
 # A hash over names and contents of all files; none if git doesn't have them as they are here.
 identity() {
