@@ -30,7 +30,7 @@ use crate::requests::buffer_pool::BufferPool;
 use crate::requests::job::{BoundInput, BoundOutput, Job, Phases};
 use crate::requests::regions::Regions;
 use crate::requests::worker_pool::WorkerPool;
-use crate::suspend::Suspensions;
+use crate::suspend::suspensions::Suspensions;
 use crate::tenants::registry::Tenants;
 use crate::tenants::tenant::Tenant;
 use bytes::Bytes;

@@ -23,12 +23,12 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// Returns the maximum guests of all users together: they may use half of the descriptors of
-    /// this process.
+    /// Returns the maximum guests of all users together: they may use a quarter of the descriptors
+    /// of this process.
     pub(super) fn max_guests(&self) -> usize {
         let limit = getrlimit(Resource::Nofile).current;
         limit.map_or(usize::MAX, |limit| {
-            usize::try_from(limit / (2 * DESCRIPTORS)).unwrap_or(usize::MAX)
+            usize::try_from(limit / (4 * DESCRIPTORS)).unwrap_or(usize::MAX)
         })
     }
 }

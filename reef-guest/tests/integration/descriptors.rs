@@ -132,7 +132,7 @@ fn is_full_and_empty_again(daemon: &Daemon, most: usize) {
 fn daemon_with_few_descriptors_refuses_and_notices_leaving() {
     let limit = Rlimit { current: Some(1024), maximum: Some(1024) };
     let _ = setrlimit(Resource::Nofile, limit); // a lower one is as good
-    is_full_and_empty_again(&Daemon::start("few", ""), DESCRIPTORS as usize / 4);
+    is_full_and_empty_again(&Daemon::start("few", ""), DESCRIPTORS as usize / 8);
 }
 
 /// Other connections have taken all descriptors.

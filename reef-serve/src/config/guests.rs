@@ -1,7 +1,6 @@
 //! Registration of unmodified programs: limits and classes.
 
 use crate::error::{Error, Result};
-use crate::suspend::Settings;
 use reef_guest::registry::Rules;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -64,9 +63,9 @@ impl Guests {
     }
 
     /// Returns the settings of the policy for memory.
-    pub(crate) fn memory_settings(&self) -> Settings {
+    pub(crate) fn memory_settings(&self) -> MemorySettings {
         let interval = Duration::from_millis(self.suspend_interval_ms);
-        Settings { is_on: self.suspend, interval }
+        MemorySettings { is_on: self.suspend, interval }
     }
 
     /// Returns the rules for all guests, fixed at the start of the daemon.
@@ -74,6 +73,14 @@ impl Guests {
         let hold_timeout = Duration::from_millis(self.hold_ms);
         Rules { per_user: self.per_user, hold_timeout }
     }
+}
+
+/// Settings of the policy for memory, read at each request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MemorySettings {
+    pub(crate) is_on: bool,
+    /// Shortest time between two returns of a guest.
+    pub(crate) interval: Duration,
 }
 
 /// Alnair's registration of containers.

@@ -2,7 +2,8 @@
 
 use super::violations::find::KINDS;
 use super::violations::scan::Violations;
-use crate::suspend::{MemoryPolicy, Suspensions};
+use crate::suspend::memory_policy::MemoryPolicy;
+use crate::suspend::suspensions::Suspensions;
 use prometheus_client::collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;

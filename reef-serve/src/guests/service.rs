@@ -14,7 +14,9 @@ use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::identity::auth::Tokens;
 use crate::server::Server;
-use crate::suspend::{self, MemoryPolicy, Suspensions};
+use crate::suspend::gpu_memory::nvml as gpu_memory;
+use crate::suspend::memory_policy::MemoryPolicy;
+use crate::suspend::suspensions::Suspensions;
 use reef_guest::join::JoinRequest;
 use reef_guest::registry::{Caller, MemoryReply, Registry};
 use std::path::Path;
@@ -89,7 +91,7 @@ impl Guests {
                 .map(|server| server.config.get().guests.memory_settings())
                 .unwrap_or_default()
         };
-        let policy = MemoryPolicy::start(suspensions.clone(), settings, Box::new(suspend::nvml))
+        let policy = MemoryPolicy::start(suspensions.clone(), settings, Box::new(gpu_memory))
             .map_err(|e| Error::system("cannot start the thread for memory", e))?;
         let policy = server.observer.memory_policy.get_or_init(|| policy).clone();
         metrics.add(Box::new(SuspensionCollector(suspensions.clone(), policy)));

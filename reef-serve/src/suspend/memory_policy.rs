@@ -9,6 +9,7 @@ use super::plan::{Candidate, choose};
 use super::reservations::Reservations;
 use super::returns::Returns;
 use super::suspensions::Suspensions;
+use crate::config::guests::MemorySettings;
 use parking_lot::Mutex;
 use reef_guest::join::{MemoryRequest, Uuid};
 use reef_guest::page::Class;
@@ -34,14 +35,6 @@ const REFUSED_TIME: Duration = Duration::from_secs(60);
 const SPARE: u64 = 64 << 20;
 /// Maximum number of requests that wait.
 const MAX_WAITING: usize = 64;
-
-/// Settings, read at each request.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Settings {
-    pub(crate) is_on: bool,
-    /// Shortest time between two returns of a guest.
-    pub(crate) interval: Duration,
-}
 
 /// Numbers of requests by their end.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,7 +93,7 @@ impl MemoryPolicy {
     /// The system refuses it.
     pub(crate) fn start(
         suspensions: Arc<Suspensions>,
-        settings: impl Fn() -> Settings + Send + 'static,
+        settings: impl Fn() -> MemorySettings + Send + 'static,
         open: Box<Open>,
     ) -> io::Result<Self> {
         let (requests, waiting) = sync_channel(MAX_WAITING);
@@ -159,7 +152,7 @@ impl MemoryPolicy {
 
 struct Worker {
     suspensions: Arc<Suspensions>,
-    settings: Box<dyn Fn() -> Settings + Send>,
+    settings: Box<dyn Fn() -> MemorySettings + Send>,
     open: Box<Open>,
     memory: Option<Box<dyn GpuMemory>>,
     reservations: Reservations,

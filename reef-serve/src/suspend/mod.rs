@@ -1,19 +1,15 @@
 //! Suspension of best-effort guests: out of the GPU's memory, and back.
 //!
-//! *In*: a process number or a job, by an operator ([`Suspensions`]); a real-time program that
-//! needs memory ([`MemoryPolicy`]). *Out*: records, figures for `/metrics`. *Invariant*: a guest
+//! *In*: a process number or a job, by an operator (`suspensions`); a real-time program that
+//! needs memory (`memory_policy`). *Out*: records, figures for `/metrics`. *Invariant*: a guest
 //! that is suspended, or about to be, has open gates, whatever holds its device. Otherwise its work
 //! would not end and the driver would refuse. A real-time guest is not suspended. One operation at
 //! a time, in a process of its own, so that the end of the daemon leaves no process half suspended.
 //! The policy returns what it has suspended, and nothing that an operator has.
 
-mod gpu_memory;
-mod memory_policy;
+pub(crate) mod gpu_memory;
+pub(crate) mod memory_policy;
 mod plan;
 mod reservations;
 mod returns;
-mod suspensions;
-
-pub(crate) use gpu_memory::nvml;
-pub(crate) use memory_policy::{MemoryPolicy, Settings};
-pub(crate) use suspensions::Suspensions;
+pub(crate) mod suspensions;

@@ -78,7 +78,8 @@ fn correct(device: &'static Limited, context: usize, took: u64) -> u32 {
     learn(device.ordinal, took);
     let more = took.saturating_sub(charge.bytes);
     if !make_room(device, more) {
-        let _ = calls::destroy_context(context); // the driver's own, of a moment ago
+        // SAFETY: a context of a moment ago, which the program doesn't know yet.
+        let _ = unsafe { calls::destroy_context(context) };
         device.give_back(charge.bytes);
         return OUT_OF_MEMORY;
     }

@@ -187,7 +187,8 @@ impl Launch {
     fn gate(&self) -> bool {
         let gate = self.known.context().gate();
         // CU_STREAM_WAIT_VALUE_GEQ
-        let code = calls::wait_value(self.stream.0, gate, Holders::PASS, 0);
+        // SAFETY: the gate is a word of the guest's page, which the context keeps registered.
+        let code = unsafe { calls::wait_value(self.stream.0, gate, Holders::PASS, 0) };
         self.is_taken(code)
     }
 

@@ -65,7 +65,8 @@ fn correct(at: usize, took: u64) -> u32 {
     let Some(charge) = charges::take(Kind::Memory, at) else { return 0 };
     let Charge { device, bytes, .. } = charge;
     if took > bytes && !device.reserve(took - bytes) {
-        let _ = calls::free(at); // the driver's own, of a moment ago
+        // SAFETY: an allocation of a moment ago, which the program doesn't know yet.
+        let _ = unsafe { calls::free(at) };
         device.give_back(bytes);
         return OUT_OF_MEMORY;
     }
@@ -169,6 +170,18 @@ pub(crate) fn primary(context: *mut usize, ordinal: i32, real: impl Fn() -> u32)
 pub(crate) fn end_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
     let code = real(); // enters by itself
     if let (0, Some(_inside)) = (code, Inside::limited()) {
+        ended(context);
+    }
+    code
+}
+
+/// Releases a reference to the current context by `real`, and gives back its allocations if it was
+/// the last one: then the context isn't current any more.
+pub(crate) fn detach_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
+    let code = real();
+    if let (0, Some(_inside)) = (code, Inside::limited())
+        && calls::context() != context
+    {
         ended(context);
     }
     code

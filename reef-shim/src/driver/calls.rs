@@ -34,15 +34,31 @@ impl Stream {
     }
 }
 
-/// Defines functions that call the driver's.
+/// Defines functions that call the driver's. Those behind `unsafe:` use or end what an address or a
+/// handle names, so that a wrong one does harm. The others read or choose something by a handle,
+/// which the driver checks, and write to references alone.
 macro_rules! calls {
+    (unsafe: $($(#[$doc:meta])* $name:ident = $symbol:ident($($arg:ident: $type:ty),*);)+) => {
+        $(
+            $(#[$doc])*
+            pub(crate) unsafe fn $name($($arg: $type),*) -> Option<u32> {
+                let at = real(names::$symbol)?;
+                // SAFETY: the driver's function of this name has these arguments. The caller has
+                // promised the rest.
+                Some(unsafe {
+                    let call = std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> u32>(at);
+                    call($($arg),*)
+                })
+            }
+        )+
+    };
     ($($(#[$doc:meta])* $name:ident = $symbol:ident($($arg:ident: $type:ty),*);)+) => {
         $(
             $(#[$doc])*
             pub(crate) fn $name($($arg: $type),*) -> Option<u32> {
                 let at = real(names::$symbol)?;
                 // SAFETY: the driver's function of this name has these arguments. All that is
-                // passed is either a handle that the program or the driver made, or memory of ours.
+                // passed is a handle that the program or the driver made, or a reference.
                 Some(unsafe {
                     let call = std::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> u32>(at);
                     call($($arg),*)
@@ -70,13 +86,9 @@ calls! {
     /// Gets the UUID of the MIG instance, where there is one.
     device_uuid_v2 = cuDeviceGetUuid_v2(uuid: &mut [u8; 16], device: i32);
     device_attribute = cuDeviceGetAttribute(value: &mut i32, attribute: u32, device: i32);
-    host_register = cuMemHostRegister_v2(at: *mut c_void, bytes: usize, flags: u32);
     device_pointer = cuMemHostGetDevicePointer_v2(to: &mut u64, at: *mut c_void, flags: u32);
-    wait_value = cuStreamWaitValue32_v2(stream: usize, at: u64, value: u32, flags: u32);
-    write_value = cuStreamWriteValue32_v2(stream: usize, at: u64, value: u32, flags: u32);
     capture_info = cuStreamGetCaptureInfo(stream: usize, status: &mut u32, id: &mut u64);
     exchange_mode = cuThreadExchangeStreamCaptureMode(mode: &mut u32);
-    free = cuMemFree_v2(at: usize);
     pointer_attribute = cuPointerGetAttribute(value: &mut u32, attribute: u32, at: usize);
     create_event = cuEventCreate(event: &mut usize, flags: u32);
     record_event = cuEventRecord(event: usize, stream: usize);
@@ -88,11 +100,34 @@ calls! {
     trim_pool = cuMemPoolTrimTo(pool: usize, keep: usize);
     trim_graphs = cuDeviceGraphMemTrim(device: i32);
     context_of_stream = cuStreamGetCtx(stream: usize, context: &mut usize);
-    destroy_context = cuCtxDestroy_v2(context: usize);
     memory_info = cuMemGetInfo_v2(free: &mut usize, total: &mut usize);
     context_limit = cuCtxGetLimit(value: &mut usize, limit: u32);
     loading_mode = cuModuleGetLoadingMode(mode: &mut u32);
     graph_memory = cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: &mut u64);
+}
+
+calls! {
+    unsafe:
+    /// # Safety
+    ///
+    /// The memory stays mapped until the context ends.
+    host_register = cuMemHostRegister_v2(at: *mut c_void, bytes: usize, flags: u32);
+    /// # Safety
+    ///
+    /// The word is registered in the stream's context until the wait has ended.
+    wait_value = cuStreamWaitValue32_v2(stream: usize, at: u64, value: u32, flags: u32);
+    /// # Safety
+    ///
+    /// The word is registered in the stream's context until it is written, and is the library's.
+    write_value = cuStreamWriteValue32_v2(stream: usize, at: u64, value: u32, flags: u32);
+    /// # Safety
+    ///
+    /// The allocation is not in use, and is freed by nothing else.
+    free = cuMemFree_v2(at: usize);
+    /// # Safety
+    ///
+    /// The context and its memory are not in use.
+    destroy_context = cuCtxDestroy_v2(context: usize);
 }
 
 /// Returns the current context; zero if there is none.

@@ -68,11 +68,6 @@ mod raw {
     use super::*;
 
     calls! {
-        nodes = cuGraphGetNodes(graph: usize, nodes: *mut usize, count: &mut usize);
-        edges = cuGraphGetEdges(graph: usize, from: *mut usize, to: *mut usize, count: &mut usize);
-        edges_v2 = cuGraphGetEdges_v2(
-            graph: usize, from: *mut usize, to: *mut usize, data: *mut u64, count: &mut usize
-        );
         kind = cuGraphNodeGetType(node: usize, kind: &mut u32);
         kernel = cuGraphKernelNodeGetParams(node: usize, params: &mut KernelParams);
         kernel_v2 = cuGraphKernelNodeGetParams_v2(node: usize, params: &mut KernelParams);
@@ -83,11 +78,24 @@ mod raw {
         free = cuGraphMemFreeNodeGetParams(node: usize, address: &mut u64);
         clone = cuGraphClone(clone: &mut usize, graph: usize);
         find = cuGraphNodeFindInClone(node: &mut usize, original: usize, clone: usize);
+    }
+
+    // Lists are null, or have `count` elements. The driver reads waits during the call alone.
+    calls! {
+        unsafe:
+        nodes = cuGraphGetNodes(graph: usize, nodes: *mut usize, count: &mut usize);
+        edges = cuGraphGetEdges(graph: usize, from: *mut usize, to: *mut usize, count: &mut usize);
+        edges_v2 = cuGraphGetEdges_v2(
+            graph: usize, from: *mut usize, to: *mut usize, data: *mut u64, count: &mut usize
+        );
         add_waits = cuGraphAddBatchMemOpNode(
             node: &mut usize, graph: usize, after: *const usize, count: usize, params: &Waits
         );
         connect = cuGraphAddDependencies(graph: usize, from: *const usize, to: *const usize, count: usize);
         disconnect = cuGraphRemoveDependencies(graph: usize, from: *const usize, to: *const usize, count: usize);
+        /// # Safety
+        ///
+        /// The graph is not in use.
         destroy = cuGraphDestroy(graph: usize);
     }
 }
@@ -130,10 +138,12 @@ pub(super) fn memory_of(node: usize) -> Memory {
 /// Returns all nodes, in the driver's order.
 pub(super) fn nodes(graph: usize) -> Option<Vec<usize>> {
     let mut count = 0;
-    succeeded(raw::nodes(graph, std::ptr::null_mut(), &mut count))?;
+    // SAFETY: no list.
+    succeeded(unsafe { raw::nodes(graph, std::ptr::null_mut(), &mut count) })?;
     let mut nodes = vec![0; count];
     if count > 0 {
-        succeeded(raw::nodes(graph, nodes.as_mut_ptr(), &mut count))?;
+        // SAFETY: a list of `count`.
+        succeeded(unsafe { raw::nodes(graph, nodes.as_mut_ptr(), &mut count) })?;
     }
     nodes.truncate(count);
     Some(nodes)
@@ -143,14 +153,16 @@ pub(super) fn nodes(graph: usize) -> Option<Vec<usize>> {
 pub(super) fn edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
     let null = std::ptr::null_mut();
     let mut count = 0;
-    let sized = raw::edges_v2(graph, null, null, null.cast(), &mut count);
+    // SAFETY: no lists.
+    let sized = unsafe { raw::edges_v2(graph, null, null, null.cast(), &mut count) };
     if sized.is_none_or(|code| code != 0) {
         return plain_edges(graph);
     }
     let (mut from, mut to, mut data) = (vec![0; count], vec![0; count], vec![0_u64; count]);
     if count > 0 {
         let lists = (from.as_mut_ptr(), to.as_mut_ptr(), data.as_mut_ptr());
-        succeeded(raw::edges_v2(graph, lists.0, lists.1, lists.2, &mut count))?;
+        // SAFETY: lists of `count`.
+        succeeded(unsafe { raw::edges_v2(graph, lists.0, lists.1, lists.2, &mut count) })?;
     }
     let pairs = from.into_iter().zip(to).zip(data).take(count);
     Some(pairs.map(|((from, to), data)| (from, to, data != 0)).collect())
@@ -159,10 +171,14 @@ pub(super) fn edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
 /// Returns all edges on a driver before CUDA 12.3, which has no such flag.
 fn plain_edges(graph: usize) -> Option<Vec<(usize, usize, bool)>> {
     let mut count = 0;
-    succeeded(raw::edges(graph, std::ptr::null_mut(), std::ptr::null_mut(), &mut count))?;
+    let null = std::ptr::null_mut();
+    // SAFETY: no lists.
+    succeeded(unsafe { raw::edges(graph, null, null, &mut count) })?;
     let (mut from, mut to) = (vec![0; count], vec![0; count]);
     if count > 0 {
-        succeeded(raw::edges(graph, from.as_mut_ptr(), to.as_mut_ptr(), &mut count))?;
+        let (from, to) = (from.as_mut_ptr(), to.as_mut_ptr());
+        // SAFETY: lists of `count`.
+        succeeded(unsafe { raw::edges(graph, from, to, &mut count) })?;
     }
     Some(from.into_iter().zip(to).take(count).map(|(from, to)| (from, to, false)).collect())
 }
@@ -224,12 +240,14 @@ pub(super) fn add_gate(graph: usize, after: &[usize], context: usize, gate: u64)
     let wait = Wait { operation: WAIT, at: gate, value, flags: 0, rest: [0; 2] };
     let params = Waits { context, count: 1, waits: &raw const wait, flags: 0 };
     let mut node = 0;
-    succeeded(raw::add_waits(&mut node, graph, after.as_ptr(), after.len(), &params))?;
+    // SAFETY: a list of this length; the wait outlives the call.
+    succeeded(unsafe { raw::add_waits(&mut node, graph, after.as_ptr(), after.len(), &params) })?;
     Some(node)
 }
 
 pub(super) fn connect(graph: usize, from: usize, to: usize) -> Option<()> {
-    succeeded(raw::connect(graph, &raw const from, &raw const to, 1))
+    // SAFETY: lists of one.
+    succeeded(unsafe { raw::connect(graph, &raw const from, &raw const to, 1) })
 }
 
 /// Removes the edges from these nodes to one.
@@ -238,9 +256,11 @@ pub(super) fn disconnect(graph: usize, from: &[usize], to: usize) -> Option<()> 
         return Some(());
     }
     let to = vec![to; from.len()];
-    succeeded(raw::disconnect(graph, from.as_ptr(), to.as_ptr(), from.len()))
+    // SAFETY: lists of this length.
+    succeeded(unsafe { raw::disconnect(graph, from.as_ptr(), to.as_ptr(), from.len()) })
 }
 
 pub(super) fn destroy(graph: usize) {
-    let _ = raw::destroy(graph); // ours: if the driver refuses, it has lost the graph already
+    // SAFETY: a clone of ours. If the driver refuses, it has lost the graph already.
+    let _ = unsafe { raw::destroy(graph) };
 }

@@ -20,6 +20,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// and real-time guests must know each other within 100 ms. A request without a daemon takes some
 /// microseconds.
 const ASK_INTERVAL: Duration = Duration::from_millis(40);
+const _: () = assert!(2 * ASK_INTERVAL.as_millis() <= 100);
 /// Minimum and maximum time from a refusal to the next request.
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(30);

@@ -28,7 +28,7 @@ hooks! {
     ) |real| timed(Api::ContextSync, 0, 0, 0, || sync::context(of, real));
     cuCtxDestroy(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
     cuCtxDestroy_v2(of: usize) |real| memory::end_context(of, || sync::end_context(of, real));
-    cuCtxDetach(of: usize) |real| sync::detach_context(of, real);
+    cuCtxDetach(of: usize) |real| memory::detach_context(of, || sync::detach_context(of, real));
     cuGreenCtxDestroy(green: usize) |real| sync::end_green(green, real);
     cuDevicePrimaryCtxRetain(
         context: *mut usize, device: i32,

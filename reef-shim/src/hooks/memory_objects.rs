@@ -81,6 +81,14 @@ hooks! {
     cuCtxCreate_v4(
         context: *mut usize, params: *const c_void, flags: u32, device: i32,
     ) |real| create(context, device, real);
+    cuGLCtxCreate(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
+    cuGLCtxCreate_v2(context: *mut usize, flags: u32, device: i32) |real| create(context, device, real);
+    cuVDPAUCtxCreate(
+        context: *mut usize, flags: u32, device: i32, display: u32, address: *const c_void,
+    ) |real| create(context, device, real);
+    cuVDPAUCtxCreate_v2(
+        context: *mut usize, flags: u32, device: i32, display: u32, address: *const c_void,
+    ) |real| create(context, device, real);
     cuCtxSetLimit(limit: u32, value: usize) |real| set_limit(limit, value, real);
 }
 

@@ -61,11 +61,12 @@ static CUmemPoolProps pool_props(CUmemLocationType type) {
     props.location.type = type;
     return props;
 }
-static CUresult piece(CUmemGenericAllocationHandle* handle, bool shared) {
+static CUresult piece(CUmemGenericAllocationHandle* handle, bool shared, bool tiles = false) {
     CUmemAllocationProp props;
     memset(&props, 0, sizeof props);
     props.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     props.location = here;
+    if (tiles) props.allocFlags.usage = CU_MEM_CREATE_USAGE_TILE_POOL; // of sparse arrays
     if (shared) props.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     return CU(cuMemCreate, handle, PIECE, &props, 0);
 }
@@ -230,7 +231,7 @@ static CUresult sparse(size_t) {
     TRY(CU(cuArray3DCreate, &array, &of));
     CUDA_ARRAY_SPARSE_PROPERTIES tiles;
     TRY(CU(cuArrayGetSparseProperties, &tiles, array));
-    TRY(piece(&handle, false));
+    TRY(piece(&handle, false, true));
     CUarrayMapInfo info;
     memset(&info, 0, sizeof info);
     info.resourceType = CU_RESOURCE_TYPE_ARRAY;
@@ -273,7 +274,7 @@ static CUresult contexts(size_t) {
 static CUresult local(size_t step) { // local memory of a kernel: a gap without a daemon
     if (step) return CUDA_ERROR_OUT_OF_MEMORY;
     return launch_text(".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry f(){.local .align 8 .b8 x[16384];.reg .u64 %a;"
-        "mov.u64 %a, x;st.local.volatile.u64 [%a], 1;ret;}\n");
+        "mov.u64 %a, x;st.volatile.local.u64 [%a], 1;ret;}\n");
 }
 static CUresult nothing(size_t) { return CUDA_ERROR_OUT_OF_MEMORY; }
 

@@ -2,7 +2,7 @@
 //! connected ones.
 //!
 //! ```text
-//! slots over TCP + Unix sockets + local path + own files ≤ limit
+//! slots over TCP + Unix sockets + local path + guests + own files ≤ limit
 //! ```
 
 use crate::error::{Error, Result};
@@ -58,7 +58,8 @@ impl SlotCounts {
     }
 
     fn within(limit: usize, max: usize) -> Self {
-        let free = limit.saturating_sub(OWN).max(limit / 2);
+        let slots = limit - limit / 4; // the registry's guests may have a quarter
+        let free = slots.saturating_sub(OWN).max(slots / 2);
         let part = |all: usize| max.min(all.max(1));
         let (tcp, unix, local) =
             (part(free / 2), part(free / 4), part(free / 4 / PER_LOCAL_CLIENT));
@@ -87,8 +88,8 @@ mod tests {
         #[test]
         fn slots_leave_descriptors_for_the_daemon(limit in 16_usize..5000, max in 1_usize..2000) {
             let SlotCounts { local, unix, tcp, reserved_from } = SlotCounts::within(limit, max);
-            let own = OWN.min(limit / 2);
-            prop_assert!(tcp + unix + PER_LOCAL_CLIENT * local + own <= limit);
+            let (own, guests) = (OWN.min((limit - limit / 4) / 2), limit / 4);
+            prop_assert!(tcp + unix + PER_LOCAL_CLIENT * local + guests + own <= limit);
             prop_assert!(local > 0 && unix > 0 && tcp > 0 && tcp <= max);
             prop_assert!(reserved_from < limit && reserved_from >= limit / 2);
         }
@@ -99,6 +100,6 @@ mod tests {
         let SlotCounts { local, unix, tcp, .. } = SlotCounts::within(1 << 20, 256);
         assert_eq!([local, unix, tcp], [256; 3]);
         let SlotCounts { local, unix, tcp, .. } = SlotCounts::within(256, 256);
-        assert_eq!([local, unix, tcp], [24, 48, 96]);
+        assert_eq!([local, unix, tcp], [16, 32, 64]);
     }
 }

@@ -58,7 +58,8 @@ impl Area {
     /// Registers it in the current context. Returns its address there, or the driver's code.
     pub(super) fn register(&self) -> Result<u64, u32> {
         let (at, mut address) = (self.at as *mut libc::c_void, 0);
-        let code = calls::host_register(at, self.bytes, MAPPED).unwrap_or(ALREADY);
+        // SAFETY: this memory is mapped for the life of the process.
+        let code = unsafe { calls::host_register(at, self.bytes, MAPPED) }.unwrap_or(ALREADY);
         match code {
             0 | ALREADY if calls::device_pointer(&mut address, at, 0) == Some(0) => Ok(address),
             code => Err(code),

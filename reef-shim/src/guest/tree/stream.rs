@@ -110,7 +110,8 @@ impl Stream {
     /// Inserts a mark with this number after its work. Its context, or one that has the same
     /// memory, must be current.
     pub(crate) fn mark(&self, number: u32) -> Option<u32> {
-        calls::write_value(self.handle(), self.address.load(Relaxed), number, 0)
+        // SAFETY: the word is this stream's own of the marks, which its context keeps registered.
+        unsafe { calls::write_value(self.handle(), self.address.load(Relaxed), number, 0) }
     }
 
     /// Inserts a mark after all of its remaining work. Without one its end would be unknown.
