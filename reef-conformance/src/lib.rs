@@ -65,7 +65,7 @@ macro_rules! suite {
                 order: copies_fills_and_host_code_keep_their_order,
                     adopted_host_memory_is_copied_from_and_to, completed_work_has_taken_effect,
                     operands_live_until_their_work_has_run, a_queue_waits_for_an_event_of_another,
-                    empty_work_completes, a_queue_counts_as_idle_after_its_timeout;
+                    empty_work_completes;
                 operands: a_queue_keeps_what_it_launched, operands_may_be_dropped_at_once;
                 padding: padded_blocks_run_once, padding_never_outlasts_its_kernel,
                     a_capped_queue_runs_each_block_once, a_queue_changes_its_width_in_order;

@@ -78,14 +78,7 @@ pub fn a_failing_host_function_ends_its_queue_alone<D: Device>(device: &D, level
 
 pub fn sizes_that_contradict_are_refused<D: Device>(device: &D, level: PreemptLevel) {
     let good = Config::default().level(level);
-    let table = [
-        good.capacity(0),
-        good.capacity(3),
-        good.window(0),
-        good.batch(0),
-        good.window(2).batch(3),
-    ];
-    for config in table {
+    for config in [good.capacity(0), good.capacity(3), good.window(0), good.window(u64::MAX)] {
         let error = VirtualQueue::enable(device, config).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Invalid(_)), "{config:?}: {error}");
     }

@@ -217,20 +217,3 @@ pub fn empty_work_completes<D: Device>(device: &D, level: PreemptLevel) {
     submitter.wait(last).unwrap();
     queue.disable().map_err(|(error, _)| error).unwrap();
 }
-
-pub fn a_queue_counts_as_idle_after_its_timeout<D: Device>(device: &D, level: PreemptLevel) {
-    let idle_timeout = Some(Duration::from_millis(5));
-    let config = Config::default().level(level).idle_timeout(idle_timeout);
-    let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
-    let cells = Cells::new(device, 2);
-    let last = submitter.submit(cells.append(1, 0)).unwrap();
-    submitter.wait(last).unwrap();
-    let start = std::time::Instant::now();
-    while !queue.is_idle() {
-        assert!(start.elapsed() < Duration::from_secs(60), "never idle");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    let last = submitter.submit(cells.append(1, 100)).unwrap();
-    submitter.wait(last).unwrap();
-    cells.expect([1, 1]);
-}

@@ -13,9 +13,7 @@ use std::time::{Duration, Instant};
 const QUIESCE_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn config(level: PreemptLevel, rng: &mut impl rand::Rng) -> Config {
-    let window = rng.random_range(1..6);
-    let batch = rng.random_range(1..=window);
-    Config::default().level(level).window(window).batch(batch)
+    Config::default().level(level).window(rng.random_range(1..6))
 }
 
 /// Length of the kernels that a preemption is sure to meet: one of them in eight preemptions.
@@ -119,7 +117,7 @@ fn stop_in_the_first_of_four<D: Device>(
     look: Duration,
 ) -> Stop {
     let cells = Cells::new(device, 1);
-    let config = Config::default().level(level).window(3).batch(1);
+    let config = Config::default().level(level).window(3);
     let (mut submitter, queue) = VirtualQueue::enable(device, config).unwrap();
     let begin = Instant::now();
     (1..=4).for_each(|value| submitter.submit(cells.append(value, rounds)).map(drop).unwrap());

@@ -35,6 +35,27 @@ enum Rule {
     ReleasingSettles,
     /// A queue of which the device has nothing when it is stopped has to be drained to go on.
     IdleQueuesStartAfresh,
+    /// A launch that a worker was in the middle of starts, though the device was told to stop.
+    LateLaunchesAreVoid,
+}
+
+/// Way in which a group stops the queue.
+#[derive(Debug, Clone, Copy)]
+struct Stop {
+    /// Another queue of the group, which comes before this one, has work on the device.
+    busy: bool,
+    /// The device is told before real-time work goes to it: `Dispatch::stops_first`.
+    stops_first: bool,
+}
+
+impl Stop {
+    /// Of a queue that is alone in its group.
+    const ALONE: Self = Self { busy: false, stops_first: false };
+    const BUSY: Self = Self { busy: true, ..Self::ALONE };
+
+    fn stops_first(self) -> Self {
+        Self { stops_first: true, ..self }
+    }
 }
 
 /// Event that a worker waits for.
@@ -250,18 +271,22 @@ impl Queue {
 /// The group and the submitter.
 impl Queue {
     fn stop(&self, worker: &Worker) {
-        self.stop_in_group(false, worker);
+        self.stop_in_group(Stop::ALONE, worker);
     }
 
-    /// `Group::hold`; real-time work goes to the device; `Group::stop`. `busy`: another queue of
-    /// the group, which comes before this one, has work on the device.
-    fn stop_in_group(&self, busy: bool, worker: &Worker) {
-        let is_empty = !busy && self.hold_if_empty();
+    /// `Group::hold`, then in either order: real-time work goes to the device, and `Group::stop`.
+    fn stop_in_group(&self, stop: Stop, worker: &Worker) {
+        let is_empty = !stop.busy && self.hold_if_empty();
         self.begin_hold();
-        self.device.take();
+        if !stop.stops_first {
+            self.device.take();
+        }
         if !is_empty {
             self.device.evict();
             self.wake_asker(worker);
+        }
+        if stop.stops_first {
+            self.device.take();
         }
         self.device.note_told();
     }

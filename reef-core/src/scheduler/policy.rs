@@ -125,8 +125,6 @@ pub struct QueueView {
     pub priority: i32,
     /// Device time that it has used, as far as the dispatcher can tell.
     pub served: Duration,
-    /// It has had no work for its [`Config::idle_timeout`](crate::Config::idle_timeout).
-    pub idle: bool,
 }
 
 impl QueueView {
@@ -140,7 +138,6 @@ impl QueueView {
             weight: 1,
             priority: 0,
             served: Duration::ZERO,
-            idle: false,
         }
     }
 

@@ -10,7 +10,8 @@ use std::time::Duration;
 ///
 /// Made of [`Config::default`] and what differs:
 /// `Config::default().window(2).level(PreemptLevel::All)`. The names in brackets are those of
-/// REEF's CUDA port (`RFconfig`).
+/// REEF's CUDA port (`RFconfig`). Its `batchSize` and `taskTimeout` have no counterpart: commands
+/// are launched one at a time, and no scheduler asks for how long a queue has had no work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Config {
@@ -18,11 +19,6 @@ pub struct Config {
     pub capacity: usize,
     /// Commands with the hardware at once (`queueSize`). Small is quick to preempt; 1 leaves gaps.
     pub window: u64,
-    /// Commands launched at a time (`batchSize`), at most `window`.
-    pub batch: u64,
-    /// The queue counts as idle when it had no work for this long (`taskTimeout`; `None` is the
-    /// port's negative value): see [`VirtualQueue::is_idle`](crate::VirtualQueue::is_idle).
-    pub idle_timeout: Option<Duration>,
     /// Depth of [`VirtualQueue::preempt`](crate::VirtualQueue::preempt) (`preemptLevel`).
     pub level: PreemptLevel,
     /// Time for which an idle worker and a waiting client poll before they sleep.
@@ -39,8 +35,6 @@ impl Default for Config {
         Self {
             capacity: 1024,
             window: 4,
-            batch: 1,
-            idle_timeout: None,
             level: PreemptLevel::HostQueue,
             spin: Duration::from_micros(20),
             drain_timeout: Some(DRAIN_TIMEOUT),
@@ -73,18 +67,6 @@ impl Config {
         if has_graphs { self.window(Self::GRAPHS) } else { self }
     }
 
-    /// With this [`batch`](field@Self::batch).
-    #[must_use]
-    pub fn batch(self, batch: u64) -> Self {
-        Self { batch, ..self }
-    }
-
-    /// With this [`idle_timeout`](field@Self::idle_timeout).
-    #[must_use]
-    pub fn idle_timeout(self, idle_timeout: impl Into<Option<Duration>>) -> Self {
-        Self { idle_timeout: idle_timeout.into(), ..self }
-    }
-
     /// With this [`level`](field@Self::level).
     #[must_use]
     pub fn level(self, level: PreemptLevel) -> Self {
@@ -108,13 +90,8 @@ impl Config {
             let text = format!("capacity must be a power of two, got {}", self.capacity);
             return Err(Error::Invalid(text));
         }
-        if self.batch == 0 || self.window < self.batch {
-            let (batch, window) = (self.batch, self.window);
-            let text = format!("batch must be in 1..=window, got batch {batch}, window {window}");
-            return Err(Error::Invalid(text));
-        }
-        if self.window > MAX_WINDOW {
-            let text = format!("window must be at most {MAX_WINDOW}, got {}", self.window);
+        if !(1..=MAX_WINDOW).contains(&self.window) {
+            let text = format!("window must be in 1..={MAX_WINDOW}, got {}", self.window);
             return Err(Error::Invalid(text));
         }
         Ok(())

@@ -20,7 +20,6 @@ pub(crate) struct Launcher<D: Device> {
     /// Cap that the queue was told last: a number of blocks at a time, 0 for all.
     cap: u32,
     window: u64,
-    batch: u64,
     /// The queue was given up with what it has on the device.
     is_abandoned: bool,
 }
@@ -59,14 +58,9 @@ pub(crate) struct Step {
 }
 
 impl<D: Device> Launcher<D> {
-    pub(crate) fn new(
-        queue: D::Queue,
-        commands: Consumer<Command<D>>,
-        window: u64,
-        batch: u64,
-    ) -> Self {
+    pub(crate) fn new(queue: D::Queue, commands: Consumer<Command<D>>, window: u64) -> Self {
         let (partial, barrier, cap, is_abandoned) = (None, false, 0, false);
-        Self { queue, commands, partial, barrier, cap, window, batch, is_abandoned }
+        Self { queue, commands, partial, barrier, cap, window, is_abandoned }
     }
 
     /// Notes what finished, then launches what `allowed()` gives while the window lasts.
@@ -92,9 +86,8 @@ impl<D: Device> Launcher<D> {
             Waits::Commands | Waits::Event | Waits::Host | Waits::Nothing => {
                 return Ok(Step { completed, waits });
             }
-            Waits::Either => 1,
             Waits::Device if self.room() > 0 => in_flight, // a barrier waits for all
-            Waits::Device => (in_flight + self.batch).saturating_sub(self.window).max(1),
+            Waits::Device | Waits::Either => 1,
         };
         let target = Seq(self.commands.launched() - in_flight + enough);
         self.queue.wake_at(target);
@@ -113,10 +106,9 @@ impl<D: Device> Launcher<D> {
         }
     }
 
-    /// Returns the number of commands to launch now: 0 until a whole batch fits into the window.
+    /// Returns the number of commands that fit into the window now.
     fn room(&self) -> u64 {
-        let room = self.window - self.commands.in_flight();
-        if room >= self.batch { room } else { 0 }
+        self.window - self.commands.in_flight()
     }
 
     fn note_completed(&mut self) -> Result<bool> {

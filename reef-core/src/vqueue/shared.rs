@@ -44,8 +44,6 @@ pub(crate) struct Shared<D: Device> {
     quiesced: Quiesced,
     /// The device was asked for what it has since the queue is held: see [`Self::wake_asker`].
     asked: AtomicBool,
-    /// It had no work for its timeout. Written by the worker.
-    idle: AtomicBool,
     /// A [`Shutdown`]. Written by the owner of the queue.
     shutdown: AtomicU8,
     /// The error that ended the queue: the worker's, or else the owner's. Written once.
@@ -82,7 +80,6 @@ impl<D: Device> Shared<D> {
             hold: Hold::default(),
             quiesced: Quiesced::default(),
             asked: AtomicBool::new(false),
-            idle: AtomicBool::new(false),
             shutdown: AtomicU8::new(Shutdown::None as u8),
             failed: OnceLock::new(),
             worker,
@@ -305,16 +302,6 @@ impl<D: Device> Shared<D> {
         self.parker.sleep_unless(ready, park);
     }
 
-    /// Returns whether the queue had no work for its timeout.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.idle.load(Ordering::Acquire)
-    }
-
-    /// Called by the worker alone.
-    pub(crate) fn set_idle(&self, idle: bool) {
-        self.idle.store(idle, Ordering::Release);
-    }
-
     /// Returns the way in which the queue is to end.
     pub(crate) fn shutdown(&self) -> Shutdown {
         match self.shutdown.load(Ordering::Acquire) {
@@ -402,7 +389,7 @@ pub(crate) mod tests {
         let (producer, consumer) = ring(8);
         let cursors = consumer.cursors();
         let queue = device.queue(Priority::BestEffort, None).unwrap();
-        let launcher = Launcher::new(queue, consumer, 4, 1);
+        let launcher = Launcher::new(queue, consumer, 4);
         (producer, Shared::new(launcher, cursors, thread::current(), None))
     }
 

@@ -166,19 +166,6 @@ fn preempted_queue_is_neither_disabled_nor_finished() {
 }
 
 #[test]
-fn queue_is_idle_after_its_timeout_until_it_has_work() {
-    let device = Fake::default();
-    let config = Config { idle_timeout: Some(Duration::from_millis(1)), ..Config::default() };
-    let (mut submitter, queue) = queue(&device, config);
-    eventually("idle", || queue.is_idle());
-    device.0.be_hangs.store(true, Ordering::SeqCst);
-    submitter.submit(kernel()).expect("room");
-    eventually("at work", || !queue.is_idle());
-    device.0.be_hangs.store(false, Ordering::SeqCst);
-    assert_eq!(submitter.wait_for(Seq(0), TEST_TIMEOUT), Ok(true));
-}
-
-#[test]
 fn end_of_a_full_window_is_polled_without_wake_ups() {
     let device = Fake::default();
     let (submitter, _queue) = hanging(&device, 5);

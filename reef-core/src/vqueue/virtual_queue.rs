@@ -120,11 +120,6 @@ impl<D: Device> VirtualQueue<D> {
         self.shared.rerun()
     }
 
-    /// Returns whether the queue had no work for [`Config::idle_timeout`]. `false` if that is off.
-    pub fn is_idle(&self) -> bool {
-        self.shared.is_idle()
-    }
-
     /// Ends the queue, which must have no work left.
     ///
     /// # Errors
@@ -216,7 +211,7 @@ impl<D: Device> Group<D> {
         let (worker, start) = spawn::<D>()?;
         let wakes = queue.wake(worker.thread().clone());
         let cursors = consumer.cursors();
-        let launcher = Launcher::new(queue, consumer, config.window, config.batch);
+        let launcher = Launcher::new(queue, consumer, config.window);
         let thread = worker.thread().clone();
         let shared = Arc::new(Shared::new(launcher, cursors, thread, listener));
         self.join(&shared);

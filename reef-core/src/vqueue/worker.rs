@@ -93,7 +93,7 @@ fn work<D: Device>(shared: &Shared<D>, pace: Pace) -> Result<()> {
                     std::hint::spin_loop();
                     continue;
                 }
-                sleep(shared, &pace.config);
+                sleep(shared);
             }
         }
         spinning_since = None;
@@ -244,22 +244,9 @@ fn is_over<D: Device>(shared: &Shared<D>) -> bool {
 }
 
 #[cold]
-fn sleep<D: Device>(shared: &Shared<D>, config: &Config) {
+fn sleep<D: Device>(shared: &Shared<D>) {
     shared.notify_listener();
-    let ready = || has_work(shared);
-    match config.idle_timeout {
-        None => shared.sleep_unless(ready, thread::park),
-        Some(time) => {
-            let start = Instant::now();
-            shared.sleep_unless(ready, || thread::park_timeout(time));
-            if start.elapsed() >= time && !has_work(shared) {
-                shared.set_idle(true);
-                shared.notify_listener();
-                shared.sleep_unless(ready, thread::park);
-            }
-            shared.set_idle(false);
-        }
-    }
+    shared.sleep_unless(|| has_work(shared), thread::park);
 }
 
 /// Returns whether there is something that a worker can do now.

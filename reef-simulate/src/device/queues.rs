@@ -67,7 +67,6 @@ impl BeQueue {
         let task = TaskView::new(Duration::from_nanos(since), Seq(self.completed + 1));
         view.task = self.is_ready().then_some(task);
         view.served = Duration::from_nanos(self.done as u64);
-        view.idle = !self.is_ready();
         view
     }
 }

@@ -18,6 +18,8 @@ struct State {
     holds: bool,
     /// An idle queue stays void.
     stays_void: bool,
+    /// Launches start although queues are stopped.
+    starts_late: bool,
     /// A drain was asked for the void work, and has not been answered.
     asked: bool,
     /// Real-time work has it: nothing starts after it.
@@ -37,7 +39,8 @@ struct State {
 impl Device {
     pub(super) fn new(broken: Rule, long: u64) -> Self {
         let stays_void = broken == Rule::IdleQueuesStartAfresh;
-        Self(Mutex::new(State { long, stays_void, ..State::default() }))
+        let starts_late = broken == Rule::LateLaunchesAreVoid;
+        Self(Mutex::new(State { long, stays_void, starts_late, ..State::default() }))
     }
 
     /// A device that holds what it was given.
@@ -50,13 +53,13 @@ impl Device {
         let mut state = self.0.lock().unwrap();
         assert!(!state.asked, "launched after a drain, and missing in it");
         if state.is_idle() && !state.stays_void {
-            state.void = state.evicted;
+            state.void = state.evicted && !state.starts_late;
         }
         state.launched = at + 1;
         if state.void {
             return;
         }
-        assert!(!state.let_be, "launched next to real-time work");
+        assert!(!state.let_be && !state.evicted, "launched next to real-time work");
         if state.taken {
             state.is_queued = true;
             return;

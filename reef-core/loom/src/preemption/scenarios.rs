@@ -1,7 +1,7 @@
 //! Scenarios of the queue. Each must fail with the rule broken that it is about.
 
 use super::device::Device;
-use super::{Queue, Rule, Worker};
+use super::{Queue, Rule, Stop, Worker};
 use crate::sync::primitives::thread;
 use std::sync::Arc;
 
@@ -44,14 +44,14 @@ fn an_idle_queue(broken: Rule) {
 
 /// A queue with a command is preempted twice in a row, by itself or with one that has work on the
 /// device.
-fn preempted_twice(broken: Rule, with_a_busy_queue: bool) {
+fn preempted_twice(broken: Rule, stop: Stop) {
     model(
         broken,
         move || Queue::new(broken, 1, 1, 0),
         1,
         move |queue, worker| {
             for _ in 0..2 {
-                queue.stop_in_group(with_a_busy_queue, worker);
+                queue.stop_in_group(stop, worker);
                 queue.try_quiesce(worker);
                 queue.restore(worker);
             }
@@ -99,14 +99,14 @@ fn padded_away(broken: Rule) {
 
 /// A queue is preempted and restored `times` times while a command runs that doesn't stop, before
 /// that ends. The command after it runs in any case.
-fn laggard(broken: Rule, times: usize) {
+fn laggard(broken: Rule, times: usize, stop: Stop) {
     model(
         broken,
         move || Queue::new(broken, 2, 2, 1),
         2,
         move |queue, worker| {
             for _ in 0..times {
-                queue.stop_in_group(true, worker);
+                queue.stop_in_group(stop, worker);
                 queue.restore(worker);
             }
             queue.device.finish(worker);
@@ -147,18 +147,35 @@ fn late_worker_waiting_for_the_device_sleeps_for_ever() {
 
 #[test]
 fn empty_queue_launches_nothing_next_to_real_time_work() {
-    preempted_twice(Rule::None, false);
+    preempted_twice(Rule::None, Stop::ALONE);
 }
 
 #[test]
 #[should_panic = "launched next to real-time work"]
 fn empty_queue_held_late_launches_next_to_real_time_work() {
-    preempted_twice(Rule::EmptyQueuesAreHeldUnderTheLock, false);
+    preempted_twice(Rule::EmptyQueuesAreHeldUnderTheLock, Stop::ALONE);
 }
 
 #[test]
 fn nothing_is_launched_after_a_drain() {
-    preempted_twice(Rule::None, true);
+    preempted_twice(Rule::None, Stop::BUSY);
+}
+
+#[test]
+fn nothing_is_launched_after_a_drain_when_stopping_first() {
+    preempted_twice(Rule::None, Stop::BUSY.stops_first());
+}
+
+#[test]
+#[should_panic = "launched next to real-time work"]
+fn late_launch_not_void_starts_next_to_real_time_work() {
+    preempted_twice(Rule::LateLaunchesAreVoid, Stop::BUSY.stops_first());
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn idle_queue_kept_void_when_stopping_first_never_goes_on() {
+    preempted_twice(Rule::IdleQueuesStartAfresh, Stop::BUSY.stops_first());
 }
 
 #[test]
@@ -184,37 +201,48 @@ fn worker_not_woken_by_padding_sleeps_for_ever() {
 
 #[test]
 fn lagging_queue_goes_on_when_drained() {
-    laggard(Rule::None, 1);
+    laggard(Rule::None, 1, Stop::BUSY);
 }
 
 #[test]
 fn lagging_queue_may_be_preempted_again() {
-    laggard(Rule::None, 2);
+    laggard(Rule::None, 2, Stop::BUSY);
+}
+
+#[test]
+fn lagging_queue_may_be_preempted_again_when_stopping_first() {
+    laggard(Rule::None, 2, Stop::BUSY.stops_first());
+}
+
+#[test]
+#[should_panic = "deadlock"]
+fn laggard_launching_when_stopping_first_loses_its_launches() {
+    laggard(Rule::LaggardsLaunchNothing, 1, Stop::BUSY.stops_first());
 }
 
 #[test]
 #[should_panic = "deadlock"]
 fn laggard_loses_its_launches_if_it_launches() {
-    laggard(Rule::LaggardsLaunchNothing, 1);
+    laggard(Rule::LaggardsLaunchNothing, 1, Stop::BUSY);
 }
 
 #[test]
 #[should_panic = "deadlock"]
 fn laggard_whose_drain_settles_nothing_stays_held() {
-    laggard(Rule::TakingBackSettles, 1);
+    laggard(Rule::TakingBackSettles, 1, Stop::BUSY);
 }
 
 #[test]
 #[should_panic = "deadlock"]
 fn released_queue_stays_held_unless_settled() {
-    laggard(Rule::ReleasingSettles, 1);
+    laggard(Rule::ReleasingSettles, 1, Stop::BUSY);
 }
 
 #[test]
 fn lagging_queue_on_a_holding_device_goes_on() {
     let queue = || Queue::on(Device::holding(1), Rule::None, 2, 2);
     model(Rule::None, queue, 2, |queue, worker| {
-        queue.stop_in_group(true, worker);
+        queue.stop_in_group(Stop::BUSY, worker);
         queue.restore(worker);
         queue.device.finish(worker);
     });
@@ -223,7 +251,7 @@ fn lagging_queue_on_a_holding_device_goes_on() {
 #[test]
 #[should_panic = "deadlock"]
 fn idle_queue_kept_void_never_goes_on() {
-    preempted_twice(Rule::IdleQueuesStartAfresh, true);
+    preempted_twice(Rule::IdleQueuesStartAfresh, Stop::BUSY);
 }
 
 #[test]

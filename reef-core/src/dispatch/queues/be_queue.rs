@@ -78,7 +78,6 @@ impl<D: Device> BeQueue<D> {
             weight: self.weight,
             priority: self.priority,
             served: self.served,
-            idle: shared.is_idle(),
         }
     }
 

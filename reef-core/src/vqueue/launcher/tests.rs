@@ -8,9 +8,9 @@ use std::sync::atomic::Ordering;
 
 const OPEN: fn() -> Allowance = || Allowance { limit: u64::MAX, cap: 0 };
 
-fn launcher(window: u64, batch: u64) -> (Producer<Command<Fake>>, Launcher<Fake>) {
+fn launcher(window: u64) -> (Producer<Command<Fake>>, Launcher<Fake>) {
     let (producer, consumer) = ring(64);
-    (producer, Launcher::new(FakeQueue::default(), consumer, window, batch))
+    (producer, Launcher::new(FakeQueue::default(), consumer, window))
 }
 
 fn push(producer: &mut Producer<Command<Fake>>, commands: impl IntoIterator<Item = Command<Fake>>) {
@@ -37,20 +37,21 @@ fn step(launcher: &mut Launcher<Fake>) -> (Vec<u64>, Waits) {
 }
 
 #[test]
-fn window_is_filled_a_batch_at_a_time() {
-    let (mut producer, mut launcher) = launcher(4, 2);
+fn window_is_filled_as_soon_as_it_has_room() {
+    let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, (0..9).map(|_| kernel()));
     assert_eq!(step(&mut launcher), (vec![0, 1, 2, 3], Waits::Device));
-    assert_eq!(launcher.queue.wake_at, Some(2), "when a batch has room");
+    assert_eq!(launcher.queue.wake_at, Some(1), "when there is room for one");
     launcher.queue.done = 1;
-    assert_eq!(step(&mut launcher), (vec![], Waits::Device));
-    launcher.queue.done = 2;
-    assert_eq!(step(&mut launcher), (vec![4, 5], Waits::Device));
+    assert_eq!(step(&mut launcher), (vec![4], Waits::Device));
+    assert_eq!(launcher.queue.wake_at, Some(2));
+    launcher.queue.done = 3;
+    assert_eq!(step(&mut launcher), (vec![5, 6], Waits::Device));
 }
 
 #[test]
 fn limit_bounds_launches() {
-    let (mut producer, mut launcher) = launcher(4, 1);
+    let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, (0..4).map(|_| kernel()));
     launcher.step(|| Allowance { limit: 2, cap: 0 }).unwrap();
     assert_eq!(launched(&mut launcher), [0, 1]);
@@ -58,7 +59,7 @@ fn limit_bounds_launches() {
 
 #[test]
 fn barrier_runs_alone() {
-    let (mut producer, mut launcher) = launcher(8, 1);
+    let (mut producer, mut launcher) = launcher(8);
     let event = FakeEvent::default();
     push(&mut producer, [kernel(), Command::Record(event), kernel(), kernel()]);
     assert_eq!(step(&mut launcher), (vec![0], Waits::Device));
@@ -71,7 +72,7 @@ fn barrier_runs_alone() {
 
 #[test]
 fn wait_command_needs_its_event() {
-    let (mut producer, mut launcher) = launcher(8, 1);
+    let (mut producer, mut launcher) = launcher(8);
     let event = FakeEvent::default();
     push(&mut producer, [Command::Wait(event.clone()), kernel()]);
     assert_eq!(step(&mut launcher), (vec![], Waits::Event));
@@ -81,7 +82,7 @@ fn wait_command_needs_its_event() {
 
 #[test]
 fn barrier_waits_for_the_last_command_before_it() {
-    let (mut producer, mut launcher) = launcher(8, 1);
+    let (mut producer, mut launcher) = launcher(8);
     let barrier = Command::Record(FakeEvent::default());
     push(&mut producer, [kernel(), kernel(), kernel(), barrier]);
     assert_eq!(step(&mut launcher), (vec![0, 1, 2], Waits::Device));
@@ -90,7 +91,7 @@ fn barrier_waits_for_the_last_command_before_it() {
 
 #[test]
 fn step_returns_whether_something_completed() {
-    let (mut producer, mut launcher) = launcher(4, 1);
+    let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, [reached(), kernel()]);
     assert!(launcher.step(OPEN).unwrap().completed, "the wait was over at once");
     push(&mut producer, [kernel()]);
@@ -103,7 +104,7 @@ fn step_returns_whether_something_completed() {
 /// With nothing on the device there is nothing that could wake the worker.
 #[test]
 fn more_finished_waits_than_the_window_leave_work() {
-    let (mut producer, mut launcher) = launcher(2, 1);
+    let (mut producer, mut launcher) = launcher(2);
     push(&mut producer, [reached(), reached(), reached()]);
     assert_eq!(launcher.step(OPEN).unwrap().waits, Waits::Nothing);
     assert_eq!(launcher.step(OPEN).unwrap().waits, Waits::Commands);
@@ -111,7 +112,7 @@ fn more_finished_waits_than_the_window_leave_work() {
 
 #[test]
 fn host_code_runs_alone_and_without_the_lock() {
-    let (mut producer, mut launcher) = launcher(4, 1);
+    let (mut producer, mut launcher) = launcher(4);
     let host = || Command::Host(Arc::new(|| ()));
     push(&mut producer, [kernel(), host(), host(), kernel()]);
     assert_eq!(step(&mut launcher), (vec![0], Waits::Device));
@@ -128,7 +129,7 @@ fn host_code_runs_alone_and_without_the_lock() {
 
 #[test]
 fn cap_is_set_before_the_next_launch() {
-    let (mut producer, mut launcher) = launcher(4, 1);
+    let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, [kernel(), kernel()]);
     launcher.step(|| Allowance { limit: 1, cap: 0 }).unwrap();
     assert!(launcher.queue.caps.is_empty(), "nothing new");
@@ -144,7 +145,7 @@ fn cap_is_set_before_the_next_launch() {
 /// Else blocks that padding has run would run again.
 #[test]
 fn padding_record_is_kept_when_nothing_is_taken_back() {
-    let (mut producer, mut launcher) = launcher(4, 1);
+    let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, [kernel()]);
     launcher.head(&Fake::default()).unwrap().expect("a kernel is next");
     launcher.queue.drain = Some((0, None));
@@ -155,7 +156,7 @@ fn padding_record_is_kept_when_nothing_is_taken_back() {
 
 #[test]
 fn drained_launch_resumes_where_it_stopped() {
-    let (mut producer, mut launcher) = launcher(4, 1);
+    let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, [kernel(), kernel(), Command::Record(FakeEvent::default())]);
     step(&mut launcher);
     assert_eq!(launcher.try_reclaim().unwrap(), None, "the device is not done");
@@ -167,7 +168,7 @@ fn drained_launch_resumes_where_it_stopped() {
 
 #[test]
 fn release_of_held_launches_waits_for_the_last() {
-    let (mut producer, mut launcher) = launcher(4, 1);
+    let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, [kernel(), kernel()]);
     step(&mut launcher);
     assert_eq!(launcher.release_held(), Ok(false));
@@ -178,7 +179,7 @@ fn release_of_held_launches_waits_for_the_last() {
 
 #[test]
 fn barrier_taken_back_blocks_nothing() {
-    let (mut producer, mut launcher) = launcher(4, 1);
+    let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, [Command::Record(FakeEvent::default()), kernel()]);
     assert_eq!(step(&mut launcher).0, [0]);
     launcher.queue.drain = Some((0, None));
@@ -190,7 +191,7 @@ fn barrier_taken_back_blocks_nothing() {
 
 #[test]
 fn padding_draws_from_the_next_kernel_and_completes_it() {
-    let (mut producer, mut launcher) = launcher(4, 1);
+    let (mut producer, mut launcher) = launcher(4);
     push(&mut producer, [kernel(), kernel()]);
     launcher.queue.drain = Some((0, None));
     step(&mut launcher);
