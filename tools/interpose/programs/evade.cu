@@ -273,8 +273,8 @@ static CUresult contexts(size_t) {
 }
 static CUresult local(size_t step) { // local memory of a kernel: a gap without a daemon
     if (step) return CUDA_ERROR_OUT_OF_MEMORY;
-    return launch_text(".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry f(){.local .align 8 .b8 x[16384];.reg .u64 %a;"
-        "mov.u64 %a, x;st.volatile.local.u64 [%a], 1;ret;}\n");
+    return launch_text(".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry f(){.local .align 8 .b8 x[16384];.reg .u64 %a, %b;"
+        "mov.u64 %a, x;cvta.local.u64 %b, %a;st.volatile.u64 [%b], 1;ret;}\n");
 }
 static CUresult nothing(size_t) { return CUDA_ERROR_OUT_OF_MEMORY; }
 
