@@ -136,8 +136,7 @@ impl Registry {
     }
 
     /// Opens the gates of these guests and keeps them open, whatever process holds their device, or
-    /// ends
-    /// that: a process that is being suspended must be able to end its work.
+    /// ends that: a process that is being suspended must be able to end its work.
     pub fn exempt(&self, guests: &[u32], is_exempt: bool) {
         lock(&self.guests).exempt(guests, is_exempt);
     }

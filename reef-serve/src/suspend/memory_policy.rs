@@ -194,6 +194,12 @@ impl Worker {
     }
 
     fn serve(&mut self, request: Request) {
+        if let Reply::Load(reply) = &request.reply
+            && !(self.settings)().is_on
+        {
+            let _ = reply.send(Ok(())); // it waits
+            return;
+        }
         let made = self.make_room(&request);
         let Request { process, asked: MemoryRequest { bytes, .. }, reply } = request;
         let (pid, mib) = (process.pid, bytes >> 20);
@@ -323,5 +329,25 @@ impl Worker {
             tracing::warn!(?pids, %why, "not brought back");
         }
         self.returns.note_return(&pids, Instant::now(), back.is_ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Weak;
+
+    #[test]
+    fn load_asks_for_no_memory_while_the_policy_is_off() {
+        let policy = |is_on| {
+            let suspensions = Suspensions::new(Weak::new(), "/nowhere".into(), "/nowhere".into());
+            let settings = move || MemorySettings { is_on, interval: Duration::ZERO };
+            let open = Box::new(|| Err("no library".to_owned()));
+            MemoryPolicy::start(Arc::new(suspensions), settings, open).unwrap()
+        };
+        let (off, on) = (policy(false), policy(true));
+        assert_eq!((off.make_room([1; 16], 1), off.outcomes().refused), (Ok(()), 0));
+        assert_eq!(on.make_room([1; 16], 1), Err("no library".into()));
+        assert_eq!(on.outcomes().refused, 1);
     }
 }

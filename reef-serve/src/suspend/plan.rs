@@ -19,8 +19,8 @@ pub(super) struct Candidate {
 /// Returns the index of the next candidate that leaves, if all together have `need` bytes; `None`
 /// if they have less, so that none leaves for nothing.
 ///
-/// Those of the lowest weight come first. Among them the smallest that frees enough leaves, or the
-/// largest if none does; of several, the one that has been back for the longest time.
+/// Candidates of the lowest weight come first. Among them the smallest that frees enough leaves, or
+/// the largest if none does; of several, the one that has been back for the longest time.
 pub(super) fn choose(candidates: &[Candidate], need: u64) -> Option<usize> {
     let all = candidates.iter().fold(0_u64, |sum, one| sum.saturating_add(one.bytes));
     if all < need {
