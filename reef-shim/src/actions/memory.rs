@@ -1,10 +1,10 @@
 //! Allocations and their ends: each is reserved before the driver is asked, and given back if it
 //! refuses.
 
-use super::memory_request::context_or_ask;
 use super::pools;
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
+use crate::driver::primary;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
 use crate::limit::contexts;
@@ -14,10 +14,6 @@ use crate::limit::pending;
 use crate::limit::pools::stores;
 use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::sizes::granted;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-
-/// Handles of devices' primary contexts, as far as the program retained them.
-static PRIMARY: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
 
 /// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.
 pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
@@ -155,17 +151,6 @@ fn lower_to(value: *mut usize, most: u64) {
     }
 }
 
-/// Notes a device's primary context.
-pub(crate) fn primary(context: *mut usize, ordinal: i32, real: impl Fn() -> u32) -> u32 {
-    let code = context_or_ask(ordinal, real);
-    let place = usize::try_from(ordinal).ok().and_then(|ordinal| PRIMARY.get(ordinal));
-    // SAFETY: null, or where the driver has just written.
-    if let (0, Some(place), Some(context)) = (code, place, unsafe { context.as_ref() }) {
-        place.store(*context, Relaxed);
-    }
-    code
-}
-
 /// Ends a context by `real`, and gives back its allocations.
 pub(crate) fn end_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
     let code = real(); // enters by itself
@@ -194,20 +179,13 @@ fn ended(context: usize) {
     contexts::end(context);
 }
 
-/// Releases a device's primary context by `real`, and gives back its allocations if no other
-/// reference retains it.
+/// Ends a device's primary context by `real`, and gives back its allocations.
 pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let code = real();
-    let Some(_inside) = Inside::limited() else { return code };
-    let (mut flags, mut is_active) = (0, 1);
-    let place = usize::try_from(ordinal).ok().and_then(|ordinal| PRIMARY.get(ordinal));
-    if code == 0
-        && calls::primary_state(ordinal, &mut flags, &mut is_active) == Some(0)
-        && is_active == 0
-        && let Some(context) =
-            place.map(|place| place.load(Relaxed)).filter(|context| *context != 0)
+    if let (0, Some(_inside)) = (code, Inside::limited())
+        && !primary::is_active(ordinal)
     {
-        ended(context);
+        ended(primary::handle(ordinal));
     }
     code
 }

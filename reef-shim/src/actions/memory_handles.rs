@@ -3,6 +3,7 @@
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
 use crate::driver::state::Inside;
+use crate::limit::charges;
 use crate::limit::device::{self, LimitState};
 use crate::limit::memory_handles::{Holder, Region, memory_table};
 use crate::limit::pending;
@@ -147,14 +148,17 @@ pub(crate) fn export(handle: u64, real: impl FnOnce() -> u32) -> u32 {
     code
 }
 
-/// Exports the allocation that is mapped at an address.
+/// Exports the memory at an address, which a file may keep after its end: an allocation that is
+/// mapped there, or linear memory.
 pub(crate) fn export_at(address: u64, real: impl FnOnce() -> u32) -> u32 {
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {
         let mut memory = memory_table();
-        let allocation = memory.at(address);
-        allocation.into_iter().for_each(|allocation| memory.export(allocation));
+        match memory.at(address) {
+            Some(allocation) => memory.export(allocation),
+            None => charges::keep(address as usize),
+        }
     }
     code
 }

@@ -19,5 +19,6 @@ pub(crate) mod memory_handles;
 pub(crate) mod memory_request;
 pub(crate) mod modules;
 pub(crate) mod pools;
+pub(crate) mod primary;
 pub(crate) mod reserve;
 pub(crate) mod sync;

@@ -2,6 +2,7 @@
 
 use crate::catch_panics::catch_panics;
 use crate::driver::calls::{self, Stream};
+use crate::driver::primary;
 use crate::driver::state::Inside;
 use crate::guest::capture::{self, Capture};
 use crate::guest::find;
@@ -97,34 +98,43 @@ pub(crate) fn destroy_stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 
 
 /// Destroys a context, which waits for its work.
 pub(crate) fn end_context(of: usize, real: impl FnOnce() -> u32) -> u32 {
-    end(|| find::find_context(of), real, || true)
+    end(of, real, || true)
 }
 
 /// Releases a reference to the current context. If it was the last one, the context isn't current
 /// any more.
 pub(crate) fn detach_context(of: usize, real: impl FnOnce() -> u32) -> u32 {
-    end(|| find::find_context(of), real, || calls::context() != of)
+    end(of, real, || calls::context() != of)
 }
 
-/// Releases a reference to a device's primary context, or all of them.
+/// Releases the last reference to a device's primary context, or all of them.
 pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
-    let (mut flags, mut is_active) = (0, 1);
-    let is_over = || {
-        let code = calls::primary_state(ordinal, &mut flags, &mut is_active);
-        code == Some(0) && is_active == 0
-    };
-    end(|| find::find_primary(ordinal), real, is_over)
+    let scheduled = catch_panics(|| find::find_primary(ordinal));
+    let of = scheduled.map_or(primary::handle(ordinal), |branch| branch.context.handle());
+    end(of, real, || !primary::is_active(ordinal))
 }
 
-/// Makes a call that may end a context; `is_over` says whether it did. The device's gate is open
+/// Makes a call that may end the context of a handle; `is_over` says whether it did. The device's gate is open
 /// meanwhile, because the call waits for the context's work.
-fn end(
-    find: impl FnOnce() -> Option<&'static Branch>,
+fn end(of: usize, real: impl FnOnce() -> u32, is_over: impl FnOnce() -> bool) -> u32 {
+    let Some(_inside) = Inside::enter() else { return real() };
+    match catch_panics(|| find::find_context(of)) {
+        Some(branch) => end_branch(branch, real, is_over),
+        None => {
+            let code = real();
+            if code == 0 && is_over() {
+                capture::forget_context(of);
+            }
+            code
+        }
+    }
+}
+
+fn end_branch(
+    branch: &'static Branch,
     real: impl FnOnce() -> u32,
     is_over: impl FnOnce() -> bool,
 ) -> u32 {
-    let Some(_inside) = Inside::enter() else { return real() };
-    let Some(branch) = catch_panics(find) else { return real() };
     let context = &branch.context;
     context.set(State::Ending);
     capture::settle();
@@ -136,10 +146,8 @@ fn end(
         if code != 0 || !is_over() {
             return context.set(State::Live);
         }
-        branch.streams().for_each(|stream| {
-            stream.has_run();
-            capture::forget(stream.name());
-        });
+        branch.streams().for_each(StreamRecord::has_run);
+        capture::forget_context(context.handle());
         find::forget_context(branch);
         context.device.note_wait();
     });
@@ -160,7 +168,10 @@ pub(crate) fn end_green(green: usize, real: impl FnOnce() -> u32) -> u32 {
     capture::settle();
     let code = real();
     catch_panics(|| match code {
-        0 => find::forget_context(branch),
+        0 => {
+            capture::forget_context(branch.context.handle());
+            find::forget_context(branch);
+        }
         _ => branch.context.set(State::Live),
     });
     code

@@ -2,12 +2,13 @@
 
 use super::library::symbol;
 use super::names::NAMES;
+use super::withheld::is_withheld;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// `CUDA_ERROR_NO_DEVICE`: there is no driver at all.
 const NO_DEVICE: u32 = 100;
 /// `CUDA_ERROR_NOT_FOUND`: the driver doesn't have this function.
-const NOT_FOUND: u32 = 500;
+pub(crate) const NOT_FOUND: u32 = 500;
 
 /// Zero: not looked up yet. Written by the first callers, always with the same value.
 pub(super) static SLOTS: [AtomicUsize; NAMES.len()] = [const { AtomicUsize::new(0) }; NAMES.len()];
@@ -30,7 +31,8 @@ pub(crate) fn real(slot: usize) -> Option<usize> {
 /// Looks a slot up for the first time.
 #[cold]
 pub(super) extern "C" fn bind(slot: usize) -> usize {
-    let at = match NAMES.get(slot).map(|name| symbol(name)) {
+    let known = NAMES.get(slot).filter(|name| !is_withheld(name));
+    let at = match known.map(|name| symbol(name)) {
         Some(Ok(Some(at))) => at,
         Some(Err(())) => no_driver as *const () as usize,
         Some(Ok(None)) | None => no_function as *const () as usize,

@@ -15,14 +15,18 @@ static OPEN: AtomicUsize = AtomicUsize::new(0);
 /// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`, `…_UNJOINED`: the capture has ended as well.
 const ENDED: [u32; 2] = [901, 904];
 
-/// Stream's handle, and its thread if the handle names another stream in each thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Origin(usize, usize);
+/// Origin of a capture: the context in which it began, and the names of its stream.
+#[derive(Clone, Copy, Debug)]
+struct Origin {
+    context: usize,
+    names: Names,
+}
 
-impl Origin {
-    fn of(stream: Stream) -> Self {
-        Self(stream.0, if stream.is_own() { thread::number() } else { 0 })
-    }
+/// Stream's handle, and its thread if the handle names another stream in each thread.
+type Names = (usize, usize);
+
+fn names(stream: Stream) -> Names {
+    (stream.0, if stream.is_own() { thread::number() } else { 0 })
 }
 
 fn origins() -> MutexGuard<'static, Vec<Origin>> {
@@ -51,17 +55,25 @@ pub(crate) fn settle() {
 
 /// Begins a capture.
 pub(crate) fn begin(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
-    let origin = Origin::of(stream);
+    let names = names(stream);
+    let origin = Origin { context: context_of(stream), names };
     change(|origins| origins.push(origin));
     let code = real();
     if code != 0 {
         // An earlier capture of the stream continues.
         change(|origins| {
-            let last = origins.iter().rposition(|open| *open == origin);
+            let last = origins.iter().rposition(|open| open.names == names);
             let _ = last.map(|at| origins.remove(at));
         });
     }
     code
+}
+
+/// Returns the context of a stream, which may be in a capture.
+fn context_of(stream: Stream) -> usize {
+    let mut context = 0;
+    calls::with_relaxed_capture(|| context = calls::stream_context(stream));
+    context
 }
 
 /// Ends a capture, unless the call fails and leaves it open.
@@ -84,8 +96,13 @@ fn is_open_after(stream: Stream, code: u32) -> bool {
 
 /// Removes the captures of a stream that has ended.
 pub(crate) fn forget(stream: Stream) {
-    let origin = Origin::of(stream);
-    change(|origins| origins.retain(|open| *open != origin));
+    let names = names(stream);
+    change(|origins| origins.retain(|open| open.names != names));
+}
+
+/// Removes the captures of a context that has ended, of whichever thread's stream.
+pub(crate) fn forget_context(context: usize) {
+    change(|origins| origins.retain(|open| open.context != context));
 }
 
 /// Capture that a stream is part of.

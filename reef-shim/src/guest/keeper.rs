@@ -10,6 +10,7 @@ use super::membership::Membership;
 use super::meter::{self, Meter};
 use super::tree::branch::streams;
 use super::tree::stream::Stream;
+use crate::driver::state;
 use crate::thread;
 use reef_guest::page::Time;
 use std::io;
@@ -89,7 +90,7 @@ impl Keeper {
             if let Some(meter) = &self.device.meter {
                 self.measure(meter);
             }
-            if self.device.settled.load(Acquire) != seen
+            if !self.is_settled(seen)
                 || self.device.page.activity.pulse() != seen
                 || !is_idle(self.device)
             {
@@ -100,6 +101,12 @@ impl Keeper {
                 self.device.release_peers(seen);
             }
         }
+    }
+
+    /// Returns whether the launches up to this pulse are counted in their streams. After a panic
+    /// of this library some of them never are, and nothing is launched through it any more.
+    fn is_settled(&self, seen: u64) -> bool {
+        self.device.settled.load(Acquire) == seen || !state::is_on()
     }
 
     /// Opens the gate of a best-effort guest for a moment if it has been closed for too long.

@@ -2,6 +2,7 @@
 
 use super::declare::hooks;
 use crate::actions::memory;
+use crate::actions::primary;
 use crate::actions::sync;
 use crate::explain;
 use crate::limit::{device, refusal};
@@ -32,11 +33,11 @@ hooks! {
     cuGreenCtxDestroy(green: usize) |real| sync::end_green(green, real);
     cuDevicePrimaryCtxRetain(
         context: *mut usize, device: i32,
-    ) |real| memory::primary(context, device, real);
-    cuDevicePrimaryCtxRelease(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
-    cuDevicePrimaryCtxRelease_v2(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
-    cuDevicePrimaryCtxReset(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
-    cuDevicePrimaryCtxReset_v2(device: i32) |real| memory::end_primary(device, || sync::end_primary(device, real));
+    ) |real| primary::retain(context, device, real);
+    cuDevicePrimaryCtxRelease(device: i32) |real| primary::release(device, real);
+    cuDevicePrimaryCtxRelease_v2(device: i32) |real| primary::release(device, real);
+    cuDevicePrimaryCtxReset(device: i32) |real| primary::reset(device, real);
+    cuDevicePrimaryCtxReset_v2(device: i32) |real| primary::reset(device, real);
 }
 
 // Where a program says which of its calls a profile records.

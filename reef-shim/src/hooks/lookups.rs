@@ -3,23 +3,26 @@
 use super::declare::{hooks, twins};
 use super::list::HOOKS;
 use crate::driver::lookup::{is_missed, replace};
+use crate::driver::slots::NOT_FOUND;
 use crate::driver::state::Inside;
+use crate::driver::withheld::is_withheld;
 use crate::explain;
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
 use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `CUDA_ERROR_NOT_FOUND`.
-const NOT_FOUND: u32 = 500;
+/// `CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND`.
+const NO_SYMBOL: u32 = 1;
 
 twins! {
     cuGetProcAddress / cuGetProcAddress_ptsz(
         name: *const c_char, to: *mut usize, version: i32, flags: u64,
-    ) |_is_twin, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, real));
+    ) |_is_twin, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, ptr::null_mut(), real));
     cuGetProcAddress_v2 / cuGetProcAddress_v2_ptsz(
         name: *const c_char, to: *mut usize, version: i32, flags: u64, status: *mut u32,
-    ) |_is_twin, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, real));
+    ) |_is_twin, real| timed(Api::LookUp, 0, 0, 0, || look_up(name, to, status, real));
 }
 
 // Calls through the tables are not seen; requests for the tables are counted.
@@ -30,7 +33,17 @@ hooks! {
     };
 }
 
-fn look_up(name: *const c_char, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
+fn look_up(
+    name: *const c_char,
+    to: *mut usize,
+    status: *mut u32,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    // SAFETY: null, or a string, the program's promise to the driver.
+    if !name.is_null() && !to.is_null() && is_withheld(unsafe { CStr::from_ptr(name) }) {
+        // SAFETY: where the driver would write; the status may be null.
+        return unsafe { withhold(to, status) };
+    }
     let code = real();
     let Some(_inside) = Inside::looking_up() else { return code };
     explain::LOOKUPS.fetch_add(1, Relaxed);
@@ -42,6 +55,24 @@ fn look_up(name: *const c_char, to: *mut usize, real: impl FnOnce() -> u32) -> u
         explain::MISSING.fetch_add(1, Relaxed);
     }
     code
+}
+
+/// Answers as a driver that doesn't have the function.
+///
+/// # Safety
+///
+/// Both may be written to; the status may be null.
+unsafe fn withhold(to: *mut usize, status: *mut u32) -> u32 {
+    explain::MISSING.fetch_add(1, Relaxed);
+    // SAFETY: the caller's promise.
+    unsafe {
+        *to = 0;
+        match status.as_mut() {
+            Some(status) => *status = NO_SYMBOL,
+            None => return NOT_FOUND,
+        }
+    }
+    0
 }
 
 fn answer(name: &CStr, to: &mut usize) {

@@ -30,6 +30,9 @@ hooks! {
     cuMemExportToShareableHandle(
         to: *mut c_void, handle: u64, kind: u32, flags: u64,
     ) |real| memory_handles::export(handle, real);
+    cuMemGetHandleForAddressRange(
+        to: *mut c_void, at: u64, bytes: usize, kind: u32, flags: u64,
+    ) |real| memory_handles::export_at(at, real);
     cuLogicalEndpointBindMem(
         endpoint: u32, device: i32, at: u64, handle: u64, from: u64, bytes: u64, flags: u64,
     ) |real| memory_handles::export(handle, real);

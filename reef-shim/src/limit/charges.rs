@@ -45,6 +45,19 @@ pub(crate) fn take(kind: Kind, handle: usize) -> Option<Charge> {
     charges().remove(&(kind, handle))
 }
 
+/// Keeps the charge of the linear memory at an address, or in its middle, until the process ends.
+pub(crate) fn keep(address: usize) {
+    let holds = |((kind, from), charge): &(&(Kind, usize), &Charge)| {
+        let bytes = usize::try_from(charge.bytes).unwrap_or(usize::MAX);
+        *kind == Kind::Memory && (*from..from.saturating_add(bytes)).contains(&address)
+    };
+    let mut charges = charges();
+    let found = charges.iter().find(holds).map(|(key, _)| *key);
+    if let Some(key) = found {
+        charges.remove(&key);
+    }
+}
+
 /// Returns whether a device has an allocation of a kind.
 pub(crate) fn has(kind: Kind, ordinal: i32) -> bool {
     charges().iter().any(|((of, _), charge)| *of == kind && charge.device.ordinal == ordinal)

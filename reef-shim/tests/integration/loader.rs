@@ -182,6 +182,50 @@ fn a_program_without_cuda_runs_as_without_the_shim() {
     assert_eq!(said, (Some(5), &b"out\n"[..], &b""[..]));
 }
 
+/// Looks a function up in both ways, and calls it.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn looks_up_a_withheld_function() {
+    let driver = Driver::open(&library(SHIM));
+    let name = CString::new(std::env::var(WAY).unwrap()).unwrap();
+    let [mut at, mut again] = [1_usize; 2];
+    let (flags, mut status) = (0_u64, 9_u32);
+    let code = call!(driver, cuGetProcAddress(name.as_ptr(), &raw mut at, 13_050, flags));
+    let to = &raw mut again;
+    let with =
+        call!(driver, cuGetProcAddress_v2(name.as_ptr(), to, 13_050, flags, &raw mut status));
+    let called = call!(driver, cuSubgridCreate(0, 0, 0));
+    println!("got: {} {} {code} {with} {status} {called}", at != 0, again != 0);
+}
+
+#[test]
+fn withheld_functions_are_missing_where_programs_are_held_or_limited() {
+    for name in ["cuSubgridCreate", "cuFabricCpyBatchAsync"] {
+        for (variable, value) in [("REEF_GUESTS", "/nowhere"), ("REEF_MEMORY", "64m"), ("NONE", "")]
+        {
+            let output = Command::new(std::env::current_exe().unwrap())
+                .args([
+                    "--exact",
+                    "loader::looks_up_a_withheld_function",
+                    "--ignored",
+                    "--nocapture",
+                ])
+                .env("REEF_CUDA", library(FAKE))
+                .env(WAY, name)
+                .env(variable, value)
+                .output()
+                .unwrap();
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let said = text.lines().find_map(|line| line.split_once("got: ")).unwrap().1;
+            let expected = match variable {
+                "NONE" => "true true 0 0 0 801",
+                _ => "false false 500 0 1 500",
+            };
+            assert_eq!(said, expected, "{name} with {variable}");
+        }
+    }
+}
+
 #[test]
 fn all_names_are_exported_and_missing_ones_return_an_error() {
     // SAFETY: no other test of this process reads it.

@@ -14,6 +14,7 @@ plain! {
     cuMemFree_v2(at: usize) = free;
     cuMemHostAlloc(to: *mut usize, bytes: usize, flags: u32) = host_alloc;
     cuMemFreeHost(at: usize) = free;
+    cuMemGetHandleForAddressRange(to: *mut i32, at: usize, bytes: usize, kind: u32, flags: u64) = export;
     cuMemHostRegister_v2(at: usize, bytes: usize, flags: u32) = register;
     cuMemHostUnregister(at: usize) = unregister;
     cuMemHostGetDevicePointer_v2(to: *mut usize, at: usize, flags: u32) = device_pointer;
@@ -97,6 +98,20 @@ pub(crate) unsafe fn host_alloc(to: *mut usize, bytes: usize, _flags: u32) -> u3
     world().memory.insert(at, words);
     // SAFETY: the caller's promise.
     unsafe { give(to, at) };
+    SUCCESS
+}
+
+/// A file that keeps the memory of this range: its bytes are never free again.
+unsafe fn export(to: *mut i32, at: usize, bytes: usize, kind: u32, _flags: u64) -> u32 {
+    let mut world = world();
+    let has = |from: &usize| {
+        world.taken.get(from).is_some_and(|taken| at + bytes <= from + *taken as usize)
+    };
+    let owner = world.taken.keys().copied().filter(|from| *from <= at).find(has);
+    let Some(owner) = owner.filter(|_| kind == 1) else { return INVALID_VALUE };
+    world.taken.remove(&owner);
+    // SAFETY: a name; the caller's promise.
+    unsafe { give(to, libc::memfd_create(c"range".as_ptr(), libc::MFD_CLOEXEC)) };
     SUCCESS
 }
 

@@ -81,12 +81,6 @@ impl Stream {
     pub(crate) fn handle(&self) -> usize {
         self.handle.load(Relaxed)
     }
-
-    /// Returns its handle, for calls.
-    pub(crate) fn name(&self) -> calls::Stream {
-        calls::Stream(self.handle())
-    }
-
     /// Returns whether it is a thread's own, which no other thread can name.
     pub(crate) fn is_own(&self) -> bool {
         self.handle() == 2

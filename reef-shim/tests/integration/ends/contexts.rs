@@ -1,7 +1,8 @@
 //! Contexts that end, or lose a reference, while others work.
 
-use super::{MANY, run_alone, run_on_both};
+use super::{MANY, UUID, run_alone, run_on_both};
 use crate::common::{self, call, until};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_released_reference_ends_no_other_devices_work() {
@@ -19,6 +20,34 @@ fn a_released_reference_ends_no_other_devices_work() {
         assert_eq!(call!(driver, cuDevicePrimaryCtxRelease_v2(0)), 0);
         assert_eq!(call!(driver, cuDevicePrimaryCtxRelease_v2(1)), 0);
         program.holds_until(event);
+        assert_eq!(program.misuses(), 0);
+    });
+}
+
+#[test]
+fn released_reference_opens_no_gate_while_others_are_left() {
+    let name = "contexts::released_reference_opens_no_gate_while_others_are_left";
+    run_alone(name, "be", "1", |program| {
+        let driver = program.driver;
+        program.use_device(0);
+        program.use_device(0);
+        let program = program.with_work();
+        let stream = program.stream();
+        program.launch(stream, 1);
+        assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+        program.registry.hold(UUID, true);
+        program.launch(stream, 1);
+        let event = program.event(stream);
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_millis(100) {
+            program.use_device(0);
+            assert_eq!(call!(driver, cuDevicePrimaryCtxRelease_v2(0)), 0);
+            assert!(!program.has_run(event), "a gate opened for a reference of three");
+        }
+        // The last ones wait for the work.
+        assert_eq!(call!(driver, cuDevicePrimaryCtxRelease_v2(0)), 0);
+        assert!(!program.has_run(event), "a gate opened for a reference of two");
+        assert_eq!(call!(driver, cuDevicePrimaryCtxRelease_v2(0)), 0);
         assert_eq!(program.misuses(), 0);
     });
 }

@@ -61,6 +61,32 @@ fn capture_of_a_destroyed_stream_is_closed() {
     });
 }
 
+/// No other thread can name a thread's own stream: its capture ends with its context.
+#[test]
+fn capture_of_a_thread_in_an_ended_context_is_closed() {
+    let name = "errors::capture_of_a_thread_in_an_ended_context_is_closed";
+    run_alone(name, "rt", "1", |program| {
+        let first = program.use_device(0);
+        let program = program.with_work();
+        let driver = program.driver;
+        for begins_work in [true, false] {
+            let context = program.context();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
+                    if begins_work {
+                        program.launch(2, 1);
+                    }
+                    assert_eq!(call!(driver, cuStreamBeginCapture_v2(2_usize, 2)), 0);
+                });
+            });
+            assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
+            assert_eq!(call!(driver, cuCtxSetCurrent(first)), 0);
+            program.is_seen_to_end("after the end of a context with a capturing stream");
+        }
+    });
+}
+
 #[test]
 fn refused_or_continued_capture_counts_once() {
     run_alone("errors::refused_or_continued_capture_counts_once", "rt", "1", |program| {

@@ -71,6 +71,15 @@ impl Holder {
         call!(driver, cuMemMap((self.step + 1) << 40, PIECE, 0, import, 0))
     }
 
+    /// Memory that is there by a file alone, which was asked for in the memory's middle.
+    fn range(&self) -> u32 {
+        let (driver, mut at, mut file) = (self.driver, 0_usize, 0_i32);
+        must!(call!(driver, cuMemAlloc_v2(&raw mut at, PIECE)));
+        let middle = at + PIECE / 2;
+        must!(call!(driver, cuMemGetHandleForAddressRange(&raw mut file, middle, 4096, 1, 0)));
+        call!(driver, cuMemFree_v2(at))
+    }
+
     fn graph(&self, how: &str) -> u32 {
         let driver = self.driver;
         let graph = Graph::new(driver, 0);
@@ -226,6 +235,7 @@ impl Holder {
             "pools" => self.pool(1, true),
             "kept pools" => self.pool(1, false),
             "export" => self.export(),
+            "range" => self.range(),
             "stack" => limit(0, PIECE / 8192),
             "printed" => limit(1, PIECE),
             "heap" => limit(2, PIECE),
@@ -303,6 +313,7 @@ fn no_way_to_hold_memory_passes_the_limit() {
         ("pools", 4),
         ("kept pools", 4),
         ("export", 4),
+        ("range", 4),
         ("graph any", 4),
         ("graph typed", 4),
         ("graph captured", 4),
