@@ -263,7 +263,8 @@ fn features() -> Vec<Command> {
     commands.push(cargo("test --quiet --workspace --no-default-features --test left_out"));
     // What only the fuzz targets use; all but that crate is checked for the documentation as well.
     commands.push(cargo(
-        "check --quiet --workspace --lib --features cuda,hip,reef-serve/fuzzing,reef-guest/fuzzing",
+        "check --quiet --workspace --lib \
+         --features cuda,hip,reef-serve/fuzzing,reef-guest/fuzzing,reef-wire/fuzzing",
     ));
     commands
 }
@@ -277,7 +278,7 @@ fn docs() -> Vec<Command> {
 /// In the profile of the tests and with all packages in view, so that nothing is compiled twice.
 fn benches() -> Vec<Command> {
     let mut commands: Vec<Command> =
-        ["submit -- --test", "preempt -- --quick", "inference -- --quick"]
+        ["submit -- --test", "preempt -- --quick", "inference -- --quick", "wire -- --test"]
             .map(|bench| cargo(&format!("bench --workspace --profile dev --bench {bench}")))
             .into();
     commands.push(cargo("build --workspace --examples"));

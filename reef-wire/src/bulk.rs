@@ -1,0 +1,194 @@
+//! Payloads: bodies that are longer than a frame should be, in chunks.
+//!
+//! The sender pushes the chunks and then the frame that needs them, so the receiver never asks. A
+//! chunk says where it belongs, and has a checksum. Memory for a payload is taken as its chunks
+//! arrive, not as its length is announced.
+
+use crate::error::{Error, Result};
+use std::collections::{HashMap, VecDeque};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes up to which a payload travels in the frame itself.
+pub(crate) const MAX_INLINE_LEN: usize = 64 << 10;
+
+/// Bytes of a chunk; the last one may be shorter.
+pub(crate) const CHUNK_LEN: usize = 1 << 20;
+
+/// Front of the body of a chunk.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct ChunkHeader {
+    /// Name of the payload, the same in all of its chunks.
+    pub(crate) ticket: U64,
+    /// First byte of the chunk in the payload.
+    pub(crate) offset: U64,
+    /// Bytes of the chunk.
+    pub(crate) len: U32,
+    /// CRC-32 (IEEE 802.3) of these bytes.
+    pub(crate) crc: U32,
+}
+
+/// Body of a frame whose content came before it.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(crate) struct PayloadRef {
+    pub(crate) ticket: U64,
+    /// Bytes of the whole payload.
+    pub(crate) len: U64,
+}
+
+/// Cuts a payload, which is the concatenation of `parts`, into chunks. Each has its header, and the
+/// slices that it is made of.
+pub(crate) fn chunks<'a>(
+    ticket: u64,
+    parts: &[&'a [u8]],
+) -> impl Iterator<Item = (ChunkHeader, Vec<&'a [u8]>)> {
+    let mut parts: VecDeque<&[u8]> = parts.iter().copied().filter(|p| !p.is_empty()).collect();
+    let mut offset = 0;
+    std::iter::from_fn(move || {
+        let (mut slices, mut len, mut crc) = (Vec::new(), 0, crc32fast::Hasher::new());
+        while len < CHUNK_LEN
+            && let Some(part) = parts.pop_front()
+        {
+            let (slice, rest) = part.split_at(part.len().min(CHUNK_LEN - len));
+            if !rest.is_empty() {
+                parts.push_front(rest);
+            }
+            crc.update(slice);
+            len += slice.len();
+            slices.push(slice);
+        }
+        let header = ChunkHeader {
+            ticket: U64::new(ticket),
+            offset: U64::new(offset),
+            len: U32::new(len as u32),
+            crc: U32::new(crc.finalize()),
+        };
+        offset += len as u64;
+        (len > 0).then_some((header, slices))
+    })
+}
+
+/// Payloads that are arriving.
+#[derive(Debug, Default)]
+pub(crate) struct Assembly {
+    parts: HashMap<u64, Vec<u8>>,
+}
+
+/// Upper bound of payloads that arrive at a time. Ours send one after the other.
+const MAX_PAYLOADS: usize = 64;
+
+impl Assembly {
+    /// Adds the body of a chunk, of a payload of at most `max` bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` for a chunk that is not the next one of its payload, too long or damaged.
+    pub(crate) fn add(&mut self, body: &[u8], max: u64) -> Result<()> {
+        let (header, bytes) = ChunkHeader::ref_from_prefix(body)
+            .map_err(|_| Error::Protocol(format!("chunk: cannot have {} bytes", body.len())))?;
+        let (ticket, offset) = (header.ticket.get(), header.offset.get());
+        if bytes.len() != header.len.get() as usize || bytes.len() > CHUNK_LEN {
+            let (len, got) = (header.len.get(), bytes.len());
+            return Err(Error::Protocol(format!("chunk: must have {len} bytes, got {got}")));
+        }
+        let crc = crc32fast::hash(bytes);
+        if crc != header.crc.get() {
+            let text = format!("chunk: its checksum must be {:#x}, got {crc:#x}", header.crc);
+            return Err(Error::Protocol(text));
+        }
+        if !self.parts.contains_key(&ticket) && self.parts.len() >= MAX_PAYLOADS {
+            return Err(Error::Protocol(format!("payloads: at most {MAX_PAYLOADS} at a time")));
+        }
+        let part = self.parts.entry(ticket).or_default();
+        if offset != part.len() as u64 {
+            let text = format!("chunk: its offset must be {}, got {offset}", part.len());
+            return Err(Error::Protocol(text));
+        }
+        if offset + bytes.len() as u64 > max {
+            return Err(Error::Protocol(format!("payload: must have at most {max} bytes")));
+        }
+        part.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Takes out the payload that a frame refers to.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if there is none, or it has another length.
+    pub(crate) fn take(&mut self, body: &[u8]) -> Result<Vec<u8>> {
+        let reference = PayloadRef::ref_from_bytes(body)
+            .map_err(|_| Error::protocol("payload: its reference is malformed"))?;
+        let payload = self.parts.remove(&reference.ticket.get());
+        let payload = payload.ok_or_else(|| Error::protocol("payload: no chunk of it came"))?;
+        if payload.len() as u64 != reference.len.get() {
+            let (len, got) = (reference.len.get(), payload.len());
+            return Err(Error::Protocol(format!("payload: must have {len} bytes, got {got}")));
+        }
+        Ok(payload)
+    }
+
+    /// True if no payload is incomplete.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reference(ticket: u64, len: u64) -> Vec<u8> {
+        PayloadRef { ticket: U64::new(ticket), len: U64::new(len) }.as_bytes().to_vec()
+    }
+
+    fn bodies(ticket: u64, payload: &[u8]) -> Vec<Vec<u8>> {
+        let (first, last) = payload.split_at(payload.len() / 3);
+        let body = |(header, slices): (ChunkHeader, Vec<&[u8]>)| {
+            [header.as_bytes(), &slices.concat()].concat()
+        };
+        chunks(ticket, &[first, &[], last]).map(body).collect()
+    }
+
+    #[test]
+    fn payload_of_several_chunks_comes_back() {
+        let payload: Vec<u8> = (0..CHUNK_LEN * 2 + 7).map(|i| ((i * 31) >> 3) as u8).collect();
+        let mut assembly = Assembly::default();
+        let (first, second) = (bodies(1, &payload), bodies(2, &payload[5..]));
+        assert_eq!((first.len(), second.len()), (3, 3));
+        for (a, b) in first.iter().zip(&second) {
+            assembly.add(a, u64::MAX).unwrap();
+            assembly.add(b, u64::MAX).unwrap();
+        }
+        assert!(assembly.take(&reference(1, payload.len() as u64)).unwrap() == payload);
+        assert!(!assembly.is_empty());
+        assert!(assembly.take(&reference(2, payload.len() as u64 - 5)).unwrap() == payload[5..]);
+        assert!(assembly.is_empty());
+    }
+
+    #[test]
+    fn damaged_misplaced_and_long_chunks_are_refused() {
+        let payload = vec![3; CHUNK_LEN + 1];
+        let chunks = bodies(1, &payload);
+        let said = |chunk: &[u8], max| Assembly::default().add(chunk, max).unwrap_err().to_string();
+        let mut damaged = chunks[0].clone();
+        damaged[100] ^= 1;
+        assert!(said(&damaged, u64::MAX).contains("checksum"));
+        assert!(said(&chunks[1], u64::MAX).contains("offset must be 0"));
+        assert!(said(&chunks[0], 1000).contains("at most 1000 bytes"));
+        assert!(said(&chunks[0][..50], u64::MAX).contains("must have 1048576 bytes"));
+        assert!(said(&[1, 2], u64::MAX).contains("cannot have 2 bytes"));
+    }
+
+    #[test]
+    fn payload_must_be_whole() {
+        let mut assembly = Assembly::default();
+        assert!(assembly.take(&reference(1, 0)).is_err());
+        assembly.add(&bodies(1, &[1, 2, 3])[0], 100).unwrap();
+        let said = assembly.take(&reference(1, 4)).unwrap_err().to_string();
+        assert!(said.contains("must have 4 bytes, got 3"), "{said}");
+        assert!(assembly.take(&[0; 3]).is_err());
+    }
+}

@@ -1,0 +1,145 @@
+//! One buffer fills while the other is sent.
+//!
+//! Threads push into the source, under its lock. One thread at a time takes all that is there as a
+//! batch, and sends it without the lock. So batches grow while a send is in flight, with no timer.
+//! The writer's own thread sends what others push. A thread that is about to wait for an answer
+//! *flushes*: it sends by itself. If a thread is sending already, that one sends this as well.
+//!
+//! | pusher | sender |
+//! |---|---|
+//! | 1. pushes, under the lock | 3. takes a batch, or notes that it is not sending, under the lock |
+//! | 2. wakes the writer's thread if it is asleep | 4. sends without the lock, then step 3 |
+//!
+//! All decisions are made under one lock, so a push is seen by step 3 or sees its note. A thread
+//! that flushes sends one batch and leaves the rest to the writer's thread, so its time is bounded.
+
+use super::sync::{Condvar, Mutex, lock, wait};
+
+/// Frames to be sent.
+pub(crate) trait Source {
+    /// Bytes of one send.
+    type Batch;
+
+    /// Takes all that can be sent now, in order.
+    fn take(&mut self) -> Option<Self::Batch>;
+
+    /// Returns whether [`take`](Self::take) would give a batch.
+    fn is_ready(&self) -> bool;
+}
+
+#[derive(Debug)]
+pub(crate) struct Writer<S> {
+    state: Mutex<State<S>>,
+    /// Notified when the writer's thread has something to do.
+    work: Condvar,
+    /// Notified when a thread stops sending and another wants to be alone.
+    idle: Condvar,
+}
+
+#[derive(Debug)]
+struct State<S> {
+    source: S,
+    /// A thread is between taking a batch and having sent it.
+    is_sending: bool,
+    /// The writer's thread sleeps on `work`.
+    is_asleep: bool,
+    /// A thread sleeps on `idle`.
+    is_awaited: bool,
+    is_stopped: bool,
+}
+
+impl<S: Source> Writer<S> {
+    pub(crate) fn new(source: S) -> Self {
+        let (is_sending, is_asleep, is_awaited, is_stopped) = (false, false, false, false);
+        let state = State { source, is_sending, is_asleep, is_awaited, is_stopped };
+        Self { state: Mutex::new(state), work: Condvar::new(), idle: Condvar::new() }
+    }
+
+    /// Changes the source, and wakes the writer's thread to send what was pushed.
+    pub(crate) fn push<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
+        let mut state = lock(&self.state);
+        let result = change(&mut state.source);
+        if state.is_asleep && !state.is_sending {
+            state.is_asleep = false;
+            drop(state);
+            self.work.notify_one();
+        }
+        result
+    }
+
+    /// Changes or reads the source without sending: [`flush`](Self::flush) follows, or nothing was
+    /// pushed.
+    pub(crate) fn with<R>(&self, change: impl FnOnce(&mut S) -> R) -> R {
+        change(&mut lock(&self.state).source)
+    }
+
+    /// Sends what is there, unless another thread is sending: then that one does.
+    pub(crate) fn flush(&self, send: impl FnOnce(S::Batch)) {
+        let mut state = lock(&self.state);
+        if state.is_sending {
+            return;
+        }
+        let Some(batch) = state.source.take() else { return };
+        state.is_sending = true;
+        drop(state);
+        send(batch);
+        self.end_send();
+    }
+
+    /// Ends a send of another thread than the writer's, to which it leaves what came meanwhile.
+    fn end_send(&self) {
+        let mut state = lock(&self.state);
+        state.is_sending = false;
+        let (wakes, is_awaited) = (state.is_asleep && state.source.is_ready(), state.is_awaited);
+        state.is_asleep &= !wakes;
+        drop(state);
+        if wakes {
+            self.work.notify_one();
+        }
+        if is_awaited {
+            self.idle.notify_all();
+        }
+    }
+
+    /// Sends all that is pushed, until [`stop`](Self::stop). The body of the writer's thread.
+    pub(crate) fn run(&self, mut send: impl FnMut(S::Batch)) {
+        let mut state = lock(&self.state);
+        while !state.is_stopped {
+            let batch = if state.is_sending { None } else { state.source.take() };
+            let Some(batch) = batch else {
+                state.is_asleep = true;
+                state = wait(&self.work, state);
+                continue;
+            };
+            (state.is_sending, state.is_asleep) = (true, false);
+            drop(state);
+            send(batch);
+            state = lock(&self.state);
+            state.is_sending = false;
+            if state.is_awaited {
+                self.idle.notify_all();
+            }
+        }
+    }
+
+    /// Runs `change` while no thread is sending, and returns its result. Pushes are possible
+    /// meanwhile.
+    pub(crate) fn run_alone<R>(&self, change: impl FnOnce() -> R) -> R {
+        let mut state = lock(&self.state);
+        while state.is_sending {
+            state.is_awaited = true;
+            state = wait(&self.idle, state);
+        }
+        (state.is_sending, state.is_awaited) = (true, false);
+        drop(state);
+        let result = change();
+        self.end_send();
+        result
+    }
+
+    /// Ends the writer's thread.
+    pub(crate) fn stop(&self) {
+        lock(&self.state).is_stopped = true;
+        self.work.notify_one();
+    }
+}

@@ -1,0 +1,164 @@
+//! The client's end: connects, and connects again.
+
+use super::endpoint::{CALLS_INTERVAL, Endpoint, Handler, Side};
+use super::handshake::{Hello, Token, Welcome, greet};
+use super::inbox::Inbox;
+use crate::error::{Error, Result};
+use crate::exchange::sync::lock;
+use crate::frame::Decoder;
+use crate::journal::Progress;
+use crate::transport::link::Link;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// Way of a client to its server.
+pub struct ClientOptions {
+    /// Makes a connection.
+    pub dial: Box<dyn Fn() -> Result<Link> + Send + Sync>,
+    /// Hash of the messages' declarations.
+    pub schema: u64,
+    /// Secret that the server wants.
+    pub token: Option<Token>,
+    /// Name for people.
+    pub program: String,
+    /// Request for the server.
+    pub request: Vec<u8>,
+    /// Time for which a session without connection is kept.
+    pub reconnect_timeout: Duration,
+}
+
+impl fmt::Debug for ClientOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientOptions").field("program", &self.program).finish_non_exhaustive()
+    }
+}
+
+impl ClientOptions {
+    /// Options with a way to connect and a schema; no token, no request, a timeout of 30 s.
+    pub fn new(schema: u64, dial: impl Fn() -> Result<Link> + Send + Sync + 'static) -> Self {
+        Self {
+            dial: Box::new(dial),
+            schema,
+            token: None,
+            program: format!("process {}", std::process::id()),
+            request: Vec::new(),
+            reconnect_timeout: Duration::from_secs(30),
+        }
+    }
+
+    fn connect(
+        &self,
+        session: Option<[u8; 16]>,
+        received: Progress,
+    ) -> Result<(Link, Decoder, Welcome)> {
+        let (program, request) = (self.program.clone(), self.request.clone());
+        let hello = Hello { program, request, session, received, proof: None };
+        let (mut link, mut decoder) = ((self.dial)()?, Decoder::default());
+        let welcome = greet(&mut link, &mut decoder, self.schema, self.token.as_ref(), hello)?;
+        Ok((link, decoder, welcome))
+    }
+
+    /// Connects, again and again while the connection breaks, until its timeout.
+    fn connect_again(
+        &self,
+        session: Option<[u8; 16]>,
+        received: Progress,
+        is_over: impl Fn() -> bool,
+    ) -> Result<(Link, Decoder, Welcome)> {
+        let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
+        loop {
+            match self.connect(session, received) {
+                Err(Error::Broken(why))
+                    if begin.elapsed() >= self.reconnect_timeout || is_over() =>
+                {
+                    return Err(Error::Broken(why));
+                }
+                Err(Error::Broken(_)) => thread::sleep(pause),
+                result => return result,
+            }
+            pause = (pause * 2).min(Duration::from_millis(250));
+        }
+    }
+}
+
+/// The client's end of a session. Dropping it ends the session.
+#[derive(Debug)]
+pub struct Client {
+    endpoint: Arc<Endpoint>,
+    facts: Vec<u8>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Client {
+    /// Begins a session. Fails at once if there is no server.
+    ///
+    /// # Errors
+    ///
+    /// `Broken` without a connection; `Refused` with the server's reason, or for another version or
+    /// schema.
+    pub fn open(options: ClientOptions, handler: Box<dyn Handler>) -> Result<Self> {
+        let (link, decoder, welcome) = options.connect(None, Progress::default())?;
+        let (session, facts) = (welcome.session, welcome.facts);
+        let reconnect = move |endpoint: &Endpoint, inbox: &mut Inbox| {
+            let received = inbox.received();
+            let is_over = || endpoint.ended().is_some();
+            let (link, decoder, welcome) =
+                options.connect_again(Some(session), received, is_over)?;
+            endpoint.connect(inbox, link, decoder, welcome.received, received)
+        };
+        let side = Side::Client(Box::new(reconnect));
+        let endpoint = Arc::new(Endpoint::new(welcome.limits, side, handler));
+        endpoint.connect(
+            &mut lock(endpoint.inbox()),
+            link,
+            decoder,
+            welcome.received,
+            Progress::default(),
+        )?;
+        let mut client = Self { endpoint, facts, threads: Vec::new() };
+        client.start("reef-wire-out", Endpoint::run_writer)?;
+        client.start("reef-wire-in", |endpoint| {
+            endpoint.run_reader(|| thread::sleep(CALLS_INTERVAL));
+            endpoint.close();
+        })?;
+        Ok(client)
+    }
+
+    fn start(&mut self, name: &str, body: fn(&Endpoint)) -> Result<()> {
+        let endpoint = self.endpoint.clone();
+        let thread = thread::Builder::new().name(name.into()).spawn(move || body(&endpoint));
+        let thread = thread.map_err(|e| Error::Invalid(format!("no thread {name}: {e}")))?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Returns what the server said in answer to the request.
+    pub fn facts(&self) -> &[u8] {
+        &self.facts
+    }
+
+    /// Returns a handle of the end. It doesn't keep the session.
+    pub fn endpoint(&self) -> Arc<Endpoint> {
+        self.endpoint.clone()
+    }
+}
+
+impl Deref for Client {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        &self.endpoint
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.endpoint.end(Error::Ended("the client has left".into()));
+        for thread in self.threads.drain(..) {
+            let _ = thread.join(); // its panic was reported
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The receiving side: bytes to frames, frames to messages, each once.
+
+use super::handshake::{OP_ACKNOWLEDGE, OP_CHUNK, OP_END, OP_REPLY};
+use super::outbox::Acknowledgement;
+use crate::bulk::Assembly;
+use crate::credit::Limits;
+use crate::error::{Error, Result};
+use crate::frame::{Decoder, FIRST_OP, FLAG_PAYLOAD, FLAG_REPLY, FLAG_UNCOUNTED, Frame, frame_len};
+use crate::journal::{Arrivals, Progress};
+use crate::transport::link::ReceiveHalf;
+use std::fmt;
+use std::time::Duration;
+use zerocopy::FromBytes;
+
+/// A message of the peer.
+#[derive(Debug, Clone, Copy)]
+pub struct Message<'a> {
+    /// Operation.
+    pub op: u16,
+    /// Queue that it belongs to.
+    pub lane: u32,
+    /// Number of its frame in the session.
+    pub number: u64,
+    /// The peer waits for [`Endpoint::reply`](crate::Endpoint::reply) with this number.
+    pub wants_reply: bool,
+    /// Content.
+    pub body: &'a [u8],
+}
+
+/// Destination of what is received.
+pub(super) trait Sink {
+    /// Returns what the peer may have outstanding.
+    fn limits(&self) -> Limits;
+
+    /// Records what the peer has consumed.
+    fn acknowledge(&self, progress: Progress) -> Result<()>;
+
+    /// Records what was consumed, and returns what the peer has been told of it.
+    fn consume(&self, consumed: Progress) -> Progress;
+
+    /// Takes a reply.
+    fn deliver(&self, body: &[u8]) -> Result<()>;
+
+    /// Handles any other message.
+    fn handle(&self, message: &Message<'_>) -> Result<()>;
+}
+
+pub(super) struct Inbox {
+    receive: Option<Box<dyn ReceiveHalf>>,
+    decoder: Decoder,
+    arrivals: Arrivals,
+    received_bytes: u64,
+    /// Frames that were handled: all before the first chunk of an incomplete payload.
+    consumed: Progress,
+    assembly: Assembly,
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inbox").field("received", &self.received()).finish_non_exhaustive()
+    }
+}
+
+impl Inbox {
+    pub(super) fn new() -> Self {
+        Self {
+            receive: None,
+            decoder: Decoder::default(),
+            arrivals: Arrivals::default(),
+            received_bytes: 0,
+            consumed: Progress::default(),
+            assembly: Assembly::default(),
+        }
+    }
+
+    /// Frames of the peer that have come.
+    pub(super) fn received(&self) -> Progress {
+        Progress { frames: self.arrivals.next(), bytes: self.received_bytes }
+    }
+
+    /// Continues with a link, of which `decoder` may have read some bytes already.
+    pub(super) fn connect(&mut self, receive: Box<dyn ReceiveHalf>, decoder: Decoder) {
+        (self.receive, self.decoder) = (Some(receive), decoder);
+    }
+
+    /// Drops the link: it is broken.
+    pub(super) fn disconnect(&mut self) {
+        self.receive = None;
+        self.decoder.clear();
+    }
+
+    /// Waits until there are bytes (true) or a wake came.
+    pub(super) fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        let receive = self.receive.as_mut().ok_or_else(Error::not_connected)?;
+        receive.wait(timeout).map_err(|e| Error::io("wait", &e))
+    }
+
+    /// Receives once, and handles all whole frames.
+    pub(super) fn read(&mut self, sink: &impl Sink) -> Result<()> {
+        // What a handshake has read beyond its own frames comes first.
+        if self.handle_frames(sink)? == 0 {
+            let receive = self.receive.as_mut().ok_or_else(Error::not_connected)?;
+            let count = receive.receive(self.decoder.space());
+            self.decoder.filled(count.map_err(|e| Error::io("receive", &e))?);
+            self.handle_frames(sink)?;
+        }
+        let told = sink.consume(self.consumed);
+        let received = self.received();
+        let limits = sink.limits();
+        limits.check(received.frames - told.frames, received.bytes - told.bytes)
+    }
+
+    /// Returns the number of frames.
+    fn handle_frames(&mut self, sink: &impl Sink) -> Result<usize> {
+        let mut count = 0;
+        while let Some(frame) = self.decoder.next()? {
+            count += 1;
+            if frame.flags & FLAG_UNCOUNTED != 0 {
+                handle_uncounted(&frame, sink)?;
+                continue;
+            }
+            let Some(number) = self.arrivals.accept(frame.seq)? else { continue };
+            self.received_bytes += frame_len(frame.body.len()) as u64;
+            if frame.op == OP_CHUNK {
+                self.assembly.add(frame.body, sink.limits().message())?;
+            } else if frame.flags & FLAG_PAYLOAD != 0 {
+                let body = self.assembly.take(frame.body)?;
+                handle(&Frame { body: &body, ..frame }, number, sink)?;
+            } else {
+                handle(&frame, number, sink)?;
+            }
+            if self.assembly.is_empty() {
+                let (frames, bytes) = (self.arrivals.next(), self.received_bytes);
+                self.consumed = Progress { frames, bytes };
+            }
+        }
+        Ok(count)
+    }
+}
+
+fn handle_uncounted(frame: &Frame<'_>, sink: &impl Sink) -> Result<()> {
+    match frame.op {
+        OP_ACKNOWLEDGE => {
+            let body = Acknowledgement::ref_from_bytes(frame.body)
+                .map_err(|_| Error::protocol("acknowledgement: its length is wrong"))?;
+            sink.acknowledge(Progress { frames: body.frames.get(), bytes: body.bytes.get() })
+        }
+        OP_END => Err(Error::Ended(String::from_utf8_lossy(frame.body).into_owned())),
+        op => Err(Error::Protocol(format!("operation {op}: cannot come in a session"))),
+    }
+}
+
+fn handle(frame: &Frame<'_>, number: u64, sink: &impl Sink) -> Result<()> {
+    match frame.op {
+        OP_REPLY => sink.deliver(frame.body),
+        op if op < FIRST_OP => {
+            Err(Error::Protocol(format!("operation {op}: cannot come in a session")))
+        }
+        op => {
+            let wants_reply = frame.flags & FLAG_REPLY != 0;
+            sink.handle(&Message { op, lane: frame.lane, number, wants_reply, body: frame.body })
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Frames that wait to be sent, and those that wait to be acknowledged.
+
+use super::handshake::{OP_ACKNOWLEDGE, OP_CHUNK};
+use crate::bulk::{self, MAX_INLINE_LEN, PayloadRef};
+use crate::credit::Limits;
+use crate::error::Result;
+use crate::exchange::writer::Source;
+use crate::frame::{self, FLAG_PAYLOAD, FLAG_UNCOUNTED, frame_len};
+use crate::journal::{Batch, Journal, Progress};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Body of an acknowledgement: what has been consumed since the session began.
+#[derive(Debug, Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub(super) struct Acknowledgement {
+    pub(super) frames: U64,
+    pub(super) bytes: U64,
+}
+
+#[derive(Debug)]
+pub(super) struct Outbox {
+    /// Frames that were not sent yet.
+    pending: Vec<u8>,
+    journal: Journal,
+    /// Batches to be sent again after a cut.
+    again: VecDeque<Arc<Batch>>,
+    pushed: Progress,
+    acknowledged: Progress,
+    /// Consumed frames of the peer, and those of them that the peer has been told of.
+    consumed: Progress,
+    told: Progress,
+    is_connected: bool,
+    next_ticket: u64,
+    limits: Limits,
+}
+
+/// Size of a message: its number of frames, and their bytes.
+pub(super) fn size(len: usize) -> Progress {
+    if len <= MAX_INLINE_LEN {
+        return Progress { frames: 1, bytes: frame_len(len) as u64 };
+    }
+    let header = size_of::<bulk::ChunkHeader>();
+    let (whole, rest) = (len / bulk::CHUNK_LEN, len % bulk::CHUNK_LEN);
+    let last = if rest > 0 { frame_len(header + rest) } else { 0 };
+    let chunks = whole * frame_len(header + bulk::CHUNK_LEN) + last;
+    let bytes = chunks + frame_len(size_of::<PayloadRef>());
+    Progress { frames: len.div_ceil(bulk::CHUNK_LEN) as u64 + 1, bytes: bytes as u64 }
+}
+
+impl Outbox {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            pending: Vec::new(),
+            journal: Journal::default(),
+            again: VecDeque::new(),
+            pushed: Progress::default(),
+            acknowledged: Progress::default(),
+            consumed: Progress::default(),
+            told: Progress::default(),
+            is_connected: false,
+            next_ticket: 0,
+            limits,
+        }
+    }
+
+    /// Returns whether there is credit for a message of this size.
+    pub(super) fn has_credit(&self, size: Progress) -> bool {
+        self.limits.allow(self.outstanding(), size.frames, size.bytes)
+    }
+
+    /// Frames and bytes that were pushed and not acknowledged.
+    pub(super) fn outstanding(&self) -> (u64, u64) {
+        let (pushed, acknowledged) = (self.pushed, self.acknowledged);
+        (pushed.frames - acknowledged.frames, pushed.bytes - acknowledged.bytes)
+    }
+
+    /// Appends a message whose body is the concatenation of `parts`, and returns its number.
+    pub(super) fn push(&mut self, op: u16, flags: u16, lane: u32, parts: &[&[u8]]) -> u64 {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len <= MAX_INLINE_LEN {
+            return self.append(op, flags, lane, parts);
+        }
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        for (header, mut slices) in bulk::chunks(ticket, parts) {
+            slices.insert(0, header.as_bytes());
+            self.append(OP_CHUNK, 0, lane, &slices);
+        }
+        let reference = PayloadRef { ticket: U64::new(ticket), len: U64::new(len as u64) };
+        self.append(op, flags | FLAG_PAYLOAD, lane, &[reference.as_bytes()])
+    }
+
+    fn append(&mut self, op: u16, flags: u16, lane: u32, parts: &[&[u8]]) -> u64 {
+        let (seq, before) = (self.pushed.frames, self.pending.len());
+        frame::append(&mut self.pending, op, flags, seq as u32, lane, parts);
+        self.pushed.frames += 1;
+        self.pushed.bytes += (self.pending.len() - before) as u64;
+        seq
+    }
+
+    /// Appends a frame that is sent once at most: after it the session is over.
+    pub(super) fn push_last(&mut self, op: u16, text: &[u8]) {
+        let text = &text[..text.len().min(1024)];
+        frame::append(&mut self.pending, op, FLAG_UNCOUNTED, 0, 0, &[text]);
+    }
+
+    /// Records what the peer has consumed.
+    pub(super) fn acknowledge(&mut self, progress: Progress) -> Result<()> {
+        self.journal.acknowledge(progress.frames, self.pushed.frames)?;
+        self.acknowledged.frames = self.acknowledged.frames.max(progress.frames);
+        let bytes = progress.bytes.min(self.pushed.bytes);
+        self.acknowledged.bytes = self.acknowledged.bytes.max(bytes);
+        Ok(())
+    }
+
+    /// Records what was consumed here. Returns what the peer has been told of it, and whether it
+    /// should be told though nothing else is to be sent.
+    pub(super) fn consume(&mut self, consumed: Progress) -> (Progress, bool) {
+        self.consumed = consumed;
+        (self.told, self.acknowledgement_is_due())
+    }
+
+    fn acknowledgement_is_due(&self) -> bool {
+        let frames = self.consumed.frames - self.told.frames;
+        self.limits.acknowledgement_is_due(frames, self.consumed.bytes - self.told.bytes)
+    }
+
+    /// Continues on another connection: the peer has `received` so much, and has been told that
+    /// `told` has come here.
+    pub(super) fn connect(&mut self, received: Progress, told: Progress) -> Result<()> {
+        self.acknowledge(received)?;
+        self.again = self.journal.unacknowledged().into();
+        self.told = told;
+        self.is_connected = true;
+        Ok(())
+    }
+
+    /// Keeps all that is pushed until there is another connection.
+    pub(super) fn disconnect(&mut self) {
+        self.is_connected = false;
+    }
+}
+
+impl Source for Outbox {
+    type Batch = Arc<Batch>;
+
+    fn take(&mut self) -> Option<Arc<Batch>> {
+        if !self.is_ready() {
+            return None;
+        }
+        if let Some(batch) = self.again.pop_front() {
+            return Some(batch);
+        }
+        if self.told != self.consumed {
+            self.told = self.consumed;
+            let (frames, bytes) = (U64::new(self.told.frames), U64::new(self.told.bytes));
+            let body = Acknowledgement { frames, bytes };
+            let parts = [body.as_bytes()];
+            frame::append(&mut self.pending, OP_ACKNOWLEDGE, FLAG_UNCOUNTED, 0, 0, &parts);
+        }
+        let bytes = std::mem::replace(&mut self.pending, self.journal.buffer());
+        Some(self.journal.keep(Batch { bytes, end: self.pushed.frames }))
+    }
+
+    fn is_ready(&self) -> bool {
+        let has_frames = !self.again.is_empty() || !self.pending.is_empty();
+        self.is_connected && (has_frames || self.acknowledgement_is_due())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bulk::CHUNK_LEN;
+
+    #[test]
+    fn size_of_a_message_is_what_push_appends() {
+        for len in [0, 1, 8, MAX_INLINE_LEN, MAX_INLINE_LEN + 1, CHUNK_LEN, CHUNK_LEN * 3 + 5] {
+            let mut outbox = Outbox::new(Limits::default());
+            outbox.push(16, 0, 0, &[&vec![1; len]]);
+            assert_eq!(outbox.pushed, size(len), "{len} bytes");
+            assert_eq!(outbox.pushed.bytes, outbox.pending.len() as u64);
+        }
+    }
+
+    #[test]
+    fn frames_pushed_without_connection_are_sent_once_there_is_one() {
+        let mut outbox = Outbox::new(Limits::default());
+        outbox.push(16, 0, 0, &[b"a"]);
+        assert!(outbox.take().is_none());
+        outbox.connect(Progress::default(), Progress::default()).unwrap();
+        assert_eq!(outbox.take().unwrap().end, 1);
+        outbox.push(16, 0, 0, &[b"b"]);
+        outbox.disconnect();
+        outbox.connect(Progress::default(), Progress::default()).unwrap();
+        let ends: Vec<u64> = std::iter::from_fn(|| outbox.take()).map(|batch| batch.end).collect();
+        assert_eq!(ends, [1, 2], "the first again, then the second");
+        assert!(outbox.connect(Progress { frames: 3, bytes: 0 }, Progress::default()).is_err());
+    }
+
+    #[test]
+    fn acknowledgement_travels_with_frames_or_when_due() {
+        let mut outbox = Outbox::new(Limits { frames: 8, bytes: 1 << 20 });
+        outbox.connect(Progress::default(), Progress::default()).unwrap();
+        outbox.consume(Progress { frames: 1, bytes: 16 });
+        assert!(outbox.take().is_none());
+        outbox.push(16, 0, 0, &[]);
+        assert_eq!(outbox.take().unwrap().bytes.len(), 16 + 32, "a frame and an acknowledgement");
+        assert!(outbox.consume(Progress { frames: 3, bytes: 48 }).1);
+        assert_eq!(outbox.take().unwrap().bytes.len(), 32);
+        assert!(outbox.take().is_none());
+    }
+}

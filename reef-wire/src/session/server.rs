@@ -1,0 +1,289 @@
+//! The server's end: sessions of many clients, each continued by whichever connection names it.
+
+use super::endpoint::{Endpoint, Handler, Side};
+use super::handshake::{
+    HANDSHAKE_TIMEOUT, Hello, Nonce, OP_GREETING, OP_HELLO, OP_REFUSED, OP_WELCOME, Opening, Token,
+    Welcome, hear, say,
+};
+use crate::codec;
+use crate::credit::Limits;
+use crate::error::{Error, Result};
+use crate::exchange::sync::lock;
+use crate::frame::Decoder;
+use crate::journal::Progress;
+use crate::transport::link::Link;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+use zerocopy::IntoBytes;
+
+/// Bounds of a server.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ServerOptions {
+    /// Hash of the messages' declarations.
+    pub schema: u64,
+    /// Secrets, one of which a client must have; empty: none is needed.
+    pub tokens: Vec<Token>,
+    /// Upper bounds of unacknowledged frames of a client.
+    pub limits: Limits,
+    /// Bytes that a client may leave unread before its session ends.
+    pub max_unread: u64,
+    /// Sessions at a time.
+    pub max_sessions: usize,
+    /// Time for which a session without connection is kept.
+    pub reconnect_timeout: Duration,
+}
+
+impl ServerOptions {
+    /// Options with a schema: no tokens, the default limits, 256 MiB unread, 1,000 sessions, and a
+    /// timeout of 30 s.
+    pub fn new(schema: u64) -> Self {
+        Self {
+            schema,
+            tokens: Vec::new(),
+            limits: Limits::default(),
+            max_unread: 256 << 20,
+            max_sessions: 1000,
+            reconnect_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Decides about new sessions.
+pub trait Authority: Send + Sync {
+    /// Returns what handles the client's messages, and the answer to its request. Called before the
+    /// client is answered; messages come after that.
+    ///
+    /// # Errors
+    ///
+    /// The reason, which the client is told.
+    fn admit(
+        &self,
+        hello: &Hello,
+        sessions: &Server,
+    ) -> Result<(Box<dyn Handler>, Vec<u8>), String>;
+
+    /// Takes the end of a new session, by which other threads may push. Called once, before the
+    /// first message.
+    fn begun(&self, _endpoint: &Arc<Endpoint>) {}
+}
+
+/// Sessions of a server. Cloning is cheap, and each clone has the same sessions.
+#[derive(Clone)]
+pub struct Server(Arc<Shared>);
+
+struct Shared {
+    options: ServerOptions,
+    authority: Box<dyn Authority>,
+    sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
+    random: SystemRandom,
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("sessions", &self.len()).finish_non_exhaustive()
+    }
+}
+
+struct Session {
+    endpoint: Arc<Endpoint>,
+    /// Number of connections that it has had; changes under the lock of the inbox.
+    connections: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Server {
+    /// A server without sessions.
+    pub fn new(options: ServerOptions, authority: impl Authority + 'static) -> Self {
+        Self(Arc::new(Shared {
+            options,
+            authority: Box::new(authority),
+            sessions: Mutex::default(),
+            random: SystemRandom::new(),
+        }))
+    }
+
+    /// Number of sessions, with or without a connection.
+    pub fn len(&self) -> usize {
+        lock(&self.0.sessions).len()
+    }
+
+    /// True if there is no session.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Serves one connection, on the caller's thread: until its session is over if it begins one,
+    /// or until it has been handed to the session that it continues.
+    ///
+    /// # Errors
+    ///
+    /// Why there is no session: the client was refused, or said nothing that makes sense; or why
+    /// the session has ended.
+    pub fn serve(&self, mut link: Link) -> Result<()> {
+        let mut decoder = Decoder::default();
+        match self.answer(&mut link, &mut decoder) {
+            Ok(hello) => match hello.session {
+                Some(name) => self.resume(link, decoder, name, hello.received),
+                None => self.begin(link, decoder, &hello),
+            },
+            Err(error) => {
+                let text = match &error {
+                    Error::Refused(text) => text.clone(),
+                    other => other.to_string(),
+                };
+                refuse(&mut link, &text);
+                Err(error)
+            }
+        }
+    }
+
+    /// Greets a client, and returns what it says if it may have a session.
+    fn answer(&self, link: &mut Link, decoder: &mut Decoder) -> Result<Hello> {
+        let (options, end) = (&self.0.options, Instant::now() + HANDSHAKE_TIMEOUT);
+        let nonce: Nonce = self.random()?;
+        say(link, OP_GREETING, &[Opening::new(options.schema).as_bytes(), &nonce])?;
+        let body = hear(link, decoder, OP_HELLO, end)?;
+        let hello: Hello = codec::read(Opening::check(&body, options.schema)?)?;
+        let is_known =
+            |proof| options.tokens.iter().any(|token| token.verifies(proof, &nonce, link.binding));
+        match &hello.proof {
+            _ if options.tokens.is_empty() => Ok(hello),
+            None => Err(Error::Refused("this server wants a token".into())),
+            Some(proof) if is_known(proof) => Ok(hello),
+            Some(_) => Err(Error::Refused("the token is not one of this server's".into())),
+        }
+    }
+
+    fn begin(&self, mut link: Link, decoder: Decoder, hello: &Hello) -> Result<()> {
+        let options = &self.0.options;
+        if self.len() >= options.max_sessions {
+            let text = format!("the server has {} sessions, at most that many", self.len());
+            refuse(&mut link, &text);
+            return Err(Error::Refused(text));
+        }
+        let (handler, facts) = match self.0.authority.admit(hello, self) {
+            Ok(admitted) => admitted,
+            Err(text) => {
+                refuse(&mut link, &text);
+                return Err(Error::Refused(text));
+            }
+        };
+        let side = Side::Server { max_unread: options.max_unread };
+        let endpoint = Arc::new(Endpoint::new(options.limits, side, handler));
+        self.0.authority.begun(&endpoint);
+        let (connections, changed) = (Mutex::new(1), Condvar::new());
+        let session = Arc::new(Session { endpoint, connections, changed });
+        let name = self.random()?;
+        let none = Progress::default();
+        let welcome = Welcome { session: name, received: none, limits: options.limits, facts };
+        let welcome = codec::write(&welcome)?;
+        lock(&self.0.sessions).insert(name, session.clone());
+        if say(&mut link, OP_WELCOME, &[&welcome]).is_ok() {
+            let endpoint = &session.endpoint;
+            endpoint.connect(&mut lock(endpoint.inbox()), link, decoder, none, none)?;
+        }
+        let end = self.run(&session);
+        lock(&self.0.sessions).remove(&name);
+        session.endpoint.end(end.clone());
+        session.endpoint.close();
+        Err(end)
+    }
+
+    /// Runs a session over all of its connections, and returns why it is over.
+    fn run(&self, session: &Arc<Session>) -> Error {
+        let endpoint = session.endpoint.clone();
+        let writer = thread::Builder::new().name("reef-wire-out".into());
+        let writer = match writer.spawn(move || endpoint.run_writer()) {
+            Ok(writer) => writer,
+            Err(error) => return Error::Ended(format!("no thread: {error}")),
+        };
+        let mut seen = 1;
+        let end = loop {
+            let broken = match session.endpoint.serve() {
+                Error::Broken(why) => why,
+                end => break end,
+            };
+            session.disconnect(seen);
+            match session.await_connection(seen, self.0.options.reconnect_timeout) {
+                Some(number) => seen = number,
+                None => break Error::Ended(format!("{broken}; the client did not come back")),
+            }
+        };
+        session.endpoint.end(end.clone());
+        let _ = writer.join(); // its panic was reported
+        end
+    }
+
+    /// Gives a connection to the session that it names.
+    fn resume(
+        &self,
+        mut link: Link,
+        decoder: Decoder,
+        name: [u8; 16],
+        received: Progress,
+    ) -> Result<()> {
+        let Some(session) = lock(&self.0.sessions).get(&name).cloned() else {
+            let text = "there is no such session (any more)";
+            refuse(&mut link, text);
+            return Err(Error::Refused(text.into()));
+        };
+        let endpoint = &session.endpoint;
+        endpoint.cut(); // the connection before, which this end may believe in
+        let mut inbox = lock(endpoint.inbox());
+        endpoint.disconnect(&mut inbox);
+        let (told, limits) = (inbox.received(), self.0.options.limits);
+        let welcome = Welcome { session: name, received: told, limits, facts: Vec::new() };
+        say(&mut link, OP_WELCOME, &[&codec::write(&welcome)?])?;
+        if let Err(error) = endpoint.connect(&mut inbox, link, decoder, received, told) {
+            drop(inbox);
+            endpoint.end(error.clone());
+            return Err(error);
+        }
+        *lock(&session.connections) += 1;
+        drop(inbox);
+        session.changed.notify_all();
+        Ok(())
+    }
+
+    fn random<const LEN: usize>(&self) -> Result<[u8; LEN]> {
+        let mut bytes = [0; LEN];
+        let filled = self.0.random.fill(&mut bytes);
+        filled.map_err(|_| Error::Invalid("the system has no random numbers".into()))?;
+        Ok(bytes)
+    }
+}
+
+impl Session {
+    /// Drops the connection that broke, unless there is another one already.
+    fn disconnect(&self, seen: u64) {
+        let mut inbox = lock(self.endpoint.inbox());
+        if *lock(&self.connections) == seen {
+            self.endpoint.disconnect(&mut inbox);
+        }
+    }
+
+    /// Waits for the next connection, and returns its number.
+    fn await_connection(&self, seen: u64, reconnect_timeout: Duration) -> Option<u64> {
+        let end = Instant::now() + reconnect_timeout;
+        let mut connections = lock(&self.connections);
+        while *connections == seen {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.endpoint.ended().is_some() {
+                return None;
+            }
+            let waited = self.changed.wait_timeout(connections, left);
+            connections = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        }
+        Some(*connections)
+    }
+}
+
+/// Tells a client why, as far as the connection still carries it.
+fn refuse(link: &mut Link, text: &str) {
+    let _ = say(link, OP_REFUSED, &[text.as_bytes()]); // it may be gone
+}

@@ -1,0 +1,155 @@
+//! Addresses as text.
+
+use super::link::Link;
+use super::socket;
+use super::tls::TlsClient;
+use crate::error::{Error, Result};
+use std::fmt;
+use std::net::{IpAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Address of a server: `HOST:PORT`, `[V6]:PORT`, `tls:HOST:PORT` or `unix:PATH`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// TCP.
+    Tcp(String),
+    /// TCP with TLS.
+    Tls(String),
+    /// A socket of this machine.
+    Unix(PathBuf),
+}
+
+impl FromStr for Address {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let invalid = || {
+            let forms = "HOST:PORT, [V6]:PORT, tls:HOST:PORT or unix:PATH";
+            Error::Invalid(format!("address: must be {forms}, got {text:?}"))
+        };
+        if let Some(path) = text.strip_prefix("unix:") {
+            return if path.is_empty() { Err(invalid()) } else { Ok(Self::Unix(path.into())) };
+        }
+        let (rest, is_tls) = match text.strip_prefix("tls:") {
+            Some(rest) => (rest, true),
+            None => (text.strip_prefix("tcp:").unwrap_or(text), false),
+        };
+        let (host, port) = rest.rsplit_once(':').ok_or_else(invalid)?;
+        let is_bare_v6 = host.contains(':') && !(host.starts_with('[') && host.ends_with(']'));
+        if host.is_empty() || is_bare_v6 || port.parse::<u16>().is_err() {
+            return Err(invalid());
+        }
+        Ok(if is_tls { Self::Tls(rest.into()) } else { Self::Tcp(rest.into()) })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(at) => f.write_str(at),
+            Self::Tls(at) => write!(f, "tls:{at}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+impl Address {
+    /// Connects within `timeout` for each address that the name has.
+    ///
+    /// # Errors
+    ///
+    /// `Broken` names the address; `Invalid` without `tls` for an address that wants it.
+    pub fn connect(&self, timeout: Duration, tls: Option<&TlsClient>) -> Result<Link> {
+        let failed = |e: &std::io::Error| Error::Broken(format!("{self}: {e}"));
+        match self {
+            Self::Unix(path) => {
+                let stream = UnixStream::connect(path).map_err(|e| failed(&e))?;
+                Link::unix(stream).map_err(|e| failed(&e))
+            }
+            Self::Tcp(at) => Link::tcp(self.tcp(at, timeout)?).map_err(|e| failed(&e)),
+            Self::Tls(at) => {
+                let text = || Error::Invalid(format!("{self}: needs certificates of authorities"));
+                let tls = tls.ok_or_else(text)?;
+                let host = at.rsplit_once(':').map_or(at.as_str(), |(host, _)| host);
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                tls.connect(self.tcp(at, timeout)?, host)
+            }
+        }
+    }
+
+    fn tcp(&self, at: &str, timeout: Duration) -> Result<TcpStream> {
+        let failed = |e: &std::io::Error| Error::Broken(format!("{self}: {e}"));
+        let mut last = std::io::Error::other("the name has no address");
+        for address in at.to_socket_addrs().map_err(|e| failed(&e))? {
+            match TcpStream::connect_timeout(&address, timeout) {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = error,
+            }
+        }
+        Err(failed(&last))
+    }
+
+    /// True if no other machine can reach it: a UNIX socket, or a loopback address as a number.
+    pub fn is_local(&self) -> bool {
+        match self {
+            Self::Unix(_) => true,
+            Self::Tcp(at) | Self::Tls(at) => {
+                let host = at.rsplit_once(':').map_or(at.as_str(), |(host, _)| host);
+                let host = host.trim_start_matches('[').trim_end_matches(']');
+                host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            }
+        }
+    }
+}
+
+impl Link {
+    /// A link over TCP: no delay for small segments, and a dead peer is noticed after 30 s.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn tcp(stream: TcpStream) -> std::io::Result<Self> {
+        socket::tcp_options(&stream)?;
+        socket::link(stream.into())
+    }
+
+    /// A link over a UNIX socket.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn unix(stream: UnixStream) -> std::io::Result<Self> {
+        socket::link(stream.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_round_trips_or_is_refused() {
+        for text in ["host:7733", "[::1]:1", "tls:host:7733", "unix:/run/reef.sock"] {
+            assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
+        }
+        assert_eq!("tcp:a:1".parse::<Address>().unwrap().to_string(), "a:1");
+        for text in ["", "host", "host:", "host:70000", ":1", "::1:5", "unix:", "tls:host"] {
+            let said = text.parse::<Address>().unwrap_err().to_string();
+            assert!(said.contains("HOST:PORT"), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn loopback_and_unix_sockets_are_local() {
+        let is_local = |text: &str| text.parse::<Address>().unwrap().is_local();
+        for text in ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/a", "tls:127.9.0.1:1"] {
+            assert!(is_local(text), "{text}");
+        }
+        for text in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "host:1"] {
+            assert!(!is_local(text), "{text}");
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The traits of a transport.
+
+use std::fmt::Debug;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Sending half of a link.
+pub trait SendHalf: Debug + Send {
+    /// Sends all of `bytes`. Blocks while the line is full.
+    ///
+    /// # Errors
+    ///
+    /// The system's; the link is then broken.
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
+
+/// Receiving half of a link.
+pub trait ReceiveHalf: Debug + Send {
+    /// Waits for bytes, and returns how many of them are now at the front of `to`: at least one.
+    ///
+    /// # Errors
+    ///
+    /// `UnexpectedEof` where the peer has closed the link; the system's.
+    fn receive(&mut self, to: &mut [u8]) -> io::Result<usize>;
+
+    /// Waits until [`receive`](Self::receive) would return, [`Control::wake`] is called, or
+    /// `timeout` has passed. Returns whether there is something to receive.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool>;
+}
+
+/// Handle of a link for other threads.
+pub trait Control: Debug + Send + Sync {
+    /// Breaks the link: calls that wait in it return an error soon.
+    fn cut(&self);
+
+    /// Ends a [`ReceiveHalf::wait`], now or at the next call.
+    fn wake(&self);
+}
+
+/// A connection.
+#[derive(Debug)]
+pub struct Link {
+    /// Sending half.
+    pub send: Box<dyn SendHalf>,
+    /// Receiving half.
+    pub receive: Box<dyn ReceiveHalf>,
+    /// Handle for other threads.
+    pub control: Arc<dyn Control>,
+    /// Secret that both ends of this connection know and no other does, if there is one: a proof
+    /// that is bound to it is of no use on another connection.
+    pub binding: Option<[u8; 32]>,
+}

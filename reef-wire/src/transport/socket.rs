@@ -1,0 +1,126 @@
+//! Links over sockets of the system.
+
+use super::link::{Control, Link, ReceiveHalf, SendHalf};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
+use std::io;
+use std::net::TcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of a socket's buffers. Small segments take about 1 KiB of it each.
+const BUFFER_LEN: usize = 4 << 20;
+
+/// Time after which a peer that acknowledges nothing counts as gone.
+const PEER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Sets what every TCP connection has.
+pub(super) fn tcp_options(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    sockopt::set_tcp_user_timeout(stream, PEER_TIMEOUT.as_millis() as u32)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PEER_TIMEOUT / 3)?;
+    sockopt::set_tcp_keepintvl(stream, PEER_TIMEOUT / 3)?;
+    Ok(())
+}
+
+/// Makes a link of a connected, blocking stream socket.
+pub(super) fn link(fd: OwnedFd) -> io::Result<Link> {
+    sockopt::set_socket_send_buffer_size(&fd, BUFFER_LEN)?;
+    sockopt::set_socket_recv_buffer_size(&fd, BUFFER_LEN)?;
+    sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(PEER_TIMEOUT))?;
+    let socket = Arc::new(Socket::new(fd)?);
+    Ok(Link {
+        send: Box::new(SocketHalf(socket.clone())),
+        receive: Box::new(SocketHalf(socket.clone())),
+        control: socket,
+        binding: None,
+    })
+}
+
+/// A socket, and an event that ends waits for it.
+#[derive(Debug)]
+pub(super) struct Socket {
+    fd: OwnedFd,
+    wake: OwnedFd,
+}
+
+impl Socket {
+    pub(super) fn new(fd: OwnedFd) -> io::Result<Self> {
+        Ok(Self { fd, wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)? })
+    }
+
+    pub(super) fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match send(&self.fd, bytes, SendFlags::NOSIGNAL) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
+                    let text = format!("the peer took nothing for {} s", PEER_TIMEOUT.as_secs());
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive(&self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match recv(&self.fd, &mut *to, RecvFlags::empty()) {
+                Ok((_, 0)) => {
+                    let text = "the peer has closed the connection";
+                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+                }
+                Ok((_, count)) => return Ok(count),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        let mut fds =
+            [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
+        let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        if !fds[1].revents().is_empty() {
+            let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]); // empty: another wait took it
+        }
+        Ok(!fds[0].revents().is_empty())
+    }
+}
+
+impl Control for Socket {
+    fn cut(&self) {
+        let _ = shutdown(&self.fd, Shutdown::Both); // not connected any more is fine
+    }
+
+    fn wake(&self) {
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes()); // full: it is awake
+    }
+}
+
+#[derive(Debug)]
+struct SocketHalf(Arc<Socket>);
+
+impl SendHalf for SocketHalf {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.send(bytes)
+    }
+}
+
+impl ReceiveHalf for SocketHalf {
+    fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        self.0.receive(to)
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.0.wait(timeout)
+    }
+}

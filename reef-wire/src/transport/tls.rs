@@ -1,0 +1,233 @@
+//! TLS over TCP.
+//!
+//! One state serves both directions, under a lock that is not held during a call of the system. The
+//! order of records on the wire is kept by a second lock, taken before the first.
+
+use super::link::{Link, ReceiveHalf, SendHalf};
+use super::socket;
+use crate::error::{Error, Result};
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::ServerName;
+use rustls::{
+    ClientConfig, ClientConnection, Connection, RootCertStore, ServerConfig, ServerConnection,
+};
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Time within which the other end must complete the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Label of the secret that a connection's ends share (RFC 5705, RFC 9266).
+const EXPORTER_LABEL: &[u8] = b"EXPORTER-reef-remote";
+
+/// Name of the protocol that both ends must speak (ALPN).
+const PROTOCOL: &[u8] = b"reef-remote";
+
+/// Authorities that a client trusts.
+#[derive(Debug, Clone)]
+pub struct TlsClient(Arc<ClientConfig>);
+
+impl TlsClient {
+    /// A client that trusts certificates of these authorities alone.
+    ///
+    /// # Panics
+    ///
+    /// Never: the provider has the protocol versions that it defaults to.
+    pub fn new(roots: RootCertStore) -> Self {
+        let mut config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("the provider has what it defaults to")
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Self(Arc::new(config))
+    }
+
+    /// Completes the handshake with a server whose certificate must name `host`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a name that cannot be; `Refused` if the certificate is not trusted; `Broken`.
+    pub fn connect(&self, stream: TcpStream, host: &str) -> Result<Link> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|e| Error::Invalid(format!("TLS: host {host:?}: {e}")))?;
+        let state = ClientConnection::new(self.0.clone(), name)
+            .map_err(|e| Error::Invalid(format!("TLS: {e}")))?;
+        link(stream, state.into())
+    }
+}
+
+/// Certificate and key of a server.
+#[derive(Debug, Clone)]
+pub struct TlsServer(Arc<ServerConfig>);
+
+impl TlsServer {
+    /// A server as `config` says. It speaks this protocol alone.
+    pub fn new(config: &ServerConfig) -> Self {
+        let mut config = config.clone();
+        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        Self(Arc::new(config))
+    }
+
+    /// Completes the handshake with a client.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` if the client does not complete it; `Broken`.
+    pub fn accept(&self, stream: TcpStream) -> Result<Link> {
+        let state = ServerConnection::new(self.0.clone())
+            .map_err(|e| Error::Invalid(format!("TLS: {e}")))?;
+        link(stream, state.into())
+    }
+}
+
+fn link(mut stream: TcpStream, mut state: Connection) -> Result<Link> {
+    let broken = |e: io::Error| match e.kind() {
+        io::ErrorKind::InvalidData => Error::Refused(format!("TLS: {e}")),
+        _ => Error::io("TLS", &e),
+    };
+    socket::tcp_options(&stream).map_err(broken)?;
+    stream.set_read_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(broken)?;
+    stream.set_write_timeout(Some(HANDSHAKE_TIMEOUT)).map_err(broken)?;
+    while state.is_handshaking() {
+        state.complete_io(&mut stream).map_err(broken)?;
+    }
+    stream.set_read_timeout(None).map_err(broken)?;
+    let mut binding = [0; 32];
+    let export = match &state {
+        Connection::Client(state) => {
+            state.export_keying_material(&mut binding[..], EXPORTER_LABEL, None).map(|_| ())
+        }
+        Connection::Server(state) => {
+            state.export_keying_material(&mut binding[..], EXPORTER_LABEL, None).map(|_| ())
+        }
+    };
+    export.map_err(|e| Error::Refused(format!("TLS: {e}")))?;
+    let inner = socket::link(stream.into()).map_err(broken)?;
+    let control = inner.control.clone();
+    let shared = Arc::new(Shared { state: Mutex::new(state), out: Mutex::new(inner.send) });
+    let receive = Receive {
+        shared: shared.clone(),
+        inner: inner.receive,
+        buffer: vec![0; 64 << 10],
+        begin: 0,
+        end: 0,
+    };
+    Ok(Link {
+        send: Box::new(Send(shared)),
+        receive: Box::new(receive),
+        control,
+        binding: Some(binding),
+    })
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<Connection>,
+    /// Taken before `state`.
+    out: Mutex<Box<dyn SendHalf>>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Encrypts and sends `bytes`, and whatever else the state has to send.
+    fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        let mut out = self.out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        loop {
+            let mut records = Vec::new();
+            let mut state = self.lock();
+            if !bytes.is_empty() {
+                let count = state.writer().write(bytes)?;
+                bytes = &bytes[count..];
+            }
+            while state.wants_write() {
+                state.write_tls(&mut records)?;
+            }
+            drop(state);
+            out.send(&records)?;
+            if bytes.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Send(Arc<Shared>);
+
+impl SendHalf for Send {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.0.send(bytes)
+    }
+}
+
+#[derive(Debug)]
+struct Receive {
+    shared: Arc<Shared>,
+    inner: Box<dyn ReceiveHalf>,
+    /// Received bytes; those from `begin` to `end` are to be decrypted.
+    buffer: Vec<u8>,
+    begin: usize,
+    end: usize,
+}
+
+impl Receive {
+    /// Reads decrypted bytes that are there.
+    fn decrypted(&self, to: &mut [u8]) -> io::Result<Option<usize>> {
+        match self.shared.lock().reader().read(to) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => Ok(Some(count)),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Decrypts a part of what was received, as much as the state takes. Returns whether there are
+    /// decrypted bytes now.
+    fn decrypt(&mut self) -> io::Result<bool> {
+        let mut state = self.shared.lock();
+        let mut records = &self.buffer[self.begin..self.end];
+        self.begin += state.read_tls(&mut records)?;
+        let seen =
+            state.process_new_packets().map_err(|e| io::Error::other(format!("TLS: {e}")))?;
+        let (has_bytes, has_answer) = (seen.plaintext_bytes_to_read() > 0, state.wants_write());
+        drop(state);
+        if has_answer {
+            self.shared.send(&[])?;
+        }
+        Ok(has_bytes)
+    }
+}
+
+impl ReceiveHalf for Receive {
+    fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if let Some(count) = self.decrypted(to)? {
+                return Ok(count);
+            }
+            if self.begin == self.end {
+                (self.begin, self.end) = (0, self.inner.receive(&mut self.buffer)?);
+            }
+            self.decrypt()?;
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        let seen = self.shared.lock().process_new_packets();
+        let seen = seen.map_err(|e| io::Error::other(format!("TLS: {e}")))?;
+        if seen.plaintext_bytes_to_read() > 0 {
+            return Ok(true);
+        }
+        while self.begin < self.end {
+            if self.decrypt()? {
+                return Ok(true);
+            }
+        }
+        self.inner.wait(timeout)
+    }
+}
