@@ -19,7 +19,11 @@ fn main() {
     let names: Vec<_> = names.lines().filter_map(|line| line.split(' ').next()).collect();
     std::fs::write(out.join("names.rs"), table(&names)).expect("OUT_DIR can be written");
     std::fs::write(out.join("thunks.rs"), thunks(&names, &hooked)).expect("OUT_DIR can be written");
-    std::fs::write(out.join("hooks.rs"), hooks(&names, &hooked)).expect("OUT_DIR can be written");
+    let known: Vec<_> = names.iter().filter(|name| hooked.contains(**name)).copied().collect();
+    assert_eq!(known.len(), hooked.len(), "a hook isn't in names.txt: {hooked:?}");
+    std::fs::write(out.join("hooks.rs"), list("HOOKS", &known)).expect("OUT_DIR can be written");
+    let others: Vec<_> = names.iter().filter(|name| !hooked.contains(**name)).copied().collect();
+    std::fs::write(out.join("jumps.rs"), list("JUMPS", &others)).expect("OUT_DIR can be written");
 }
 
 /// The slot of each name, and the names.
@@ -39,18 +43,15 @@ fn thunks(names: &[&str], hooked: &BTreeSet<String>) -> String {
     plain.map(|(slot, name)| format!("thunk!({name}, {slot});\n")).collect()
 }
 
-/// The hooks as a list: slots, and our own functions by their exported names.
-fn hooks(names: &[&str], hooked: &BTreeSet<String>) -> String {
-    let known: Vec<_> = names.iter().filter(|name| hooked.contains(**name)).collect();
-    assert_eq!(known.len(), hooked.len(), "a hook isn't in names.txt: {hooked:?}");
-    let declared: String = known.iter().map(|name| format!("    fn {name}();\n")).collect();
-    let entry = |name: &&&str| {
-        format!("    Hook {{ slot: crate::driver::names::{name}, ours: {name} }},\n")
-    };
-    let entries: String = known.iter().map(entry).collect();
+/// A list of our own functions by their exported names, with their slots.
+fn list(title: &str, names: &[&str]) -> String {
+    let declared: String = names.iter().map(|name| format!("    fn {name}();\n")).collect();
+    let entry =
+        |name: &&str| format!("    Hook {{ slot: crate::driver::names::{name}, ours: {name} }},\n");
+    let entries: String = names.iter().map(entry).collect();
     format!(
-        "unsafe extern \"C\" {{\n{declared}}}\n\npub(super) static HOOKS: [Hook; {}] = [\n{entries}];\n",
-        known.len()
+        "unsafe extern \"C\" {{\n{declared}}}\n\npub(super) static {title}: [Hook; {}] = [\n{entries}];\n",
+        names.len()
     )
 }
 

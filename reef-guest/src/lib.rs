@@ -7,7 +7,7 @@
 //! ahead. A guest gets its page by [`join`], and a daemon gives it by [`registry`]. [`limit`]
 //! bounds the memory and the time of a job on a device. [`library_path`] finds the driver's
 //! libraries, and [`thunk!`] defines functions that jump into them. [`profile`] counts and times a
-//! program's calls.
+//! program's calls. [`swap`] asks a program to leave its GPU's memory.
 //!
 //! Nothing here calls a driver or keeps global state, and nothing on the path of a launch
 //! allocates.
@@ -25,5 +25,7 @@ pub mod pace;
 pub mod page;
 pub mod profile;
 pub mod registry;
+#[cfg(target_os = "linux")]
+pub mod swap;
 mod thunk;
 pub mod unix_peer;

@@ -27,4 +27,5 @@ mod hooks;
 mod limit;
 mod profile;
 mod settings;
+mod swap;
 mod thread;

@@ -23,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) report: Option<PathBuf>,
     /// Limits of this process's job, or the fault of a variable.
     pub(crate) limits: Result<Option<Limits>, String>,
+    /// True if the program's memory may leave the device, `$REEF_SWAPPABLE=1`.
+    pub(crate) is_swappable: bool,
     /// Folder of accounts files.
     pub(crate) accounts: PathBuf,
     /// Options of the profile, or the fault of a variable.
@@ -43,8 +45,19 @@ pub(crate) fn settings() -> &'static Settings {
         let guest_info = guest_info(path("REEF_TOKEN_FILE"));
         let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
         let limits = Limits::read(variable, |path| std::fs::read_to_string(path).ok());
+        let is_swappable = variable("REEF_SWAPPABLE").is_some_and(|value| value == "1");
         let (accounts, profile) = (limit::folder(variable), ProfileOptions::read(variable));
-        Settings { socket, class, clones_graphs, guest_info, report, limits, accounts, profile }
+        Settings {
+            socket,
+            class,
+            clones_graphs,
+            guest_info,
+            report,
+            limits,
+            is_swappable,
+            accounts,
+            profile,
+        }
     })
 }
 

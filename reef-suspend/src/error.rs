@@ -51,6 +51,14 @@ pub enum Error {
         /// The refused call.
         refusal: Refusal,
     },
+    /// The program can't move its own memory. It runs on, or stays as it is after a refused return.
+    #[error("process {pid}: {why}")]
+    NotSwapped {
+        /// Process number.
+        pid: u32,
+        /// Its own words.
+        why: String,
+    },
     /// Too little memory for a return. The process stays suspended.
     #[error(
         "process {pid}: needs {need} MiB on GPU {device} with {margin} MiB to spare, {free} MiB are free"

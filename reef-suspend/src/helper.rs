@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::group::Group;
 use crate::memory::{Devices, Free};
 use crate::record::{Records, Steps, Suspended};
+use crate::swaps::{Swaps, come_back};
 use reef_nvml::Nvml;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -114,7 +115,16 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
     let devices = Devices { uuids, memory };
     let (group, records) = (Group::new(&driver, &devices), Records::at(&request.folder));
     let suspend = |timeout_ms: &u64, for_memory| {
-        let mut all = group.suspend(&request.pids, Duration::from_millis(*timeout_ms))?;
+        let timeout = Duration::from_millis(*timeout_ms);
+        let swaps = Swaps::leave(&request.pids, timeout)?;
+        let mut all = match group.suspend(&request.pids, timeout) {
+            Ok(all) => all,
+            Err(error) => {
+                swaps.undo();
+                return Err(error);
+            }
+        };
+        swaps.note(&mut all);
         all.iter_mut().for_each(|record| record.for_memory = for_memory);
         all.iter().try_for_each(|record| records.save(record))?;
         Ok(all)
@@ -144,14 +154,21 @@ fn resume(
     pids: &[u32],
     to: Option<Uuid>,
 ) -> Result<Answer, Error> {
-    let mut all = Vec::new();
+    // Those of `restored` were, and couldn't move their memory back.
+    let (mut all, mut restored) = (Vec::new(), Vec::new());
     for pid in pids {
         match driver.state(*pid) {
             Ok(State::Locked) => group.unlock(*pid)?,
-            _ => all.push(records.find(*pid).map_or_else(|| Suspended::unknown(*pid), Ok)?),
+            state => {
+                let record = records.find(*pid).map_or_else(|| Suspended::unknown(*pid), Ok)?;
+                let is_restored = state == Ok(State::Running) && record.is_swapped;
+                if is_restored { &mut restored } else { &mut all }.push(record);
+            }
         }
     }
-    let steps = group.resume(&all, to)?;
+    let mut steps = if all.is_empty() { Steps::default() } else { group.resume(&all, to)? };
+    all.append(&mut restored);
+    steps.restore += come_back(&all)?;
     pids.iter().for_each(|pid| records.forget(*pid));
     Ok(Answer::Resumed(all, steps))
 }

@@ -6,6 +6,7 @@
 
 use crate::api::Uuid;
 use crate::error::Error;
+use reef_guest::swap::Moved;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -103,12 +104,23 @@ pub struct Suspended {
     /// True if the daemon suspended it for a real-time program's memory, and brings it back.
     #[serde(default)]
     pub for_memory: bool,
+    /// True if the program has moved its own memory ([`reef_guest::swap`]), and must move it back.
+    #[serde(default)]
+    pub is_swapped: bool,
 }
 
 impl Suspended {
     pub(crate) fn now(process: Process, held: Vec<Held>, steps: Steps) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Self { process, name: process.name(), held, since, steps, for_memory: false }
+        Self {
+            process,
+            name: process.name(),
+            held,
+            since,
+            steps,
+            for_memory: false,
+            is_swapped: false,
+        }
     }
 
     /// A process that was suspended by another program: nothing is known of its memory.
@@ -116,6 +128,19 @@ impl Suspended {
         let gone = |error| Error::Record { what: format!("process {pid}"), error };
         let process = Process::of(pid).map_err(gone)?;
         Ok(Self::now(process, Vec::new(), Steps::default()))
+    }
+
+    /// Notes memory that the program moved itself before it was suspended.
+    pub(crate) fn add(&mut self, moved: &Moved) {
+        self.is_swapped = true;
+        self.steps.checkpoint += moved.seconds;
+        for (device, bytes) in &moved.devices {
+            let more = Held::new(device, *bytes);
+            match self.held.iter_mut().find(|held| held.device == more.device) {
+                Some(held) => held.bytes = held.bytes.saturating_add(more.bytes),
+                None => self.held.push(more),
+            }
+        }
     }
 
     /// Bytes on all GPUs together.

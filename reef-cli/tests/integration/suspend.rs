@@ -18,8 +18,8 @@ fn library(name: &str) -> PathBuf {
     path
 }
 
-/// An unmodified program. Its first line of input is `plain` or `managed`, and MiB. It takes these
-/// and prints the code if that is not 0. Then it launches kernels that add 2 to a number until its
+/// An unmodified program. Its first line of input is `plain`, `inside` or `managed`, and MiB. It takes
+/// these, has its number there if it is `inside`, and copies it all the time. It prints the code if that is not 0. Then it launches kernels that add 2 to a number until its
 /// input ends. It prints how many it has launched whenever a line comes, and at last whether the
 /// number is right.
 #[test]
@@ -75,7 +75,29 @@ fn program() {
             }
         });
         let sum = 0_u64;
-        let (to, value) = (&raw const sum as u64, 2_u64);
+        let is_inside = kind == "inside";
+        // The last word of the memory.
+        let to = if is_inside { at + (mib << 20) - 8 } else { &raw const sum as usize };
+        let copy: extern "C" fn(*mut u64, usize, usize) -> u32 =
+            std::mem::transmute(function(b"cuMemcpyDtoH_v2"));
+        let read = move || {
+            let mut number = 0_u64;
+            assert_eq!(copy(&raw mut number, to, 8), 0);
+            number
+        };
+        if is_inside {
+            let current = one(b"cuCtxSetCurrent");
+            std::thread::spawn(move || {
+                assert_eq!(current(1), 0);
+                let mut last = 0;
+                loop {
+                    let number = read();
+                    assert!(number >= last, "{number} after {last}");
+                    last = number;
+                }
+            });
+        }
+        let (to, value) = (to as u64, 2_u64);
         let params = [&raw const to, &raw const value];
         let mut launched = 0_u64;
         loop {
@@ -88,7 +110,8 @@ fn program() {
                 Err(_) => break,
             }
         }
-        let is_right = (&raw const sum).read_volatile() == 2 * launched;
+        let number = if is_inside { read() } else { (&raw const sum).read_volatile() };
+        let is_right = number == 2 * launched;
         println!("right {is_right} after {launched}");
     }
 }
@@ -252,6 +275,43 @@ fn suspended_program_sees_nothing_but_time() {
     }
     let error = machine.refuses(&["resume", &program.target()]);
     assert!(error.contains("must be suspended, is running"), "{error}");
+    assert!(program.ends_right());
+}
+
+#[test]
+fn swappable_program_moves_its_own_memory() {
+    let mut machine = Machine::new("suspend-swappable");
+    machine.mib = Some(1024);
+    let mut program = machine.start_with("inside 192", Some(&["--swappable"]));
+    for round in 0..6 {
+        let all = machine.works(&["suspend", &program.target()]);
+        assert_eq!(all[0]["is_swapped"], true, "{all}");
+        let bytes = all[0]["held"][0]["bytes"].as_u64().unwrap();
+        assert!((192 << 20..256 << 20).contains(&bytes), "{all}");
+        // Another program takes its place.
+        let other = machine.start_with("plain 900", None);
+        let error = machine.refuses(&["resume", &program.target()]);
+        assert!(error.contains("with 512 MiB to spare"), "{error}");
+        program.ask(); // it answers when it is back
+        assert!(other.ends_right());
+        machine.works(&["resume", &program.target()]);
+        assert!(program.line().starts_with("launched "), "round {round}");
+    }
+    assert!(program.ends_right());
+}
+
+#[test]
+fn swappable_program_that_cannot_be_suspended_runs_on() {
+    let mut machine = Machine::new("suspend-swappable-busy");
+    machine.mib = Some(1024);
+    machine.kernel_ns = 400_000_000;
+    let mut program = machine.start_with("inside 64", Some(&["--swappable"]));
+    let error = machine.refuses(&["suspend", &program.target(), "--timeout", "50ms"]);
+    assert!(error.contains("its calls, captures or work did not end within 0.05 s"), "{error}");
+    machine.works(&["suspend", &program.target()]);
+    program.ask();
+    machine.works(&["resume", &program.target()]);
+    assert!(program.line().starts_with("launched "));
     assert!(program.ends_right());
 }
 

@@ -2,6 +2,7 @@
 
 use crate::catch_panics::catch_panics;
 use crate::driver::calls::{self, Stream};
+use crate::driver::pause::touch;
 use crate::driver::state::Inside;
 use crate::guest::capture::{self, Capture};
 use crate::guest::device::Device;
@@ -54,6 +55,7 @@ struct Launch {
 /// Launches `work` on `stream` by `real`.
 #[inline]
 pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> u32 {
+    let _touch = touch();
     let Some(_inside) = Inside::enter() else { return real() };
     with_launch(|| prepare(stream, work), real)
 }
@@ -66,6 +68,7 @@ pub(crate) fn copy(
     takes_device: impl FnOnce() -> bool,
     real: impl FnOnce() -> u32,
 ) -> u32 {
+    let _touch = touch();
     let Some(_inside) = Inside::copying() else { return real() };
     with_launch(|| prepare_copy(stream, takes_device), real)
 }
@@ -75,6 +78,7 @@ pub(crate) fn launch_all(
     all: impl Iterator<Item = (Stream, Work)>,
     real: impl FnOnce() -> u32,
 ) -> u32 {
+    let _touch = touch();
     let Some(_inside) = Inside::enter() else { return real() };
     let launches: Vec<_> =
         catch_panics(|| all.filter_map(|(stream, work)| prepare(stream, work)).collect());

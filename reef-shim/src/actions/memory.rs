@@ -4,6 +4,7 @@
 use super::pools;
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
+use crate::driver::pause::touch;
 use crate::driver::primary;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};
@@ -14,6 +15,7 @@ use crate::limit::pending;
 use crate::limit::pools::stores;
 use crate::limit::refusal::OUT_OF_MEMORY;
 use crate::limit::sizes::granted;
+use crate::swap::allocations;
 
 /// Allocates `bytes` by `real`, which writes a handle of this kind to `to`.
 pub(crate) fn allocate(kind: Kind, bytes: u64, to: *mut usize, real: impl FnOnce() -> u32) -> u32 {
@@ -153,8 +155,9 @@ fn lower_to(value: *mut usize, most: u64) {
 
 /// Ends a context by `real`, and gives back its allocations.
 pub(crate) fn end_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
+    let _touch = touch();
     let code = real(); // enters by itself
-    if let (0, Some(_inside)) = (code, Inside::limited()) {
+    if code == 0 {
         ended(context);
     }
     code
@@ -163,29 +166,29 @@ pub(crate) fn end_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
 /// Releases a reference to the current context by `real`, and gives back its allocations if it was
 /// the last one: then the context isn't current any more.
 pub(crate) fn detach_context(context: usize, real: impl FnOnce() -> u32) -> u32 {
+    let _touch = touch();
     let code = real();
-    if let (0, Some(_inside)) = (code, Inside::limited())
-        && calls::context() != context
-    {
+    if code == 0 && calls::context() != context {
         ended(context);
+    }
+    code
+}
+
+/// Ends a device's primary context by `real`, and gives back its allocations.
+pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
+    let _touch = touch();
+    let code = real();
+    if code == 0 && !primary::is_active(ordinal) {
+        ended(primary::handle(ordinal));
     }
     code
 }
 
 /// Gives back all allocations of a context.
 fn ended(context: usize) {
+    allocations::end_context(context);
+    let Some(_inside) = Inside::limited() else { return };
     charges::end_context(context);
     pending::end_context(context);
     contexts::end(context);
-}
-
-/// Ends a device's primary context by `real`, and gives back its allocations.
-pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
-    let code = real();
-    if let (0, Some(_inside)) = (code, Inside::limited())
-        && !primary::is_active(ordinal)
-    {
-        ended(primary::handle(ordinal));
-    }
-    code
 }

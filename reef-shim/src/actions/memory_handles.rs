@@ -2,12 +2,14 @@
 
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
+use crate::driver::pause::touch;
 use crate::driver::state::Inside;
 use crate::limit::charges;
 use crate::limit::device::{self, LimitState};
 use crate::limit::memory_handles::{Holder, Region, memory_table};
 use crate::limit::pending;
 use crate::limit::refusal::OUT_OF_MEMORY;
+use crate::swap::allocations;
 
 /// `CUmemAllocationProp`, as far as it is read.
 #[repr(C)]
@@ -126,6 +128,8 @@ pub(crate) fn unmap(at: u64, bytes: usize, real: impl FnOnce() -> u32) -> u32 {
 
 /// Gets the handle of the allocation that is mapped at an address.
 pub(crate) fn retain(handle: *mut u64, at: u64, real: impl FnOnce() -> u32) -> u32 {
+    let _touch = touch();
+    allocations::pin(at as usize);
     let Some(_inside) = Inside::limited() else { return real() };
     let mut memory = memory_table();
     let code = real();
@@ -151,6 +155,8 @@ pub(crate) fn export(handle: u64, real: impl FnOnce() -> u32) -> u32 {
 /// Exports the memory at an address, which a file may keep after its end: an allocation that is
 /// mapped there, or linear memory.
 pub(crate) fn export_at(address: u64, real: impl FnOnce() -> u32) -> u32 {
+    let _touch = touch();
+    allocations::pin(address as usize);
     let Some(_inside) = Inside::limited() else { return real() };
     let code = real();
     if code == 0 {

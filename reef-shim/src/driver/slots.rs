@@ -2,6 +2,7 @@
 
 use super::library::symbol;
 use super::names::NAMES;
+use super::pause;
 use super::withheld::is_withheld;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -28,9 +29,10 @@ pub(crate) fn real(slot: usize) -> Option<usize> {
     (at != no_driver as *const () as usize && at != no_function as *const () as usize).then_some(at)
 }
 
-/// Looks a slot up for the first time.
+/// Looks a slot up for the first time, or while calls wait.
 #[cold]
 pub(super) extern "C" fn bind(slot: usize) -> usize {
+    pause::wait();
     let known = NAMES.get(slot).filter(|name| !is_withheld(name));
     let at = match known.map(|name| symbol(name)) {
         Some(Ok(Some(at))) => at,
@@ -38,9 +40,17 @@ pub(super) extern "C" fn bind(slot: usize) -> usize {
         Some(Ok(None)) | None => no_function as *const () as usize,
     };
     if let Some(place) = SLOTS.get(slot) {
-        place.store(at, Ordering::Release);
+        place.store(at, Ordering::SeqCst);
+        if pause::is_paused() {
+            place.store(0, Ordering::SeqCst); // the pause began meanwhile, or this call is ours
+        }
     }
     at
+}
+
+/// Empties all slots: each call looks its slot up again.
+pub(super) fn clear() {
+    SLOTS.iter().for_each(|slot| slot.store(0, Ordering::SeqCst));
 }
 
 extern "C" fn no_driver() -> u32 {

@@ -1,5 +1,6 @@
 //! State of this library: calls are inspected, or passed on to the driver.
 
+use crate::settings::settings;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -122,8 +123,14 @@ impl Inside {
     pub(crate) fn looking_up() -> Option<Self> {
         Self::enter().or_else(Self::limited).or_else(|| match PROFILE.load(Ordering::Relaxed) {
             ON | PAUSED if DEPTH.get() == 0 => Some(Self::always()),
+            _ if settings().is_swappable && DEPTH.get() == 0 => Some(Self::always()),
             _ => None,
         })
+    }
+
+    /// Returns whether this thread is inside.
+    pub(crate) fn is_here() -> bool {
+        DEPTH.get() > 0
     }
 
     /// Enters whatever is decided, for threads of this library.

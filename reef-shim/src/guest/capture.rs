@@ -48,6 +48,11 @@ pub(crate) fn unless_open(mark: impl FnOnce()) {
     }
 }
 
+/// Returns whether any capture is open.
+pub(crate) fn is_any_open() -> bool {
+    OPEN.load(Ordering::SeqCst) > 0
+}
+
 /// Waits until no other thread inserts a mark.
 pub(crate) fn settle() {
     drop(origins());

@@ -1,5 +1,6 @@
-//! List of all hooks with their slots.
+//! Lists of this library's functions with their slots: hooks, and jumps into the driver.
 
 use crate::driver::lookup::Hook;
 
 include!(concat!(env!("OUT_DIR"), "/hooks.rs"));
+include!(concat!(env!("OUT_DIR"), "/jumps.rs"));

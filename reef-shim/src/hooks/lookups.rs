@@ -1,13 +1,14 @@
 //! Look-ups of functions: a function that has a hook is replaced by it.
 
 use super::declare::{hooks, twins};
-use super::list::HOOKS;
+use super::list::{HOOKS, JUMPS};
 use crate::driver::lookup::{is_missed, replace};
 use crate::driver::slots::NOT_FOUND;
 use crate::driver::state::Inside;
 use crate::driver::withheld::is_withheld;
 use crate::explain;
 use crate::profile::timed::timed;
+use crate::settings::settings;
 use reef_guest::profile::Api;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -81,6 +82,9 @@ fn answer(name: &CStr, to: &mut usize) {
         explain::MISSING.fetch_add(1, Relaxed);
     }
     *to = replace(found, &HOOKS);
+    if *to == found && settings().is_swappable {
+        *to = replace(found, &JUMPS); // so that each call can be made to wait
+    }
     if *to != found {
         explain::HOOKED.fetch_add(1, Relaxed);
     } else if is_missed(name.to_bytes(), found, &HOOKS) {

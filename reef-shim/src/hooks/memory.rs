@@ -6,10 +6,12 @@ use crate::actions::memory::{self, allocate, allocate_linear, free, uncounted};
 use crate::actions::memory_request::or_ask;
 use crate::actions::pools;
 use crate::driver::calls::Stream;
+use crate::driver::pause::touch;
 use crate::limit::charges::Kind;
 use crate::limit::sizes::{Deep, Flat};
 use crate::profile::memory::{allocated, allocated_rows, freed};
 use crate::profile::timed::timed;
+use crate::swap::allocations as swap;
 use reef_guest::profile::Api;
 use std::ffi::c_void;
 
@@ -50,7 +52,8 @@ hooks! {
     cuMemAlloc_v2(
         to: *mut usize, bytes: usize,
     ) |real| alloc(to, bytes, || {
-        allocate_linear(bytes as u64, to, || or_ask(bytes as u64, real))
+        let swappable = || swap::allocate(to, bytes, real);
+        allocate_linear(bytes as u64, to, || or_ask(bytes as u64, swappable))
     });
     cuMemAllocManaged(
         to: *mut usize, bytes: usize, flags: u32,
@@ -61,7 +64,10 @@ hooks! {
         let bytes = width.saturating_mul(height) as u64;
         memory::pitched(to, pitch, width, height, || or_ask(bytes, real))
     });
-    cuMemFree_v2(at: usize) |real| end(at, 0, || free(Kind::Memory, at, real));
+    cuMemFree_v2(at: usize) |real| {
+        let _touch = touch();
+        end(at, 0, || free(Kind::Memory, at, || swap::free(at, real)))
+    };
     cuArrayCreate_v2(
         to: *mut usize, of: *const Flat,
     ) |real| allocate(Kind::Array, flat(of), to, || or_ask(flat(of), real));
@@ -98,7 +104,7 @@ twins! {
     cuMemFreeAsync / cuMemFreeAsync_ptsz(
         at: usize, stream: usize,
     ) |is_twin, real| end(at, stream, || {
-        memory::free_in(Stream::new(stream, is_twin), at, real)
+        memory::free_in(Stream::new(stream, is_twin), at, || swap::free(at, real))
     });
     cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
         to: *mut usize, bytes: usize, pool: usize, stream: usize,

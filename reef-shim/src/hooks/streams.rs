@@ -3,6 +3,7 @@
 use super::declare::{hooks, twins};
 use crate::actions::sync::{self, begin_capture, end_capture};
 use crate::driver::calls::Stream;
+use crate::driver::pause::touching;
 use crate::graph_gates::shape::was_gated;
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;
@@ -33,6 +34,40 @@ twins! {
     cuStreamEndCaptureToCig / cuStreamEndCaptureToCig_ptsz(
         stream: usize,
     ) |is_twin, real| end_capture(Stream::new(stream, is_twin), real);
+}
+
+// Reads and writes of memory by a stream.
+twins! {
+    cuStreamWaitValue32 / cuStreamWaitValue32_ptsz(
+        stream: usize, at: u64, value: u32, flags: u32,
+    ) |_is_twin, real| touching(real);
+    cuStreamWaitValue32_v2 / cuStreamWaitValue32_v2_ptsz(
+        stream: usize, at: u64, value: u32, flags: u32,
+    ) |_is_twin, real| touching(real);
+    cuStreamWaitValue64 / cuStreamWaitValue64_ptsz(
+        stream: usize, at: u64, value: u64, flags: u32,
+    ) |_is_twin, real| touching(real);
+    cuStreamWaitValue64_v2 / cuStreamWaitValue64_v2_ptsz(
+        stream: usize, at: u64, value: u64, flags: u32,
+    ) |_is_twin, real| touching(real);
+    cuStreamWriteValue32 / cuStreamWriteValue32_ptsz(
+        stream: usize, at: u64, value: u32, flags: u32,
+    ) |_is_twin, real| touching(real);
+    cuStreamWriteValue32_v2 / cuStreamWriteValue32_v2_ptsz(
+        stream: usize, at: u64, value: u32, flags: u32,
+    ) |_is_twin, real| touching(real);
+    cuStreamWriteValue64 / cuStreamWriteValue64_ptsz(
+        stream: usize, at: u64, value: u64, flags: u32,
+    ) |_is_twin, real| touching(real);
+    cuStreamWriteValue64_v2 / cuStreamWriteValue64_v2_ptsz(
+        stream: usize, at: u64, value: u64, flags: u32,
+    ) |_is_twin, real| touching(real);
+    cuStreamBatchMemOp / cuStreamBatchMemOp_ptsz(
+        stream: usize, count: u32, all: *mut c_void, flags: u32,
+    ) |_is_twin, real| touching(real);
+    cuStreamBatchMemOp_v2 / cuStreamBatchMemOp_v2_ptsz(
+        stream: usize, count: u32, all: *mut c_void, flags: u32,
+    ) |_is_twin, real| touching(real);
 }
 
 hooks! {

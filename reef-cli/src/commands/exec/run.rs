@@ -56,6 +56,10 @@ pub(crate) struct Args {
     /// programs are suspended until it is free (`guests.suspend` of the daemon).
     #[arg(long, value_name = "SIZE", conflicts_with = "allow_unprotected")]
     reserve: Option<String>,
+    /// Let `reef suspend` move the program's memory by all processors of the host, at ten times the
+    /// driver's speed. Memory of this kind cannot be opened by another process.
+    #[arg(long)]
+    swappable: bool,
     #[command(flatten)]
     limits: limits::Limited,
     /// Program and its arguments.
@@ -63,6 +67,8 @@ pub(crate) struct Args {
     program: Vec<OsString>,
 }
 
+/// Has the library make memory that can leave the device.
+const SWAPPABLE: &str = "REEF_SWAPPABLE";
 /// File that numba opens as the driver.
 const NUMBA: &str = "NUMBA_CUDA_DRIVER";
 
@@ -83,6 +89,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // The program may change its working directory.
     let socket = std::path::absolute(&socket).context("working directory")?;
     let nvml = nvml_shim(!limits.is_empty())?;
+    let swap = args.swappable.then(|| (SWAPPABLE, OsString::from("1")));
+    let kept = if limits.is_empty() { "is swappable" } else { "runs within its limits" };
+    let limits: Vec<_> = limits.into_iter().chain(swap).collect();
     let shim = library(SHIM, args.shim.as_deref(), "REEF_SHIM");
     let shim = shim.map(|shim| [Some(shim), nvml].into_iter().flatten().collect::<Vec<_>>());
     let reserved = reserve::size(args.reserve.as_deref(), class(args))?;
@@ -97,14 +106,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match (shim, admission) {
         (Ok(shim), Ok(())) => become_guest(args, &shim, Some(&socket), [limits, profile].concat()),
         (Ok(shim), Err(why)) if !needs_daemon && !limits.is_empty() => {
-            eprintln!("reef: {why:#}: the program runs within its limits, and without a class");
+            eprintln!("reef: {why:#}: the program {kept}, and without a class");
             become_guest(args, &shim, None, [limits, profile].concat())
         }
         (Ok(shim), Err(why)) if !needs_daemon && !profile.is_empty() => {
             eprintln!("reef: {why:#}: the program runs with a profile, and without a class");
             become_guest(args, &shim, None, profile)
         }
-        (Err(why), _) if !limits.is_empty() => Err(why.context("not run: limits need the library")),
+        (Err(why), _) if !limits.is_empty() => {
+            Err(why.context("not run: limits and --swappable need the library"))
+        }
         (Err(why), _) | (_, Err(why)) if args.allow_unprotected => {
             eprintln!("reef: {why:#}: the program runs without REEF");
             become_program(args, &[])

@@ -81,6 +81,9 @@ pub(crate) struct World {
     /// Memory by handles, and where it is mapped: lengths, and handles.
     pub(crate) pieces: HashMap<usize, Piece>,
     pub(crate) mapped: BTreeMap<usize, (usize, usize)>,
+    /// Reserved addresses with their lengths, and the files of pieces that were mapped there.
+    pub(crate) reserved: BTreeMap<usize, usize>,
+    pub(crate) files: HashMap<usize, std::fs::File>,
     /// Pieces in arrays and multicast objects: those, regions, and pieces.
     pub(crate) inside: Vec<(usize, [u64; 4], usize)>,
     pub(crate) graph_memory: GraphMemory,

@@ -1,5 +1,6 @@
 //! The device's memory by other ways than `cuMemAlloc`.
 
+mod addresses;
 mod arrays;
 mod limits;
 mod modules;

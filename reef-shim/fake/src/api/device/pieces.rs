@@ -1,6 +1,7 @@
 //! Memory by handles: mapped to addresses, into sparse arrays and multicast objects, exported and
 //! imported.
 
+use super::addresses;
 use crate::api::code::*;
 use crate::api::export::{give, plain, twin};
 use crate::engine::device_memory::{self, Piece, give_back};
@@ -68,6 +69,7 @@ fn change(handle: usize, change: fn(&mut Piece)) -> u32 {
     let piece = *piece;
     if piece.references == 0 && piece.mappings == 0 && !piece.is_exported {
         world.pieces.remove(&handle);
+        world.files.remove(&handle);
         give_back(piece.bytes);
         drop(world);
         leave(handle, &|_| true);
@@ -98,6 +100,9 @@ unsafe fn map(at: usize, bytes: usize, _offset: usize, handle: usize, _flags: u6
     if !has(handle) {
         return INVALID_VALUE;
     }
+    if let Err(code) = addresses::map(at, bytes, handle) {
+        return code;
+    }
     world().mapped.insert(at, (bytes, handle));
     change(handle, |piece| piece.mappings += 1)
 }
@@ -107,6 +112,7 @@ unsafe fn unmap(at: usize, bytes: usize) -> u32 {
         world().mapped.range(at..at + bytes).map(|(at, (_, piece))| (*at, *piece)).collect();
     for (at, piece) in &gone {
         world().mapped.remove(at);
+        addresses::unmap(*at, bytes);
         change(*piece, |piece| piece.mappings -= 1);
     }
     if gone.is_empty() { INVALID_VALUE } else { SUCCESS }

@@ -1,0 +1,106 @@
+//! Reserved addresses: what is mapped there can be read and written, and nothing else can.
+
+use crate::api::code::*;
+use crate::api::export::{give, plain};
+use crate::engine::world::world;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr;
+
+/// Unit of physical memory, and of addresses.
+const UNIT: usize = 2 << 20;
+
+plain! {
+    cuMemAddressReserve(to: *mut usize, bytes: usize, alignment: usize, near: usize, flags: u64) = reserve;
+    cuMemAddressFree(at: usize, bytes: usize) = free;
+    cuMemSetAccess(at: usize, bytes: usize, access: *const u32, count: usize) = set_access;
+    cuMemGetAllocationGranularity(bytes: *mut usize, of: *const u32, which: u32) = granularity;
+}
+
+/// Anonymous memory that can't be touched, at an address of the system's or at this one.
+fn untouchable(at: usize, bytes: usize) -> Option<usize> {
+    let fixed = if at == 0 { 0 } else { libc::MAP_FIXED };
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
+    // SAFETY: a new mapping, or one in the place of another of ours.
+    let got = unsafe { libc::mmap(at as *mut _, bytes, libc::PROT_NONE, flags, -1, 0) };
+    (got != libc::MAP_FAILED).then_some(got as usize)
+}
+
+unsafe fn reserve(
+    to: *mut usize,
+    bytes: usize,
+    _alignment: usize,
+    _near: usize,
+    _flags: u64,
+) -> u32 {
+    if bytes == 0 || !bytes.is_multiple_of(UNIT) {
+        return INVALID_VALUE;
+    }
+    let Some(got) = untouchable(0, bytes + UNIT) else { return OUT_OF_MEMORY };
+    let at = got.next_multiple_of(UNIT);
+    world().reserved.insert(at, bytes);
+    // SAFETY: the caller's promise.
+    unsafe { give(to, at) };
+    SUCCESS
+}
+
+/// The range stays unusable: the system gives it to nobody, so a later use is seen.
+unsafe fn free(at: usize, bytes: usize) -> u32 {
+    let mut world = world();
+    let is_free = world.mapped.range(at..at + bytes).next().is_none();
+    match world.reserved.get(&at) {
+        Some(reserved) if *reserved == bytes && is_free => {
+            world.reserved.remove(&at);
+            SUCCESS
+        }
+        _ => INVALID_VALUE,
+    }
+}
+
+fn is_reserved(at: usize, bytes: usize) -> bool {
+    let world = world();
+    let before = world.reserved.range(..=at).next_back();
+    before.is_some_and(|(from, reserved)| at + bytes <= from + reserved)
+}
+
+/// Maps a piece's bytes, which nothing may touch before it has access. Other addresses are names
+/// alone.
+pub(super) fn map(at: usize, bytes: usize, piece: usize) -> Result<(), u32> {
+    if !is_reserved(at, bytes) {
+        return Ok(());
+    }
+    let mut world = world();
+    if world.mapped.range(at..at + bytes).next().is_some() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: a name; the file is new.
+    let file = world.files.entry(piece).or_insert_with(|| unsafe {
+        std::fs::File::from_raw_fd(libc::memfd_create(c"piece".as_ptr(), libc::MFD_CLOEXEC))
+    });
+    file.set_len(bytes as u64).map_err(|_| OUT_OF_MEMORY)?;
+    let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+    // SAFETY: in the place of a mapping of ours.
+    let got =
+        unsafe { libc::mmap(at as *mut _, bytes, libc::PROT_NONE, flags, file.as_raw_fd(), 0) };
+    if ptr::eq(got, libc::MAP_FAILED) { Err(OUT_OF_MEMORY) } else { Ok(()) }
+}
+
+/// Whoever touches the range from now on dies of it, as a kernel on a device does.
+pub(super) fn unmap(at: usize, bytes: usize) {
+    if is_reserved(at, bytes) {
+        let _ = untouchable(at, bytes);
+    }
+}
+
+unsafe fn set_access(at: usize, bytes: usize, _access: *const u32, _count: usize) -> u32 {
+    if is_reserved(at, bytes) {
+        // SAFETY: a mapping of ours.
+        unsafe { libc::mprotect(at as *mut _, bytes, libc::PROT_READ | libc::PROT_WRITE) };
+    }
+    SUCCESS
+}
+
+unsafe fn granularity(bytes: *mut usize, _of: *const u32, _which: u32) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(bytes, UNIT) };
+    SUCCESS
+}

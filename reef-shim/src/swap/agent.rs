@@ -1,0 +1,75 @@
+//! Threads of a swappable program: one serves requests and has none of the program's files, one
+//! makes the driver's calls.
+
+use super::moves::{Swapped, leave};
+use crate::explain;
+use crate::settings::settings;
+use crate::thread;
+use reef_guest::swap::{Listener, Moved, Request};
+use std::sync::Once;
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+/// Request with the way for its answer.
+type Asked = (Request, Sender<Result<Moved, String>>);
+
+/// Serves requests from now on, if the program is swappable.
+pub(crate) fn start() {
+    static STARTED: Once = Once::new();
+    if settings().is_swappable {
+        STARTED.call_once(|| {
+            let (ask, asked) = channel();
+            let started = thread::spawn("reef-swap", move || move_all(&asked)).and_then(|_| {
+                thread::spawn("reef-swap-socket", move || {
+                    thread::leave_files();
+                    serve(&ask);
+                })
+            });
+            if let Err(error) = started {
+                explain::refuse::<()>(&format!("REEF_SWAPPABLE: {error}"));
+            }
+        });
+    }
+}
+
+fn serve(ask: &Sender<Asked>) {
+    let listener = match Listener::open() {
+        Ok(listener) => listener,
+        Err(error) => {
+            explain::refuse::<()>(&format!("REEF_SWAPPABLE: {error}"));
+            return;
+        }
+    };
+    loop {
+        let run = |request| {
+            let (answer, answered) = channel();
+            let gone = || "the thread that moves memory has ended".to_owned();
+            ask.send((request, answer)).map_err(|_| gone())?;
+            answered.recv().unwrap_or_else(|_| Err(gone()))
+        };
+        if listener.serve(run).is_err() {
+            std::thread::sleep(std::time::Duration::from_millis(10)); // a caller that left
+        }
+    }
+}
+
+fn move_all(asked: &Receiver<Asked>) {
+    let mut swapped: Option<Swapped> = None;
+    while let Ok((request, answer)) = asked.recv() {
+        let moved = match (request, swapped.take()) {
+            (Request::Out(_), Some(there)) => {
+                swapped = Some(there);
+                Err("its memory is off the device already".into())
+            }
+            (Request::Out(timeout), None) => leave(timeout).map(|(there, moved)| {
+                swapped = Some(there);
+                moved
+            }),
+            (Request::In, None) => Err("its memory is on the device".into()),
+            (Request::In, Some(there)) => there.come_back().map_err(|(there, why)| {
+                swapped = Some(*there);
+                why
+            }),
+        };
+        let _ = answer.send(moved); // the asker may have left
+    }
+}
