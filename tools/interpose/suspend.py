@@ -1,6 +1,6 @@
 """Suspends and resumes unmodified programs at random times, and compares what they print with undisturbed runs.
 
-    suspend.py FOLDER [--rounds N] [--seed N] [--longest S] [--refused | --move] NAME=COMMAND...
+    suspend.py FOLDER [--rounds N] [--seed N] [--longest S] [--refused | --move] [--swappable] NAME=COMMAND...
 
 FOLDER has `reef` (tools/gpu_build.sh) and the library (tools/interpose/build.sh). Each program prints "ready" to standard error and one
 digest. It runs undisturbed twice, then as a best-effort guest that is suspended at random times. Device memory is read
@@ -24,11 +24,15 @@ parser.add_argument("--seed", type=int, default=5)
 parser.add_argument("--longest", type=float, default=0.4, help="seconds between two suspensions, at most")
 parser.add_argument("--refused", action="store_true")
 parser.add_argument("--move", action="store_true")
+parser.add_argument("--swappable", action="store_true", help="the program moves its own memory")
 parser.add_argument("programs", nargs="+", metavar="NAME=COMMAND")
 options = parser.parse_args()
 reef = os.path.join(options.folder, "reef")
 sockets = tempfile.mkdtemp()
 place = ["--socket-dir", sockets]
+
+
+swappable = ["--swappable"] if options.swappable else []
 
 
 def used_mib(gpu=0):
@@ -68,7 +72,7 @@ def check(name, line):
     if plain[0] != plain[1]:
         raise SystemExit(f"{name}: two undisturbed runs print {plain}: it can't be compared")
     before = used_mib()
-    program = start([reef, "exec", *place, "--class", "be", "--job", name, "--", *words])
+    program = start([reef, "exec", *place, "--class", "be", "--job", name, *swappable, "--", *words])
     if options.refused:
         return check_refusals(name, program, plain[0])
     if options.move:
