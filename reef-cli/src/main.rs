@@ -74,6 +74,10 @@ enum Command {
     Resume(suspend::Resume),
     /// Move a program to another GPU.
     Move(suspend::Move),
+    /// Write a suspended program to a folder (CRIU).
+    Checkpoint(suspend::Checkpoint),
+    /// Start a program from a folder of `reef checkpoint`.
+    Restore(suspend::Restore),
     /// Make the driver's calls of the three above.
     #[command(hide = true)]
     Checkpointer,
@@ -119,6 +123,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Suspend(args) => suspend::suspend(&args),
         Command::Resume(args) => suspend::resume(&args),
         Command::Move(args) => suspend::move_to(&args),
+        Command::Checkpoint(args) => suspend::checkpoint(&args),
+        Command::Restore(args) => suspend::restore(&args),
         Command::Checkpointer => suspend::checkpointer(),
         Command::Bench(command) => bench::command::run(command),
         Command::Simulate(args) => simulate::run(&args),

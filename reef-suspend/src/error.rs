@@ -59,6 +59,12 @@ pub enum Error {
         /// Its own words.
         why: String,
     },
+    /// CRIU: absent, too old, or its own error.
+    #[error("{why}")]
+    Criu {
+        /// The reason.
+        why: String,
+    },
     /// Too little memory for a return. The process stays suspended.
     #[error(
         "process {pid}: needs {need} MiB on GPU {device} with {margin} MiB to spare, {free} MiB are free"

@@ -163,7 +163,7 @@ impl<'a, A: Api> Group<'a, A> {
     }
 
     /// Step 3.
-    fn check_room(&self, records: &[Suspended], to: Option<Uuid>) -> Result<(), Error> {
+    pub(crate) fn check_room(&self, records: &[Suspended], to: Option<Uuid>) -> Result<(), Error> {
         let Some(memory) = self.devices.memory else { return Ok(()) };
         let mut needs = vec![0_u64; self.devices.uuids.len()];
         for record in records {

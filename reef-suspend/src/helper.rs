@@ -6,11 +6,13 @@
 //! one answer goes to stdout.
 
 use crate::api::{Api, State, Uuid};
+use crate::criu::{self, Criu, signal};
 use crate::driver::Driver;
 use crate::error::Error;
+use crate::files::{self, Draft};
 use crate::group::Group;
 use crate::memory::{Devices, Free};
-use crate::record::{Records, Steps, Suspended};
+use crate::record::{Process, Records, Steps, Suspended};
 use crate::swaps::{Swaps, come_back};
 use reef_nvml::Nvml;
 use serde::{Deserialize, Serialize};
@@ -56,6 +58,20 @@ pub enum Op {
         timeout_ms: u64,
         /// Ordinal or identity of the other GPU.
         to: String,
+    },
+    /// Off the GPU and into a folder. One process.
+    Write {
+        /// Timeout in milliseconds.
+        timeout_ms: u64,
+        /// The folder, which must not exist.
+        folder: PathBuf,
+        /// True if the process goes on; else it ends.
+        goes_on: bool,
+    },
+    /// From a folder and onto the GPU. No process.
+    Read {
+        /// The folder.
+        folder: PathBuf,
     },
 }
 
@@ -135,6 +151,37 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
         Op::Suspend { timeout_ms, for_memory } => {
             suspend(timeout_ms, *for_memory).map(Answer::Suspended)
         }
+        Op::Write { timeout_ms, folder, goes_on } => {
+            check_writable(&request.pids)?;
+            let criu = Criu::find(std::env::var_os(criu::VARIABLE))?;
+            let draft = Draft::new(folder)?;
+            let all = suspend(timeout_ms, false)?;
+            let written = write(&criu, draft, &all);
+            let pid = all[0].process.pid;
+            let ends = written.is_ok() && !goes_on;
+            let sent = signal(pid, if ends { "KILL" } else { "CONT" });
+            sent.map_err(|error| Error::Criu { why: error.to_string() })?;
+            if ends {
+                records.forget(pid); // it did nothing between its checkpoint and its end
+            } else {
+                resume(None)?;
+            }
+            written.map(|()| Answer::Suspended(all))
+        }
+        Op::Read { folder } => {
+            let criu = Criu::find(std::env::var_os(criu::VARIABLE))?;
+            let (mut record, images) = files::open(folder)?;
+            group.check_room(std::slice::from_ref(&record), None)?;
+            let pid = criu.restore(&images)?;
+            record.process = Process::of(pid)
+                .map_err(|error| Error::Record { what: format!("process {pid}"), error })?;
+            records.save(&record)?; // so that `reef resume` finds it if this return is refused
+            let all = [record];
+            let mut steps = group.resume(&all, None)?;
+            steps.restore += come_back(&all)?;
+            records.forget(pid);
+            Ok(Answer::Resumed(all.into(), steps))
+        }
         Op::Resume { to } => resume(to.as_ref().map(named).transpose()?),
         Op::Move { timeout_ms, to } => {
             let to = named(to)?; // before the processes are touched
@@ -145,6 +192,28 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
             })
         }
     }
+}
+
+/// Refuses a program under REEF's library: its threads have file tables of their own, which CRIU
+/// doesn't write.
+fn check_writable(pids: &[u32]) -> Result<(), Error> {
+    let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    match pids.iter().find(|pid| maps(pid).contains("libreef_cuda_shim")) {
+        None => Ok(()),
+        Some(pid) => Err(Error::Criu {
+            why: format!("process {pid}: guests cannot be written; start it without `reef exec`"),
+        }),
+    }
+}
+
+/// Writes a suspended process, which is stopped afterwards.
+fn write(criu: &Criu, draft: Draft, all: &[Suspended]) -> Result<(), Error> {
+    let [record] = all else {
+        let why = format!("one process must be written, got {}", all.len());
+        return Err(Error::Criu { why });
+    };
+    criu.dump(record.process.pid, &draft.images())?;
+    draft.finish(record)
 }
 
 fn resume(

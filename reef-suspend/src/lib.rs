@@ -17,8 +17,10 @@
 //! `reef` makes these calls from a process of their own that ignores signals.
 
 mod api;
+mod criu;
 mod driver;
 mod error;
+mod files;
 mod group;
 pub mod helper;
 mod memory;
@@ -27,6 +29,7 @@ mod refusal;
 mod swaps;
 
 pub use api::{Api, Pair, State, Uuid};
+pub use criu::{Criu, VARIABLE as CRIU_VARIABLE};
 pub use driver::Driver;
 pub use error::Error;
 pub use group::{Group, MARGIN};

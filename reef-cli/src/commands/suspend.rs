@@ -58,6 +58,33 @@ pub(crate) struct Move {
     timeout: Duration,
 }
 
+#[derive(clap::Args)]
+pub(crate) struct Checkpoint {
+    #[command(flatten)]
+    target: Target,
+    /// Folder for the program, which must not exist.
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Let the program go on; without it, it ends when the folder is written.
+    #[arg(long)]
+    keep_running: bool,
+    /// Longest time for the program's work on the GPU to end, such as 10s.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time::parse)]
+    timeout: Duration,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Restore {
+    /// Folder of `reef checkpoint`.
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    #[command(flatten)]
+    place: Place,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
 #[derive(Deserialize)]
 struct SuspendedList {
     suspended: Vec<Suspended>,
@@ -82,6 +109,25 @@ pub(crate) fn move_to(args: &Move) -> Result<()> {
     let op = Op::Move { timeout_ms, to: args.to.clone() };
     let all = args.target.ask(&path, args.timeout, op)?;
     args.target.report(&all)
+}
+
+/// Writes a program to a folder.
+pub(crate) fn checkpoint(args: &Checkpoint) -> Result<()> {
+    let timeout_ms = millis(args.timeout)?;
+    let Ok(pid) = args.target.target.parse::<u32>() else {
+        bail!("{}: must be a process number: guests cannot be written", args.target.target);
+    };
+    let folder = std::path::absolute(&args.out).context("working directory")?;
+    let op = Op::Write { timeout_ms, folder, goes_on: args.keep_running };
+    args.target.report(&args.target.direct(pid, op)?)
+}
+
+/// Starts a program from a folder.
+pub(crate) fn restore(args: &Restore) -> Result<()> {
+    let folder = std::path::absolute(&args.folder).context("working directory")?;
+    let records = records(&args.place);
+    let all = ask_helper(&Request { folder: records, pids: Vec::new(), op: Op::Read { folder } })?;
+    report(&all, args.json)
 }
 
 /// The hidden command that makes the driver's calls.
@@ -113,24 +159,32 @@ impl Target {
     }
 
     fn direct(&self, pid: u32, op: Op) -> Result<Vec<Suspended>> {
-        let program = std::env::current_exe().context("this program's file")?;
-        match run(&program, &Request { folder: self.records(), pids: vec![pid], op })? {
-            Answer::Suspended(all) | Answer::Resumed(all, _) => Ok(all),
-            Answer::Refused(why) => bail!("{why}"),
-        }
-    }
-
-    /// Folder of the records, which is the daemon's.
-    fn records(&self) -> PathBuf {
-        reef_serve::folder(self.place.folder()).join("suspended")
+        ask_helper(&Request { folder: records(&self.place), pids: vec![pid], op })
     }
 
     fn report(&self, all: &[Suspended]) -> Result<()> {
-        if self.json {
-            return print(serde_json::to_string_pretty(all)?);
-        }
-        print(as_table(all))
+        report(all, self.json)
     }
+}
+
+/// Folder of the records, which is the daemon's.
+fn records(place: &Place) -> PathBuf {
+    reef_serve::folder(place.folder()).join("suspended")
+}
+
+fn ask_helper(request: &Request) -> Result<Vec<Suspended>> {
+    let program = std::env::current_exe().context("this program's file")?;
+    match run(&program, request)? {
+        Answer::Suspended(all) | Answer::Resumed(all, _) => Ok(all),
+        Answer::Refused(why) => bail!("{why}"),
+    }
+}
+
+fn report(all: &[Suspended], is_json: bool) -> Result<()> {
+    if is_json {
+        return print(serde_json::to_string_pretty(all)?);
+    }
+    print(as_table(all))
 }
 
 fn read(answer: &[u8], daemon: &Daemon) -> Result<Vec<Suspended>> {

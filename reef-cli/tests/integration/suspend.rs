@@ -123,6 +123,8 @@ struct Machine {
     kernel_ns: u64,
     /// Memory of the device. `None`: 1 GiB, whose owners [`used`](Self::used) sets.
     mib: Option<u64>,
+    /// The `criu` that is found.
+    criu: Option<String>,
 }
 
 struct Program {
@@ -133,7 +135,7 @@ struct Program {
 
 impl Machine {
     fn new(name: &str) -> Self {
-        let machine = Self { folder: Folder::new(name), kernel_ns: 0, mib: None };
+        let machine = Self { folder: Folder::new(name), kernel_ns: 0, mib: None, criu: None };
         machine.used(&[]);
         machine
     }
@@ -154,7 +156,8 @@ impl Machine {
             .env("REEF_NVML_LIBRARY", library("libfake_libnvml.so"))
             .env("REEF_FAKE_KERNEL_NS", self.kernel_ns.to_string())
             .env("REEF_FAKE_PROCESSES", self.folder.path("processes"))
-            .env("REEF_FAKE_MEMORY", self.folder.path("memory"));
+            .env("REEF_FAKE_MEMORY", self.folder.path("memory"))
+            .envs(self.criu.as_ref().map(|criu| ("REEF_CRIU", criu)));
         match self.mib {
             None => command.env("REEF_FAKE_NVML", self.folder.path("nvml")),
             Some(mib) => command.env("REEF_FAKE_BYTES", (mib << 20).to_string()),
@@ -313,6 +316,178 @@ fn swappable_program_that_cannot_be_suspended_runs_on() {
     machine.works(&["resume", &program.target()]);
     assert!(program.line().starts_with("launched "));
     assert!(program.ends_right());
+}
+
+/// A `criu` that stops a process and writes an image, or has an error. It starts nothing.
+const CRIU: &str = r#"#!/bin/sh
+[ "$1" = --version ] && { echo "Version: 4.2"; exit; }
+action=$1
+while [ $# -gt 0 ]; do case $1 in -D) cd "$2";; -t) pid=$2;; esac; shift; done
+[ -e ../../broken ] && { echo "(00.1) Error (criu/files.c:1): file of another kind" >criu.log; exit 1; }
+[ $action = dump ] && { kill -STOP $pid; echo pages >pages-1.img; exit; }
+echo "(00.1) Error (criu/pstree.c:1): number is taken" >criu.log; exit 1
+"#;
+
+impl Machine {
+    /// Environment in which `criu` is that script.
+    fn with_criu(mut self) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        self.folder.file("criu", CRIU);
+        let criu = self.folder.path("criu");
+        std::fs::set_permissions(&criu, std::fs::Permissions::from_mode(0o755)).unwrap();
+        self.criu = Some(criu);
+        self
+    }
+}
+
+#[test]
+fn checkpoint_writes_a_folder_and_ends_the_program() {
+    let machine = Machine::new("checkpoint").with_criu();
+    let mut program = machine.start("plain", None);
+    machine.used(&[(program.pid, 64)]);
+    let folder = machine.folder.path("saved");
+    let all = machine.works(&["checkpoint", &program.target(), "--out", &folder]);
+    assert_eq!(all[0]["held"][0]["bytes"].as_u64(), Some(64 << 20), "{all}");
+    assert!(!program.child.wait().unwrap().success(), "it has ended");
+    machine.used(&[]);
+    let error = machine.refuses(&["restore", &folder]);
+    assert!(error.ends_with("number is taken\n"), "{error}");
+    let image = std::path::Path::new(&folder).join("images/pages-1.img");
+    std::fs::write(image, "pages?").unwrap();
+    let error = machine.refuses(&["restore", &folder]);
+    assert!(error.ends_with("pages-1.img: it is not as it was written\n"), "{error}");
+}
+
+#[test]
+fn program_goes_on_after_a_checkpoint_that_fails_or_keeps_it() {
+    let machine = Machine::new("checkpoint-keeps").with_criu();
+    let mut program = machine.start("plain", None);
+    machine.used(&[]);
+    let (target, folder) = (program.target(), machine.folder.path("saved"));
+    machine.folder.file("broken", "");
+    let error = machine.refuses(&["checkpoint", &target, "--out", &folder]);
+    assert!(error.ends_with("file of another kind\n"), "{error}");
+    assert!(!std::path::Path::new(&folder).exists(), "a folder is whole or not there");
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    std::fs::remove_file(machine.folder.path("broken")).unwrap();
+    machine.works(&["checkpoint", &target, "--out", &folder, "--keep-running"]);
+    program.ask();
+    assert!(program.line().starts_with("launched "));
+    let error = machine.refuses(&["checkpoint", &target, "--out", &folder]);
+    assert!(error.ends_with("it must not exist yet\n"), "{error}");
+    assert!(program.ends_right());
+}
+
+#[test]
+fn checkpoint_of_a_guest_is_refused() {
+    let machine = Machine::new("checkpoint-guest").with_criu();
+    let program = machine.start("plain", Some(&["--swappable"]));
+    let folder = machine.folder.path("saved");
+    let error = machine.refuses(&["checkpoint", &program.target(), "--out", &folder]);
+    assert!(error.contains("start it without `reef exec`"), "{error}");
+    let error = machine.refuses(&["checkpoint", "training", "--out", &folder]);
+    assert!(error.contains("must be a process number"), "{error}");
+    assert!(program.ends_right());
+}
+
+/// An unmodified program with no input: it adds 2 to a number until the file `stop` is there, and
+/// writes to `result` whether the number is right.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn counts() {
+    // SAFETY: as in `program`.
+    unsafe {
+        let driver = libloading::Library::new("libcuda.so.1").unwrap();
+        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
+        let one =
+            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
+        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
+        let allocate: extern "C" fn(*mut usize, usize) -> u32 =
+            std::mem::transmute(function(b"cuMemAlloc_v2"));
+        let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
+            std::mem::transmute(function(b"cuModuleGetFunction"));
+        type Launch = extern "C" fn(
+            usize,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            u32,
+            usize,
+            *const *const u64,
+            usize,
+        ) -> u32;
+        let launch: Launch = std::mem::transmute(function(b"cuLaunchKernel"));
+        let wait: extern "C" fn() -> u32 = std::mem::transmute(function(b"cuCtxSynchronize"));
+        let (mut at, mut add) = (0_usize, 0_usize);
+        assert_eq!(allocate(&raw mut at, 16 << 20), 0);
+        assert_eq!(find(&raw mut add, 0, c"add".as_ptr().cast()), 0);
+        let (to, value) = (at as u64, 2_u64);
+        let params = [&raw const to, &raw const value];
+        let before = (at as *const u64).read_volatile();
+        let mut launched = 0_u64;
+        while !std::path::Path::new("stop").exists() {
+            assert_eq!(launch(add, 1, 1, 1, 1, 1, 1, 0, 0, params.as_ptr(), 0), 0);
+            assert_eq!(wait(), 0);
+            launched += 1;
+            std::fs::write("launched", launched.to_string()).unwrap();
+        }
+        let is_right = (at as *const u64).read_volatile() == before + 2 * launched;
+        std::fs::write("result", format!("right {is_right} after {launched}")).unwrap();
+    }
+}
+
+/// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
+#[test]
+fn program_in_a_folder_starts_again() {
+    let Some(criu) = std::env::var_os("REEF_TEST_CRIU") else {
+        return println!("skipped: REEF_TEST_CRIU names no criu");
+    };
+    let mut machine = Machine::new("checkpoint-criu");
+    machine.criu = Some(criu.into_string().unwrap());
+    machine.used(&[]);
+    let this = std::env::current_exe().unwrap();
+    let libraries = machine.folder.path("lib");
+    std::fs::create_dir_all(&libraries).unwrap();
+    let link = std::path::Path::new(&libraries).join("libcuda.so.1");
+    std::os::unix::fs::symlink(library("libfake_libcuda.so"), link).unwrap();
+    let mut command = machine.command(this);
+    command.env("LD_LIBRARY_PATH", libraries).current_dir(machine.folder.path(""));
+    command.args(["--exact", "suspend::counts", "--include-ignored"]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let launched = || std::fs::read_to_string(machine.folder.path("launched")).unwrap_or_default();
+    let number = || launched().parse::<u64>().unwrap_or(0);
+    let wait_for = |what: &dyn Fn() -> bool| {
+        let begin = Instant::now();
+        while !what() {
+            assert!(begin.elapsed() < Duration::from_secs(20), "after {}", launched());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    };
+    let pid = child.id().to_string();
+    for round in 0..3 {
+        let before = number();
+        wait_for(&|| number() > before + 10);
+        let folder = machine.folder.path(&format!("saved-{round}"));
+        machine.works(&["checkpoint", &pid, "--out", &folder]);
+        if round == 0 {
+            assert!(!child.wait().unwrap().success(), "it has ended");
+        }
+        let stopped = number();
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(number(), stopped, "nothing runs");
+        machine.works(&["restore", &folder]);
+        wait_for(&|| number() > stopped);
+    }
+    machine.folder.file("stop", "");
+    wait_for(&|| std::path::Path::new(&machine.folder.path("result")).exists());
+    std::thread::sleep(Duration::from_millis(50));
+    let result = std::fs::read_to_string(machine.folder.path("result")).unwrap();
+    assert!(result.starts_with("right true after "), "{result}");
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Guests {
         if who.class == Class::BestEffort {
             return Ok(None);
         }
-        let relay = Relay::start(page.clone(), who.holder, self.rules.hold_timeout);
+        let relay = Relay::start(page.clone(), who.holder, self.rules);
         relay.map(Some).map_err(|error| format!("no thread: {error}"))
     }
 

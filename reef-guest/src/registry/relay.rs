@@ -5,11 +5,12 @@
 //! Nothing else in its page affects its peers, also after it has ended.
 
 use super::gates::Gates;
+use super::rules::Rules;
 use crate::hold::activity::Activity;
 use crate::page::mapping::Mapping;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Interval between polls of a guest that doesn't wake its relay.
@@ -17,6 +18,28 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between polls of a busy guest whose peers were released because it wasn't at work: its
 /// next launch doesn't wake the relay.
 const STALL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Polls between looks at the time.
+const POLLS: usize = 512;
+
+/// Number of relays that poll.
+static WATCHERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Permit to poll, which ends with it.
+struct Watcher(());
+
+impl Watcher {
+    fn take(max: usize) -> Option<Self> {
+        let more = |watchers| (watchers < max).then_some(watchers + 1);
+        WATCHERS.fetch_update(Relaxed, Relaxed, more).is_ok().then(|| Self(()))
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        WATCHERS.fetch_sub(1, Relaxed);
+    }
+}
 
 /// Relay of one guest, until it is dropped.
 #[derive(Debug)]
@@ -28,23 +51,18 @@ pub(super) struct Relay {
 
 impl Relay {
     /// Starts the thread for the guest with this page, whose bit is `holder`. A guest that is busy
-    /// without progress holds others at most for `hold_timeout`.
+    /// without progress holds others at most for the rules' timeout.
     ///
     /// # Errors
     ///
     /// The system can't start a thread.
-    pub(super) fn start(
-        page: Arc<Mapping>,
-        holder: u32,
-        hold_timeout: Duration,
-    ) -> io::Result<Self> {
+    pub(super) fn start(page: Arc<Mapping>, holder: u32, rules: Rules) -> io::Result<Self> {
         let (gates, stalls) = (Arc::new(Gates::of(holder)), Arc::<AtomicU64>::default());
         let now = Instant::now();
         let evidence =
             WorkEvidence { last: page.activity.evidence(), since: now, is_stalled: false };
         let (to, of) = (gates.clone(), page.clone());
-        let follower =
-            Follower { gates: to, page: of, hold_timeout, evidence, stalls: stalls.clone() };
+        let follower = Follower { gates: to, page: of, rules, evidence, stalls: stalls.clone() };
         let thread = std::thread::Builder::new().name("reef-relay".into());
         thread.spawn(move || follower.run())?;
         Ok(Self { page, gates, stalls })
@@ -73,7 +91,7 @@ impl Drop for Relay {
 struct Follower {
     gates: Arc<Gates>,
     page: Arc<Mapping>,
-    hold_timeout: Duration,
+    rules: Rules,
     evidence: WorkEvidence,
     stalls: Arc<AtomicU64>,
 }
@@ -92,9 +110,28 @@ impl Follower {
             let word = self.page.activity.word();
             let is_busy = Activity::means_busy(word);
             let is_holding = is_busy && self.is_at_work();
+            let has_held = self.gates.is_held() && !is_holding;
             self.gates.hold(is_holding);
-            self.page.activity.wait(word, self.interval(is_busy));
+            if !(has_held && self.watch(word)) {
+                self.page.activity.wait(word, self.interval(is_busy));
+            }
         }
+    }
+
+    /// Polls the word after a hold, so that the next one begins at once. Returns whether the word
+    /// changed.
+    fn watch(&self, word: u32) -> bool {
+        let Some(_watcher) = Watcher::take(self.rules.max_watchers) else { return false };
+        let begin = Instant::now();
+        while begin.elapsed() < self.rules.watch && !self.gates.is_over() {
+            for _ in 0..POLLS {
+                if self.page.activity.word() != word {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        false
     }
 
     /// Returns whether a busy guest has launched or made progress within the timeout.
@@ -103,7 +140,7 @@ impl Follower {
         if seen != self.evidence.last || !self.gates.is_held() && !self.evidence.is_stalled {
             self.evidence = WorkEvidence { last: seen, since: now, is_stalled: false };
         }
-        let is_stalled = now - self.evidence.since >= self.hold_timeout;
+        let is_stalled = now - self.evidence.since >= self.rules.hold_timeout;
         if is_stalled && !self.evidence.is_stalled {
             self.stalls.fetch_add(1, Relaxed);
         }
@@ -115,7 +152,7 @@ impl Follower {
     fn interval(&self, is_busy: bool) -> Duration {
         match (is_busy, self.evidence.is_stalled) {
             (true, true) => STALL_INTERVAL,
-            (true, false) => (self.hold_timeout / 20).clamp(STALL_INTERVAL, POLL_INTERVAL),
+            (true, false) => (self.rules.hold_timeout / 20).clamp(STALL_INTERVAL, POLL_INTERVAL),
             (false, _) => POLL_INTERVAL,
         }
     }

@@ -1,10 +1,13 @@
-//! Rules for guests: their maximum number, and the maximum time of a hold.
+//! Rules for guests: their maximum number, the maximum time of a hold, and how fast one begins.
 
 use rustix::process::{Resource, getrlimit};
 use std::time::Duration;
 
 /// Descriptors of each guest: its socket, and its process.
 const DESCRIPTORS: u64 = 2;
+
+/// Processors of the machine for each thread that polls.
+const PROCESSORS_PER_WATCHER: usize = 8;
 
 /// Rules for all guests of a registry.
 #[derive(Clone, Copy, Debug)]
@@ -14,11 +17,22 @@ pub struct Rules {
     /// Maximum time for which a real-time guest holds others without progress: a launch, or work
     /// that has ended.
     pub hold_timeout: Duration,
+    /// Time for which the thread that holds others for a real-time guest polls the guest's word
+    /// after a hold, before it sleeps. A sleeping thread's wake-up delays the next hold.
+    pub watch: Duration,
+    /// Maximum number of threads that poll at the same time, each on a processor.
+    pub max_watchers: usize,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { per_user: 128, hold_timeout: Duration::from_secs(1) }
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            per_user: 128,
+            hold_timeout: Duration::from_secs(1),
+            watch: Duration::from_millis(20),
+            max_watchers: processors / PROCESSORS_PER_WATCHER,
+        }
     }
 }
 

@@ -402,6 +402,34 @@ fn page_with_a_hole_harms_only_its_guest() {
     until_open(&be);
 }
 
+/// One relay polls after a hold; the second finds no permit, and sleeps.
+#[test]
+fn polling_relay_holds_and_releases_as_a_sleeping_one() {
+    let rules = Rules { watch: Duration::from_secs(60), max_watchers: 1, ..Rules::default() };
+    let (_registry, path) = registry_with(rules);
+    let be = guest(&path, BestEffort, GPU);
+    let mut all = [guest(&path, RealTime, GPU), guest(&path, RealTime, GPU)];
+    for _ in 0..100 {
+        for rt in &all {
+            launch(rt);
+            until_held(&be);
+            finish(rt);
+            until_open(&be);
+        }
+    }
+    // A guest that leaves while its relay polls holds nothing, and the next one is served.
+    for rt in &mut all {
+        launch(rt);
+        until_held(&be);
+        *rt = guest(&path, RealTime, GPU);
+        until_open(&be);
+        launch(rt);
+        until_held(&be);
+        finish(rt);
+        until_open(&be);
+    }
+}
+
 /// The system stops the guest in the middle of its work.
 #[test]
 fn guest_stopped_during_work_holds_for_a_bounded_time() {

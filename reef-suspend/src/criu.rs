@@ -1,0 +1,135 @@
+//! CRIU, which writes processes of the host to files and starts them from these.
+//!
+//! It knows nothing of the device: the process is suspended before, so that it has no file of the
+//! driver open. `criu` must be version 4 or newer, and needs the rights of root.
+
+use crate::error::Error;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Variable that names another program than `criu`.
+pub const VARIABLE: &str = "REEF_CRIU";
+/// Oldest version that works on the systems of today's drivers.
+const MIN_MAJOR: u32 = 4;
+/// Name of the log that CRIU writes next to its images.
+pub(crate) const LOG: &str = "criu.log";
+const PID_FILE: &str = "pid";
+
+/// The program.
+#[derive(Clone, Debug)]
+pub struct Criu(PathBuf);
+
+impl Criu {
+    /// Finds the program: `named`, or `criu` in the search path.
+    ///
+    /// # Errors
+    ///
+    /// `Criu`: it is not there, or too old.
+    pub fn find(named: Option<OsString>) -> Result<Self, Error> {
+        let program = PathBuf::from(named.unwrap_or_else(|| "criu".into()));
+        let output = Command::new(&program).arg("--version").stdin(Stdio::null()).output();
+        let name = program.display().to_string();
+        let failed = |why: String| Error::Criu { why };
+        let output = output.map_err(|error| {
+            failed(format!("{name}: {error}; install CRIU {MIN_MAJOR} or newer"))
+        })?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        match version(&text) {
+            Some((major, _)) if major >= MIN_MAJOR => Ok(Self(program)),
+            Some((major, minor)) => Err(failed(format!(
+                "{name}: version must be {MIN_MAJOR} or newer, got {major}.{minor}"
+            ))),
+            None => Err(failed(format!("{name}: it doesn't say its version"))),
+        }
+    }
+
+    fn command(&self, action: &str, images: &Path) -> Command {
+        let mut command = Command::new(&self.0);
+        command.arg(action).arg("-D").arg(images).args(["-o", LOG, "-v2"]).args(["--shell-job"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    /// Writes a process with its descendants to a folder, and leaves it stopped. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// `Criu`, with the log's error: the process runs on.
+    pub(crate) fn dump(&self, pid: u32, images: &Path) -> Result<(), Error> {
+        let mut command = self.command("dump", images);
+        command.args(["-t", &pid.to_string(), "--leave-stopped"]);
+        run(command, images)
+    }
+
+    /// Starts a process from a folder, under its number. Blocks until it runs.
+    ///
+    /// # Errors
+    ///
+    /// `Criu`, with the log's error: there is no process.
+    pub(crate) fn restore(&self, images: &Path) -> Result<u32, Error> {
+        let file = images.join(PID_FILE);
+        let _ = fs::remove_file(&file); // of an earlier start
+        let mut command = self.command("restore", images);
+        command.args(["--restore-detached", "--pidfile", PID_FILE]);
+        run(command, images)?;
+        let pid = fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
+        pid.ok_or_else(|| Error::Criu { why: format!("no process number in {}", file.display()) })
+    }
+}
+
+/// Major and minor number of `Version: 4.2`.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Version:"))?;
+    let (major, minor) = line.trim().split_once('.')?;
+    let minor = minor.split(|letter: char| !letter.is_ascii_digit()).next()?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+fn run(mut command: Command, images: &Path) -> Result<(), Error> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Error::Criu { why: format!("criu: {}", reason(images, status.code())) }),
+        Err(error) => Err(Error::Criu { why: format!("criu: {error}") }),
+    }
+}
+
+/// The first error of the log.
+fn reason(images: &Path, code: Option<i32>) -> String {
+    let log = fs::read(images.join(LOG)).unwrap_or_default();
+    let log = String::from_utf8_lossy(&log).into_owned();
+    let line = log.lines().find_map(|line| line.split_once("Error ").map(|(_, rest)| rest.trim()));
+    match (line, code) {
+        (Some(line), _) => line.to_owned(),
+        (None, Some(code)) => format!("exit code {code}, and no error in its log"),
+        (None, None) => "it was killed".to_owned(),
+    }
+}
+
+/// Has a stopped process go on, or ends it.
+pub(crate) fn signal(pid: u32, signal: &str) -> io::Result<()> {
+    let status = Command::new("kill").args(["-s", signal, &pid.to_string()]).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill: {status}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn version_is_read_from_what_criu_says() {
+        assert_eq!(version("Version: 4.2\nGitID: v4.2\n"), Some((4, 2)));
+        assert_eq!(version("Version: 3.17.1\n"), Some((3, 17)));
+        assert_eq!(version("criu"), None);
+    }
+
+    #[test]
+    fn absent_program_is_an_error_with_the_remedy() {
+        let error = Criu::find(Some("/nowhere/criu".into())).unwrap_err().to_string();
+        assert!(error.contains("install CRIU 4 or newer"), "{error}");
+        let error = Criu::find(Some("true".into())).unwrap_err().to_string();
+        assert_eq!(error, "true: it doesn't say its version");
+    }
+}
