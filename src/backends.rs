@@ -95,9 +95,12 @@ built_in! {
     reef_cuda::Cuda,
     #[cfg(feature = "hip")]
     reef_hip::Hip,
+    #[cfg(feature = "remote")]
+    reef_remote::Remote,
 }
 
-/// Opens a device by its name, such as `cpu`, `cuda:1` or `cpu:0?units=4`, and hands it to `visit`.
+/// Opens a device by its name, such as `cpu`, `cuda:1`, `cpu:0?units=4` or
+/// `remote:host:7733/cuda:0`, and hands it to `visit`.
 ///
 /// # Errors
 ///

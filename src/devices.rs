@@ -53,8 +53,7 @@ pub fn with_devices<V: VisitAll>(names: &str, visit: V) -> Result<V::Output> {
             first.name.backend, other.name.backend
         )));
     }
-    let DeviceName { backend, ordinal, options } = first.name;
-    with_device(&format!("{backend}:{ordinal}?{options}"), OpenRest { asked, visit })?
+    with_device(&first.name.text(), OpenRest { asked, visit })?
 }
 
 /// One of the names.
@@ -69,10 +68,10 @@ impl<'a> Request<'a> {
     fn parse(text: &'a str) -> Result<Self> {
         let (device, options) = text.split_once('?').unwrap_or((text, ""));
         match device.strip_suffix(":*") {
-            Some(backend) => {
+            Some(backend) if !backend.contains(':') => {
                 Ok(Self { name: DeviceName { backend, ordinal: 0, options }, all: true })
             }
-            None => Ok(Self { name: DeviceName::parse(text)?, all: false }),
+            _ => Ok(Self { name: DeviceName::parse(text)?, all: false }),
         }
     }
 

@@ -74,6 +74,8 @@ pub use reef_cuda as cuda;
 pub use reef_hip as hip;
 #[cfg(feature = "models")]
 pub use reef_models as models;
+#[cfg(feature = "remote")]
+pub use reef_remote as remote;
 
 /// Every device of every backend that is compiled in, or why a backend has none.
 pub fn devices() -> Vec<(&'static str, Result<Vec<String>>)> {

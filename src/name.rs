@@ -1,15 +1,18 @@
-//! Names of devices: `backend[:ordinal][?options]`.
+//! Names of devices: `backend[:ordinal][?options]`, or `remote:ADDRESS/DEVICE[?options]`.
 
 use reef_core::{Error, Result};
+
+/// Backend of devices of other machines, whose names have an address in place of an ordinal.
+const REMOTE: &str = "remote";
 
 /// The parts of a device's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceName<'a> {
-    /// `cpu`, `cuda`, `hip`.
+    /// `cpu`, `cuda`, `hip`, `remote`.
     pub backend: &'a str,
     /// Number of the device in the backend; 0 if not given.
     pub ordinal: usize,
-    /// Options after `?`, for the backend to read.
+    /// Options after `?`, for the backend to read. Of a remote device, all after `remote:`.
     pub options: &'a str,
 }
 
@@ -20,12 +23,25 @@ impl<'a> DeviceName<'a> {
     ///
     /// `Invalid` if the ordinal is not a number.
     pub fn parse(name: &'a str) -> Result<Self> {
+        if let Some(options) = name.strip_prefix("remote:") {
+            return Ok(Self { backend: REMOTE, ordinal: 0, options });
+        }
         let (device, options) = name.split_once('?').unwrap_or((name, ""));
         let (backend, ordinal) = device.split_once(':').unwrap_or((device, "0"));
         let ordinal = ordinal.parse().map_err(|_| {
             Error::Invalid(format!("device {name:?}: the ordinal {ordinal:?} is not a number"))
         })?;
         Ok(Self { backend, ordinal, options })
+    }
+
+    /// Returns the name as text.
+    pub(crate) fn text(&self) -> String {
+        let Self { backend, ordinal, options } = self;
+        if *backend == REMOTE {
+            format!("{backend}:{options}")
+        } else {
+            format!("{backend}:{ordinal}?{options}")
+        }
     }
 
     /// The error for a backend that is none of `have`.
@@ -45,6 +61,10 @@ mod tests {
         assert_eq!(parse("cuda:1"), Ok(("cuda", 1, "")));
         assert_eq!(parse("cpu:0?units=4&nice=0"), Ok(("cpu", 0, "units=4&nice=0")));
         assert_eq!(parse("cpu?units=4"), Ok(("cpu", 0, "units=4")));
+        let remote = "remote:host:7733/cpu:0?remote.ca=a";
+        assert_eq!(parse(remote), Ok(("remote", 0, "host:7733/cpu:0?remote.ca=a")));
+        assert_eq!(DeviceName::parse(remote).unwrap().text(), remote);
+        assert_eq!(DeviceName::parse("cpu:1?units=2").unwrap().text(), "cpu:1?units=2");
         assert!(parse("cpu:x").is_err() && parse("cpu:").is_err() && parse("cpu:-1").is_err());
     }
 

@@ -20,7 +20,7 @@ pub struct Cursor {
 impl Cursor {
     /// All commands before the returned position have finished.
     pub fn done(&self) -> u64 {
-        self.done.load(Ordering::Acquire)
+        self.done.load(Ordering::SeqCst)
     }
 
     /// Moves the cursor, and unparks the thread if it waits for no more than this.

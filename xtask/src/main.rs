@@ -251,6 +251,7 @@ fn features() -> Vec<Command> {
         "cpu,cuda,hip",
         "cpu,cuda,hip,models",
         "pictures",
+        "cpu,remote",
     ]
     .map(|features| {
         let mut command = cargo("check --quiet --no-default-features --features");

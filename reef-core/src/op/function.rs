@@ -4,6 +4,8 @@ use std::fmt;
 
 /// Two numbers, the first at most the second. Infinite ones bound nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "(f32, f32)", into = "(f32, f32)"))]
 pub struct Bounds {
     /// Bits of the numbers, which are equal where the numbers are.
     low: u32,
@@ -31,6 +33,24 @@ impl Bounds {
     }
 }
 
+#[cfg(feature = "serde")]
+impl From<Bounds> for (f32, f32) {
+    fn from(bounds: Bounds) -> Self {
+        (bounds.low(), bounds.high())
+    }
+}
+
+/// Refuses what [`Bounds::new`] refuses.
+#[cfg(feature = "serde")]
+impl TryFrom<(f32, f32)> for Bounds {
+    type Error = String;
+
+    fn try_from(bounds: (f32, f32)) -> Result<Self, String> {
+        let (low, high) = bounds;
+        Self::new(low, high).ok_or_else(|| format!("bounds: cannot be {low} to {high}"))
+    }
+}
+
 impl fmt::Debug for Bounds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} to {}", self.low(), self.high())
@@ -39,6 +59,7 @@ impl fmt::Debug for Bounds {
 
 /// Function of each value. It keeps NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Function {
     /// `min(high, max(low, x))`, exactly.
     Clamp(Bounds),

@@ -15,6 +15,7 @@ pub struct Storage<'a, D: Device> {
 /// Memory that a device needs in addition to an [`Op`](super::ops::Op)'s operands; its contents
 /// don't outlive the op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Scratch {
     /// Number of bytes at the start that are zero before its first launch; launches leave them
     /// zero.
@@ -56,6 +57,7 @@ pub struct Operands<'a, D: Device> {
 /// outputs are sums of products with it. Operations with an equal `PackedInput` share the packed
 /// form, whatever their other sizes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct PackedInput {
     /// Index of the input.
     pub input: usize,

@@ -9,6 +9,7 @@ use crate::backend::error::{Error, Result};
 /// Weights are `[output channels][input channels / groups][rows][columns]`, bias has one value per
 /// output channel; batch normalisation is folded into both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Conv2d {
     /// Input tensor.
     pub input: Tensor,
@@ -40,6 +41,7 @@ impl Conv2d {
 
 /// Result of a pooling window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum PoolKind {
     /// The largest value.
     Max,
@@ -49,6 +51,7 @@ pub enum PoolKind {
 
 /// Maximum or mean over a window, channel by channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pool2d {
     /// Maximum or mean.
     pub kind: PoolKind,
@@ -63,6 +66,7 @@ pub struct Pool2d {
 /// `output[c] = relu?(input[c] * weights[c] + bias[c])`: a batch normalisation that can't be
 /// folded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ScaleShift {
     /// Input tensor.
     pub input: Tensor,
@@ -74,6 +78,7 @@ pub struct ScaleShift {
 
 /// `output = function?(relu?(input · weightsᵀ + bias))`; weights are `[outputs][inputs]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Linear {
     /// Input tensor: `channels` inputs, one row and column.
     pub input: Tensor,
@@ -87,6 +92,7 @@ pub struct Linear {
 
 /// `output = function(input)`, value by value: an activation that no other op takes in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Activate {
     /// Input tensor.
     pub input: Tensor,
@@ -98,6 +104,7 @@ pub struct Activate {
 
 /// `output = input * factor`, value by value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Multiply {
     /// Input tensor.
     pub input: Tensor,
@@ -111,6 +118,7 @@ pub struct Multiply {
 
 /// Operation of one step of a network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Op {
     /// A convolution.
     Conv2d(Conv2d),

@@ -6,6 +6,7 @@
 
 /// Rounding by a device's kernels for an [`Op`](crate::op::Op); all `false` if they don't round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rounding {
     /// They round what they read as their input before anything else: rounded there, it gives the
     /// same outputs.
@@ -18,6 +19,7 @@ pub struct Rounding {
 
 /// Numbers of an op that are rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Rounded {
     /// The input's numbers are rounded.
     pub input: bool,

@@ -15,6 +15,7 @@ pub(super) fn product(sizes: impl IntoIterator<Item = usize>) -> usize {
 
 /// Layout of a tensor in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Layout {
     /// Dense, row-major: batch, channel, row, column.
     Nchw,
@@ -24,6 +25,7 @@ pub enum Layout {
 
 /// A tensor, or some adjoining channels of a wider one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tensor {
     /// Images.
     pub batch: usize,
@@ -92,6 +94,7 @@ impl Tensor {
 
 /// A window that slides over rows and columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Window {
     /// Rows and columns of the window.
     pub size: [usize; 2],

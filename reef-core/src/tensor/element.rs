@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Element type of a tensor in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Element {
     /// IEEE single precision.
     F32,
@@ -36,6 +37,7 @@ pub enum Element {
 /// Type of the numbers that an operation computes with. Elements are converted to it when they are
 /// read, and back when they are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Domain {
     /// Single precision, for all floats up to it.
     F32,

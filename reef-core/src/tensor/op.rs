@@ -20,6 +20,7 @@ use std::ops::Range;
 /// Kind of an operation.
 #[derive(Debug, Clone, PartialEq)]
 #[expect(missing_docs, reason = "each is described at its type")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Kind {
     Map(Map),
     Move(Move),
@@ -38,6 +39,7 @@ pub enum Kind {
 
 /// An operation on tensors: `output = kind(inputs)`.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TensorOp {
     /// Kind of the operation.
     pub kind: Kind,

@@ -6,6 +6,7 @@ use std::fmt;
 
 /// Element type and sizes of a dense, row-major tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Spec {
     /// Element type.
     pub element: Element,

@@ -21,6 +21,7 @@ pub(crate) fn can_broadcast(dims: &[usize], to: &[usize]) -> bool {
 /// Elements of a row-major tensor in an order and a number of their own. The one at `i₀, i₁, …` is
 /// `i₀ * strides[0] + i₁ * strides[1] + …`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct View {
     /// Sizes, outermost first.
     pub dims: Vec<usize>,
@@ -170,6 +171,7 @@ impl View {
 
 /// A view that begins at some element.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Placed {
     /// Position of its first element.
     pub first: usize,

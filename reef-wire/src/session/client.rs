@@ -111,6 +111,7 @@ impl Client {
         };
         let side = Side::Client(Box::new(reconnect));
         let endpoint = Arc::new(Endpoint::new(welcome.limits, side, handler));
+        endpoint.begin();
         endpoint.connect(
             &mut lock(endpoint.inbox()),
             link,

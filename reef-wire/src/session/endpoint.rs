@@ -28,6 +28,10 @@ pub trait Handler: Send {
     /// An error ends the session. Its text is what the peer is told.
     fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> Result<()>;
 
+    /// Takes the end of the new session, by which other threads may push. Called once, before the
+    /// first message.
+    fn begun(&mut self, _endpoint: &Arc<Endpoint>) {}
+
     /// The connection is gone for good, or the session is over. No message follows.
     fn ended(&mut self, _why: &Error) {}
 }
@@ -384,6 +388,13 @@ impl Endpoint {
             *sender = None;
             self.writer.with(Outbox::disconnect);
             self.cut(); // the reader sees it
+        }
+    }
+
+    /// Tells the handler that the session has begun.
+    pub(super) fn begin(self: &Arc<Self>) {
+        if let Some(handler) = &mut *lock(&self.handler) {
+            handler.begun(self);
         }
     }
 

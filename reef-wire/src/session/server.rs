@@ -66,10 +66,6 @@ pub trait Authority: Send + Sync {
         hello: &Hello,
         sessions: &Server,
     ) -> Result<(Box<dyn Handler>, Vec<u8>), String>;
-
-    /// Takes the end of a new session, by which other threads may push. Called once, before the
-    /// first message.
-    fn begun(&self, _endpoint: &Arc<Endpoint>) {}
 }
 
 /// Sessions of a server. Cloning is cheap, and each clone has the same sessions.
@@ -175,7 +171,7 @@ impl Server {
         };
         let side = Side::Server { max_unread: options.max_unread };
         let endpoint = Arc::new(Endpoint::new(options.limits, side, handler));
-        self.0.authority.begun(&endpoint);
+        endpoint.begin();
         let (connections, changed) = (Mutex::new(1), Condvar::new());
         let session = Arc::new(Session { endpoint, connections, changed });
         let name = self.random()?;

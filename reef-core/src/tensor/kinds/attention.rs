@@ -26,6 +26,7 @@ use std::borrow::Cow;
 /// that reads one, in order. Rounding is free, but NaN follows these formulas: a row all of whose
 /// scores are `-inf` is NaN, and so is one with a score of `inf` or NaN.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Attention {
     /// `q`, of the rows' sizes and then `depth`.
     pub queries: Placed,
@@ -42,6 +43,7 @@ pub struct Attention {
 
 /// One step that a score goes through. Views have the rows' sizes and then the number of keys.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ScoreStep {
     /// It is multiplied.
     Scale(f32),

@@ -13,6 +13,7 @@ use std::borrow::Cow;
 ///
 /// Sums are made in the order of `j`, in the domain.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Contract {
     /// Type of the numbers that it computes with.
     pub domain: Domain,

@@ -13,6 +13,7 @@ use crate::tensor::view::{View, product};
 /// Inputs are the pictures, the weights, and the bias if there is one: floats of 32 bits, as the
 /// output. Sums are made row by row. `last` gives the layout of pictures.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Depthwise {
     /// Images, channels, rows and columns of the input.
     pub shape: [usize; 4],

@@ -15,6 +15,7 @@ use crate::tensor::spec::Spec;
 /// Everything is a float of 32 bits but the inputs, which convert, and the output, which may be
 /// rounded to a half. Inputs from the third on are broadcast to the output.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Finished {
     /// Contraction that makes the sums.
     pub contract: Contract,

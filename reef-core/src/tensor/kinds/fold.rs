@@ -10,6 +10,7 @@ use crate::tensor::view::View;
 
 /// Result of a fold of elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum FoldKind {
     /// Their sum; 0 of none.
     Sum,
@@ -37,6 +38,7 @@ pub enum FoldKind {
 
 /// `output[i] = kind of input[kept(i) + folded(j)] for all j`.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Fold {
     /// Kind of the fold.
     pub kind: FoldKind,

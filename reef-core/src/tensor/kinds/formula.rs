@@ -5,6 +5,7 @@ use crate::tensor::number::Number;
 /// A function of one number. Those of ONNX, by its names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Unary {
     Abs,
     Acos,
@@ -45,6 +46,7 @@ pub enum Unary {
 /// A function of two numbers. Comparisons give 1 or 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Binary {
     Add,
     Sub,
@@ -71,6 +73,7 @@ pub enum Binary {
 
 /// A number of a formula, as a float and as an integer.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Scalar {
     /// In operations on integers its fraction is dropped.
     Real(f64),
@@ -90,6 +93,7 @@ impl Scalar {
 /// A step of a formula. Operands are numbers of earlier terms.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(missing_docs, reason = "the names say it")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Term {
     /// An element of the input of this number.
     Input(usize),
@@ -115,6 +119,7 @@ impl Term {
 
 /// Terms; the last one is the result.
 #[derive(Debug, Clone, PartialEq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Formula(pub Vec<Term>);
 
 impl Formula {

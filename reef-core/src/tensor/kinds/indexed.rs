@@ -13,6 +13,7 @@ use crate::tensor::view::{View, product};
 
 /// Elements that one index, or several that belong together, point at within a tensor of `sizes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Target {
     /// Tuples of indices, one for each of the first sizes, point at all elements below. Of
     /// `batches` tensors in a row each has tuples of its own, or all have the same.
@@ -41,6 +42,7 @@ pub enum Target {
 
 /// `output[i] = data[where indices point]`. Inputs: data, indices.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Gather {
     /// Targets of the indices.
     pub target: Target,
@@ -49,6 +51,7 @@ pub struct Gather {
 /// Combination of an element and an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the names say it")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum ScatterKind {
     Replace,
     Add,
@@ -59,6 +62,7 @@ pub enum ScatterKind {
 
 /// The data, with updates where indices point, one after the other. Inputs: data, indices, updates.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Scatter {
     /// Targets of the indices.
     pub target: Target,

@@ -10,6 +10,7 @@ use crate::tensor::view::{View, can_broadcast};
 
 /// `output[i] = formula(inputs[i])`; inputs are broadcast to the output.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Map {
     /// Formula of the elements.
     pub formula: Formula,

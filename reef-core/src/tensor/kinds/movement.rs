@@ -15,6 +15,7 @@ pub const NOWHERE: usize = usize::MAX;
 /// `output[i₀, i₁, …] = input[tables[0][i₀] + tables[1][i₁] + …]`, counted in elements; where a
 /// table has [`NOWHERE`], it is `fill`.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Move {
     /// For each axis of the output.
     pub tables: Vec<Vec<usize>>,
@@ -24,6 +25,7 @@ pub struct Move {
 
 /// Tensors one after the other along an axis: input `k` is `outer` times `lens[k]` elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Concat {
     /// Rows.
     pub outer: usize,

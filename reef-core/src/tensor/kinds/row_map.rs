@@ -10,6 +10,7 @@ use crate::tensor::spec::Spec;
 
 /// A step of a formula of rows. Operands are numbers of earlier ones.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum RowTerm {
     /// Of each element by itself.
     Element(Term),
@@ -40,6 +41,7 @@ impl RowTerm {
 /// `output[row, i] = terms(inputs[row, ..])[i]`: the last term is the result. Inputs are broadcast
 /// to the output, whose last axis is the row. Terms are floats of 32 bits.
 #[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RowMap {
     /// Elements of a row.
     pub width: usize,

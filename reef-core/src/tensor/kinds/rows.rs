@@ -9,6 +9,7 @@ use crate::tensor::view::View;
 
 /// Running sums over rows of `len` elements that are `inner` apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Scan {
     /// Elements of a row.
     pub len: usize,
@@ -24,6 +25,7 @@ pub struct Scan {
 
 /// The `k` largest or smallest of rows of `len` elements, the best first, of equals the first one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TopK {
     /// Elements of a row.
     pub len: usize,

@@ -1,0 +1,223 @@
+//! One session with a server, and the names that the client has made up in it.
+
+use super::lane::{Lanes, Pushed};
+use super::options::Options;
+use crate::error::{NAME, of_wire};
+use crate::messages::{AskClock, BUFFER, Facts, Free, GRAPH, LAUNCHES, Request, SCHEMA};
+use parking_lot::Mutex;
+use reef_core::{Error, Result};
+use reef_wire::little_endian::U64;
+use reef_wire::{Client, ClientOptions, Cold, Hot, Id, Mint, TlsClient, Token, codec, hot_bytes};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde::de::DeserializeOwned;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Time within which a server must accept a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// First address of buffers as clients see them, and distance of their beginnings. They mean
+/// nothing on the device: the server puts its own in their place.
+const FIRST_ADDRESS: u64 = 1 << 46;
+const ADDRESS_ALIGNMENT: u64 = 4096;
+
+/// Round trips that estimate the offset of the server's clock.
+const CLOCK_ROUNDS: usize = 8;
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    client: Client,
+    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) facts: Facts,
+    mints: [Mutex<Mint>; 3],
+    next_address: AtomicU64,
+    next_lane: AtomicU32,
+    /// Answers by question: they depend on nothing else.
+    answers: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    opened: Instant,
+    /// The server's time when `opened` was now.
+    offset: Duration,
+}
+
+impl Connection {
+    /// Begins a session.
+    ///
+    /// # Errors
+    ///
+    /// `NotFound` if there is no server or it has no such device, or refuses; `Invalid` for a file.
+    pub(crate) fn open(options: &Options) -> Result<Self> {
+        let Some(address) = options.address.clone() else {
+            return Err(Error::invalid("remote device: must be remote:ADDRESS/DEVICE"));
+        };
+        let tls = options.ca.as_deref().map(authorities).transpose()?.map(TlsClient::new);
+        let line = options.line;
+        let dial = move || {
+            let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
+            match line {
+                None => Ok(link),
+                Some(line) => link
+                    .emulated(line)
+                    .map_err(|e| reef_wire::Error::Broken(format!("emulated line: {e}"))),
+            }
+        };
+        let mut wire = ClientOptions::new(SCHEMA, dial);
+        wire.token = options.token_file.as_deref().map(token).transpose()?;
+        let request = Request { device: options.device.clone() };
+        wire.request = codec::write(&request).map_err(of_wire)?;
+        let lanes = Arc::<Lanes>::default();
+        let client = Client::open(wire, Box::new(Pushed(lanes.clone()))).map_err(|e| match e {
+            reef_wire::Error::Refused(text) => Error::NotFound(format!("{NAME}: refused: {text}")),
+            other => Error::NotFound(format!("{NAME}: {other}")),
+        })?;
+        let facts = codec::read(client.facts()).map_err(of_wire)?;
+        let mut connection = Self {
+            client,
+            lanes,
+            facts,
+            mints: [BUFFER, LAUNCHES, GRAPH].map(|tag| Mutex::new(Mint::new(tag))),
+            next_address: AtomicU64::new(FIRST_ADDRESS),
+            next_lane: AtomicU32::new(1),
+            answers: Mutex::default(),
+            opened: Instant::now(),
+            offset: Duration::ZERO,
+        };
+        connection.offset = connection.estimate_offset()?;
+        Ok(connection)
+    }
+
+    /// The server's time at the middle of the shortest of some round trips.
+    fn estimate_offset(&self) -> Result<Duration> {
+        let mut best = (Duration::MAX, Duration::ZERO);
+        for _ in 0..CLOCK_ROUNDS {
+            let begin = self.opened.elapsed();
+            let nanos: u64 = self.call(&AskClock {})?;
+            let end = self.opened.elapsed();
+            let middle = begin + (end - begin) / 2;
+            let offset = Duration::from_nanos(nanos).saturating_sub(middle);
+            best = best.min((end - begin, offset));
+        }
+        Ok(best.1)
+    }
+
+    /// The device's time, as far as this end knows.
+    pub(crate) fn clock(&self) -> Duration {
+        self.offset + self.opened.elapsed()
+    }
+
+    pub(crate) fn mint(&self, tag: u8) -> Id {
+        self.mint_of(tag).lock().mint()
+    }
+
+    fn mint_of(&self, tag: u8) -> &Mutex<Mint> {
+        &self.mints[usize::from(tag - BUFFER)]
+    }
+
+    /// Releases an object at the server. Doesn't wait.
+    pub(crate) fn free(&self, id: Id) {
+        let free = Free { id: U64::new(id.bits()) };
+        // Without a session there is nothing to release. The order of frames is that of names: the
+        // next object of this index comes after it.
+        let _ = self.client.post(Free::OP, 0, &[hot_bytes(&free)]);
+        self.release(id);
+    }
+
+    /// Takes back a name that names nothing.
+    pub(crate) fn release(&self, id: Id) {
+        self.mint_of(id.tag()).lock().release(id);
+    }
+
+    /// Takes a range of addresses for a buffer.
+    pub(crate) fn address(&self, bytes: usize) -> u64 {
+        let len = (bytes as u64).max(1).next_multiple_of(ADDRESS_ALIGNMENT) + ADDRESS_ALIGNMENT;
+        self.next_address.fetch_add(len, Ordering::Relaxed)
+    }
+
+    pub(crate) fn next_lane(&self) -> u32 {
+        self.next_lane.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends a message, and reads the reply.
+    pub(crate) fn call<M: Cold, R: DeserializeOwned>(&self, message: &M) -> Result<R> {
+        self.call_on(0, message)
+    }
+
+    pub(crate) fn call_on<M: Cold, R: DeserializeOwned>(
+        &self,
+        lane: u32,
+        message: &M,
+    ) -> Result<R> {
+        let body = message.to_bytes().map_err(of_wire)?;
+        let reply = self.client.call(M::OP, lane, &[&body]).map_err(of_wire)?;
+        self.lanes.check()?;
+        codec::read(&reply).map_err(of_wire)
+    }
+
+    /// As [`call`](Self::call), but the error of an earlier message is left to another call.
+    pub(crate) fn call_unlatched<M: Cold, R: DeserializeOwned>(&self, message: &M) -> Result<R> {
+        let body = message.to_bytes().map_err(of_wire)?;
+        let reply = self.client.call(M::OP, 0, &[&body]).map_err(of_wire)?;
+        codec::read(&reply).map_err(of_wire)
+    }
+
+    /// As [`call`](Self::call), for a hot message; returns the reply's bytes.
+    pub(crate) fn call_hot<M: Hot>(&self, message: &M) -> Result<Vec<u8>> {
+        let reply = self.client.call(M::OP, 0, &[hot_bytes(message)]).map_err(of_wire)?;
+        self.lanes.check()?;
+        Ok(reply)
+    }
+
+    /// Sends a message with bytes after it. Doesn't wait.
+    pub(crate) fn post_hot<M: Hot>(&self, message: &M, bytes: &[u8]) -> Result<()> {
+        let sent = self.client.post(M::OP, 0, &[hot_bytes(message), bytes]);
+        sent.map(|_| ()).map_err(of_wire)
+    }
+
+    /// Sends a message of a lane. Doesn't wait.
+    pub(crate) fn post_on<M: Cold>(&self, lane: u32, message: &M) -> Result<()> {
+        let body = message.to_bytes().map_err(of_wire)?;
+        self.client.push(M::OP, lane, &[&body]).map_err(of_wire)?;
+        self.client.flush();
+        Ok(())
+    }
+
+    /// Asks once for each question.
+    pub(crate) fn ask<M: Cold, R: DeserializeOwned>(&self, question: &M) -> Result<R> {
+        let body = question.to_bytes().map_err(of_wire)?;
+        let known = self.answers.lock().get(&body).cloned();
+        let answer = match known {
+            Some(answer) => answer,
+            None => {
+                let answer = self.client.call(M::OP, 0, &[&body]).map_err(of_wire)?;
+                self.answers.lock().insert(body, answer.clone());
+                answer
+            }
+        };
+        codec::read(&answer).map_err(of_wire)
+    }
+}
+
+fn authorities(path: &Path) -> Result<RootCertStore> {
+    let invalid =
+        |e: &dyn std::fmt::Display| Error::Invalid(format!("remote.ca {}: {e}", path.display()));
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| invalid(&e))? {
+        let certificate = certificate.map_err(|e| invalid(&e))?;
+        roots.add(certificate).map_err(|e| invalid(&e))?;
+    }
+    if roots.is_empty() {
+        return Err(invalid(&"no certificate (PEM) in it"));
+    }
+    Ok(roots)
+}
+
+/// Reads a token: the file's text without space around it.
+fn token(path: &Path) -> Result<Token> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|e| Error::Invalid(format!("remote.token_file {}: {e}", path.display())))?;
+    Ok(Token::new(text.trim().as_bytes()))
+}

@@ -1,0 +1,67 @@
+//! Handles of what the server has: memory, kernels, graphs.
+
+use super::connection::Connection;
+use reef_core::{Error, Result};
+use reef_wire::Id;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A name at the server; dropping it releases the object there, once its work has ended.
+#[derive(Debug)]
+pub(super) struct Handle {
+    pub(super) connection: Arc<Connection>,
+    pub(super) id: Id,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.connection.free(self.id);
+    }
+}
+
+/// Memory of a remote device, or of its host.
+#[derive(Debug, Clone)]
+pub struct Buffer {
+    pub(super) handle: Arc<Handle>,
+    pub(super) address: u64,
+    pub(super) bytes: usize,
+}
+
+impl Buffer {
+    pub(super) fn id(&self) -> u64 {
+        self.handle.id.bits()
+    }
+
+    /// Checks that a range lies inside.
+    pub(super) fn check(&self, offset: usize, bytes: usize) -> Result<Range<usize>> {
+        match offset.checked_add(bytes) {
+            Some(end) if end <= self.bytes => Ok(offset..end),
+            _ => {
+                let have = self.bytes;
+                Err(Error::Invalid(format!("{bytes} bytes at {offset} of a buffer of {have}")))
+            }
+        }
+    }
+}
+
+/// A function of the server's device, ready to launch.
+#[derive(Debug, Clone)]
+pub struct Kernel(pub(super) KernelSource);
+
+#[derive(Debug, Clone)]
+pub(super) enum KernelSource {
+    /// One of the launches that the server has prepared for an operation.
+    Prepared(Arc<Handle>, u32),
+    /// A kernel by name, with arguments of the client.
+    Named(Arc<Handle>),
+}
+
+/// Commands that the server keeps, submitted as one.
+#[derive(Debug, Clone)]
+pub struct Graph(pub(super) Arc<KeptGraph>);
+
+/// A graph and what it works on.
+#[derive(Debug)]
+pub(super) struct KeptGraph {
+    pub(super) handle: Handle,
+}

@@ -1,0 +1,43 @@
+//! The device's handle, and the types that it names.
+
+use super::connection::Connection;
+use super::event::Event;
+use super::objects::{Buffer, Graph, Handle, Kernel};
+use super::preemptor::Complete;
+use crate::error::NAME;
+use reef_core::{Backend, Result};
+use reef_wire::Cold;
+use serde::de::DeserializeOwned;
+use std::sync::Arc;
+
+/// A device of a server. It is opened by `ADDRESS/DEVICE`.
+#[derive(Debug, Clone)]
+pub struct Remote(pub(super) Arc<Connection>);
+
+impl Backend for Remote {
+    const NAME: &'static str = NAME;
+    type Buffer = Buffer;
+    type Kernel = Kernel;
+    type Event = Event;
+    type Checkpoint = Complete;
+    type Graph = Graph;
+}
+
+impl Remote {
+    /// Has the server make an object, under a name that the message is given, and returns it with
+    /// the reply.
+    pub(super) fn make<M: Cold, R: DeserializeOwned>(
+        &self,
+        tag: u8,
+        message: impl FnOnce(u64) -> M,
+    ) -> Result<(Handle, R)> {
+        let id = self.0.mint(tag);
+        match self.0.call_unlatched(&message(id.bits())) {
+            Ok(reply) => Ok((Handle { connection: self.0.clone(), id }, reply)),
+            Err(error) => {
+                self.0.release(id); // it was not made
+                Err(error)
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Errors on their way through a session.
+
+use reef_core::Error;
+use serde::{Deserialize, Serialize};
+
+/// Name of this backend.
+pub(crate) const NAME: &str = "remote";
+
+/// Kind of an error, with what its kind needs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Kind {
+    /// Out of memory, with the bytes that were asked for.
+    OutOfMemory(u64),
+    /// The device is lost.
+    DeviceLost,
+    /// The device can't do it.
+    Unsupported,
+    /// There is nothing of this name.
+    NotFound,
+    /// An argument cannot be used.
+    Invalid,
+    /// The work was cancelled.
+    Cancelled,
+    /// Any other error.
+    Other,
+}
+
+/// An error of the server's device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteError {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its text, without the backend's name.
+    pub text: String,
+}
+
+impl RemoteError {
+    /// Code and text of a reply.
+    pub(crate) fn to_reply(&self) -> (u32, String) {
+        let text = self.text.clone();
+        match self.kind {
+            Kind::OutOfMemory(asked) => (1, asked.to_string()),
+            Kind::DeviceLost => (2, text),
+            Kind::Unsupported => (3, text),
+            Kind::NotFound => (4, text),
+            Kind::Invalid => (5, text),
+            Kind::Cancelled => (6, text),
+            Kind::Other => (7, text),
+        }
+    }
+
+    fn from_reply(code: u32, text: String) -> Self {
+        let kind = match code {
+            1 => Kind::OutOfMemory(text.parse().unwrap_or_default()),
+            2 => Kind::DeviceLost,
+            3 => Kind::Unsupported,
+            4 => Kind::NotFound,
+            5 => Kind::Invalid,
+            6 => Kind::Cancelled,
+            _ => Kind::Other,
+        };
+        let text = if code == 1 { String::new() } else { text };
+        Self { kind, text }
+    }
+}
+
+impl From<&Error> for RemoteError {
+    fn from(error: &Error) -> Self {
+        let (kind, text) = match error {
+            Error::OutOfMemory { asked, .. } => (Kind::OutOfMemory(*asked as u64), String::new()),
+            Error::DeviceLost { backend, why } => (Kind::DeviceLost, format!("{backend}: {why}")),
+            Error::Unsupported { what, .. } => (Kind::Unsupported, what.clone()),
+            Error::NotFound(text) => (Kind::NotFound, text.clone()),
+            Error::Invalid(text) => (Kind::Invalid, text.clone()),
+            Error::Cancelled => (Kind::Cancelled, String::new()),
+            other => (Kind::Other, other.to_string()),
+        };
+        Self { kind, text }
+    }
+}
+
+impl From<RemoteError> for Error {
+    fn from(error: RemoteError) -> Self {
+        let RemoteError { kind, text } = error;
+        match kind {
+            Kind::OutOfMemory(asked) => Self::OutOfMemory { backend: NAME, asked: asked as usize },
+            Kind::DeviceLost => Self::DeviceLost { backend: NAME, why: text },
+            Kind::Unsupported => Self::Unsupported { backend: NAME, what: text },
+            Kind::NotFound => Self::NotFound(text),
+            Kind::Invalid => Self::Invalid(text),
+            Kind::Cancelled => Self::Cancelled,
+            Kind::Other => Self::Host { what: NAME.into(), why: text },
+        }
+    }
+}
+
+/// An error of the connection. A device that can't be reached any more is lost.
+pub(crate) fn of_wire(error: reef_wire::Error) -> Error {
+    match error {
+        reef_wire::Error::Remote { code, text } => RemoteError::from_reply(code, text).into(),
+        reef_wire::Error::Invalid(text) => Error::Invalid(text),
+        reef_wire::Error::Refused(text) => Error::NotFound(format!("{NAME}: refused: {text}")),
+        other => Error::DeviceLost { backend: NAME, why: other.to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_keeps_its_kind_through_a_session() {
+        for error in [
+            Error::OutOfMemory { backend: NAME, asked: 7 },
+            Error::DeviceLost { backend: NAME, why: "cpu: why".into() },
+            Error::Unsupported { backend: NAME, what: "graphs".into() },
+            Error::NotFound("no kernel".into()),
+            Error::Invalid("9 bytes".into()),
+            Error::Cancelled,
+        ] {
+            let remote = RemoteError::from(&error);
+            let (code, text) = remote.to_reply();
+            assert_eq!(RemoteError::from_reply(code, text), remote);
+            let back = Error::from(remote);
+            match &error {
+                Error::DeviceLost { .. } => {
+                    assert_eq!(back.to_string(), "remote: device lost: remote: cpu: why");
+                }
+                other => assert_eq!(&back, other),
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! A device of another machine.
+//!
+//! [`Remote`] implements [`Device`](reef_core::Device) and [`Operators`](reef_core::op::Operators)
+//! over a session of `reef-wire`. A [`server`] has the real device, and a dispatcher whose clients
+//! are the queues of all sessions. So real-time work of one session preempts best-effort work of
+//! the others there, at the depth that the real device has.
+//!
+//! *In*: a device string `remote:ADDRESS/DEVICE`, and commands. *Out*: messages of
+//! [`messages`](mod@messages), and positions that the server pushes. *Invariant*: commands of a
+//! queue run in order and once, as on the device itself, or the queue ends with an error. A client
+//! names what it makes. The server checks each name, range and operation before the device sees it.
+
+mod client;
+mod error;
+pub mod messages;
+pub mod server;
+
+pub use client::event::Event;
+pub use client::objects::{Buffer, Graph, Kernel};
+pub use client::options::Options;
+pub use client::preemptor::{Complete, Preemptor};
+pub use client::queue::Queue;
+pub use client::remote::Remote;

@@ -1,0 +1,226 @@
+//! Messages between a client and its server.
+//!
+//! Ids are made up by the client; their tags are constants below. Lanes are its hardware queues. A
+//! message without reply that fails is answered by [`Failed`], for its lane or, with lane 0, for
+//! the session.
+
+use crate::error::RemoteError;
+use reef_core::op::{Op, PackedInput};
+use reef_core::tensor::TensorOp;
+use reef_wire::little_endian::U64;
+use reef_wire::messages;
+use serde::{Deserialize, Serialize};
+
+/// Tag of buffers.
+pub const BUFFER: u8 = 1;
+/// Tag of lists of launches, and of kernels by name.
+pub const LAUNCHES: u8 = 2;
+/// Tag of graphs.
+pub const GRAPH: u8 = 3;
+
+/// Maximum number of bytes that one message carries of a longer copy.
+pub const MAX_PIECE_LEN: usize = 16 << 20;
+
+messages! {
+    /// Hash of the declarations.
+    pub(crate) DECLARED;
+    /// Allocates memory. Waits for a reply.
+    cold 16 Alloc { id: u64, address: u64, bytes: u64, is_host: bool }
+    /// Releases an object of any sort. What runs keeps it.
+    hot 17 Free { id: U64 }
+    /// Writes the bytes that follow into a buffer.
+    hot 18 Write { buffer: U64, offset: U64 }
+    /// Reads bytes of a buffer. The reply is the bytes.
+    hot 19 Read { buffer: U64, offset: U64, bytes: U64 }
+    /// Loads a kernel by name. Waits for a reply.
+    cold 20 NamedKernel { id: u64, name: String }
+    /// Makes a graph. Waits for a reply.
+    cold 21 MakeGraph { id: u64, commands: Vec<RemoteCommand> }
+    /// Opens a lane. Waits for a reply.
+    cold 22 OpenLane { is_real_time: bool }
+    /// Closes a lane. The reply comes when all of its commands have ended.
+    cold 23 CloseLane { lane: u32 }
+    /// Runs a command on a lane.
+    cold 24 Run { seq: u64, command: RemoteCommand }
+    /// Asks the device. The reply is the answer.
+    cold 25 Ask { question: Question }
+    /// Bytes of constants, for the message that packs them.
+    hot 26 Stage { total: U64 }
+    /// Packs the staged weights and bias. The reply has the size of the buffer.
+    cold 27 Pack { id: u64, address: u64, op: Op, weights: u64 }
+    /// Packs the staged values of an input. Waits for a reply.
+    cold 28 PackInput { id: u64, address: u64, packed: PackedSpec }
+    /// Prepares the launches of an operation. The reply is their [`Shape`]s.
+    cold 29 Prepare { id: u64, operation: Operation }
+    /// Asks for the device's time. The reply is nanoseconds.
+    cold 30 AskClock {}
+    /// Of the server: all commands of a lane before `done` have ended. `at` is the device's time,
+    /// in nanoseconds.
+    hot 31 Advance { done: U64, at: U64 }
+    /// Of the server: the lane, or with lane 0 the session, has failed.
+    cold 32 Failed { error: RemoteError }
+}
+
+/// Hash of all that both ends must agree on: the messages, the types in them, and the release of
+/// the operations of networks.
+pub const SCHEMA: u64 = DECLARED
+    ^ reef_wire::codec::hash(concat!(env!("CARGO_PKG_VERSION"), include_str!("messages.rs")));
+
+/// One command of a queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as the commands of reef-core")]
+pub enum RemoteCommand {
+    /// One of a list of prepared launches.
+    Prepared {
+        launches: u64,
+        index: u32,
+    },
+    /// A kernel by name with raw arguments: addresses of buffers, and other words.
+    Raw {
+        kernel: u64,
+        grid: [u32; 3],
+        block: [u32; 3],
+        args: Vec<u64>,
+    },
+    Graph {
+        graph: u64,
+    },
+    Copy {
+        from: u64,
+        from_offset: u64,
+        to: u64,
+        to_offset: u64,
+        bytes: u64,
+        to_host: bool,
+    },
+    Fill {
+        buffer: u64,
+        offset: u64,
+        bytes: u64,
+        word: u32,
+    },
+    /// Notes the time at which all earlier commands have ended.
+    Record,
+}
+
+/// A storage: a buffer and the first byte in it.
+pub type Place = (u64, u64);
+
+/// Operation whose launches are prepared.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as the operands of reef-core")]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
+pub enum Operation {
+    Picture {
+        op: Op,
+        input: Place,
+        residual: Option<Place>,
+        output: Place,
+        constants: Option<u64>,
+        scratch: Option<Place>,
+        rounded: [bool; 2],
+    },
+    /// One operation on tensors, or several that run as one.
+    Tensors { ops: Vec<TensorCall>, is_group: bool },
+}
+
+/// An operation on tensors with its operands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as the operands of reef-core")]
+pub struct TensorCall {
+    pub op: TensorOp,
+    pub inputs: Vec<Place>,
+    pub output: Place,
+    pub packed: bool,
+    pub scratch: Option<Place>,
+}
+
+/// Grid and block of a prepared launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it")]
+pub struct Shape {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+}
+
+/// Question about an operation. Answers depend on nothing else, so a client asks once.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Question {
+    /// A pair of numbers: zeroed bytes, all bytes.
+    Scratch(Op, [bool; 2]),
+    /// Three flags.
+    Rounding(Op),
+    /// A pair of numbers.
+    TensorScratch(TensorOp),
+    /// A number.
+    Grouped(Vec<TensorOp>),
+    /// A [`PackedSpec`], or none.
+    PackedInput(TensorOp),
+    /// A flag.
+    HasJoined(TensorOp),
+    /// A flag.
+    RoundsToHalves(TensorOp, u64),
+    /// A flag.
+    TakesHalves(TensorOp),
+}
+
+/// [`PackedInput`](reef_core::op::PackedInput) as a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as `PackedInput`")]
+pub struct PackedSpec {
+    pub input: u64,
+    pub elements: u64,
+    pub outputs: [u64; 2],
+    pub terms: [u64; 2],
+    pub bytes: u64,
+}
+
+/// Facts about a server's device, which a client gets when its session begins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as `DeviceInfo`")]
+pub struct Facts {
+    pub name: String,
+    pub units: u32,
+    pub blocks_per_unit: u32,
+    pub threads_per_unit: u32,
+    pub registers_per_unit: u32,
+    pub shared_per_unit: u32,
+    pub memory: Option<u64>,
+    pub uuid: Option<[u8; 16]>,
+    pub features: Vec<String>,
+}
+
+/// Request for a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// The device, as the server names it: `cpu:0`, `cuda:0`.
+    pub device: String,
+}
+
+impl From<PackedSpec> for PackedInput {
+    fn from(spec: PackedSpec) -> Self {
+        let PackedSpec { input, elements, outputs, terms, bytes } = spec;
+        let pair = |pair: [u64; 2]| pair.map(|number| number as usize);
+        Self {
+            input: input as usize,
+            elements: elements as usize,
+            outputs: pair(outputs),
+            terms: pair(terms),
+            bytes: bytes as usize,
+        }
+    }
+}
+
+impl From<PackedInput> for PackedSpec {
+    fn from(packed: PackedInput) -> Self {
+        let PackedInput { input, elements, outputs, terms, bytes } = packed;
+        let pair = |pair: [usize; 2]| pair.map(|number| number as u64);
+        Self {
+            input: input as u64,
+            elements: elements as u64,
+            outputs: pair(outputs),
+            terms: pair(terms),
+            bytes: bytes as u64,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Devices of a server, and the clients that may use them.
+
+use super::session::Session;
+use super::shared::Shared;
+use crate::messages::{Facts, Request, SCHEMA};
+use parking_lot::Mutex;
+use reef_core::op::Operators;
+use reef_core::scheduler::Reef;
+use reef_core::{Dispatcher, Result, Stats};
+use reef_wire::{Authority, Handler, Hello, Server, ServerOptions, Token, codec};
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// A device with its dispatcher, whatever its type is.
+pub trait DeviceHost: Debug + Send + Sync {
+    /// Returns what handles a new session's messages, and facts about the device.
+    fn session(&self) -> (Box<dyn Handler>, Facts);
+}
+
+/// A device, and the dispatcher that shares it among sessions.
+#[derive(Debug)]
+pub struct Host<D: Operators>(Arc<Shared<D>>);
+
+impl<D: Operators> Host<D> {
+    /// Starts a dispatcher on a device. Clients may run networks, copies and fills.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    pub fn start(device: &D) -> Result<Self> {
+        Self::with(device, false)
+    }
+
+    /// As [`start`](Self::start), for clients that also launch kernels by name with arguments of
+    /// their own, as the conformance suite does.
+    ///
+    /// # Errors
+    ///
+    /// The device's.
+    ///
+    /// # Safety
+    ///
+    /// Every client keeps to the obligations of [`Launch::new`](reef_core::Launch::new).
+    #[allow(unsafe_code)]
+    pub unsafe fn start_raw(device: &D) -> Result<Self> {
+        Self::with(device, true)
+    }
+
+    /// Returns the counts of its dispatcher.
+    pub fn stats(&self) -> Stats {
+        self.0.dispatcher.stats()
+    }
+
+    fn with(device: &D, has_raw_launches: bool) -> Result<Self> {
+        let dispatcher = Dispatcher::start(device, Box::new(Reef::default()))?;
+        let device = device.clone();
+        Ok(Self(Arc::new(Shared { device, dispatcher, has_raw_launches })))
+    }
+}
+
+impl<D: Operators> DeviceHost for Host<D> {
+    fn session(&self) -> (Box<dyn Handler>, Facts) {
+        let info = self.0.device.info();
+        let facts = Facts {
+            name: info.name,
+            units: info.units,
+            blocks_per_unit: info.blocks_per_unit,
+            threads_per_unit: info.threads_per_unit,
+            registers_per_unit: info.registers_per_unit,
+            shared_per_unit: info.shared_per_unit,
+            memory: info.memory,
+            uuid: info.uuid,
+            features: info.features,
+        };
+        (Box::new(Session::new(self.0.clone())), facts)
+    }
+}
+
+type Open = dyn Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync;
+
+/// Devices that sessions may ask for, opened when the first one does.
+pub struct Devices {
+    open: Box<Open>,
+    /// Devices that sessions share; `None`: each session opens its own.
+    shared: Option<Mutex<HashMap<String, Arc<dyn DeviceHost>>>>,
+}
+
+impl Debug for Devices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Devices").field("shared", &self.shared).finish_non_exhaustive()
+    }
+}
+
+impl Devices {
+    /// Devices that `open` opens by name, each once: its sessions share it.
+    pub fn shared(
+        open: impl Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { open: Box::new(open), shared: Some(Mutex::default()) }
+    }
+
+    /// Devices that `open` opens by name, one for each session: for tests.
+    pub fn each(
+        open: impl Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { open: Box::new(open), shared: None }
+    }
+
+    /// A server of these devices. With tokens a client must have one of them.
+    #[must_use]
+    pub fn serve(self, tokens: Vec<Token>) -> Server {
+        let mut options = ServerOptions::new(SCHEMA);
+        options.tokens = tokens;
+        Server::new(options, self)
+    }
+
+    fn device(&self, name: &str) -> Result<Arc<dyn DeviceHost>> {
+        let Some(shared) = &self.shared else { return (self.open)(name) };
+        let mut shared = shared.lock();
+        if let Some(host) = shared.get(name) {
+            return Ok(host.clone());
+        }
+        let host = (self.open)(name)?;
+        shared.insert(name.into(), host.clone());
+        Ok(host)
+    }
+}
+
+impl Authority for Devices {
+    fn admit(&self, hello: &Hello, _: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
+        let request: Request = codec::read(&hello.request).map_err(|e| e.to_string())?;
+        let host = self.device(&request.device).map_err(|e| e.to_string())?;
+        let (handler, facts) = host.session();
+        Ok((handler, codec::write(&facts).map_err(|e| e.to_string())?))
+    }
+}

@@ -1,0 +1,247 @@
+//! Lanes of a session: clients of the dispatcher, and a thread each that tells how far they are.
+
+use crate::error::{NAME, RemoteError};
+use crate::messages::{Advance, Failed};
+use reef_core::op::Operators;
+use reef_core::{
+    BeClient, ClientConfig, Dispatcher, Error, Result, RtClient, Task, Ticket, Timing,
+};
+use reef_wire::little_endian::U64;
+use reef_wire::{Cold, Endpoint, Hot, hot_bytes};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// Maximum number of commands of a lane that have not ended.
+const MAX_OUTSTANDING: usize = 1 << 16;
+
+/// A lane, as the thread that reads frames sees it.
+#[derive(Debug)]
+pub(super) struct Lane<D: Operators> {
+    number: u32,
+    /// Client of a real-time lane: its tasks are submitted by the thread that reads.
+    real_time: Option<RtClient<D>>,
+    items: Sender<Item<D>>,
+    outstanding: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+enum Item<D: Operators> {
+    /// A real-time task that was submitted.
+    Ticket(u64, Ticket<D>),
+    /// A best-effort task to be submitted.
+    Task(u64, Task<D>),
+    /// The time when all before it has ended, which is at least the given one.
+    Record(u64, Duration),
+    Failed(Error),
+    /// All has been sent. The client waits for a reply with this number.
+    Close(u64),
+}
+
+/// Thread of a lane.
+struct Teller<D: Operators> {
+    lane: u32,
+    device: D,
+    endpoint: Arc<Endpoint>,
+    items: Receiver<Item<D>>,
+    outstanding: Arc<AtomicUsize>,
+    /// Time at which the last command ended.
+    ended: Duration,
+    has_failed: bool,
+}
+
+impl<D: Operators> Lane<D> {
+    pub(super) fn open(
+        number: u32,
+        is_real_time: bool,
+        device: &D,
+        dispatcher: &Dispatcher<D>,
+        endpoint: Arc<Endpoint>,
+    ) -> Result<Self> {
+        let (items, receiver) = channel();
+        let outstanding = Arc::<AtomicUsize>::default();
+        let teller = Teller {
+            lane: number,
+            device: device.clone(),
+            endpoint,
+            items: receiver,
+            outstanding: outstanding.clone(),
+            ended: Duration::ZERO,
+            has_failed: false,
+        };
+        let thread = thread::Builder::new().name(format!("reef-lane-{number}"));
+        let (real_time, spawned) = if is_real_time {
+            (Some(dispatcher.real_time()?), thread.spawn(move || teller.tell_real_time()))
+        } else {
+            let client = dispatcher.best_effort(ClientConfig::default())?;
+            (None, thread.spawn(move || teller.tell_best_effort(client)))
+        };
+        spawned.map_err(|e| Error::host("a thread for a lane", &e))?;
+        Ok(Self { number, real_time, items, outstanding })
+    }
+
+    /// Runs a task. An error is the lane's, and is told in its order.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if the client has sent more than it may.
+    pub(super) fn run(&mut self, seq: u64, task: Result<Task<D>>) -> reef_wire::Result<()> {
+        let item = match (task, &mut self.real_time) {
+            (Err(error), _) => Item::Failed(error),
+            (Ok(task), None) => Item::Task(seq, task),
+            (Ok(task), Some(client)) => loop {
+                match client.submit(&task) {
+                    Ok(ticket) => break Item::Ticket(seq, ticket),
+                    Err(Error::State(_)) => thread::yield_now(), // the dispatcher takes some first
+                    Err(error) => break Item::Failed(error),
+                }
+            },
+        };
+        self.send(item)
+    }
+
+    pub(super) fn record(&self, seq: u64, now: Duration) -> reef_wire::Result<()> {
+        self.send(Item::Record(seq, now))
+    }
+
+    /// Ends the lane. The reply follows when all of its work has ended.
+    pub(super) fn close(self, request: u64) {
+        let _ = self.items.send(Item::Close(request)); // the thread is gone: so is the session
+    }
+
+    fn send(&self, item: Item<D>) -> reef_wire::Result<()> {
+        if self.outstanding.fetch_add(1, Ordering::Relaxed) >= MAX_OUTSTANDING {
+            let (lane, most) = (self.number, MAX_OUTSTANDING);
+            let text = format!("lane {lane}: must have at most {most} commands outstanding");
+            return Err(reef_wire::Error::Protocol(text));
+        }
+        let _ = self.items.send(item); // the thread is gone: so is the session
+        Ok(())
+    }
+}
+
+impl<D: Operators> Teller<D> {
+    fn tell_real_time(mut self) {
+        while let Ok(item) = self.items.recv() {
+            match item {
+                Item::Ticket(seq, ticket) => {
+                    let outcome = ticket.wait();
+                    self.end_task(seq, outcome.map(|timing| end(&timing)));
+                }
+                Item::Close(request) => return self.reply(request),
+                other => self.tell(other),
+            }
+        }
+    }
+
+    /// Submits tasks as they come, and waits for the oldest while there is none.
+    fn tell_best_effort(mut self, mut client: BeClient<D>) {
+        let mut submitted = VecDeque::new();
+        let mut closing = None;
+        loop {
+            let item = match (submitted.is_empty() && closing.is_none(), closing) {
+                (true, _) => match self.items.recv() {
+                    Ok(item) => Some(item),
+                    Err(_) => return, // the session is over: the client's drop cancels the rest
+                },
+                (false, None) => match self.items.try_recv() {
+                    Ok(item) => Some(item),
+                    Err(TryRecvError::Empty) => None,
+                    Err(TryRecvError::Disconnected) => return,
+                },
+                (false, Some(_)) => None,
+            };
+            match (item, submitted.pop_front()) {
+                (Some(item), front) => {
+                    if let Some(front) = front {
+                        submitted.push_front(front);
+                    }
+                    match item {
+                        Item::Task(seq, task) if !self.has_failed => {
+                            match client.submit(task.commands()) {
+                                Ok(last) => {
+                                    submitted.push_back((Some(last), Item::Task(seq, task)))
+                                }
+                                Err(error) => submitted.push_back((None, Item::Failed(error))),
+                            }
+                        }
+                        Item::Close(request) => closing = Some(request),
+                        other => submitted.push_back((None, other)),
+                    }
+                }
+                (None, Some((Some(last), Item::Task(seq, _)))) => {
+                    let outcome = client.wait(last);
+                    let now = self.device.clock();
+                    self.end_task(seq, outcome.map(|()| now));
+                }
+                (None, Some((_, item))) => self.tell(item),
+                (None, None) => break,
+            }
+        }
+        drop(client);
+        if let Some(request) = closing {
+            self.reply(request);
+        }
+    }
+
+    fn end_task(&mut self, seq: u64, ended: Result<Duration>) {
+        match ended {
+            Ok(at) => self.advance(seq, at),
+            Err(error) => self.tell(Item::Failed(error)),
+        }
+    }
+
+    fn tell(&mut self, item: Item<D>) {
+        match item {
+            Item::Record(seq, asked) => self.advance(seq, asked),
+            Item::Failed(error) => {
+                self.outstanding.fetch_sub(1, Ordering::Relaxed);
+                if !std::mem::replace(&mut self.has_failed, true) {
+                    self.fail(&error);
+                }
+            }
+            _ => {
+                self.outstanding.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Tells that all commands up to `seq` have ended. Times never go back.
+    fn advance(&mut self, seq: u64, at: Duration) {
+        self.outstanding.fetch_sub(1, Ordering::Relaxed);
+        if self.has_failed {
+            return;
+        }
+        self.ended = self.ended.max(at);
+        let (done, at) = (U64::new(seq + 1), U64::new(self.ended.as_nanos() as u64));
+        // Errors end the session, and this thread with it.
+        let _ = self.endpoint.push(Advance::OP, self.lane, &[hot_bytes(&Advance { done, at })]);
+        self.endpoint.flush();
+    }
+
+    fn fail(&self, error: &Error) {
+        let failed = Failed { error: RemoteError::from(error) };
+        if let Ok(body) = failed.to_bytes() {
+            let _ = self.endpoint.push(Failed::OP, self.lane, &[&body]);
+            self.endpoint.flush();
+        }
+    }
+
+    fn reply(&self, request: u64) {
+        let _ = self.endpoint.reply(request, Ok(&[]));
+        self.endpoint.flush();
+    }
+}
+
+/// Time at which a task ended, on the device's clock.
+fn end(timing: &Timing) -> Duration {
+    timing.submitted + timing.delay + timing.device
+}
+
+/// The error of work on a lane that isn't there.
+pub(super) fn no_lane(number: u32) -> reef_wire::Error {
+    reef_wire::Error::Protocol(format!("{NAME}: there is no lane {number}"))
+}

@@ -1,0 +1,225 @@
+//! Sockets that a server listens on.
+
+use reef_core::{Error, Result};
+use reef_wire::{Address, Link, Server, TlsServer, Token};
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::fs::Permissions;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// Time after which a server tries to accept again where the system could not.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Files that make a server safe to reach from other machines.
+#[derive(Debug, Clone, Default)]
+pub struct Security {
+    /// File with the token that clients must have.
+    pub token: Option<PathBuf>,
+    /// File with the certificate chain of the server.
+    pub cert: Option<PathBuf>,
+    /// File with its private key.
+    pub key: Option<PathBuf>,
+}
+
+impl Security {
+    /// Reads the token, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` names the file.
+    pub fn tokens(&self) -> Result<Vec<Token>> {
+        let Some(path) = &self.token else { return Ok(Vec::new()) };
+        let text = std::fs::read_to_string(path).map_err(|e| wrong("token", path, &e))?;
+        let token = text.trim();
+        if token.len() < 16 {
+            let bytes = token.len();
+            let text = format!("must have at least 16 bytes, got {bytes}");
+            return Err(wrong("token", path, &text));
+        }
+        Ok(vec![Token::new(token.as_bytes())])
+    }
+
+    fn tls(&self) -> Result<Option<TlsServer>> {
+        let (cert, key) = match (&self.cert, &self.key) {
+            (None, None) => return Ok(None),
+            (Some(cert), Some(key)) => (cert, key),
+            _ => return Err(Error::invalid("TLS: must have both a certificate and a key")),
+        };
+        let chain = CertificateDer::pem_file_iter(cert).and_then(Iterator::collect);
+        let chain: Vec<CertificateDer<'static>> = chain.map_err(|e| wrong("cert", cert, &e))?;
+        let private = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong("key", key, &e))?;
+        let provider = rustls::crypto::ring::default_provider();
+        let config = ServerConfig::builder_with_provider(provider.into())
+            .with_safe_default_protocol_versions()
+            .map_err(|e| Error::Invalid(format!("TLS: {e}")))?
+            .with_no_client_auth()
+            .with_single_cert(chain, private)
+            .map_err(|e| wrong("key", key, &e))?;
+        Ok(Some(TlsServer::new(&config)))
+    }
+}
+
+fn wrong(what: &str, path: &Path, why: &dyn std::fmt::Display) -> Error {
+    Error::Invalid(format!("{what} {}: {why}", path.display()))
+}
+
+/// A bound socket.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    tls: Option<TlsServer>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Listens on an address: a UNIX socket, which only this user may open, or TCP. An address that
+    /// other machines can reach must have a token and TLS.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if they are missing; `Host` with the system's reason.
+    pub fn bind(address: &Address, security: &Security) -> Result<Self> {
+        let host = |e: &std::io::Error| Error::host(format!("listen on {address}"), e);
+        let tls = security.tls()?;
+        match address {
+            Address::Unix(path) => {
+                if path.exists() && UnixStream::connect(path).is_err() {
+                    std::fs::remove_file(path).map_err(|e| host(&e))?; // of a server that is gone
+                }
+                let socket = UnixListener::bind(path).map_err(|e| host(&e))?;
+                std::fs::set_permissions(path, Permissions::from_mode(0o600))
+                    .map_err(|e| host(&e))?;
+                Ok(Self { socket: Socket::Unix(socket, path.clone()), tls: None })
+            }
+            Address::Tcp(at) | Address::Tls(at) => {
+                let all: Vec<SocketAddr> = at.to_socket_addrs().map_err(|e| host(&e))?.collect();
+                let is_local = all.iter().all(|address| address.ip().is_loopback());
+                if !is_local && (tls.is_none() || security.token.is_none()) {
+                    return Err(Error::Invalid(format!(
+                        "listen on {address}: other machines can reach it, so it must have a token and TLS"
+                    )));
+                }
+                let socket = TcpListener::bind(&*all).map_err(|e| host(&e))?;
+                Ok(Self { socket: Socket::Tcp(socket), tls })
+            }
+        }
+    }
+
+    /// Returns the address that clients connect to.
+    pub fn address(&self) -> String {
+        match (&self.socket, &self.tls) {
+            (Socket::Unix(_, path), _) => format!("unix:{}", path.display()),
+            (Socket::Tcp(socket), tls) => {
+                let at = socket.local_addr().map(|at| at.to_string()).unwrap_or_default();
+                if tls.is_some() { format!("tls:{at}") } else { at }
+            }
+        }
+    }
+
+    /// Accepts connections for ever, each on a thread of its own. `report` is told of connections
+    /// that ended in an error.
+    pub fn run(
+        &self,
+        server: &Server,
+        report: impl Fn(&reef_wire::Error) + Clone + Send + 'static,
+    ) {
+        loop {
+            let accepted: std::io::Result<Box<dyn FnOnce() -> reef_wire::Result<Link> + Send>> =
+                match &self.socket {
+                    Socket::Unix(socket, _) => socket.accept().map(|(stream, _)| {
+                        Box::new(move || Link::unix(stream).map_err(broken)) as Box<_>
+                    }),
+                    Socket::Tcp(socket) => socket.accept().map(|(stream, _)| {
+                        let tls = self.tls.clone();
+                        Box::new(move || match tls {
+                            Some(tls) => tls.accept(stream),
+                            None => Link::tcp(stream).map_err(broken),
+                        }) as Box<_>
+                    }),
+                };
+            let Ok(link) = accepted else {
+                thread::sleep(ACCEPT_RETRY_INTERVAL); // too many files are open
+                continue;
+            };
+            let (server, report) = (server.clone(), report.clone());
+            let serve = move || {
+                if let Err(error) = link().and_then(|link| server.serve(link)) {
+                    report(&error);
+                }
+            };
+            // Without a thread the connection is closed, and the client tries again.
+            let _ = thread::Builder::new().name("reef-session".into()).spawn(serve);
+        }
+    }
+}
+
+fn broken(error: std::io::Error) -> reef_wire::Error {
+    reef_wire::Error::Broken(error.to_string())
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Socket::Unix(_, path) = &self.socket {
+            let _ = std::fs::remove_file(path); // gone is fine
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn address_of_other_machines_needs_token_and_tls() {
+        let bind = |text: &str, security: &Security| {
+            Listener::bind(&text.parse().unwrap(), security).map(|_| ()).map_err(|e| e.to_string())
+        };
+        let none = Security::default();
+        assert_eq!(bind("127.0.0.1:0", &none), Ok(()));
+        assert_eq!(bind("[::1]:0", &none), Ok(()));
+        for text in ["0.0.0.0:0", "[::]:0"] {
+            let said = bind(text, &none).unwrap_err();
+            assert!(said.contains("must have a token and TLS"), "{said}");
+            let token = Security { token: Some("/nowhere".into()), ..Security::default() };
+            assert!(bind(text, &token).unwrap_err().contains("must have a token and TLS"));
+        }
+        let half = Security { cert: Some("/nowhere".into()), ..Security::default() };
+        assert!(bind("127.0.0.1:0", &half).unwrap_err().contains("both"));
+    }
+
+    #[test]
+    fn token_must_be_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("token");
+        let security = Security { token: Some(path.clone()), ..Security::default() };
+        assert!(security.tokens().is_err());
+        std::fs::write(&path, "short\n").unwrap();
+        assert!(security.tokens().unwrap_err().to_string().contains("at least 16"));
+        std::fs::write(&path, "0123456789abcdef\n").unwrap();
+        assert_eq!(security.tokens().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn socket_of_a_gone_server_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("reef.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        let address = Address::Unix(path.clone());
+        let listener = Listener::bind(&address, &Security::default()).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert!(Listener::bind(&address, &Security::default()).is_err(), "it is in use");
+        drop(listener);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,16 @@
+//! The server's end: sessions that share a device by its dispatcher.
+//!
+//! *In*: connections, and a function that opens devices by name. *Out*: work of each session's
+//! lanes, as clients of one dispatcher for each device; replies, and positions. *Invariant*: a
+//! session reaches only what it made itself. Ids, ranges and operations are checked before the
+//! device sees them. When a session is over, its work is cancelled and its memory released.
+
+mod host;
+mod lanes;
+mod listen;
+mod objects;
+mod session;
+mod shared;
+
+pub use host::{DeviceHost, Devices, Host};
+pub use listen::{Listener, Security};

@@ -1,0 +1,317 @@
+//! One session: messages become calls of the device and of its dispatcher.
+
+use super::lanes::{Lane, no_lane};
+use super::objects::{Fault, Launches, Objects, Outcome};
+use super::shared::Shared;
+use crate::error::{NAME, RemoteError};
+use crate::messages::{
+    Alloc, Ask, AskClock, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph, NamedKernel, OpenLane,
+    Operation, Pack, PackInput, PackedSpec, Prepare, Question, Read, RemoteCommand, Run, Shape,
+    Stage, TensorCall, Write,
+};
+use reef_core::op::{Operands, Operators, TensorOperands};
+use reef_core::rounding::Rounded;
+use reef_core::tensor::TensorOp;
+use reef_core::{Command, Error, Launch, Task};
+use reef_wire::{Cold, Endpoint, Handler, Hot, Id, Message, codec};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Maximum number of staged bytes: the largest layer of a network that is packed at once.
+const MAX_STAGED_LEN: u64 = 2 << 30;
+/// Maximum number of lanes of a session.
+const MAX_LANES: usize = 1024;
+
+#[derive(Debug)]
+pub(super) struct Session<D: Operators> {
+    host: Arc<Shared<D>>,
+    endpoint: Option<Arc<Endpoint>>,
+    objects: Objects<D>,
+    lanes: HashMap<u32, Lane<D>>,
+    staged: Vec<f32>,
+}
+
+impl<D: Operators> Session<D> {
+    pub(super) fn new(host: Arc<Shared<D>>) -> Self {
+        let (objects, lanes) = (Objects::default(), HashMap::new());
+        Self { host, endpoint: None, objects, lanes, staged: Vec::new() }
+    }
+
+    /// Handles a message, and returns the reply's bytes.
+    fn answer(&mut self, message: &Message<'_>) -> Outcome<Vec<u8>> {
+        let body = message.body;
+        match message.op {
+            Alloc::OP => self.alloc(&Alloc::from_bytes(body)?),
+            Read::OP => self.read(Read::split(body)?.0),
+            NamedKernel::OP => self.named_kernel(&NamedKernel::from_bytes(body)?),
+            MakeGraph::OP => self.make_graph(&MakeGraph::from_bytes(body)?),
+            OpenLane::OP => self.open_lane(message.lane, &OpenLane::from_bytes(body)?),
+            Ask::OP => self.ask(Ask::from_bytes(body)?.question),
+            Pack::OP => self.pack(&Pack::from_bytes(body)?),
+            PackInput::OP => self.pack_input(&PackInput::from_bytes(body)?),
+            Prepare::OP => self.prepare(Prepare::from_bytes(body)?),
+            AskClock::OP => encode(&(self.host.device.clock().as_nanos() as u64)),
+            op => Err(unknown(op)),
+        }
+    }
+
+    /// Handles a message without reply.
+    fn take(&mut self, message: &Message<'_>) -> Outcome<()> {
+        let body = message.body;
+        match message.op {
+            Run::OP => self.run(message.lane, &Run::from_bytes(body)?),
+            Free::OP => self.objects.free(Free::split(body)?.0.id.get()),
+            Write::OP => {
+                let (write, bytes) = Write::split(body)?;
+                let buffer = self.objects.buffer(write.buffer.get())?;
+                Ok(self.host.device.write(buffer, write.offset.get() as usize, bytes)?)
+            }
+            Stage::OP => {
+                let (stage, bytes) = Stage::split(body)?;
+                self.stage(stage.total.get(), bytes)
+            }
+            op => Err(unknown(op)),
+        }
+    }
+
+    fn alloc(&mut self, alloc: &Alloc) -> Outcome<Vec<u8>> {
+        let device = &self.host.device;
+        let bytes = usize::try_from(alloc.bytes).unwrap_or(usize::MAX);
+        let buffer = if alloc.is_host { device.alloc_host(bytes) } else { device.alloc(bytes) };
+        self.objects.add_buffer(alloc.id, alloc.address, alloc.bytes, buffer?)?;
+        encode(&())
+    }
+
+    fn read(&mut self, read: &Read) -> Outcome<Vec<u8>> {
+        let (buffer, len) = (self.objects.buffer(read.buffer.get())?, read.bytes.get() as usize);
+        if len > MAX_PIECE_LEN {
+            let text = format!("read: must be at most {MAX_PIECE_LEN} bytes, got {len}");
+            return Err(reef_wire::Error::Protocol(text).into());
+        }
+        let mut bytes = vec![0; len];
+        self.host.device.read(buffer, read.offset.get() as usize, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn named_kernel(&mut self, asked: &NamedKernel) -> Outcome<Vec<u8>> {
+        if !self.host.has_raw_launches {
+            let what = "launches with arguments of the client, in a session that shares its device";
+            return Err(Error::Unsupported { backend: NAME, what: what.into() }.into());
+        }
+        let kernel = self.host.device.kernel(&asked.name)?;
+        self.objects.launches.insert(Id::from_bits(asked.id), Launches::Named(kernel))?;
+        encode(&())
+    }
+
+    /// The device's own graph, or its commands as a list where the device has no graphs.
+    fn make_graph(&mut self, asked: &MakeGraph) -> Outcome<Vec<u8>> {
+        let device = &self.host.device;
+        let commands = asked.commands.iter().map(|command| self.objects.command(device, command));
+        let commands = commands.collect::<Outcome<Vec<_>>>()?;
+        let task = match device.graph(&commands) {
+            Ok(graph) => Task::new([Command::Graph(graph)])?,
+            Err(Error::Unsupported { .. }) => Task::new(commands)?,
+            Err(error) => return Err(error.into()),
+        };
+        self.objects.graphs.insert(Id::from_bits(asked.id), task)?;
+        encode(&())
+    }
+
+    fn open_lane(&mut self, number: u32, asked: &OpenLane) -> Outcome<Vec<u8>> {
+        if number == 0 || self.lanes.contains_key(&number) || self.lanes.len() >= MAX_LANES {
+            let text = format!("lane {number}: cannot be opened, there are {}", self.lanes.len());
+            return Err(reef_wire::Error::Protocol(text).into());
+        }
+        let endpoint = self.endpoint.clone().expect("a session has begun before its messages");
+        let (device, dispatcher) = (&self.host.device, &self.host.dispatcher);
+        let lane = Lane::open(number, asked.is_real_time, device, dispatcher, endpoint)?;
+        self.lanes.insert(number, lane);
+        encode(&())
+    }
+
+    fn run(&mut self, number: u32, run: &Run) -> Outcome<()> {
+        let device = &self.host.device;
+        let lane = self.lanes.get_mut(&number).ok_or_else(|| no_lane(number))?;
+        if run.command == RemoteCommand::Record {
+            return Ok(lane.record(run.seq, device.clock())?);
+        }
+        let task = match self.objects.task(device, &run.command) {
+            Ok(task) => Ok(task),
+            Err(Fault::Device(error)) => Err(error),
+            Err(protocol) => return Err(protocol),
+        };
+        Ok(lane.run(run.seq, task)?)
+    }
+
+    fn stage(&mut self, total: u64, bytes: &[u8]) -> Outcome<()> {
+        let (numbers, rest) = bytes.as_chunks::<4>();
+        let len = (self.staged.len() * 4 + bytes.len()) as u64;
+        if !rest.is_empty() || len > total || total > MAX_STAGED_LEN {
+            let text =
+                format!("staged bytes: must be {total}, at most {MAX_STAGED_LEN}, got {len}");
+            return Err(reef_wire::Error::Protocol(text).into());
+        }
+        self.staged.extend(numbers.iter().map(|&number| f32::from_le_bytes(number)));
+        Ok(())
+    }
+
+    fn pack(&mut self, asked: &Pack) -> Outcome<Vec<u8>> {
+        let staged = std::mem::take(&mut self.staged);
+        let (weights, bias) = staged.split_at_checked(asked.weights as usize).ok_or_else(|| {
+            let (weights, got) = (asked.weights, staged.len());
+            reef_wire::Error::Protocol(format!("pack: must have {weights} weights, got {got}"))
+        })?;
+        asked.op.check()?;
+        let buffer = self.host.device.pack(&asked.op, weights, bias)?;
+        self.objects.add_buffer(asked.id, asked.address, 0, buffer)?;
+        encode(&())
+    }
+
+    fn pack_input(&mut self, asked: &PackInput) -> Outcome<Vec<u8>> {
+        let staged = std::mem::take(&mut self.staged);
+        let buffer = self.host.device.pack_input(&asked.packed.into(), &staged)?;
+        self.objects.add_buffer(asked.id, asked.address, 0, buffer)?;
+        encode(&())
+    }
+
+    fn prepare(&mut self, asked: Prepare) -> Outcome<Vec<u8>> {
+        let launches = match asked.operation {
+            Operation::Picture { op, input, residual, output, constants, scratch, rounded } => {
+                op.check()?;
+                let [in_rounded, out_rounded] = rounded;
+                let operands = Operands {
+                    input: self.objects.storage(input)?,
+                    residual: residual.map(|at| self.objects.storage(at)).transpose()?,
+                    output: self.objects.storage(output)?,
+                    constants: constants.map(|id| self.objects.buffer(id)).transpose()?,
+                    scratch: scratch.map(|at| self.objects.storage(at)).transpose()?,
+                    rounded: Rounded { input: in_rounded, output: out_rounded },
+                };
+                self.host.device.operator(&op, &operands)?
+            }
+            Operation::Tensors { ops, is_group } => self.tensor_launches(ops, is_group)?,
+        };
+        let shape = |launch: &Launch<D>| Shape { grid: launch.grid(), block: launch.block() };
+        let shapes: Vec<Shape> = launches.iter().map(shape).collect();
+        self.objects.launches.insert(Id::from_bits(asked.id), Launches::Prepared(launches))?;
+        encode(&shapes)
+    }
+
+    fn tensor_launches(&self, calls: Vec<TensorCall>, is_group: bool) -> Outcome<Vec<Launch<D>>> {
+        let mut ops = Vec::new();
+        for call in calls {
+            call.op.check()?;
+            let inputs = call.inputs.iter().map(|&at| self.objects.storage(at));
+            let operands = TensorOperands {
+                inputs: inputs.collect::<Outcome<Vec<_>>>()?,
+                output: self.objects.storage(call.output)?,
+                packed: call.packed,
+                scratch: call.scratch.map(|at| self.objects.storage(at)).transpose()?,
+            };
+            ops.push((Arc::new(call.op), operands));
+        }
+        let device = &self.host.device;
+        match (&*ops, is_group) {
+            ([(op, operands)], false) => Ok(device.tensor_operator(op, operands)?),
+            (_, true) => {
+                let ops: Vec<_> = ops.iter().map(|(op, operands)| (op, borrow(operands))).collect();
+                Ok(device.tensor_group(&ops)?)
+            }
+            _ => {
+                Err(reef_wire::Error::Protocol("several operations: must be a group".into()).into())
+            }
+        }
+    }
+
+    fn ask(&self, question: Question) -> Outcome<Vec<u8>> {
+        let device = &self.host.device;
+        let pair = |scratch: reef_core::op::Scratch| {
+            encode(&[scratch.zeroed as u64, scratch.bytes as u64])
+        };
+        match question {
+            Question::Scratch(op, [input, output]) => {
+                op.check()?;
+                pair(device.scratch(&op, Rounded { input, output }))
+            }
+            Question::Rounding(op) => {
+                op.check()?;
+                let rounding = device.rounding(&op);
+                encode(&[rounding.input, rounding.output, rounding.keeps])
+            }
+            Question::TensorScratch(op) => pair(device.tensor_scratch(checked(&op)?)),
+            Question::Grouped(ops) => {
+                let ops: Vec<&TensorOp> = ops.iter().map(checked).collect::<Outcome<_>>()?;
+                encode(&(device.grouped(&ops) as u64))
+            }
+            Question::PackedInput(op) => {
+                encode(&device.packed_input(checked(&op)?).map(PackedSpec::from))
+            }
+            Question::HasJoined(op) => encode(&device.has_joined(checked(&op)?)),
+            Question::RoundsToHalves(op, input) if (input as usize) < op.inputs.len() => {
+                encode(&device.rounds_to_halves(checked(&op)?, input as usize))
+            }
+            Question::RoundsToHalves(..) => encode(&false),
+            Question::TakesHalves(op) => encode(&device.takes_halves(checked(&op)?)),
+        }
+    }
+}
+
+fn borrow<'a, D: Operators>(operands: &TensorOperands<'a, D>) -> TensorOperands<'a, D> {
+    let storage = |at: &reef_core::op::Storage<'a, D>| reef_core::op::Storage {
+        buffer: at.buffer,
+        offset: at.offset,
+    };
+    TensorOperands {
+        inputs: operands.inputs.iter().map(storage).collect(),
+        output: storage(&operands.output),
+        packed: operands.packed,
+        scratch: operands.scratch.as_ref().map(storage),
+    }
+}
+
+fn checked(op: &TensorOp) -> Outcome<&TensorOp> {
+    op.check()?;
+    Ok(op)
+}
+
+fn encode<T: Serialize>(value: &T) -> Outcome<Vec<u8>> {
+    Ok(codec::write(value)?)
+}
+
+fn unknown(op: u16) -> Fault {
+    reef_wire::Error::Protocol(format!("operation {op}: there is none")).into()
+}
+
+impl<D: Operators> Handler for Session<D> {
+    fn begun(&mut self, endpoint: &Arc<Endpoint>) {
+        self.endpoint = Some(endpoint.clone());
+    }
+
+    fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> reef_wire::Result<()> {
+        if message.op == CloseLane::OP && message.wants_reply {
+            let number = CloseLane::from_bytes(message.body)?.lane;
+            let lane = self.lanes.remove(&number).ok_or_else(|| no_lane(number))?;
+            lane.close(message.number);
+            return Ok(());
+        }
+        if message.wants_reply {
+            return match self.answer(message) {
+                Ok(bytes) => endpoint.reply(message.number, Ok(&[&bytes])),
+                Err(Fault::Protocol(error)) => Err(error),
+                Err(Fault::Device(error)) => {
+                    let (code, text) = RemoteError::from(&error).to_reply();
+                    endpoint.reply(message.number, Err((code, &text)))
+                }
+            };
+        }
+        match self.take(message) {
+            Ok(()) => Ok(()),
+            Err(Fault::Protocol(error)) => Err(error),
+            Err(Fault::Device(error)) => {
+                let failed = Failed { error: RemoteError::from(&error) };
+                endpoint.push(Failed::OP, 0, &[&failed.to_bytes()?]).map(|_| ())
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Servers of software devices, in this process.
+
+#![allow(dead_code)] // each test program uses a part
+
+use reef_core::Device;
+use reef_cpu::Cpu;
+use reef_remote::server::{DeviceHost, Devices, Host, Listener, Security};
+use reef_wire::{Address, Server};
+use std::sync::{Arc, OnceLock};
+
+/// A server that listens on a UNIX socket until the process ends.
+pub(crate) struct Served {
+    pub(crate) address: String,
+    pub(crate) server: Server,
+    /// The shared device, once a session has asked for it.
+    pub(crate) host: Arc<OnceLock<Arc<Host<Cpu>>>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Served {
+    /// Text that opens the server's device.
+    pub(crate) fn device(&self) -> String {
+        format!("{}/cpu:0", self.address)
+    }
+}
+
+fn listen(devices: Devices) -> Served {
+    let folder = tempfile::tempdir().unwrap();
+    let address = Address::Unix(folder.path().join("reef.sock"));
+    let listener = Listener::bind(&address, &Security::default()).unwrap();
+    let server = devices.serve(Vec::new());
+    let host = Arc::default();
+    let address = listener.address();
+    let served = Served { address, server: server.clone(), host, _folder: folder };
+    std::thread::spawn(move || listener.run(&server, |_| ()));
+    served
+}
+
+fn open(name: &str) -> reef_core::Result<Cpu> {
+    match name.strip_prefix("cpu:") {
+        Some(ordinal) => Cpu::open(ordinal.parse().unwrap(), "units=2"),
+        None => Err(reef_core::Error::NotFound(format!("no device {name:?}"))),
+    }
+}
+
+/// One device for all sessions.
+pub(crate) fn shared() -> Served {
+    let known = Arc::<OnceLock<_>>::default();
+    let opened = known.clone();
+    let devices = Devices::shared(move |name| {
+        let host = Arc::new(Host::start(&open(name)?)?);
+        let _ = opened.set(host.clone()); // the first one counts
+        Ok(host as Arc<dyn DeviceHost>)
+    });
+    Served { host: known, ..listen(devices) }
+}
+
+/// A device for each session, with raw launches.
+pub(crate) fn each() -> Served {
+    listen(Devices::each(|name| {
+        // SAFETY: the clients are the tests of this program, whose launches are sound.
+        let host: Arc<dyn DeviceHost> = Arc::new(unsafe { Host::start_raw(&open(name)?)? });
+        Ok(host)
+    }))
+}
