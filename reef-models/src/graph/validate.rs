@@ -50,9 +50,12 @@ impl ScheduleGraph {
             return Err(fault(&self.given, i, "args".into()));
         }
         for (k, step) in self.steps.iter().enumerate() {
-            let args = step.args();
-            if let Some(i) = out_of_range(&args) {
-                return Err(fault(&args, i, format!("kernels[{k}].args")));
+            let wrong = match &step.work {
+                Work::Kernel(call) => out_of_range(&call.args),
+                Work::Op(_) => step.touches().position(|index| index >= storages),
+            };
+            if let Some(i) = wrong {
+                return Err(fault(&step.args(), i, format!("kernels[{k}].args")));
             }
         }
         Ok(())

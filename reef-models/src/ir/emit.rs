@@ -16,6 +16,7 @@ use crate::model::tensor::Constants;
 use reef_core::op::{
     Activate, Conv2d, Function, Layout, Linear, Multiply, Op, Pool2d, PoolKind, ScaleShift, Window,
 };
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// Names with another meaning in storages and in REEF's files.
@@ -44,9 +45,9 @@ impl Net {
             native: HashMap::new(),
             whole: HashMap::new(),
             names: HashMap::with_capacity(output + 1 + RESERVED.len()),
-            params: Params::default(),
+            params: Vec::with_capacity(2 * (output + 1)),
         };
-        emitter.names.extend(RESERVED.map(|name| (name.to_owned(), 1)));
+        emitter.names.extend(RESERVED.map(|name| (name.into(), 1)));
         for id in 0..=output {
             let made = emitter.value(id)?;
             emitter.made.push(made);
@@ -84,11 +85,13 @@ struct Emitter<'a> {
     /// Copies of values that are part of a wider storage.
     whole: HashMap<Id, builder::Value>,
     /// Names that are taken, and how often each was wanted.
-    names: HashMap<String, usize>,
-    params: Params,
+    names: HashMap<Cow<'a, str>, usize>,
+    /// Tensors by name, in the order of the steps: where that is the order of names, to sort them
+    /// takes no time.
+    params: Vec<(String, Vec<f32>)>,
 }
 
-impl Emitter<'_> {
+impl<'a> Emitter<'a> {
     fn value(&mut self, id: Id) -> Result<builder::Value, Exhausted> {
         let net = self.net;
         Ok(match &net.values[id].make {
@@ -99,7 +102,7 @@ impl Emitter<'_> {
             Make::Conv(conv) => self.conv(id, conv)?,
             Make::Affine(affine) => self.affine(id, affine)?,
             Make::Pool { x, kind, window } => {
-                let (input, name) = (self.native(*x)?, self.name(&net.values[id].name));
+                let (input, name) = (self.native(*x)?, self.name(&*net.values[id].name));
                 let output = self.target(id, &name);
                 self.pool(name, input, *kind, *window, output)
             }
@@ -113,7 +116,7 @@ impl Emitter<'_> {
     fn conv(&mut self, id: Id, conv: &Conv) -> Result<builder::Value, Exhausted> {
         let input = if conv.groups == 1 { self.made[conv.x] } else { self.native(conv.x)? };
         let residual = conv.residual.map(|id| self.whole(id)).transpose()?;
-        let name = self.name(&self.net.values[id].name);
+        let name = self.name(&*self.net.values[id].name);
         let output = self.target(id, &name);
         let (from, to) = (input.tensor, output.tensor);
         let one_pixel = [from.height, from.width] == [1, 1] && conv.window == POINT;
@@ -137,7 +140,7 @@ impl Emitter<'_> {
     }
 
     fn affine(&mut self, id: Id, affine: &Affine) -> Result<builder::Value, Exhausted> {
-        let (input, name) = (self.native(affine.x)?, self.name(&self.net.values[id].name));
+        let (input, name) = (self.native(affine.x)?, self.name(&*self.net.values[id].name));
         let output = self.target(id, &name);
         let op = ScaleShift { input: input.tensor, output: output.tensor, relu: affine.relu };
         let floats = |values: &[f64]| {
@@ -150,7 +153,7 @@ impl Emitter<'_> {
     }
 
     fn activate(&mut self, id: Id, x: Id, function: Function) -> Result<builder::Value, Exhausted> {
-        let (input, name) = (self.native(x)?, self.name(&self.net.values[id].name));
+        let (input, name) = (self.native(x)?, self.name(&*self.net.values[id].name));
         let output = self.target(id, &name);
         let op = Activate { input: input.tensor, output: output.tensor, function };
         Ok(self.builder.step(name, &[input], output, Op::Activate(op), Constants::None))
@@ -158,7 +161,7 @@ impl Emitter<'_> {
 
     fn multiply(&mut self, id: Id, x: Id, factor: Id) -> Result<builder::Value, Exhausted> {
         let (input, factor) = (self.native(x)?, self.native(factor)?);
-        let name = self.name(&self.net.values[id].name);
+        let name = self.name(&*self.net.values[id].name);
         let output = self.target(id, &name);
         let op = Multiply { input: input.tensor, factor: factor.tensor, output: output.tensor };
         Ok(self.builder.step(name, &[input, factor], output, Op::Multiply(op), Constants::None))
@@ -175,7 +178,7 @@ impl Emitter<'_> {
             if self.made[part] != wanted {
                 let beside = self.made[part].is_in_storage_of(&wanted);
                 let input = if beside { self.whole(part)? } else { self.native(part)? };
-                self.copy(&format!("{name}/copy"), input, wanted);
+                self.copy(format!("{name}/copy"), input, wanted);
             }
             first += channels;
         }
@@ -203,7 +206,7 @@ impl Emitter<'_> {
             None => {
                 let Value { name, shape: [_, channels, height, width], .. } =
                     &net.values[home.concat];
-                let name = self.name(name);
+                let name = self.name(&**name);
                 let size = [*height, *width];
                 let storage = self.builder.storage(&name, Layout::Native, *channels, size);
                 self.storages.insert(home.concat, storage);
@@ -254,14 +257,19 @@ impl Emitter<'_> {
             return Ok(whole);
         }
         let Value { name, shape: [_, channels, height, width], .. } = &self.net.values[id];
-        let storage = self.name(&format!("{name}/whole"));
+        let storage = self.name(format!("{name}/whole"));
         let to = self.builder.storage(&storage, Layout::Native, *channels, [*height, *width]);
-        self.copy(&format!("{name}/copy"), value, to);
+        self.copy(format!("{name}/copy"), value, to);
         self.whole.insert(id, to);
         Ok(to)
     }
 
-    fn copy(&mut self, name: &str, from: builder::Value, to: builder::Value) -> builder::Value {
+    fn copy(
+        &mut self,
+        name: impl Into<Cow<'a, str>>,
+        from: builder::Value,
+        to: builder::Value,
+    ) -> builder::Value {
         let name = self.name(name);
         self.pool(name, from, PoolKind::Average, POINT, to)
     }
@@ -280,26 +288,28 @@ impl Emitter<'_> {
 
     /// Keeps the constants of step `name`.
     fn keep(&mut self, name: &str, weights: List<f32>, bias: List<f32>) -> Constants {
-        self.params.tensors.insert(format!("{name}.weight"), weights.into_vec());
-        self.params.tensors.insert(format!("{name}.bias"), bias.into_vec());
+        self.params.push((format!("{name}.bias"), bias.into_vec()));
+        self.params.push((format!("{name}.weight"), weights.into_vec()));
         Constants::Biased { name: name.into() }
     }
 
     /// A name like `wanted` that nothing else has.
-    fn name(&mut self, wanted: &str) -> String {
-        let mut end = wanted.len().min(MAX_NAME_LEN);
-        while !wanted.is_char_boundary(end) {
-            end -= 1;
-        }
-        let wanted = wanted[..end].replace('\0', "0");
-        let wanted = if wanted.is_empty() { "step".to_owned() } else { wanted };
-        let mut name = wanted.clone();
-        while self.names.contains_key(&name) {
-            let times = self.names.entry(wanted.clone()).or_default();
-            *times += 1;
-            name = format!("{wanted}#{times}");
-        }
-        self.names.insert(name.clone(), 1);
+    fn name(&mut self, wanted: impl Into<Cow<'a, str>>) -> String {
+        let wanted = valid(wanted.into());
+        let Some(mut times) = self.names.get(&wanted).copied() else {
+            let name = wanted.clone().into_owned();
+            self.names.insert(wanted, 1);
+            return name;
+        };
+        let name = loop {
+            times += 1;
+            let name = format!("{wanted}#{times}");
+            if !self.names.contains_key(name.as_str()) {
+                break name;
+            }
+        };
+        self.names.insert(wanted, times);
+        self.names.insert(name.clone().into(), 1);
         name
     }
 
@@ -310,6 +320,17 @@ impl Emitter<'_> {
             let to = self.builder.storage("output", Layout::Nchw, channels, [1; 2]);
             self.copy("output/copy", made, to);
         }
-        (self.builder.done(), self.params)
+        (self.builder.done(), Params { tensors: self.params.into_iter().collect() })
     }
+}
+
+/// `wanted` as names may be: not empty, not too long, without zeros.
+fn valid(wanted: Cow<'_, str>) -> Cow<'_, str> {
+    if wanted.is_empty() {
+        return "step".into();
+    }
+    if wanted.len() <= MAX_NAME_LEN && !wanted.contains('\0') {
+        return wanted;
+    }
+    wanted[..wanted.floor_char_boundary(MAX_NAME_LEN)].replace('\0', "0").into()
 }

@@ -38,7 +38,7 @@ impl Fused<'_> {
     /// Takes over a value that is used so often; `now` says where earlier ones are.
     fn append(&mut self, value: Value, uses: usize, now: &[Id]) -> Result<Id, Exhausted> {
         let Value { name, shape, make } = value;
-        let new = |make| Value { name: name.clone(), shape, make };
+        let new = |make| Value { name, shape, make };
         Ok(match make {
             Make::Relu { x } => return self.relu(now[x], uses, new),
             Make::Affine(affine) => self.affine(Affine { x: now[affine.x], ..affine }, uses, new),
@@ -74,7 +74,7 @@ impl Fused<'_> {
         self.values[x].as_mut().map(|value| &mut value.make)
     }
 
-    fn affine(&mut self, affine: Affine, uses: usize, new: impl Fn(Make) -> Value) -> Id {
+    fn affine(&mut self, affine: Affine, uses: usize, new: impl FnOnce(Make) -> Value) -> Id {
         let x = affine.x;
         match self.only_used_next(x) {
             Some(Make::Conv(conv)) if conv.is_plain() => conv.then(&affine),
@@ -85,7 +85,12 @@ impl Fused<'_> {
         x
     }
 
-    fn relu(&mut self, x: Id, uses: usize, new: impl Fn(Make) -> Value) -> Result<Id, Exhausted> {
+    fn relu(
+        &mut self,
+        x: Id,
+        uses: usize,
+        new: impl FnOnce(Make) -> Value,
+    ) -> Result<Id, Exhausted> {
         match self.only_used_next(x) {
             Some(
                 Make::Conv(Conv { relu, function: None, .. }) | Make::Affine(Affine { relu, .. }),
@@ -106,7 +111,7 @@ impl Fused<'_> {
         x: Id,
         function: Function,
         uses: usize,
-        new: impl Fn(Make) -> Value,
+        new: impl FnOnce(Make) -> Value,
     ) -> Id {
         let Some(Make::Conv(Conv { function: after @ None, .. })) = self.only_used_next(x) else {
             return self.push(new(Make::Activate { x, function }), uses);
@@ -116,7 +121,7 @@ impl Fused<'_> {
         x
     }
 
-    fn multiply(&mut self, x: Id, factor: Id, uses: usize, new: impl Fn(Make) -> Value) -> Id {
+    fn multiply(&mut self, x: Id, factor: Id, uses: usize, new: impl FnOnce(Make) -> Value) -> Id {
         for (x, gate) in [(x, factor), (factor, x)] {
             let gating = match self.only_used_next(gate) {
                 Some(Make::Activate { x: gated, function }) if *gated == x => function.gating(),
@@ -136,7 +141,7 @@ impl Fused<'_> {
         &mut self,
         operands: [Id; 2],
         uses: usize,
-        new: impl Fn(Make) -> Value,
+        new: impl FnOnce(Make) -> Value,
     ) -> Result<Id, Exhausted> {
         let [a, b] = operands;
         let (late, early) = (a.max(b), a.min(b));
@@ -169,17 +174,17 @@ impl Fused<'_> {
     }
 
     fn without_gaps(self, output: Id) -> (Net, Id) {
-        let mut net = Net { values: Vec::with_capacity(self.values.len()) };
         let mut now = Vec::with_capacity(self.values.len());
-        for value in self.values {
-            let Some(Value { name, shape, mut make }) = value else {
-                now.push(Id::MAX);
-                continue;
-            };
-            make.renumber(&now);
-            now.push(net.push(Value { name, shape, make }));
-        }
-        (net, now[output])
+        let mut kept = 0;
+        let keep = |value: Option<Value>| {
+            now.push(if value.is_some() { kept } else { Id::MAX });
+            let mut value = value?;
+            value.make.renumber(&now);
+            kept += 1;
+            Some(value)
+        };
+        let values = self.values.into_iter().filter_map(keep).collect();
+        (Net { values }, now[output])
     }
 }
 

@@ -38,9 +38,10 @@ impl Net {
     /// elsewhere.
     fn move_out_of_operands_storage(&self, homes: &mut Homes) {
         for (id, value) in self.values.iter().enumerate() {
-            let lives_there = |&operand: &Id| homes[operand].map(|home| home.concat);
-            let concats: Vec<_> = value.make.operands().iter().map(lives_there).collect();
-            let beside = homes[id].is_some_and(|home| concats.contains(&Some(home.concat)));
+            let Some(Home { concat, .. }) = homes[id] else { continue };
+            let lives_there =
+                |operand: Id| homes[operand].is_some_and(|home| home.concat == concat);
+            let beside = value.make.operands().any(lives_there);
             if beside && !matches!(value.make, Make::Concat { .. }) {
                 homes[id] = None;
             }

@@ -108,24 +108,25 @@ impl Value {
 
 impl Make {
     /// Values that it is made from.
-    pub(super) fn operands(&self) -> Vec<Id> {
-        match self {
-            Self::Input => Vec::new(),
-            Self::Conv(conv) => [conv.x].into_iter().chain(conv.residual).collect(),
+    pub(super) fn operands(&self) -> impl Iterator<Item = Id> + '_ {
+        let (pair, parts): ([Option<Id>; 2], &[Id]) = match self {
+            Self::Input => ([None; 2], &[]),
+            Self::Conv(conv) => ([Some(conv.x), conv.residual], &[]),
             Self::Affine(Affine { x, .. })
             | Self::Pool { x, .. }
             | Self::Relu { x }
-            | Self::Activate { x, .. } => vec![*x],
-            Self::Add { a, b } | Self::Multiply { x: a, factor: b } => vec![*a, *b],
-            Self::Concat { parts } => parts.to_vec(),
-        }
+            | Self::Activate { x, .. } => ([Some(*x), None], &[]),
+            Self::Add { a, b } | Self::Multiply { x: a, factor: b } => ([Some(*a), Some(*b)], &[]),
+            Self::Concat { parts } => ([None; 2], parts),
+        };
+        pair.into_iter().flatten().chain(parts.iter().copied())
     }
 }
 
 impl Net {
     /// Appends a value, whose operands are there already.
     pub(crate) fn push(&mut self, value: Value) -> Id {
-        debug_assert!(value.make.operands().iter().all(|&operand| operand < self.values.len()));
+        debug_assert!(value.make.operands().all(|operand| operand < self.values.len()));
         self.values.push(value);
         self.values.len() - 1
     }
@@ -145,7 +146,7 @@ impl Net {
         uses[output] = 1;
         for id in (0..=output).rev() {
             if uses[id] > 0 {
-                self.values[id].make.operands().into_iter().for_each(|operand| uses[operand] += 1);
+                self.values[id].make.operands().for_each(|operand| uses[operand] += 1);
             }
         }
         uses

@@ -95,7 +95,8 @@ impl Budget {
         Ok(Charge { budget: self.clone(), bytes })
     }
 
-    fn take(&self, bytes: u64) -> Result<(), Exhausted> {
+    /// Takes `bytes` until they are given back or the budget itself is dropped.
+    pub(super) fn take(&self, bytes: u64) -> Result<(), Exhausted> {
         let State { total, used, of } = &*self.0;
         let more = |used: u64| used.checked_add(bytes).filter(|sum| sum <= total);
         let taken = used.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);

@@ -23,7 +23,7 @@ impl Ledger {
 
     /// Takes `bytes` for as long as the budget is there.
     pub(crate) fn keep(&self, bytes: u64) -> Result<(), Exhausted> {
-        self.charge(bytes).map(Charge::keep)
+        self.budget.take(bytes).inspect_err(|why| self.note(why))
     }
 
     /// The system had no memory.

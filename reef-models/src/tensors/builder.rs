@@ -5,7 +5,7 @@ use super::constant::Constant;
 use super::fuse::formulas::fuse;
 use super::model::TensorModel;
 use super::scalars::with_scalars;
-use super::step::TensorStep;
+use super::step::{Recent, TensorStep};
 use super::value::{KnownValues, Value, ValueData};
 use crate::memory::ledger::Ledger;
 use crate::model::ports::Port;
@@ -14,7 +14,6 @@ use crate::model::tensor::TensorSpec;
 use reef_core::tensor::{Array, Element, Kind, Move, Scalar, Spec, TensorOp};
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
 /// Bytes that are charged for each step: its operation, its names and its place in lists.
 const STEP: u64 = 1024;
@@ -33,6 +32,8 @@ pub(crate) struct Builder<'a> {
     inputs: Vec<Port>,
     storages: Vec<Spec>,
     steps: Vec<TensorStep>,
+    /// Operations of the last steps, no two of them the same.
+    recent: Recent,
     /// Module of each step.
     modules: Vec<Option<&'a str>>,
     constants: Vec<(usize, Held)>,
@@ -55,6 +56,7 @@ impl<'a> Builder<'a> {
             inputs: Vec::new(),
             storages: Vec::new(),
             steps: Vec::new(),
+            recent: Recent::default(),
             modules: Vec::new(),
             constants: Vec::new(),
             stored: HashMap::new(),
@@ -138,7 +140,8 @@ impl<'a> Builder<'a> {
         let reads = inputs.iter().map(|value| self.stored(value)).collect::<Result<_>>()?;
         let (spec, writes) = (op.output.clone(), self.storage(&op.output)?);
         self.modules.push(self.module);
-        self.steps.push(TensorStep { name: self.node.clone(), op: Arc::new(op), reads, writes });
+        let op = self.recent.share(op);
+        self.steps.push(TensorStep { name: self.node.clone(), op, reads, writes });
         Ok(Value { spec, data: ValueData::Storage(writes) })
     }
 

@@ -7,7 +7,8 @@ use reef_core::tensor::{Array, Binary, Formula, Kind, Map, Scalar, Term};
 /// if all are known: then the result is.
 pub(super) fn with_scalars<'a>(kind: Kind, inputs: &[&'a Value]) -> (Kind, Vec<&'a Value>) {
     let Kind::Map(map) = kind else { return (kind, inputs.to_vec()) };
-    if inputs.iter().all(|value| value.known_values().is_some()) {
+    let known = inputs.iter().filter(|value| value.known_values().is_some()).count();
+    if known == inputs.len() || known == 0 && is_written(&map.formula, inputs.len()) {
         return (Kind::Map(map), inputs.to_vec());
     }
     let mut written = Written { formula: Formula::default(), left: Vec::new() };
@@ -20,6 +21,13 @@ pub(super) fn with_scalars<'a>(kind: Kind, inputs: &[&'a Value]) -> (Kind, Vec<&
         at.push(number);
     }
     (Kind::Map(Map { formula: written.formula, domain: map.domain }), written.left)
+}
+
+/// Returns whether a formula of this many unknown inputs is what [`Written`] makes of it.
+fn is_written(formula: &Formula, inputs: usize) -> bool {
+    let input = |term: &Term| if let Term::Input(input) = term { Some(*input) } else { None };
+    let is_power = |term: &Term| matches!(term, Term::Binary(Binary::Pow, ..));
+    formula.0.iter().filter_map(input).eq(0..inputs) && !formula.0.iter().any(is_power)
 }
 
 struct Written<'a> {

@@ -13,7 +13,7 @@ use std::path::Path;
 pub(crate) struct Call<'a> {
     pub(crate) file: &'a NodeFile<'a>,
     /// Its inputs; `None` are left out.
-    pub(crate) operands: Vec<Option<Value>>,
+    pub(crate) operands: Vec<Option<&'a Value>>,
     /// Version of the operator set.
     pub(crate) opset: i64,
     pub(crate) folder: Option<&'a Path>,
@@ -27,7 +27,7 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     pub(crate) fn new(
         file: &'a NodeFile<'a>,
-        operands: Vec<Option<Value>>,
+        operands: Vec<Option<&'a Value>>,
         opset: i64,
         folder: Option<&'a Path>,
         outer: &'a [&'a AttributeFile<'a>],
@@ -60,7 +60,7 @@ impl<'a> Call<'a> {
     /// Operand `index`; `None` if it is left out.
     pub(crate) fn maybe(&self, index: usize) -> Option<&Value> {
         self.reads.operand(index);
-        self.operands.get(index)?.as_ref()
+        *self.operands.get(index)?
     }
 
     /// Operand `index`, which must be there.

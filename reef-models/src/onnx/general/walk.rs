@@ -239,7 +239,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         &mut self,
         node: &'a NodeFile<'a>,
         function: &'a FunctionFile<'a>,
-        operands: Vec<Option<Value>>,
+        operands: Vec<Option<&Value>>,
         depth: usize,
     ) -> Result<Vec<Value>, Fault> {
         let fault = |why| Fault::at_node(name_of(node), node.op, why);
@@ -248,7 +248,7 @@ impl<'a, 'o> Walk<'a, 'o> {
         }
         let given = function.inputs.iter().zip(operands);
         let mut scope: Scope<'a> =
-            given.filter_map(|(&name, value)| Some((name, value?))).collect();
+            given.filter_map(|(&name, value)| Some((name, value?.clone()))).collect();
         let outer: Vec<&'a AttributeFile<'a>> =
             node.attributes.iter().chain(&function.defaults).collect();
         self.nodes(&function.nodes, &mut scope, &outer, depth + 1)?;
@@ -263,11 +263,11 @@ fn is_named(input: &ValueFile<'_>, name: &str) -> bool {
     input.name == name || input.dims.as_ref().is_some_and(|dims| dims.iter().any(symbol))
 }
 
-fn operands(node: &NodeFile<'_>, scope: &Scope<'_>) -> Result<Vec<Option<Value>>> {
-    let operand = |name: &&str| match (name.is_empty(), scope.get(name)) {
-        (true, _) => Ok(None),
-        (false, Some(value)) => Ok(Some(value.clone())),
-        (false, None) => Err(format!(
+fn operands<'s>(node: &NodeFile<'_>, scope: &'s Scope<'_>) -> Result<Vec<Option<&'s Value>>> {
+    let operand = |&name: &&str| match scope.get(name) {
+        _ if name.is_empty() => Ok(None),
+        Some(value) => Ok(Some(value)),
+        None => Err(format!(
             "{name:?} is not an input or initializer, and no node before this one makes it"
         )),
     };
