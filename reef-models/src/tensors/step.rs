@@ -18,7 +18,7 @@ pub struct TensorStep {
 }
 
 /// Operations that a new one is compared with.
-const MAX_RECENT: usize = 8;
+const MAX_RECENT: usize = 32;
 
 /// Operations of the last steps, the newest first.
 #[derive(Default)]
@@ -41,25 +41,34 @@ impl Recent {
 /// are.
 fn is_same(a: &TensorOp, b: &TensorOp) -> bool {
     let are_exact = match (&a.kind, &b.kind) {
-        (Kind::Map(a), Kind::Map(b)) => reals(a).eq(reals(b)), // 0 and -0 are equal
-        (Kind::Contract(_), Kind::Contract(_)) => true,
+        // Zeros of both signs are equal.
+        (Kind::Map(a), Kind::Map(b)) => numbers(a).eq(numbers(b)),
+        (Kind::Move(a), Kind::Move(b)) => bits(a.fill) == bits(b.fill),
+        (Kind::Contract(_), Kind::Contract(_)) | (Kind::Fold(_), Kind::Fold(_)) => true,
         _ => false,
     };
     are_exact && a == b
 }
 
 /// Bits of a formula's numbers.
-fn reals(map: &Map) -> impl Iterator<Item = u64> + '_ {
-    map.formula.0.iter().filter_map(|term| match term {
-        Term::Scalar(Scalar::Real(number)) => Some(number.to_bits()),
+fn numbers(map: &Map) -> impl Iterator<Item = u64> + '_ {
+    map.formula.0.iter().filter_map(|term| match *term {
+        Term::Scalar(number) => Some(bits(number)),
         _ => None,
     })
+}
+
+fn bits(number: Scalar) -> u64 {
+    match number {
+        Scalar::Real(number) => number.to_bits(),
+        Scalar::Whole(number) => number as u64,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reef_core::tensor::{Binary, Domain, Element, Formula, Spec};
+    use reef_core::tensor::{Binary, Domain, Element, Formula, Move, NOWHERE, Spec};
 
     /// `max(x, bound)` of `len` numbers.
     fn bounded(bound: f64, len: usize) -> TensorOp {
@@ -73,6 +82,13 @@ mod tests {
         TensorOp { kind, inputs: vec![spec.clone()], output: spec }
     }
 
+    /// A number, and `fill` behind it.
+    fn padded(fill: Scalar) -> TensorOp {
+        let kind = Kind::Move(Move { tables: vec![vec![0, NOWHERE]], fill });
+        let spec = |len| Spec { element: Element::F32, dims: vec![len] };
+        TensorOp { kind, inputs: vec![spec(1)], output: spec(2) }
+    }
+
     #[test]
     fn equal_operations_are_one_and_others_are_not() {
         let mut recent = Recent::default();
@@ -83,6 +99,8 @@ mod tests {
         let negative = recent.share(bounded(-0.0, 4));
         assert_eq!(first, negative, "as numbers");
         assert!(!Arc::ptr_eq(&first, &negative), "1 / -0 is another number than 1 / 0");
+        let zeros = [0.0, 0.0, -0.0].map(|zero| recent.share(padded(Scalar::Real(zero))));
+        assert!(Arc::ptr_eq(&zeros[0], &zeros[1]) && !Arc::ptr_eq(&zeros[0], &zeros[2]));
     }
 
     #[test]
