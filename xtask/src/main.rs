@@ -118,6 +118,12 @@ const CHECKS: &[Check] = &[
         commands: packages,
     },
     Check {
+        name: "fuzz",
+        in_ci: false,
+        what: "fuzz targets compile (nightly); tools/fuzz.sh runs them",
+        commands: fuzz,
+    },
+    Check {
         name: "stress",
         in_ci: false,
         what: "conformance with 20000 preemptions",
@@ -355,6 +361,11 @@ fn licenses() -> Vec<Command> {
 
 fn packages() -> Vec<Command> {
     vec![Command::new("tools/package_check.sh"), Command::new("tools/semver_check.sh")]
+}
+
+/// All targets with their own dependencies take 250 s of processors, too long for `ci`.
+fn fuzz() -> Vec<Command> {
+    vec![cargo("+nightly check --manifest-path fuzz/Cargo.toml --bins")]
 }
 
 fn stress() -> Vec<Command> {
