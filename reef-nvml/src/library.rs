@@ -82,6 +82,16 @@ unsafe fn function<F: Copy>(library: &Library, name: &'static str) -> Result<F, 
 }
 
 impl Nvml {
+    /// Opens the library that [`VARIABLE`] names, or the driver's own, and starts it.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`open`](Self::open).
+    pub fn from_environment() -> Result<Self, Error> {
+        let named = std::env::var_os(VARIABLE).filter(|file| !file.is_empty());
+        Self::open(named.as_deref())
+    }
+
     /// Opens the library of this file, or the driver's own, and starts it.
     ///
     /// # Errors

@@ -126,7 +126,7 @@ pub fn serve(
 fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
     let driver = Driver::open(named)?;
     let uuids = driver.devices().map_err(|refusal| Error::Absent(refusal.to_string()))?;
-    let nvml = Nvml::open(std::env::var_os(reef_nvml::VARIABLE).as_deref()).ok();
+    let nvml = Nvml::from_environment().ok();
     let memory = nvml.as_ref().map(|nvml| nvml as &dyn Free);
     let devices = Devices { uuids, memory };
     let (group, records) = (Group::new(&driver, &devices), Records::at(&request.folder));

@@ -77,14 +77,12 @@ impl Message {
         bytes[..8].copy_from_slice(&MAGIC.to_le_bytes());
         let (kind, numbers, rest): (u32, [u32; 4], &[u8]) = match self {
             Self::Join(request, info) | Self::Ask(request, info) => {
-                put(&mut bytes[JOB..TOKEN], info.job());
-                put(&mut bytes[TOKEN..], info.token());
+                put_info(&mut bytes, info);
                 let kind = if matches!(self, Self::Join(..)) { 1 } else { 6 };
                 (kind, [request.class.to_number(), info.part(), 0, 0], &request.device)
             }
             Self::Memory(request, info) => {
-                put(&mut bytes[JOB..TOKEN], info.job());
-                put(&mut bytes[TOKEN..], info.token());
+                put_info(&mut bytes, info);
                 let (low, high) = (request.bytes as u32, (request.bytes >> 32) as u32);
                 let numbers = [request.is_reserved.into(), info.part(), low, high];
                 (8, numbers, &request.device)
@@ -118,17 +116,15 @@ impl Message {
             return Err(format!("a message of {} bytes", bytes.len()));
         }
         let class = || Class::from_number(word(16)).ok_or_else(|| format!("class {}", word(16)));
+        let device = || std::array::from_fn(|k| bytes[TEXT + k]);
+        let info = || {
+            let info = GuestInfo::new(text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]))?;
+            Ok::<_, String>(info.with_part(word(20)))
+        };
+        let join = || Ok::<_, String>(JoinRequest { class: class()?, device: device() });
         Ok(match word(12) {
-            kind @ (1 | 6) => {
-                let mut device = [0; 16];
-                device.copy_from_slice(&bytes[TEXT..TEXT + 16]);
-                let (job, token) = (text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]));
-                let (request, info) = (
-                    JoinRequest { class: class()?, device },
-                    GuestInfo::new(job, token)?.with_part(word(20)),
-                );
-                if kind == 1 { Self::Join(request, info) } else { Self::Ask(request, info) }
-            }
+            1 => Self::Join(join()?, info()?),
+            6 => Self::Ask(join()?, info()?),
             2 => Self::Page(Identity {
                 guest: word(20),
                 class: class()?,
@@ -138,16 +134,19 @@ impl Message {
             3 => Self::Refused(text(&bytes[TEXT..])),
             7 => Self::Granted(class()?),
             8 => {
-                let mut device = [0; 16];
-                device.copy_from_slice(&bytes[TEXT..TEXT + 16]);
-                let (job, token) = (text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]));
-                let size = u64::from(word(28)) << 32 | u64::from(word(24));
-                let request = MemoryRequest { device, bytes: size, is_reserved: word(16) != 0 };
-                Self::Memory(request, GuestInfo::new(job, token)?.with_part(word(20)))
+                let bytes = u64::from(word(28)) << 32 | u64::from(word(24));
+                let is_reserved = word(16) != 0;
+                Self::Memory(MemoryRequest { device: device(), bytes, is_reserved }, info()?)
             }
             kind => return Err(format!("a message of kind {kind}")),
         })
     }
+}
+
+/// Writes the job and the token of a request.
+fn put_info(bytes: &mut [u8; BYTES], info: &GuestInfo) {
+    put(&mut bytes[JOB..TOKEN], info.job());
+    put(&mut bytes[TOKEN..], info.token());
 }
 
 /// Writes a text. The caller's checks leave room for the zero byte after it.

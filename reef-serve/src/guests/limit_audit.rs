@@ -7,7 +7,7 @@
 use super::violations::scan::Violations;
 use parking_lot::{Mutex, RwLock};
 use reef_guest::limit::{Audit, JobView};
-use reef_nvml::{Busy, Error, Monitor, Nvml, Process, Uuid, VARIABLE};
+use reef_nvml::{Busy, Error, Monitor, Process, Uuid};
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -176,12 +176,6 @@ impl Drop for AuditThread {
         drop(self.stop.take());
         let _ = self.thread.take().map(JoinHandle::join); // a panic has been printed
     }
-}
-
-/// Opens the driver's library, or the one that the environment names.
-pub(super) fn nvml() -> Result<Box<dyn Monitor>, Error> {
-    let named = std::env::var_os(VARIABLE).filter(|file| !file.is_empty());
-    Ok(Box::new(Nvml::open(named.as_deref())?))
 }
 
 #[cfg(test)]

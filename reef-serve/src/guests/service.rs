@@ -4,7 +4,7 @@ use super::collector::{Collector, SuspensionCollector, ViolationCollector};
 use super::containers::Containers;
 use super::coordination::SharedDevice;
 use super::jobs::Jobs;
-use super::limit_audit::{Accounts, AuditThread, nvml};
+use super::limit_audit::{Accounts, AuditThread};
 use super::mps;
 use super::policy::grant;
 use super::registrar::Registrar;
@@ -14,11 +14,12 @@ use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::identity::auth::Tokens;
 use crate::server::Server;
-use crate::suspend::gpu_memory::nvml as gpu_memory;
+use crate::suspend::gpu_memory::GpuMemory;
 use crate::suspend::memory_policy::MemoryPolicy;
 use crate::suspend::suspensions::Suspensions;
 use reef_guest::join::JoinRequest;
 use reef_guest::registry::{Caller, MemoryReply, Registry};
+use reef_nvml::Nvml;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -75,7 +76,8 @@ impl Guests {
         let metrics = &server.observer.metrics;
         metrics.add(Box::new(Collector(Arc::downgrade(&registry))));
         let folder = reef_guest::limit::folder(|name| std::env::var(name).ok());
-        let accounts = Arc::new(Accounts::new(folder, Box::new(nvml)));
+        let accounts =
+            Arc::new(Accounts::new(folder, Box::new(|| Ok(Box::new(Nvml::from_environment()?)))));
         metrics.add(Box::new(Jobs(accounts.clone())));
         let violations = Arc::new(Violations::new(&registry, revoked));
         metrics.add(Box::new(ViolationCollector(violations.clone())));
@@ -91,7 +93,11 @@ impl Guests {
                 .map(|server| server.config.get().guests.memory_settings())
                 .unwrap_or_default()
         };
-        let policy = MemoryPolicy::start(suspensions.clone(), settings, Box::new(gpu_memory))
+        let open = || match Nvml::from_environment() {
+            Ok(nvml) => Ok(Box::new(nvml) as Box<dyn GpuMemory>),
+            Err(error) => Err(error.to_string()),
+        };
+        let policy = MemoryPolicy::start(suspensions.clone(), settings, Box::new(open))
             .map_err(|e| Error::system("cannot start the thread for memory", e))?;
         let policy = server.observer.memory_policy.get_or_init(|| policy).clone();
         metrics.add(Box::new(SuspensionCollector(suspensions.clone(), policy)));

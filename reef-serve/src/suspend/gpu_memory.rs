@@ -1,6 +1,6 @@
 //! Device memory that is free, and that each process has.
 
-use reef_nvml::{Memory, Monitor, Nvml, Uuid, VARIABLE};
+use reef_nvml::{Memory, Monitor, Nvml, Uuid};
 use std::fmt;
 
 /// Source of the figures.
@@ -21,15 +21,4 @@ impl GpuMemory for Nvml {
         let all = Monitor::processes(self, device).ok()?;
         Some(all.iter().filter_map(|process| Some((process.pid, process.memory?))).collect())
     }
-}
-
-/// Opens NVIDIA's management library.
-///
-/// # Errors
-///
-/// It isn't there, in words.
-pub(crate) fn nvml() -> Result<Box<dyn GpuMemory>, String> {
-    let named = std::env::var_os(VARIABLE).filter(|file| !file.is_empty());
-    let opened = Nvml::open(named.as_deref()).map_err(|error| error.to_string())?;
-    Ok(Box::new(opened))
 }
