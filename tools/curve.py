@@ -25,10 +25,10 @@ COLOURS = ("#1f77b4", "#d62728", "#2ca02c", "#9467bd", "#8c564b", "#e377c2", "#1
 def pad(options, name, *more):
     """The rows of `reef bench saturate`, by policy."""
     folder = os.path.join(options.out, name)
-    if not os.path.exists(os.path.join(folder, "pad.json")):
+    if not os.path.exists(os.path.join(folder, "saturate.json")):
         command = [options.reef, "bench", "saturate", "--time", f"{options.seconds}s", "--out", folder, *more]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    with open(os.path.join(folder, "pad.json")) as file:
+    with open(os.path.join(folder, "saturate.json")) as file:
         return {row["policy"]: row for row in json.load(file)["rows"]}
 
 
@@ -104,13 +104,13 @@ def ends(process):
 
 
 def row_of(options, name):
-    with open(os.path.join(options.out, name, "pad.json")) as file:
+    with open(os.path.join(options.out, name, "saturate.json")) as file:
         return json.load(file)["rows"][0]
 
 
 def beside(options, name, short, long, threads):
     """Measures `short` within `long`."""
-    if not os.path.exists(os.path.join(options.out, name, "pad.json")):
+    if not os.path.exists(os.path.join(options.out, name, "saturate.json")):
         parts = {"rt": 100, "be": threads}
         other = side(options, long, options.seconds + 40, f"{name}-{long}", parts[long])
         ends(side(options, short, options.seconds, name, parts[short]))

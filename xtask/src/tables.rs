@@ -96,7 +96,7 @@ type Column = (&'static str, &'static str, usize);
 /// Columns of a bench.
 fn columns(bench: &str) -> Option<&'static [Column]> {
     Some(match bench {
-        "preempt" => &[
+        "start" | "preempt" => &[
             ("load", "best-effort load", 0),
             ("queued", "queued", 0),
             ("scheduler", "scheduler", 0),
@@ -109,7 +109,7 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("requests", "requests", 0),
             ("be_right", "exactly once", 0),
         ],
-        "pair" => &[
+        "colocate" | "pair" => &[
             ("arrivals", "RT requests", 0),
             ("scheduler", "scheduler", 0),
             ("rt_p50_ms", "RT p50 ms", 3),
@@ -118,7 +118,7 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("be_kept_percent", "BE kept %", 1),
             ("requests", "requests", 0),
         ],
-        "pad" => &[
+        "saturate" | "pad" => &[
             ("policy", "next to RT", 0),
             ("rt_p50_ms", "RT p50 ms", 3),
             ("rt_p99_ms", "p99", 3),

@@ -77,7 +77,7 @@ fn preemption_is_measured_at_every_level_and_beside_baselines() {
     let mut args = with(&PREEMPT, &network);
     args.extend(["--out", &out, "--json"]);
     let report = json(&prints(&args));
-    check_files(&out, "preempt", &report);
+    check_files(&out, "start", &report);
     let policies = ["All", "DeviceQueue", "streams", "stream-priority", "wait-based"];
     let policies = policies.into_iter().chain(["HostQueue/1", "HostQueue/3"]);
     let want: Vec<_> = ["resnet18", "20 µs blocks"]
@@ -115,7 +115,7 @@ fn a_pair_is_measured_under_each_scheduler_and_arrival() {
     let mut args = with(&PAIR, &["--rates", "50"]);
     args.extend(["--closed", "--cold", "1MiB", "--out", &out, "--json"]);
     let report = json(&prints(&args));
-    check_files(&out, "pair", &report);
+    check_files(&out, "colocate", &report);
     let each = "sequential,streams,stream-priority,wait-based,reset,reef,HostQueue/2";
     let mut want = vec![(None, "BE alone")];
     for (arrivals, alone) in
@@ -199,7 +199,7 @@ fn saturate_measures_work_next_to_real_time() {
         ["--rt-model", "resnet18", "--be-model", "resnet18", "--size", "64", "--time", "0.2s"];
     let pad = [&["bench", "saturate"], &small[..], &["--out", &out, "--json"]].concat();
     let report = json(&prints(&pad));
-    check_files(&out, "pad", &report);
+    check_files(&out, "saturate", &report);
     let policies: Vec<_> = rows(&report).iter().map(|row| &row["policy"]).collect();
     let rivals = ["none", "padded", "streams", "stream-priority"];
     assert_eq!(policies, [&["BE alone", "rt-only (alone)"][..], &rivals].concat());

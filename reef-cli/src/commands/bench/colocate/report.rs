@@ -57,7 +57,7 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
         "window": args.choice.lengths.window,
         "graph": args.choice.lengths.graph,
     });
-    Results { bench: "pair", facts, columns: &COLUMNS, rows }
+    Results { bench: "colocate", facts, columns: &COLUMNS, rows }
 }
 
 /// Writes the files, prints the table.

@@ -73,7 +73,7 @@ pub(crate) struct Args {
     /// Run against a daemon, on its models and device, with a process for each client.
     #[arg(long, conflicts_with_all = ["device", "scheduler", "size", "window"])]
     pub(crate) daemon: bool,
-    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
+    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
     #[arg(long = "socket-dir", alias = "folder", value_name = "DIR", requires = "daemon")]
     pub(crate) folder: Option<PathBuf>,
     /// Plays this client for a parent that says on stdin what to do.

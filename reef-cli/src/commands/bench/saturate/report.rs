@@ -50,7 +50,7 @@ pub(crate) fn results<'a>(args: &Args, rows: &'a [Row]) -> Results<'a, Row> {
         "rt": args.sides.rt, "be": args.sides.be, "seconds": args.sides.time.as_secs_f64(),
         "window": args.lengths.window, "graph": args.lengths.graph,
     });
-    Results { bench: "pad", facts, columns: &COLUMNS, rows }
+    Results { bench: "saturate", facts, columns: &COLUMNS, rows }
 }
 
 /// Writes the files, prints the table.

@@ -91,7 +91,7 @@ fn resumed(row: &Row, quantile: f64) -> Value {
 /// Results so far.
 pub(crate) fn results<'a, D: Operators>(loads: &[Load<D>], rows: &'a [Row]) -> Results<'a, Row> {
     let facts = json!({ "loads": loads.iter().map(load_json).collect::<Vec<_>>() });
-    Results { bench: "preempt", facts, columns: &COLUMNS, rows }
+    Results { bench: "start", facts, columns: &COLUMNS, rows }
 }
 
 /// Writes the files, prints the table.
