@@ -32,7 +32,7 @@ pub(crate) struct Sources {
     /// cuda:0,cuda:1 or cuda:* [default: auto].
     #[arg(long)]
     device: Option<String>,
-    /// Folder of the Unix sockets [default: $XDG_RUNTIME_DIR/reef].
+    /// Folder of the Unix sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
     #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<String>,
     /// TCP address for gRPC, such as 127.0.0.1:8001.

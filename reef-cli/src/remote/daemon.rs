@@ -26,7 +26,7 @@ const SHOWN: usize = 300;
 /// Address of the daemon.
 #[derive(clap::Args)]
 pub(crate) struct Place {
-    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
+    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
     #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Daemon's Unix socket for HTTP, instead of http.sock in the folder.
@@ -129,7 +129,7 @@ pub(crate) enum Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Absent(place, option) => f.write_str(&no_daemon(place, option)),
+            Self::Absent(place, option) => f.write_str(&no_daemon(place, "reef serve", option)),
             Self::Gone(why) => f.write_str(why),
             Self::Refused(status, why) => write!(f, "{status}: {why}"),
         }
@@ -255,10 +255,12 @@ impl Daemon {
 
 /// Returns whether nothing listens, as opposed to a daemon that refuses or is silent.
 fn is_absent(error: &anyhow::Error) -> bool {
-    let error = error.downcast_ref::<io::Error>();
-    error.is_some_and(|error| {
-        matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
-    })
+    error.downcast_ref().is_some_and(is_unanswered)
+}
+
+/// Returns whether nothing listens where a connection was tried.
+pub(crate) fn is_unanswered(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused)
 }
 
 /// A part of a path, whatever is in it.

@@ -41,7 +41,7 @@ fn top_prints_an_object_for_each_interval() {
         assert!((rate("rt_per_second") / rate("be_per_second") - 2.0).abs() < 1e-6, "{view}");
         assert!((rate("preemptions_per_second") * rate("seconds") - 1.0).abs() < 1e-6, "{view}");
         assert!((rate("rt_start_p50_us") - 1.0).abs() < 1e-6, "{view}");
-        assert_eq!(view["clients"], 3);
+        assert_eq!(view["connections"], 3);
         assert_eq!(view["models"][1]["class"], "rt");
         assert_eq!(view["devices"], Value::Array(Vec::new()), "it doesn't say");
     }
@@ -52,7 +52,7 @@ fn top_prints_an_object_for_each_interval() {
             .collect::<Vec<_>>(),
     );
     assert_eq!(said.lines().count(), 1);
-    assert!(said.contains(" RT ") && said.contains(" clients 3 preempted "), "{said}");
+    assert!(said.contains(" RT ") && said.contains(" connections 3 preempted "), "{said}");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn top_waits_for_a_daemon_and_says_so_once() {
     let folder = Folder::new("top-waits");
     let socket = folder.path("http.sock");
     let mut top = Command::new(env!("CARGO_BIN_EXE_reef"))
-        .args(["top", "--socket", &socket, "--interval", "50ms", "--count", "1", "--json"])
+        .args(["top", "--socket", &socket, "--interval", "50ms", "--json"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -71,16 +71,33 @@ fn top_waits_for_a_daemon_and_says_so_once() {
     let hidden = folder.path("hidden.sock");
     http::on_socket(&hidden, metrics);
     std::fs::rename(&hidden, &socket).unwrap(); // from the first moment on it listens
-    let output = top.wait_with_output().unwrap();
+    let (mut stdout, mut view) = (BufReader::new(top.stdout.take().unwrap()), String::new());
+    stdout.read_line(&mut view).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&view).unwrap()["connections"], 3);
+    top.kill().unwrap();
+    top.wait().unwrap();
     stderr.read_to_string(&mut said).unwrap();
-    assert_eq!(output.status.code(), Some(0), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
     assert!(
         said.starts_with(&format!("reef: no daemon at {socket}: start `reef serve` or ")),
         "{said}"
     );
     assert!(said.ends_with("; waiting for a daemon\n"), "{said}");
-    assert_eq!(text(&output.stdout).lines().count(), 1);
+}
+
+#[test]
+fn counted_top_without_a_daemon_ends_with_the_shared_error() {
+    let folder = Folder::new("top-counted");
+    let top = ["top", "--folder", &folder.path(""), "--count", "1"];
+    for more in [&[][..], &["--json"]] {
+        let output = reef(&[&top[..], more].concat());
+        let socket = folder.path("http.sock");
+        let want = format!(
+            "reef: no daemon at {socket}: start `reef serve` or name it with --socket-dir\n"
+        );
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(1), &*want));
+        assert_eq!(text(&output.stdout), "");
+    }
 }
 
 /// Wants the token of the test.

@@ -179,15 +179,16 @@ fn program_without_a_daemon_is_not_run_unless_allowed() {
     ] {
         let (code, out, said) = run(options);
         assert_eq!((code, &*out), (Some(1), ""), "{options:?}: {said}");
-        assert!(said.starts_with("reef: not run: "), "{said}");
-        assert!(
-            said.contains("`reef serve --guests`") && said.contains("--allow-unprotected"),
-            "{said}"
+        let socket = folder.path("guests.sock");
+        let want = format!(
+            "reef: not run: no daemon at {socket}: start `reef serve --guests` or name it with \
+             --socket-dir; or give --allow-unprotected; `reef doctor` says more\n"
         );
+        assert_eq!(said, want);
     }
     let (code, out, said) = run(&["--allow-unprotected"]);
     assert_eq!((code, &*out), (Some(7), "ran\n"));
-    assert!(said.ends_with("the program runs without REEF\n"), "{said}");
+    assert!(said.ends_with("--socket-dir; the program runs without REEF\n"), "{said}");
     let both = exec(&folder, &["--strict", "--allow-unprotected"], &["true"]).output().unwrap();
     assert_eq!(both.status.code(), Some(2));
 }
@@ -203,6 +204,27 @@ fn exit_status_signals_and_programs_without_cuda_pass_through() {
     assert_eq!(run("kill -TERM $$").status.signal(), Some(15));
     let output = exec(&folder, &["--strict"], &["/no/such/program"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+}
+
+#[test]
+fn missing_driver_is_said_where_a_class_is_asked_for() {
+    let folder = Folder::new("exec-no-driver");
+    let _daemon = Daemon::start_with(&folder, &["--guests"]);
+    let run = |options: &[&str]| {
+        let mut command = exec(&folder, options, &["sh", "-c", "exit 7"]);
+        let output = command.env("REEF_CUDA", "/no/libcuda.so.1").output().unwrap();
+        (output.status.code(), text(&output.stderr).to_owned())
+    };
+    let missing = "reef: no libcuda.so.1 (tried /no/libcuda.so.1); ";
+    let said = format!("{missing}without a GPU class rt has no effect\n");
+    assert_eq!(run(&["--class", "rt"]), (Some(7), said));
+    assert_eq!(run(&[]), (Some(7), String::new()));
+    for options in [&["--strict"][..], &["--class", "rt", "--strict"]] {
+        let (code, said) = run(options);
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.starts_with(&missing.replace("reef: ", "reef: not run: ")), "{said}");
+        assert!(said.contains("REEF_CUDA=FILE") && said.contains("leave out --strict"), "{said}");
+    }
 }
 
 #[test]
@@ -257,7 +279,7 @@ fn memory_is_limited_with_a_daemon_and_without_one() {
     };
     let (out, error) = run(&["--memory", "8MiB"]);
     assert!(out.contains("got 8 MiB, then code 2\n"), "{out} {error}");
-    let line = ": the program runs within its limits, and without a class\n";
+    let line = "; the program runs within its limits, and without a class\n";
     assert!(error.starts_with("reef: ") && error.ends_with(line), "{error}");
     let _daemon = Daemon::start_with(&folder, &["--guests"]);
     let (out, error) = run(&["--memory", "9m", "--strict", "--explain"]);
@@ -390,7 +412,7 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
     let file = folder.path("out.json");
     let (code, said) = run(&[&format!("--call-profile={file}")], &program);
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains(": the program runs with a profile, and without a class\n"), "{said}");
+    assert!(said.contains("; the program runs with a profile, and without a class\n"), "{said}");
     let row = |name: &str| {
         let line = said.lines().find(|line| line.trim_start().starts_with(name));
         line.unwrap_or_else(|| panic!("{name}: {said}"))

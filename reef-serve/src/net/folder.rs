@@ -48,10 +48,10 @@ pub(crate) fn check_own(folder: &Path) -> Result<()> {
     check_owner(folder, owner, &[rustix::process::getuid().as_raw()])
 }
 
-/// Returns the text of an error where no daemon listens, with the remedy: `option` of the command
-/// names another place.
-pub fn no_daemon(place: impl Display, option: &str) -> String {
-    format!("no daemon at {place}: start `reef serve` or name it with {option}")
+/// Returns the text of an error where no daemon listens, with the remedy: `command` starts one, and
+/// `option` of the caller names another place.
+pub fn no_daemon(place: impl Display, command: &str, option: &str) -> String {
+    format!("no daemon at {place}: start `{command}` or name it with {option}")
 }
 
 /// Connects to a socket of the daemon in a folder after checking the owner of both. In the default
@@ -65,7 +65,7 @@ pub fn connect(configured: Option<&Path>, socket: &str) -> Result<UnixStream> {
     let path = folder.join(socket);
     let gone = |error: io::Error| match error.kind() {
         ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            Error::Unavailable(no_daemon(path.display(), "--socket-dir"))
+            Error::Unavailable(no_daemon(path.display(), "reef serve", "--socket-dir"))
         }
         _ => Error::system(&path.display().to_string(), error),
     };

@@ -1,17 +1,13 @@
 //! NVIDIA's driver and its GPUs.
 
 use super::finding::{Check, Finding};
+use crate::commands::exec::library::{DRIVER, DRIVER_VARIABLE, driver};
 use anyhow::{Context, Result, bail};
 use libloading::Library;
-use reef_guest::library_path::candidates;
 use std::ffi::{CStr, c_char};
 use std::fs;
 use std::path::PathBuf;
 
-/// Library of the driver.
-const DRIVER: &str = "libcuda.so.1";
-/// Variable that names it.
-const VARIABLE: &str = "REEF_CUDA";
 /// PCI vendor of NVIDIA's devices, and the class that display controllers begin with.
 const NVIDIA: &str = "0x10de";
 const DISPLAY: &str = "0x03";
@@ -38,19 +34,14 @@ pub(super) enum Found {
 impl Found {
     /// Looks for the driver and starts it.
     pub(super) fn look() -> Self {
-        let named = std::env::var_os(VARIABLE).filter(|file| !file.is_empty());
-        let is_expected = named.is_some() || has_pci_gpu();
-        let files = candidates(DRIVER, named);
-        match files.iter().find(|file| file.is_file()) {
-            Some(file) => match start(file.clone()) {
+        let is_named = std::env::var_os(DRIVER_VARIABLE).is_some_and(|file| !file.is_empty());
+        match driver() {
+            Ok(file) => match start(file) {
                 Ok(driver) => Self::Driver(driver),
                 Err(error) => Self::Fault(format!("{error:#}")),
             },
-            None if is_expected => {
-                let tried: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
-                Self::Fault(format!("no {DRIVER} (tried {})", tried.join(", ")))
-            }
-            None => Self::None,
+            Err(why) if is_named || has_pci_gpu() => Self::Fault(why.to_string()),
+            Err(_) => Self::None,
         }
     }
 

@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// Checks that must be ok; others only must not be wrong.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "CHECK")]
     pub(crate) need: Vec<Check>,
-    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
+    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
     #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     pub(crate) folder: Option<PathBuf>,
     /// Library that takes the driver's place [default: $REEF_SHIM, or next to this program].

@@ -1,7 +1,13 @@
 //! Libraries that take the place of the driver's in unmodified programs.
 
 use anyhow::{Context, Result, bail};
+use reef_guest::library_path::candidates;
 use std::path::{Path, PathBuf};
+
+/// Library of the GPU's driver.
+pub(crate) const DRIVER: &str = "libcuda.so.1";
+/// Variable that names it.
+pub(crate) const DRIVER_VARIABLE: &str = "REEF_CUDA";
 
 /// Library that programs take for the driver.
 pub(crate) const SHIM: &str = "libreef_cuda_shim.so";
@@ -20,11 +26,24 @@ pub(crate) fn library(name: &str, named: Option<&Path>, variable: &str) -> Resul
     let beside =
         [folder.join(name), folder.join("deps").join(name), folder.join("../lib").join(name)];
     let tried: Vec<PathBuf> = named.map_or_else(|| beside.to_vec(), |named| vec![named]);
-    match tried.iter().find(|path| path.is_file()) {
-        Some(path) => path.canonicalize().with_context(|| path.display().to_string()),
-        None => {
-            let tried: Vec<_> = tried.iter().map(|path| path.display().to_string()).collect();
-            bail!("no {name} (tried {})", tried.join(", "))
-        }
-    }
+    let path = first(name, &tried)?;
+    path.canonicalize().with_context(|| path.display().to_string())
+}
+
+/// Finds the library of the GPU's driver, as [`SHIM`] does.
+///
+/// # Errors
+///
+/// There is none; says the files that were tried.
+pub(crate) fn driver() -> Result<PathBuf> {
+    let named = std::env::var_os(DRIVER_VARIABLE).filter(|file| !file.is_empty());
+    first(DRIVER, &candidates(DRIVER, named)).cloned()
+}
+
+fn first<'a>(name: &str, files: &'a [PathBuf]) -> Result<&'a PathBuf> {
+    let Some(file) = files.iter().find(|file| file.is_file()) else {
+        let tried: Vec<_> = files.iter().map(|file| file.display().to_string()).collect();
+        bail!("no {name} (tried {})", tried.join(", "))
+    };
+    Ok(file)
 }

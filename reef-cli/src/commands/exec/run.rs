@@ -1,14 +1,16 @@
 //! `reef exec`: runs an unmodified program as a guest.
 
 use super::executable::executable;
-use super::library::{NVML_SHIM, SHIM, library};
+use super::library::{DRIVER_VARIABLE, NVML_SHIM, SHIM, driver, library};
 use super::limits;
 use super::reserve;
+use crate::remote::daemon::is_unanswered;
 use crate::report::class::ClassName;
 use crate::report::usage::Usage;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use reef_guest::join::{GuestInfo, JoinRequest, Refusal, would_join};
 use reef_guest::page::Class;
+use reef_serve::no_daemon;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -27,13 +29,14 @@ pub(crate) struct Args {
     /// Class of the program: real-time work runs ahead of best-effort work [default: be].
     #[arg(long, value_enum)]
     class: Option<ClassName>,
-    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef].
+    /// Folder of the daemon's sockets [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
     #[arg(long = "socket-dir", alias = "folder", value_name = "DIR")]
     folder: Option<PathBuf>,
     /// Run the program without REEF if the daemon or the library is missing.
     #[arg(long)]
     allow_unprotected: bool,
-    /// Refuse to run the program if the daemon does not grant it the class, whatever it starts.
+    /// Refuse to run the program if the daemon does not grant it the class, whatever it starts, or
+    /// without a GPU driver.
     #[arg(long, conflicts_with = "allow_unprotected")]
     strict: bool,
     /// Job: programs of one user with the same job are held together, on all devices.
@@ -95,8 +98,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let shim = library(SHIM, args.shim.as_deref(), "REEF_SHIM");
     let shim = shim.map(|shim| [Some(shim), nvml].into_iter().flatten().collect::<Vec<_>>());
     let reserved = reserve::size(args.reserve.as_deref(), class(args))?;
-    let admission =
-        check_admission(args, &socket, &credentials).with_context(|| socket.display().to_string());
+    let admission = check_admission(args, &socket, &credentials);
     if let (Some(bytes), Ok(())) = (reserved, &admission) {
         reserve::ask(&socket, &credentials, bytes)?;
     }
@@ -104,30 +106,49 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let needs_daemon =
         args.strict || reserved.is_some() || args.class.is_some() && !args.allow_unprotected;
     match (shim, admission) {
-        (Ok(shim), Ok(())) => become_guest(args, &shim, Some(&socket), [limits, profile].concat()),
+        (Ok(shim), Ok(())) => {
+            check_driver(args)?;
+            become_guest(args, &shim, Some(&socket), [limits, profile].concat())
+        }
         (Ok(shim), Err(why)) if !needs_daemon && !limits.is_empty() => {
-            eprintln!("reef: {why:#}: the program {kept}, and without a class");
+            eprintln!("reef: {why:#}; the program {kept}, and without a class");
             become_guest(args, &shim, None, [limits, profile].concat())
         }
         (Ok(shim), Err(why)) if !needs_daemon && !profile.is_empty() => {
-            eprintln!("reef: {why:#}: the program runs with a profile, and without a class");
+            eprintln!("reef: {why:#}; the program runs with a profile, and without a class");
             become_guest(args, &shim, None, profile)
         }
         (Err(why), _) if !limits.is_empty() => {
             Err(why.context("not run: limits and --swappable need the library"))
         }
         (Err(why), _) | (_, Err(why)) if args.allow_unprotected => {
-            eprintln!("reef: {why:#}: the program runs without REEF");
+            eprintln!("reef: {why:#}; the program runs without REEF");
             become_program(args, &[])
         }
-        (Err(why), _) => Err(not_run(&why, "name the library with --shim or REEF_SHIM")),
-        (_, Err(why)) => Err(not_run(&why, "start `reef serve --guests`")),
+        (Err(why), _) => Err(not_run(&anyhow!("{why:#}: name it with --shim or REEF_SHIM"))),
+        (_, Err(why)) => Err(not_run(&why)),
     }
 }
 
-fn not_run(why: &anyhow::Error, remedy: &str) -> anyhow::Error {
-    let others = "or give --allow-unprotected; `reef doctor` says more";
-    anyhow::anyhow!("not run: {why:#}; {remedy}, {others}")
+fn not_run(why: &anyhow::Error) -> anyhow::Error {
+    anyhow!("not run: {why:#}; or give --allow-unprotected; `reef doctor` says more")
+}
+
+/// Says that a class which was named has no effect without the GPU's driver.
+///
+/// # Errors
+///
+/// There is none, and the program is to run with its class alone.
+fn check_driver(args: &Args) -> Result<()> {
+    let Err(why) = driver() else { return Ok(()) };
+    if args.strict {
+        let name = format!("name it with {DRIVER_VARIABLE}=FILE");
+        bail!("not run: {why}; install NVIDIA's driver, {name}, or leave out --strict");
+    }
+    if args.class.is_some() {
+        eprintln!("reef: {why}; without a GPU class {} has no effect", class(args));
+    }
+    Ok(())
 }
 
 /// Asks the daemon whether it would admit the program, without naming a device.
@@ -142,7 +163,10 @@ fn check_admission(args: &Args, socket: &Path, credentials: &GuestInfo) -> Resul
             eprintln!("reef: {}: the daemon refuses: {why}", socket.display());
             Ok(())
         }
-        answer => Ok(answer.map(drop)?),
+        Err(Refusal::Unreachable(error)) if is_unanswered(&error) => {
+            bail!(no_daemon(socket.display(), "reef serve --guests", "--socket-dir"))
+        }
+        answer => answer.map(drop).with_context(|| socket.display().to_string()),
     }
 }
 

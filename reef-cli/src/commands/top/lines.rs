@@ -7,7 +7,12 @@ use anyhow::Result;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A line for each interval; on stderr when the daemon goes.
+/// A line for each interval. Without a daemon it waits for one and says so on stderr. With a
+/// `count` it does not wait, as nothing would end it.
+///
+/// # Errors
+///
+/// The daemon refuses, or there is none.
 pub(crate) fn lines(
     mut watch: Watch,
     interval: Duration,
@@ -24,13 +29,13 @@ pub(crate) fn lines(
                     done += 1;
                 }
             }
-            Err(error) if error.is_gone() => {
+            Err(error) if error.is_gone() && count.is_none() => {
                 if !is_gone {
                     eprintln!("reef: {error}; waiting for a daemon");
                 }
                 is_gone = true;
             }
-            Err(refused) => return Err(refused.into()),
+            Err(error) => return Err(error.into()),
         }
         if count.is_none_or(|count| done < count) {
             next = (next + interval).max(Instant::now());
@@ -46,13 +51,13 @@ fn line(view: &View, json: bool) -> Result<()> {
     }
     let micros = |time: Option<f64>| time.map_or("–".into(), |time| format!("{time:.1}"));
     print(format_args!(
-        "{} RT {:.1}/s BE {:.1}/s failed {:.1}/s queued {} clients {} preempted {:.1}/s RT start p50 {} p99 {} µs",
+        "{} RT {:.1}/s BE {:.1}/s failed {:.1}/s queued {} connections {} preempted {:.1}/s RT start p50 {} p99 {} µs",
         view.date,
         view.rt_per_second,
         view.be_per_second,
         view.failed_per_second,
         view.queued,
-        view.clients,
+        view.connections,
         view.preemptions_per_second,
         micros(view.rt_start_p50_us),
         micros(view.rt_start_p99_us),

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Time from one look to the next, such as 200ms.
     #[arg(long, value_parser = time::parse, default_value = "1s")]
     pub(crate) interval: Duration,
-    /// End after this many intervals; print lines, on a terminal too.
+    /// End after this many intervals, or at once without a daemon; print lines, on a terminal too.
     #[arg(long)]
     pub(crate) count: Option<u64>,
     /// Print JSON, an object for each interval.

@@ -147,15 +147,15 @@ fn draw_devices(frame: &mut Frame<'_>, area: Rect, view: &View) {
 fn numbers(view: &View) -> Vec<Line<'static>> {
     let micros = |time: Option<f64>| time.map_or("–".into(), |time| format!("{time:.1}"));
     let paths: Vec<_> =
-        view.clients_by_path.iter().map(|(path, count)| format!("{path} {count}")).collect();
+        view.connections_by_path.iter().map(|(path, count)| format!("{path} {count}")).collect();
     let paths = if paths.is_empty() { String::new() } else { format!(" ({})", paths.join(", ")) };
     let mebibytes = view.memory_bytes as f64 / f64::from(1 << 20);
     let failed = format!("failed {:.1}/s", view.failed_per_second);
     let failed = if view.failed_per_second > 0.0 { failed.red() } else { Span::from(failed) };
     vec![
         Line::from(format!(
-            "clients {}{paths}  open requests {}  models {}  memory {mebibytes:.0} MiB",
-            view.clients, view.open_requests, view.models_loaded
+            "connections {}{paths}  open requests {}  models {}  memory {mebibytes:.0} MiB",
+            view.connections, view.open_requests, view.models_loaded
         )),
         Line::from(vec![
             format!("queued {}  padded {:.1}/s  ", view.queued, view.padded_per_second).into(),
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!(lines[0], "reef top  /run/http.sock");
         assert!(lines[1].starts_with("cpu:0, 8 units  busy  25 %"), "{text}");
         for want in [
-            "clients 5 (grpc 2, local 3)  open requests 0  models 0  memory 3 MiB",
+            "connections 5 (grpc 2, local 3)  open requests 0  models 0  memory 3 MiB",
             "queued 5  padded 0.0/s  failed 2.0/s",
             "RT starts after  p50 5.0 µs  p99 9.9 µs",
             "RT requests/s 100.0",

@@ -16,9 +16,10 @@ pub(crate) struct View {
     pub(crate) date: String,
     pub(crate) seconds: f64,
     pub(crate) devices: Vec<Device>,
-    pub(crate) clients: u64,
-    /// By the way in that they took, if the daemon says.
-    pub(crate) clients_by_path: BTreeMap<String, u64>,
+    /// Of programs that ask for inferences, and of those that only look, such as this one.
+    pub(crate) connections: u64,
+    /// By the path that they took, if the daemon says.
+    pub(crate) connections_by_path: BTreeMap<String, u64>,
     pub(crate) open_requests: u64,
     pub(crate) models_loaded: u64,
     pub(crate) memory_bytes: u64,
@@ -107,8 +108,8 @@ impl Interval<'_> {
             date: date(SystemTime::now()),
             seconds: self.time.as_secs_f64(),
             devices: self.devices(),
-            clients: self.now("reef_clients", |_| true),
-            clients_by_path: self.clients_by_path(),
+            connections: self.now("reef_clients", |_| true),
+            connections_by_path: self.connections_by_path(),
             open_requests: self.now("reef_open_requests", |_| true),
             models_loaded: self.now("reef_models", |_| true),
             memory_bytes: self.now("reef_memory_bytes", |_| true),
@@ -203,7 +204,7 @@ impl Interval<'_> {
             .collect()
     }
 
-    fn clients_by_path(&self) -> BTreeMap<String, u64> {
+    fn connections_by_path(&self) -> BTreeMap<String, u64> {
         let of = self.after.all("reef_clients").iter();
         of.filter_map(|(of, value)| Some((of.get("path")?.clone(), *value as u64))).collect()
     }
@@ -328,7 +329,7 @@ pub(crate) mod tests {
         let view = view();
         assert_eq!((view.rt_per_second, view.be_per_second), (100.0, 40.0));
         assert_eq!((view.failed_per_second, view.preemptions_per_second), (2.0, 90.0));
-        assert_eq!((view.clients, view.clients_by_path["local"]), (5, 3));
+        assert_eq!((view.connections, view.connections_by_path["local"]), (5, 3));
         assert_eq!(view.rt_start_p50_us, Some(5.0));
         let device = &view.devices[0];
         assert_eq!((&*device.name, device.units), ("cpu:0", Some(8)));
@@ -360,8 +361,8 @@ pub(crate) mod tests {
         let (before, after) = (Scrape::default(), Scrape::parse("reef_clients 4\n"));
         let between = Interval { before: &before, after: &after, time: Duration::from_secs(1) };
         let view = between.view();
-        assert_eq!((view.clients, view.rt_start_p99_us), (4, None));
-        assert!(view.clients_by_path.is_empty() && view.devices.is_empty());
+        assert_eq!((view.connections, view.rt_start_p99_us), (4, None));
+        assert!(view.connections_by_path.is_empty() && view.devices.is_empty());
     }
 
     #[test]
