@@ -126,6 +126,7 @@ mod tests {
             since: 0,
             steps: Steps::default(),
             for_memory: true,
+            is_swapped: false,
         }
     }
 
