@@ -125,9 +125,10 @@ fn describe(images: &Path) -> Result<BTreeMap<String, Image>, Error> {
 fn sync(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => sync(&entry.path())?,
-            false => File::open(entry.path())?.sync_all()?,
+        if entry.file_type()?.is_dir() {
+            sync(&entry.path())?;
+        } else {
+            File::open(entry.path())?.sync_all()?;
         }
     }
     File::open(folder)?.sync_all()

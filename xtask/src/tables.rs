@@ -147,6 +147,18 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("rt_p99_ms", "p99", 3),
             ("rt_p99_over_one", "÷ one", 2),
         ],
+        "hung" => &[
+            ("round", "round", 0),
+            ("beside", "next to", 0),
+            ("be_tasks_per_s", "BE tasks/s", 0),
+            ("be_over_alone", "÷ alone", 3),
+            ("resume_p50_us", "resumed p50 µs", 0),
+            ("resume_p99_us", "p99", 0),
+            ("rt_p50_us", "RT p50 µs", 0),
+            ("rt_p99_us", "p99", 0),
+            ("error_after_ms", "error after ms", 0),
+            ("requests", "requests", 0),
+        ],
         "networks" => &[
             ("network", "network", 0),
             ("launches", "launches", 0),

@@ -308,7 +308,10 @@ fn invalid_limit_is_refused_and_never_ignored() {
     assert_eq!((code, said), (Some(2), format!("reef: CUDA_DEVICE_MEMORY_LIMIT=8GB: {unit}")));
     let (code, said) = run(&["--memory", "8m"], &[("REEF_SHIM", "/no/library")]);
     assert_eq!(code, Some(1));
-    assert!(said.starts_with("reef: not run: limits and --swappable need the library: no "), "{said}");
+    assert!(
+        said.starts_with("reef: not run: limits and --swappable need the library: no "),
+        "{said}"
+    );
     let (code, said) = run(&["--memory", "8m"], &[("REEF_BOOKS", "/proc/books")]);
     assert_eq!(code, Some(1));
     assert!(said.starts_with("reef: not run: limits need books: books in /proc/books: "), "{said}");

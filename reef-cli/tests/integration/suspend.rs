@@ -18,9 +18,10 @@ fn library(name: &str) -> PathBuf {
     path
 }
 
-/// An unmodified program. Its first line of input is `plain`, `inside` or `managed`, and MiB. It takes
-/// these, has its number there if it is `inside`, and copies it all the time. It prints the code if that is not 0. Then it launches kernels that add 2 to a number until its
-/// input ends. It prints how many it has launched whenever a line comes, and at last whether the
+/// An unmodified program. Its first line of input is `plain`, `inside` or `managed`, and MiB. It
+/// takes these, and prints the code if that is not 0. Then it launches kernels that add 2 to a
+/// number until its input ends. The number of `inside` is in that memory, and a thread copies it
+/// all the time. It prints how many it has launched whenever a line comes, and at last whether the
 /// number is right.
 #[test]
 #[ignore = "is a program that another test runs"]

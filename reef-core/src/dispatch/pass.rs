@@ -15,9 +15,10 @@
 //! driver comes first, unless the work hasn't run before: what the stop holds back may be what the
 //! first launch waits for.
 //!
-//! Nothing in a pass may take long, but for one case: a real-time queue that failed is replaced, which
-//! opens a stream of the driver and closes the old one, so that nothing of it runs any more. What the driver prepares is prepared before, by the client, and
-//! clients that wait are woken when the pass is over.
+//! Nothing in a pass may take long. What the driver prepares is prepared before, by the client, and
+//! clients that wait are woken when the pass is over. There is one exception: a real-time queue that
+//! failed is replaced, which opens a stream of the driver and closes the old one, so that nothing of
+//! it runs any more.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;

@@ -114,8 +114,8 @@ pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     end(of, real, || !primary::is_active(ordinal))
 }
 
-/// Makes a call that may end the context of a handle; `is_over` says whether it did. The device's gate is open
-/// meanwhile, because the call waits for the context's work.
+/// Makes a call that may end the context of a handle; `is_over` says whether it did. The device's
+/// gate is open meanwhile, because the call waits for the context's work.
 fn end(of: usize, real: impl FnOnce() -> u32, is_over: impl FnOnce() -> bool) -> u32 {
     let Some(_inside) = Inside::enter() else { return real() };
     match catch_panics(|| find::find_context(of)) {

@@ -1,8 +1,8 @@
 //! Pause of a swappable program: its calls of the driver wait until its memory is back.
 //!
-//! | who | step |
+//! | thread | step |
 //! |---|---|
-//! | pause | 1. sets `PAUSED` · 2. empties the slots · 3. waits until `TOUCHING` is zero |
+//! | the one that pauses | 1. sets `PAUSED` · 2. empties the slots · 3. waits until `TOUCHING` is zero |
 //! | a call that touches memory | 1. increments `TOUCHING` · 2. reads `PAUSED`: if it is set, decrements and waits |
 //! | any other call | finds its slot empty, and waits in `bind` |
 //!

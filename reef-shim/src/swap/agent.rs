@@ -10,7 +10,7 @@ use std::sync::Once;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Request with the way for its answer.
-type Asked = (Request, Sender<Result<Moved, String>>);
+type Task = (Request, Sender<Result<Moved, String>>);
 
 /// Serves requests from now on, if the program is swappable.
 pub(crate) fn start() {
@@ -31,7 +31,7 @@ pub(crate) fn start() {
     }
 }
 
-fn serve(ask: &Sender<Asked>) {
+fn serve(ask: &Sender<Task>) {
     let listener = match Listener::open() {
         Ok(listener) => listener,
         Err(error) => {
@@ -52,7 +52,7 @@ fn serve(ask: &Sender<Asked>) {
     }
 }
 
-fn move_all(asked: &Receiver<Asked>) {
+fn move_all(asked: &Receiver<Task>) {
     let mut swapped: Option<Swapped> = None;
     while let Ok((request, answer)) = asked.recv() {
         let moved = match (request, swapped.take()) {

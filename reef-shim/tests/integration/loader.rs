@@ -199,7 +199,7 @@ fn looks_up_a_withheld_function() {
 }
 
 #[test]
-fn withheld_functions_are_missing_where_programs_are_held_or_limited() {
+fn withheld_functions_are_not_found_by_guests_or_under_limits() {
     for name in ["cuSubgridCreate", "cuFabricCpyBatchAsync"] {
         for (variable, value) in [("REEF_GUESTS", "/nowhere"), ("REEF_MEMORY", "64m"), ("NONE", "")]
         {

@@ -43,7 +43,7 @@ unsafe fn reserve(
     SUCCESS
 }
 
-/// The range stays unusable: the system gives it to nobody, so a later use is seen.
+/// The range stays unusable: the system doesn't give it again, so a later use is seen.
 unsafe fn free(at: usize, bytes: usize) -> u32 {
     let mut world = world();
     let is_free = world.mapped.range(at..at + bytes).next().is_none();
@@ -84,7 +84,7 @@ pub(super) fn map(at: usize, bytes: usize, piece: usize) -> Result<(), u32> {
     if ptr::eq(got, libc::MAP_FAILED) { Err(OUT_OF_MEMORY) } else { Ok(()) }
 }
 
-/// Whoever touches the range from now on dies of it, as a kernel on a device does.
+/// A process that touches the range from now on dies of it, as a kernel on a device does.
 pub(super) fn unmap(at: usize, bytes: usize) {
     if is_reserved(at, bytes) {
         let _ = untouchable(at, bytes);
