@@ -16,9 +16,9 @@
 //! first launch waits for.
 //!
 //! Nothing in a pass may take long. What the driver prepares is prepared before, by the client, and
-//! clients that wait are woken when the pass is over. There is one exception: a real-time queue that
-//! failed is replaced, which opens a stream of the driver and closes the old one, so that nothing of
-//! it runs any more.
+//! clients that wait are woken when the pass is over. There is one exception: a real-time queue
+//! that failed is replaced, which opens a stream of the driver and closes the old one, so that
+//! nothing of it runs any more.
 
 use crate::backend::command::Command;
 use crate::backend::device::Device;
