@@ -21,7 +21,7 @@ CASES = {
     ),
     "dra": ({"mode": "dra"}, ["1.34", "1.36", "1.37"]),
     "dra, all": (
-        {"mode": "dra", "claims": {**LIMITS, "gpuMemory": "141GiB"}, "metrics": METRICS},
+        {"mode": "dra", "claims": {**LIMITS, "gpuMemory": "141GiB", "suspendedMemory": "give-back"}, "metrics": METRICS},
         ["1.34", "1.36", "1.37"],
     ),
 }
@@ -33,6 +33,8 @@ WRONG = [
     {"resources": {"rt": {"replicas": 2}, "be": {"replicas": 31}}},
     {"resources": {"be": {"memory": "8 furlongs"}}},
     {"claims": {"rt": {"compute": 30}}},
+    {"mode": "dra", "claims": {"gpuMemory": "141GiB", "suspendedMemory": "give"}},
+    {"mode": "dra", "claims": {"suspendedMemory": "give-back"}},
     {"paths": {"sockets": "run/reef"}},
 ]
 # Resources that aren't Kubernetes' own.

@@ -34,6 +34,10 @@ pub struct Pace {
     pub retry: Duration,
     /// Interval of polls of a ResourceSlice that should be as it was left.
     pub slices: Duration,
+    /// Shortest time between two changes of the memory that suspended programs give back.
+    pub given_back: Duration,
+    /// Longest time for which memory is given back by the last answer of a daemon that gives none.
+    pub silence: Duration,
 }
 
 impl Default for Pace {
@@ -44,6 +48,8 @@ impl Default for Pace {
             unwatched: Duration::from_secs(15),
             retry: Duration::from_secs(10),
             slices: Duration::from_secs(60),
+            given_back: Duration::from_secs(10),
+            silence: Duration::from_secs(30),
         }
     }
 }

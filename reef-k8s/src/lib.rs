@@ -24,7 +24,7 @@ mod tests;
 
 pub use config::{Config, Pace};
 pub use dra::api::client::Server;
-pub use dra::config::ClaimsConfig;
+pub use dra::config::{ClaimsConfig, SuspendedMemory};
 pub use dra::run::run_claims;
 pub use error::{Error, Result};
 pub use node::paths::Node;

@@ -2,7 +2,7 @@
 
 use crate::report::log;
 use anyhow::Result;
-use reef_k8s::{ClaimsConfig, Class, Config, Error, Node, Pace, Resource, Server};
+use reef_k8s::{ClaimsConfig, Class, Config, Error, Node, Pace, Resource, Server, SuspendedMemory};
 use std::path::PathBuf;
 
 /// Services of a node for Kubernetes.
@@ -73,6 +73,17 @@ pub(crate) struct Args {
     be_compute: Option<String>,
 }
 
+/// Memory of suspended programs.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Memory {
+    /// It stays counted, as if they were on the GPU.
+    Count,
+    /// Other claims may have it, unless the daemon took it for a real-time program.
+    GiveBack,
+    /// Other claims may have it in any case.
+    GiveBackAll,
+}
+
 /// Options of prepared claims.
 #[derive(clap::Args)]
 pub(crate) struct DraArgs {
@@ -94,6 +105,9 @@ pub(crate) struct DraArgs {
     /// isn't counted].
     #[arg(long, value_name = "SIZE")]
     gpu_memory: Option<String>,
+    /// Memory that suspended programs of claims had on a GPU.
+    #[arg(long, value_enum, default_value = "count")]
+    suspended_memory: Memory,
     /// Address of the API server [default: the one that Kubernetes gives to pods].
     #[arg(long, value_name = "HOST:PORT")]
     api: Option<String>,
@@ -132,6 +146,11 @@ fn claims(args: &DraArgs) -> Result<ClaimsConfig> {
         registry: args.registry.clone(),
         cdi: args.cdi.clone(),
         memory: args.gpu_memory.as_ref().map(named).transpose()?,
+        suspended: match args.suspended_memory {
+            Memory::Count => SuspendedMemory::Count,
+            Memory::GiveBack => SuspendedMemory::GiveBack,
+            Memory::GiveBackAll => SuspendedMemory::GiveBackAll,
+        },
         pace: Pace::default(),
     })
 }

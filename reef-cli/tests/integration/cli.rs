@@ -165,6 +165,10 @@ fn incomplete_node_is_refused_by_k8s() {
         (&["--plugins", &here, "--node", "A_b"], "--node must be the name of a node, got \"A_b\""),
         (&["--plugins", &here, "--node", "a", "--gpu-memory", "many"], "--gpu-memory \"many\": "),
         (
+            &["--plugins", &here, "--node", "a", "--suspended-memory", "give-back"],
+            "--suspended-memory needs --gpu-memory",
+        ),
+        (
             &["--plugins", &here, "--node", "a", "--api", "here"],
             "--api must be HOST:PORT, got \"here\"",
         ),

@@ -3,6 +3,7 @@
 //! The format is `resource.k8s.io/v1`, of which the parts are read that a driver needs.
 
 use super::config::DRIVER;
+use super::quantity::Quantity;
 use super::settings::{Counted, Granted, Settings};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,6 +29,14 @@ pub(super) struct Allocated {
     pub(super) device: String,
     /// Share ID of this allocation, if the device is allocated several times.
     pub(super) share: Option<String>,
+    /// Bytes of it that the scheduler counts for this claim, which may be none.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(super) counted: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+fn is_none(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 #[derive(Debug, Deserialize)]
@@ -126,12 +135,8 @@ pub(super) fn read(value: &Value, uid: &str, node: &str) -> Result<Prepared, Str
         }
     }
     let Metadata { namespace, name, .. } = claim.metadata;
-    Ok(Prepared {
-        namespace,
-        name,
-        granted,
-        devices: own.into_iter().map(Outcome::allocated).collect(),
-    })
+    let devices = own.into_iter().map(Outcome::allocated).collect::<Result<_, _>>()?;
+    Ok(Prepared { namespace, name, granted, devices })
 }
 
 /// Two shares of one GPU would have one limit.
@@ -144,9 +149,14 @@ fn check_gpus(own: &[&Outcome]) -> Result<(), String> {
 }
 
 impl Outcome {
-    fn allocated(&self) -> Allocated {
+    fn allocated(&self) -> Result<Allocated, String> {
         let Self { request, device, share, .. } = self;
-        Allocated { request: request.clone(), device: device.clone(), share: share.clone() }
+        Ok(Allocated {
+            request: request.clone(),
+            device: device.clone(),
+            share: share.clone(),
+            counted: self.counted()?.memory.map_or(0, Quantity::bytes),
+        })
     }
 
     fn counted(&self) -> Result<Counted, String> {

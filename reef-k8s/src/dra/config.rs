@@ -8,6 +8,19 @@ use std::path::{Path, PathBuf};
 /// The name of the driver, in classes and claims.
 pub(crate) const DRIVER: &str = "reef.dev";
 
+/// Use of the memory that a claim's suspended programs had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SuspendedMemory {
+    /// It stays counted, as if they were on the GPU.
+    #[default]
+    Count,
+    /// Other claims may have it until they return. Programs that the daemon has suspended for a
+    /// real-time program's memory stay counted: that program has the room.
+    GiveBack,
+    /// Other claims may have it, whatever suspended them.
+    GiveBackAll,
+}
+
 /// Configuration of a plugin for claims.
 #[derive(Clone, Debug)]
 pub struct ClaimsConfig {
@@ -23,6 +36,8 @@ pub struct ClaimsConfig {
     pub cdi: PathBuf,
     /// Device memory of each GPU in bytes, for the scheduler; without it, memory isn't counted.
     pub memory: Option<u64>,
+    /// Use of the memory of suspended programs.
+    pub suspended: SuspendedMemory,
     /// Intervals of its polls.
     pub pace: Pace,
 }
@@ -32,13 +47,17 @@ impl ClaimsConfig {
     ///
     /// # Errors
     ///
-    /// `Refused`, with what is missing.
+    /// `Refused`, with what is missing or needs another option.
     pub fn check(&self) -> Result<()> {
         let is_name =
             |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.".contains(&byte);
         if self.name.is_empty() || self.name.len() > 200 || !self.name.bytes().all(is_name) {
             let line = format!("--node must be the name of a node, got {:?}", self.name);
             return Err(Error::Refused(line));
+        }
+        if self.suspended != SuspendedMemory::Count && self.memory.is_none() {
+            let line = "--suspended-memory needs --gpu-memory: memory isn't counted without it";
+            return Err(Error::Refused(line.into()));
         }
         is_there(&self.plugins, "--plugins", "no kubelet's folder for plugins", Path::is_dir)?;
         let registry = "no kubelet's folder for plugins' sockets";

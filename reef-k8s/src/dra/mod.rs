@@ -18,5 +18,6 @@ mod registration;
 pub(crate) mod run;
 mod settings;
 mod slices;
+mod suspended;
 #[cfg(test)]
 mod tests;

@@ -8,6 +8,7 @@ use super::proto::registration::registration_server::RegistrationServer;
 use super::proto::v1::dra_plugin_server::DraPluginServer;
 use super::registration::DriverRegistration;
 use super::slices::Slices;
+use super::suspended::programs::SuspendedPrograms;
 use crate::error::{Error, Result};
 use crate::node::state::State;
 use crate::node::violations::Violations;
@@ -54,16 +55,21 @@ pub(super) async fn serve(
     tokio::select! {
         () = end => Ok(()),
         ended = offer(&driver) => ended,
-        () = look(&config, &state, &mut slices) => Ok(()),
+        () = look(&config, &state, &mut slices, SuspendedPrograms::new(config.clone())) => Ok(()),
     }
 }
 
 /// Polls GPUs and daemon for ever, and keeps the slice up to date.
-async fn look(config: &ClaimsConfig, state: &watch::Sender<State>, slices: &mut Slices) {
+async fn look(
+    config: &ClaimsConfig,
+    state: &watch::Sender<State>,
+    slices: &mut Slices,
+    mut suspended: SuspendedPrograms,
+) {
     let mut violations = Violations::default();
     loop {
         let known = state.borrow().clone();
-        slices.keep(&known).await;
+        slices.keep(&known, suspended.look().await).await;
         violations.look(&config.node.daemon).await;
         sleep(config.pace.health).await;
         let now = State::look(&config.node, &known).await;

@@ -5,6 +5,7 @@
 
 use super::api::call::{Api, Call};
 use super::config::{ClaimsConfig, DRIVER};
+use super::suspended::spare::SpareMemory;
 use crate::node::gpu::Gpu;
 use crate::node::state::State;
 use reef_guest::limit::MAX_JOBS;
@@ -30,8 +31,8 @@ impl Slices {
     }
 
     /// Writes the slice if what it should say has changed, or if it isn't there as it was left.
-    pub(super) async fn keep(&mut self, state: &State) {
-        let wanted = devices(state, self.config.memory);
+    pub(super) async fn keep(&mut self, state: &State, more: &SpareMemory) {
+        let wanted = devices(state, self.config.memory, more);
         let due = |at: &Instant| at.elapsed() >= self.config.pace.slices;
         if self.last.as_ref().is_some_and(|(last, _, at)| *last == wanted && !due(at)) {
             return;
@@ -120,13 +121,14 @@ impl Slices {
 }
 
 /// Devices that work. Without a daemon no program can have a class, so there are none.
-fn devices(state: &State, memory: Option<u64>) -> Value {
+fn devices(state: &State, memory: Option<u64>, more: &SpareMemory) -> Value {
     let there = state.gpus.iter().filter(|gpu| gpu.is_there && state.has_daemon);
-    Value::Array(there.map(|gpu| device(gpu, memory)).collect())
+    Value::Array(there.map(|gpu| device(gpu, memory, more)).collect())
 }
 
 /// Zero of a capacity is what a claim takes that asks for none of it: no limit.
-fn device(gpu: &Gpu, memory: Option<u64>) -> Value {
+fn device(gpu: &Gpu, memory: Option<u64>, more: &SpareMemory) -> Value {
+    let name = gpu.uuid.to_ascii_lowercase();
     let part = |value: String| json!({ "value": value, "requestPolicy": { "default": "0", "validRange": { "min": "0" } } });
     let one = json!({ "default": "1", "validValues": ["1"] });
     let mut capacity = json!({
@@ -134,11 +136,12 @@ fn device(gpu: &Gpu, memory: Option<u64>) -> Value {
         "claims": { "value": MAX_JOBS.to_string(), "requestPolicy": one },
     });
     if let Some(bytes) = memory {
-        capacity["memory"] = part(bytes.to_string());
+        let more = more.get(&name).copied().unwrap_or(0);
+        capacity["memory"] = part(bytes.saturating_add(more).to_string());
     }
     let model: String = gpu.model.chars().take(64).collect();
     json!({
-        "name": gpu.uuid.to_ascii_lowercase(),
+        "name": name,
         "attributes": { "uuid": { "string": gpu.uuid }, "model": { "string": model } },
         "allowMultipleAllocations": true,
         "capacity": capacity,

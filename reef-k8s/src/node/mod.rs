@@ -6,6 +6,7 @@
 //! *Invariant*: nothing is kept between two looks but which GPUs there were, and what was wrong.
 
 pub(crate) mod cdi;
+pub(crate) mod daemon;
 pub(crate) mod edits;
 pub(crate) mod gpu;
 pub(crate) mod paths;

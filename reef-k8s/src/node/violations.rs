@@ -1,25 +1,11 @@
 //! Violations that the daemon has found on its devices, from its metrics.
 
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper::Request;
-use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper::header::HOST;
-use hyper_util::rt::TokioIo;
+use super::daemon;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::time::Duration;
-use tokio::net::UnixStream;
-use tokio::time::timeout;
 
-/// Longest time of an answer.
-const TIMEOUT: Duration = Duration::from_secs(2);
-/// Most bytes of an answer.
-const MAX_BYTES: usize = 4 << 20;
 /// The metric that is 1 for each violation.
 const METRIC: &str = "reef_violation{";
-
-type Problem = Box<dyn std::error::Error + Send + Sync>;
 
 /// Violations at the last poll.
 #[derive(Debug, Default)]
@@ -29,7 +15,7 @@ impl Violations {
     /// Asks the daemon of this folder, and logs what has come and gone since. A daemon that doesn't
     /// say changes nothing.
     pub(crate) async fn look(&mut self, folder: &Path) {
-        let Ok(Ok(text)) = timeout(TIMEOUT, metrics(folder)).await else { return };
+        let Ok(text) = daemon::get(folder, "/metrics").await else { return };
         let (came, went) = self.update(&text);
         came.iter().for_each(|labels| tracing::warn!("violation: {labels}"));
         went.iter().for_each(|labels| tracing::info!("no violation any more: {labels}"));
@@ -45,22 +31,6 @@ impl Violations {
         self.0 = now;
         changes
     }
-}
-
-async fn metrics(folder: &Path) -> Result<String, Problem> {
-    let stream = UnixStream::connect(folder.join("http.sock")).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let connection = tokio::spawn(connection);
-    let request = Request::get("/metrics").header(HOST, "localhost");
-    let answer = sender.send_request(request.body(Empty::<Bytes>::new())?).await?;
-    let status = answer.status();
-    if !status.is_success() {
-        connection.abort();
-        return Err(format!("the daemon's metrics: {status}").into());
-    }
-    let bytes = Limited::new(answer.into_body(), MAX_BYTES).collect().await?.to_bytes();
-    connection.abort();
-    Ok(String::from_utf8(bytes.into())?)
 }
 
 #[cfg(test)]

@@ -107,6 +107,8 @@ impl FakeNode {
             unwatched: Duration::from_millis(200),
             retry: Duration::from_millis(20),
             slices: Duration::from_millis(50),
+            given_back: Duration::from_millis(20),
+            silence: Duration::from_secs(30),
         };
         Config {
             node: self.node(),

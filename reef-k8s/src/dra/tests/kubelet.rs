@@ -1,7 +1,7 @@
 //! The kubelet's side: it finds the plugin by its socket, and prepares claims.
 
 use super::cluster::{Cluster, NODE};
-use crate::dra::config::ClaimsConfig;
+use crate::dra::config::{ClaimsConfig, SuspendedMemory};
 use crate::dra::proto::registration::registration_client::RegistrationClient;
 use crate::dra::proto::registration::{InfoRequest, PluginInfo, RegistrationStatus};
 use crate::dra::proto::v1::dra_plugin_client::DraPluginClient;
@@ -34,6 +34,7 @@ pub(super) fn config(node: &FakeNode) -> ClaimsConfig {
         registry: at("registry"),
         cdi: at("cdi"),
         memory: Some(141 << 30),
+        suspended: SuspendedMemory::Count,
         pace: node.config().pace,
     }
 }

@@ -8,3 +8,4 @@ mod random;
 mod refusals;
 mod restarts;
 mod slices;
+mod suspended;

@@ -10,7 +10,10 @@ use axum::http::Uri;
 use axum::routing::{get, post};
 use axum::{Extension, Json, Router};
 use reef_suspend::Suspended;
+use serde::Serialize;
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::Read;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,8 +63,39 @@ fn answer(all: &[Suspended]) -> Json<Value> {
     Json(json!({ "suspended": all }))
 }
 
+/// A suspended program of the list.
+#[derive(Debug, Serialize)]
+struct ListEntry {
+    #[serde(flatten)]
+    of: Suspended,
+    /// `REEF_LIMIT_ID` at its start. In Kubernetes that is the UID of its claim. `None`: it is not
+    /// set, or the system does not tell the daemon.
+    limit_id: Option<String>,
+}
+
+impl ListEntry {
+    fn new(of: Suspended) -> Self {
+        let limit_id = limit_id(of.process.pid);
+        Self { of, limit_id }
+    }
+}
+
+/// Maximum number of bytes of a process's variables that are read.
+const MAX_VARIABLES: u64 = 1 << 20;
+
+fn limit_id(pid: u32) -> Option<String> {
+    let file = File::open(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = Vec::new();
+    file.take(MAX_VARIABLES).read_to_end(&mut variables).ok()?;
+    let mut variables = variables.split(|byte| *byte == 0);
+    let id = variables.find_map(|one| one.strip_prefix(b"REEF_LIMIT_ID="))?;
+    String::from_utf8(id.to_vec()).ok().filter(|id| !id.is_empty())
+}
+
 async fn list(State(server): App) -> Json<Value> {
-    answer(&server.observer.suspensions.get().map(|all| all.all()).unwrap_or_default())
+    let all = server.observer.suspensions.get().map(|all| all.all()).unwrap_or_default();
+    let all: Vec<_> = all.into_iter().map(ListEntry::new).collect();
+    Json(json!({ "suspended": all }))
 }
 
 async fn suspend(
@@ -98,6 +132,37 @@ async fn move_to(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use reef_suspend::{Held, Process, Steps};
+
+    #[test]
+    fn suspended_program_is_listed_with_limit_id_of_its_start() {
+        let sleep = |id: &str| {
+            let mut command = std::process::Command::new("sleep");
+            command.arg("60").env("REEF_LIMIT_ID", id).spawn().unwrap()
+        };
+        let (mut named, mut none) = (sleep("claim-1"), sleep(""));
+        let listed = |pid: u32| {
+            let of = Suspended {
+                process: Process { pid, start: 1 },
+                name: "sleep".into(),
+                held: vec![Held { device: "07".repeat(16), bytes: 5 }],
+                since: 0,
+                steps: Steps::default(),
+                for_memory: true,
+                is_swapped: false,
+            };
+            serde_json::to_value(ListEntry::new(of)).unwrap()
+        };
+        let (first, second) = (listed(named.id()), listed(none.id()));
+        for child in [&mut named, &mut none] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        assert_eq!(first["limit_id"], "claim-1");
+        assert_eq!(first["held"], json!([{ "device": "07".repeat(16), "bytes": 5 }]));
+        assert_eq!((&first["for_memory"], &first["process"]["start"]), (&true.into(), &1.into()));
+        assert_eq!(second["limit_id"], Value::Null);
+    }
 
     #[test]
     fn unknown_option_is_refused_by_name() {
