@@ -73,14 +73,11 @@ pub(crate) struct Args {
     be_compute: Option<String>,
 }
 
-/// Memory of suspended programs.
+/// Use of the memory of suspended programs, as [`SuspendedMemory`] says.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Memory {
-    /// It stays counted, as if they were on the GPU.
     Count,
-    /// Other claims may have it, unless the daemon took it for a real-time program.
     GiveBack,
-    /// Other claims may have it in any case.
     GiveBackAll,
 }
 
@@ -105,8 +102,9 @@ pub(crate) struct DraArgs {
     /// isn't counted].
     #[arg(long, value_name = "SIZE")]
     gpu_memory: Option<String>,
-    /// Memory that suspended programs of claims had on a GPU.
-    #[arg(long, value_enum, default_value = "count")]
+    /// Memory of suspended programs: keep it counted, or give it back to other claims; all: also
+    /// memory that the daemon took for a real-time program.
+    #[arg(long, value_enum, value_name = "USE", default_value = "count")]
     suspended_memory: Memory,
     /// Address of the API server [default: the one that Kubernetes gives to pods].
     #[arg(long, value_name = "HOST:PORT")]
