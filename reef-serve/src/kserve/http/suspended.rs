@@ -133,6 +133,7 @@ async fn move_to(
 mod tests {
     use super::*;
     use reef_suspend::{Held, Process, Steps};
+    use std::time::Instant;
 
     #[test]
     fn suspended_program_is_listed_with_limit_id_of_its_start() {
@@ -141,6 +142,11 @@ mod tests {
             command.arg("60").env("REEF_LIMIT_ID", id).spawn().unwrap()
         };
         let (mut named, mut none) = (sleep("claim-1"), sleep(""));
+        let begin = Instant::now();
+        // The system shows a process's variables a moment after it has begun.
+        while limit_id(named.id()).is_none() && begin.elapsed() < Duration::from_secs(60) {
+            std::thread::yield_now();
+        }
         let listed = |pid: u32| {
             let of = Suspended {
                 process: Process { pid, start: 1 },
