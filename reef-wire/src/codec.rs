@@ -2,7 +2,7 @@
 //!
 //! A *hot* message is its own bytes: numbers are little-endian, alignment is 1, and reading it is a
 //! check of its length. A *cold* message is whatever serde can write, in postcard's format. Both
-//! are declared in [`messages!`], which also makes the hash of the declarations. Two ends whose
+//! are declared in `messages!`, which also makes the hash of the declarations. Two ends whose
 //! hashes differ refuse each other, so neither ever reads the other's bytes with another meaning.
 
 use crate::error::{Error, Result};
