@@ -164,7 +164,7 @@ pub enum Question {
     TakesHalves(TensorOp),
 }
 
-/// [`PackedInput`](reef_core::op::PackedInput) as a message.
+/// [`PackedInput`] as a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as `PackedInput`")]
 pub struct PackedSpec {
