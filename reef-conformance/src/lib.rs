@@ -61,6 +61,8 @@ macro_rules! suite {
                     nothing_runs_while_a_queue_is_held,
                     a_group_is_preempted_by_one_flag, a_newcomer_of_a_held_group_is_held,
                     a_dropped_queue_leaves_a_prefix, wrong_states_are_errors;
+                parking: a_parked_queue_continues_elsewhere, only_blocks_that_are_left_run,
+                    host_code_and_events_are_not_parked, parked_clients_continue;
                 starvation: a_kernel_longer_than_the_real_time_period_ends;
                 order: copies_fills_and_host_code_keep_their_order,
                     adopted_host_memory_is_copied_from_and_to, completed_work_has_taken_effect,

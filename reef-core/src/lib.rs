@@ -33,6 +33,7 @@ pub mod tensor;
 mod testing;
 mod vqueue;
 
+pub use backend::blocks::Blocks;
 pub use backend::command::{Args, Command, Copy, Dim3, Fill, HostFn, Launch, MemoryHandle};
 pub use backend::device::Device;
 pub use backend::error::{Error, Result};
@@ -58,5 +59,6 @@ pub use op::rounding;
 pub use testing::cells::{Cells, appended};
 pub use vqueue::config::Config;
 pub use vqueue::group::Group;
+pub use vqueue::parked::Parked;
 pub use vqueue::submitter::Submitter;
 pub use vqueue::virtual_queue::VirtualQueue;

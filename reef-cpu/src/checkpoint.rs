@@ -3,7 +3,7 @@
 
 use crate::sync::claims::{Claim, Claims};
 use parking_lot::Mutex;
-use reef_core::Error;
+use reef_core::{Error, Result};
 use std::sync::Arc;
 
 /// The blocks of one launch: given out, given back, finished.
@@ -19,7 +19,24 @@ struct Blocks {
 
 impl Checkpoint {
     pub(crate) fn new(total: u32) -> Self {
-        Self(Arc::new(Blocks { claims: Claims::new(total), failed: Mutex::default() }))
+        Self::of(Claims::new(total))
+    }
+
+    /// Of a launch that has only these blocks left.
+    pub(crate) fn of_left(blocks: &reef_core::Blocks) -> Self {
+        Self::of(Claims::of_left(blocks.total(), blocks.ranges()))
+    }
+
+    fn of(claims: Claims) -> Self {
+        Self(Arc::new(Blocks { claims, failed: Mutex::default() }))
+    }
+
+    /// See [`reef_core::Device::blocks`].
+    pub(crate) fn blocks(&self) -> Result<reef_core::Blocks> {
+        self.failed().map_or(Ok(()), Err)?;
+        let left = self.0.claims.remainder();
+        let left = left.ok_or(Error::State("reading the blocks of a launch that runs"))?;
+        reef_core::Blocks::of_indices(self.total(), 0, left)
     }
 
     /// A block to run for `unit`, if one is left. It must be finished or given back.

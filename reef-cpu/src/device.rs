@@ -11,8 +11,8 @@ use crate::options::Options;
 use crate::preemptor::{Preemptor, Stop};
 use crate::queue::Queue;
 use reef_core::{
-    Backend, Colocation, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel, Priority,
-    Result, Span,
+    Backend, Blocks, Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch,
+    PreemptLevel, Priority, Result, Span,
 };
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -108,6 +108,22 @@ impl Device for Cpu {
 
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<Checkpoint> {
         Ok(Checkpoint::new(launch.blocks()))
+    }
+
+    fn blocks(&self, checkpoint: &Checkpoint) -> Result<Blocks> {
+        checkpoint.blocks()
+    }
+
+    fn checkpoint_of(&self, command: &Command<Self>, blocks: &Blocks) -> Result<Checkpoint> {
+        let Command::Launch(launch) = command else {
+            return Err(Error::invalid("cpu: blocks of a command that isn't a launch"));
+        };
+        let (have, want) = (blocks.total(), launch.blocks());
+        if have != want || blocks.node() != 0 {
+            let text = format!("cpu: blocks of a launch of {have} for a launch of {want}");
+            return Err(Error::Invalid(text));
+        }
+        Ok(Checkpoint::of_left(blocks))
     }
 
     fn colocation(&self) -> Colocation {

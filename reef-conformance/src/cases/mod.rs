@@ -11,6 +11,7 @@ pub mod graphs;
 pub mod operands;
 pub mod order;
 pub mod padding;
+pub mod parking;
 pub mod preemption;
 pub mod starvation;
 pub mod times;

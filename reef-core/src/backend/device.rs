@@ -3,6 +3,7 @@
 //! Dispatch is static: a device names its types, and everything above it is generic over the
 //! device.
 
+use crate::backend::blocks::Blocks;
 use crate::backend::command::{Command, Launch};
 use crate::backend::error::{Error, Result};
 use crate::backend::host_memory::HostMemory;
@@ -175,6 +176,32 @@ pub trait Device: Backend {
     ///
     /// The driver's.
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<Self::Checkpoint>;
+
+    /// Returns the blocks that `checkpoint` has left, which nothing runs now: of a queue that is
+    /// [quiesced](crate::Group::is_quiesced), next to no real-time kernel. May block.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if this device can't tell; `State` if some of its blocks run, or are in a
+    /// newer checkpoint; the error of a block that failed; the driver's.
+    fn blocks(&self, _checkpoint: &Self::Checkpoint) -> Result<Blocks> {
+        let what = "reading back the blocks that a stopped command has left".into();
+        Err(Error::Unsupported { backend: Self::NAME, what })
+    }
+
+    /// Creates a record of which `blocks` of `command` are left and all others have run. May block.
+    ///
+    /// # Errors
+    ///
+    /// `Unsupported` if this device can't; `Invalid` if they are not those of such a command.
+    fn checkpoint_of(
+        &self,
+        _command: &Command<Self>,
+        _blocks: &Blocks,
+    ) -> Result<Self::Checkpoint> {
+        let what = "continuing a command from stored blocks".into();
+        Err(Error::Unsupported { backend: Self::NAME, what })
+    }
 
     /// Makes one command of several launches, copies and fills, to be submitted any number of times
     /// at the cost of one. It is preempted inside like the commands that it is made of.

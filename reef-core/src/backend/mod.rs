@@ -4,6 +4,7 @@
 //! finished, and after a preemption what is left. *Invariant*: a queue runs its commands in order,
 //! and each block takes effect once, on whichever queue it is launched with the same checkpoint.
 
+pub(crate) mod blocks;
 pub(crate) mod command;
 pub(crate) mod device;
 pub(crate) mod error;

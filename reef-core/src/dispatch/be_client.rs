@@ -3,13 +3,15 @@
 use crate::backend::command::Command;
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
-use crate::backend::info::Seq;
+use crate::backend::info::{PreemptLevel, Seq};
 use crate::dispatch::pass::Dispatch;
 use crate::dispatch::queues::be_queue::{BeQueue, Tasks};
 use crate::limits::ClientConfig;
 use crate::scheduler::policy::TaskView;
 use crate::sync::ring::Producer;
+use crate::vqueue::parked::Parked;
 use crate::vqueue::submitter::Submitter;
+use crate::vqueue::virtual_queue::VirtualQueue;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -17,6 +19,9 @@ use std::time::Duration;
 /// Interval at which a client that is dropped polls whether its blocks still run next to a
 /// real-time kernel.
 const DONATION_POLL_INTERVAL: Duration = Duration::from_micros(50);
+
+/// Interval at which a client that is parked polls whether its queue has stopped.
+const PARK_POLL_INTERVAL: Duration = Duration::from_micros(50);
 
 /// A client with a queue of its own for best-effort work.
 ///
@@ -47,12 +52,16 @@ pub struct BeClient<D: Device> {
 }
 
 impl<D: Device> BeClient<D> {
-    pub(crate) fn new(dispatch: Arc<Dispatch<D>>, config: ClientConfig) -> Result<Self> {
+    pub(crate) fn new(
+        dispatch: Arc<Dispatch<D>>,
+        config: ClientConfig,
+        parked: Parked<D>,
+    ) -> Result<Self> {
         if let Some(error) = dispatch.with(|state| state.loss.why().cloned()) {
             return Err(error);
         }
-        let (submitter, queue) =
-            dispatch.group.enable_watched(config.queue, dispatch.service().clone())?;
+        let service = dispatch.service().clone();
+        let (submitter, queue) = dispatch.group.enable_watched(config.queue, service, parked)?;
         let id = dispatch.new_id();
         let (producer, tasks) = Tasks::new(config.queue.capacity);
         let be_queue = BeQueue {
@@ -154,16 +163,82 @@ impl<D: Device> BeClient<D> {
     }
 }
 
-impl<D: Device> Drop for BeClient<D> {
-    fn drop(&mut self) {
-        let be_queue = self.dispatch.with(|state| {
+/// Parking, and the end.
+impl<D: Device> BeClient<D> {
+    /// Stops its work, takes the commands that are left off its queue, and ends the client.
+    ///
+    /// Blocks until the device has stopped: for the end of running blocks, or at
+    /// [`HostQueue`](crate::PreemptLevel::HostQueue) of the commands that were launched. Other
+    /// best-effort clients are stopped meanwhile, unless it is that level.
+    /// [`Dispatcher::best_effort_parked`](crate::Dispatcher::best_effort_parked) continues.
+    ///
+    /// # Errors
+    ///
+    /// Together with the client, which continues: `Invalid` with the position of a host function or
+    /// an event; those of [`Device::blocks`]; the error that ended the queue, which may be that it
+    /// did not stop in time.
+    #[allow(clippy::result_large_err)] // the client comes back by value, that is the point
+    pub fn park(self) -> Result<Parked<D>, (Error, Self)> {
+        let Some(be_queue) = self.leave() else { return Err((Error::Cancelled, self)) };
+        let parked = self.stop(&be_queue.queue).and_then(|()| be_queue.queue.take_commands());
+        match parked {
+            Ok(parked) => Ok(parked),
+            Err(error) => {
+                self.dispatch.with(|state| state.queues.push(be_queue));
+                self.dispatch.pass();
+                Err((error, self))
+            }
+        }
+    }
+
+    /// Takes its queue out of the dispatcher's, which schedules it no more.
+    fn leave(&self) -> Option<BeQueue<D>> {
+        self.dispatch.with(|state| {
             let index = state.queues.iter().position(|queue| queue.id == self.id)?;
             Some(state.queues.remove(index))
-        });
-        drop(be_queue); // on this thread, which alone waits for what runs
+        })
+    }
+
+    /// Stops the queue, which the dispatcher doesn't schedule any more.
+    ///
+    /// It launches nothing, because its limit is 0 and stays so: a pass that restores the group
+    /// meanwhile releases it to no effect.
+    fn stop(&self, queue: &VirtualQueue<D>) -> Result<()> {
+        let shared = queue.shared();
+        shared.set_limit(0);
+        self.wait_for_donated();
+        let is_stopped = self.dispatch.group.level() >= PreemptLevel::DeviceQueue;
+        let mut result = Ok(());
+        while shared.launcher().commands.in_flight() > 0 && result.is_ok() {
+            let is_told = shared.is_held();
+            if is_stopped && !is_told {
+                result = self.dispatch.with(|_| {
+                    self.dispatch.group.hold();
+                    self.dispatch.group.stop()
+                });
+            }
+            if is_told {
+                shared.try_quiesce();
+            }
+            thread::sleep(PARK_POLL_INTERVAL);
+            result = result.and(self.submitter.check());
+        }
+        self.dispatch.pass(); // others continue
+        result
+    }
+
+    /// Waits for blocks of its that run next to real-time kernels.
+    fn wait_for_donated(&self) {
         while self.dispatch.with(|state| state.rt.runs_blocks_of(self.id)) {
             self.dispatch.pass();
             thread::sleep(DONATION_POLL_INTERVAL);
         }
+    }
+}
+
+impl<D: Device> Drop for BeClient<D> {
+    fn drop(&mut self) {
+        drop(self.leave()); // on this thread, which alone waits for what runs
+        self.wait_for_donated();
     }
 }

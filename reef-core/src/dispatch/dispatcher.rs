@@ -12,6 +12,7 @@ use crate::dispatch::state::{PassState, Stats};
 use crate::limits::ClientConfig;
 use crate::scheduler::policy::Scheduler;
 use crate::vqueue::group::Group;
+use crate::vqueue::parked::Parked;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
@@ -73,7 +74,20 @@ impl<D: Device> Dispatcher<D> {
     ///
     /// Those of [`VirtualQueue::enable`](crate::VirtualQueue::enable).
     pub fn best_effort(&self, config: ClientConfig) -> Result<BeClient<D>> {
-        BeClient::new(self.dispatch.clone(), config)
+        BeClient::new(self.dispatch.clone(), config, Parked::empty())
+    }
+
+    /// As [`best_effort`](Self::best_effort), with the commands that a parked queue had left.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`VirtualQueue::enable_parked`](crate::VirtualQueue::enable_parked).
+    pub fn best_effort_parked(
+        &self,
+        config: ClientConfig,
+        parked: Parked<D>,
+    ) -> Result<BeClient<D>> {
+        BeClient::new(self.dispatch.clone(), config, parked)
     }
 
     /// Returns the counts so far.

@@ -54,12 +54,18 @@ impl<T> Drop for Ring<T> {
 
 /// Creates a ring with room for `capacity` entries, a power of two.
 pub(crate) fn ring<T>(capacity: usize) -> (Producer<T>, Consumer<T>) {
+    ring_at(capacity, 0)
+}
+
+/// As [`ring`], whose first entry has position `at`: all before it have completed elsewhere.
+pub(crate) fn ring_at<T>(capacity: usize, at: u64) -> (Producer<T>, Consumer<T>) {
     assert!(capacity.is_power_of_two(), "capacity must be a power of two, got {capacity}");
     let slots = (0..capacity).map(|_| Cell::new(MaybeUninit::uninit())).collect();
-    let ring = Arc::new(Ring { submitted: Padded::default(), completed: Padded::default(), slots });
+    let cursor = || Padded(AtomicU64::new(at));
+    let ring = Arc::new(Ring { submitted: cursor(), completed: cursor(), slots });
     (
-        Producer { ring: ring.clone(), submitted: 0, completed: 0 },
-        Consumer { ring, submitted: 0, launched: 0, completed: 0 },
+        Producer { ring: ring.clone(), submitted: at, completed: at },
+        Consumer { ring, submitted: at, launched: at, completed: at },
     )
 }
 
@@ -225,6 +231,16 @@ mod tests {
         c.complete_to(1);
         assert_eq!(c.rewind(), 2);
         assert_eq!(c.next(), Some((1, &1)));
+    }
+
+    #[test]
+    fn ring_begins_at_any_position() {
+        let (mut p, mut c) = ring_at(2, 7);
+        assert_eq!((p.push('a'), p.push('b'), p.push('c')), (Ok(7), Ok(8), Err('c')));
+        assert_eq!(c.next(), Some((7, &'a')));
+        c.launch();
+        c.complete_to(8);
+        assert_eq!((p.push('c'), c.cursors().read()), (Ok(9), (8, 10)));
     }
 
     #[test]

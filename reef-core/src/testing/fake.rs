@@ -4,6 +4,7 @@
 //! Others have `reef_conformance::Null`, which stands above this crate: its device is one of the
 //! finished crate, and unit tests need one of the crate under test.
 
+use crate::backend::blocks::Blocks;
 use crate::backend::command::{Args, Command, Copy, Fill, Launch};
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
@@ -351,6 +352,16 @@ impl Device for Fake {
 
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<BlocksLeft> {
         Ok(BlocksLeft(launch.blocks()))
+    }
+
+    /// It stops launches from their end on.
+    fn blocks(&self, &BlocksLeft(left): &BlocksLeft) -> Result<Blocks> {
+        let ranges = if left > 0 { vec![8 - left..8] } else { Vec::new() };
+        Blocks::new(8, 0, ranges)
+    }
+
+    fn checkpoint_of(&self, _: &Command<Self>, blocks: &Blocks) -> Result<BlocksLeft> {
+        Ok(BlocksLeft(blocks.count()))
     }
 
     fn prepare(&self, _: &Command<Self>, _: Priority) -> Result<()> {

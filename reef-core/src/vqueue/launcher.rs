@@ -2,11 +2,12 @@
 
 use crate::backend::command::{Command, HostFn, Launch};
 use crate::backend::device::Device;
-use crate::backend::error::Result;
+use crate::backend::error::{Error, Result};
 use crate::backend::info::Seq;
 use crate::backend::queue::{Queue, issue};
 use crate::backend::types::{Checkpoint, Event};
 use crate::sync::ring::Consumer;
+use crate::vqueue::parked::Parked;
 
 /// State of launching. Held by the worker, and by the dispatcher while the queue is preempted.
 #[derive(Debug)]
@@ -61,6 +62,11 @@ impl<D: Device> Launcher<D> {
     pub(crate) fn new(queue: D::Queue, commands: Consumer<Command<D>>, window: u64) -> Self {
         let (partial, barrier, cap, is_abandoned) = (None, false, 0, false);
         Self { queue, commands, partial, barrier, cap, window, is_abandoned }
+    }
+
+    /// The next command continues where this record says.
+    pub(crate) fn continue_at(&mut self, record: D::Checkpoint) {
+        self.partial = Some(record);
     }
 
     /// Notes what finished, then launches what `allowed()` gives while the window lasts.
@@ -225,6 +231,41 @@ impl<D: Device> Launcher<D> {
         self.partial = None;
         self.commands.launch();
         self.commands.complete_to(self.commands.launched())
+    }
+}
+
+impl<D: Device> Launcher<D> {
+    /// Takes all commands out of the queue, of which the device has nothing, with the blocks that
+    /// are left of the first.
+    ///
+    /// # Errors
+    ///
+    /// `State` if the device has something of the queue; those of [`Device::blocks`] and
+    /// [`Parked::new`]. Nothing is taken out then.
+    pub(crate) fn park(&mut self, device: &D) -> Result<Parked<D>> {
+        if self.commands.in_flight() > 0 {
+            return Err(Error::State("parking a queue whose launches the device keeps"));
+        }
+        self.finish_padded();
+        let completed = Seq(self.commands.launched());
+        let partial = self.partial.as_ref().map(|record| device.blocks(record)).transpose()?;
+        let partial = partial.filter(|blocks| blocks.node() > 0 || blocks.count() < blocks.total());
+        let mut commands = Vec::new();
+        while let Some((_, command)) = self.commands.next() {
+            commands.push(command.clone());
+            self.commands.launch();
+        }
+        match Parked::new(completed, commands, partial) {
+            Ok(parked) => {
+                self.commands.complete_to(self.commands.launched());
+                self.partial = None;
+                Ok(parked)
+            }
+            Err(error) => {
+                self.commands.rewind();
+                Err(error)
+            }
+        }
     }
 }
 

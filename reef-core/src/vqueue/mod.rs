@@ -10,6 +10,7 @@ pub(crate) mod drain_time;
 pub(crate) mod group;
 pub(crate) mod hold;
 pub(crate) mod launcher;
+pub(crate) mod parked;
 pub(crate) mod shared;
 pub(crate) mod submitter;
 pub(crate) mod virtual_queue;

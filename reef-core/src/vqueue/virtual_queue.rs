@@ -16,16 +16,17 @@
 //! | running | yes | has up to `window` commands | `preempt` |
 //! | preempting | no | running blocks end | taking back, when the device has stopped; `restore`: it lags |
 //! | lagging | no | running blocks end, and the group was restored | as `preempting`: it launches then |
-//! | preempted (quiesced) | no | has nothing | `restore` |
+//! | preempted (quiesced) | no | has nothing | `restore`; `park`, which ends it |
 
 use crate::backend::device::Device;
 use crate::backend::error::{Error, Result};
 use crate::backend::info::{PreemptLevel, Priority};
 use crate::backend::queue::Queue;
-use crate::sync::ring::ring;
+use crate::sync::ring::ring_at;
 use crate::vqueue::config::Config;
 use crate::vqueue::group::Group;
 use crate::vqueue::launcher::Launcher;
+use crate::vqueue::parked::Parked;
 use crate::vqueue::shared::{Shared, Shutdown};
 use crate::vqueue::submitter::Submitter;
 use crate::vqueue::worker::{Pace, spawn};
@@ -67,6 +68,57 @@ impl<D: Device> VirtualQueue<D> {
     /// each other, the driver's.
     pub fn enable(device: &D, config: Config) -> Result<(Submitter<D>, Self)> {
         Group::open(device, config.level)?.enable(config)
+    }
+
+    /// As [`enable`](Self::enable), with the commands that a parked queue had left. Their positions
+    /// are what they were.
+    ///
+    /// # Errors
+    ///
+    /// As [`enable`](Self::enable); `Invalid` if they are more than `config.capacity`; those of
+    /// [`Device::checkpoint_of`].
+    pub fn enable_parked(
+        device: &D,
+        config: Config,
+        parked: Parked<D>,
+    ) -> Result<(Submitter<D>, Self)> {
+        Group::open(device, config.level)?.enable_parked(config, parked)
+    }
+
+    /// Takes the commands off a preempted queue, and ends it. Nothing is waited for.
+    ///
+    /// # Errors
+    ///
+    /// Together with both ends of the queue, which is as before: `State` if the queue is not
+    /// preempted, if the device has not confirmed that nothing of it runs
+    /// ([`preempt`](Self::preempt) with `sync` waits for that) or keeps its launches, or if the
+    /// submitter is that of another queue; `Invalid` with the position of a host function or an
+    /// event; those of [`Device::blocks`]; the error that ended the queue.
+    #[allow(clippy::result_large_err)] // the queue comes back by value, that is the point
+    pub fn park(self, submitter: Submitter<D>) -> Result<Parked<D>, (Error, Submitter<D>, Self)> {
+        match self.try_park(&submitter) {
+            Ok(parked) => Ok(parked),
+            Err(error) => Err((error, submitter, self)),
+        }
+    }
+
+    fn try_park(&self, submitter: &Submitter<D>) -> Result<Parked<D>> {
+        self.shared.failed().map_or(Ok(()), |error| Err(error.clone()))?;
+        if !Arc::ptr_eq(&self.shared, &submitter.shared) {
+            return Err(Error::State("parking a queue with the submitter of another"));
+        }
+        if !self.is_preempted() {
+            return Err(Error::State("parking a queue that runs: preempt it first"));
+        }
+        if !self.shared.is_quiesced() {
+            return Err(Error::State("parking a queue whose work has not stopped yet"));
+        }
+        self.take_commands()
+    }
+
+    /// Takes all commands out of a queue that launches nothing.
+    pub(crate) fn take_commands(&self) -> Result<Parked<D>> {
+        self.shared.launcher().park(self.group.device())
     }
 
     /// The queues that this one is preempted with.
@@ -188,30 +240,52 @@ impl<D: Device> Group<D> {
     ///
     /// Those of [`VirtualQueue::enable`].
     pub fn enable(self: &Arc<Self>, config: Config) -> Result<(Submitter<D>, VirtualQueue<D>)> {
-        self.enable_with(config, None)
+        self.enable_with(config, None, Parked::empty())
     }
 
-    /// As [`enable`](Self::enable), with a thread that is told of the queue's changes.
+    /// As [`enable`](Self::enable), with the commands that a parked queue had left.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`VirtualQueue::enable_parked`].
+    pub fn enable_parked(
+        self: &Arc<Self>,
+        config: Config,
+        parked: Parked<D>,
+    ) -> Result<(Submitter<D>, VirtualQueue<D>)> {
+        self.enable_with(config, None, parked)
+    }
+
+    /// As [`enable_parked`](Self::enable_parked), with a thread that is told of changes.
     pub(crate) fn enable_watched(
         self: &Arc<Self>,
         config: Config,
         listener: Thread,
+        parked: Parked<D>,
     ) -> Result<(Submitter<D>, VirtualQueue<D>)> {
-        self.enable_with(config, Some(listener))
+        self.enable_with(config, Some(listener), parked)
     }
 
     fn enable_with(
         self: &Arc<Self>,
         config: Config,
         listener: Option<Thread>,
+        parked: Parked<D>,
     ) -> Result<(Submitter<D>, VirtualQueue<D>)> {
         config.check()?;
-        let (producer, consumer) = ring(config.capacity);
+        let record = record_of(self.device(), &parked)?;
+        let (mut producer, consumer) = ring_at(config.capacity, parked.completed().0);
+        for command in parked.commands() {
+            producer.push(command.clone()).map_err(|_| too_many(&config, &parked))?;
+        }
         let mut queue = self.device().queue(Priority::BestEffort, Some(self.preemptor()))?;
         let (worker, start) = spawn::<D>()?;
         let wakes = queue.wake(worker.thread().clone());
         let cursors = consumer.cursors();
-        let launcher = Launcher::new(queue, consumer, config.window);
+        let mut launcher = Launcher::new(queue, consumer, config.window);
+        if let Some(record) = record {
+            launcher.continue_at(record);
+        }
         let thread = worker.thread().clone();
         let shared = Arc::new(Shared::new(launcher, cursors, thread, listener));
         self.join(&shared);
@@ -221,6 +295,18 @@ impl<D: Device> Group<D> {
         let submitter = Submitter { commands: producer, shared: shared.clone(), spin: config.spin };
         Ok((submitter, VirtualQueue { shared, group: self.clone(), worker: Some(worker) }))
     }
+}
+
+/// The device's record of the command that is next, if some of it has run.
+fn record_of<D: Device>(device: &D, parked: &Parked<D>) -> Result<Option<D::Checkpoint>> {
+    let partial = parked.commands().first().zip(parked.partial());
+    partial.map(|(command, blocks)| device.checkpoint_of(command, blocks)).transpose()
+}
+
+#[cold]
+fn too_many<D: Device>(config: &Config, parked: &Parked<D>) -> Error {
+    let (have, want) = (config.capacity, parked.commands().len());
+    Error::Invalid(format!("capacity must be at least the {want} commands left, got {have}"))
 }
 
 impl<D: Device> Drop for VirtualQueue<D> {
@@ -242,6 +328,22 @@ mod tests {
     use std::time::Duration;
 
     const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn parked_commands_must_fit_into_the_queue() {
+        let parked = Parked::new(Seq(9), vec![kernel(); 3], None).expect("kernels");
+        let enable = |capacity| {
+            let config = Config::default().capacity(capacity);
+            VirtualQueue::enable_parked(&Fake::default(), config, parked.clone())
+        };
+        let said = enable(2).expect_err("three commands").to_string();
+        assert_eq!(said, "capacity must be at least the 3 commands left, got 2");
+        let (submitter, queue) = enable(4).expect("there is room");
+        submitter.wait(Seq(11)).expect("it runs what is left");
+        assert_eq!(submitter.completed(), Seq(12));
+        queue.finish().expect("it is empty");
+    }
+
     type Place = Arc<Mutex<Option<VirtualQueue<Fake>>>>;
 
     /// Host code that applies `f` to its own queue, once that is put in the place, and a channel of

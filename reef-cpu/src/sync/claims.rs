@@ -7,6 +7,7 @@
 //! lock.
 
 use crate::sync::primitives::{AtomicU32, AtomicU64, Mutex, Ordering};
+use std::ops::Range;
 
 /// A block that was stopped this often runs to its end the next time, however often real-time work
 /// arrives: best-effort work is slowed down, never starved.
@@ -52,6 +53,36 @@ impl Claims {
             returned: AtomicU32::new(0),
             back: Mutex::default(),
         }
+    }
+
+    /// Claims of a launch that has only the blocks in `left`, ranges in order below `total`: none
+    /// of them was stopped before.
+    ///
+    /// The longest range is drawn as if those around it had been; the others came back.
+    pub(crate) fn of_left(total: u32, left: &[Range<u32>]) -> Self {
+        let length = |range: &&Range<u32>| range.end - range.start;
+        let drawn = left.iter().max_by_key(length).cloned().unwrap_or(total..total);
+        let others = left.iter().filter(|range| **range != drawn).cloned().flatten();
+        let back: Vec<Claim> = others.map(|index| Claim { index, stops: 0 }).collect();
+        let remaining = drawn.end - drawn.start + back.len() as u32;
+        let from_back = u64::from(total - drawn.end) * BACK;
+        Self {
+            total,
+            remaining: AtomicU32::new(remaining),
+            drawn: AtomicU64::new(u64::from(drawn.start) + from_back),
+            returned: AtomicU32::new(back.len() as u32),
+            back: Mutex::new(back),
+        }
+    }
+
+    /// Blocks that have not finished, in any order but each once; `None` if some of them run. Exact
+    /// only while no unit takes any.
+    pub(crate) fn remainder(&self) -> Option<Vec<u32>> {
+        let mut left = self.change(|back| back.iter().map(|claim| claim.index).collect::<Vec<_>>());
+        let drawn = self.drawn.load(Ordering::Relaxed);
+        let (front, back) = ((drawn % BACK) as u32, (drawn / BACK) as u32);
+        left.extend(front..self.total - back);
+        (left.len() as u64 == u64::from(self.remaining())).then_some(left)
     }
 
     /// A block to run for `unit`, if one is left. It must be finished or given back.
@@ -130,6 +161,46 @@ mod tests {
         claims.give_back(b);
         assert_eq!(claims.claim(0).unwrap().index, b.index);
         assert_eq!(claims.claim(0), None);
+    }
+
+    #[test]
+    fn blocks_left_are_told_unless_one_runs() {
+        let claims = Claims::new(6);
+        let held: Vec<Claim> = [0, 1, 0].map(|unit| claims.claim(unit).unwrap()).into();
+        assert_eq!(claims.remainder(), None, "three run");
+        claims.finish(held[0]);
+        claims.give_back(held[1]);
+        assert_eq!(claims.remainder(), None, "one runs");
+        claims.give_back(held[2]);
+        let mut left = claims.remainder().unwrap();
+        left.sort_unstable();
+        assert_eq!(left, [1, 2, 3, 4, 5]);
+    }
+
+    /// All sets of blocks of a launch of seven, each from both ends.
+    #[test]
+    fn exactly_the_blocks_left_are_given_out() {
+        const TOTAL: u32 = 7;
+        for set in 0_u32..1 << TOTAL {
+            let want: Vec<u32> = (0..TOTAL).filter(|block| set & (1 << block) != 0).collect();
+            let left: Vec<Range<u32>> = want
+                .chunk_by(|a, b| a + 1 == *b)
+                .map(|run| run[0]..run[run.len() - 1] + 1)
+                .collect();
+            let claims = Claims::of_left(TOTAL, &left);
+            assert_eq!(claims.remaining() as usize, want.len());
+            let mut told = claims.remainder().unwrap();
+            told.sort_unstable();
+            assert_eq!(told, want);
+            let mut given: Vec<u32> = Vec::new();
+            for unit in 0.. {
+                let Some(claim) = claims.claim(unit) else { break };
+                claims.finish(claim);
+                given.push(claim.index);
+            }
+            given.sort_unstable();
+            assert_eq!((given, claims.remaining()), (want, 0), "of {left:?}");
+        }
     }
 
     #[test]

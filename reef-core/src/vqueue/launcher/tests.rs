@@ -1,6 +1,7 @@
 //! Steps of a launcher, on a queue that records its calls.
 
 use super::*;
+use crate::backend::error::Error;
 use crate::sync::ring::{Producer, ring};
 use crate::testing::fake::{Fake, FakeEvent, FakeQueue, kernel};
 use std::sync::Arc;
@@ -164,6 +165,46 @@ fn drained_launch_resumes_where_it_stopped() {
     assert_eq!(launcher.try_reclaim().unwrap(), Some(1), "one of two finished");
     launcher.step(OPEN).unwrap();
     assert_eq!(launcher.queue.launched, [(1, Some(3))]);
+}
+
+#[test]
+fn park_takes_what_is_left_and_its_blocks() {
+    let (mut producer, mut launcher) = launcher(4);
+    push(&mut producer, [kernel(), kernel(), kernel()]);
+    step(&mut launcher);
+    let device = Fake::default();
+    let kept = launcher.park(&device).unwrap_err();
+    assert_eq!(kept, Error::State("parking a queue whose launches the device keeps"));
+    launcher.queue.drain = Some((1, Some(3)));
+    launcher.try_reclaim().unwrap();
+    let parked = launcher.park(&device).unwrap();
+    assert_eq!((parked.completed(), parked.commands().len()), (Seq(1), 2));
+    assert_eq!(parked.partial().unwrap().ranges(), [5..8]);
+    assert_eq!(step(&mut launcher), (vec![], Waits::Commands), "nothing is left behind");
+}
+
+/// The queue goes on as if nothing had been asked.
+#[test]
+fn refused_park_takes_nothing() {
+    let (mut producer, mut launcher) = launcher(4);
+    push(&mut producer, [kernel(), kernel(), Command::Record(FakeEvent::default())]);
+    step(&mut launcher);
+    launcher.queue.drain = Some((1, Some(3)));
+    launcher.try_reclaim().unwrap();
+    let refused = launcher.park(&Fake::default()).unwrap_err().to_string();
+    assert!(refused.starts_with("command 2: an event can't be parked"), "{refused}");
+    launcher.step(OPEN).unwrap();
+    assert_eq!(launcher.queue.launched, [(1, Some(3))]);
+}
+
+#[test]
+fn padded_kernel_is_parked_with_what_padding_left() {
+    let (mut producer, mut launcher) = launcher(4);
+    push(&mut producer, [kernel(), kernel()]);
+    let device = Fake::default();
+    launcher.head(&device).unwrap().expect("a kernel is next");
+    let parked = launcher.park(&device).unwrap();
+    assert_eq!((parked.completed(), parked.partial()), (Seq(0), None), "padding ran nothing");
 }
 
 #[test]
