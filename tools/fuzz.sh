@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../fuzz"
 
 seconds=${1:-60}
 shift || true
-models=(graph param onnx weights guests program)
+models=(graph param onnx weights guests program snapshot)
 serve=(config local http)
 (($#)) || set -- "${models[@]}" "${serve[@]}"
 

@@ -53,7 +53,7 @@ pub use open::{Model, ModelBuilder, Weights, weights_of};
 pub use program::is_program;
 #[cfg(feature = "pictures")]
 pub use run::picture;
-pub use run::{LaunchName, Network, measure, measure_with, measured};
+pub use run::{InstanceRegion, LaunchName, Network, measure, measure_with, measured};
 pub use zoo::{NAMES, TENSOR_NAMES, TEXT_NAMES};
 
 /// Kinds of networks behind [`Model`], for tools and tests that look into one.

@@ -12,6 +12,7 @@
 //! behind it, and only this folder tells them apart.
 
 pub(crate) mod builder;
+mod describe;
 pub(crate) mod kind;
 pub(crate) mod model;
 #[cfg(feature = "pictures")]

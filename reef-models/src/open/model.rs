@@ -102,6 +102,10 @@ impl Model {
         Self::of(ModelKind::Program(Arc::new(model), seed))
     }
 
+    pub(super) fn kind(&self) -> &ModelKind {
+        &self.kind
+    }
+
     /// Name of the network.
     pub fn name(&self) -> &str {
         match &self.kind {

@@ -194,6 +194,7 @@ impl<D: Operators> InstanceMemory<D> {
             outputs: side(model.output_ports(), &self.output)?,
             arena: self.arena.buffer().clone(),
             scratch: None,
+            scratch_bytes: 0,
             zeroed_bytes: 0,
             plan: self.plan,
         })

@@ -36,7 +36,22 @@ pub(crate) struct Memory<D: Operators> {
     pub(crate) outputs: Side<D>,
     /// Scratch memory of all steps, one after the other; `None` if no step needs any.
     pub(crate) scratch: Option<D::Buffer>,
+    pub(crate) scratch_bytes: usize,
     pub(crate) zeroed_bytes: usize,
+}
+
+/// A part of the memory of an instance.
+#[derive(Debug)]
+pub struct InstanceRegion<'a, D: Operators> {
+    /// Name for people.
+    pub name: &'static str,
+    /// Memory of the device, or of the host.
+    pub buffer: &'a D::Buffer,
+    /// Its size.
+    pub bytes: usize,
+    /// Its contents count when no inference runs: inputs and outputs. Everything else is written
+    /// by an inference before it is read.
+    pub lasts: bool,
 }
 
 /// All inputs, or all outputs.
@@ -83,6 +98,7 @@ impl<D: Operators> Memory<D> {
     ) -> Result<Self> {
         Ok(Self {
             scratch: (scratch.bytes > 0).then(|| device.alloc(scratch.bytes)).transpose()?,
+            scratch_bytes: scratch.bytes,
             zeroed_bytes: scratch.zeroed,
             arena: device.alloc(plan.bytes.max(1))?,
             inputs: Side::alloc(device, inputs)?,
@@ -107,6 +123,24 @@ impl<D: Operators> Memory<D> {
     /// Scratch memory that steps share.
     pub(crate) fn scratch(&self) -> Option<Storage<'_, D>> {
         self.scratch.as_ref().map(|buffer| Storage { buffer, offset: 0 })
+    }
+
+    /// All of it.
+    pub(crate) fn regions(&self) -> Vec<InstanceRegion<'_, D>> {
+        let of = |name, buffer, bytes, lasts| InstanceRegion { name, buffer, bytes, lasts };
+        let (input, output) = (self.inputs.ports.bytes(), self.outputs.ports.bytes());
+        let scratch = self.scratch.as_ref();
+        let scratch = scratch.map(|buffer| of("scratch", buffer, self.scratch_bytes, false));
+        [
+            of("arena", &self.arena, self.plan.bytes, false),
+            of("input", &self.inputs.device, input, true),
+            of("host input", &self.inputs.host, input, true),
+            of("output", &self.outputs.device, output, true),
+            of("host output", &self.outputs.host, output, true),
+        ]
+        .into_iter()
+        .chain(scratch)
+        .collect()
     }
 
     /// Needed if an inference before was given up halfway; otherwise it is zero.

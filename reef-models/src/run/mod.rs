@@ -23,4 +23,5 @@ mod staging;
 
 pub use launch_name::LaunchName;
 pub use measure::{measure, measure_with, measured};
+pub use memory::InstanceRegion;
 pub use network::Network;

@@ -10,11 +10,11 @@
 
 use super::constants::{PackedWeights, TensorWeights};
 use super::launch_name::{LaunchName, launch_names, names_of_steps};
-use super::memory::{Memory, scratch, tensor_scratch};
+use super::memory::{InstanceRegion, Memory, scratch, tensor_scratch};
 use super::rounded::rounded;
 use crate::errors::error::{Error, Result};
 use crate::files::profile::Profiles;
-use crate::graph::arena;
+use crate::graph::arena::{self, ArenaPlan};
 use crate::graph::schedule::Step;
 use crate::model::picture_model::PictureModel;
 use crate::model::ports::Ports;
@@ -243,6 +243,16 @@ impl<D: Operators> Network<D> {
     /// Names of the launches, in order.
     pub fn step_names(&self) -> &[LaunchName] {
         &self.names
+    }
+
+    /// All memory that is the instance's own.
+    pub fn regions(&self) -> Vec<InstanceRegion<'_, D>> {
+        self.memory.regions()
+    }
+
+    /// Places of activations in the [`arena`](Self::arena).
+    pub fn arena_plan(&self) -> &ArenaPlan {
+        &self.memory.plan
     }
 
     /// Device memory of all activations except input and output. Steps share its parts.

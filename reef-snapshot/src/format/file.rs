@@ -1,0 +1,150 @@
+//! The file in its folder: replaced as a whole, or not at all.
+
+use super::layout::VERSION;
+use super::manifest::{Manifest, Position};
+use super::reader::{Fault, Reader};
+use super::writer::ChunkWriter;
+use crate::error::{Error, Result};
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Name of the file of a network's snapshot in its folder.
+pub const FILE: &str = "network.reef";
+
+/// Name of the file while it is written. A writer that was killed leaves it; the next one takes it.
+const UNFINISHED: &str = "network.reef.unfinished";
+
+/// Size and place of a snapshot that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Written {
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Bytes of memory that they stand for.
+    pub memory: u64,
+    /// Place of the queue in its task.
+    pub position: Position,
+}
+
+/// A snapshot on disk, all of which has been checked.
+#[derive(Debug)]
+pub struct Snapshot {
+    path: PathBuf,
+    pub(crate) reader: Reader<BufReader<File>>,
+}
+
+impl Snapshot {
+    /// Opens the snapshot in `folder`, and checks all of its bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Io`, `Version`; `Damaged` says which part is wrong.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        let path = folder.as_ref().join(FILE);
+        let file = File::open(&path).map_err(|why| Error::io(&path, &why))?;
+        let reader = Reader::open(BufReader::new(file)).map_err(|fault| refusal(&path, fault))?;
+        Ok(Self { path, reader })
+    }
+
+    /// Its contents, without the bytes of memory.
+    pub fn manifest(&self) -> &Manifest {
+        self.reader.manifest()
+    }
+
+    /// Place of the queue in its task.
+    pub fn position(&self) -> Position {
+        self.manifest().queue.position()
+    }
+
+    pub(crate) fn refusal(&self, fault: Fault) -> Error {
+        refusal(&self.path, fault)
+    }
+}
+
+/// Checks bytes as [`Snapshot::open`] does a file, for tests and fuzzing. Returns the manifest.
+///
+/// # Errors
+///
+/// As [`Snapshot::open`].
+#[doc(hidden)]
+pub fn check_bytes(bytes: &[u8]) -> Result<Manifest> {
+    let reader = Reader::open(io::Cursor::new(bytes));
+    reader.map(|reader| reader.manifest().clone()).map_err(|fault| refusal(Path::new(FILE), fault))
+}
+
+fn refusal(path: &Path, fault: Fault) -> Error {
+    let file = path.display().to_string();
+    match fault {
+        Fault::Io(why) => Error::Io { file, why: why.to_string() },
+        Fault::Damaged(why) => Error::Damaged { file, why },
+        Fault::Version(have) => Error::Version { file, want: VERSION, have },
+    }
+}
+
+/// A file that takes the place of the snapshot in its folder when it is finished.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    folder: PathBuf,
+    file: File,
+}
+
+impl Unfinished {
+    /// Begins one in `folder`, which is made if it isn't there.
+    ///
+    /// The lock on it is held until it is finished or the process ends. Only its holder renames, so
+    /// a file that is still called so when it is locked is not finished.
+    pub(crate) fn begin(folder: &Path) -> Result<Self> {
+        fs::create_dir_all(folder).map_err(|why| Error::io(folder, &why))?;
+        let path = folder.join(UNFINISHED);
+        let failed = |why: io::Error| Error::io(&path, &why);
+        let locked = || Error::Locked { file: folder.display().to_string() };
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(locked()),
+            Err(TryLockError::Error(why)) => return Err(failed(why)),
+        }
+        let own = file.metadata().map_err(failed)?;
+        match fs::metadata(&path) {
+            Ok(there) if (there.dev(), there.ino()) == (own.dev(), own.ino()) => {}
+            _ => return Err(locked()), // its writer has just finished it
+        }
+        file.set_len(0).map_err(failed)?;
+        Ok(Self { folder: folder.into(), file })
+    }
+
+    pub(crate) fn writer(&self) -> Result<ChunkWriter<BufWriter<&File>>> {
+        let buffer = BufWriter::with_capacity(1 << 16, &self.file);
+        ChunkWriter::begin(buffer).map_err(|why| self.failed(&why))
+    }
+
+    /// Ends the file, and puts it into its place: on the disk, then by its name, then that on the
+    /// disk. Returns the length of the file.
+    pub(crate) fn finish(
+        &self,
+        writer: ChunkWriter<BufWriter<&File>>,
+        manifest: Manifest,
+    ) -> Result<(u64, Manifest)> {
+        self.put(writer, manifest).map_err(|why| self.failed(&why))
+    }
+
+    fn put(
+        &self,
+        writer: ChunkWriter<BufWriter<&File>>,
+        manifest: Manifest,
+    ) -> io::Result<(u64, Manifest)> {
+        let (mut out, manifest) = writer.end(manifest)?;
+        out.flush()?;
+        self.file.sync_all()?;
+        fs::rename(self.folder.join(UNFINISHED), self.folder.join(FILE))?;
+        File::open(&self.folder)?.sync_all()?;
+        Ok((self.file.metadata()?.len(), manifest))
+    }
+
+    pub(crate) fn failed(&self, why: &io::Error) -> Error {
+        Error::io(&self.folder.join(UNFINISHED), why)
+    }
+}

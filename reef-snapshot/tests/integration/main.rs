@@ -1,0 +1,7 @@
+//! Snapshots through the public interface, on the software device.
+
+mod common;
+mod cuts;
+mod damage;
+mod networks;
+mod process;
