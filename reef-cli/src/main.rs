@@ -16,7 +16,7 @@ use commands::left_out::{bench, simulate};
 use commands::left_out::{ctl, doctor, exec, k8s, request, serve, suspend, top};
 #[cfg(feature = "bench")]
 use commands::{bench, simulate};
-use commands::{completions, demo, devices, man, model, run};
+use commands::{completions, demo, devices, man, model, restore, run};
 #[cfg(feature = "daemon")]
 use commands::{ctl, doctor, exec, k8s, request, serve, suspend, top};
 use report::output::is_unread;
@@ -76,8 +76,8 @@ enum Command {
     Move(suspend::Move),
     /// Write a suspended program to a folder (CRIU).
     Checkpoint(suspend::Checkpoint),
-    /// Start a program from a folder of `reef checkpoint`.
-    Restore(suspend::Restore),
+    /// Continue from a folder of `reef checkpoint` or `reef run --checkpoint`.
+    Restore(restore::Args),
     /// Make the driver's calls of the three above.
     #[command(hide = true)]
     Checkpointer,
@@ -114,6 +114,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Doctor(args) => doctor::run::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Run(args) => run::command::run(args),
+        Command::Restore(args) => restore::run(args),
         Command::Model(command) => model::command::run(&command),
         Command::Serve(args) => serve::run(&args),
         Command::Ctl(command) => ctl::command::run(&command),
@@ -124,7 +125,6 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Resume(args) => suspend::resume(&args),
         Command::Move(args) => suspend::move_to(&args),
         Command::Checkpoint(args) => suspend::checkpoint(&args),
-        Command::Restore(args) => suspend::restore(&args),
         Command::Checkpointer => suspend::checkpointer(),
         Command::Bench(command) => bench::command::run(command),
         Command::Simulate(args) => simulate::run(&args),

@@ -49,7 +49,9 @@ pub(crate) mod simulate {
 
 #[cfg(not(feature = "daemon"))]
 pub(crate) mod suspend {
-    pub(crate) use crate::commands::left_out::{Args as Suspend, Args as Resume, Args as Move};
+    pub(crate) use crate::commands::left_out::{
+        Args as Suspend, Args as Resume, Args as Move, Args as Checkpoint,
+    };
 
     pub(crate) fn suspend(_: &Suspend) -> anyhow::Result<()> {
         crate::commands::left_out::refuse("daemon")
@@ -57,6 +59,7 @@ pub(crate) mod suspend {
 
     pub(crate) use suspend as resume;
     pub(crate) use suspend as move_to;
+    pub(crate) use suspend as checkpoint;
 
     pub(crate) fn checkpointer() -> anyhow::Result<()> {
         crate::commands::left_out::refuse("daemon")

@@ -21,6 +21,7 @@ pub(crate) mod man;
 pub(crate) mod model;
 #[cfg(feature = "daemon")]
 pub(crate) mod request;
+pub(crate) mod restore;
 pub(crate) mod run;
 #[cfg(feature = "daemon")]
 pub(crate) mod serve;

@@ -13,7 +13,7 @@ use hyper::StatusCode;
 use reef_suspend::Suspended;
 use reef_suspend::helper::{Answer, Op, Request, run, serve};
 use serde::Deserialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest time of the copies: 1 TiB at 1 GB/s.
@@ -73,18 +73,6 @@ pub(crate) struct Checkpoint {
     timeout: Duration,
 }
 
-#[derive(clap::Args)]
-pub(crate) struct Restore {
-    /// Folder of `reef checkpoint`.
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
-    #[command(flatten)]
-    place: Place,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
 #[derive(Deserialize)]
 struct SuspendedList {
     suspended: Vec<Suspended>,
@@ -123,11 +111,11 @@ pub(crate) fn checkpoint(args: &Checkpoint) -> Result<()> {
 }
 
 /// Starts a program from a folder.
-pub(crate) fn restore(args: &Restore) -> Result<()> {
-    let folder = std::path::absolute(&args.folder).context("working directory")?;
-    let records = records(&args.place);
+pub(crate) fn restore(folder: &Path, place: &Place, json: bool) -> Result<()> {
+    let folder = std::path::absolute(folder).context("working directory")?;
+    let records = records(place);
     let all = ask_helper(&Request { folder: records, pids: Vec::new(), op: Op::Read { folder } })?;
-    report(&all, args.json)
+    report(&all, json)
 }
 
 /// The hidden command that makes the driver's calls.

@@ -23,6 +23,7 @@ pub(crate) fn is_input(error: &anyhow::Error) -> bool {
                 models::Error::Device(error) => is_asked(error),
                 _ => true,
             })
+            || cause.downcast_ref::<reef_snapshot::Error>().is_some_and(is_wrong_snapshot)
             || is_refused(cause)
             || cause.is::<Usage>()
     })
@@ -32,6 +33,15 @@ pub(crate) fn is_input(error: &anyhow::Error) -> bool {
 fn is_asked(error: &reef::Error) -> bool {
     use reef::Error::{Invalid, Level, NotFound, Unsupported};
     matches!(error, Invalid(_) | NotFound(_) | Level { .. } | Unsupported { .. })
+}
+
+/// Like [`is_asked`], for errors of snapshots.
+fn is_wrong_snapshot(error: &reef_snapshot::Error) -> bool {
+    match error {
+        reef_snapshot::Error::Device(error) => is_asked(error),
+        reef_snapshot::Error::Locked { .. } => false,
+        _ => true,
+    }
 }
 
 /// Like [`is_asked`], for errors of the daemon and of a Kubernetes node.

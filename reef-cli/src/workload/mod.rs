@@ -8,5 +8,6 @@ pub(crate) mod networks;
 pub(crate) mod preempted;
 pub(crate) mod program;
 pub(crate) mod requests;
+pub(crate) mod stopping;
 pub(crate) mod tensors;
 pub(crate) mod throughput;

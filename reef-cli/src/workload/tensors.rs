@@ -5,7 +5,11 @@ use reef::models::{Network, Weights};
 use reef::op::Operators;
 use reef::tensor::Array;
 use reef::{Command, Config, Seq, VirtualQueue};
+use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// Values by the names of inputs.
+pub(crate) type InputArrays = BTreeMap<String, (Vec<usize>, Array)>;
 
 /// A network on a device, with these inputs.
 pub(crate) fn instance<D: Operators>(weights: &Weights<D>, inputs: &[Array]) -> Result<Network<D>> {

@@ -25,6 +25,7 @@ mod models;
 mod run;
 #[cfg(feature = "daemon")]
 mod serve;
+mod snapshots;
 #[cfg(feature = "daemon")]
 mod suspend;
 #[cfg(feature = "bench")]

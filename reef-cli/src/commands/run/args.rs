@@ -2,15 +2,18 @@
 
 use crate::report::usage::Usage;
 use crate::report::{device, size};
+use crate::workload::stopping::StopArgs;
 use anyhow::Result;
 use reef::models::picture::Transform;
 use reef::models::{self, Budget, Model};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Largest side after resizing: more would be a typing error.
 const MAX_SIDE: usize = 16_384;
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct Args {
     /// Model: a name of `reef model list`, a folder or an ONNX file.
     pub(crate) model: String,
@@ -61,6 +64,9 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    #[serde(skip)]
+    pub(crate) stop: StopArgs,
 }
 
 /// Reads `0.5,0.5,0.5`.

@@ -2,25 +2,39 @@
 
 use super::args::Args;
 use super::infer::Run;
+use super::note::Note;
 use super::report::{self, Labels};
+use super::stoppable::{Inputs, Outcome, Stoppable, say_stopped};
 use super::{program, tensors};
 use crate::report::device::resolve;
 use crate::report::usage::Usage;
 use crate::workload::networks;
 use crate::workload::program::is_program;
+use crate::workload::stopping::Stop;
 use anyhow::Result;
 use reef::models::{self, Model};
+use reef_snapshot::Snapshot;
 use std::path::PathBuf;
 
 pub(crate) fn run(mut args: Args) -> Result<()> {
     args.take_arrays()?;
     args.device = resolve(&args.device)?;
-    let args = &args;
+    let stop = Stop::begin(&args.stop)?;
+    run_from(&args, &stop, None)
+}
+
+/// Runs it from the beginning, or from a snapshot.
+pub(crate) fn run_from(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>) -> Result<()> {
+    let may_stop = stop.folder.is_some() || from.is_some();
+    if may_stop && (args.preempt || is_program(&args.model)) {
+        let what = if args.preempt { "runs with --preempt" } else { "models with kernels" };
+        return Err(Usage(format!("--checkpoint: {what} can't be stored")).into());
+    }
     if is_program(&args.model) {
         return program::run(args);
     }
     if args.is_about_arrays() {
-        return tensors::run(args);
+        return tensors::run(args, stop, from);
     }
     if args.preempt {
         return Err(Usage("--preempt: that is for arrays, not for pictures".into()).into());
@@ -34,7 +48,17 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     let transform = args.transform(&model)?;
     let read = |image: &PathBuf| transform.read(image);
     let pictures = args.images.iter().map(read).collect::<models::Result<Vec<_>>>()?;
-    let seen = reef::with_device(&args.device, Run { args, model, pictures: &pictures })??;
+    let seen = if may_stop {
+        let inputs = Inputs::Pictures(&pictures);
+        let run = Stoppable { args, model: &model, inputs, stop, from };
+        match reef::with_device(&args.device, run)?? {
+            Outcome::Stopped(written, seen) => return say_stopped(args, stop, written, seen),
+            Outcome::Arrays(..) => unreachable!("pictures went in"),
+            Outcome::Pictures(seen) => seen,
+        }
+    } else {
+        reef::with_device(&args.device, Run { args, model, pictures: &pictures })??
+    };
     report::show(args, &seen, labels.as_ref())
 }
 

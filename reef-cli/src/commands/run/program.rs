@@ -1,9 +1,9 @@
 //! `reef run NAME=FILE.npy` of a network that brings its kernels.
 
 use super::args::Args;
-use super::tensors::{self, InputArrays};
+use super::tensors;
 use crate::report::usage::Usage;
-use crate::workload::tensors::run_once;
+use crate::workload::tensors::{InputArrays, run_once};
 use crate::workload::{networks, program};
 use anyhow::Result;
 use reef::models::Model;

@@ -1,34 +1,45 @@
 //! `reef run NAME=FILE.npy`: arrays in, arrays out.
 
 use super::args::Args;
+use super::note::Note;
+use super::stoppable::{Inputs, Outcome, Stoppable, say_stopped};
 use crate::report::checks::check_folder;
 use crate::report::output::print;
 use crate::report::usage::Usage;
 use crate::workload::networks::WEIGHTS;
 use crate::workload::preempted::{self, Timed, also_preempted};
-use crate::workload::tensors::outputs;
+use crate::workload::stopping::Stop;
+use crate::workload::tensors::{InputArrays, outputs};
 use anyhow::{Context, Result};
 use reef::models::{Budget, Model, Network, TENSOR_NAMES, Weights, npy};
 use reef::op::Operators;
 use reef::tensor::{Array, Spec};
+use reef_snapshot::Snapshot;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Values by the names of inputs.
-pub(super) type InputArrays = BTreeMap<String, (Vec<usize>, Array)>;
-
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args, stop: &Stop, from: Option<(Snapshot, Note)>) -> Result<()> {
     if !args.images.is_empty() {
         return Err(Usage("give images, or NAME=FILE.npy and --out, not both".into()).into());
     }
     args.out.as_deref().map_or(Ok(()), check_folder)?;
     let given = read_inputs(args)?;
     let model = model(args, &given)?;
-    let tensors = Tensors { model: &model, given: &given, preempt: args.preempt };
-    let (outputs, time, preemptions) = reef::with_device(&args.device, tensors)??;
+    let (outputs, time, preemptions) = if stop.folder.is_some() || from.is_some() {
+        let inputs = Inputs::Arrays(&given);
+        let run = Stoppable { args, model: &model, inputs, stop, from };
+        match reef::with_device(&args.device, run)?? {
+            Outcome::Stopped(written, seen) => return say_stopped(args, stop, written, seen),
+            Outcome::Pictures(_) => unreachable!("arrays went in"),
+            Outcome::Arrays(outputs, time) => (outputs, time, None),
+        }
+    } else {
+        let tensors = Tensors { model: &model, given: &given, preempt: args.preempt };
+        reef::with_device(&args.device, tensors)??
+    };
     let ports = model.outputs();
     let ports: Vec<_> = ports.iter().map(|(_, port)| (port.name.as_str(), &port.spec)).collect();
     report(args, &ports, &outputs, (time, preemptions))
