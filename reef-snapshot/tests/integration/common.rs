@@ -12,11 +12,11 @@ use serde_json::Value;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A generator whose seed is printed, and set by `REEF_SNAPSHOT_SEED`.
+/// A generator whose seed is printed, and set by `REEF_TEST_SEED`.
 pub(crate) fn rng() -> ChaCha8Rng {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
-    let seed = std::env::var("REEF_SNAPSHOT_SEED").map_or(now, |n| n.parse().expect("a number"));
-    println!("REEF_SNAPSHOT_SEED={seed}");
+    let seed = std::env::var("REEF_TEST_SEED").map_or(now, |n| n.parse().expect("a number"));
+    println!("REEF_TEST_SEED={seed}");
     ChaCha8Rng::seed_from_u64(seed)
 }
 

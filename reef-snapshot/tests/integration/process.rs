@@ -11,8 +11,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const ROLE: &str = "REEF_SNAPSHOT_ROLE";
-const FOLDER: &str = "REEF_SNAPSHOT_FOLDER";
+const ROLE: &str = "SNAPSHOT_TEST_ROLE";
+const FOLDER: &str = "SNAPSHOT_TEST_FOLDER";
 
 /// Starts this test program as a process that plays `role` in `folder`.
 fn start(role: &str, folder: &Path) -> Child {
