@@ -1,7 +1,7 @@
 //! Messages between a client and its server.
 //!
 //! Ids are made up by the client; their tags are constants below. Lanes are its hardware queues. A
-//! message without reply that fails is answered by [`Failed`], for its lane or, with lane 0, for
+//! message without reply that fails is answered by `Failed`, for its lane or, with lane 0, for
 //! the session.
 
 use crate::error::RemoteError;
