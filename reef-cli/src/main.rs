@@ -89,6 +89,10 @@ enum Command {
     /// Offer both classes to the pods of a Kubernetes node.
     #[cfg_attr(feature = "daemon", command(subcommand))]
     K8s(k8s::Command),
+    /// Use devices of other machines.
+    #[cfg(feature = "remote")]
+    #[command(subcommand)]
+    Remote(commands::remote_serve::Command),
     /// Print a completion script for a shell.
     Completions(completions::Args),
     /// Print the manual page.
@@ -129,6 +133,8 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Bench(command) => bench::command::run(command),
         Command::Simulate(args) => simulate::run(&args),
         Command::K8s(command) => k8s::run(&command),
+        #[cfg(feature = "remote")]
+        Command::Remote(command) => commands::remote_serve::run(command),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man => man::run(Cli::command()),
     }

@@ -1,4 +1,4 @@
-//! The conformance suite over a UNIX socket, and over a line of one millisecond.
+//! The conformance suite over a UNIX socket.
 
 mod support;
 

@@ -48,7 +48,12 @@ impl Criu {
 
     fn command(&self, action: &str, images: &Path) -> Command {
         let mut command = Command::new(&self.0);
-        command.arg(action).arg("-D").arg(images).args(["-o", LOG, "-v2"]).args(["--shell-job"]);
+        command
+            .arg(action)
+            .arg("-D")
+            .arg(images)
+            .args(["-o", LOG, "-v2"])
+            .args(["--shell-job", "--file-locks"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -96,11 +101,12 @@ fn run(mut command: Command, images: &Path) -> Result<(), Error> {
     }
 }
 
-/// The first error of the log.
+/// The first error of the log that is one: a limit that can't be raised does no harm.
 fn reason(images: &Path, code: Option<i32>) -> String {
     let log = fs::read(images.join(LOG)).unwrap_or_default();
     let log = String::from_utf8_lossy(&log).into_owned();
-    let line = log.lines().find_map(|line| line.split_once("Error ").map(|(_, rest)| rest.trim()));
+    let errors = log.lines().filter_map(|line| Some(line.split_once("Error ")?.1.trim()));
+    let line = errors.clone().find(|line| !line.contains("rlimit:"));
     match (line, code) {
         (Some(line), _) => line.to_owned(),
         (None, Some(code)) => format!("exit code {code}, and no error in its log"),

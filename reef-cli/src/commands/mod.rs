@@ -19,6 +19,8 @@ pub(crate) mod k8s;
 pub(crate) mod left_out;
 pub(crate) mod man;
 pub(crate) mod model;
+#[cfg(feature = "remote")]
+pub(crate) mod remote_serve;
 #[cfg(feature = "daemon")]
 pub(crate) mod request;
 pub(crate) mod restore;

@@ -447,6 +447,9 @@ fn program_in_a_folder_starts_again() {
     let Some(criu) = std::env::var_os("REEF_TEST_CRIU") else {
         return println!("skipped: REEF_TEST_CRIU names no criu");
     };
+    use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
+    // The process comes back as a child of this one, which can wait for its end.
+    set_child_subreaper(Some(getpid())).unwrap();
     let mut machine = Machine::new("checkpoint-criu");
     machine.criu = Some(criu.into_string().unwrap());
     machine.used(&[]);
@@ -477,6 +480,9 @@ fn program_in_a_folder_starts_again() {
         machine.works(&["checkpoint", &pid, "--out", &folder]);
         if round == 0 {
             assert!(!child.wait().unwrap().success(), "it has ended");
+        } else {
+            let ended = waitpid(Pid::from_raw(pid.parse().unwrap()), WaitOptions::empty());
+            assert!(ended.unwrap().unwrap().1.signaled(), "it has ended");
         }
         let stopped = number();
         std::thread::sleep(Duration::from_millis(50));
@@ -486,7 +492,7 @@ fn program_in_a_folder_starts_again() {
     }
     machine.folder.file("stop", "");
     wait_for(&|| std::path::Path::new(&machine.folder.path("result")).exists());
-    std::thread::sleep(Duration::from_millis(50));
+    std::thread::sleep(Duration::from_millis(50)); // the file is there before its text
     let result = std::fs::read_to_string(machine.folder.path("result")).unwrap();
     assert!(result.starts_with("right true after "), "{result}");
 }

@@ -2,7 +2,7 @@
 
 use crate::catch_panics::catch_panics;
 use crate::driver::calls::{self, Stream};
-use crate::driver::pause::touch;
+use crate::driver::pause_gate::touch;
 use crate::driver::state::Inside;
 use crate::guest::capture::{self, Capture};
 use crate::guest::device::Device;

@@ -4,7 +4,7 @@
 use super::pools;
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
-use crate::driver::pause::touch;
+use crate::driver::pause_gate::touch;
 use crate::driver::primary;
 use crate::driver::state::Inside;
 use crate::limit::charges::{self, Charge, Kind};

@@ -2,7 +2,7 @@
 
 use super::reserve::{refuse_on_panic, with_reservation};
 use crate::driver::calls::{self, Stream};
-use crate::driver::pause::touch;
+use crate::driver::pause_gate::touch;
 use crate::driver::state::Inside;
 use crate::limit::charges;
 use crate::limit::device::{self, LimitState};

@@ -9,6 +9,7 @@ pub(crate) mod calls;
 pub(crate) mod library;
 pub(crate) mod lookup;
 pub(crate) mod pause;
+pub(crate) mod pause_gate;
 pub(crate) mod primary;
 pub(crate) mod slots;
 pub(crate) mod state;

@@ -1,99 +1,12 @@
-//! Pause of a swappable program: its calls of the driver wait until its memory is back.
-//!
-//! | thread | step |
-//! |---|---|
-//! | the one that pauses | 1. sets `PAUSED` · 2. empties the slots · 3. waits until `TOUCHING` is zero |
-//! | a call that touches memory | 1. increments `TOUCHING` · 2. reads `PAUSED`: if it is set, decrements and waits |
-//! | any other call | finds its slot empty, and waits in `bind` |
-//!
-//! All of these are sequentially consistent, so either the pause sees the call that touches memory,
-//! or that call sees the pause. Threads of this library don't wait.
+//! Pause of a swappable program. Its steps stand in [`pause_gate`](super::pause_gate).
 
+use super::pause_gate::{PAUSED, RESUMED, TOUCHING, lock};
 use super::slots;
-use super::state::Inside;
-use crate::settings::settings;
-use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 /// Interval between looks at calls under way.
 const POLL_INTERVAL: Duration = Duration::from_micros(50);
-
-static PAUSED: AtomicBool = AtomicBool::new(false);
-/// Calls under way that touch memory.
-static TOUCHING: AtomicUsize = AtomicUsize::new(0);
-/// Locked where `PAUSED` changes, and by those that wait for it.
-static LOCK: Mutex<()> = Mutex::new(());
-static RESUMED: Condvar = Condvar::new();
-
-thread_local! {
-    /// Depth of this thread's calls that touch memory. Has no destructor.
-    static DEPTH: Cell<u32> = const { Cell::new(0) };
-}
-
-fn lock() -> MutexGuard<'static, ()> {
-    LOCK.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-/// Returns whether calls wait.
-pub(super) fn is_paused() -> bool {
-    PAUSED.load(SeqCst)
-}
-
-/// Waits until the pause is over. A call within a call, and a thread of this library, don't.
-pub(super) fn wait() {
-    if is_paused() && DEPTH.get() == 0 && !Inside::is_here() {
-        wait_for_end();
-    }
-}
-
-#[cold]
-fn wait_for_end() {
-    let guard = lock();
-    drop(RESUMED.wait_while(guard, |()| is_paused()));
-}
-
-/// Guard of a call that touches memory.
-#[derive(Debug)]
-pub(crate) struct Touch(());
-
-impl Drop for Touch {
-    fn drop(&mut self) {
-        DEPTH.set(DEPTH.get() - 1);
-        if DEPTH.get() == 0 {
-            TOUCHING.fetch_sub(1, SeqCst);
-        }
-    }
-}
-
-/// Enters a call that touches memory, which may have left the device: waits until it is back.
-/// `None`: this program isn't swappable.
-#[inline]
-pub(crate) fn touch() -> Option<Touch> {
-    settings().is_swappable.then(touch_swappable)
-}
-
-fn touch_swappable() -> Touch {
-    if DEPTH.get() == 0 {
-        loop {
-            TOUCHING.fetch_add(1, SeqCst);
-            if !is_paused() || Inside::is_here() {
-                break;
-            }
-            TOUCHING.fetch_sub(1, SeqCst);
-            wait_for_end();
-        }
-    }
-    DEPTH.set(DEPTH.get() + 1);
-    Touch(())
-}
-
-/// Makes a call that touches memory.
-pub(crate) fn touching(real: impl FnOnce() -> u32) -> u32 {
-    let _touch = touch();
-    real()
-}
 
 /// Pause, which ends with this value.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use super::library::symbol;
 use super::names::NAMES;
-use super::pause;
+use super::pause_gate;
 use super::withheld::is_withheld;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -32,7 +32,7 @@ pub(crate) fn real(slot: usize) -> Option<usize> {
 /// Looks a slot up for the first time, or while calls wait.
 #[cold]
 pub(super) extern "C" fn bind(slot: usize) -> usize {
-    pause::wait();
+    pause_gate::wait();
     let known = NAMES.get(slot).filter(|name| !is_withheld(name));
     let at = match known.map(|name| symbol(name)) {
         Some(Ok(Some(at))) => at,
@@ -41,7 +41,7 @@ pub(super) extern "C" fn bind(slot: usize) -> usize {
     };
     if let Some(place) = SLOTS.get(slot) {
         place.store(at, Ordering::SeqCst);
-        if pause::is_paused() {
+        if pause_gate::is_paused() {
             place.store(0, Ordering::SeqCst); // the pause began meanwhile, or this call is ours
         }
     }

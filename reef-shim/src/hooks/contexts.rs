@@ -8,14 +8,14 @@ use crate::explain;
 use crate::limit::{device, refusal};
 use crate::profile::begin::{begin, range};
 use crate::profile::timed::{timed, timed_init};
-use crate::swap;
+use crate::swap::agent;
 use reef_guest::profile::Api;
 
 hooks! {
     cuInit(flags: u32) |real| {
         explain::begin();
         begin();
-        swap::start();
+        agent::start();
         // Opening the driver has read the limits.
         match refusal::of_settings() {
             None => {

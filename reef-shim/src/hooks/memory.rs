@@ -6,7 +6,7 @@ use crate::actions::memory::{self, allocate, allocate_linear, free, uncounted};
 use crate::actions::memory_request::or_ask;
 use crate::actions::pools;
 use crate::driver::calls::Stream;
-use crate::driver::pause::touch;
+use crate::driver::pause_gate::touch;
 use crate::limit::charges::Kind;
 use crate::limit::sizes::{Deep, Flat};
 use crate::profile::memory::{allocated, allocated_rows, freed};

@@ -3,7 +3,7 @@
 use super::declare::{hooks, twins};
 use crate::actions::sync::{self, begin_capture, end_capture};
 use crate::driver::calls::Stream;
-use crate::driver::pause::touching;
+use crate::driver::pause_gate::touching;
 use crate::graph_gates::shape::was_gated;
 use crate::profile::timed::timed;
 use reef_guest::profile::Api;

@@ -11,11 +11,9 @@
 //! refused departure changes nothing; a refused return leaves all memory on the host, and can be
 //! asked for again.
 
-mod agent;
+pub(crate) mod agent;
 pub(crate) mod allocations;
 mod calls;
 mod copies;
 mod host;
 mod moves;
-
-pub(crate) use agent::start;

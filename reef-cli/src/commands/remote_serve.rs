@@ -1,0 +1,68 @@
+//! `reef remote serve`: lends this machine's devices to programs of other machines.
+
+use crate::report::usage::Usage;
+use anyhow::Result;
+use reef::op::Operators;
+use reef::remote::server::{DeviceHost, Devices, Host, Listener, Security};
+use reef::{Visit, with_device};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Lend this machine's devices to programs elsewhere.
+    Serve(Serve),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Serve {
+    /// Address to listen on: HOST:PORT, or unix:PATH.
+    ///
+    /// An address that other machines can reach needs --token-file, --cert and --key.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7733")]
+    listen: String,
+    /// File with the token that clients must have, of at least 16 bytes.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+    /// File with the server's certificates (PEM).
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+    /// File with its private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+/// Starts a dispatcher on a device.
+struct Start;
+
+impl Visit for Start {
+    type Output = reef::Result<Arc<dyn DeviceHost>>;
+
+    fn visit<D: Operators>(self, device: D) -> Self::Output {
+        Ok(Arc::new(Host::start(&device)?))
+    }
+}
+
+/// Opens a device of this machine. Its options are its own, and it lends no device of others.
+fn open(name: &str) -> reef::Result<Arc<dyn DeviceHost>> {
+    if name.starts_with("remote") || name.contains('?') {
+        let text = format!("device: must be one of this machine, without options, got {name:?}");
+        return Err(reef::Error::Invalid(text));
+    }
+    with_device(name, Start)?
+}
+
+pub(crate) fn run(command: Command) -> Result<()> {
+    let Command::Serve(Serve { listen, token_file, cert, key }) = command;
+    let address = listen.parse().map_err(|e| Usage(format!("--listen: {e}")))?;
+    let security = Security { token: token_file, cert, key };
+    let usage = |e: reef::Error| match e {
+        reef::Error::Invalid(text) => anyhow::Error::from(Usage(text)),
+        other => other.into(),
+    };
+    let server = Devices::shared(open).serve(security.tokens().map_err(usage)?);
+    let listener = Listener::bind(&address, &security).map_err(usage)?;
+    println!("listening on {}", listener.address());
+    listener.run(&server, |error| eprintln!("reef: {error}"));
+    Ok(())
+}
