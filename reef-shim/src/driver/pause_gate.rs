@@ -1,4 +1,5 @@
-//! Gate at which calls of a swappable program wait until its memory is back ([`pause`](super::pause)).
+//! Gate at which calls of a swappable program wait until its memory is back
+//! ([`pause`](super::pause)).
 //!
 //! | thread | step |
 //! |---|---|
