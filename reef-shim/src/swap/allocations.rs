@@ -112,28 +112,34 @@ impl Allocation {
         Ok(allocation)
     }
 
-    /// Makes physical memory, and maps it.
+    /// Makes physical memory, and maps it, unless it is there.
     pub(super) fn take(&mut self) -> Result<(), Refused> {
+        if self.handle != 0 {
+            return Ok(());
+        }
         let mut handle = 0;
         let properties = Properties::of(self.ordinal);
         check("cuMemCreate", calls::create(&mut handle, self.bytes, &properties, 0))?;
+        check("cuMemMap", calls::map(self.at, self.bytes, 0, handle, 0)).inspect_err(|_| {
+            // SAFETY: a handle of a moment ago, which is not used again.
+            let _ = unsafe { calls::release(handle) };
+        })?;
         self.handle = handle;
-        let mapped = check("cuMemMap", calls::map(self.at, self.bytes, 0, handle, 0));
-        let mapped = mapped.and_then(|()| {
-            let access = Access::of(self.ordinal);
-            check("cuMemSetAccess", calls::set_access(self.at, self.bytes, &access, 1))
-        });
-        mapped.inspect_err(|_| self.leave())
+        let access = Access::of(self.ordinal);
+        let granted = calls::set_access(self.at, self.bytes, &access, 1);
+        check("cuMemSetAccess", granted).inspect_err(|_| self.leave())
     }
 
-    /// Unmaps and releases its physical memory, which nothing uses.
+    /// Unmaps and releases its physical memory, which nothing uses. Memory that the driver doesn't
+    /// unmap stays as it is.
     pub(super) fn leave(&mut self) {
-        // SAFETY: the caller's promise; a handle of ours.
-        unsafe {
-            let _ = calls::unmap(self.at, self.bytes);
-            let _ = calls::release(self.handle);
+        // SAFETY: nothing uses the mapping: no call is under way, and no work.
+        let unmapped = unsafe { calls::unmap(self.at, self.bytes) };
+        if unmapped == Some(0) {
+            // SAFETY: a handle of ours, which is not used again.
+            let _ = unsafe { calls::release(self.handle) };
+            self.handle = 0;
         }
-        self.handle = 0;
     }
 
     /// Ends it, and its address.
