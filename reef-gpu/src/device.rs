@@ -28,8 +28,8 @@ use crate::preempt::preemptor::Preemptor;
 use crate::tuning::TunedPlans;
 use reef_core::dkp::Resources;
 use reef_core::{
-    Backend, Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch, PreemptLevel,
-    Priority, Result,
+    Backend, Blocks, Colocation, Command, Device, DeviceInfo, Error, HostMemory, Launch,
+    PreemptLevel, Priority, Result,
 };
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -267,6 +267,19 @@ impl<V: Vendor> Device for Gpu<V> {
 
     fn event(&self) -> Result<Event<V>> {
         Event::new(self.context(), &self.0.clock)
+    }
+
+    fn blocks(&self, checkpoint: &Checkpoint<V>) -> Result<Blocks> {
+        checkpoint.blocks()
+    }
+
+    fn checkpoint_of(&self, command: &Command<Self>, blocks: &Blocks) -> Result<Checkpoint<V>> {
+        let launches = match command {
+            Command::Launch(launch) => std::slice::from_ref(launch),
+            Command::Graph(graph) => graph.launches(),
+            _ => return Err(Error::invalid("blocks of a command that isn't a launch or a graph")),
+        };
+        Checkpoint::of_blocks(self.context(), launches.iter().map(Launch::blocks), blocks)
     }
 
     fn checkpoint(&self, launch: &Launch<Self>) -> Result<Checkpoint<V>> {

@@ -7,6 +7,9 @@ use crate::hal::free_list::place;
 use reef_core::Result;
 use std::sync::Arc;
 
+/// Bytes of one copy.
+const MAX_COPY: usize = 1 << 20;
+
 /// Some memory of the device.
 #[derive(Debug)]
 pub(crate) struct Scratch<V: Vendor> {
@@ -34,6 +37,35 @@ impl<V: Vendor> Scratch<V> {
 
     pub(crate) fn address(&self) -> u64 {
         self.address
+    }
+
+    /// Reads 32-bit words from word `first` on. Blocks; unordered with streams.
+    ///
+    /// # Safety
+    ///
+    /// The words are inside, and no work writes them meanwhile.
+    pub(crate) unsafe fn read(&self, first: usize, count: usize) -> Result<Vec<u32>> {
+        let mut bytes = vec![0; count * size_of::<u32>()];
+        let from = self.address + (first * size_of::<u32>()) as u64;
+        for (part, from) in bytes.chunks_mut(MAX_COPY).zip((from..).step_by(MAX_COPY)) {
+            // SAFETY: the caller's obligation.
+            unsafe { self.context.call().read(from, part) }?;
+        }
+        Ok(bytes.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect())
+    }
+
+    /// Writes words from the first on. Blocks; unordered with streams.
+    ///
+    /// # Safety
+    ///
+    /// The words are inside, and no work uses them meanwhile.
+    pub(crate) unsafe fn write(&self, words: &[u32]) -> Result<()> {
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        for (part, to) in bytes.chunks(MAX_COPY).zip((self.address..).step_by(MAX_COPY)) {
+            // SAFETY: the caller's obligation.
+            unsafe { self.context.call().write(to, part) }?;
+        }
+        Ok(())
     }
 }
 

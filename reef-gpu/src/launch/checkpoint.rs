@@ -1,8 +1,10 @@
 //! Blocks of a launch that remain: ranges, and lists that the device wrote when it stopped them.
 
+use crate::driver::context::Context;
 use crate::driver::handles::cloned;
 use crate::hal::calls::Vendor;
 use crate::launch::stop_lists::StopList;
+use reef_core::{Blocks, Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -62,6 +64,53 @@ impl<V: Vendor> Checkpoint<V> {
     pub(crate) fn of(total: u32, node: usize, segment: Segment<V>, later: u32) -> Self {
         let (left, retired) = (segment.count + later, AtomicU32::new(0));
         Self(Arc::new(Inner { total, node, segment, left, retired }))
+    }
+
+    /// See [`reef_core::Device::blocks`].
+    pub(crate) fn blocks(&self) -> Result<Blocks> {
+        let Inner { total, node, segment, retired, .. } = &*self.0;
+        if retired.load(Ordering::Acquire) > 0 {
+            return Err(Error::State("reading the blocks of a launch that runs"));
+        }
+        let &Segment { first, count, .. } = segment;
+        let indices = match &segment.list {
+            None => (first..first + count).collect(),
+            Some(list) => list.blocks(first, count)?,
+        };
+        Blocks::of_indices(*total, *node, indices)
+    }
+
+    /// Of a command with these launches, of which `blocks` are left of one and all of those after
+    /// it. `Invalid` if it has no such blocks.
+    pub(crate) fn of_blocks(
+        context: &Arc<Context<V>>,
+        launches: impl Iterator<Item = u32>,
+        blocks: &Blocks,
+    ) -> Result<Self> {
+        let launches: Vec<u32> = launches.collect();
+        let total: u32 = launches.iter().sum();
+        let own = launches.get(blocks.node()).copied().unwrap_or_default();
+        let end = blocks.ranges().last().map_or(0, |range| range.end);
+        if blocks.total() != total || end > own || blocks.node() >= launches.len() {
+            let (have, node) = (blocks.total(), blocks.node());
+            let text = format!(
+                "{}: blocks up to {end} of launch {node} of a command of {have}, \
+                                for one of {total}",
+                V::NAME
+            );
+            return Err(Error::Invalid(text));
+        }
+        let later = launches[blocks.node() + 1..].iter().sum();
+        let segment = match blocks.ranges() {
+            [] => Segment { list: None, first: 0, count: 0 },
+            [range] => Segment { list: None, first: range.start, count: range.end - range.start },
+            ranges => {
+                let indices: Vec<u32> = ranges.iter().cloned().flatten().collect();
+                let list = Some(Arc::new(StopList::of(context, &indices)?));
+                Segment { list, first: 0, count: indices.len() as u32 }
+            }
+        };
+        Ok(Self::of(total, blocks.node(), segment, later))
     }
 
     /// Blocks of the launch that it is for.

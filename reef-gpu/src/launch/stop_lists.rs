@@ -8,11 +8,12 @@
 //! first that was stopped come first, and all launches after it are there whole: the count alone
 //! says where to go on.
 
+use crate::code::guard::MAX_BLOCKS;
 use crate::driver::buffer::Buffer;
 use crate::driver::context::Context;
 use crate::driver::scratch::Scratch;
 use crate::hal::calls::Vendor;
-use reef_core::Result;
+use reef_core::{Error, Result};
 use std::sync::{Arc, Weak};
 
 /// Counters that are allocated at a time.
@@ -25,6 +26,32 @@ pub(crate) struct StopList<V: Vendor> {
     pub(crate) index: usize,
     pub(crate) list: Scratch<V>,
     capacity: u32,
+}
+
+impl<V: Vendor> StopList<V> {
+    /// A list of these blocks, which a launch resumes: it has no counter, as nothing stops in it.
+    pub(crate) fn of(context: &Arc<Context<V>>, blocks: &[u32]) -> Result<Self> {
+        let list = Scratch::new(context, size_of_val(blocks))?;
+        // SAFETY: there is room for all of them, and no launch knows the list yet.
+        unsafe { list.write(blocks) }?;
+        Ok(Self { index: usize::MAX, list, capacity: blocks.len() as u32 })
+    }
+
+    /// Numbers of the blocks in `count` entries from entry `first` on, of a list in which nothing
+    /// stops any more.
+    ///
+    /// # Errors
+    ///
+    /// `State` if there is no room for as many; the driver's.
+    pub(crate) fn blocks(&self, first: u32, count: u32) -> Result<Vec<u32>> {
+        if first.checked_add(count).is_none_or(|end| end > self.capacity) {
+            return Err(Error::State("more blocks were stopped than a list has room for"));
+        }
+        // SAFETY: they are inside; the queue was drained, so no launch writes into the list.
+        let entries = unsafe { self.list.read(first as usize, count as usize) }?;
+        // The highest bits say how often a block was stopped.
+        Ok(entries.into_iter().map(|entry| entry & MAX_BLOCKS).collect())
+    }
 }
 
 /// The stop lists of one queue. There are as many as it has commands in flight and graphs prepared.
