@@ -100,7 +100,7 @@ proptest! {
             blocks.iter().map(|&blocks| Command::Launch(launch_of(&gpu, blocks))).collect();
         let graph = crate::Graph::new(&gpu, &commands).unwrap();
         let mut left = graph.all();
-        for (turn, void) in voids.into_iter().chain([false; 40]).enumerate() {
+        for (turn, void) in voids.into_iter().chain([false; 400]).enumerate() {
             if void {
                 preemptor.evict().unwrap();
             }
