@@ -45,7 +45,7 @@
 //! }
 //! ```
 //!
-//! The format stands in [`format`].
+//! The format stands in [`mod@format`].
 
 #![forbid(unsafe_code)]
 

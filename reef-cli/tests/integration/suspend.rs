@@ -462,7 +462,7 @@ fn program_in_a_folder_starts_again() {
     command.env("LD_LIBRARY_PATH", libraries).current_dir(machine.folder.path(""));
     command.args(["--exact", "suspend::counts", "--include-ignored"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().unwrap();
+    let child = command.spawn().unwrap();
     let launched = || std::fs::read_to_string(machine.folder.path("launched")).unwrap_or_default();
     let number = || launched().parse::<u64>().unwrap_or(0);
     let wait_for = |what: &dyn Fn() -> bool| {
@@ -473,17 +473,14 @@ fn program_in_a_folder_starts_again() {
         }
     };
     let pid = child.id().to_string();
+    drop(child); // waited for by its number, as what comes back under it
     for round in 0..3 {
         let before = number();
         wait_for(&|| number() > before + 10);
         let folder = machine.folder.path(&format!("saved-{round}"));
         machine.works(&["checkpoint", &pid, "--out", &folder]);
-        if round == 0 {
-            assert!(!child.wait().unwrap().success(), "it has ended");
-        } else {
-            let ended = waitpid(Pid::from_raw(pid.parse().unwrap()), WaitOptions::empty());
-            assert!(ended.unwrap().unwrap().1.signaled(), "it has ended");
-        }
+        let ended = waitpid(Pid::from_raw(pid.parse().unwrap()), WaitOptions::empty());
+        assert!(ended.unwrap().unwrap().1.signaled(), "it has ended");
         let stopped = number();
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(number(), stopped, "nothing runs");

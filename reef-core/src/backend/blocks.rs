@@ -84,7 +84,10 @@ mod tests {
     #[test]
     fn ranges_must_be_in_order_and_inside() {
         assert_eq!(Blocks::new(9, 0, vec![0..2, 2..3, 7..9]).expect("in order").count(), 5);
-        for wrong in [vec![0..0], vec![3..2], vec![7..10], vec![4..6, 5..7], vec![4..6, 0..1]] {
+        let wrong: [&[[u32; 2]]; 5] =
+            [&[[0, 0]], &[[3, 2]], &[[7, 10]], &[[4, 6], [5, 7]], &[[4, 6], [0, 1]]];
+        for wrong in wrong {
+            let wrong: Vec<_> = wrong.iter().map(|[first, end]| *first..*end).collect();
             let said = Blocks::new(9, 0, wrong.clone()).expect_err("refused").to_string();
             assert!(said.starts_with("blocks must be ranges in order"), "{wrong:?}: {said}");
         }

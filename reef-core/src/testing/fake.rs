@@ -356,7 +356,7 @@ impl Device for Fake {
 
     /// It stops launches from their end on.
     fn blocks(&self, &BlocksLeft(left): &BlocksLeft) -> Result<Blocks> {
-        let ranges = if left > 0 { vec![8 - left..8] } else { Vec::new() };
+        let ranges = (left > 0).then_some(8 - left..8).into_iter().collect();
         Blocks::new(8, 0, ranges)
     }
 

@@ -44,6 +44,10 @@ pub struct Work<'a, D: Device> {
 
 impl<'a, D: Operators> Work<'a, D> {
     /// Whole inferences of an instance of `model`, from its input on the host to its output there.
+    ///
+    /// # Panics
+    ///
+    /// Never: writing to a digest has no errors.
     pub fn of_network(device: &'a D, model: &Model, network: &Network<D>) -> Self {
         let (mut structure, mut constants) = <(DigestWriter, DigestWriter)>::default();
         model.write_structure(&mut structure).expect("digesting has no errors");
@@ -79,6 +83,10 @@ impl<D: Device> Work<'_, D> {
 /// Digest of how a device runs a task: kind, grid, block and resources of each command, the name of
 /// each launch, the layout of memory in words of the caller, and on the software device the
 /// processor's instructions.
+///
+/// # Panics
+///
+/// Never: writing to a digest has no errors.
 pub fn plan<'n, D: Device>(
     device: &D,
     task: &[Command<D>],

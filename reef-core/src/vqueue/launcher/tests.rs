@@ -179,7 +179,8 @@ fn park_takes_what_is_left_and_its_blocks() {
     launcher.try_reclaim().unwrap();
     let parked = launcher.park(&device).unwrap();
     assert_eq!((parked.completed(), parked.commands().len()), (Seq(1), 2));
-    assert_eq!(parked.partial().unwrap().ranges(), [5..8]);
+    let left = parked.partial().unwrap().ranges().iter().cloned().flatten();
+    assert_eq!(left.collect::<Vec<_>>(), [5, 6, 7]);
     assert_eq!(step(&mut launcher), (vec![], Waits::Commands), "nothing is left behind");
 }
 
