@@ -108,8 +108,8 @@ proptest! {
             let drained = preempt(&preemptor, &mut queue);
             let Some(partial) = drained.partial else { break };
             prop_assert_eq!(left.remaining(), 0, "what has been launched is in the newer one");
-            // As numbers, and back, now and then. That forgets how often a block was stopped, so not
-            // at the end, where each block must have had its turn.
+            // As numbers, and back, now and then. That forgets how often a block was stopped, so
+            // not at the end, where each block must have had its turn.
             let is_stored = turn < 40 && turn % 4 == 0;
             left = if is_stored { stored(&gpu, &graph, &partial) } else { partial };
         }
