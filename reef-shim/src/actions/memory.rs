@@ -179,7 +179,7 @@ pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let _touch = touch();
     let code = real();
     if code == 0 && !primary::is_active(ordinal) {
-        ended(primary::handle(ordinal));
+        primary::handle(ordinal).into_iter().for_each(ended);
     }
     code
 }

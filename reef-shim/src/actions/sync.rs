@@ -110,8 +110,11 @@ pub(crate) fn detach_context(of: usize, real: impl FnOnce() -> u32) -> u32 {
 /// Releases the last reference to a device's primary context, or all of them.
 pub(crate) fn end_primary(ordinal: i32, real: impl FnOnce() -> u32) -> u32 {
     let scheduled = catch_panics(|| find::find_primary(ordinal));
-    let of = scheduled.map_or(primary::handle(ordinal), |branch| branch.context.handle());
-    end(of, real, || !primary::is_active(ordinal))
+    let handle = scheduled.map(|branch| branch.context.handle());
+    match handle.or_else(|| primary::handle(ordinal)) {
+        Some(of) => end(of, real, || !primary::is_active(ordinal)),
+        None => real(), // a null handle would mean the current context
+    }
 }
 
 /// Makes a call that may end the context of a handle; `is_over` says whether it did. The device's

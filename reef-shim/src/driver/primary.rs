@@ -21,9 +21,9 @@ fn of(ordinal: i32) -> Option<&'static Primary> {
     PRIMARY.get(usize::try_from(ordinal).ok()?)
 }
 
-/// Returns the handle of a device's primary context; zero if the program hasn't retained it.
-pub(crate) fn handle(ordinal: i32) -> usize {
-    of(ordinal).map_or(0, |primary| primary.handle.load(Relaxed))
+/// Returns the handle of a device's primary context. `None`: the program wasn't seen to retain it.
+pub(crate) fn handle(ordinal: i32) -> Option<usize> {
+    of(ordinal).map(|primary| primary.handle.load(Relaxed)).filter(|handle| *handle != 0)
 }
 
 /// Returns whether anything retains it, as far as the driver says.

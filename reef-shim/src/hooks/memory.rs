@@ -45,6 +45,7 @@ fn rows(
 
 /// Ends an allocation, and records that in a profile.
 fn end(at: usize, stream: usize, call: impl FnOnce() -> u32) -> u32 {
+    let _touch = touch(); // before anything of this library is entered, where nothing waits
     timed(Api::Free, 0, 0, stream, || freed(at, call))
 }
 
@@ -64,10 +65,7 @@ hooks! {
         let bytes = width.saturating_mul(height) as u64;
         memory::pitched(to, pitch, width, height, || or_ask(bytes, real))
     });
-    cuMemFree_v2(at: usize) |real| {
-        let _touch = touch();
-        end(at, 0, || free(Kind::Memory, at, || swap::free(at, real)))
-    };
+    cuMemFree_v2(at: usize) |real| end(at, 0, || free(Kind::Memory, at, || swap::free(at, real)));
     cuArrayCreate_v2(
         to: *mut usize, of: *const Flat,
     ) |real| allocate(Kind::Array, flat(of), to, || or_ask(flat(of), real));

@@ -1,7 +1,7 @@
 //! Contexts that end, or lose a reference, while others work.
 
 use super::{MANY, UUID, run_alone, run_on_both};
-use crate::common::{self, call, until};
+use crate::common::{self, Driver, FAKE, call, library, until};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -18,6 +18,25 @@ fn a_released_reference_ends_no_other_devices_work() {
         let event = program.event(stream);
         // One reference of two, and then another device's last one.
         assert_eq!(call!(driver, cuDevicePrimaryCtxRelease_v2(0)), 0);
+        assert_eq!(call!(driver, cuDevicePrimaryCtxRelease_v2(1)), 0);
+        program.holds_until(event);
+        assert_eq!(program.misuses(), 0);
+    });
+}
+
+/// Another library retained it. Another device's primary context is current meanwhile.
+#[test]
+fn unseen_primary_context_ends_no_others_work() {
+    run_alone("contexts::unseen_primary_context_ends_no_others_work", "rt", "1", |program| {
+        let driver = program.driver;
+        let fake = Driver::open(&library(FAKE));
+        let mut unseen = 0_usize;
+        assert_eq!(call!(fake, cuDevicePrimaryCtxRetain(&raw mut unseen, 1)), 0);
+        program.use_device(0);
+        let program = program.with_work();
+        let stream = program.stream();
+        program.launch(stream, MANY);
+        let event = program.event(stream);
         assert_eq!(call!(driver, cuDevicePrimaryCtxRelease_v2(1)), 0);
         program.holds_until(event);
         assert_eq!(program.misuses(), 0);
