@@ -1,20 +1,11 @@
 //! `reef exec` on a driver made of functions: the program that runs is this test.
 
 use crate::common::daemon::{Daemon, metrics};
+use crate::common::driver::{Driver, library};
 use crate::common::{Folder, json, says, text};
-use std::ffi::c_void;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-
-/// Path of a library that cargo built.
-fn library(name: &str) -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let library = program.parent().unwrap().join(name);
-    assert!(library.is_file(), "no {library:?}");
-    library
-}
 
 fn exec(folder: &Folder, options: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
@@ -28,43 +19,14 @@ fn exec(folder: &Folder, options: &[&str], program: &[&str]) -> Command {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn program() {
-    // SAFETY: the functions have these arguments; the kernel adds to a number that lives as long.
-    unsafe {
-        let driver = libloading::Library::new("libcuda.so.1").unwrap();
-        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
-        let one: extern "C" fn(usize) -> u32 = std::mem::transmute(function(b"cuInit"));
-        assert_eq!(one(0), 0);
-        let current: extern "C" fn(usize) -> u32 =
-            std::mem::transmute(function(b"cuCtxSetCurrent"));
-        assert_eq!(current(1), 0);
-        let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
-            std::mem::transmute(function(b"cuModuleGetFunction"));
-        let mut add = 0_usize;
-        assert_eq!(find(&raw mut add, 0, c"add".as_ptr().cast()), 0);
-        let launch: extern "C" fn(
-            usize,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            usize,
-            *const *const u64,
-            usize,
-        ) -> u32 = std::mem::transmute(function(b"cuLaunchKernel"));
-        let sum = 0_u64;
-        let (to, value) = (&raw const sum as u64, 2_u64);
-        let params = [&raw const to, &raw const value];
-        for _ in 0..10 {
-            assert_eq!(launch(add, 1, 1, 1, 1, 1, 1, 0, 0, params.as_ptr(), 0), 0);
-        }
-        let wait: extern "C" fn() -> u32 = std::mem::transmute(function(b"cuCtxSynchronize"));
-        assert_eq!(wait(), 0);
-        println!("sum {}", (&raw const sum).read_volatile());
-        let _ = std::io::stdin().read_line(&mut String::new());
-    }
+    let driver = Driver::start();
+    let sum = 0_u64;
+    let add = driver.adder(&raw const sum as usize);
+    (0..10).for_each(|_| add(2));
+    driver.synchronize();
+    // SAFETY: the number of this function; its work has ended.
+    println!("sum {}", unsafe { (&raw const sum).read_volatile() });
+    let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 /// A program that takes all the memory that it gets, in pieces of a mebibyte, and waits for the end
@@ -72,20 +34,11 @@ fn program() {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn allocates() {
-    // SAFETY: the functions have these arguments.
-    unsafe {
-        let driver = libloading::Library::new("libcuda.so.1").unwrap();
-        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
-        let one =
-            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
-        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
-        let allocate: extern "C" fn(*mut usize, usize) -> u32 =
-            std::mem::transmute(function(b"cuMemAlloc_v2"));
-        let mut at = 0_usize;
-        let got = (0..1000).take_while(|_| allocate(&raw mut at, 1 << 20) == 0).count();
-        println!("got {got} MiB, then code {}", allocate(&raw mut at, 1 << 20));
-        let _ = std::io::stdin().read_line(&mut String::new());
-    }
+    let driver = Driver::start();
+    let got = (0..1000).take_while(|_| driver.allocate(1 << 20).is_ok()).count();
+    let code = driver.allocate(1 << 20).err().unwrap_or(0);
+    println!("got {got} MiB, then code {code}");
+    let _ = std::io::stdin().read_line(&mut String::new());
 }
 
 /// A program that takes two mebibytes, says its number, and at each line of its input takes all the
@@ -93,22 +46,12 @@ fn allocates() {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn takes_more_when_asked() {
-    // SAFETY: the functions have these arguments.
-    unsafe {
-        let driver = libloading::Library::new("libcuda.so.1").unwrap();
-        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
-        let one =
-            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
-        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
-        let allocate: extern "C" fn(*mut usize, usize) -> u32 =
-            std::mem::transmute(function(b"cuMemAlloc_v2"));
-        let mut at = 0_usize;
-        assert_eq!(allocate(&raw mut at, 2 << 20), 0);
-        println!("number {}", std::process::id());
-        while std::io::stdin().read_line(&mut String::new()).unwrap() > 0 {
-            let got = (0..1000).take_while(|_| allocate(&raw mut at, 1 << 20) == 0).count();
-            println!("got {got} MiB");
-        }
+    let driver = Driver::start();
+    driver.allocate(2 << 20).unwrap();
+    println!("number {}", std::process::id());
+    while std::io::stdin().read_line(&mut String::new()).unwrap() > 0 {
+        let got = (0..1000).take_while(|_| driver.allocate(1 << 20).is_ok()).count();
+        println!("got {got} MiB");
     }
 }
 

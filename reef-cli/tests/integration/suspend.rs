@@ -3,20 +3,12 @@
 //! restore without memory loses the process.
 
 use crate::common::daemon::{Daemon, metrics};
+use crate::common::driver::{Driver, library};
 use crate::common::{Folder, json, text};
-use std::ffi::c_void;
 use std::io::{BufRead, BufReader, Lines, Write};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-
-/// Path of a library that cargo built.
-fn library(name: &str) -> PathBuf {
-    let program = std::env::current_exe().unwrap();
-    let path = program.parent().unwrap().join(name);
-    assert!(path.is_file(), "no {path:?}");
-    path
-}
 
 /// An unmodified program. Its first line of input is `plain`, `inside` or `managed`, and MiB. It
 /// takes these, and prints the code if that is not 0. Then it launches kernels that add 2 to a
@@ -29,92 +21,56 @@ fn program() {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).unwrap();
     let (kind, mib) = line.trim().split_once(' ').unwrap();
-    let (is_managed, mib): (_, usize) = (kind == "managed", mib.parse().unwrap());
-    // SAFETY: the functions have these arguments; the kernel adds to a number that lives as long.
-    unsafe {
-        let driver = libloading::Library::new("libcuda.so.1").unwrap();
-        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
-        let one =
-            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
-        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
-        let mut at = 0_usize;
-        let allocate: extern "C" fn(*mut usize, usize, u32) -> u32 =
-            std::mem::transmute(function(if is_managed {
-                b"cuMemAllocManaged"
-            } else {
-                b"cuMemAlloc_v2"
-            }));
-        println!("number {}", std::process::id());
-        let code = allocate(&raw mut at, mib << 20, 1);
-        if code != 0 {
-            println!("memory {code}");
-            return;
-        }
-        let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
-            std::mem::transmute(function(b"cuModuleGetFunction"));
-        let mut add = 0_usize;
-        assert_eq!(find(&raw mut add, 0, c"add".as_ptr().cast()), 0);
-        type Launch = extern "C" fn(
-            usize,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            usize,
-            *const *const u64,
-            usize,
-        ) -> u32;
-        let launch: Launch = std::mem::transmute(function(b"cuLaunchKernel"));
-        let wait: extern "C" fn() -> u32 = std::mem::transmute(function(b"cuCtxSynchronize"));
-        let (asked, ask) = std::sync::mpsc::channel();
+    let mib: usize = mib.parse().unwrap();
+    let driver = Arc::new(Driver::start());
+    println!("number {}", std::process::id());
+    let allocated = match kind {
+        "managed" => driver.allocate_managed(mib << 20),
+        _ => driver.allocate(mib << 20),
+    };
+    let at = match allocated {
+        Ok(at) => at,
+        Err(code) => return println!("memory {code}"),
+    };
+    let sum = 0_u64;
+    let is_inside = kind == "inside";
+    // The last word of the memory.
+    let to = if is_inside { at + (mib << 20) - 8 } else { &raw const sum as usize };
+    if is_inside {
+        let driver = driver.clone();
         std::thread::spawn(move || {
-            for line in std::io::stdin().lines() {
-                asked.send(line.unwrap()).unwrap();
+            driver.use_context();
+            let mut last = 0;
+            loop {
+                let number = driver.read(to);
+                assert!(number >= last, "{number} after {last}");
+                last = number;
             }
         });
-        let sum = 0_u64;
-        let is_inside = kind == "inside";
-        // The last word of the memory.
-        let to = if is_inside { at + (mib << 20) - 8 } else { &raw const sum as usize };
-        let copy: extern "C" fn(*mut u64, usize, usize) -> u32 =
-            std::mem::transmute(function(b"cuMemcpyDtoH_v2"));
-        let read = move || {
-            let mut number = 0_u64;
-            assert_eq!(copy(&raw mut number, to, 8), 0);
-            number
-        };
-        if is_inside {
-            let current = one(b"cuCtxSetCurrent");
-            std::thread::spawn(move || {
-                assert_eq!(current(1), 0);
-                let mut last = 0;
-                loop {
-                    let number = read();
-                    assert!(number >= last, "{number} after {last}");
-                    last = number;
-                }
-            });
-        }
-        let (to, value) = (to as u64, 2_u64);
-        let params = [&raw const to, &raw const value];
-        let mut launched = 0_u64;
-        loop {
-            assert_eq!(launch(add, 1, 1, 1, 1, 1, 1, 0, 0, params.as_ptr(), 0), 0);
-            assert_eq!(wait(), 0);
-            launched += 1;
-            match ask.try_recv() {
-                Ok(_) => println!("launched {launched}"),
-                Err(std::sync::mpsc::TryRecvError::Empty) => {}
-                Err(_) => break,
-            }
-        }
-        let number = if is_inside { read() } else { (&raw const sum).read_volatile() };
-        let is_right = number == 2 * launched;
-        println!("right {is_right} after {launched}");
     }
+    let add = driver.adder(to);
+    let (asked, ask) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines() {
+            asked.send(line.unwrap()).unwrap();
+        }
+    });
+    let mut launched = 0_u64;
+    loop {
+        add(2);
+        driver.synchronize();
+        launched += 1;
+        match ask.try_recv() {
+            Ok(_) => println!("launched {launched}"),
+            Err(std::sync::mpsc::TryRecvError::Empty) => {}
+            Err(_) => break,
+        }
+    }
+    // SAFETY: the number of this function; its work has ended.
+    let number =
+        if is_inside { driver.read(to) } else { unsafe { (&raw const sum).read_volatile() } };
+    let is_right = number == 2 * launched;
+    println!("right {is_right} after {launched}");
 }
 
 /// A machine of the tests: a folder, a driver, a management library.
@@ -397,48 +353,18 @@ fn checkpoint_of_a_guest_is_refused() {
 #[test]
 #[ignore = "is a program that another test runs"]
 fn counts() {
-    // SAFETY: as in `program`.
-    unsafe {
-        let driver = libloading::Library::new("libcuda.so.1").unwrap();
-        let function = |name: &[u8]| *driver.get::<*const c_void>(name).unwrap();
-        let one =
-            |name: &[u8]| -> extern "C" fn(usize) -> u32 { std::mem::transmute(function(name)) };
-        assert_eq!((one(b"cuInit")(0), one(b"cuCtxSetCurrent")(1)), (0, 0));
-        let allocate: extern "C" fn(*mut usize, usize) -> u32 =
-            std::mem::transmute(function(b"cuMemAlloc_v2"));
-        let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
-            std::mem::transmute(function(b"cuModuleGetFunction"));
-        type Launch = extern "C" fn(
-            usize,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            u32,
-            usize,
-            *const *const u64,
-            usize,
-        ) -> u32;
-        let launch: Launch = std::mem::transmute(function(b"cuLaunchKernel"));
-        let wait: extern "C" fn() -> u32 = std::mem::transmute(function(b"cuCtxSynchronize"));
-        let (mut at, mut add) = (0_usize, 0_usize);
-        assert_eq!(allocate(&raw mut at, 16 << 20), 0);
-        assert_eq!(find(&raw mut add, 0, c"add".as_ptr().cast()), 0);
-        let (to, value) = (at as u64, 2_u64);
-        let params = [&raw const to, &raw const value];
-        let before = (at as *const u64).read_volatile();
-        let mut launched = 0_u64;
-        while !std::path::Path::new("stop").exists() {
-            assert_eq!(launch(add, 1, 1, 1, 1, 1, 1, 0, 0, params.as_ptr(), 0), 0);
-            assert_eq!(wait(), 0);
-            launched += 1;
-            std::fs::write("launched", launched.to_string()).unwrap();
-        }
-        let is_right = (at as *const u64).read_volatile() == before + 2 * launched;
-        std::fs::write("result", format!("right {is_right} after {launched}")).unwrap();
+    let driver = Driver::start();
+    let at = driver.allocate(16 << 20).unwrap();
+    let (add, before) = (driver.adder(at), driver.read(at));
+    let mut launched = 0_u64;
+    while !std::path::Path::new("stop").exists() {
+        add(2);
+        driver.synchronize();
+        launched += 1;
+        std::fs::write("launched", launched.to_string()).unwrap();
     }
+    let is_right = driver.read(at) == before + 2 * launched;
+    std::fs::write("result", format!("right {is_right} after {launched}")).unwrap();
 }
 
 /// Needs CRIU, and root: `REEF_TEST_CRIU` names it.

@@ -4,6 +4,8 @@
 
 #[cfg(feature = "daemon")]
 pub(crate) mod daemon;
+#[cfg(feature = "daemon")]
+pub(crate) mod driver;
 pub(crate) mod http;
 
 use std::path::PathBuf;
