@@ -66,9 +66,12 @@ fn program() {
             Err(_) => break,
         }
     }
-    // SAFETY: the number of this function; its work has ended.
-    let number =
-        if is_inside { driver.read(to) } else { unsafe { (&raw const sum).read_volatile() } };
+    let number = if is_inside {
+        driver.read(to)
+    } else {
+        // SAFETY: the number of this function; its work has ended.
+        unsafe { (&raw const sum).read_volatile() }
+    };
     let is_right = number == 2 * launched;
     println!("right {is_right} after {launched}");
 }

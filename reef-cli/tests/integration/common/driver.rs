@@ -75,13 +75,11 @@ impl Driver {
 
     /// Returns a launch of the kernel that adds a value to the number at `to`.
     pub(crate) fn adder(&self, to: usize) -> impl Fn(u64) {
-        // SAFETY: the functions have these arguments.
-        let (find, launch): (extern "C" fn(*mut usize, usize, *const u8) -> u32, LaunchKernel) = unsafe {
-            (
-                std::mem::transmute::<*const c_void, _>(self.symbol("cuModuleGetFunction")),
-                std::mem::transmute::<*const c_void, _>(self.symbol("cuLaunchKernel")),
-            )
-        };
+        // SAFETY: the function has these arguments.
+        let find: extern "C" fn(*mut usize, usize, *const u8) -> u32 =
+            unsafe { std::mem::transmute(self.symbol("cuModuleGetFunction")) };
+        // SAFETY: as above.
+        let launch: LaunchKernel = unsafe { std::mem::transmute(self.symbol("cuLaunchKernel")) };
         let mut add = 0;
         assert_eq!(find(&raw mut add, 0, c"add".as_ptr().cast()), 0);
         move |value| {
