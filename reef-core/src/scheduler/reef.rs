@@ -14,13 +14,21 @@ pub struct Reef {
     level: PreemptLevel,
     pad: bool,
     hysteresis: Duration,
-    /// Time at which real-time work was last seen.
+    /// Time until which real-time work was seen: of the first pass without it.
     last_rt: Option<Duration>,
+    /// The last pass saw real-time work.
+    rt_seen: bool,
 }
 
 impl Default for Reef {
     fn default() -> Self {
-        Self { level: PreemptLevel::All, pad: true, hysteresis: Duration::ZERO, last_rt: None }
+        Self {
+            level: PreemptLevel::All,
+            pad: true,
+            hysteresis: Duration::ZERO,
+            last_rt: None,
+            rt_seen: false,
+        }
     }
 }
 
@@ -55,13 +63,16 @@ impl Scheduler for Reef {
     }
 
     fn decide(&mut self, now: Duration, view: &View<'_>, plan: &mut Plan) {
-        if view.rt() > 0 {
+        let has_rt = view.rt() > 0;
+        // There may be no pass while a task runs.
+        if has_rt || self.rt_seen {
             self.last_rt = Some(now);
         }
+        self.rt_seen = has_rt;
         let resume = self.last_rt.map(|last| last.saturating_add(self.hysteresis));
-        plan.preempt = view.rt() > 0 || (view.preempted && resume.is_some_and(|at| now < at));
+        plan.preempt = has_rt || (view.preempted && resume.is_some_and(|at| now < at));
         plan.pad = self.pad;
-        if plan.preempt && view.rt() == 0 {
+        if plan.preempt && !has_rt {
             plan.wake = resume;
         }
     }
@@ -94,6 +105,19 @@ mod tests {
         decide(&mut reef, ms(10), &view(1, 0, &queues));
         let idle = View { preempted: true, quiesced: true, ..view(0, 0, &queues) };
         for (now, preempt, wake) in [(10, true, Some(12)), (11, true, Some(12)), (12, false, None)]
+        {
+            let plan = decide(&mut reef, ms(now), &idle);
+            assert_eq!((plan.preempt, plan.wake), (preempt, wake.map(ms)), "at {now} ms");
+        }
+    }
+
+    #[test]
+    fn hysteresis_begins_when_a_long_task_ends() {
+        let queues = [queue(0, 0, 9)];
+        let mut reef = Reef::default().hysteresis(ms(2));
+        decide(&mut reef, ms(10), &view(1, 0, &queues)); // no pass before the task's end
+        let idle = View { preempted: true, quiesced: true, ..view(0, 0, &queues) };
+        for (now, preempt, wake) in [(50, true, Some(52)), (51, true, Some(52)), (52, false, None)]
         {
             let plan = decide(&mut reef, ms(now), &idle);
             assert_eq!((plan.preempt, plan.wake), (preempt, wake.map(ms)), "at {now} ms");
