@@ -2,6 +2,7 @@
 
 use crate::driver::state::Inside;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::thread::{Builder, Thread};
 
 /// Starts a thread. All signals are blocked in it, so that they go to the program's own threads.
@@ -29,16 +30,27 @@ pub(crate) fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 /// thread must not call the driver, whose files are in the program's table. A system that refuses
 /// (before Linux 5.9, or a sandbox) leaves the table shared.
 pub(crate) fn leave_files() {
+    leave_files_but(None);
+}
+
+/// Leaves the program's files as [`leave_files`] does, but keeps one. Returns false if the system
+/// refused: the table is shared.
+pub(crate) fn leave_files_but(kept: Option<BorrowedFd<'_>>) -> bool {
     const UNSHARE: u32 = 2; // CLOSE_RANGE_UNSHARE
-    // SAFETY: closes what is in this thread's table alone, and nothing of ours is in it yet.
-    let code = unsafe { libc::syscall(libc::SYS_close_range, 0, i32::MAX, UNSHARE) };
-    if code == 0 {
+    // SAFETY: closes what is in this thread's table alone, whose only file of ours is kept.
+    let close = |from: i32, to: i32| unsafe {
+        from > to || libc::syscall(libc::SYS_close_range, from, to, UNSHARE) == 0
+    };
+    let kept = kept.map_or(-1, |kept| kept.as_raw_fd());
+    let is_own = close(0, kept - 1) && close(kept + 1, i32::MAX);
+    if is_own {
         // Output of this thread (of a panic) must not go to the daemon. SAFETY: new files, at the
         // three lowest places.
         (0..3).for_each(|_| unsafe {
             libc::eventfd(0, libc::EFD_NONBLOCK);
         });
     }
+    is_own
 }
 
 /// Returns a number of this thread: the address of a word of its own.

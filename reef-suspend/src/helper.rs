@@ -5,6 +5,7 @@
 //! writes the records, whether or not the parent still waits. One request comes on stdin as JSON,
 //! one answer goes to stdout.
 
+use crate::absence::Absence;
 use crate::api::{Api, State, Uuid};
 use crate::criu::{self, Criu, signal};
 use crate::driver::Driver;
@@ -152,12 +153,16 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
             suspend(timeout_ms, *for_memory).map(Answer::Suspended)
         }
         Op::Write { timeout_ms, folder, goes_on } => {
-            check_writable(&request.pids)?;
+            let [pid] = request.pids[..] else {
+                let why = format!("one process must be written, got {}", request.pids.len());
+                return Err(Error::Criu { why });
+            };
             let criu = Criu::find(std::env::var_os(criu::VARIABLE))?;
             let draft = Draft::new(folder)?;
+            let absence = Absence::begin(pid)?;
             let all = suspend(timeout_ms, false)?;
-            let written = write(&criu, draft, &all);
-            let pid = all[0].process.pid;
+            let dumped = criu.dump(pid, &draft.images());
+            let written = dumped.and_then(|()| draft.finish(&all[0]));
             let ends = written.is_ok() && !goes_on;
             let sent = signal(pid, if ends { "KILL" } else { "CONT" });
             sent.map_err(|error| Error::Criu { why: error.to_string() })?;
@@ -166,6 +171,7 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
             } else {
                 resume(None)?;
             }
+            drop(absence);
             written.map(|()| Answer::Suspended(all))
         }
         Op::Read { folder } => {
@@ -177,8 +183,9 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
                 .map_err(|error| Error::Record { what: format!("process {pid}"), error })?;
             records.save(&record)?; // so that `reef resume` finds it if this return is refused
             let all = [record];
-            let steps = group.resume(&all, None)?; // no program under the library is written
+            let steps = group.resume(&all, None)?; // a swappable program is not written
             records.forget(pid);
+            Absence::end(pid);
             Ok(Answer::Resumed(all.into(), steps))
         }
         Op::Resume { to } => resume(to.as_ref().map(named).transpose()?),
@@ -191,28 +198,6 @@ fn answer(named: Option<OsString>, request: &Request) -> Result<Answer, Error> {
             })
         }
     }
-}
-
-/// Refuses a program under REEF's library: its threads have file tables of their own, which CRIU
-/// doesn't write.
-fn check_writable(pids: &[u32]) -> Result<(), Error> {
-    let maps = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
-    match pids.iter().find(|pid| maps(pid).contains("libreef_cuda_shim")) {
-        None => Ok(()),
-        Some(pid) => Err(Error::Criu {
-            why: format!("process {pid}: guests cannot be written; start it without `reef exec`"),
-        }),
-    }
-}
-
-/// Writes a suspended process, which is stopped afterwards.
-fn write(criu: &Criu, draft: Draft, all: &[Suspended]) -> Result<(), Error> {
-    let [record] = all else {
-        let why = format!("one process must be written, got {}", all.len());
-        return Err(Error::Criu { why });
-    };
-    criu.dump(record.process.pid, &draft.images())?;
-    draft.finish(record)
 }
 
 fn resume(
@@ -237,7 +222,10 @@ fn resume(
     let mut steps = if all.is_empty() { Steps::default() } else { group.resume(&all, to)? };
     all.append(&mut restored);
     steps.restore += come_back(&all)?;
-    pids.iter().for_each(|pid| records.forget(*pid));
+    for pid in pids {
+        records.forget(*pid);
+        Absence::end(*pid); // of a program from a folder, whose return was refused at first
+    }
     Ok(Answer::Resumed(all, steps))
 }
 

@@ -16,6 +16,7 @@
 //! The caller must not die in the middle of a step: the driver then holds the process locked.
 //! `reef` makes these calls from a process of their own that ignores signals.
 
+mod absence;
 mod api;
 mod criu;
 mod driver;

@@ -4,6 +4,7 @@
 //! or for a program that is not its guest, the driver is asked from here.
 
 use crate::remote::daemon::{Daemon, Error, Place, segment};
+use crate::remote::scrape::Scrape;
 use crate::report::output::print;
 use crate::report::table::{Table, table};
 use crate::report::time;
@@ -13,11 +14,13 @@ use hyper::StatusCode;
 use reef_suspend::Suspended;
 use reef_suspend::helper::{Answer, Op, Request, run, serve};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest time of the copies: 1 TiB at 1 GB/s.
 const COPY_TIMEOUT: Duration = Duration::from_secs(1200);
+const METRICS_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 struct Target {
@@ -102,9 +105,7 @@ pub(crate) fn move_to(args: &Move) -> Result<()> {
 /// Writes a program to a folder.
 pub(crate) fn checkpoint(args: &Checkpoint) -> Result<()> {
     let timeout_ms = millis(args.timeout)?;
-    let Ok(pid) = args.target.target.parse::<u32>() else {
-        bail!("{}: must be a process number: guests cannot be written", args.target.target);
-    };
+    let pid = args.target.pid()?;
     let folder = std::path::absolute(&args.out).context("working directory")?;
     let op = Op::Write { timeout_ms, folder, goes_on: args.keep_running };
     args.target.report(&args.target.direct(pid, op)?)
@@ -143,6 +144,24 @@ impl Target {
                 Ok(pid) => self.direct(pid, op),
                 Err(_) => bail!("{error}; without a daemon, name a process number"),
             },
+        }
+    }
+
+    /// The process, or the only one of a job.
+    fn pid(&self) -> Result<u32> {
+        if let Ok(pid) = self.target.parse() {
+            return Ok(pid);
+        }
+        let metrics = self.place.daemon()?.get("/metrics", METRICS_TIMEOUT)?;
+        let scrape = Scrape::parse(&String::from_utf8_lossy(&metrics));
+        let guests = scrape.all("reef_guest_active").iter().map(|(labels, _)| labels);
+        let of_job = guests.filter(|labels| labels.get("job") == Some(&self.target));
+        let pids: BTreeSet<u32> =
+            of_job.filter_map(|labels| labels.get("pid")?.parse().ok()).collect();
+        match pids.first() {
+            Some(pid) if pids.len() == 1 => Ok(*pid),
+            Some(_) => bail!("{}: one process must be written, got {pids:?}", self.target),
+            None => bail!("{}: no guest has this job", self.target),
         }
     }
 

@@ -283,12 +283,32 @@ const CRIU: &str = r#"#!/bin/sh
 [ "$1" = --version ] && { echo "Version: 4.2"; exit; }
 action=$1
 while [ $# -gt 0 ]; do case $1 in -D) cd "$2";; -t) pid=$2;; esac; shift; done
+[ $action = dump ] && cat /proc/$pid/task/*/comm >../../threads
 [ -e ../../broken ] && { echo "(00.1) Error (criu/files.c:1): file of another kind" >criu.log; exit 1; }
 [ $action = dump ] && { kill -STOP $pid; echo pages >pages-1.img; exit; }
 echo "(00.1) Error (criu/pstree.c:1): number is taken" >criu.log; exit 1
 "#;
 
 impl Machine {
+    /// Returns whether the daemon has this process as a guest.
+    fn has_guest(&self, pid: &str) -> bool {
+        let label = format!("pid=\"{pid}\"");
+        let said = metrics(&self.folder);
+        said.lines().any(|line| line.starts_with("reef_guest_active{") && line.contains(&label))
+    }
+
+    /// Returns whether something is true within 20 s.
+    fn in_time(&self, is: impl Fn() -> bool) -> bool {
+        let begin = Instant::now();
+        while begin.elapsed() < Duration::from_secs(20) {
+            if is() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+
     /// Environment in which `criu` is that script.
     fn with_criu(mut self) -> Self {
         use std::os::unix::fs::PermissionsExt;
@@ -340,15 +360,52 @@ fn program_goes_on_after_a_checkpoint_that_fails_or_keeps_it() {
 }
 
 #[test]
-fn checkpoint_of_a_guest_is_refused() {
+fn guest_leaves_its_daemon_while_it_is_written() {
     let machine = Machine::new("checkpoint-guest").with_criu();
-    let program = machine.start("plain", Some(&["--swappable"]));
-    let folder = machine.folder.path("saved");
-    let error = machine.refuses(&["checkpoint", &program.target(), "--out", &folder]);
-    assert!(error.contains("start it without `reef exec`"), "{error}");
-    let error = machine.refuses(&["checkpoint", "training", "--out", &folder]);
-    assert!(error.contains("must be a process number"), "{error}");
+    let _daemon = machine.daemon(&[]);
+    let mut program = machine.start("plain", Some(&["--class", "be", "--job", "training"]));
+    machine.used(&[]);
+    let is_guest = || machine.has_guest(&program.target());
+    assert!(machine.in_time(is_guest), "it joins");
+    for name in ["broken", "whole"] {
+        machine.folder.file(name, "");
+        let folder = machine.folder.path(&format!("saved-{name}"));
+        let args = ["checkpoint", "training", "--out", &folder, "--keep-running"];
+        match name {
+            "broken" => drop(machine.refuses(&args)),
+            _ => drop(machine.works(&args)),
+        }
+        let threads = std::fs::read_to_string(machine.folder.path("threads")).unwrap();
+        assert!(threads.contains("reef-keeper") && !threads.contains("reef-link"), "{threads}");
+        assert!(machine.in_time(is_guest), "it joins again: {}", metrics(&machine.folder));
+        std::fs::remove_file(machine.folder.path(name)).unwrap();
+    }
+    machine.works(&["suspend", "training"]);
+    machine.works(&["resume", "training"]);
+    program.ask();
+    assert!(program.line().starts_with("launched "));
     assert!(program.ends_right());
+}
+
+#[test]
+fn guest_that_cannot_be_written_is_named_with_the_reason() {
+    let machine = Machine::new("checkpoint-refused").with_criu();
+    let _daemon = machine.daemon(&[]);
+    machine.used(&[]);
+    let folder = machine.folder.path("saved");
+    for (options, why) in [
+        (&["--swappable"][..], "a program with --swappable cannot be written"),
+        (&["--memory", "512MiB"], "a program with limits cannot be written"),
+        (&["--class", "rt"], "a real-time guest cannot be written"),
+    ] {
+        let program = machine.start("plain", Some(options));
+        assert!(machine.in_time(|| machine.has_guest(&program.target())), "it joins");
+        let error = machine.refuses(&["checkpoint", &program.target(), "--out", &folder]);
+        assert!(error.contains(why), "{error}");
+        assert!(program.ends_right());
+    }
+    let error = machine.refuses(&["checkpoint", "training", "--out", &folder]);
+    assert!(error.contains("training: no guest has this job"), "{error}");
 }
 
 /// An unmodified program with no input: it adds 2 to a number until the file `stop` is there, and
@@ -373,22 +430,42 @@ fn counts() {
 /// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
 #[test]
 fn program_in_a_folder_starts_again() {
+    starts_again(false);
+}
+
+/// Needs CRIU, and root: `REEF_TEST_CRIU` names it.
+#[test]
+fn guest_in_a_folder_starts_again_and_joins() {
+    starts_again(true);
+}
+
+fn starts_again(is_guest: bool) {
     let Some(criu) = std::env::var_os("REEF_TEST_CRIU") else {
         return println!("skipped: REEF_TEST_CRIU names no criu");
     };
     use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
     // The process comes back as a child of this one, which can wait for its end.
     set_child_subreaper(Some(getpid())).unwrap();
-    let mut machine = Machine::new("checkpoint-criu");
+    let mut machine = Machine::new(&format!("checkpoint-criu-{is_guest}"));
     machine.criu = Some(criu.into_string().unwrap());
     machine.used(&[]);
     let this = std::env::current_exe().unwrap();
-    let libraries = machine.folder.path("lib");
-    std::fs::create_dir_all(&libraries).unwrap();
-    let link = std::path::Path::new(&libraries).join("libcuda.so.1");
-    std::os::unix::fs::symlink(library("libfake_libcuda.so"), link).unwrap();
-    let mut command = machine.command(this);
-    command.env("LD_LIBRARY_PATH", libraries).current_dir(machine.folder.path(""));
+    let _daemon = is_guest.then(|| machine.daemon(&[]));
+    let mut command = if is_guest {
+        let mut command = machine.command(env!("CARGO_BIN_EXE_reef"));
+        let options = ["--class", "be", "--job", "training", "--"];
+        command.args(["exec", "--folder", &machine.folder.path("")]).args(options).arg(this);
+        command
+    } else {
+        let libraries = machine.folder.path("lib");
+        std::fs::create_dir_all(&libraries).unwrap();
+        let link = std::path::Path::new(&libraries).join("libcuda.so.1");
+        std::os::unix::fs::symlink(library("libfake_libcuda.so"), link).unwrap();
+        let mut command = machine.command(this);
+        command.env("LD_LIBRARY_PATH", libraries);
+        command
+    };
+    command.current_dir(machine.folder.path(""));
     command.args(["--exact", "suspend::counts", "--include-ignored"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = command.spawn().unwrap();
@@ -407,7 +484,9 @@ fn program_in_a_folder_starts_again() {
         let before = number();
         wait_for(&|| number() > before + 10);
         let folder = machine.folder.path(&format!("saved-{round}"));
-        machine.works(&["checkpoint", &pid, "--out", &folder]);
+        let target = if is_guest { "training" } else { &*pid };
+        assert!(!is_guest || machine.in_time(|| machine.has_guest(&pid)), "it joins");
+        machine.works(&["checkpoint", target, "--out", &folder]);
         let ended = waitpid(Pid::from_raw(pid.parse().unwrap()), WaitOptions::empty());
         assert!(ended.unwrap().unwrap().1.signaled(), "it has ended");
         let stopped = number();

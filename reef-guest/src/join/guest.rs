@@ -200,10 +200,11 @@ impl Link {
         Ok(Joined { who, page, file, link: self })
     }
 
-    /// Sleeps until the daemon has gone, or has revoked the guest.
-    pub fn wait_for_end(&self) {
-        while !self.is_over() {
-            let _ = poll(&mut [PollFd::new(&self.0, PollFlags::IN)], None); // the loop looks again
+    /// Sleeps until the daemon has gone, or has revoked the guest, or the guest `leaves`, which is
+    /// asked at this interval.
+    pub fn wait_for_end(&self, interval: Duration, leaves: impl Fn() -> bool) {
+        while !self.is_over() && !leaves() {
+            is_ready(&self.0, interval);
         }
     }
 

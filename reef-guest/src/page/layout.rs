@@ -73,6 +73,8 @@ pub(super) struct Header {
     pub(super) class: AtomicU32,
     pub(super) holder: AtomicU32,
     pub(super) pid: AtomicU32,
+    /// 1 while the process is written to a folder; zero from an older build.
+    pub(super) away: AtomicU32,
 }
 
 impl Header {
@@ -204,6 +206,16 @@ impl Page {
         }
     }
 
+    /// Returns whether the guest must leave its daemon, because its process is written to a folder.
+    pub fn is_away(&self) -> bool {
+        self.header.away.load(Relaxed) != 0
+    }
+
+    /// Has the guest leave its daemon, or join again. Written by the writer of its process.
+    pub fn set_away(&self, is_away: bool) {
+        self.header.away.store(is_away.into(), Relaxed);
+    }
+
     /// Removes all holders, because the processes that should have done so are dead.
     pub fn clear(&self, now: Time) {
         self.holders.clear();
@@ -218,6 +230,7 @@ mod tests {
     #[test]
     fn layout_is_unchanged_within_a_version() {
         assert_eq!(VERSION, 2, "a new version has new numbers here");
+        assert_eq!(std::mem::offset_of!(Header, away), 32);
         assert_eq!(Page::HOLDERS_AT, 128);
         assert_eq!(std::mem::offset_of!(Page, activity), 256);
         assert_eq!(std::mem::offset_of!(Page, counts), 384);

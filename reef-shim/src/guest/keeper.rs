@@ -36,6 +36,7 @@ const STALE_TIMEOUT: Duration = Duration::from_millis(200);
 const TICK_INTERVAL: Duration = Duration::from_millis(20);
 
 struct Keeper {
+    member: &'static Membership,
     device: &'static Device,
     /// Time since which the gate has been closed without a break.
     closed: Option<Instant>,
@@ -62,7 +63,7 @@ pub(super) fn start(member: &'static Membership) -> io::Result<Thread> {
         };
         let now = Instant::now();
         let progress = Progress { seen: 0, changed: now, looked: now };
-        Keeper { device, closed: None, progress }.run();
+        Keeper { member, device, closed: None, progress }.run();
     })
 }
 
@@ -70,6 +71,7 @@ impl Keeper {
     fn run(mut self) {
         loop {
             if !self.device.is_real_time() {
+                self.member.absence.look(self.member, self.device);
                 self.breathe();
                 self.count_busy();
             } else if self.device.page.activity.is_busy() {

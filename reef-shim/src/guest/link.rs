@@ -10,8 +10,10 @@ use super::membership::Membership;
 use crate::settings::settings;
 use crate::thread;
 use reef_guest::join::{Joined, Link, Refusal, join_as, rejoin};
-use reef_guest::page::{Class, PageFile};
+use reef_guest::page::{Class, PageFile, Time};
 use std::io;
+use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
 use std::time::Duration;
 
 /// Time after which a daemon without an answer is asked again.
@@ -21,6 +23,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// microseconds.
 const ASK_INTERVAL: Duration = Duration::from_millis(40);
 const _: () = assert!(2 * ASK_INTERVAL.as_millis() <= 100);
+/// Interval between looks at the page, which may say that the guest must leave.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Minimum and maximum time from a refusal to the next request.
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 const MAX_PAUSE: Duration = Duration::from_secs(30);
@@ -29,23 +33,43 @@ const MAX_PAUSE: Duration = Duration::from_secs(30);
 pub(super) fn start(member: &'static Membership) -> io::Result<()> {
     thread::spawn("reef-link", move || {
         thread::leave_files();
-        run(member);
+        let mut page = None;
+        if member.limited.is_none() || start_alone(member, &mut page) {
+            run(member, page);
+        }
     })
     .map(drop)
 }
 
-fn run(member: &'static Membership) {
-    let (mut page, mut pause) = (None, MIN_PAUSE);
-    if member.limited.is_some() && !start_alone(member, &mut page) {
-        return;
-    }
+/// Starts the thread of a guest that joins again with its page. Returns true if the thread has the
+/// page's file in a table of its own; false if it is the one of this table.
+pub(super) fn start_with(member: &'static Membership, page: PageFile) -> io::Result<bool> {
+    let (say, said) = channel();
+    thread::spawn("reef-link", move || {
+        let is_own = thread::leave_files_but(Some(page.as_fd()));
+        let _ = say.send(is_own); // it waits
+        run(member, Some(page));
+    })?;
+    Ok(said.recv().unwrap_or(false))
+}
+
+fn run(member: &'static Membership, mut page: Option<PageFile>) {
+    let mut pause = MIN_PAUSE;
     loop {
+        if let Some(file) = &page
+            && member.is_away()
+            && member.absence.leave(file)
+        {
+            // Its holders don't know it any more.
+            member.device().inspect(|device| device.page.clear(Time::now()));
+            return;
+        }
         let answer = ask(member, page.as_ref());
         let is_refused = matches!(answer, Err(Refusal::Refused(_)));
         match answer {
             Ok(joined) => {
                 if let Some((device, link)) = take(member, joined, &mut page) {
-                    link.wait_for_end();
+                    link.wait_for_end(POLL_INTERVAL, || member.is_away());
                     member.lose(device);
                 }
             }

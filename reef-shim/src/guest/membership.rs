@@ -1,6 +1,7 @@
 //! Membership of a device of this process at the daemon: requested, joined, refused, or orphaned by
 //! a daemon that has ended.
 
+use super::absence::Absence;
 use super::device::{Device, note_joined};
 use super::meter::Meter;
 use crate::explain;
@@ -28,6 +29,7 @@ pub(crate) struct Membership {
     changed: Condvar,
     device: OnceLock<&'static Device>,
     keeper: OnceLock<Thread>,
+    pub(super) absence: Absence,
     /// Limit of the device, if its time is limited.
     pub(super) limited: Option<&'static Limited>,
 }
@@ -73,6 +75,7 @@ impl Membership {
             changed: Condvar::new(),
             device: OnceLock::new(),
             keeper: OnceLock::new(),
+            absence: Absence::default(),
             limited,
         }));
         explain::add(move || member.report());
@@ -138,6 +141,11 @@ impl Membership {
             State::Joined(_, gone) => State::Gone(gone + 1),
             other => other.clone(),
         });
+    }
+
+    /// Returns whether this guest must leave its daemon. A real-time guest isn't written.
+    pub(super) fn is_away(&self) -> bool {
+        self.device().is_some_and(|device| !device.is_real_time() && device.page.is_away())
     }
 
     /// Notes that another daemon has accepted this guest.

@@ -5,6 +5,7 @@
 //! bounded time; a daemon that is late, or that returns, is joined by a thread of ours; after any
 //! failure a context's calls are passed on.
 
+mod absence;
 pub(crate) mod attach;
 pub(crate) mod capture;
 pub(crate) mod device;

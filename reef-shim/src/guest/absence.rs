@@ -1,0 +1,116 @@
+//! Absence of a guest while its process is written to a folder.
+//!
+//! A process can be written if all its threads share one file table, and if it has no connection to
+//! a process that stays. So the link's thread, which has a table of its own, ends. The page stays
+//! mapped, and the keeper keeps its file meanwhile: gates wait on that page.
+//!
+//! | step | thread |
+//! |---|---|
+//! | the page says that the guest must leave | the writer's |
+//! | offers the page's file, and waits until the keeper has it | link, which ends |
+//! | opens the file | keeper |
+//! | the page says that the guest may join again | the writer's, or that of a restore |
+//! | starts the next link with the file | keeper |
+
+use super::device::Device;
+use super::link;
+use super::membership::Membership;
+use crate::explain;
+use reef_guest::page::PageFile;
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::{Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Maximum time for which a link waits for the keeper. After that it goes on.
+const TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Step of an absence, and a way to wait for the next one.
+#[derive(Debug, Default)]
+pub(crate) struct Absence {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// The link's thread runs.
+    #[default]
+    Linked,
+    /// The link's thread, by its number, offers this file of its table.
+    Offered(i32, RawFd),
+    /// There is no link.
+    Away(PageFile),
+}
+
+impl Absence {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Offers the page's file to the keeper. Returns true if the keeper has it: then this thread,
+    /// the link's, must end.
+    pub(super) fn leave(&self, file: &PageFile) -> bool {
+        // SAFETY: returns a number.
+        let thread = unsafe { libc::gettid() };
+        *self.state() = State::Offered(thread, file.as_fd().as_raw_fd());
+        let is_offered = |state: &mut State| matches!(state, State::Offered(..));
+        let waited = self.changed.wait_timeout_while(self.state(), TIMEOUT, is_offered);
+        let mut state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+        match *state {
+            State::Away(_) => true,
+            _ => {
+                *state = State::Linked;
+                false
+            }
+        }
+    }
+
+    /// Makes the keeper's step, if there is one.
+    pub(super) fn look(&self, member: &'static Membership, device: &Device) {
+        let mut state = self.state();
+        *state = match std::mem::take(&mut *state) {
+            State::Offered(thread, file) => {
+                let taken = take(thread, file);
+                self.changed.notify_all();
+                taken.map_or(State::Linked, State::Away)
+            }
+            State::Away(file) if !device.page.is_away() => {
+                if let Err(error) = join_again(member, file) {
+                    member.refuse(&format!("no link after an absence: {error}"));
+                }
+                State::Linked
+            }
+            other => other,
+        };
+    }
+}
+
+/// Opens a file of another thread's table.
+fn take(thread: i32, file: RawFd) -> Option<PageFile> {
+    let open = || -> io::Result<PageFile> {
+        let path = format!("/proc/self/task/{thread}/fd/{file}");
+        let file = OwnedFd::from(OpenOptions::new().read(true).write(true).open(path)?);
+        // Not one of the three lowest, to which a program writes without opening them.
+        // SAFETY: a new descriptor of an open file, which is ours alone.
+        let file = match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) } {
+            -1 => return Err(io::Error::last_os_error()),
+            // SAFETY: as above.
+            number => unsafe { OwnedFd::from_raw_fd(number) },
+        };
+        PageFile::open(file).map(|(_, file, _)| file)
+    };
+    open().map_err(|error| explain::refuse::<()>(&format!("page's file: {error}"))).ok()
+}
+
+/// Starts a link whose thread has the file in a table of its own, and closes it in this one.
+fn join_again(member: &'static Membership, file: PageFile) -> io::Result<()> {
+    let number = file.as_fd().as_raw_fd();
+    let is_own = link::start_with(member, file)?;
+    if is_own {
+        // SAFETY: the number of this table, of which the link has its own copy.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    Ok(())
+}
