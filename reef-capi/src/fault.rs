@@ -1,7 +1,7 @@
 //! Why a call did nothing: a status and a line for people.
 
 use crate::status::*;
-use reef::models::Error as ModelError;
+use reef_any::Reason;
 
 /// Shorthand of this crate.
 pub(crate) type Result<T, E = Fault> = std::result::Result<T, E>;
@@ -28,37 +28,30 @@ impl Fault {
     }
 }
 
-impl From<reef::Error> for Fault {
-    fn from(error: reef::Error) -> Self {
-        Self::new(status_of(&error), error.to_string())
+impl From<reef_any::Fault> for Fault {
+    fn from(fault: reef_any::Fault) -> Self {
+        Self::new(status_of(fault.reason), fault.text)
     }
 }
 
-impl From<ModelError> for Fault {
-    fn from(error: ModelError) -> Self {
-        let status = match &error {
-            ModelError::Device(error) => status_of(error),
-            ModelError::UnknownNetwork { .. } => REEF_NOT_FOUND,
-            ModelError::OutOfRange { .. } | ModelError::Length { .. } => REEF_INVALID,
-            ModelError::Memory { .. } => REEF_NO_MEMORY,
-            _ => REEF_FILE,
-        };
-        Self::new(status, error.to_string())
+impl From<reef::models::Error> for Fault {
+    fn from(error: reef::models::Error) -> Self {
+        reef_any::Fault::from(error).into()
     }
 }
 
-fn status_of(error: &reef::Error) -> reef_status {
-    use reef::Error as E;
-    match error {
-        E::OutOfMemory { .. } => REEF_NO_MEMORY,
-        E::DeviceLost { .. } => REEF_LOST,
-        E::Level { .. } | E::Unsupported { .. } => REEF_UNSUPPORTED,
-        E::NotFound(_) => REEF_NOT_FOUND,
-        E::Invalid(_) => REEF_INVALID,
-        E::Host { .. } => REEF_SYSTEM,
-        E::State(_) | E::Busy { .. } => REEF_BUSY,
-        E::Cancelled => REEF_CANCELLED,
-        E::Driver { .. } => REEF_DRIVER,
+fn status_of(reason: Reason) -> reef_status {
+    match reason {
+        Reason::Invalid => REEF_INVALID,
+        Reason::NotFound => REEF_NOT_FOUND,
+        Reason::Unsupported => REEF_UNSUPPORTED,
+        Reason::Lost => REEF_LOST,
+        Reason::NoMemory => REEF_NO_MEMORY,
+        Reason::Busy => REEF_BUSY,
+        Reason::Cancelled => REEF_CANCELLED,
+        Reason::File => REEF_FILE,
+        Reason::Driver => REEF_DRIVER,
+        Reason::System => REEF_SYSTEM,
         _ => REEF_INTERNAL,
     }
 }

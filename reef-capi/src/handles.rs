@@ -18,6 +18,26 @@ pub(crate) trait Kind: Send + Sync + 'static {
     const NAME: &'static str;
 }
 
+impl Kind for reef_any::Device {
+    const NAME: &'static str = "device";
+}
+
+impl Kind for reef_any::Dispatcher {
+    const NAME: &'static str = "dispatcher";
+}
+
+impl Kind for reef_any::Client {
+    const NAME: &'static str = "client";
+}
+
+impl Kind for reef_any::Network {
+    const NAME: &'static str = "network";
+}
+
+impl Kind for reef_any::Request {
+    const NAME: &'static str = "request";
+}
+
 /// An object and the name of its kind.
 struct Open {
     kind: &'static str,

@@ -1,7 +1,7 @@
 //! REEF for C and C++: what `reef.h` declares.
 //!
 //! ```text
-//! C ──► entry (checks, no unwinding) ──► objects (a type for all devices) ──► reef::Dispatcher<D>
+//! C ──► entry (checks, no unwinding) ──► reef_any (a type for all devices) ──► reef::Dispatcher<D>
 //!          │                                ▲
 //!          └──────── handles ───────────────┘
 //! ```
@@ -20,7 +20,6 @@ mod entry;
 mod fault;
 mod guard;
 mod handles;
-mod objects;
 mod status;
 
 pub use entry::client::*;

@@ -1,7 +1,7 @@
 //! Clients.
 
 use crate::entry::args::{array_bytes, give, place, time};
-use crate::entry::network::{read_output, write_input};
+use crate::entry::network::{pictures, read_output, write_input};
 use crate::entry::record;
 use crate::entry::types::{
     REEF_BEST_EFFORT, REEF_REAL_TIME, reef_class, reef_client, reef_client_options,
@@ -10,12 +10,12 @@ use crate::entry::types::{
 use crate::fault::{Fault, Result};
 use crate::guard::answer;
 use crate::handles;
-use crate::objects::client::Client;
-use crate::objects::dispatcher::Dispatcher;
-use crate::objects::network::Network;
-use crate::objects::request::AnyRequest;
 use crate::status::{REEF_TIMEOUT, reef_status};
 use reef::{ClientConfig, Config};
+use reef_any::AnyRequest;
+use reef_any::Client;
+use reef_any::Dispatcher;
+use reef_any::Network;
 
 /// Opens a client of the dispatcher: `REEF_REAL_TIME` or `REEF_BEST_EFFORT`. NULL options: the
 /// usual. Any thread.
@@ -48,8 +48,8 @@ fn opened(
 ) -> Result<Client> {
     record::unused("reef_client_options", options.reserved)?;
     match class {
-        REEF_REAL_TIME => dispatcher.real_time(options.priority),
-        REEF_BEST_EFFORT => dispatcher.best_effort(config(options)),
+        REEF_REAL_TIME => Ok(dispatcher.real_time(options.priority)?),
+        REEF_BEST_EFFORT => Ok(dispatcher.best_effort(config(options))?),
         _ => Err(Fault::invalid(format!(
             "class {class} (have: REEF_REAL_TIME 1, REEF_BEST_EFFORT 2)"
         ))),
@@ -76,7 +76,7 @@ fn config(options: &reef_client_options) -> ClientConfig {
 pub extern "C" fn reef_client_free(client: *mut reef_client) -> reef_status {
     answer(|| {
         if !client.is_null() {
-            handles::close::<Client>(client.addr())?.inner.close();
+            handles::close::<Client>(client.addr())?.close();
         }
         Ok(())
     })
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn reef_client_run(
     answer(|| {
         let client = handles::get::<Client>(client.addr())?;
         let network = handles::get::<Network>(network.addr())?;
-        array_bytes("output", output, outputs, network.shapes()[1].elements())?;
+        array_bytes("output", output, outputs, pictures(&network)?[1].elements())?;
         // SAFETY: the caller's promise.
         unsafe { write_input(&network, input, inputs) }?;
         finish(&*client.submit(&network, None)?, timeout_us)?;
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn reef_client_run(
 /// Waits until `request` has ended well.
 fn finish(request: &dyn AnyRequest, timeout_us: i64) -> Result<()> {
     match request.wait(time(timeout_us)) {
-        Some(how) => how.map(drop),
+        Some(how) => Ok(how.map(drop)?),
         None => {
             let _ = request.cancel(); // best-effort requests go on
             Err(Fault::new(REEF_TIMEOUT, format!("not within {timeout_us} µs")))

@@ -7,9 +7,9 @@ use crate::entry::types::{
 };
 use crate::guard::answer;
 use crate::handles;
-use crate::objects::device::Device;
 use crate::status::reef_status;
 use reef::PreemptLevel;
+use reef_any::Device;
 use std::ffi::c_char;
 use std::ptr;
 

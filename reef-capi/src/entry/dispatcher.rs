@@ -5,9 +5,9 @@ use crate::entry::record;
 use crate::entry::types::{reef_device, reef_dispatcher, reef_stats};
 use crate::guard::answer;
 use crate::handles;
-use crate::objects::device::Device;
-use crate::objects::dispatcher::Dispatcher;
 use crate::status::reef_status;
+use reef_any::Device;
+use reef_any::Dispatcher;
 use std::ffi::c_char;
 
 /// Starts a dispatcher on the device, with one of `reef_schedulers()`: "reef" unless there is a
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn reef_dispatcher_start(
 pub extern "C" fn reef_dispatcher_free(dispatcher: *mut reef_dispatcher) -> reef_status {
     answer(|| {
         if !dispatcher.is_null() {
-            handles::close::<Dispatcher>(dispatcher.addr())?.inner.close();
+            handles::close::<Dispatcher>(dispatcher.addr())?.close();
         }
         Ok(())
     })

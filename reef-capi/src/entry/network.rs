@@ -6,10 +6,11 @@ use crate::entry::types::{reef_device, reef_network, reef_network_info, reef_net
 use crate::fault::{Fault, Result};
 use crate::guard::answer;
 use crate::handles;
-use crate::objects::device::Device;
-use crate::objects::network::Network;
 use crate::status::reef_status;
 use reef::models::Model;
+use reef::op::Tensor;
+use reef_any::Device;
+use reef_any::Network;
 use std::ffi::c_char;
 use std::{ptr, slice};
 
@@ -37,7 +38,9 @@ pub unsafe extern "C" fn reef_network_load(
         let (what, options) = unsafe { (text("what", what)?, record::read(options)?) };
         // SAFETY: as above.
         let weights = unsafe { optional_text("weights", options.weights) }?;
-        let loaded = device.load(&opened(what, weights, &options)?)?;
+        let model = opened(what, weights, &options)?;
+        model.picture()?; // the calls for inputs and outputs know nothing else
+        let loaded = device.load(&model)?;
         // SAFETY: as above.
         unsafe { give(loaded, network) }
     })
@@ -102,8 +105,13 @@ pub unsafe extern "C" fn reef_network_get_info(
     })
 }
 
+/// Shapes of input and output, which C sees as pictures.
+pub(crate) fn pictures(network: &Network) -> Result<[Tensor; 2]> {
+    network.pictures().ok_or_else(|| Fault::invalid("the network is not one of pictures"))
+}
+
 fn shapes(network: &Network) -> Result<reef_network_info> {
-    let [input, output] = network.shapes();
+    let [input, output] = pictures(network)?;
     let number = |number: usize| {
         u32::try_from(number).map_err(|_| Fault::invalid(format!("a network with {number} rows")))
     };
@@ -168,18 +176,18 @@ pub(crate) unsafe fn write_input(
     values: *const f32,
     count: usize,
 ) -> Result<()> {
-    let bytes = array_bytes("input", values, count, network.shapes()[0].elements())?;
+    let bytes = array_bytes("input", values, count, pictures(network)?[0].elements())?;
     // SAFETY: the caller's promise; bytes are aligned, and any bytes are some.
-    network.write(unsafe { slice::from_raw_parts(values.cast(), bytes) })
+    Ok(network.write(0, unsafe { slice::from_raw_parts(values.cast(), bytes) })?)
 }
 
 /// # Safety
 ///
 /// Like [`reef_network_read_output`].
 pub(crate) unsafe fn read_output(network: &Network, values: *mut f32, count: usize) -> Result<()> {
-    let bytes = array_bytes("output", values, count, network.shapes()[1].elements())?;
+    let bytes = array_bytes("output", values, count, pictures(network)?[1].elements())?;
     let mut read = vec![0; bytes]; // so that C's place is left alone if it fails
-    network.read(&mut read)?;
+    network.read(0, &mut read)?;
     // SAFETY: the caller's promise.
     unsafe { ptr::copy_nonoverlapping(read.as_ptr(), values.cast(), bytes) };
     Ok(())

@@ -6,8 +6,8 @@ use crate::entry::types::{REEF_UNKNOWN, reef_request, reef_timing};
 use crate::fault::{Fault, Result};
 use crate::guard::answer;
 use crate::handles;
-use crate::objects::request::{AnyRequest, Request, Times};
 use crate::status::{REEF_BUSY, REEF_TIMEOUT, reef_status};
+use reef_any::{AnyRequest, Request, Times};
 use std::time::Duration;
 
 /// Waits until the request has ended, and says how: REEF_OK if it finished.
@@ -27,10 +27,11 @@ pub extern "C" fn reef_request_wait(request: *const reef_request, timeout_us: i6
 }
 
 fn wait(request: &dyn AnyRequest, timeout_us: i64) -> Option<Result<Times>> {
-    match time(timeout_us) {
+    let how = match time(timeout_us) {
         Some(Duration::ZERO) => request.look(),
         limit => request.wait(limit),
-    }
+    };
+    Some(how?.map_err(Into::into))
 }
 
 /// Takes back what the device hasn't got of a real-time request: that then ends as REEF_CANCELLED,

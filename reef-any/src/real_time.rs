@@ -1,9 +1,9 @@
 //! Real-time clients and their requests.
 
+use crate::client::{AnyClient, gone};
 use crate::fault::{Fault, Result};
-use crate::objects::client::{AnyClient, gone};
-use crate::objects::network::{AnyNetwork, of};
-use crate::objects::request::{AnyRequest, Request, Times};
+use crate::network::{AnyNetwork, of};
+use crate::request::{AnyRequest, Request, Times};
 use parking_lot::Mutex;
 use reef::op::Operators;
 use reef::{RtClient, Ticket, Timing};

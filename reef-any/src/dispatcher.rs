@@ -1,15 +1,14 @@
 //! A dispatcher, and the clients that it makes.
 
-use crate::fault::{Fault, Result};
-use crate::handles::Kind;
-use crate::objects::best_effort::BestEffort;
-use crate::objects::client::{AnyClient, Client};
-use crate::objects::device_id::DeviceId;
-use crate::objects::real_time::RealTime;
-use crate::status::REEF_CANCELLED;
+use crate::best_effort::BestEffort;
+use crate::client::{AnyClient, Client};
+use crate::device_id::DeviceId;
+use crate::fault::{Fault, Reason, Result};
+use crate::real_time::RealTime;
 use parking_lot::RwLock;
 use reef::op::Operators;
 use reef::{ClientConfig, Dispatcher as Typed, Stats};
+use std::fmt;
 
 /// A dispatcher of some device; `None` in answers: it was freed.
 pub(crate) trait AnyDispatcher: Send + Sync {
@@ -21,27 +20,49 @@ pub(crate) trait AnyDispatcher: Send + Sync {
     fn close(&self);
 }
 
-/// Object behind the handle of a dispatcher.
-pub(crate) struct Dispatcher {
+/// A dispatcher of some device.
+pub struct Dispatcher {
     pub(crate) device: DeviceId,
     pub(crate) inner: Box<dyn AnyDispatcher>,
 }
 
-impl Kind for Dispatcher {
-    const NAME: &'static str = "dispatcher";
+impl fmt::Debug for Dispatcher {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Dispatcher").field("device", &self.device).finish_non_exhaustive()
+    }
 }
 
 impl Dispatcher {
-    pub(crate) fn real_time(&self, priority: i32) -> Result<Client> {
+    /// Opens a real-time client. A higher priority goes first.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`: the dispatcher was closed.
+    pub fn real_time(&self, priority: i32) -> Result<Client> {
         self.client(self.inner.real_time(priority))
     }
 
-    pub(crate) fn best_effort(&self, config: ClientConfig) -> Result<Client> {
+    /// Opens a best-effort client.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`: the dispatcher was closed; those of the device.
+    pub fn best_effort(&self, config: ClientConfig) -> Result<Client> {
         self.client(self.inner.best_effort(config))
     }
 
-    pub(crate) fn stats(&self) -> Result<Stats> {
+    /// Counters since its start.
+    ///
+    /// # Errors
+    ///
+    /// `Cancelled`: it was closed.
+    pub fn stats(&self) -> Result<Stats> {
         self.inner.stats().ok_or_else(gone)
+    }
+
+    /// Ends it, and waits for what runs. Its requests that the device hasn't got are cancelled.
+    pub fn close(&self) {
+        self.inner.close();
     }
 
     fn client(&self, inner: Option<Result<Box<dyn AnyClient>>>) -> Result<Client> {
@@ -50,7 +71,7 @@ impl Dispatcher {
 }
 
 fn gone() -> Fault {
-    Fault::new(REEF_CANCELLED, "the dispatcher was freed")
+    Fault::new(Reason::Cancelled, "the dispatcher was freed")
 }
 
 /// A dispatcher of devices `D`; `None` once it was freed.

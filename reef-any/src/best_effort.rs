@@ -2,11 +2,10 @@
 //!
 //! Waiting shares the client with other waiters, and lets other threads submit in between.
 
-use crate::fault::{Fault, Result};
-use crate::objects::client::{AnyClient, gone};
-use crate::objects::network::{AnyNetwork, of};
-use crate::objects::request::{AnyRequest, Request, Times};
-use crate::status::REEF_UNSUPPORTED;
+use crate::client::{AnyClient, gone};
+use crate::fault::{Fault, Reason, Result};
+use crate::network::{AnyNetwork, of};
+use crate::request::{AnyRequest, Request, Times};
 use parking_lot::RwLock;
 use reef::op::Operators;
 use reef::{BeClient, Seq};
@@ -115,6 +114,6 @@ impl<D: Operators> AnyRequest for BestEffortRequest<D> {
 
     fn cancel(&self) -> Result<bool> {
         let text = "a best-effort request is cancelled with its client: free that";
-        Err(Fault::new(REEF_UNSUPPORTED, text))
+        Err(Fault::new(Reason::Unsupported, text))
     }
 }

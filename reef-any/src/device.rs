@@ -1,15 +1,14 @@
 //! An open device.
 
-use crate::fault::{Fault, Result};
-use crate::handles::Kind;
-use crate::objects::device_id::DeviceId;
-use crate::objects::dispatcher::{Dispatcher, Running};
-use crate::objects::network::{LoadedNetwork, Network};
-use crate::status::REEF_NOT_FOUND;
+use crate::device_id::DeviceId;
+use crate::dispatcher::{Dispatcher, Running};
+use crate::fault::{Fault, Reason, Result};
+use crate::network::{Ends, LoadedNetwork, Network};
 use reef::models::Model;
 use reef::op::Operators;
 use reef::scheduler::{self, Scheduler};
 use reef::{DeviceInfo, Visit, with_device};
+use std::fmt;
 
 /// A device of some backend.
 trait AnyDevice: Send + Sync {
@@ -18,35 +17,51 @@ trait AnyDevice: Send + Sync {
     fn dispatcher(&self, id: DeviceId, scheduler: Box<dyn Scheduler>) -> Result<Dispatcher>;
 }
 
-/// Object behind the handle of a device.
-pub(crate) struct Device {
+/// An open device of some backend.
+pub struct Device {
     id: DeviceId,
     inner: Box<dyn AnyDevice>,
 }
 
-impl Kind for Device {
-    const NAME: &'static str = "device";
+impl fmt::Debug for Device {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Device").field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl Device {
     /// Opens the device of this name.
-    pub(crate) fn open(name: &str) -> Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`, `Invalid`: the name; those of the backend.
+    pub fn open(name: &str) -> Result<Self> {
         Ok(Self { id: DeviceId::next(), inner: with_device(name, Erase)? })
     }
 
-    pub(crate) fn info(&self) -> DeviceInfo {
+    /// Facts of the device.
+    pub fn info(&self) -> DeviceInfo {
         self.inner.info()
     }
 
-    pub(crate) fn load(&self, model: &Model) -> Result<Network> {
+    /// Loads a network, with constants of its own.
+    ///
+    /// # Errors
+    ///
+    /// `NoMemory`, `Unsupported`: the device's; `File`: the network brings kernels of its own.
+    pub fn load(&self, model: &Model) -> Result<Network> {
         self.inner.load(self.id, model)
     }
 
     /// Starts a dispatcher with the scheduler of this name.
-    pub(crate) fn dispatcher(&self, scheduler: &str) -> Result<Dispatcher> {
+    ///
+    /// # Errors
+    ///
+    /// `NotFound`: the name; `Unsupported`: it preempts more deeply than the device can.
+    pub fn dispatcher(&self, scheduler: &str) -> Result<Dispatcher> {
         let found = scheduler::by_name(scheduler).ok_or_else(|| {
             let have = scheduler::NAMES.join(", ");
-            Fault::new(REEF_NOT_FOUND, format!("no scheduler {scheduler:?} (have: {have})"))
+            Fault::new(Reason::NotFound, format!("no scheduler {scheduler:?} (have: {have})"))
         })?;
         self.inner.dispatcher(self.id, found)
     }
@@ -70,9 +85,7 @@ impl<D: Operators> AnyDevice for Typed<D> {
     }
 
     fn load(&self, id: DeviceId, model: &Model) -> Result<Network> {
-        let (picture, _) = model.picture()?;
-        let shapes = [*picture.input(), *picture.output()];
-        let loaded = LoadedNetwork::new(model.weights(&self.0)?, shapes)?;
+        let loaded = LoadedNetwork::new(model.weights(&self.0)?, Ends::of(model))?;
         Ok(Network::new(id, Box::new(loaded)))
     }
 

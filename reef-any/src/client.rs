@@ -1,0 +1,54 @@
+//! A client of a dispatcher, of either class.
+
+use crate::device_id::DeviceId;
+use crate::fault::{Fault, Reason, Result};
+use crate::network::{AnyNetwork, Network};
+use crate::request::Request;
+use std::fmt;
+use std::time::Duration;
+
+/// Operations of a client of either class.
+pub(crate) trait AnyClient: Send + Sync {
+    /// Submits one inference of `network`, which belongs to the same device and is at rest.
+    fn submit(&self, network: &dyn AnyNetwork, deadline: Option<Duration>) -> Result<Request>;
+
+    /// Ends it, once. What waits is cancelled, and best-effort work that runs is waited for.
+    fn close(&self);
+}
+
+/// A client of a dispatcher, of either class.
+pub struct Client {
+    pub(crate) device: DeviceId,
+    pub(crate) inner: Box<dyn AnyClient>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Client").field("device", &self.device).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Submits one inference, unless another one of the network is on its way.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`: the network is on another device; `Busy`: one is on its way, or the queue is
+    /// full; `Cancelled`: the client was closed.
+    pub fn submit(&self, network: &Network, deadline: Option<Duration>) -> Result<Request> {
+        if self.device != network.device {
+            return Err(Fault::invalid("the network is on another device than the client"));
+        }
+        network.start(|inner| self.inner.submit(inner, deadline))
+    }
+
+    /// Ends it. What waits is cancelled, and best-effort work that runs is waited for.
+    pub fn close(&self) {
+        self.inner.close();
+    }
+}
+
+/// Returns the error of a call for a client that was freed meanwhile.
+pub(crate) fn gone() -> Fault {
+    Fault::new(Reason::Cancelled, "the client was freed")
+}

@@ -1,0 +1,30 @@
+//! Devices, networks and clients as one type for all backends, for bindings to other languages.
+//!
+//! ```text
+//! Device ──► Network ──► Client::submit ──► Request
+//!    └─────► Dispatcher ─┘
+//! ```
+//!
+//! *In*: calls of any thread. *Out*: what `reef` answers, as a [`Fault`] where it refuses.
+//! *Invariant*: a network's memory serves one request at a time, and what belongs to one device
+//! never gets to another.
+//!
+//! Each type is around a trait that a generic type of each device implements. Rust programs use the
+//! crate `reef` and not this one.
+
+mod best_effort;
+mod client;
+mod device;
+mod device_id;
+mod dispatcher;
+mod fault;
+mod network;
+mod real_time;
+mod request;
+
+pub use client::Client;
+pub use device::Device;
+pub use dispatcher::Dispatcher;
+pub use fault::{Fault, Reason, Result};
+pub use network::Network;
+pub use request::{AnyRequest, Request, Times};

@@ -1,0 +1,177 @@
+"""Devices and their clients."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from . import _reef
+from ._network import Network
+from ._request import Future
+
+
+@dataclass(frozen=True)
+class Stats:
+    """Counters of a device since it was opened."""
+
+    preemptions: int
+    rt_finished: int
+    padded_launches: int
+    padded_blocks: int
+    retries: int
+
+
+def devices() -> dict[str, list[str] | str]:
+    """Returns the names of all devices by backend; or, as a text, why a backend has none."""
+    return {
+        backend: names if names is not None else str(why)
+        for backend, names, why in _reef.devices()
+    }
+
+
+def schedulers() -> list[str]:
+    """Returns the names of all schedulers."""
+    return _reef.schedulers()
+
+
+def open(name: str = "auto", scheduler: str = "reef") -> Device:
+    """Opens a device: "cpu", "cuda:0", "hip:1", or "auto" for the first GPU and else the CPU.
+
+    Raises NotFoundError if there is no such device or scheduler, UnsupportedError if the scheduler
+    preempts more deeply than the device can.
+    """
+    return Device(_reef.open(name, scheduler))
+
+
+class _Closing:
+    """Something that a `with` closes."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Client(_Closing):
+    def __init__(self, client: _reef.Client) -> None:
+        self._client = client
+
+    def close(self) -> None:
+        """Ends the client. What waits is cancelled, and best-effort work that runs is waited for."""
+        self._client.close()
+
+    def _submit(
+        self, network: Network, values: tuple[Any, ...], named: dict[str, Any], deadline: float | None
+    ) -> Future:
+        instance = network._take()
+        try:
+            network._write(instance, values, named)
+            request = self._client.submit(instance, deadline)
+        except BaseException:
+            network._give(instance)
+            raise
+        return Future(network, instance, request)
+
+
+class RealTime(_Client):
+    """A real-time client: its requests start at once, and one after the other."""
+
+    def __enter__(self) -> RealTime:
+        return self
+
+    def submit(
+        self, network: Network, *inputs: Any, deadline: float | None = None, **named: Any
+    ) -> Future:
+        """Submits one inference. Inputs come in the network's order, or by their names.
+
+        An input is a NumPy array of its port's shape and type, or anything with DLPack in the
+        host's memory; it is copied before this returns. `deadline`: seconds from now.
+
+        Raises InvalidError for a wrong input, BusyError if all instances of the network are used.
+        """
+        return self._submit(network, inputs, named, deadline)
+
+    def run(
+        self, network: Network, *inputs: Any, deadline: float | None = None, **named: Any
+    ) -> Any:
+        """Submits one inference and waits for its output. See `submit` and `Future.result`."""
+        return self._submit(network, inputs, named, deadline).result()
+
+
+class BestEffort(_Client):
+    """A best-effort client: its requests have what real-time ones leave, and lose nothing."""
+
+    def __enter__(self) -> BestEffort:
+        return self
+
+    def submit(self, network: Network, *inputs: Any, **named: Any) -> Future:
+        """Submits one inference and returns at once. See `RealTime.submit`."""
+        return self._submit(network, inputs, named, None)
+
+    def run(self, network: Network, *inputs: Any, **named: Any) -> Any:
+        """Submits one inference and waits for its output."""
+        return self._submit(network, inputs, named, None).result()
+
+
+class Device(_Closing):
+    """An open device. Its work is ordered by one scheduler."""
+
+    def __init__(self, device: _reef.Device) -> None:
+        self._device = device
+        info = device.info()
+        self.name: str = info["name"]
+        """Name of the hardware."""
+        self.units: int = info["units"]
+        """Number of its units that run blocks of kernels, as multiprocessors."""
+        self.memory: int | None = info["memory"]
+        """Bytes of its memory, if it is known."""
+
+    def __repr__(self) -> str:
+        return f"<reef.Device {self.name}: {self.units} units>"
+
+    def __enter__(self) -> Device:
+        return self
+
+    def load(
+        self,
+        what: str | os.PathLike[str],
+        *,
+        batch: int | None = None,
+        input_size: int | None = None,
+        weights: str | os.PathLike[str] | None = None,
+        seed: int = 0,
+        instances: int = 8,
+    ) -> Network:
+        """Loads a network: an .onnx file, a folder of `reef model import`, or a name as "resnet18".
+
+        `batch` and `input_size` set free sizes. A network that is built by name has weights of the
+        file `weights`, or made-up ones of `seed`. At most `instances` requests of it can be on
+        their way.
+
+        Raises NotFoundError, FileError: what is wrong with the name or the file; OutOfMemoryError.
+        """
+        return Network(self._device.load(what, batch, input_size, weights, seed), instances)
+
+    def real_time(self, priority: int = 0) -> RealTime:
+        """Opens a real-time client. A higher priority goes first where the scheduler knows it."""
+        return RealTime(self._device.client(True, 1, priority))
+
+    def best_effort(self, weight: int = 1, priority: int = 0) -> BestEffort:
+        """Opens a best-effort client. `weight`: its share of the device's time beside others."""
+        return BestEffort(self._device.client(False, weight, priority))
+
+    def stats(self) -> Stats:
+        """Returns the counters."""
+        return Stats(**self._device.stats())
+
+    def close(self) -> None:
+        """Ends the device's work. Requests that the device has not got are cancelled."""
+        self._device.close()

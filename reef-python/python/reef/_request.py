@@ -1,0 +1,107 @@
+"""Requests: results that come later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+from . import _reef
+from ._network import Network
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Times of a request, in seconds.
+
+    `delay`: from the submission until its first kernel could start; `device`: from then until its
+    last kernel had ended. Both are of real-time requests alone. `total`: from the submission until
+    the end was seen.
+    """
+
+    delay: float | None
+    device: float | None
+    total: float
+
+
+class Future:
+    """Result of a submitted inference. `await` gives it, too. Any thread may wait.
+
+    If nobody keeps it, the inference goes on, and its result is lost.
+    """
+
+    def __init__(self, network: Network, instance: _reef.Network, request: _reef.Request) -> None:
+        self._network = network
+        self._instance: _reef.Network | None = instance
+        self._request = request
+        self._lock = threading.Lock()
+        self._timing: Timing | None = None
+        self._result: Any = None
+        self._error: _reef.Error | None = None
+
+    def __del__(self) -> None:
+        instance = getattr(self, "_instance", None)
+        if instance is not None:
+            self._network._leave(instance, self._request)
+
+    def _ends(self, timeout: float | None) -> bool:
+        """Whether it has ended; waits for as long as `timeout`, or without limit."""
+        limit = -1.0 if timeout is None else max(0.0, timeout)
+        if not self._lock.acquire(timeout=min(limit, threading.TIMEOUT_MAX)):
+            return False
+        try:
+            if self._instance is None:
+                return True
+            try:
+                times = self._request.wait(timeout)
+                if times is None:
+                    return False
+                self._timing = Timing(*times)
+                self._result = self._network._read(self._instance)
+            except _reef.Error as error:
+                self._error = error
+            instance, self._instance = self._instance, None
+            self._network._give(instance)
+            return True
+        finally:
+            self._lock.release()
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Waits for the output: a NumPy array, or a tuple of them if the network has several.
+
+        Raises TimeoutError after `timeout` seconds; the request goes on. Raises CancelledError if
+        it was cancelled, and what else it ended with.
+        """
+        if not self._ends(timeout):
+            raise TimeoutError(f"not within {timeout} s")
+        if self._error is not None:
+            raise self._error
+        return self._result
+
+    def done(self) -> bool:
+        """Returns whether it has ended. Doesn't wait."""
+        return self._ends(0.0)
+
+    def cancel(self) -> bool:
+        """Takes back what the device has not got of a real-time request. Returns whether there was
+        such a thing; it then ends with CancelledError.
+
+        Raises UnsupportedError for a best-effort request, which ends with its client.
+        """
+        return self._request.cancel()
+
+    @property
+    def timing(self) -> Timing:
+        """Times of the request. Raises BusyError if it has not ended."""
+        if not self._ends(0.0):
+            raise _reef.BusyError("the request has not ended")
+        if self._timing is None:
+            raise self._error or _reef.Error("no times")
+        return self._timing
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        return (yield from loop.run_in_executor(None, self.result).__await__())
