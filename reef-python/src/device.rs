@@ -94,12 +94,11 @@ impl Device {
         priority: i32,
     ) -> PyResult<Client> {
         let dispatcher = self.dispatcher.get()?;
-        let opened = py.detach(|| match is_real_time {
-            true => dispatcher.real_time(priority),
-            false => {
-                let config = ClientConfig::default().weight(weight).priority(priority);
-                dispatcher.best_effort(config)
+        let opened = py.detach(|| {
+            if is_real_time {
+                return dispatcher.real_time(priority);
             }
+            dispatcher.best_effort(ClientConfig::default().weight(weight).priority(priority))
         });
         Ok(Client(Owned::new(opened.map_err(raised)?)))
     }

@@ -22,14 +22,13 @@ impl Request {
     /// on. Doesn't hold the interpreter's lock; a signal's handler runs and may raise.
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Timing>> {
         let request = self.0.get()?;
-        // A time that is too long for a `Duration` is no limit.
+        // A time that is too long for a `Duration` doesn't limit.
         let limit = timeout.and_then(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).ok());
         let end = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
             let left = end.map_or(TURN, |end| end.saturating_duration_since(Instant::now()));
-            let how = py.detach(|| match left.is_zero() {
-                true => request.look(),
-                false => request.wait(Some(left.min(TURN))),
+            let how = py.detach(|| {
+                if left.is_zero() { request.look() } else { request.wait(Some(left.min(TURN))) }
             });
             match how {
                 Some(how) => return how.map(|times| Some(seconds(times))).map_err(raised),

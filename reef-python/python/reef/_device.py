@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _reef
 from ._network import Network
 from ._request import Future
 
 
-@dataclass(frozen=True)
-class Stats:
+class Stats(NamedTuple):
     """Counters of a device since it was opened."""
 
     preemptions: int

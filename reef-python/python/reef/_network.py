@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import _reef
 
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 _DTYPES = {"bfloat16": "uint16"}
 
 
-@dataclass(frozen=True)
-class Port:
+class Port(NamedTuple):
     """An input or output of a network.
 
     `dtype` is the name of a NumPy type. A bfloat16 tensor has the bits of its numbers: `uint16`.

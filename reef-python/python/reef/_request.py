@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import _reef
 from ._network import Network
 
 
-@dataclass(frozen=True)
-class Timing:
+class Timing(NamedTuple):
     """Times of a request, in seconds.
 
     `delay`: from the submission until its first kernel could start; `device`: from then until its

@@ -1,0 +1,238 @@
+"""Tests of the package on the CPU device: python -m unittest discover reef-python/tests"""
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import numpy as np
+import reef
+
+SIZE = 32
+
+
+def picture(seed=0, size=SIZE):
+    return np.random.default_rng(seed).random((1, 3, size, size), dtype=np.float32)
+
+
+class Networks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.device = reef.open("cpu:0?units=2")
+        cls.net = cls.device.load("resnet18", batch=1, input_size=SIZE)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.device.close()
+
+    def test_both_classes_give_the_same_output(self):
+        x = picture()
+        with self.device.real_time() as rt, self.device.best_effort(weight=2) as be:
+            first = rt.run(self.net, x)
+            self.assertEqual((first.shape, first.dtype), ((1, 1000), np.float32))
+            self.assertTrue(np.isfinite(first).all() and first.std() > 0)
+            self.assertTrue(np.array_equal(first, be.run(self.net, x)))
+            self.assertFalse(np.array_equal(first, rt.run(self.net, picture(1))))
+            name = self.net.inputs[0].name
+            self.assertTrue(np.array_equal(first, rt.run(self.net, **{name: x})))
+
+    def test_request_preempts_best_effort_work(self):
+        before = self.device.stats().preemptions
+        with self.device.real_time() as rt, self.device.best_effort() as be:
+            jobs = [be.submit(self.net, picture(seed)) for seed in range(4)]
+            timing = rt.submit(self.net, picture())
+            timing.result()
+            outputs = [job.result() for job in jobs]
+            alone = [rt.run(self.net, picture(seed)) for seed in range(4)]
+        for output, expected in zip(outputs, alone):
+            self.assertTrue(np.array_equal(output, expected), "nothing is lost")
+        self.assertGreater(self.device.stats().preemptions, before)
+        self.assertGreater(timing.timing.total, 0)
+        self.assertIsNotNone(timing.timing.delay)
+
+    def test_wrong_inputs_are_named(self):
+        with self.device.real_time() as rt:
+            for inputs, named, word in [
+                ((picture(size=31),), {}, "must be float32 (1, 3, 32, 32), got float32 (1, 3, 31, 31)"),
+                ((picture().astype(np.float64),), {}, "got float64"),
+                ((), {}, "got 0"),
+                ((picture(), picture()), {}, "got 2"),
+                ((), {"nothing": picture()}, "no further input 'nothing'"),
+                (("text",), {}, "str must be an array in the host's memory"),
+                (([[1.0]],), {}, "got float32 (1, 1)"),
+            ]:
+                with self.assertRaisesRegex(reef.InvalidError, ".*"):
+                    try:
+                        rt.run(self.net, *inputs, **named)
+                    except reef.InvalidError as error:
+                        self.assertIn(word, str(error))
+                        raise
+            self.assertEqual(rt.run(self.net, picture()).shape, (1, 1000), "memory is given back")
+
+    def test_arrays_that_are_not_contiguous_are_copied(self):
+        x = picture()
+        with self.device.real_time() as rt:
+            expected = rt.run(self.net, x)
+            turned = np.asfortranarray(x)
+            self.assertFalse(turned.flags.c_contiguous)
+            self.assertTrue(np.array_equal(expected, rt.run(self.net, turned)))
+            self.assertTrue(np.array_equal(expected, rt.run(self.net, x.tolist())))
+
+    def test_more_requests_than_instances_are_refused(self):
+        net = self.device.load("resnet18", batch=1, input_size=SIZE, instances=2)
+        with self.device.best_effort() as be:
+            jobs = [be.submit(net, picture()) for _ in range(2)]
+            with self.assertRaises(reef.BusyError):
+                be.submit(net, picture())
+            jobs[0].result()
+            jobs.append(be.submit(net, picture()))
+            self.assertTrue(np.array_equal(jobs[1].result(), jobs[2].result()))
+
+    def test_result_that_nobody_keeps_gives_its_memory_back(self):
+        net = self.device.load("resnet18", batch=1, input_size=SIZE, instances=1)
+        with self.device.best_effort() as be:
+            for _ in range(3):
+                be.submit(net, picture())
+                gc.collect()
+                end = time.monotonic() + 60
+                while True:
+                    try:
+                        be.submit(net, picture()).result()
+                        break
+                    except reef.BusyError:
+                        self.assertLess(time.monotonic(), end)
+                        time.sleep(0.001)
+
+    def test_threads_share_a_client(self):
+        expected, outputs = {}, []
+        with self.device.real_time() as rt:
+            for seed in range(3):
+                expected[seed] = rt.run(self.net, picture(seed))
+
+            def work(seed):
+                for _ in range(5):
+                    outputs.append((seed, rt.run(self.net, picture(seed))))
+
+            threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+            [thread.start() for thread in threads]
+            [thread.join() for thread in threads]
+        self.assertEqual(len(outputs), 15)
+        for seed, output in outputs:
+            self.assertTrue(np.array_equal(output, expected[seed]))
+
+    def test_tasks_of_asyncio_lose_nothing(self):
+        net = self.device.load("resnet18", batch=1, input_size=SIZE, instances=4)
+
+        async def one(be, places, seed):
+            async with places:
+                return await be.submit(net, picture(seed % 3))
+
+        async def all_of_them(be):
+            places = asyncio.Semaphore(4)
+            return await asyncio.gather(*(one(be, places, seed) for seed in range(40)))
+
+        with self.device.best_effort() as be, self.device.real_time() as rt:
+            outputs = asyncio.run(all_of_them(be))
+            expected = [rt.run(self.net, picture(seed)) for seed in range(3)]
+        self.assertEqual(len(outputs), 40)
+        for seed, output in enumerate(outputs):
+            self.assertTrue(np.array_equal(output, expected[seed % 3]))
+
+    def test_result_has_a_timeout(self):
+        net = self.device.load("resnet50", batch=1, input_size=64)
+        with self.device.best_effort() as be:
+            job = be.submit(net, picture(size=64))
+            with self.assertRaises(TimeoutError):
+                job.result(timeout=0.0)
+            with self.assertRaises(reef.UnsupportedError):
+                job.cancel()
+            self.assertEqual(job.result().shape, (1, 1000))
+            self.assertTrue(job.done())
+
+    def test_interrupt_ends_a_wait(self):
+        net = self.device.load("resnet152", batch=1, input_size=224)
+        with self.device.best_effort() as be:
+            jobs = [be.submit(net, picture(size=224)) for _ in range(3)]
+            timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                jobs[-1].result()
+                time.sleep(5)  # the request may have ended before
+            timer.join()
+            jobs[-1].result()
+
+    def test_closed_client_cancels_what_waits(self):
+        be = self.device.best_effort()
+        be.close()
+        with self.assertRaises(reef.CancelledError):
+            be.submit(self.net, picture())
+
+
+class Devices(unittest.TestCase):
+    def test_cpu_is_there(self):
+        self.assertIn("cpu", reef.devices())
+        self.assertIn("reef", reef.schedulers())
+        with reef.open("cpu:0?units=3") as device:
+            self.assertEqual(device.units, 3)
+
+    def test_unknown_names_are_refused(self):
+        for what, args in [
+            ("device", ("nothing:0",)),
+            ("scheduler", ("cpu:0", "nothing")),
+        ]:
+            with self.subTest(what), self.assertRaises(reef.Error):
+                reef.open(*args)
+        with reef.open("cpu:0") as device:
+            with self.assertRaises(reef.NotFoundError):
+                device.load("nothing")
+            with self.assertRaises(reef.InvalidError):
+                device.load("resnet18", instances=0)
+            with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
+                file.write(b"no network")
+                file.flush()
+                with self.assertRaises(reef.FileError):
+                    device.load(file.name)
+
+    def test_closed_device_is_an_error(self):
+        device = reef.open("cpu:0")
+        device.close()
+        with self.assertRaises(reef.CancelledError):
+            device.real_time()
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork")
+    def test_forked_process_gets_an_exception_and_ends(self):
+        code = """
+import os, reef
+device = reef.open("cpu:0")
+net = device.load("resnet18", input_size=32)
+child = os.fork()
+if child == 0:
+    try:
+        device.real_time()
+    except reef.Error as error:
+        assert "fork" in str(error), error
+        del net, device
+        raise SystemExit(7)
+    raise SystemExit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("7\n", 0), run.stderr)
+
+    def test_import_is_quick(self):
+        code = "import time; t = time.process_time(); import reef; print(time.process_time() - t)"
+        times = [
+            float(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout)
+            for _ in range(5)
+        ]
+        self.assertLess(min(times), 0.05)
+
+
+if __name__ == "__main__":
+    unittest.main()
