@@ -13,12 +13,12 @@ use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(not(feature = "bench"))]
 use commands::left_out::{bench, simulate};
 #[cfg(not(feature = "daemon"))]
-use commands::left_out::{ctl, doctor, exec, k8s, request, serve, suspend, top};
+use commands::left_out::{check, ctl, doctor, exec, k8s, request, serve, suspend, top};
 #[cfg(feature = "bench")]
 use commands::{bench, simulate};
-use commands::{completions, demo, devices, man, model, restore, run};
 #[cfg(feature = "daemon")]
-use commands::{ctl, doctor, exec, k8s, request, serve, suspend, top};
+use commands::{check, ctl, doctor, exec, k8s, request, serve, suspend, top};
+use commands::{completions, demo, devices, man, model, restore, run};
 use report::output::is_unread;
 use report::usage::is_input;
 use std::process::ExitCode;
@@ -68,6 +68,8 @@ enum Command {
     Request(request::Args),
     /// Run an unmodified CUDA program under REEF.
     Exec(exec::run::Args),
+    /// Tell which kernels of a file can be stopped, and which may run again.
+    Check(check::run::Args),
     /// Take a program off the GPU: its memory is free, and it waits.
     Suspend(suspend::Suspend),
     /// Bring a suspended program back to its GPU.
@@ -125,6 +127,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Top(args) => top::run::run(&args),
         Command::Request(args) => request::run(&args),
         Command::Exec(args) => exec::run::run(&args),
+        Command::Check(args) => check::run::run(&args),
         Command::Suspend(args) => suspend::suspend(&args),
         Command::Resume(args) => suspend::resume(&args),
         Command::Move(args) => suspend::move_to(&args),

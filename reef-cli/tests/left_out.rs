@@ -13,6 +13,7 @@ fn a_command_that_is_left_out_says_which_feature_has_it() {
         ("request resnet50", "daemon"),
         ("bench start --json", "bench"),
         ("exec --strict -- true", "daemon"),
+        ("check kernels.ptx", "daemon"),
         ("k8s plugin", "daemon"),
         ("trace --seconds 2", "daemon"),
         ("client --model resnet50", "daemon"),

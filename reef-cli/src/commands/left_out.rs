@@ -72,6 +72,13 @@ pub(crate) mod request {
 }
 
 #[cfg(not(feature = "daemon"))]
+pub(crate) mod check {
+    pub(crate) mod run {
+        left_out!("daemon");
+    }
+}
+
+#[cfg(not(feature = "daemon"))]
 pub(crate) mod doctor {
     pub(crate) mod run {
         left_out!("daemon");

@@ -4,6 +4,8 @@
 
 #[cfg(feature = "bench")]
 pub(crate) mod bench;
+#[cfg(feature = "daemon")]
+pub(crate) mod check;
 pub(crate) mod completions;
 #[cfg(feature = "daemon")]
 pub(crate) mod ctl;

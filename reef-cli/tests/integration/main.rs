@@ -2,6 +2,8 @@
 
 #[cfg(feature = "bench")]
 mod bench;
+#[cfg(feature = "daemon")]
+mod check;
 #[cfg(feature = "bench")]
 mod cli;
 mod common;

@@ -5,11 +5,11 @@
 //! driver compiles when it loads. They are packed with zlib, which makes them about a fourth as
 //! long.
 
-use crate::code::{elf, fatbin, ptx};
 use crate::driver::BACKEND;
 use crate::facts::Capability;
 use reef_core::{Error, Result};
 use reef_gpu::{Build, ShippedSource, unpack};
+use reef_ptx::image::load_form;
 
 /// Compute capabilities that the machine code is for, rising.
 const CUBINS: [Capability; 3] =
@@ -97,14 +97,10 @@ impl Images {
 ///
 /// `Invalid` if it is none of these, is cut off, or names what lies outside of it.
 pub(crate) fn check(image: &[u8]) -> Result<Vec<u8>> {
-    let checked = if image.starts_with(&elf::MAGIC) {
-        elf::check(image).map(|()| image.to_vec())
-    } else if image.starts_with(&fatbin::MAGIC) {
-        fatbin::check(image).map(|()| image.to_vec())
-    } else {
-        ptx::check(image).map(|text| [text, b"\0"].concat())
-    };
-    checked.map_err(|what| Error::Invalid(format!("{BACKEND}: {what}")))
+    match load_form(image) {
+        Ok(image) => Ok(image.into_owned()),
+        Err(error) => Err(Error::Invalid(format!("{BACKEND}: {error}"))),
+    }
 }
 
 /// Image that fits a device best.
@@ -216,8 +212,18 @@ mod tests {
     fn images() -> Vec<Vec<u8>> {
         let Images { cubins, ptx } = SOURCES[0].plain;
         let shipped = [cubins[0], cubins[2], ptx].map(unpack);
-        let fatbin = include_bytes!("../../tests/bump.fatbin").to_vec();
-        shipped.into_iter().chain([fatbin, fatbin::tests::of_elf(&unpack(cubins[1]))]).collect()
+        let fatbin = include_bytes!("../../../reef-ptx/tests/bump.fatbin").to_vec();
+        shipped.into_iter().chain([fatbin, fatbin_of(&unpack(cubins[1]))]).collect()
+    }
+
+    /// A fatbin with one entry of machine code that is not compressed.
+    fn fatbin_of(elf: &[u8]) -> Vec<u8> {
+        let mut entry = [0; 64];
+        entry[..8].copy_from_slice(&[2, 0, 1, 1, 64, 0, 0, 0]);
+        entry[8..16].copy_from_slice(&(elf.len() as u64).to_le_bytes());
+        let size = (entry.len() + elf.len()) as u64;
+        let magic = 0xba55_ed50_u32.to_le_bytes();
+        [&magic, &[1, 0, 16, 0], &size.to_le_bytes()[..], &entry, elf].concat()
     }
 
     #[test]

@@ -4,9 +4,6 @@
 //! In goes an image or a source; out comes code that the driver can load for the device at hand.
 //! Nothing reaches the driver, which takes no length, unless all that its headers name lies inside.
 
-mod elf;
-mod fatbin;
 pub(crate) mod image;
 pub(crate) mod nvrtc;
-mod ptx;
 pub(crate) mod source;

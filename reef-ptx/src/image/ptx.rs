@@ -1,19 +1,27 @@
 //! PTX: NVIDIA's assembly, as text, which the driver reads up to a NUL.
 
+use crate::error::Error;
+
 /// The text without NULs at its end.
 ///
 /// # Errors
 ///
 /// What it is instead: only the first NUL would tell the driver where the text ends.
-pub(super) fn check(image: &[u8]) -> Result<&[u8], &'static str> {
+pub(super) fn check(image: &[u8]) -> Result<&str, Error> {
     let end = image.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let text = std::str::from_utf8(&image[..end]).ok();
-    let text = text.filter(|text| first_directive(text).is_some_and(|d| d.starts_with(".version")));
-    match text {
-        None => Err("this is neither a CUBIN nor a fatbin nor PTX"),
-        Some(text) if text.contains('\0') => Err("a NUL stands in the middle of this PTX"),
-        Some(text) => Ok(text.as_bytes()),
+    match text.filter(|text| is_ptx(text)) {
+        None => Err(Error::Image("this is neither a CUBIN nor a fatbin nor PTX")),
+        Some(text) if text.contains('\0') => {
+            Err(Error::Image("a NUL stands in the middle of this PTX"))
+        }
+        Some(text) => Ok(text),
     }
+}
+
+/// Returns whether the first directive of a text is that of PTX.
+pub(super) fn is_ptx(text: &str) -> bool {
+    first_directive(text).is_some_and(|directive| directive.starts_with(".version"))
 }
 
 /// Skips white space and comments, and returns the rest; `None` if a comment doesn't end.
@@ -35,8 +43,8 @@ mod tests {
     #[test]
     fn comments_may_come_first_and_nuls_last() {
         let text = "//\n/* by hand\n */  // and\n .version 6.0\n";
-        assert_eq!(check(text.as_bytes()), Ok(text.as_bytes()));
-        assert_eq!(check(format!("{text}\0\0").as_bytes()), Ok(text.as_bytes()));
+        assert_eq!(check(text.as_bytes()), Ok(text));
+        assert_eq!(check(format!("{text}\0\0").as_bytes()), Ok(text));
     }
 
     #[test]

@@ -1,0 +1,69 @@
+//! `reef check` on device code of each kind.
+
+use crate::common::{Folder, json, text};
+use std::process::{Command, Output};
+
+const CORPUS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../reef-ptx/tests/corpus");
+
+fn check(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_reef")).arg("check").args(args).output().unwrap()
+}
+
+/// What is printed of a file of the corpus.
+fn printed(file: &str, args: &[&str]) -> String {
+    let path = format!("{CORPUS}/{file}");
+    let output = check(&[&[path.as_str()], args].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+#[test]
+fn report_has_a_row_and_reasons_for_each_kernel() {
+    let report = printed("waiting.ptx", &[]);
+    let row = report.lines().find(|line| line.trim_start().starts_with("spin_lock ")).unwrap();
+    let cells: Vec<_> = row.split_whitespace().collect();
+    assert_eq!(cells, ["spin_lock", "sm_90", "no", "no", "no", "no"]);
+    let reason =
+        "spin_lock: stop, slice, abandon, idempotent: a loop waits for other blocks (waiting.cu:";
+    assert!(report.contains(reason), "{report}");
+}
+
+#[test]
+fn json_has_the_pairs_that_must_be_distinct() {
+    let report = json(&printed("simple.ptx", &["--json"]));
+    let kernels = report["kernels"].as_array().unwrap();
+    let add = kernels.iter().find(|kernel| kernel["kernel"] == "add").unwrap();
+    assert_eq!(add["stop"]["may"], true);
+    assert_eq!(add["idempotent"]["answer"], "if distinct");
+    let first = &add["idempotent"]["distinct"][0];
+    assert_eq!((&first[0]["parameter"], &first[1]["parameter"]), (&2.into(), &0.into()));
+}
+
+#[test]
+fn text_inside_of_a_cubin_is_found() {
+    let report = json(&printed("scale_in_place.cubin", &["--json"]));
+    assert_eq!(report["kernels"][0]["container"], "cubin");
+    assert_eq!(report["kernels"][0]["idempotent"]["reason"]["cause"], "same memory");
+    assert_eq!(report["without_ptx"], serde_json::json!([]));
+}
+
+#[test]
+fn wrong_file_is_one_error_with_its_name() {
+    let folder = Folder::new("check");
+    let own = env!("CARGO_BIN_EXE_reef");
+    let (picture, broken) = (folder.path("picture"), folder.path("broken.ptx"));
+    std::fs::write(&picture, b"GIF89a").unwrap();
+    std::fs::write(&broken, b".version 9.0\n.target sm_90\n.entry k() { add.u32 %r1").unwrap();
+    let wanted = [
+        (picture.as_str(), "this is neither a CUBIN nor a fatbin nor PTX"),
+        (&broken, "line 3 of this PTX: a statement does not end"),
+        (own, "this program holds no device code"),
+        ("/nonexistent", "No such file or directory (os error 2)"),
+    ];
+    for (file, what) in wanted {
+        let output = check(&[file]);
+        assert_eq!(output.status.code(), Some(2));
+        assert_eq!(text(&output.stderr), format!("reef: {file}: {what}\n"));
+        assert!(output.stdout.is_empty());
+    }
+}

@@ -1,0 +1,128 @@
+//! CUBINs: machine code of one GPU, as ELF files.
+//!
+//! `ptxas -lineinfo` keeps the PTX in section `.nv_debug_ptx_txt`, with its lines ended by NULs and
+//! without comments and `.loc`. NVIDIA documents neither that nor the names of sections.
+
+use crate::error::Error;
+use object::LittleEndian as Little;
+use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, SHT_SYMTAB};
+use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+
+pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";
+
+/// Section with the PTX that the code was made from.
+const TEXT_SECTION: &[u8] = b".nv_debug_ptx_txt";
+
+/// Parts of a CUBIN that matter here.
+pub(super) struct Cubin {
+    /// As 90.
+    pub(super) capability: u32,
+    pub(super) kernels: Vec<String>,
+    /// PTX with line ends.
+    pub(super) ptx: Option<String>,
+}
+
+/// Checks that all that the headers of a CUBIN name lies inside.
+///
+/// # Errors
+///
+/// What it is instead.
+pub(super) fn check(image: &[u8]) -> Result<(), Error> {
+    let header = header(image)?;
+    match is_whole(header, image) {
+        Some(true) => Ok(()),
+        _ => Err(Error::Image("this CUBIN is cut off or damaged")),
+    }
+}
+
+/// Returns whether an image is an ELF file for NVIDIA's GPUs.
+pub(super) fn is_cubin(image: &[u8]) -> bool {
+    header(image).is_ok()
+}
+
+/// Reads names of kernels and, if it is there, PTX.
+///
+/// # Errors
+///
+/// As [`check`].
+pub(super) fn read(image: &[u8]) -> Result<Cubin, Error> {
+    check(image)?;
+    let header = header(image)?;
+    let damaged = |_| Error::Image("this CUBIN is cut off or damaged");
+    let sections = header.sections(Little, image).map_err(damaged)?;
+    let flags = header.e_flags.get(Little).0;
+    // From version 8 of the ABI on, the number stands one byte higher.
+    let low = flags & 0xff;
+    let capability = if header.e_ident.abi_version >= 8 { (flags >> 8) & 0xff } else { low };
+    let mut cubin = Cubin { capability, kernels: Vec::new(), ptx: None };
+    for section in sections.iter() {
+        let name = sections.section_name(Little, section).map_err(damaged)?;
+        if let Some(kernel) = name.strip_prefix(b".nv.constant0.") {
+            cubin.kernels.push(String::from_utf8_lossy(kernel).into_owned());
+        } else if name == TEXT_SECTION {
+            cubin.ptx = text(section.data(Little, image).map_err(damaged)?);
+        }
+    }
+    Ok(cubin)
+}
+
+/// PTX of a section, if that is what it has.
+fn text(section: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(section).ok()?.trim_end_matches('\0');
+    let text = text.replace('\0', "\n") + "\n";
+    super::ptx::is_ptx(&text).then_some(text)
+}
+
+fn header(image: &[u8]) -> Result<&FileHeader64<Little>, Error> {
+    let header = FileHeader64::<Little>::parse(image).map_err(|_| {
+        Error::Image("this is not an ELF file of 64 bits, or its header is cut off")
+    })?;
+    if header.endian().is_err() || header.e_machine(Little) != EM_CUDA {
+        return Err(Error::Image("this ELF file is not for an NVIDIA GPU"));
+    }
+    Ok(header)
+}
+
+/// Returns whether segments, sections, and the names of sections and symbols lie inside; `None` if
+/// the tables that name them don't.
+fn is_whole(header: &FileHeader64<Little>, image: &[u8]) -> Option<bool> {
+    let inside = |offset: u64, size: u64| {
+        offset.checked_add(size).is_some_and(|end| end <= image.len() as u64)
+    };
+    let segments = header.program_headers(Little, image).ok()?;
+    let sections = header.sections(Little, image).ok()?;
+    for section in sections.iter() {
+        sections.section_name(Little, section).ok()?;
+    }
+    let symbols = sections.symbols(Little, image, SHT_SYMTAB).ok()?;
+    for symbol in symbols.iter() {
+        symbol.name(Little, symbols.strings()).ok()?;
+    }
+    let mut of_file = sections.iter().filter(|section| section.sh_type(Little) != SHT_NOBITS);
+    Some(
+        segments.iter().all(|s| inside(s.p_offset(Little), s.p_filesz(Little)))
+            && of_file.all(|s| inside(s.sh_offset(Little), s.sh_size(Little))),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_other_machines_are_refused() {
+        let mut file = [MAGIC.as_slice(), b"\x02\x01\x01", &[0; 57]].concat();
+        file[18] = 62; // x86-64
+        assert_eq!(check(&file), Err(Error::Image("this ELF file is not for an NVIDIA GPU")));
+        file[4] = 1; // 32 bits
+        let error = check(&file).unwrap_err().to_string();
+        assert!(error.starts_with("this is not an ELF file of 64 bits"));
+    }
+
+    #[test]
+    fn lines_of_a_section_end_with_nuls() {
+        let section = b".version 9.0\0.target sm_90\0\0";
+        assert_eq!(text(section).unwrap(), ".version 9.0\n.target sm_90\n");
+        assert_eq!(text(b"something else\0"), None);
+    }
+}

@@ -1,0 +1,16 @@
+//! Containers of device code: programs, fatbins, CUBINs, PTX.
+//!
+//! In go bytes of unknown origin; out come PTX texts and names of kernels that have machine code.
+//! No length that a header names is trusted before it was compared with the bytes that are there.
+
+mod contents;
+mod cubin;
+mod fatbin;
+mod load;
+mod program;
+mod ptx;
+#[cfg(feature = "unpack")]
+mod unpack;
+
+pub use contents::{Container, Image, MachineCode, Source};
+pub use load::load_form;

@@ -1,0 +1,51 @@
+//! Kernels of a text.
+
+use crate::text::function::Function;
+use crate::text::module::Module;
+use crate::twin::build::{Twin, pruned, twin};
+use crate::verdict::answer::{Verdict, verdict};
+use crate::verdict::reason::Reason;
+
+/// Kernel of a module.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernel<'m, 'a> {
+    module: &'m Module<'a>,
+    function: &'m Function<'a>,
+}
+
+/// Kernels that a module defines, in the order of the text.
+pub fn kernels<'m, 'a>(module: &'m Module<'a>) -> impl Iterator<Item = Kernel<'m, 'a>> {
+    let entries = module.functions().filter(|f| f.is_entry && f.body.is_some());
+    entries.map(move |function| Kernel { module, function })
+}
+
+impl<'a> Kernel<'_, 'a> {
+    /// Name as the driver knows it.
+    pub fn name(&self) -> &'a str {
+        self.function.name
+    }
+
+    /// Number of its instructions in the text.
+    pub fn instructions(&self) -> usize {
+        self.function.located().count()
+    }
+
+    /// Answers whether it may be stopped, sliced, abandoned, or run again.
+    pub fn verdict(&self) -> Verdict {
+        verdict(self.module, self.function)
+    }
+
+    /// A module with this kernel and what it uses, without lines of sources.
+    pub fn source(&self) -> String {
+        pruned(self.module, self.function)
+    }
+
+    /// Its twin: a module with this kernel alone, which can be stopped or sliced.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it may not be stopped.
+    pub fn twin(&self) -> Result<Twin, Reason> {
+        twin(self.module, self.function)
+    }
+}

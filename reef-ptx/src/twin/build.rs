@@ -1,0 +1,50 @@
+//! The twin of a kernel.
+
+use super::{guard, offset, prune::prune};
+use crate::text::edit::Edit;
+use crate::text::function::{Function, offsets};
+use crate::text::module::Module;
+use crate::verdict::facts::Facts;
+use crate::verdict::reason::Reason;
+use crate::verdict::refuse::{may_be_sliced, may_be_stopped};
+
+/// A kernel that can be stopped, as text for a compiler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Twin {
+    /// Module with this kernel alone, under its own name.
+    pub text: String,
+    /// The launch may be cut into several.
+    pub may_be_sliced: bool,
+    /// Number of parameters of the kernel; the twin's own comes behind them.
+    pub parameters: usize,
+    /// Bytes before the twin's own parameter.
+    pub offset: u64,
+}
+
+/// The kernel itself, as the twin has it.
+pub(crate) fn pruned(module: &Module<'_>, kernel: &Function<'_>) -> String {
+    prune(module, kernel, Edit::default())
+}
+
+/// Makes the twin of a kernel.
+///
+/// # Errors
+///
+/// The reason for which it may not be stopped.
+pub(crate) fn twin<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Twin, Reason> {
+    let facts = Facts::read(module, kernel)?;
+    may_be_stopped(&facts)?;
+    let may_be_sliced = may_be_sliced(&facts).is_ok();
+    let mut edit = Edit::default();
+    if may_be_sliced {
+        offset::add(&mut edit, kernel);
+    }
+    guard::add(&mut edit, kernel);
+    let (_, bytes) = offsets(&kernel.parameters);
+    Ok(Twin {
+        text: prune(module, kernel, edit),
+        may_be_sliced,
+        parameters: kernel.parameters.len(),
+        offset: bytes.next_multiple_of(8),
+    })
+}

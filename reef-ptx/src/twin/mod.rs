@@ -1,0 +1,30 @@
+//! Twins: kernels that can be stopped between blocks, or launched in slices.
+//!
+//! In goes a kernel that may be stopped; out comes a text with it alone. It has one parameter more
+//! ([`Launch`]) and a prologue. In its body, reads of the block's index and of the grid's size are
+//! replaced. Everything else stays byte for byte, but for `.loc`.
+//!
+//! **Exactly once.** Each block has a byte in a map, which only its own first thread writes. Before
+//! any effect that thread decides: the block runs, or it records itself and leaves. One barrier
+//! gives all threads the same verdict. A block that has begun runs to its end.
+//!
+//! | mode | byte before | stop word | the block | byte after |
+//! |---|---|---|---|---|
+//! | first run | 0 | 0 | runs | 0 |
+//! | first run | 0 | not 0 | leaves | 1 |
+//! | resume | 0 | any | leaves: it ran before | 0 |
+//! | resume | 1 | 0 | runs | 0 |
+//! | resume | 1 | not 0 | leaves | 1 |
+//!
+//! All bytes are zero when the kernel is complete, so a map needs no clearing.
+
+pub(crate) mod build;
+pub(crate) mod guard;
+pub(crate) mod offset;
+pub(crate) mod parameter;
+pub(crate) mod prune;
+pub(crate) mod settle;
+
+pub use build::Twin;
+pub use parameter::{Launch, Mode};
+pub use settle::settle;

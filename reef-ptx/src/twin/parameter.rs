@@ -1,0 +1,57 @@
+//! The twin's own parameter.
+//!
+//! | at | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | address of the stop word |
+//! | 8 | 8 | address of the map: a byte for each block of the whole grid |
+//! | 16 | 4 | mode: 0 first run, 1 resume |
+//! | 24 | 12 | offset of this launch's blocks in the grid: x, y, z |
+//! | 36 | 12 | size of the whole grid: x, y, z |
+//! | 48 | 8 | address of the word that a stopped block sets to 1 |
+//! | 56 | 8 | not used |
+
+/// Bytes of the parameter, which is aligned to 8.
+pub(crate) const BYTES: usize = 64;
+
+/// Run of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// The first one, or a slice.
+    First,
+    /// A later one: blocks whose byte is 0 leave.
+    Resume,
+}
+
+/// Contents of the twin's own parameter, for one launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Launch {
+    /// Device address of 4 bytes. Blocks that see another value than 0 leave.
+    pub stop: u64,
+    /// Device address of a byte for each block of the whole grid, x fastest.
+    pub map: u64,
+    /// Run of the launch.
+    pub mode: Mode,
+    /// Position of this launch's first block in the whole grid.
+    pub offset: [u32; 3],
+    /// Size of the whole grid, in blocks.
+    pub grid: [u32; 3],
+    /// Device address of 4 bytes, which a stopped block sets to 1.
+    pub dirty: u64,
+}
+
+impl Launch {
+    /// The parameter's bytes.
+    pub fn bytes(&self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let mut put = |at: usize, value: &[u8]| bytes[at..at + value.len()].copy_from_slice(value);
+        put(0, &self.stop.to_le_bytes());
+        put(8, &self.map.to_le_bytes());
+        put(16, &u32::from(self.mode == Mode::Resume).to_le_bytes());
+        for dimension in 0..3 {
+            put(24 + 4 * dimension, &self.offset[dimension].to_le_bytes());
+            put(36 + 4 * dimension, &self.grid[dimension].to_le_bytes());
+        }
+        put(48, &self.dirty.to_le_bytes());
+        bytes
+    }
+}

@@ -1,0 +1,136 @@
+"""Tables of the corpus: `tables.py FOLDER PTXAS RESULTS`, after the example `corpus` has written FOLDER/table.tsv."""
+import collections
+import concurrent.futures
+import os
+import random
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+# Twins of a large corpus take an hour to assemble: this many are drawn, always the same.
+MAX_ASSEMBLED = 700
+COLUMNS = ["file", "kernel", "instructions", "stop", "slice", "abandon", "rerun", "cause", "line", "twin"]
+
+
+def read(path):
+    rows, errors = [], []
+    for line in open(path):
+        fields = line.rstrip("\n").split("\t")
+        if fields[1] == "!":
+            errors.append(fields)
+        else:
+            rows.append(dict(zip(COLUMNS, fields)))
+    return rows, errors
+
+
+def group(row):
+    return os.path.basename(row["file"]).split("-")[0].split(".")[0]
+
+
+def markdown(header, rows):
+    lines = ["| " + " | ".join(header) + " |", "|---" + "|--:" * (len(header) - 1) + "|"]
+    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
+
+
+def counts(rows, key):
+    return collections.Counter(row[key] for row in rows).most_common()
+
+
+def assemble(ptxas, path):
+    """Registers, spilled bytes, instructions without padding; a text if ptxas refuses."""
+    target = re.search(r"^\.target\s+sm_(\d+[af]?)", open(path).read(), re.M).group(1)
+    arch = target if not target.isdigit() or int(target) > 90 else "90"
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as out:
+        made = subprocess.run([ptxas, "-v", f"-arch=sm_{arch}", "-o", out.name, path], capture_output=True, text=True)
+        if made.returncode != 0:
+            return (made.stderr or made.stdout).strip().splitlines()[0]
+        registers = int(re.search(r"Used (\d+) registers", made.stderr).group(1))
+        spilled = sum(int(n) for n in re.findall(r"(\d+) bytes spill stores", made.stderr))
+        return registers, spilled, instructions(open(out.name, "rb").read())
+
+
+def instructions(elf):
+    """Number of instructions in all .text sections, 16 bytes each, without NOPs."""
+    offset, = struct.unpack_from("<Q", elf, 40)
+    size, count, names = struct.unpack_from("<HHH", elf, 58)
+    section = lambda at: struct.unpack_from("<IIQQQQ", elf, offset + at * size)
+    strings = section(names)[4]
+    total = 0
+    for at in range(count):
+        name, _, _, _, start, length = section(at)
+        if elf[strings + name:].startswith(b".text."):
+            words = struct.iter_unpack("<QQ", elf[start:start + length])
+            total += sum(word & 0xFFF != 0x918 for word, _ in words)
+    return total
+
+
+def blocks(registers, threads=256):
+    """Blocks of 256 threads that registers leave room for on one multiprocessor."""
+    per_warp = -(-registers * 32 // 256) * 256
+    return 65536 // (per_warp * (threads // 32))
+
+
+def costs(rows, ptxas):
+    with_twin = [row for row in rows if row["twin"]]
+    drawn = with_twin if len(with_twin) <= MAX_ASSEMBLED else random.Random(1).sample(with_twin, MAX_ASSEMBLED)
+    def both(row):
+        return row, assemble(ptxas, row["twin"].removesuffix(".ptx") + ".alone"), assemble(ptxas, row["twin"])
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        return list(pool.map(both, drawn)), len(with_twin)
+
+
+def percentiles(values):
+    values = sorted(values)
+    at = lambda part: values[min(len(values) - 1, int(part * len(values)))]
+    return f"{values[0]:+} / {at(0.5):+} / {at(0.9):+} / {values[-1]:+}"
+
+
+def main():
+    folder, ptxas, results = sys.argv[1:]
+    rows, errors = read(f"{folder}/table.tsv")
+    total = sum(int(row["instructions"]) for row in rows)
+    out = [f"{len(rows)} kernels, {total:,} instructions; {len(errors)} texts were not read.", ""]
+    out += [f"    {' '.join(error)}" for error in errors]
+    by_group = collections.defaultdict(list)
+    for row in rows:
+        by_group[group(row)].append(row)
+    yes = lambda rows, key: sum(row[key] == "yes" for row in rows)
+    table = [[name, len(some)] + [yes(some, key) for key in ("stop", "slice", "abandon")] +
+             [sum(row["rerun"] == answer for row in some) for answer in ("yes", "if distinct", "no", "unknown")]
+             for name, some in sorted(by_group.items()) + [("all", rows)]]
+    header = ["source", "kernels", "stop", "slice", "abandon", "idempotent", "if distinct", "no", "unknown"]
+    out += [markdown(header, table), ""]
+    for key, title in [("stop", "may not be stopped"), ("abandon", "may not be abandoned")]:
+        refused = [row for row in rows if row[key] != "yes"]
+        out += [markdown([title, "kernels"], counts(refused, key)), ""]
+    for answer in ("no", "unknown"):
+        some = [dict(row, cause=re.sub(r"(parameter|variable|calls|instruction) \S+( \+ \d+)?", r"\1 …", row["cause"]))
+                for row in rows if row["rerun"] == answer]
+        out += [markdown([f"idempotent: {answer}", "kernels"], counts(some, "cause")), ""]
+    made, twins = costs(rows, ptxas)
+    refused = [(row, twin) for row, alone, twin in made if isinstance(twin, str) and not isinstance(alone, str)]
+    good = [(alone, twin) for _, alone, twin in made if not isinstance(alone, str) and not isinstance(twin, str)]
+    alone_refused = sum(isinstance(alone, str) for _, alone, _ in made)
+    version = subprocess.run([ptxas, "--version"], capture_output=True, text=True).stdout.strip().splitlines()[-2]
+    out += [f"{twins} twins; {len(made)} of them assembled for sm_90 with ptxas ({version}), next to the kernel alone. "
+            f"ptxas refused {len(refused)} twins, and {alone_refused} kernels themselves.", ""]
+    out += [f"    {row['kernel']}: {error}" for row, error in refused[:20]]
+    difference = lambda at: percentiles([twin[at] - alone[at] for alone, twin in good])
+    out += [markdown(["twin against kernel", "min / p50 / p90 / max"], [
+        ["registers", difference(0)], ["bytes of spills", difference(1)], ["instructions", difference(2)],
+    ]), "", f"Less occupancy by registers, blocks of 256 threads: {sum(blocks(t[0]) < blocks(a[0]) for a, t in good)} of {len(good)}.",
+        f"More spills: {sum(t[1] > a[1] for a, t in good)}."]
+    text = "\n".join(out) + "\n"
+    print(text)
+    open(f"{results}/table.md", "w").write(text)
+    with open(f"{results}/kernels.txt", "w") as file:
+        for row in rows:
+            name = os.path.basename(row["file"])
+            kernel = row["kernel"] if len(row["kernel"]) <= 80 else row["kernel"][:77] + "..."
+            file.write(f"{name} {kernel} stop={row['stop']} slice={row['slice']} abandon={row['abandon']} "
+                       f"idempotent={row['rerun']} {row['cause']}\n".replace("  ", " "))
+
+
+main()
