@@ -15,7 +15,7 @@ if [[ ! -x $venv/bin/python ]]; then
     "$venv/bin/pip" install --quiet --no-cache-dir nvidia-cuda-nvcc nvidia-nvvm nvidia-cuda-crt nvidia-cuda-runtime \
         nvidia-cuda-cccl triton numba-cuda
 fi
-cuda=$(echo "$venv"/lib/python3*/site-packages/nvidia/cu*)
+cuda=$(dirname "$(dirname "$(echo "$venv"/lib/python3*/site-packages/nvidia/cu*/bin/nvcc)")")
 export PATH=$cuda/bin:$PATH
 
 if [[ ! -f $folder/files/made ]]; then
@@ -33,6 +33,6 @@ if [[ ! -f $folder/files/made ]]; then
     touch "$folder/files/made"
 fi
 
-cargo build --quiet -p reef-ptx --example corpus
+"${CARGO:-cargo}" build --quiet -p reef-ptx --example corpus
 target/debug/examples/corpus --twins "$folder/twins" "$folder"/files/*.{ptx,cubin} >"$folder/table.tsv"
 "$venv/bin/python" tools/ptx_corpus/tables.py "$folder" "$cuda/bin/ptxas" "$results"

@@ -9,7 +9,7 @@ fn check(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_reef")).arg("check").args(args).output().unwrap()
 }
 
-/// What is printed of a file of the corpus.
+/// Output for a file of the corpus.
 fn printed(file: &str, args: &[&str]) -> String {
     let path = format!("{CORPUS}/{file}");
     let output = check(&[&[path.as_str()], args].concat());

@@ -64,7 +64,7 @@ fn reasons(row: &Row) -> Vec<String> {
     lines.into_iter().map(line).collect()
 }
 
-/// The same as [`lines`], for programs.
+/// All of [`lines`], for programs.
 pub(super) fn json(found: &Found) -> Value {
     let without = found.without_ptx.iter();
     let without: Vec<_> = without
