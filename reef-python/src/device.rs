@@ -11,9 +11,12 @@ use reef::models::Model;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Returns the names of all devices, by backend; or why a backend has none.
+/// A backend, the names of its devices, or why it has none.
+type Found = (&'static str, Option<Vec<String>>, Option<String>);
+
+/// Returns the names of all devices, by backend.
 #[pyfunction]
-pub(crate) fn devices(py: Python<'_>) -> Vec<(&'static str, Option<Vec<String>>, Option<String>)> {
+pub(crate) fn devices(py: Python<'_>) -> Vec<Found> {
     let found = py.detach(reef::devices);
     let split = |(backend, found): (_, reef::Result<_>)| match found {
         Ok(names) => (backend, Some(names), None),
