@@ -11,7 +11,7 @@ skip() { echo "skipped: Python package: $1"; exit 0; }
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || skip "no Python 3.10 or later"
 rm -rf "$environment"
 python3 -m venv "$environment" || skip "no virtual environment"
-"$environment/bin/pip" install --quiet "numpy>=1.24" "mypy>=1.11" || skip "NumPy and mypy can't be installed"
+"$environment/bin/pip" install --quiet "numpy>=1.24" "onnx>=1.16" "mypy>=1.11" || skip "NumPy, ONNX and mypy can't be installed"
 
 # With all members, so that what the tests compiled is used.
 cargo build --quiet --workspace --lib --bins

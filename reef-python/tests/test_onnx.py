@@ -1,0 +1,78 @@
+"""Networks of several inputs and outputs, compared with the reference evaluator of ONNX."""
+
+import tempfile
+import unittest
+
+import numpy as np
+import reef
+
+try:
+    import onnx
+    from onnx import TensorProto, helper
+    from onnx.reference import ReferenceEvaluator
+except ImportError:
+    onnx = None
+
+
+def embedding():
+    """A table of 5 rows of 4, looked up by numbers and masked; the rows, and their sums."""
+    table = np.arange(20, dtype=np.float32).reshape(5, 4)
+    nodes = [
+        helper.make_node("Gather", ["table", "numbers"], ["rows"]),
+        helper.make_node("Cast", ["mask"], ["factors"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["rows", "factors"], ["masked"]),
+        helper.make_node("ReduceSum", ["masked", "axis"], ["sums"], keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "embedding",
+        [
+            helper.make_tensor_value_info("numbers", TensorProto.INT64, [3]),
+            helper.make_tensor_value_info("mask", TensorProto.BOOL, [3, 1]),
+        ],
+        [
+            helper.make_tensor_value_info("masked", TensorProto.FLOAT, [3, 4]),
+            helper.make_tensor_value_info("sums", TensorProto.FLOAT, [3]),
+        ],
+        [
+            onnx.numpy_helper.from_array(table, "table"),
+            onnx.numpy_helper.from_array(np.array([1]), "axis"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    return model
+
+
+@unittest.skipIf(onnx is None, "onnx is not installed")
+class Tensors(unittest.TestCase):
+    def test_inputs_and_outputs_have_names_shapes_and_types(self):
+        model = embedding()
+        values = {
+            "numbers": np.array([4, 0, 2]),
+            "mask": np.array([[True], [True], [False]]),
+        }
+        expected = ReferenceEvaluator(model).run(None, values)
+        with tempfile.NamedTemporaryFile(suffix=".onnx") as file, reef.open("cpu") as device:
+            file.write(model.SerializeToString())
+            file.flush()
+            net = device.load(file.name)
+            self.assertEqual(
+                net.inputs,
+                (reef.Port("numbers", (3,), "int64"), reef.Port("mask", (3, 1), "bool")),
+            )
+            with device.real_time() as rt, device.best_effort() as be:
+                named = rt.run(net, **values)
+                ordered = be.run(net, values["numbers"], mask=values["mask"])
+                with self.assertRaises(reef.InvalidError) as raised:
+                    rt.run(net, values["numbers"], numbers=values["numbers"])
+                self.assertIn("no further input 'numbers'", str(raised.exception))
+        for output in (named, ordered):
+            self.assertEqual(len(output), 2)
+            for found, wanted in zip(output, expected):
+                self.assertEqual((found.dtype, found.shape), (wanted.dtype, wanted.shape))
+                self.assertTrue(np.array_equal(found, wanted))
+
+
+if __name__ == "__main__":
+    unittest.main()
