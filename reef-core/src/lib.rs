@@ -41,7 +41,7 @@ pub use backend::host_memory::HostMemory;
 pub use backend::info::{Caps, Colocation, DeviceInfo, PreemptLevel, Priority, Seq, Span};
 pub use backend::launch_builder::{Arg, LaunchBuilder};
 pub use backend::preemptor::Preemptor;
-pub use backend::queue::{Drained, Queue};
+pub use backend::queue::{Drained, Queue, issue};
 pub use backend::stopwatch::Stopwatch;
 pub use backend::types::{Backend, Checkpoint, Event, NoGraph};
 pub use backend::words;

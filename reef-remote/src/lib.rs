@@ -1,9 +1,12 @@
 //! A device of another machine.
 //!
 //! [`Remote`] implements [`Device`](reef_core::Device) and [`Operators`](reef_core::op::Operators)
-//! over a session of `reef-wire`. A [`server`] has the real device, and a dispatcher whose clients
-//! are the queues of all sessions. So real-time work of one session preempts best-effort work of
-//! the others there, at the depth that the real device has.
+//! over a session of `reef-wire`. A [`server`] has the real device. There are two sorts of sessions:
+//!
+//! | | the server has | preemption |
+//! |---|---|---|
+//! | shared | a dispatcher, whose clients are the queues of all sessions | by that dispatcher: real-time work of one session preempts best-effort work of the others, at the depth that the real device has |
+//! | own | a device for each session, whose hardware queues are the client's | by the client's dispatcher, at each level that the device has |
 //!
 //! *In*: a device string `remote:ADDRESS/DEVICE`, and commands. *Out*: messages of
 //! [`messages`](mod@messages), and positions that the server pushes. *Invariant*: commands of a
@@ -11,6 +14,7 @@
 //! names what it makes. The server checks each name, range and operation before the device sees it.
 
 mod client;
+mod conversions;
 mod error;
 pub mod messages;
 pub mod server;
@@ -18,6 +22,6 @@ pub mod server;
 pub use client::event::Event;
 pub use client::objects::{Buffer, Graph, Kernel};
 pub use client::options::Options;
-pub use client::preemptor::{Complete, Preemptor};
+pub use client::preemptor::{Checkpoint, Preemptor};
 pub use client::queue::Queue;
 pub use client::remote::Remote;

@@ -5,7 +5,7 @@
 //! the session.
 
 use crate::error::RemoteError;
-use reef_core::op::{Op, PackedInput};
+use reef_core::op::Op;
 use reef_core::tensor::TensorOp;
 use reef_wire::little_endian::U64;
 use reef_wire::messages;
@@ -17,6 +17,17 @@ pub const BUFFER: u8 = 1;
 pub const LAUNCHES: u8 = 2;
 /// Tag of graphs.
 pub const GRAPH: u8 = 3;
+/// Tag of records of the blocks that a launch has left.
+pub const CHECKPOINT: u8 = 4;
+/// Tag of preemptors.
+pub const PREEMPTOR: u8 = 5;
+
+/// Step of a [`Stop`].
+pub const EVICT: u64 = 1;
+/// Step of a [`Stop`].
+pub const RESET: u64 = 2;
+/// Step of a [`Stop`].
+pub const REACTIVATE: u64 = 3;
 
 /// Maximum number of bytes that one message carries of a longer copy.
 pub const MAX_PIECE_LEN: usize = 16 << 20;
@@ -36,12 +47,13 @@ messages! {
     cold 20 NamedKernel { id: u64, name: String }
     /// Makes a graph. Waits for a reply.
     cold 21 MakeGraph { id: u64, commands: Vec<RemoteCommand> }
-    /// Opens a lane. Waits for a reply.
-    cold 22 OpenLane { is_real_time: bool }
+    /// Opens a lane, which the preemptor stops if there is one. Waits for a reply.
+    cold 22 OpenLane { is_real_time: bool, preemptor: Option<u64> }
     /// Closes a lane. The reply comes when all of its commands have ended.
     cold 23 CloseLane { lane: u32 }
-    /// Runs a command on a lane.
-    cold 24 Run { seq: u64, command: RemoteCommand }
+    /// Runs a command on a lane, or the blocks that a checkpoint has left of it. Marks: the client
+    /// wants the times of its beginning and of its end.
+    cold 24 Run { seq: u64, command: RemoteCommand, resume: Option<u64>, marks: [bool; 2] }
     /// Asks the device. The reply is the answer.
     cold 25 Ask { question: Question }
     /// Bytes of constants, for the message that packs them.
@@ -54,11 +66,46 @@ messages! {
     cold 29 Prepare { id: u64, operation: Operation }
     /// Asks for the device's time. The reply is nanoseconds.
     cold 30 AskClock {}
-    /// Of the server: all commands of a lane before `done` have ended. `at` is the device's time,
-    /// in nanoseconds.
-    hot 31 Advance { done: U64, at: U64 }
+    /// Of the server: all commands of a lane before `done` have ended. If the last of them has
+    /// marks, it began and ended at these times of the device, in nanoseconds. If it has a
+    /// checkpoint, of itself or of what padded it, so many blocks are left there.
+    hot 31 Advance { done: U64, began: U64, ended: U64, left: U64 }
     /// Of the server: the lane, or with lane 0 the session, has failed.
     cold 32 Failed { error: RemoteError }
+    /// Gives a lane up with all that runs. No reply.
+    cold 33 AbandonLane {}
+    /// Runs a launch of a lane with blocks of another next to it, as `Padding` says.
+    cold 34 RunPadded {
+        seq: u64,
+        command: RemoteCommand,
+        padding: [u32; 3],
+        other: RemoteCommand,
+        checkpoint: u64,
+    }
+    /// Makes a record of a launch, of which all blocks are left.
+    cold 35 MakeCheckpoint { id: u64, command: RemoteCommand }
+    /// Asks which blocks are left. The reply is [`BlocksLeft`].
+    cold 36 ReadCheckpoint { id: u64 }
+    /// Makes a record of a command, of which these blocks are left. Waits for a reply.
+    cold 37 WriteCheckpoint { id: u64, command: RemoteCommand, blocks: BlocksLeft }
+    /// Makes a preemptor. The reply is a pair of flags: it needs room, it calls the driver.
+    cold 38 MakePreemptor { id: u64, level: u8 }
+    /// Evicts, resets or reactivates.
+    hot 39 Stop { preemptor: U64, step: U64 }
+    /// Takes back what a stopped lane has. `Drained` follows when it has stopped, unless another
+    /// command of the lane comes first. If a command was stopped midway, its blocks are recorded
+    /// under the id.
+    hot 40 Drain { ticket: U64, checkpoint: U64 }
+    /// Of the server: answer to `Drain`. With a record, `left` is one more than its blocks.
+    hot 41 Returned { ticket: U64, resume_at: U64, left: U64, is_held: U64 }
+    /// Lets what a held lane keeps on the device run to its end.
+    cold 42 ReleaseHeld {}
+    /// Upper bound of a lane's blocks at a time, 0 for all.
+    hot 43 CapBlocks { blocks: U64 }
+    /// Starts or ends the notes of what runs on each unit.
+    cold 44 SetTrace { on: bool }
+    /// Takes these notes. The reply is a list of [`Traced`].
+    cold 45 TakeTrace {}
 }
 
 /// Hash of all that both ends must agree on: the messages, the types in them, and the release of
@@ -135,12 +182,37 @@ pub struct TensorCall {
     pub scratch: Option<Place>,
 }
 
-/// Grid and block of a prepared launch.
+/// Grid and block of a prepared launch, and what a block takes: threads, registers, shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct Shape {
     pub grid: [u32; 3],
     pub block: [u32; 3],
+    pub resources: [u32; 3],
+}
+
+/// Blocks of a command that are left, as [`Blocks`](reef_core::Blocks).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as `Blocks`")]
+pub struct BlocksLeft {
+    pub total: u32,
+    pub node: u64,
+    pub left: Vec<(u32, u32)>,
+}
+
+/// One block on one unit, as [`Span`](reef_core::Span). Times are in nanoseconds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as `Span`")]
+pub struct Traced {
+    pub name: String,
+    pub unit: u32,
+    pub queue: u64,
+    pub is_real_time: bool,
+    pub padding: bool,
+    pub seq: u64,
+    pub block: u32,
+    pub times: [u64; 2],
+    pub stopped: bool,
 }
 
 /// Question about an operation. Answers depend on nothing else, so a client asks once.
@@ -164,7 +236,7 @@ pub enum Question {
     TakesHalves(TensorOp),
 }
 
-/// [`PackedInput`] as a message.
+/// [`PackedInput`](reef_core::op::PackedInput) as a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as `PackedInput`")]
 pub struct PackedSpec {
@@ -188,6 +260,22 @@ pub struct Facts {
     pub memory: Option<u64>,
     pub uuid: Option<[u8; 16]>,
     pub features: Vec<String>,
+    /// Deepest level at which the client may preempt.
+    pub level: u8,
+    /// The device is the session's own.
+    pub is_own: bool,
+    pub has_trace: bool,
+    pub colocation: ColocationKind,
+}
+
+/// Way in which a device runs best-effort blocks next to real-time work, as
+/// [`Colocation`](reef_core::Colocation).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "as `Colocation`")]
+pub enum ColocationKind {
+    Padded,
+    Capped { short: u32, long: u32 },
+    Never,
 }
 
 /// Request for a session.
@@ -195,32 +283,4 @@ pub struct Facts {
 pub struct Request {
     /// The device, as the server names it: `cpu:0`, `cuda:0`.
     pub device: String,
-}
-
-impl From<PackedSpec> for PackedInput {
-    fn from(spec: PackedSpec) -> Self {
-        let PackedSpec { input, elements, outputs, terms, bytes } = spec;
-        let pair = |pair: [u64; 2]| pair.map(|number| number as usize);
-        Self {
-            input: input as usize,
-            elements: elements as usize,
-            outputs: pair(outputs),
-            terms: pair(terms),
-            bytes: bytes as usize,
-        }
-    }
-}
-
-impl From<PackedInput> for PackedSpec {
-    fn from(packed: PackedInput) -> Self {
-        let PackedInput { input, elements, outputs, terms, bytes } = packed;
-        let pair = |pair: [usize; 2]| pair.map(|number| number as u64);
-        Self {
-            input: input as u64,
-            elements: elements as u64,
-            outputs: pair(outputs),
-            terms: pair(terms),
-            bytes: bytes as u64,
-        }
-    }
 }

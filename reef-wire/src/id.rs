@@ -137,6 +137,11 @@ impl<T> Table<T> {
         }
     }
 
+    /// Returns all objects.
+    pub fn values(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().flatten().map(|(_, value)| value)
+    }
+
     fn none(&self, id: Id) -> Error {
         Error::Protocol(format!("{} {id}: there is none", self.name))
     }

@@ -21,6 +21,11 @@ pub(crate) struct Serve {
     /// An address that other machines can reach needs --token-file, --cert and --key.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7733")]
     listen: String,
+    /// Give each client devices of its own, which it preempts at every level.
+    ///
+    /// Clients don't share a device then: `reef demo` and `reef bench` need this.
+    #[arg(long)]
+    own: bool,
     /// File with the token that clients must have, of at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -43,24 +48,43 @@ impl Visit for Start {
     }
 }
 
+/// Hands a device to one client.
+struct Own;
+
+impl Visit for Own {
+    type Output = reef::Result<Arc<dyn DeviceHost>>;
+
+    fn visit<D: Operators>(self, device: D) -> Self::Output {
+        Ok(Arc::new(Host::own(&device)))
+    }
+}
+
 /// Opens a device of this machine. Its options are its own, and it lends no device of others.
-fn open(name: &str) -> reef::Result<Arc<dyn DeviceHost>> {
+fn open<V>(name: &str, visit: V) -> reef::Result<Arc<dyn DeviceHost>>
+where
+    V: Visit<Output = reef::Result<Arc<dyn DeviceHost>>>,
+{
     if name.starts_with("remote") || name.contains('?') {
         let text = format!("device: must be one of this machine, without options, got {name:?}");
         return Err(reef::Error::Invalid(text));
     }
-    with_device(name, Start)?
+    with_device(name, visit)?
 }
 
 pub(crate) fn run(command: Command) -> Result<()> {
-    let Command::Serve(Serve { listen, token_file, cert, key }) = command;
+    let Command::Serve(Serve { listen, own, token_file, cert, key }) = command;
     let address = listen.parse().map_err(|e| Usage(format!("--listen: {e}")))?;
     let security = Security { token: token_file, cert, key };
     let usage = |e: reef::Error| match e {
         reef::Error::Invalid(text) => anyhow::Error::from(Usage(text)),
         other => other.into(),
     };
-    let server = Devices::shared(open).serve(security.tokens().map_err(usage)?);
+    let devices = if own {
+        Devices::each(|name| open(name, Own))
+    } else {
+        Devices::shared(|name| open(name, Start))
+    };
+    let server = devices.serve(security.tokens().map_err(usage)?);
     let listener = Listener::bind(&address, &security).map_err(usage)?;
     println!("listening on {}", listener.address());
     listener.run(&server, |error| eprintln!("reef: {error}"));

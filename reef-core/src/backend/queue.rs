@@ -170,8 +170,12 @@ pub trait Queue: Debug + Send + 'static {
 ///
 /// Returns whether it is already complete, as what happens on the host is: waiting for an event and
 /// running host code are the caller's.
+///
+/// # Errors
+///
+/// Those of the queue's call.
 #[inline]
-pub(crate) fn issue<Q: Queue>(
+pub fn issue<Q: Queue>(
     command: &Command<Q::Backend>,
     seq: Seq,
     resume: Option<&<Q::Backend as Backend>::Checkpoint>,

@@ -3,7 +3,9 @@
 use super::lane::{Lanes, Pushed};
 use super::options::Options;
 use crate::error::{NAME, of_wire};
-use crate::messages::{AskClock, BUFFER, Facts, Free, GRAPH, LAUNCHES, Request, SCHEMA};
+use crate::messages::{
+    AskClock, BUFFER, CHECKPOINT, Facts, Free, GRAPH, LAUNCHES, PREEMPTOR, Request, SCHEMA,
+};
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_wire::little_endian::U64;
@@ -34,7 +36,7 @@ pub(crate) struct Connection {
     client: Client,
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) facts: Facts,
-    mints: [Mutex<Mint>; 3],
+    mints: [Mutex<Mint>; 5],
     next_address: AtomicU64,
     next_lane: AtomicU32,
     /// Answers by question: they depend on nothing else.
@@ -79,7 +81,8 @@ impl Connection {
             client,
             lanes,
             facts,
-            mints: [BUFFER, LAUNCHES, GRAPH].map(|tag| Mutex::new(Mint::new(tag))),
+            mints: [BUFFER, LAUNCHES, GRAPH, CHECKPOINT, PREEMPTOR]
+                .map(|tag| Mutex::new(Mint::new(tag))),
             next_address: AtomicU64::new(FIRST_ADDRESS),
             next_lane: AtomicU32::new(1),
             answers: Mutex::default(),
@@ -124,6 +127,15 @@ impl Connection {
         // next object of this index comes after it.
         let _ = self.client.post(Free::OP, 0, &[hot_bytes(&free)]);
         self.release(id);
+    }
+
+    /// Returns an error unless the device is the session's own.
+    pub(crate) fn check_own(&self, what: &str) -> Result<()> {
+        if self.facts.is_own {
+            return Ok(());
+        }
+        let what = format!("{what}, on a device that sessions share");
+        Err(Error::Unsupported { backend: NAME, what })
     }
 
     /// Takes back a name that names nothing.
@@ -179,8 +191,20 @@ impl Connection {
 
     /// Sends a message of a lane. Doesn't wait.
     pub(crate) fn post_on<M: Cold>(&self, lane: u32, message: &M) -> Result<()> {
+        self.push_on(lane, message)?;
+        self.client.flush();
+        Ok(())
+    }
+
+    /// As [`post_on`](Self::post_on), but a later message takes it along.
+    pub(crate) fn push_on<M: Cold>(&self, lane: u32, message: &M) -> Result<()> {
         let body = message.to_bytes().map_err(of_wire)?;
-        self.client.push(M::OP, lane, &[&body]).map_err(of_wire)?;
+        self.client.push(M::OP, lane, &[&body]).map(|_| ()).map_err(of_wire)
+    }
+
+    /// As [`post_on`](Self::post_on), of a hot message.
+    pub(crate) fn post_hot_on<M: Hot>(&self, lane: u32, message: &M) -> Result<()> {
+        self.client.push(M::OP, lane, &[hot_bytes(message)]).map_err(of_wire)?;
         self.client.flush();
         Ok(())
     }

@@ -4,14 +4,21 @@ use super::connection::Connection;
 use super::event::Event;
 use super::objects::{Buffer, Graph, KeptGraph, Kernel, KernelSource};
 use super::options::Options;
-use super::preemptor::{Complete, Preemptor};
-use super::queue::{Queue, to_remote};
+use super::preemptor::{Checkpoint, Preemptor};
+use super::queue::{Queue, launch_of, to_remote};
 use super::remote::Remote;
+use crate::conversions::level;
 use crate::error::NAME;
 use crate::messages::{
-    Alloc, BUFFER, GRAPH, LAUNCHES, MAX_PIECE_LEN, MakeGraph, NamedKernel, OpenLane, Read, Write,
+    Alloc, BUFFER, BlocksLeft, CHECKPOINT, GRAPH, LAUNCHES, MAX_PIECE_LEN, MakeCheckpoint,
+    MakeGraph, MakePreemptor, NamedKernel, OpenLane, PREEMPTOR, Read, ReadCheckpoint, SetTrace,
+    TakeTrace, Traced, Write, WriteCheckpoint,
 };
-use reef_core::{Command, Device, DeviceInfo, Error, Launch, PreemptLevel, Priority, Result};
+use reef_core::dkp::Resources;
+use reef_core::{
+    Blocks, Colocation, Command, Device, DeviceInfo, Error, Launch, PreemptLevel, Priority, Result,
+    Span,
+};
 use reef_wire::little_endian::U64;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +50,8 @@ impl Device for Remote {
 
     fn info(&self) -> DeviceInfo {
         let facts = &self.0.facts;
-        let mut info = DeviceInfo::new(&facts.name, facts.units, PreemptLevel::HostQueue);
+        let level = level(facts.level).unwrap_or(PreemptLevel::HostQueue);
+        let mut info = DeviceInfo::new(&facts.name, facts.units, level);
         info.blocks_per_unit = facts.blocks_per_unit;
         info.threads_per_unit = facts.threads_per_unit;
         info.registers_per_unit = facts.registers_per_unit;
@@ -56,6 +64,19 @@ impl Device for Remote {
 
     fn clock(&self) -> Duration {
         self.0.clock()
+    }
+
+    fn set_trace(&self, on: bool) -> bool {
+        // Without a session there is nothing to note.
+        self.0.facts.has_trace && self.0.post_on(0, &SetTrace { on }).is_ok()
+    }
+
+    fn take_trace(&self) -> Vec<Span> {
+        if !self.0.facts.has_trace {
+            return Vec::new();
+        }
+        let traced: Vec<Traced> = self.0.call_unlatched(&TakeTrace {}).unwrap_or_default();
+        traced.into_iter().map(Into::into).collect()
     }
 
     fn alloc(&self, bytes: usize) -> Result<Buffer> {
@@ -103,8 +124,41 @@ impl Device for Remote {
         Ok(Event::default())
     }
 
-    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Complete> {
-        Ok(Complete(launch.blocks()))
+    fn resources(&self, launch: &Launch<Self>) -> Resources {
+        match &launch.kernel().0 {
+            KernelSource::Prepared(_, _, resources) => *resources,
+            KernelSource::Named(_) => {
+                Resources { threads: launch.block().iter().product(), ..Resources::default() }
+            }
+        }
+    }
+
+    fn colocation(&self) -> Colocation {
+        self.0.facts.colocation.into()
+    }
+
+    fn checkpoint(&self, launch: &Launch<Self>) -> Result<Checkpoint> {
+        if !self.0.facts.is_own {
+            return Ok(Checkpoint::new(None, launch.blocks()));
+        }
+        let handle = self.handle(CHECKPOINT);
+        let (id, command) = (handle.id.bits(), launch_of(launch));
+        self.0.push_on(0, &MakeCheckpoint { id, command })?;
+        Ok(Checkpoint::new(Some(handle), launch.blocks()))
+    }
+
+    fn blocks(&self, checkpoint: &Checkpoint) -> Result<Blocks> {
+        let id = checkpoint.id()?;
+        let connection = checkpoint.connection().unwrap_or(&self.0);
+        connection.call::<_, BlocksLeft>(&ReadCheckpoint { id })?.try_into()
+    }
+
+    fn checkpoint_of(&self, command: &Command<Self>, blocks: &Blocks) -> Result<Checkpoint> {
+        self.0.check_own("continuing a command from stored blocks")?;
+        let (command, left) = (to_remote(command)?, BlocksLeft::from(blocks));
+        let make = |id| WriteCheckpoint { id, command, blocks: left };
+        let (handle, ()) = self.make(CHECKPOINT, make)?;
+        Ok(Checkpoint::new(Some(handle), blocks.count()))
     }
 
     fn graph(&self, commands: &[Command<Self>]) -> Result<Graph> {
@@ -116,23 +170,33 @@ impl Device for Remote {
         Ok(Graph(Arc::new(KeptGraph { handle })))
     }
 
-    fn preemptor(&self, level: PreemptLevel) -> Result<Preemptor> {
-        if level > PreemptLevel::HostQueue {
-            let have = PreemptLevel::HostQueue;
-            return Err(Error::Level { backend: NAME, what: "device", asked: level, have });
+    fn preemptor(&self, asked: PreemptLevel) -> Result<Preemptor> {
+        let have = self.info().level;
+        if asked > have {
+            return Err(Error::Level { backend: NAME, what: "device", asked, have });
         }
-        Ok(Preemptor(()))
+        let mut preemptor =
+            Preemptor { level: asked, needs_room: false, calls_driver: false, handle: None };
+        if self.0.facts.is_own {
+            let (handle, [needs_room, calls_driver]) =
+                self.make(PREEMPTOR, |id| MakePreemptor { id, level: asked as u8 })?;
+            (preemptor.needs_room, preemptor.calls_driver) = (needs_room, calls_driver);
+            preemptor.handle = Some(handle);
+        }
+        Ok(preemptor)
     }
 
-    fn queue(&self, priority: Priority, _: Option<&Preemptor>) -> Result<Queue> {
+    fn queue(&self, priority: Priority, preemptor: Option<&Preemptor>) -> Result<Queue> {
         let number = self.0.next_lane();
         let lane = self.0.lanes.open(number);
         let is_real_time = priority == Priority::RealTime;
-        let opened: Result<()> = self.0.call_on(number, &OpenLane { is_real_time });
+        let preemptor = preemptor.and_then(|preemptor| preemptor.handle.as_ref());
+        let preemptor = preemptor.map(|handle| handle.id.bits());
+        let opened: Result<()> = self.0.call_on(number, &OpenLane { is_real_time, preemptor });
         if let Err(error) = opened {
             self.0.lanes.close(number);
             return Err(error);
         }
-        Ok(Queue { connection: self.0.clone(), number, lane, next: 0 })
+        Ok(Queue::new(self.clone(), number, lane))
     }
 }

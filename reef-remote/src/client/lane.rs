@@ -2,12 +2,12 @@
 
 use super::event::Event;
 use crate::error::{NAME, of_wire};
-use crate::messages::{Advance, Failed};
+use crate::messages::{Advance, Failed, Returned};
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_wire::{Cold, Cursor, Endpoint, Handler, Hot, Message};
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -19,8 +19,21 @@ pub(crate) struct Lane {
     /// Position at which a thread that drains the queue is unparked; 0 for none. Written by the
     /// queue's owner, which then reads the cursor again.
     drain_at: AtomicU64,
-    /// Events to be reached, by position.
-    records: Mutex<VecDeque<(u64, Event)>>,
+    /// What is to be told about commands, by position.
+    marks: Mutex<VecDeque<(u64, Mark)>>,
+    /// Answer to the newest drain.
+    returned: Mutex<Option<Returned>>,
+}
+
+/// Something to be told when a command has ended.
+#[derive(Debug)]
+pub(crate) enum Mark {
+    /// Reached at its beginning.
+    Begin(Event),
+    /// Reached at its end.
+    End(Event),
+    /// Blocks that the launch which padded it has left.
+    Left(Arc<AtomicU32>),
 }
 
 impl Lane {
@@ -47,18 +60,41 @@ impl Lane {
         Ok(self.completed()? >= end)
     }
 
-    /// Has the event reached when the command at `seq` has ended.
-    pub(crate) fn record(&self, seq: u64, event: Event) {
-        self.records.lock().push_back((seq, event));
+    /// Has this told when the command at `seq` has ended.
+    pub(crate) fn mark(&self, seq: u64, mark: Mark) {
+        self.marks.lock().push_back((seq, mark));
     }
 
-    fn advance(&self, done: u64, at: Duration) {
-        let mut records = self.records.lock();
-        while records.front().is_some_and(|(seq, _)| *seq < done) {
-            let (_, event) = records.pop_front().expect("it was just there");
-            event.set(at);
+    /// Forgets what was to be told of commands from `seq` on: they are taken back.
+    pub(crate) fn unmark(&self, seq: u64) {
+        self.marks.lock().retain(|(at, _)| *at < seq);
+    }
+
+    /// Takes the answer to a drain, if it is there.
+    pub(crate) fn take_returned(&self, ticket: u64) -> Option<Returned> {
+        let mut returned = self.returned.lock();
+        if returned.as_ref().is_some_and(|returned| returned.ticket.get() == ticket) {
+            return returned.take();
         }
-        drop(records);
+        None
+    }
+
+    fn advance(&self, advance: &Advance) {
+        let done = advance.done.get();
+        let [began, ended] =
+            [advance.began, advance.ended].map(|at| Duration::from_nanos(at.get()));
+        let mut marks = self.marks.lock();
+        while marks.front().is_some_and(|(seq, _)| *seq < done) {
+            match marks.pop_front() {
+                Some((_, Mark::Begin(event))) => event.set(began),
+                Some((_, Mark::End(event))) => event.set(ended),
+                Some((_, Mark::Left(left))) => {
+                    left.store(advance.left.get() as u32, Ordering::Release);
+                }
+                None => {}
+            }
+        }
+        drop(marks);
         self.cursor.advance(done);
         let drain_at = self.drain_at.load(Ordering::SeqCst);
         if drain_at != 0 && drain_at <= done {
@@ -109,7 +145,14 @@ impl Handler for Pushed {
             Advance::OP => {
                 let (advance, _) = Advance::split(message.body)?;
                 if let Some(lane) = lane {
-                    lane.advance(advance.done.get(), Duration::from_nanos(advance.at.get()));
+                    lane.advance(advance);
+                }
+            }
+            Returned::OP => {
+                let (returned, _) = Returned::split(message.body)?;
+                if let Some(lane) = lane {
+                    *lane.returned.lock() = Some(*returned);
+                    lane.cursor.wake();
                 }
             }
             Failed::OP => {

@@ -1,6 +1,7 @@
 //! Handles of what the server has: memory, kernels, graphs.
 
 use super::connection::Connection;
+use reef_core::dkp::Resources;
 use reef_core::{Error, Result};
 use reef_wire::Id;
 use std::ops::Range;
@@ -51,7 +52,7 @@ pub struct Kernel(pub(super) KernelSource);
 #[derive(Debug, Clone)]
 pub(super) enum KernelSource {
     /// One of the launches that the server has prepared for an operation.
-    Prepared(Arc<Handle>, u32),
+    Prepared(Arc<Handle>, u32, Resources),
     /// A kernel by name, with arguments of the client.
     Named(Arc<Handle>),
 }

@@ -6,6 +6,7 @@ use crate::messages::{
     Ask, BUFFER, LAUNCHES, MAX_PIECE_LEN, Operation, Pack, PackInput, PackedSpec, Place, Prepare,
     Question, Shape, Stage, TensorCall,
 };
+use reef_core::dkp::Resources;
 use reef_core::op::{Op, Operands, Operators, PackedInput, Scratch, Storage, TensorOperands};
 use reef_core::rounding::{Rounded, Rounding};
 use reef_core::tensor::TensorOp;
@@ -36,7 +37,9 @@ impl Remote {
             self.make(LAUNCHES, |id| Prepare { id, operation })?;
         let handle = Arc::new(handle);
         let launch = |(index, shape): (usize, Shape)| {
-            let kernel = Kernel(KernelSource::Prepared(handle.clone(), index as u32));
+            let [threads, registers, shared] = shape.resources;
+            let resources = Resources { threads, registers, shared };
+            let kernel = Kernel(KernelSource::Prepared(handle.clone(), index as u32, resources));
             // SAFETY: the server made this launch by its device's `Operators`, whose launches are
             // sound whatever else uses their memory, and it keeps that memory. No argument of ours
             // reaches a kernel.

@@ -1,25 +1,34 @@
 //! A hardware queue of the server's, by its lane.
 
-use super::connection::Connection;
 use super::event::Event;
-use super::lane::Lane;
-use super::objects::{Graph, KernelSource};
-use super::preemptor::Complete;
+use super::lane::{Lane, Mark};
+use super::objects::{Graph, Handle, KernelSource};
+use super::preemptor::Checkpoint;
 use super::remote::Remote;
-use crate::error::NAME;
-use crate::messages::{CloseLane, RemoteCommand, Run};
+use crate::messages::{
+    AbandonLane, CHECKPOINT, CapBlocks, CloseLane, Drain, ReleaseHeld, RemoteCommand, Run,
+    RunPadded,
+};
+use reef_core::dkp::Padding;
 use reef_core::{Command, Copy, Drained, Error, Fill, Launch, Result, Seq};
+use reef_wire::Id;
+use reef_wire::little_endian::U64;
 use std::sync::Arc;
 use std::thread::Thread;
 
 /// A lane of the session.
 #[derive(Debug)]
 pub struct Queue {
-    pub(super) connection: Arc<Connection>,
-    pub(super) number: u32,
-    pub(super) lane: Arc<Lane>,
+    device: Remote,
+    number: u32,
+    lane: Arc<Lane>,
     /// Position after the last command that was sent.
-    pub(super) next: u64,
+    next: u64,
+    /// Number of drains that were asked for, and the name for the record of the one that has no
+    /// answer yet.
+    drains: u64,
+    draining: Option<Id>,
+    is_abandoned: bool,
 }
 
 /// Returns a command as the server knows it.
@@ -39,9 +48,9 @@ pub(super) fn to_remote(command: &Command<Remote>) -> Result<RemoteCommand> {
     }
 }
 
-fn launch_of(launch: &Launch<Remote>) -> RemoteCommand {
+pub(super) fn launch_of(launch: &Launch<Remote>) -> RemoteCommand {
     match &launch.kernel().0 {
-        KernelSource::Prepared(handle, index) => {
+        KernelSource::Prepared(handle, index, _) => {
             RemoteCommand::Prepared { launches: handle.id.bits(), index: *index }
         }
         KernelSource::Named(handle) => RemoteCommand::Raw {
@@ -81,21 +90,50 @@ fn fill_of(fill: &Fill<Remote>) -> Result<RemoteCommand> {
 }
 
 impl Queue {
-    fn run(&mut self, seq: Seq, command: RemoteCommand) -> Result<()> {
+    pub(super) fn new(device: Remote, number: u32, lane: Arc<Lane>) -> Self {
+        let (next, drains, draining, is_abandoned) = (0, 0, None, false);
+        Self { device, number, lane, next, drains, draining, is_abandoned }
+    }
+
+    fn run(
+        &mut self,
+        seq: Seq,
+        command: RemoteCommand,
+        resume: Option<&Checkpoint>,
+        events: [Option<&Event>; 2],
+    ) -> Result<()> {
+        self.begin(seq)?;
+        if let Some(record) = resume {
+            self.lane.mark(seq.0, Mark::Left(record.left.clone()));
+        }
+        let resume = resume.map(Checkpoint::id).transpose()?;
+        let marks = events.map(|event| event.is_some());
+        for (event, mark) in events.into_iter().zip([Mark::Begin, Mark::End]) {
+            if let Some(event) = event {
+                self.lane.mark(seq.0, mark(event.clone()));
+            }
+        }
+        self.device.0.post_on(self.number, &Run { seq: seq.0, command, resume, marks })
+    }
+
+    /// A command follows, so a drain that has no answer yet gets none.
+    fn begin(&mut self, seq: Seq) -> Result<()> {
         self.lane.completed()?;
-        self.connection.post_on(self.number, &Run { seq: seq.0, command })?;
+        if let Some(id) = self.draining.take() {
+            self.device.0.release(id);
+        }
         self.next = seq.0 + 1;
         Ok(())
     }
 
-    fn no_resume(resume: Option<&Complete>) -> Result<()> {
-        match resume {
-            None => Ok(()),
-            Some(_) => {
-                let what = "a part of a launch".into();
-                Err(Error::Unsupported { backend: NAME, what })
-            }
-        }
+    /// Nothing that was sent to a shared device is ever taken back, so this waits for all of it.
+    fn try_drain_shared(&mut self) -> Result<Option<Drained<Remote>>> {
+        let resume_at = Seq(self.next);
+        Ok(self.lane.has_drained(self.next)?.then_some(Drained {
+            resume_at,
+            partial: None,
+            held: false,
+        }))
     }
 }
 
@@ -106,42 +144,107 @@ impl reef_core::Queue for Queue {
         &mut self,
         seq: Seq,
         launch: &Launch<Remote>,
-        resume: Option<&Complete>,
+        resume: Option<&Checkpoint>,
     ) -> Result<()> {
-        Self::no_resume(resume)?;
-        self.run(seq, launch_of(launch))
+        self.run(seq, launch_of(launch), resume, [None; 2])
     }
 
-    fn launch_graph(&mut self, seq: Seq, graph: &Graph, resume: Option<&Complete>) -> Result<()> {
-        Self::no_resume(resume)?;
-        self.run(seq, graph_of(graph))
+    fn launch_padded(
+        &mut self,
+        seq: Seq,
+        rt: &Launch<Remote>,
+        padding: &Padding,
+        be: &Launch<Remote>,
+        record: &Checkpoint,
+    ) -> Result<()> {
+        let checkpoint = record.id()?;
+        self.begin(seq)?;
+        self.lane.mark(seq.0, Mark::Left(record.left.clone()));
+        let padding = [padding.rt_units, padding.be_per_unit, padding.be_blocks];
+        let (command, other, seq) = (launch_of(rt), launch_of(be), seq.0);
+        let message = RunPadded { seq, command, padding, other, checkpoint };
+        self.device.0.post_on(self.number, &message)
+    }
+
+    fn launch_graph(&mut self, seq: Seq, graph: &Graph, resume: Option<&Checkpoint>) -> Result<()> {
+        self.run(seq, graph_of(graph), resume, [None; 2])
     }
 
     fn copy(&mut self, seq: Seq, copy: &Copy<Remote>) -> Result<()> {
-        self.run(seq, copy_of(copy)?)
+        self.run(seq, copy_of(copy)?, None, [None; 2])
     }
 
     fn fill(&mut self, seq: Seq, fill: &Fill<Remote>) -> Result<()> {
-        self.run(seq, fill_of(fill)?)
+        self.run(seq, fill_of(fill)?, None, [None; 2])
     }
 
     fn record(&mut self, seq: Seq, event: &Event) -> Result<()> {
-        self.lane.record(seq.0, event.clone());
-        self.run(seq, RemoteCommand::Record)
+        self.run(seq, RemoteCommand::Record, None, [None, Some(event)])
+    }
+
+    /// The server records both times, so this is one message.
+    fn launch_between(
+        &mut self,
+        seq: Seq,
+        command: &Command<Remote>,
+        events: [Option<&Event>; 2],
+    ) -> Result<bool> {
+        if matches!(command, Command::Record(_) | Command::Wait(_) | Command::Host(_)) {
+            return Ok(false);
+        }
+        self.run(seq, to_remote(command)?, None, events)?;
+        Ok(true)
     }
 
     fn completed(&mut self) -> Result<Seq> {
         self.lane.completed().map(Seq)
     }
 
-    /// Nothing that was sent is ever taken back, so this waits for all of it.
+    /// The first call asks the server. Its answer unparks the thread.
     fn try_drain(&mut self) -> Result<Option<Drained<Remote>>> {
-        let resume_at = Seq(self.next);
-        Ok(self.lane.has_drained(self.next)?.then_some(Drained {
-            resume_at,
-            partial: None,
-            held: false,
-        }))
+        if !self.device.0.facts.is_own {
+            return self.try_drain_shared();
+        }
+        self.lane.completed()?;
+        let Some(id) = self.draining else {
+            let id = self.device.0.mint(CHECKPOINT);
+            (self.drains, self.draining) = (self.drains + 1, Some(id));
+            let (ticket, checkpoint) = (U64::new(self.drains), U64::new(id.bits()));
+            self.device.0.post_hot_on(self.number, &Drain { ticket, checkpoint })?;
+            return Ok(None);
+        };
+        let Some(returned) = self.lane.take_returned(self.drains) else { return Ok(None) };
+        self.draining = None;
+        let (resume_at, held) = (Seq(returned.resume_at.get()), returned.is_held.get() != 0);
+        if !held {
+            self.lane.unmark(resume_at.0);
+        }
+        let partial = match returned.left.get().checked_sub(1) {
+            Some(left) => {
+                let handle = Handle { connection: self.device.0.clone(), id };
+                Some(Checkpoint::new(Some(handle), left as u32))
+            }
+            None => {
+                self.device.0.release(id);
+                None
+            }
+        };
+        Ok(Some(Drained { resume_at, partial, held }))
+    }
+
+    fn release_held(&mut self) {
+        // An error is the session's, and the lane's next answer.
+        let _ = self.device.0.post_on(self.number, &ReleaseHeld {});
+    }
+
+    fn abandon(&mut self) {
+        let _ = self.device.0.post_on(self.number, &AbandonLane {});
+        self.is_abandoned = true;
+    }
+
+    fn cap_blocks(&mut self, blocks: Option<u32>) {
+        let blocks = U64::new(blocks.unwrap_or(0).into());
+        let _ = self.device.0.post_hot_on(self.number, &CapBlocks { blocks });
     }
 
     fn wake(&mut self, thread: Thread) -> bool {
@@ -156,8 +259,11 @@ impl reef_core::Queue for Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // Without a session nothing of it runs any more.
-        let _ = self.connection.call_on::<_, ()>(self.number, &CloseLane { lane: self.number });
-        self.connection.lanes.close(self.number);
+        if !self.is_abandoned {
+            // Without a session nothing of it runs any more.
+            let close = CloseLane { lane: self.number };
+            let _ = self.device.0.call_on::<_, ()>(self.number, &close);
+        }
+        self.device.0.lanes.close(self.number);
     }
 }

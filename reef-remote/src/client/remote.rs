@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::event::Event;
 use super::objects::{Buffer, Graph, Handle, Kernel};
-use super::preemptor::Complete;
+use super::preemptor::Checkpoint;
 use crate::error::NAME;
 use reef_core::{Backend, Result};
 use reef_wire::Cold;
@@ -19,11 +19,16 @@ impl Backend for Remote {
     type Buffer = Buffer;
     type Kernel = Kernel;
     type Event = Event;
-    type Checkpoint = Complete;
+    type Checkpoint = Checkpoint;
     type Graph = Graph;
 }
 
 impl Remote {
+    /// Makes up a name, for an object that a message makes without a reply.
+    pub(super) fn handle(&self, tag: u8) -> Handle {
+        Handle { connection: self.0.clone(), id: self.0.mint(tag) }
+    }
+
     /// Has the server make an object, under a name that the message is given, and returns it with
     /// the reply.
     pub(super) fn make<M: Cold, R: DeserializeOwned>(

@@ -2,11 +2,11 @@
 
 use super::session::Session;
 use super::shared::Shared;
-use crate::messages::{Facts, Request, SCHEMA};
+use crate::messages::{ColocationKind, Facts, Request, SCHEMA};
 use parking_lot::Mutex;
 use reef_core::op::Operators;
 use reef_core::scheduler::Reef;
-use reef_core::{Dispatcher, Result, Stats};
+use reef_core::{Dispatcher, PreemptLevel, Result, Stats};
 use reef_wire::{Authority, Handler, Hello, Server, ServerOptions, Token, codec};
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -47,13 +47,21 @@ impl<D: Operators> Host<D> {
         Self::with(device, true)
     }
 
-    /// Returns the counts of its dispatcher.
+    /// A device that one session has for its own, for [`Devices::each`]. The client's dispatcher
+    /// preempts, at each level that the device has. It may run networks, copies, fills, and the
+    /// kernel `append` of the conformance suite.
+    pub fn own(device: &D) -> Self {
+        let shared = Shared { device: device.clone(), dispatcher: None, has_raw_launches: false };
+        Self(Arc::new(shared))
+    }
+
+    /// Returns the counts of its dispatcher. Without one they are all 0.
     pub fn stats(&self) -> Stats {
-        self.0.dispatcher.stats()
+        self.0.dispatcher.as_ref().map(Dispatcher::stats).unwrap_or_default()
     }
 
     fn with(device: &D, has_raw_launches: bool) -> Result<Self> {
-        let dispatcher = Dispatcher::start(device, Box::new(Reef::default()))?;
+        let dispatcher = Some(Dispatcher::start(device, Box::new(Reef::default()))?);
         let device = device.clone();
         Ok(Self(Arc::new(Shared { device, dispatcher, has_raw_launches })))
     }
@@ -61,7 +69,12 @@ impl<D: Operators> Host<D> {
 
 impl<D: Operators> DeviceHost for Host<D> {
     fn session(&self) -> (Box<dyn Handler>, Facts) {
-        let info = self.0.device.info();
+        let (info, is_own) = (self.0.device.info(), self.0.dispatcher.is_none());
+        let (level, colocation) = if is_own {
+            (info.level, self.0.device.colocation().into())
+        } else {
+            (PreemptLevel::HostQueue, ColocationKind::Never)
+        };
         let facts = Facts {
             name: info.name,
             units: info.units,
@@ -72,6 +85,10 @@ impl<D: Operators> DeviceHost for Host<D> {
             memory: info.memory,
             uuid: info.uuid,
             features: info.features,
+            level: level as u8,
+            is_own,
+            has_trace: is_own && self.0.device.set_trace(false),
+            colocation,
         };
         (Box::new(Session::new(self.0.clone())), facts)
     }
@@ -100,7 +117,7 @@ impl Devices {
         Self { open: Box::new(open), shared: Some(Mutex::default()) }
     }
 
-    /// Devices that `open` opens by name, one for each session: for tests.
+    /// Devices that `open` opens by name, one for each session.
     pub fn each(
         open: impl Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync + 'static,
     ) -> Self {

@@ -18,9 +18,9 @@ use std::time::Duration;
 /// Maximum number of commands of a lane that have not ended.
 const MAX_OUTSTANDING: usize = 1 << 16;
 
-/// A lane, as the thread that reads frames sees it.
+/// A lane of a shared device, as the thread that reads frames sees it.
 #[derive(Debug)]
-pub(super) struct Lane<D: Operators> {
+pub(super) struct SharedLane<D: Operators> {
     number: u32,
     /// Client of a real-time lane: its tasks are submitted by the thread that reads.
     real_time: Option<RtClient<D>>,
@@ -53,7 +53,7 @@ struct Teller<D: Operators> {
     has_failed: bool,
 }
 
-impl<D: Operators> Lane<D> {
+impl<D: Operators> SharedLane<D> {
     pub(super) fn open(
         number: u32,
         is_real_time: bool,
@@ -129,7 +129,7 @@ impl<D: Operators> Teller<D> {
             match item {
                 Item::Ticket(seq, ticket) => {
                     let outcome = ticket.wait();
-                    self.end_task(seq, outcome.map(|timing| end(&timing)));
+                    self.end_task(seq, outcome.map(|timing| times(&timing)));
                 }
                 Item::Close(request) => return self.reply(request),
                 other => self.tell(other),
@@ -175,7 +175,7 @@ impl<D: Operators> Teller<D> {
                 (None, Some((Some(last), Item::Task(seq, _)))) => {
                     let outcome = client.wait(last);
                     let now = self.device.clock();
-                    self.end_task(seq, outcome.map(|()| now));
+                    self.end_task(seq, outcome.map(|()| [self.ended, now]));
                 }
                 (None, Some((_, item))) => self.tell(item),
                 (None, None) => break,
@@ -187,16 +187,16 @@ impl<D: Operators> Teller<D> {
         }
     }
 
-    fn end_task(&mut self, seq: u64, ended: Result<Duration>) {
-        match ended {
-            Ok(at) => self.advance(seq, at),
+    fn end_task(&mut self, seq: u64, times: Result<[Duration; 2]>) {
+        match times {
+            Ok(times) => self.advance(seq, times),
             Err(error) => self.tell(Item::Failed(error)),
         }
     }
 
     fn tell(&mut self, item: Item<D>) {
         match item {
-            Item::Record(seq, asked) => self.advance(seq, asked),
+            Item::Record(seq, asked) => self.advance(seq, [asked; 2]),
             Item::Failed(error) => {
                 self.outstanding.fetch_sub(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.has_failed, true) {
@@ -209,16 +209,19 @@ impl<D: Operators> Teller<D> {
         }
     }
 
-    /// Tells that all commands up to `seq` have ended. Times never go back.
-    fn advance(&mut self, seq: u64, at: Duration) {
+    /// Tells that all commands up to `seq` have ended, and when this one began and ended. Times
+    /// never go back.
+    fn advance(&mut self, seq: u64, [began, ended]: [Duration; 2]) {
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
         if self.has_failed {
             return;
         }
-        self.ended = self.ended.max(at);
-        let (done, at) = (U64::new(seq + 1), U64::new(self.ended.as_nanos() as u64));
+        let began = began.max(self.ended);
+        self.ended = ended.max(began);
+        let [began, ended] = [began, self.ended].map(|at| U64::new(at.as_nanos() as u64));
+        let advance = Advance { done: U64::new(seq + 1), began, ended, left: U64::new(0) };
         // Errors end the session, and this thread with it.
-        let _ = self.endpoint.push(Advance::OP, self.lane, &[hot_bytes(&Advance { done, at })]);
+        let _ = self.endpoint.push(Advance::OP, self.lane, &[hot_bytes(&advance)]);
         self.endpoint.flush();
     }
 
@@ -236,9 +239,10 @@ impl<D: Operators> Teller<D> {
     }
 }
 
-/// Time at which a task ended, on the device's clock.
-fn end(timing: &Timing) -> Duration {
-    timing.submitted + timing.delay + timing.device
+/// Times at which a task began and ended, on the device's clock.
+fn times(timing: &Timing) -> [Duration; 2] {
+    let began = timing.submitted + timing.delay;
+    [began, began + timing.device]
 }
 
 /// The error of work on a lane that isn't there.

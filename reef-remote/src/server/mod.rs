@@ -1,7 +1,8 @@
-//! The server's end: sessions that share a device by its dispatcher.
+//! The server's end: sessions that share a device by its dispatcher, or have one of their own.
 //!
 //! *In*: connections, and a function that opens devices by name. *Out*: work of each session's
-//! lanes, as clients of one dispatcher for each device; replies, and positions. *Invariant*: a
+//! lanes, as clients of one dispatcher for each device or as its hardware queues; replies, and
+//! positions. *Invariant*: a
 //! session reaches only what it made itself. Ids, ranges and operations are checked before the
 //! device sees them. When a session is over, its work is cancelled and its memory released.
 
@@ -9,6 +10,8 @@ mod host;
 mod lanes;
 mod listen;
 mod objects;
+mod own_lane;
+mod own_session;
 mod session;
 mod shared;
 

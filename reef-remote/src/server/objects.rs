@@ -1,11 +1,13 @@
 //! Objects of one session, by the names that its client gave them.
 
 use crate::error::NAME;
-use crate::messages::{BUFFER, GRAPH, LAUNCHES, Place, RemoteCommand};
+use crate::messages::{BUFFER, CHECKPOINT, GRAPH, LAUNCHES, PREEMPTOR, Place, RemoteCommand};
+use parking_lot::Mutex;
 use reef_core::op::{Operators, Storage};
-use reef_core::{Args, Command, Copy, Dim3, Error, Fill, Launch, Task};
+use reef_core::{Args, Backend, Command, Copy, Dim3, Error, Fill, Launch, Task};
 use reef_wire::{Id, Table};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Maximum number of objects of a sort in a session.
 const MAX_OBJECTS: usize = 1 << 20;
@@ -42,8 +44,14 @@ struct Memory<D: Operators> {
 #[derive(Debug)]
 pub(super) enum Launches<D: Operators> {
     Prepared(Vec<Launch<D>>),
+    /// A kernel with any arguments.
     Named(D::Kernel),
+    /// The kernel `append`, whose arguments are checked.
+    Append(D::Kernel),
 }
+
+/// Records of launches, which lanes make as well.
+pub(super) type Checkpoints<D> = Arc<Mutex<Table<<D as Backend>::Checkpoint>>>;
 
 #[derive(Debug)]
 pub(super) struct Objects<D: Operators> {
@@ -52,6 +60,8 @@ pub(super) struct Objects<D: Operators> {
     addresses: BTreeMap<u64, Id>,
     pub(super) launches: Table<Launches<D>>,
     pub(super) graphs: Table<Task<D>>,
+    pub(super) checkpoints: Checkpoints<D>,
+    pub(super) preemptors: Table<Arc<D::Preemptor>>,
 }
 
 impl<D: Operators> Default for Objects<D> {
@@ -61,6 +71,8 @@ impl<D: Operators> Default for Objects<D> {
             addresses: BTreeMap::new(),
             launches: Table::new(LAUNCHES, "launches", MAX_OBJECTS),
             graphs: Table::new(GRAPH, "graph", MAX_OBJECTS),
+            checkpoints: Arc::new(Mutex::new(Table::new(CHECKPOINT, "checkpoint", MAX_OBJECTS))),
+            preemptors: Table::new(PREEMPTOR, "preemptor", MAX_OBJECTS),
         }
     }
 }
@@ -92,6 +104,8 @@ impl<D: Operators> Objects<D> {
                 self.addresses.remove(&memory.address);
             }
             LAUNCHES => drop(self.launches.remove(id)?),
+            CHECKPOINT => drop(self.checkpoints.lock().remove(id)?),
+            PREEMPTOR => drop(self.preemptors.remove(id)?),
             _ => drop(self.graphs.remove(id)?),
         }
         Ok(())
@@ -122,12 +136,16 @@ impl<D: Operators> Objects<D> {
                         })?;
                         Command::Launch(launch.clone())
                     }
-                    Launches::Named(_) => return Err(not_prepared()),
+                    Launches::Named(_) | Launches::Append(_) => return Err(not_prepared()),
                 }
             }
             RemoteCommand::Raw { kernel, grid, block, args } => {
                 match self.launches.get(Id::from_bits(*kernel))? {
                     Launches::Named(kernel) => {
+                        Command::Launch(self.raw(device, kernel.clone(), [*grid, *block], args)?)
+                    }
+                    Launches::Append(kernel) => {
+                        self.check_append(*grid, args)?;
                         Command::Launch(self.raw(device, kernel.clone(), [*grid, *block], args)?)
                     }
                     Launches::Prepared(_) => return Err(not_prepared()),
@@ -184,10 +202,26 @@ impl<D: Operators> Objects<D> {
             })
             .collect();
         // SAFETY: a kernel by name exists only in a host whose maker has promised that its clients
-        // keep to the obligations of a launch. The buffers that it names are kept.
+        // keep to the obligations of a launch, or it is `append` with a cell for each block. The
+        // buffers that it names are kept.
         #[allow(unsafe_code)]
         let launch = unsafe { Launch::new(kernel, grid, block, Args::new(&words)) };
         Ok(launch.keep(kept))
+    }
+
+    /// Checks that there is a cell for each block of `append`, as `Device::kernel` wants.
+    fn check_append(&self, grid: Dim3, args: &[u64]) -> Outcome<()> {
+        let cells = grid.iter().try_fold(1_u64, |cells, &n| cells.checked_mul(n.into()));
+        let room = match args {
+            &[address, _, _] if address % 8 == 0 => self.at_address(address),
+            _ => None,
+        };
+        let room = room.map_or(0, |(memory, offset)| (memory.bytes - offset) / 8);
+        if cells.is_some_and(|cells| cells <= room) {
+            return Ok(());
+        }
+        let text = format!("append: must have a cell for each of {grid:?} blocks, got {room}");
+        Err(Error::Invalid(text).into())
     }
 
     /// Returns the buffer that the client's address lies in, and the distance from its beginning.

@@ -1,14 +1,16 @@
 //! One session: messages become calls of the device and of its dispatcher.
 
-use super::lanes::{Lane, no_lane};
+use super::lanes::{SharedLane, no_lane};
 use super::objects::{Fault, Launches, Objects, Outcome};
+use super::own_lane::OwnLane;
 use super::shared::Shared;
 use crate::error::{NAME, RemoteError};
 use crate::messages::{
-    Alloc, Ask, AskClock, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph, NamedKernel, OpenLane,
-    Operation, Pack, PackInput, PackedSpec, Prepare, Question, Read, RemoteCommand, Run, Shape,
-    Stage, TensorCall, Write,
+    AbandonLane, Alloc, Ask, AskClock, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph,
+    NamedKernel, OpenLane, Operation, Pack, PackInput, PackedSpec, Prepare, Question, Read,
+    RemoteCommand, Run, Shape, Stage, TensorCall, Write,
 };
+use reef_core::dkp::Resources;
 use reef_core::op::{Operands, Operators, TensorOperands};
 use reef_core::rounding::Rounded;
 use reef_core::tensor::TensorOp;
@@ -25,11 +27,18 @@ const MAX_LANES: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct Session<D: Operators> {
-    host: Arc<Shared<D>>,
+    pub(super) host: Arc<Shared<D>>,
     endpoint: Option<Arc<Endpoint>>,
-    objects: Objects<D>,
-    lanes: HashMap<u32, Lane<D>>,
+    pub(super) objects: Objects<D>,
+    pub(super) lanes: HashMap<u32, Lane<D>>,
     staged: Vec<f32>,
+}
+
+/// A lane, as the thread that reads frames sees it.
+#[derive(Debug)]
+pub(super) enum Lane<D: Operators> {
+    Shared(SharedLane<D>),
+    Own(OwnLane<D>),
 }
 
 impl<D: Operators> Session<D> {
@@ -52,7 +61,7 @@ impl<D: Operators> Session<D> {
             PackInput::OP => self.pack_input(&PackInput::from_bytes(body)?),
             Prepare::OP => self.prepare(Prepare::from_bytes(body)?),
             AskClock::OP => encode(&(self.host.device.clock().as_nanos() as u64)),
-            op => Err(unknown(op)),
+            _ => self.answer_own(message),
         }
     }
 
@@ -61,6 +70,10 @@ impl<D: Operators> Session<D> {
         let body = message.body;
         match message.op {
             Run::OP => self.run(message.lane, &Run::from_bytes(body)?),
+            AbandonLane::OP => {
+                let lane = self.lanes.remove(&message.lane);
+                lane.map(drop).ok_or_else(|| no_lane(message.lane).into())
+            }
             Free::OP => self.objects.free(Free::split(body)?.0.id.get()),
             Write::OP => {
                 let (write, bytes) = Write::split(body)?;
@@ -71,7 +84,7 @@ impl<D: Operators> Session<D> {
                 let (stage, bytes) = Stage::split(body)?;
                 self.stage(stage.total.get(), bytes)
             }
-            op => Err(unknown(op)),
+            _ => self.take_own(message),
         }
     }
 
@@ -95,23 +108,29 @@ impl<D: Operators> Session<D> {
     }
 
     fn named_kernel(&mut self, asked: &NamedKernel) -> Outcome<Vec<u8>> {
-        if !self.host.has_raw_launches {
-            let what = "launches with arguments of the client, in a session that shares its device";
-            return Err(Error::Unsupported { backend: NAME, what: what.into() }.into());
-        }
-        let kernel = self.host.device.kernel(&asked.name)?;
-        self.objects.launches.insert(Id::from_bits(asked.id), Launches::Named(kernel))?;
+        let (is_own, device) = (self.host.dispatcher.is_none(), &self.host.device);
+        let kernel = match (self.host.has_raw_launches, is_own && asked.name == "append") {
+            (true, _) => Launches::Named(device.kernel(&asked.name)?),
+            (false, true) => Launches::Append(device.kernel(&asked.name)?),
+            (false, false) => {
+                let what = "launches with arguments of the client, in a session of this server";
+                return Err(Error::Unsupported { backend: NAME, what: what.into() }.into());
+            }
+        };
+        self.objects.launches.insert(Id::from_bits(asked.id), kernel)?;
         encode(&())
     }
 
-    /// The device's own graph, or its commands as a list where the device has no graphs.
+    /// The device's own graph. On a shared device without graphs it is a list of its commands.
     fn make_graph(&mut self, asked: &MakeGraph) -> Outcome<Vec<u8>> {
         let device = &self.host.device;
         let commands = asked.commands.iter().map(|command| self.objects.command(device, command));
         let commands = commands.collect::<Outcome<Vec<_>>>()?;
         let task = match device.graph(&commands) {
             Ok(graph) => Task::new([Command::Graph(graph)])?,
-            Err(Error::Unsupported { .. }) => Task::new(commands)?,
+            Err(Error::Unsupported { .. }) if self.host.dispatcher.is_some() => {
+                Task::new(commands)?
+            }
             Err(error) => return Err(error.into()),
         };
         self.objects.graphs.insert(Id::from_bits(asked.id), task)?;
@@ -124,15 +143,27 @@ impl<D: Operators> Session<D> {
             return Err(reef_wire::Error::Protocol(text).into());
         }
         let endpoint = self.endpoint.clone().expect("a session has begun before its messages");
-        let (device, dispatcher) = (&self.host.device, &self.host.dispatcher);
-        let lane = Lane::open(number, asked.is_real_time, device, dispatcher, endpoint)?;
+        let device = &self.host.device;
+        let lane = match &self.host.dispatcher {
+            Some(dispatcher) => Lane::Shared(SharedLane::open(
+                number,
+                asked.is_real_time,
+                device,
+                dispatcher,
+                endpoint,
+            )?),
+            None => Lane::Own(self.open_own(number, asked, endpoint)?),
+        };
         self.lanes.insert(number, lane);
         encode(&())
     }
 
     fn run(&mut self, number: u32, run: &Run) -> Outcome<()> {
         let device = &self.host.device;
-        let lane = self.lanes.get_mut(&number).ok_or_else(|| no_lane(number))?;
+        let lane = match self.lanes.get_mut(&number).ok_or_else(|| no_lane(number))? {
+            Lane::Shared(lane) => lane,
+            Lane::Own(_) => return self.run_own(number, run),
+        };
         if run.command == RemoteCommand::Record {
             return Ok(lane.record(run.seq, device.clock())?);
         }
@@ -192,7 +223,11 @@ impl<D: Operators> Session<D> {
             }
             Operation::Tensors { ops, is_group } => self.tensor_launches(ops, is_group)?,
         };
-        let shape = |launch: &Launch<D>| Shape { grid: launch.grid(), block: launch.block() };
+        let shape = |launch: &Launch<D>| {
+            let Resources { threads, registers, shared } = self.host.device.resources(launch);
+            let resources = [threads, registers, shared];
+            Shape { grid: launch.grid(), block: launch.block(), resources }
+        };
         let shapes: Vec<Shape> = launches.iter().map(shape).collect();
         self.objects.launches.insert(Id::from_bits(asked.id), Launches::Prepared(launches))?;
         encode(&shapes)
@@ -275,11 +310,11 @@ fn checked(op: &TensorOp) -> Outcome<&TensorOp> {
     Ok(op)
 }
 
-fn encode<T: Serialize>(value: &T) -> Outcome<Vec<u8>> {
+pub(super) fn encode<T: Serialize>(value: &T) -> Outcome<Vec<u8>> {
     Ok(codec::write(value)?)
 }
 
-fn unknown(op: u16) -> Fault {
+pub(super) fn unknown(op: u16) -> Fault {
     reef_wire::Error::Protocol(format!("operation {op}: there is none")).into()
 }
 
@@ -292,7 +327,10 @@ impl<D: Operators> Handler for Session<D> {
         if message.op == CloseLane::OP && message.wants_reply {
             let number = CloseLane::from_bytes(message.body)?.lane;
             let lane = self.lanes.remove(&number).ok_or_else(|| no_lane(number))?;
-            lane.close(message.number);
+            match lane {
+                Lane::Shared(lane) => lane.close(message.number),
+                Lane::Own(lane) => lane.close(message.number),
+            }
             return Ok(());
         }
         if message.wants_reply {

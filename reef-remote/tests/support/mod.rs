@@ -27,7 +27,11 @@ impl Served {
 fn listen(devices: Devices) -> Served {
     let folder = tempfile::tempdir().unwrap();
     let address = Address::Unix(folder.path().join("reef.sock"));
-    let listener = Listener::bind(&address, &Security::default()).unwrap();
+    listen_at(devices, &address, folder)
+}
+
+fn listen_at(devices: Devices, address: &Address, folder: tempfile::TempDir) -> Served {
+    let listener = Listener::bind(address, &Security::default()).unwrap();
     let server = devices.serve(Vec::new());
     let host = Arc::default();
     let address = listener.address();
@@ -62,4 +66,18 @@ pub(crate) fn each() -> Served {
         let host: Arc<dyn DeviceHost> = Arc::new(unsafe { Host::start_raw(&open(name)?)? });
         Ok(host)
     }))
+}
+
+fn own_devices() -> Devices {
+    Devices::each(|name| Ok(Arc::new(Host::own(&open(name)?)) as Arc<dyn DeviceHost>))
+}
+
+/// A device for each session, whose client preempts it at each level.
+pub(crate) fn own() -> Served {
+    listen(own_devices())
+}
+
+/// As [`own`], over TCP.
+pub(crate) fn own_tcp() -> Served {
+    listen_at(own_devices(), &"127.0.0.1:0".parse().unwrap(), tempfile::tempdir().unwrap())
 }

@@ -1,0 +1,410 @@
+//! A lane of a session's own device: a hardware queue, and a thread that tells how far it is.
+//!
+//! The thread that reads frames launches, the lane's thread waits for the device. Both look at the
+//! queue under one lock, and push what has ended in order.
+//!
+//! A command of the client at `seq` has the last of four positions of the hardware queue, so that
+//! the records of its times have some as well.
+
+use super::objects::Checkpoints;
+use crate::error::RemoteError;
+use crate::messages::{Advance, Drain, Failed, Returned};
+use parking_lot::Mutex;
+use reef_core::dkp::Padding;
+use reef_core::op::Operators;
+use reef_core::{
+    Checkpoint as _, Command, Drained, Error, Event as _, Launch, Queue as _, Result, Seq, Span,
+    issue,
+};
+use reef_wire::little_endian::U64;
+use reef_wire::{Cold, Endpoint, Hot, Id, hot_bytes};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+/// Positions of the hardware queue for each command of the client.
+const POSITIONS: u64 = 4;
+/// Time from one look at a device that wakes no thread to the next.
+const POLL_INTERVAL: Duration = Duration::from_micros(20);
+/// Maximum number of commands of a lane that have not ended.
+const MAX_OUTSTANDING: u64 = 1 << 16;
+
+/// What a lane runs.
+#[derive(Debug)]
+pub(super) enum Issue<D: Operators> {
+    Record,
+    Command { command: Command<D>, resume: Option<D::Checkpoint>, marks: [bool; 2] },
+    Padded { launch: Launch<D>, padding: Padding, other: Launch<D>, checkpoint: D::Checkpoint },
+}
+
+/// A lane, as the thread that reads frames sees it. Dropping it gives it up.
+#[derive(Debug)]
+pub(super) struct OwnLane<D: Operators> {
+    inner: Arc<Inner<D>>,
+    thread: Thread,
+}
+
+#[derive(Debug)]
+struct Inner<D: Operators> {
+    number: u32,
+    device: D,
+    endpoint: Arc<Endpoint>,
+    checkpoints: Checkpoints<D>,
+    state: Mutex<State<D>>,
+}
+
+#[derive(Debug)]
+struct State<D: Operators> {
+    /// Taken out by the lane's thread when the lane ends.
+    queue: Option<D::Queue>,
+    /// Keeps what stops the queue.
+    _preemptor: Option<Arc<D::Preemptor>>,
+    /// Commands of which more than their end is told, in order.
+    notes: VecDeque<Note<D>>,
+    /// Events that no command has.
+    events: Vec<D::Event>,
+    /// Position before which the client knows that all has ended, and after the last command.
+    told: u64,
+    next: u64,
+    draining: Option<Drain>,
+    has_failed: bool,
+    /// The device wakes no thread.
+    has_to_poll: bool,
+    closing: Option<Closing>,
+}
+
+#[derive(Debug)]
+struct Note<D: Operators> {
+    seq: u64,
+    events: [Option<D::Event>; 2],
+    checkpoint: Option<D::Checkpoint>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    /// The client waits for a reply with this number.
+    Reply(u64),
+    /// Nothing that runs is waited for.
+    Abandon,
+}
+
+/// Last position of a command of the client.
+fn last(seq: u64) -> Seq {
+    Seq(seq * POSITIONS + (POSITIONS - 1))
+}
+
+impl<D: Operators> OwnLane<D> {
+    pub(super) fn open(
+        number: u32,
+        device: D,
+        mut queue: D::Queue,
+        preemptor: Option<Arc<D::Preemptor>>,
+        endpoint: Arc<Endpoint>,
+        checkpoints: Checkpoints<D>,
+    ) -> Result<Self> {
+        let state = Mutex::new(State {
+            queue: None,
+            _preemptor: preemptor,
+            notes: VecDeque::new(),
+            events: Vec::new(),
+            told: 0,
+            next: 0,
+            draining: None,
+            has_failed: false,
+            has_to_poll: false,
+            closing: None,
+        });
+        let inner = Arc::new(Inner { number, device, endpoint, checkpoints, state });
+        // Until it has its queue the thread waits for this lock.
+        let mut locked = inner.state.lock();
+        let spawned = thread::Builder::new().name(format!("reef-lane-{number}")).spawn({
+            let inner = inner.clone();
+            move || inner.run()
+        });
+        let spawned = spawned.map_err(|e| Error::host("a thread for a lane", &e))?;
+        let thread = spawned.thread().clone();
+        locked.has_to_poll = !queue.wake(thread.clone());
+        locked.queue = Some(queue);
+        drop(locked);
+        Ok(Self { inner, thread })
+    }
+
+    /// Hands a command to the queue. An error of the device is the lane's.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if the client has sent more than it may.
+    pub(super) fn issue(&self, seq: u64, issue: Issue<D>) -> reef_wire::Result<()> {
+        let mut state = self.inner.state.lock();
+        if seq < state.told || seq - state.told >= MAX_OUTSTANDING {
+            let (told, most) = (state.told, MAX_OUTSTANDING);
+            return Err(reef_wire::Error::Protocol(format!(
+                "position {seq} of a lane: must be in the {most} from {told} on"
+            )));
+        }
+        state.draining = None;
+        if state.has_failed {
+            return Ok(());
+        }
+        let was_idle = state.told == state.next;
+        let issued = state.issue(&self.inner.device, seq, issue);
+        let issued =
+            issued.and_then(|()| if was_idle { self.inner.look(&mut state) } else { Ok(()) });
+        if let Err(error) = issued {
+            self.inner.fail(&mut state, &error);
+        }
+        if was_idle && state.has_to_poll {
+            self.thread.unpark();
+        }
+        Ok(())
+    }
+
+    pub(super) fn drain(&self, drain: &Drain) {
+        self.inner.state.lock().draining = Some(*drain);
+        self.retry_drain();
+    }
+
+    /// Looks again whether what was asked back has stopped.
+    pub(super) fn retry_drain(&self) {
+        let mut state = self.inner.state.lock();
+        if state.draining.is_none() || state.has_failed {
+            return;
+        }
+        if let Err(error) = self.inner.look(&mut state) {
+            self.inner.fail(&mut state, &error);
+        }
+        if state.has_to_poll {
+            self.thread.unpark();
+        }
+    }
+
+    pub(super) fn release_held(&self) {
+        if let Some(queue) = &mut self.inner.state.lock().queue {
+            queue.release_held();
+        }
+    }
+
+    pub(super) fn cap_blocks(&self, blocks: Option<u32>) {
+        if let Some(queue) = &mut self.inner.state.lock().queue {
+            queue.cap_blocks(blocks);
+        }
+    }
+
+    /// Ends the lane with an error, of which the client is told.
+    pub(super) fn fail(&self, error: &Error) {
+        self.inner.fail(&mut self.inner.state.lock(), error);
+    }
+
+    /// Ends the lane. The reply follows when all that runs has ended.
+    pub(super) fn close(self, request: u64) {
+        self.end(Closing::Reply(request));
+    }
+
+    fn end(&self, closing: Closing) {
+        self.inner.state.lock().closing.get_or_insert(closing);
+        self.thread.unpark();
+    }
+
+    /// A block that ran, with the client's position of its command.
+    pub(super) fn client_span(mut span: Span) -> Span {
+        span.seq = Seq(span.seq.0 / POSITIONS);
+        span
+    }
+}
+
+impl<D: Operators> Drop for OwnLane<D> {
+    fn drop(&mut self) {
+        self.end(Closing::Abandon);
+    }
+}
+
+impl<D: Operators> State<D> {
+    /// Returns whether something of the device is to be told.
+    fn is_waiting(&self) -> bool {
+        !self.has_failed && (self.told != self.next || self.draining.is_some())
+    }
+
+    fn queue(&mut self) -> Result<&mut D::Queue> {
+        self.queue.as_mut().ok_or(Error::State("a lane that has ended"))
+    }
+
+    fn event(&mut self, device: &D) -> Result<D::Event> {
+        self.events.pop().map_or_else(|| device.event(), Ok)
+    }
+
+    fn issue(&mut self, device: &D, seq: u64, what: Issue<D>) -> Result<()> {
+        self.next = seq + 1;
+        let mut note = Note { seq, events: [None, None], checkpoint: None };
+        match what {
+            Issue::Record => {
+                let event = self.event(device)?;
+                self.queue()?.record(last(seq), &event)?;
+                note.events[1] = Some(event);
+            }
+            Issue::Command { command, resume, marks: [false, false] } => {
+                issue(&command, last(seq), resume.as_ref(), self.queue()?)?;
+                if resume.is_none() {
+                    return Ok(());
+                }
+                note.checkpoint = resume;
+            }
+            Issue::Command { command, marks, .. } => {
+                for (event, is_wanted) in note.events.iter_mut().zip(marks) {
+                    *event = is_wanted.then(|| self.event(device)).transpose()?;
+                }
+                self.issue_between(seq, &command, note.events.each_ref().map(Option::as_ref))?;
+            }
+            Issue::Padded { launch, padding, other, checkpoint } => {
+                self.queue()?.launch_padded(last(seq), &launch, &padding, &other, &checkpoint)?;
+                note.checkpoint = Some(checkpoint);
+            }
+        }
+        self.notes.push_back(note);
+        Ok(())
+    }
+
+    fn issue_between(
+        &mut self,
+        seq: u64,
+        command: &Command<D>,
+        events: [Option<&D::Event>; 2],
+    ) -> Result<()> {
+        let queue = self.queue()?;
+        if queue.launch_between(last(seq), command, events)? {
+            return Ok(());
+        }
+        let Seq(end) = last(seq);
+        let [begins, ends] = events;
+        begins.map_or(Ok(()), |event| queue.record(Seq(end - 2), event))?;
+        let at = Seq(end - u64::from(ends.is_some()));
+        issue(command, at, None, queue)?;
+        ends.map_or(Ok(()), |event| queue.record(Seq(end), event))
+    }
+}
+
+impl<D: Operators> Inner<D> {
+    /// Body of the lane's thread.
+    fn run(&self) {
+        loop {
+            let mut state = self.state.lock();
+            if let Some(closing) = state.closing {
+                let queue = state.queue.take();
+                drop(state);
+                return self.close(queue, closing);
+            }
+            let looked = if state.has_failed { Ok(()) } else { self.look(&mut state) };
+            if let Err(error) = looked {
+                self.fail(&mut state, &error);
+            }
+            let polls = state.has_to_poll && state.is_waiting();
+            drop(state);
+            self.endpoint.flush();
+            if polls { thread::sleep(POLL_INTERVAL) } else { thread::park() }
+        }
+    }
+
+    fn close(&self, queue: Option<D::Queue>, closing: Closing) {
+        let Some(mut queue) = queue else { return };
+        match closing {
+            Closing::Abandon => {
+                queue.abandon();
+                drop(queue);
+            }
+            Closing::Reply(request) => {
+                drop(queue); // waits
+                let _ = self.endpoint.reply(request, Ok(&[])); // without a session none is missed
+                self.endpoint.flush();
+            }
+        }
+    }
+
+    /// Tells what has ended and was taken back, and asks to be woken for more.
+    fn look(&self, state: &mut State<D>) -> Result<()> {
+        loop {
+            self.tell_completed(state)?;
+            self.tell_drained(state)?;
+            if state.told == state.next {
+                return Ok(());
+            }
+            let target = last(state.told);
+            let target = Seq(target.0 + 1);
+            let queue = state.queue()?;
+            queue.wake_at(target);
+            if queue.completed()? < target {
+                return Ok(());
+            }
+        }
+    }
+
+    fn tell_completed(&self, state: &mut State<D>) -> Result<()> {
+        let Seq(done) = state.queue()?.completed()?;
+        let done = (done / POSITIONS).min(state.next);
+        while state.notes.front().is_some_and(|note| note.seq < done) {
+            let Some(Note { seq, events, checkpoint }) = state.notes.pop_front() else { break };
+            let at = |event: &Option<D::Event>| {
+                let at = event.as_ref().and_then(D::Event::reached).unwrap_or_default();
+                U64::new(at.as_nanos() as u64)
+            };
+            let [began, ended] = events.each_ref().map(at);
+            let left = U64::new(checkpoint.map_or(0, |record| record.remaining()).into());
+            self.push(&Advance { done: U64::new(seq + 1), began, ended, left });
+            state.told = seq + 1;
+            state.events.extend(events.into_iter().flatten());
+        }
+        if done > state.told {
+            let none = U64::new(0);
+            self.push(&Advance { done: U64::new(done), began: none, ended: none, left: none });
+            state.told = done;
+        }
+        Ok(())
+    }
+
+    fn tell_drained(&self, state: &mut State<D>) -> Result<()> {
+        let Some(drain) = state.draining else { return Ok(()) };
+        let Some(drained) = state.queue()?.try_drain()? else { return Ok(()) };
+        self.tell_completed(state)?;
+        state.draining = None;
+        let Drained { resume_at: Seq(resume_at), partial, held } = drained;
+        // A queue that has had nothing yet resumes at its beginning.
+        let resume_at = (resume_at / POSITIONS).max(state.told);
+        if !held {
+            state.notes.retain(|note| note.seq < resume_at);
+            state.next = state.told;
+        }
+        let left = match partial {
+            Some(record) => {
+                let left = u64::from(record.remaining()) + 1;
+                let id = Id::from_bits(drain.checkpoint.get());
+                self.checkpoints
+                    .lock()
+                    .insert(id, record)
+                    .map_err(|e| Error::Invalid(e.to_string()))?;
+                left
+            }
+            None => 0,
+        };
+        self.push(&Returned {
+            ticket: drain.ticket,
+            resume_at: U64::new(resume_at),
+            left: U64::new(left),
+            is_held: U64::new(held.into()),
+        });
+        Ok(())
+    }
+
+    fn push<M: Hot>(&self, message: &M) {
+        // Errors end the session, and this lane with it.
+        let _ = self.endpoint.push(M::OP, self.number, &[hot_bytes(message)]);
+    }
+
+    fn fail(&self, state: &mut State<D>, error: &Error) {
+        if std::mem::replace(&mut state.has_failed, true) {
+            return;
+        }
+        let failed = Failed { error: RemoteError::from(error) };
+        if let Ok(body) = failed.to_bytes() {
+            let _ = self.endpoint.push(Failed::OP, self.number, &[&body]);
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! Messages of a session with a device of its own: preemption, and parts of launches.
+
+use super::lanes::no_lane;
+use super::objects::{Fault, Outcome};
+use super::own_lane::{Issue, OwnLane};
+use super::session::{Lane, Session, encode, unknown};
+use crate::conversions::level;
+use crate::error::NAME;
+use crate::messages::{
+    BlocksLeft, CapBlocks, Drain, EVICT, MakeCheckpoint, MakePreemptor, OpenLane, REACTIVATE,
+    RESET, ReadCheckpoint, ReleaseHeld, RemoteCommand, Run, RunPadded, SetTrace, Stop, TakeTrace,
+    Traced, WriteCheckpoint,
+};
+use reef_core::dkp::Padding;
+use reef_core::op::Operators;
+use reef_core::{Blocks, Command, Error, Launch, PreemptLevel, Preemptor, Priority, Span};
+use reef_wire::{Cold, Endpoint, Hot, Id, Message};
+use std::sync::Arc;
+
+impl<D: Operators> Session<D> {
+    /// Handles a message of a session with a device of its own, and returns the reply's bytes.
+    pub(super) fn answer_own(&mut self, message: &Message<'_>) -> Outcome<Vec<u8>> {
+        self.check_own(message.op)?;
+        let (body, device) = (message.body, &self.host.device);
+        match message.op {
+            ReadCheckpoint::OP => {
+                let id = Id::from_bits(ReadCheckpoint::from_bytes(body)?.id);
+                let checkpoint = self.objects.checkpoints.lock().get(id)?.clone();
+                encode(&BlocksLeft::from(&device.blocks(&checkpoint)?))
+            }
+            WriteCheckpoint::OP => {
+                let WriteCheckpoint { id, command, blocks } = WriteCheckpoint::from_bytes(body)?;
+                let command = self.own_command(&command)?;
+                let checkpoint = device.checkpoint_of(&command, &Blocks::try_from(blocks)?)?;
+                self.objects.checkpoints.lock().insert(Id::from_bits(id), checkpoint)?;
+                encode(&())
+            }
+            MakePreemptor::OP => {
+                let MakePreemptor { id, level: number } = MakePreemptor::from_bytes(body)?;
+                let level = level(number)
+                    .ok_or_else(|| Error::Invalid(format!("level {number}: there is none")))?;
+                let preemptor = device.preemptor(level)?;
+                let facts = [preemptor.needs_room(), preemptor.calls_driver()];
+                self.objects.preemptors.insert(Id::from_bits(id), Arc::new(preemptor))?;
+                encode(&facts)
+            }
+            TakeTrace::OP => {
+                let spans = device.take_trace().into_iter().map(OwnLane::<D>::client_span);
+                encode(&spans.map(Span::into).collect::<Vec<Traced>>())
+            }
+            op => Err(unknown(op)),
+        }
+    }
+
+    /// Handles a message without reply of a session with a device of its own.
+    pub(super) fn take_own(&mut self, message: &Message<'_>) -> Outcome<()> {
+        self.check_own(message.op)?;
+        let (body, device) = (message.body, &self.host.device);
+        match message.op {
+            RunPadded::OP => self.run_padded(message.lane, RunPadded::from_bytes(body)?),
+            MakeCheckpoint::OP => {
+                let MakeCheckpoint { id, command } = MakeCheckpoint::from_bytes(body)?;
+                let checkpoint = device.checkpoint(&self.launch(&command)?)?;
+                Ok(self.objects.checkpoints.lock().insert(Id::from_bits(id), checkpoint)?)
+            }
+            Stop::OP => self.stop(Stop::split(body)?.0),
+            Drain::OP => {
+                let (drain, _) = Drain::split(body)?;
+                self.own_lane(message.lane)?.drain(drain);
+                Ok(())
+            }
+            ReleaseHeld::OP => {
+                self.own_lane(message.lane)?.release_held();
+                Ok(())
+            }
+            CapBlocks::OP => {
+                let blocks = CapBlocks::split(body)?.0.blocks.get() as u32;
+                self.own_lane(message.lane)?.cap_blocks((blocks > 0).then_some(blocks));
+                Ok(())
+            }
+            SetTrace::OP => {
+                device.set_trace(SetTrace::from_bytes(body)?.on);
+                Ok(())
+            }
+            op => Err(unknown(op)),
+        }
+    }
+
+    fn stop(&mut self, stop: &Stop) -> Outcome<()> {
+        let preemptor = self.objects.preemptors.get(Id::from_bits(stop.preemptor.get()))?;
+        match stop.step.get() {
+            EVICT => preemptor.evict()?,
+            RESET => preemptor.reset()?,
+            REACTIVATE => return Ok(preemptor.reactivate()?),
+            step => {
+                let text = format!("step {step} of a preemptor: there is none");
+                return Err(reef_wire::Error::Protocol(text).into());
+            }
+        }
+        // A drain that came earlier may have an answer now, and the device wakes no thread for it.
+        for lane in self.lanes.values() {
+            if let Lane::Own(lane) = lane {
+                lane.retry_drain();
+            }
+        }
+        Ok(())
+    }
+
+    fn check_own(&self, op: u16) -> Outcome<()> {
+        if self.host.dispatcher.is_none() {
+            return Ok(());
+        }
+        let what = format!("operation {op}, on a device that sessions share");
+        Err(Error::Unsupported { backend: NAME, what }.into())
+    }
+
+    pub(super) fn open_own(
+        &self,
+        number: u32,
+        asked: &OpenLane,
+        endpoint: Arc<Endpoint>,
+    ) -> Outcome<OwnLane<D>> {
+        let preemptor = asked.preemptor.map(|id| self.objects.preemptors.get(Id::from_bits(id)));
+        let preemptor = preemptor.transpose()?.cloned();
+        let priority = if asked.is_real_time { Priority::RealTime } else { Priority::BestEffort };
+        let queue = self.host.device.queue(priority, preemptor.as_deref())?;
+        let checkpoints = self.objects.checkpoints.clone();
+        let device = self.host.device.clone();
+        Ok(OwnLane::open(number, device, queue, preemptor, endpoint, checkpoints)?)
+    }
+
+    pub(super) fn run_own(&mut self, number: u32, run: &Run) -> Outcome<()> {
+        let command = match &run.command {
+            RemoteCommand::Record => None,
+            command => match self.own_command(command) {
+                Ok(command) => Some(command),
+                Err(Fault::Device(error)) => {
+                    self.own_lane(number)?.fail(&error);
+                    return Ok(());
+                }
+                Err(protocol) => return Err(protocol),
+            },
+        };
+        let checkpoints = self.objects.checkpoints.lock();
+        let resume = run.resume.map(|id| checkpoints.get(Id::from_bits(id)).cloned());
+        drop(checkpoints);
+        let (seq, marks, resume) = (run.seq, run.marks, resume.transpose()?);
+        let issue = match command {
+            None => Issue::Record,
+            Some(command) => Issue::Command { command, resume, marks },
+        };
+        Ok(self.own_lane(number)?.issue(seq, issue)?)
+    }
+
+    fn run_padded(&mut self, number: u32, run: RunPadded) -> Outcome<()> {
+        let [rt_units, be_per_unit, be_blocks] = run.padding;
+        let padding = Padding { rt_units, be_per_unit, be_blocks };
+        let (launch, other) = (self.launch(&run.command)?, self.launch(&run.other)?);
+        let checkpoint = Id::from_bits(run.checkpoint);
+        let checkpoint = self.objects.checkpoints.lock().get(checkpoint)?.clone();
+        let issue = Issue::Padded { launch, padding, other, checkpoint };
+        Ok(self.own_lane(number)?.issue(run.seq, issue)?)
+    }
+
+    fn launch(&self, command: &RemoteCommand) -> Outcome<Launch<D>> {
+        match self.own_command(command)? {
+            Command::Launch(launch) => Ok(launch),
+            _ => Err(Error::invalid("part of a command that is not a launch").into()),
+        }
+    }
+
+    fn own_command(&self, command: &RemoteCommand) -> Outcome<Command<D>> {
+        let task = self.objects.task(&self.host.device, command)?;
+        match task.commands() {
+            [command] => Ok(command.clone()),
+            _ => Err(Error::invalid("several commands at once").into()),
+        }
+    }
+
+    fn own_lane(&self, number: u32) -> Outcome<&OwnLane<D>> {
+        match self.lanes.get(&number) {
+            Some(Lane::Own(lane)) => Ok(lane),
+            _ => Err(no_lane(number).into()),
+        }
+    }
+}
+
+impl<D: Operators> Drop for Session<D> {
+    /// What still runs of the session is stopped, so that its memory is released soon.
+    fn drop(&mut self) {
+        for preemptor in self.objects.preemptors.values() {
+            // A lost device runs nothing any more.
+            if preemptor.level() >= PreemptLevel::DeviceQueue {
+                let _ = preemptor.evict();
+            }
+            if preemptor.level() >= PreemptLevel::All {
+                let _ = preemptor.reset();
+            }
+        }
+    }
+}
