@@ -12,6 +12,9 @@ pub enum Error {
     /// The connection is gone. The session may continue on another one.
     #[error("connection: {0}")]
     Broken(String),
+    /// Nothing listens at the peer's address. If its process is gone, so are its sessions.
+    #[error("connection: {0}")]
+    Absent(String),
     /// The peer broke a rule of the protocol. The session is over.
     #[error("protocol: {0}")]
     Protocol(String),

@@ -2,7 +2,7 @@
 
 mod support;
 
-use reef_wire::{Error, Limits, Line, Link, ServerOptions, Token};
+use reef_wire::{Address, Error, Limits, Line, Link, ServerOptions, Token};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -306,6 +306,47 @@ fn left_client_frees_its_session_at_once() {
     assert_eq!(bench.server().len(), 1);
     drop(client);
     sessions_end(&bench.server());
+}
+
+/// The system closes the sockets of a process that has ended, which says nothing more.
+#[test]
+fn session_of_a_closed_connection_ends_soon() {
+    let bench = Bench::new(|_| None);
+    let other = bench.open().unwrap();
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let server = bench.server();
+    let served = std::thread::spawn(move || server.serve(Link::unix(far).unwrap()));
+    support::shake_hands(&mut near);
+    let begin = Instant::now();
+    drop(near);
+    let said = served.join().unwrap().unwrap_err().to_string();
+    assert!(said.contains("closed") && said.contains("did not come back"), "{said}");
+    assert!(begin.elapsed() < Duration::from_secs(10), "well before the timeout of 30 s");
+    assert_eq!(other.call(ECHO, 0, &[b"x"]).unwrap(), b"x");
+}
+
+/// Where nothing listens any more the sessions are gone, so a client doesn't wait for its timeout.
+#[test]
+fn absent_server_ends_the_session_soon() {
+    let bench = Bench::new(|_| None);
+    let client = bench
+        .open_with(|options| {
+            let dial = std::mem::replace(&mut options.dial, Box::new(|| unreachable!()));
+            let has_dialled = AtomicBool::new(false);
+            options.dial = Box::new(move || {
+                if has_dialled.swap(true, Ordering::Relaxed) {
+                    let nowhere: Address = "unix:/nowhere/reef.sock".parse().unwrap();
+                    return nowhere.connect(Duration::from_secs(1), None);
+                }
+                dial()
+            });
+        })
+        .unwrap();
+    client.cut();
+    let begin = Instant::now();
+    let said = client.call(ECHO, 0, &[]).unwrap_err().to_string();
+    assert!(said.contains("/nowhere/reef.sock"), "{said}");
+    assert!(begin.elapsed() < Duration::from_secs(10), "well before the timeout of 30 s");
 }
 
 #[test]

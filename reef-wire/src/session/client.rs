@@ -14,6 +14,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+/// Time for which a client tries again where nothing listens: a server that is busy may not yet.
+const ABSENT_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Way of a client to its server.
 pub struct ClientOptions {
     /// Makes a connection.
@@ -61,7 +64,8 @@ impl ClientOptions {
         Ok((link, decoder, welcome))
     }
 
-    /// Connects, again and again while the connection breaks, until its timeout.
+    /// Connects, again and again while the connection breaks, until its timeout. A server that is
+    /// gone is not waited for as long: no other process has the session.
     fn connect_again(
         &self,
         session: Option<[u8; 16]>,
@@ -70,15 +74,15 @@ impl ClientOptions {
     ) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
         loop {
-            match self.connect(session, received) {
-                Err(Error::Broken(why))
-                    if begin.elapsed() >= self.reconnect_timeout || is_over() =>
-                {
-                    return Err(Error::Broken(why));
-                }
-                Err(Error::Broken(_)) => thread::sleep(pause),
+            let (error, timeout) = match self.connect(session, received) {
+                Err(error @ Error::Absent(_)) => (error, ABSENT_TIMEOUT),
+                Err(error @ Error::Broken(_)) => (error, self.reconnect_timeout),
                 result => return result,
+            };
+            if begin.elapsed() >= timeout.min(self.reconnect_timeout) || is_over() {
+                return Err(error);
             }
+            thread::sleep(pause);
             pause = (pause * 2).min(Duration::from_millis(250));
         }
     }

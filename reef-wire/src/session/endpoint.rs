@@ -1,7 +1,7 @@
 //! One end of a session, shared by all of its threads.
 
 use super::handshake::{OP_END, OP_REPLY};
-use super::inbox::{Inbox, Message, Sink};
+use super::inbox::{Inbox, Message, Sink, is_closed};
 use super::outbox::{self, Outbox};
 use crate::credit::Limits;
 use crate::error::{Error, Result};
@@ -13,6 +13,7 @@ use crate::journal::{Batch, Progress};
 use crate::transport::link::{Control, Link, SendHalf};
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 use zerocopy::little_endian::{U32, U64};
@@ -60,6 +61,8 @@ pub struct Endpoint {
     /// Requests whose callers wait, and replies that callers have not taken yet.
     replies: Mutex<HashMap<u64, Option<Result<Vec<u8>>>>>,
     end: OnceLock<Error>,
+    /// This end cut the connection.
+    is_cut: AtomicBool,
     limits: Limits,
     side: Side,
 }
@@ -92,6 +95,7 @@ impl Endpoint {
             control: Mutex::new(None),
             replies: Mutex::new(HashMap::new()),
             end: OnceLock::new(),
+            is_cut: AtomicBool::new(false),
             limits,
             side,
         }
@@ -228,6 +232,11 @@ impl Endpoint {
 
     /// Breaks the connection. The session continues on another one.
     pub fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.shut_down();
+    }
+
+    fn shut_down(&self) {
         if let Some(control) = &*lock(&self.control) {
             control.cut();
         }
@@ -315,7 +324,9 @@ impl Endpoint {
             (Err(Error::Broken(why)), Side::Client(reconnect)) if self.end.get().is_none() => {
                 self.disconnect(inbox);
                 reconnect(self, inbox).map_err(|e| match e {
-                    Error::Broken(last) => Error::Ended(format!("{why}; then {last}")),
+                    Error::Broken(last) | Error::Absent(last) => {
+                        Error::Ended(format!("{why}; then {last}"))
+                    }
                     other => other,
                 })
             }
@@ -351,6 +362,12 @@ impl Endpoint {
         }
     }
 
+    /// Returns whether the peer closed the connection, as the system does for a process that has
+    /// ended.
+    pub(super) fn is_closed_by_peer(&self) -> bool {
+        !self.is_cut.load(Ordering::Relaxed) && lock(&self.inbox).is_closed()
+    }
+
     /// Gives up the connection; what is pushed waits for the next one.
     pub(super) fn disconnect(&self, inbox: &mut Inbox) {
         self.cut();
@@ -370,6 +387,7 @@ impl Endpoint {
         let Link { send, receive, control, .. } = link;
         self.writer.run_alone(|| {
             *lock(&self.control) = Some(control);
+            self.is_cut.store(false, Ordering::Relaxed);
             *lock(&self.sender) = Some(send);
             self.writer.with(|outbox| outbox.connect(received, told))
         })?;
@@ -384,10 +402,11 @@ impl Endpoint {
     fn send(&self, batch: &Batch) {
         let mut sender = lock(&self.sender);
         let Some(half) = &mut *sender else { return };
-        if half.send(&batch.bytes).is_err() {
+        if let Err(error) = half.send(&batch.bytes) {
             *sender = None;
             self.writer.with(Outbox::disconnect);
-            self.cut(); // the reader sees it
+            // The reader sees it.
+            if is_closed(&error) { self.shut_down() } else { self.cut() }
         }
     }
 

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::frame::{Decoder, FIRST_OP, FLAG_PAYLOAD, FLAG_REPLY, FLAG_UNCOUNTED, Frame, frame_len};
 use crate::journal::{Arrivals, Progress};
 use crate::transport::link::ReceiveHalf;
-use std::fmt;
 use std::time::Duration;
+use std::{fmt, io};
 use zerocopy::FromBytes;
 
 /// A message of the peer.
@@ -50,6 +50,8 @@ pub(super) struct Inbox {
     decoder: Decoder,
     arrivals: Arrivals,
     received_bytes: u64,
+    /// The peer closed the link.
+    is_closed: bool,
     /// Frames that were handled: all before the first chunk of an incomplete payload.
     consumed: Progress,
     assembly: Assembly,
@@ -68,6 +70,7 @@ impl Inbox {
             decoder: Decoder::default(),
             arrivals: Arrivals::default(),
             received_bytes: 0,
+            is_closed: false,
             consumed: Progress::default(),
             assembly: Assembly::default(),
         }
@@ -80,7 +83,12 @@ impl Inbox {
 
     /// Continues with a link, of which `decoder` may have read some bytes already.
     pub(super) fn connect(&mut self, receive: Box<dyn ReceiveHalf>, decoder: Decoder) {
-        (self.receive, self.decoder) = (Some(receive), decoder);
+        (self.receive, self.decoder, self.is_closed) = (Some(receive), decoder, false);
+    }
+
+    /// Returns whether the peer closed the link.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// Drops the link: it is broken.
@@ -101,6 +109,7 @@ impl Inbox {
         if self.handle_frames(sink)? == 0 {
             let receive = self.receive.as_mut().ok_or_else(Error::not_connected)?;
             let count = receive.receive(self.decoder.space());
+            self.is_closed = count.as_ref().is_err_and(is_closed);
             self.decoder.filled(count.map_err(|e| Error::io("receive", &e))?);
             self.handle_frames(sink)?;
         }
@@ -136,6 +145,12 @@ impl Inbox {
         }
         Ok(count)
     }
+}
+
+/// Returns whether an error says that the peer closed its end.
+pub(super) fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 fn handle_uncounted(frame: &Frame<'_>, sink: &impl Sink) -> Result<()> {

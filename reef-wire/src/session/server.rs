@@ -36,11 +36,14 @@ pub struct ServerOptions {
     pub max_sessions: usize,
     /// Time for which a session without connection is kept.
     pub reconnect_timeout: Duration,
+    /// Time for which it is kept if the client's system closed the connection, as it does when the
+    /// client's process has ended.
+    pub closed_timeout: Duration,
 }
 
 impl ServerOptions {
-    /// Options with a schema: no tokens, the default limits, 256 MiB unread, 1,000 sessions, and a
-    /// timeout of 30 s.
+    /// Options with a schema: no tokens, the default limits, 256 MiB unread, 1,000 sessions, and
+    /// timeouts of 30 s and 700 ms.
     pub fn new(schema: u64) -> Self {
         Self {
             schema,
@@ -49,6 +52,7 @@ impl ServerOptions {
             max_unread: 256 << 20,
             max_sessions: 1000,
             reconnect_timeout: Duration::from_secs(30),
+            closed_timeout: Duration::from_millis(700),
         }
     }
 }
@@ -158,7 +162,7 @@ impl Server {
     fn begin(&self, mut link: Link, decoder: Decoder, hello: &Hello) -> Result<()> {
         let options = &self.0.options;
         if self.len() >= options.max_sessions {
-            let text = format!("the server has {} sessions, at most that many", self.len());
+            let text = too_many(self.len());
             refuse(&mut link, &text);
             return Err(Error::Refused(text));
         }
@@ -178,7 +182,10 @@ impl Server {
         let none = Progress::default();
         let welcome = Welcome { session: name, received: none, limits: options.limits, facts };
         let welcome = codec::write(&welcome)?;
-        lock(&self.0.sessions).insert(name, session.clone());
+        if let Err(text) = self.insert(name, &session) {
+            refuse(&mut link, &text);
+            return Err(Error::Refused(text));
+        }
         if say(&mut link, OP_WELCOME, &[&welcome]).is_ok() {
             let endpoint = &session.endpoint;
             endpoint.connect(&mut lock(endpoint.inbox()), link, decoder, none, none)?;
@@ -188,6 +195,16 @@ impl Server {
         session.endpoint.end(end.clone());
         session.endpoint.close();
         Err(end)
+    }
+
+    /// Records a session, unless others took the last place meanwhile.
+    fn insert(&self, name: [u8; 16], session: &Arc<Session>) -> Result<(), String> {
+        let mut sessions = lock(&self.0.sessions);
+        if sessions.len() >= self.0.options.max_sessions {
+            return Err(too_many(sessions.len()));
+        }
+        sessions.insert(name, session.clone());
+        Ok(())
     }
 
     /// Runs a session over all of its connections, and returns why it is over.
@@ -204,8 +221,14 @@ impl Server {
                 Error::Broken(why) => why,
                 end => break end,
             };
+            let options = &self.0.options;
+            let timeout = if session.endpoint.is_closed_by_peer() {
+                options.closed_timeout.min(options.reconnect_timeout)
+            } else {
+                options.reconnect_timeout
+            };
             session.disconnect(seen);
-            match session.await_connection(seen, self.0.options.reconnect_timeout) {
+            match session.await_connection(seen, timeout) {
                 Some(number) => seen = number,
                 None => break Error::Ended(format!("{broken}; the client did not come back")),
             }
@@ -277,6 +300,10 @@ impl Session {
         }
         Some(*connections)
     }
+}
+
+fn too_many(sessions: usize) -> String {
+    format!("the server has {sessions} sessions, at most that many")
 }
 
 /// Tells a client why, as far as the connection still carries it.

@@ -5,6 +5,7 @@ use super::socket;
 use super::tls::TlsClient;
 use crate::error::{Error, Result};
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::{IpAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -61,9 +62,10 @@ impl Address {
     ///
     /// # Errors
     ///
-    /// `Broken` names the address; `Invalid` without `tls` for an address that wants it.
+    /// `Broken` names the address, `Absent` where nothing listens; `Invalid` without `tls` for an
+    /// address that wants it.
     pub fn connect(&self, timeout: Duration, tls: Option<&TlsClient>) -> Result<Link> {
-        let failed = |e: &std::io::Error| Error::Broken(format!("{self}: {e}"));
+        let failed = |e: &std::io::Error| self.failed(e);
         match self {
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path).map_err(|e| failed(&e))?;
@@ -80,8 +82,16 @@ impl Address {
         }
     }
 
+    fn failed(&self, error: &std::io::Error) -> Error {
+        let text = format!("{self}: {error}");
+        match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::NotFound => Error::Absent(text),
+            _ => Error::Broken(text),
+        }
+    }
+
     fn tcp(&self, at: &str, timeout: Duration) -> Result<TcpStream> {
-        let failed = |e: &std::io::Error| Error::Broken(format!("{self}: {e}"));
+        let failed = |e: &std::io::Error| self.failed(e);
         let mut last = std::io::Error::other("the name has no address");
         for address in at.to_socket_addrs().map_err(|e| failed(&e))? {
             match TcpStream::connect_timeout(&address, timeout) {
