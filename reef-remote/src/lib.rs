@@ -17,6 +17,7 @@ mod client;
 mod conversions;
 mod error;
 pub mod messages;
+mod schema;
 pub mod server;
 
 pub use client::event::Event;
@@ -25,3 +26,4 @@ pub use client::options::Options;
 pub use client::preemptor::{Checkpoint, Preemptor};
 pub use client::queue::Queue;
 pub use client::remote::Remote;
+pub use schema::schema;

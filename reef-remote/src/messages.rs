@@ -108,11 +108,6 @@ messages! {
     cold 45 TakeTrace {}
 }
 
-/// Hash of all that both ends must agree on: the messages, the types in them, and the release of
-/// the operations of networks.
-pub const SCHEMA: u64 = DECLARED
-    ^ reef_wire::codec::hash(concat!(env!("CARGO_PKG_VERSION"), include_str!("messages.rs")));
-
 /// One command of a queue.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as the commands of reef-core")]

@@ -24,6 +24,7 @@ mod handmade;
 #[cfg(feature = "bench")]
 mod help;
 mod models;
+mod remote;
 mod run;
 #[cfg(feature = "daemon")]
 mod serve;

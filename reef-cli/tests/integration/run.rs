@@ -17,33 +17,6 @@ fn onnx() -> String {
 }
 
 #[test]
-fn remote_device_gives_the_output_of_a_local_one() {
-    use std::io::{BufRead, BufReader};
-    let folder = Folder::new("run-remote");
-    let address = format!("unix:{}", folder.path("socket"));
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_reef"));
-    command.args(["remote", "serve", "--listen", &address]);
-    let mut server = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let line = BufReader::new(server.stdout.take().unwrap()).lines().next().unwrap().unwrap();
-    assert_eq!(line, format!("listening on {address}"));
-    let device = format!("remote:{address}/cpu:0");
-    let run = |device: &str| {
-        let run = ["run", &onnx(), &picture("photo.jpg"), "--device", device, "--json"];
-        let mut report: Value = serde_json::from_str(&says(&run)).expect("JSON");
-        report["pictures"][0]["top"].take()
-    };
-    let classes = run(&device);
-    assert_eq!(classes, run("cpu:0"));
-    assert_eq!(classes.as_array().map(Vec::len), Some(5));
-    server.kill().unwrap();
-    server.wait().unwrap();
-    let said = refuses(&["run", &onnx(), &picture("photo.jpg"), "--device", &device]);
-    assert!(said.contains("socket"), "{said}");
-    let said = refuses(&["remote", "serve", "--listen", "0.0.0.0:0"]);
-    assert!(said.contains("must have a token and TLS"), "{said}");
-}
-
-#[test]
 fn each_picture_gets_its_best_classes_and_their_labels() {
     let folder = Folder::new("run");
     let names: Vec<_> = (0..10).map(|class| format!("kind {class}\n")).collect();

@@ -4,8 +4,9 @@ use super::lane::{Lanes, Pushed};
 use super::options::Options;
 use crate::error::{NAME, of_wire};
 use crate::messages::{
-    AskClock, BUFFER, CHECKPOINT, Facts, Free, GRAPH, LAUNCHES, PREEMPTOR, Request, SCHEMA,
+    AskClock, BUFFER, CHECKPOINT, Facts, Free, GRAPH, LAUNCHES, PREEMPTOR, Request,
 };
+use crate::schema::schema;
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_wire::little_endian::U64;
@@ -67,7 +68,7 @@ impl Connection {
                     .map_err(|e| reef_wire::Error::Broken(format!("emulated line: {e}"))),
             }
         };
-        let mut wire = ClientOptions::new(SCHEMA, dial);
+        let mut wire = ClientOptions::new(schema(), dial);
         wire.token = options.token_file.as_deref().map(token).transpose()?;
         let request = Request { device: options.device.clone() };
         wire.request = codec::write(&request).map_err(of_wire)?;

@@ -2,10 +2,11 @@
 
 use super::session::Session;
 use super::shared::Shared;
-use crate::messages::{ColocationKind, Facts, Request, SCHEMA};
+use crate::messages::{ColocationKind, Facts, Request};
+use crate::schema::schema;
 use parking_lot::Mutex;
 use reef_core::op::Operators;
-use reef_core::scheduler::Reef;
+use reef_core::scheduler::{Reef, Scheduler};
 use reef_core::{Dispatcher, PreemptLevel, Result, Stats};
 use reef_wire::{Authority, Handler, Hello, Server, ServerOptions, Token, codec};
 use std::collections::HashMap;
@@ -29,7 +30,16 @@ impl<D: Operators> Host<D> {
     ///
     /// The device's.
     pub fn start(device: &D) -> Result<Self> {
-        Self::with(device, false)
+        Self::start_with(device, Box::new(Reef::default()))
+    }
+
+    /// As [`start`](Self::start), with another scheduler or at another level.
+    ///
+    /// # Errors
+    ///
+    /// The device's; `Level` for a level that it doesn't have.
+    pub fn start_with(device: &D, scheduler: Box<dyn Scheduler>) -> Result<Self> {
+        Self::with(device, scheduler, false)
     }
 
     /// As [`start`](Self::start), for clients that also launch kernels by name with arguments of
@@ -44,7 +54,7 @@ impl<D: Operators> Host<D> {
     /// Every client keeps to the obligations of [`Launch::new`](reef_core::Launch::new).
     #[allow(unsafe_code)]
     pub unsafe fn start_raw(device: &D) -> Result<Self> {
-        Self::with(device, true)
+        Self::with(device, Box::new(Reef::default()), true)
     }
 
     /// A device that one session has for its own, for [`Devices::each`]. The client's dispatcher
@@ -60,8 +70,8 @@ impl<D: Operators> Host<D> {
         self.0.dispatcher.as_ref().map(Dispatcher::stats).unwrap_or_default()
     }
 
-    fn with(device: &D, has_raw_launches: bool) -> Result<Self> {
-        let dispatcher = Some(Dispatcher::start(device, Box::new(Reef::default()))?);
+    fn with(device: &D, scheduler: Box<dyn Scheduler>, has_raw_launches: bool) -> Result<Self> {
+        let dispatcher = Some(Dispatcher::start(device, scheduler)?);
         let device = device.clone();
         Ok(Self(Arc::new(Shared { device, dispatcher, has_raw_launches })))
     }
@@ -127,7 +137,7 @@ impl Devices {
     /// A server of these devices. With tokens a client must have one of them.
     #[must_use]
     pub fn serve(self, tokens: Vec<Token>) -> Server {
-        let mut options = ServerOptions::new(SCHEMA);
+        let mut options = ServerOptions::new(schema());
         options.tokens = tokens;
         Server::new(options, self)
     }

@@ -49,10 +49,17 @@ fn open(name: &str) -> reef_core::Result<Cpu> {
 
 /// One device for all sessions.
 pub(crate) fn shared() -> Served {
+    shared_by(|device| Host::start(device))
+}
+
+/// As [`shared`], with a dispatcher of its own.
+pub(crate) fn shared_by(
+    start: impl Fn(&Cpu) -> reef_core::Result<Host<Cpu>> + Send + Sync + 'static,
+) -> Served {
     let known = Arc::<OnceLock<_>>::default();
     let opened = known.clone();
     let devices = Devices::shared(move |name| {
-        let host = Arc::new(Host::start(&open(name)?)?);
+        let host = Arc::new(start(&open(name)?)?);
         let _ = opened.set(host.clone()); // the first one counts
         Ok(host as Arc<dyn DeviceHost>)
     });
