@@ -119,5 +119,9 @@ fn bench_measures_a_remote_device() {
         "--json",
     ]));
     let rows = report["rows"].as_array().expect("rows");
-    assert!(rows.iter().any(|row| row.to_string().contains("All/")), "{report}");
+    for scheduler in ["All", "DeviceQueue", "HostQueue/1"] {
+        let row = rows.iter().find(|row| row["scheduler"] == scheduler).expect("a row");
+        assert_eq!(row["be_right"], true, "{scheduler}: {report}");
+        assert!(row["be_tasks"].as_u64() > Some(0), "{scheduler}: {report}");
+    }
 }
