@@ -104,6 +104,14 @@ pub(crate) fn of_wire(error: reef_wire::Error) -> Error {
     }
 }
 
+/// The error of all work after the end of a session.
+pub(crate) fn of_ended(why: &reef_wire::Error) -> Error {
+    match of_wire(why.clone()) {
+        lost @ Error::DeviceLost { .. } => lost,
+        other => Error::DeviceLost { backend: NAME, why: other.to_string() },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -29,6 +29,10 @@ pub const RESET: u64 = 2;
 /// Step of a [`Stop`].
 pub const REACTIVATE: u64 = 3;
 
+/// Maximum number of bytes of outputs that come back with the end of a command. Longer ones are
+/// read when the client asks.
+pub const MAX_OUTPUTS_LEN: usize = 256 << 10;
+
 /// Maximum number of bytes that one message carries of a longer copy.
 pub const MAX_PIECE_LEN: usize = 16 << 20;
 
@@ -52,8 +56,16 @@ messages! {
     /// Closes a lane. The reply comes when all of its commands have ended.
     cold 23 CloseLane { lane: u32 }
     /// Runs a command on a lane, or the blocks that a checkpoint has left of it. Marks: the client
-    /// wants the times of its beginning and of its end.
-    cold 24 Run { seq: u64, command: RemoteCommand, resume: Option<u64>, marks: [bool; 2] }
+    /// wants the times of its beginning and of its end. The bytes of `inputs` follow, which are
+    /// written to host memory first. Those of `outputs` come back when it has ended.
+    cold 24 Run {
+        seq: u64,
+        command: RemoteCommand,
+        resume: Option<u64>,
+        marks: [bool; 2],
+        inputs: Vec<Section>,
+        outputs: Vec<Section>,
+    }
     /// Asks the device. The reply is the answer.
     cold 25 Ask { question: Question }
     /// Bytes of constants, for the message that packs them.
@@ -68,7 +80,8 @@ messages! {
     cold 30 AskClock {}
     /// Of the server: all commands of a lane before `done` have ended. If the last of them has
     /// marks, it began and ended at these times of the device, in nanoseconds. If it has a
-    /// checkpoint, of itself or of what padded it, so many blocks are left there.
+    /// checkpoint, of itself or of what padded it, so many blocks are left there. The bytes of its
+    /// outputs follow.
     hot 31 Advance { done: U64, began: U64, ended: U64, left: U64 }
     /// Of the server: the lane, or with lane 0 the session, has failed.
     cold 32 Failed { error: RemoteError }
@@ -144,6 +157,9 @@ pub enum RemoteCommand {
     /// Notes the time at which all earlier commands have ended.
     Record,
 }
+
+/// A part of a buffer: its name, the first byte, the number of bytes.
+pub type Section = (u64, u64, u64);
 
 /// A storage: a buffer and the first byte in it.
 pub type Place = (u64, u64);

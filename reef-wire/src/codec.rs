@@ -50,6 +50,16 @@ pub trait Cold: Serialize + DeserializeOwned {
     fn from_bytes(body: &[u8]) -> Result<Self> {
         read(body).map_err(|e| Error::Protocol(format!("operation {}: {e}", Self::OP)))
     }
+
+    /// Reads one from the front of a body, and returns what follows.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` names the operation.
+    fn front(body: &[u8]) -> Result<(Self, &[u8])> {
+        postcard::take_from_bytes(body)
+            .map_err(|e| Error::Protocol(format!("operation {}: {e}", Self::OP)))
+    }
 }
 
 /// Writes a value in postcard's format.

@@ -2,7 +2,7 @@
 
 use super::lane::{Lanes, Pushed};
 use super::options::Options;
-use crate::error::{NAME, of_wire};
+use crate::error::{NAME, of_ended, of_wire};
 use crate::messages::{
     AskClock, BUFFER, CHECKPOINT, Facts, Free, GRAPH, LAUNCHES, PREEMPTOR, Request,
 };
@@ -195,6 +195,20 @@ impl Connection {
         self.push_on(lane, message)?;
         self.client.flush();
         Ok(())
+    }
+
+    /// As [`post_on`](Self::post_on), with bytes after the message.
+    pub(crate) fn post_with<M: Cold>(&self, lane: u32, message: &M, bytes: &[u8]) -> Result<()> {
+        let body = message.to_bytes().map_err(of_wire)?;
+        self.client.push(M::OP, lane, &[&body, bytes]).map_err(of_wire)?;
+        self.client.flush();
+        Ok(())
+    }
+
+    /// Returns an error if the session is over, or an earlier message had one.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.client.ended().map_or(Ok(()), |why| Err(of_ended(why)))?;
+        self.lanes.check()
     }
 
     /// As [`post_on`](Self::post_on), but a later message takes it along.

@@ -2,11 +2,13 @@
 
 use super::connection::Connection;
 use super::event::Event;
+use super::mirror::Mirror;
 use super::objects::{Buffer, Graph, KeptGraph, Kernel, KernelSource};
 use super::options::Options;
 use super::preemptor::{Checkpoint, Preemptor};
 use super::queue::{Queue, launch_of, to_remote};
 use super::remote::Remote;
+use super::transfers::Transfers;
 use crate::conversions::level;
 use crate::error::NAME;
 use crate::messages::{
@@ -28,7 +30,8 @@ impl Remote {
         let address = self.0.address(bytes);
         let alloc = |id| Alloc { id, address, bytes: bytes as u64, is_host };
         let (handle, ()) = self.make(BUFFER, alloc)?;
-        Ok(Buffer { handle: Arc::new(handle), address, bytes })
+        let mirror = is_host.then(|| Arc::new(Mirror::new(bytes)));
+        Ok(Buffer { handle: Arc::new(handle), address, bytes, mirror })
     }
 }
 
@@ -89,6 +92,9 @@ impl Device for Remote {
 
     fn write(&self, buffer: &Buffer, offset: usize, data: &[u8]) -> Result<()> {
         buffer.check(offset, data.len())?;
+        if buffer.mirror.as_ref().is_some_and(|mirror| mirror.write(offset, data)) {
+            return self.0.check();
+        }
         for (index, piece) in data.chunks(MAX_PIECE_LEN).enumerate() {
             let offset = U64::new((offset + index * MAX_PIECE_LEN) as u64);
             self.0.post_hot(&Write { buffer: U64::new(buffer.id()), offset }, piece)?;
@@ -98,6 +104,9 @@ impl Device for Remote {
 
     fn read(&self, buffer: &Buffer, offset: usize, data: &mut [u8]) -> Result<()> {
         buffer.check(offset, data.len())?;
+        if buffer.mirror.as_ref().is_some_and(|mirror| mirror.read(offset, data)) {
+            return self.0.check();
+        }
         for (index, piece) in data.chunks_mut(MAX_PIECE_LEN).enumerate() {
             let offset = U64::new((offset + index * MAX_PIECE_LEN) as u64);
             let (id, bytes) = (U64::new(buffer.id()), U64::new(piece.len() as u64));
@@ -116,7 +125,9 @@ impl Device for Remote {
         Ok(Kernel(KernelSource::Named(Arc::new(handle))))
     }
 
+    /// Kernels may have it from now on.
     fn address(&self, buffer: &Buffer) -> u64 {
+        buffer.expose();
         buffer.address
     }
 
@@ -165,9 +176,10 @@ impl Device for Remote {
         if commands.is_empty() {
             return Err(Error::invalid("a graph of no commands"));
         }
-        let commands = commands.iter().map(to_remote).collect::<Result<Vec<_>>>()?;
-        let (handle, ()) = self.make(GRAPH, |id| MakeGraph { id, commands })?;
-        Ok(Graph(Arc::new(KeptGraph { handle })))
+        let remote = commands.iter().map(to_remote).collect::<Result<Vec<_>>>()?;
+        let transfers = Transfers::of(commands);
+        let (handle, ()) = self.make(GRAPH, |id| MakeGraph { id, commands: remote })?;
+        Ok(Graph(Arc::new(KeptGraph { handle, transfers })))
     }
 
     fn preemptor(&self, asked: PreemptLevel) -> Result<Preemptor> {

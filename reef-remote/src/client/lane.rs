@@ -1,12 +1,14 @@
 //! A client's view of its lanes, which the thread that reads frames keeps up to date.
 
 use super::event::Event;
-use crate::error::{NAME, of_wire};
+use super::mirror::Mirror;
+use crate::error::of_ended;
 use crate::messages::{Advance, Failed, Returned};
 use parking_lot::Mutex;
 use reef_core::{Error, Result};
 use reef_wire::{Cold, Cursor, Endpoint, Handler, Hot, Message};
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -34,6 +36,15 @@ pub(crate) enum Mark {
     End(Event),
     /// Blocks that the launch which padded it has left.
     Left(Arc<AtomicU32>),
+    /// Takes bytes of its end.
+    Output(Output),
+}
+
+/// Part of host memory that a command writes.
+#[derive(Debug)]
+pub(crate) struct Output {
+    pub(crate) mirror: Arc<Mirror>,
+    pub(crate) range: Range<usize>,
 }
 
 impl Lane {
@@ -79,7 +90,7 @@ impl Lane {
         None
     }
 
-    fn advance(&self, advance: &Advance) {
+    fn advance(&self, advance: &Advance, mut outputs: &[u8]) -> reef_wire::Result<()> {
         let done = advance.done.get();
         let [began, ended] =
             [advance.began, advance.ended].map(|at| Duration::from_nanos(at.get()));
@@ -91,6 +102,16 @@ impl Lane {
                 Some((_, Mark::Left(left))) => {
                     left.store(advance.left.get() as u32, Ordering::Release);
                 }
+                Some((_, Mark::Output(Output { mirror, range }))) => {
+                    let (bytes, rest) = outputs.split_at_checked(range.len()).ok_or_else(|| {
+                        let (want, got) = (range.len(), outputs.len());
+                        reef_wire::Error::Protocol(format!(
+                            "output: must have {want} bytes, got {got}"
+                        ))
+                    })?;
+                    mirror.receive(range.start, bytes);
+                    outputs = rest;
+                }
                 None => {}
             }
         }
@@ -101,6 +122,7 @@ impl Lane {
             self.drain_at.store(0, Ordering::SeqCst);
             self.cursor.wake();
         }
+        Ok(())
     }
 
     fn fail(&self, error: Error) {
@@ -143,9 +165,9 @@ impl Handler for Pushed {
         let lane = self.0.lanes.lock().get(&message.lane).cloned();
         match message.op {
             Advance::OP => {
-                let (advance, _) = Advance::split(message.body)?;
+                let (advance, outputs) = Advance::split(message.body)?;
                 if let Some(lane) = lane {
-                    lane.advance(advance);
+                    lane.advance(advance, outputs)?;
                 }
             }
             Returned::OP => {
@@ -171,10 +193,7 @@ impl Handler for Pushed {
     }
 
     fn ended(&mut self, why: &reef_wire::Error) {
-        let error = match of_wire(why.clone()) {
-            lost @ Error::DeviceLost { .. } => lost,
-            other => Error::DeviceLost { backend: NAME, why: other.to_string() },
-        };
+        let error = of_ended(why);
         self.0.lanes.lock().values().for_each(|lane| lane.fail(error.clone()));
     }
 }

@@ -1,6 +1,8 @@
 //! Handles of what the server has: memory, kernels, graphs.
 
 use super::connection::Connection;
+use super::mirror::Mirror;
+use super::transfers::Transfers;
 use reef_core::dkp::Resources;
 use reef_core::{Error, Result};
 use reef_wire::Id;
@@ -26,11 +28,21 @@ pub struct Buffer {
     pub(super) handle: Arc<Handle>,
     pub(super) address: u64,
     pub(super) bytes: usize,
+    /// Bytes of host memory, which the client has as well.
+    pub(super) mirror: Option<Arc<Mirror>>,
 }
 
 impl Buffer {
     pub(super) fn id(&self) -> u64 {
         self.handle.id.bits()
+    }
+
+    /// Has the server alone keep its bytes, because other than copies may touch them.
+    pub(super) fn expose(&self) {
+        if let Some(mirror) = &self.mirror {
+            // Without a session whatever follows fails.
+            let _ = mirror.expose(&self.handle.connection, self.id());
+        }
     }
 
     /// Checks that a range lies inside.
@@ -65,4 +77,5 @@ pub struct Graph(pub(super) Arc<KeptGraph>);
 #[derive(Debug)]
 pub(super) struct KeptGraph {
     pub(super) handle: Handle,
+    pub(super) transfers: Transfers,
 }

@@ -53,6 +53,7 @@ impl Remote {
 }
 
 fn place(storage: &Storage<'_, Remote>) -> Place {
+    storage.buffer.expose();
     (storage.buffer.id(), storage.offset as u64)
 }
 
@@ -76,7 +77,7 @@ impl Operators for Remote {
         let (address, weights) = (self.0.address(0), weights.len() as u64);
         let (handle, ()) = self.make(BUFFER, |id| Pack { id, address, op: *op, weights })?;
         // Its form is the device's own, so nothing but the device touches its bytes.
-        Ok(Buffer { handle: Arc::new(handle), address, bytes: 0 })
+        Ok(Buffer { handle: Arc::new(handle), address, bytes: 0, mirror: None })
     }
 
     fn scratch(&self, op: &Op, rounded: Rounded) -> Scratch {
@@ -133,7 +134,7 @@ impl Operators for Remote {
         self.stage([values, &[]])?;
         let (address, packed) = (self.0.address(0), (*packed).into());
         let (handle, ()) = self.make(BUFFER, |id| PackInput { id, address, packed })?;
-        Ok(Buffer { handle: Arc::new(handle), address, bytes: 0 })
+        Ok(Buffer { handle: Arc::new(handle), address, bytes: 0, mirror: None })
     }
 
     fn has_joined(&self, op: &TensorOp) -> bool {

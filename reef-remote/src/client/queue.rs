@@ -5,6 +5,7 @@ use super::lane::{Lane, Mark};
 use super::objects::{Graph, Handle, KernelSource};
 use super::preemptor::Checkpoint;
 use super::remote::Remote;
+use super::transfers::{Inputs, Transfers};
 use crate::messages::{
     AbandonLane, CHECKPOINT, CapBlocks, CloseLane, Drain, ReleaseHeld, RemoteCommand, Run,
     RunPadded,
@@ -101,6 +102,7 @@ impl Queue {
         command: RemoteCommand,
         resume: Option<&Checkpoint>,
         events: [Option<&Event>; 2],
+        transfers: &Transfers,
     ) -> Result<()> {
         self.begin(seq)?;
         if let Some(record) = resume {
@@ -113,7 +115,15 @@ impl Queue {
                 self.lane.mark(seq.0, mark(event.clone()));
             }
         }
-        self.device.0.post_on(self.number, &Run { seq: seq.0, command, resume, marks })
+        let (outputs, returned) = transfers.outputs();
+        for output in returned {
+            self.lane.mark(seq.0, Mark::Output(output));
+        }
+        let Inputs { sections: inputs, bytes, held } = transfers.inputs(&self.device.0)?;
+        let run = Run { seq: seq.0, command, resume, marks, inputs, outputs };
+        let sent = self.device.0.post_with(self.number, &run, &bytes);
+        drop(held);
+        sent
     }
 
     /// A command follows, so a drain that has no answer yet gets none.
@@ -146,7 +156,7 @@ impl reef_core::Queue for Queue {
         launch: &Launch<Remote>,
         resume: Option<&Checkpoint>,
     ) -> Result<()> {
-        self.run(seq, launch_of(launch), resume, [None; 2])
+        self.run(seq, launch_of(launch), resume, [None; 2], &Transfers::default())
     }
 
     fn launch_padded(
@@ -167,19 +177,20 @@ impl reef_core::Queue for Queue {
     }
 
     fn launch_graph(&mut self, seq: Seq, graph: &Graph, resume: Option<&Checkpoint>) -> Result<()> {
-        self.run(seq, graph_of(graph), resume, [None; 2])
+        self.run(seq, graph_of(graph), resume, [None; 2], &graph.0.transfers)
     }
 
     fn copy(&mut self, seq: Seq, copy: &Copy<Remote>) -> Result<()> {
-        self.run(seq, copy_of(copy)?, None, [None; 2])
+        self.run(seq, copy_of(copy)?, None, [None; 2], &Transfers::of_copy(copy))
     }
 
     fn fill(&mut self, seq: Seq, fill: &Fill<Remote>) -> Result<()> {
-        self.run(seq, fill_of(fill)?, None, [None; 2])
+        fill.buffer.expose();
+        self.run(seq, fill_of(fill)?, None, [None; 2], &Transfers::default())
     }
 
     fn record(&mut self, seq: Seq, event: &Event) -> Result<()> {
-        self.run(seq, RemoteCommand::Record, None, [None, Some(event)])
+        self.run(seq, RemoteCommand::Record, None, [None, Some(event)], &Transfers::default())
     }
 
     /// The server records both times, so this is one message.
@@ -192,7 +203,11 @@ impl reef_core::Queue for Queue {
         if matches!(command, Command::Record(_) | Command::Wait(_) | Command::Host(_)) {
             return Ok(false);
         }
-        self.run(seq, to_remote(command)?, None, events)?;
+        let remote = to_remote(command)?;
+        match command {
+            Command::Graph(graph) => self.run(seq, remote, None, events, &graph.0.transfers)?,
+            _ => self.run(seq, remote, None, events, &Transfers::of([command]))?,
+        }
         Ok(true)
     }
 

@@ -1,5 +1,6 @@
 //! Lanes of a session: clients of the dispatcher, and a thread each that tells how far they are.
 
+use super::objects::{Outputs, read_outputs};
 use crate::error::{NAME, RemoteError};
 use crate::messages::{Advance, Failed};
 use reef_core::op::Operators;
@@ -31,9 +32,9 @@ pub(super) struct SharedLane<D: Operators> {
 #[derive(Debug)]
 enum Item<D: Operators> {
     /// A real-time task that was submitted.
-    Ticket(u64, Ticket<D>),
+    Ticket(u64, Ticket<D>, Outputs<D>),
     /// A best-effort task to be submitted.
-    Task(u64, Task<D>),
+    Task(u64, Task<D>, Outputs<D>),
     /// The time when all before it has ended, which is at least the given one.
     Record(u64, Duration),
     Failed(Error),
@@ -88,13 +89,18 @@ impl<D: Operators> SharedLane<D> {
     /// # Errors
     ///
     /// `Protocol` if the client has sent more than it may.
-    pub(super) fn run(&mut self, seq: u64, task: Result<Task<D>>) -> reef_wire::Result<()> {
+    pub(super) fn run(
+        &mut self,
+        seq: u64,
+        task: Result<Task<D>>,
+        outputs: Outputs<D>,
+    ) -> reef_wire::Result<()> {
         let item = match (task, &mut self.real_time) {
             (Err(error), _) => Item::Failed(error),
-            (Ok(task), None) => Item::Task(seq, task),
+            (Ok(task), None) => Item::Task(seq, task, outputs),
             (Ok(task), Some(client)) => loop {
                 match client.submit(&task) {
-                    Ok(ticket) => break Item::Ticket(seq, ticket),
+                    Ok(ticket) => break Item::Ticket(seq, ticket, outputs),
                     Err(Error::State(_)) => thread::yield_now(), // the dispatcher takes some first
                     Err(error) => break Item::Failed(error),
                 }
@@ -127,9 +133,9 @@ impl<D: Operators> Teller<D> {
     fn tell_real_time(mut self) {
         while let Ok(item) = self.items.recv() {
             match item {
-                Item::Ticket(seq, ticket) => {
+                Item::Ticket(seq, ticket, outputs) => {
                     let outcome = ticket.wait();
-                    self.end_task(seq, outcome.map(|timing| times(&timing)));
+                    self.end_task(seq, outcome.map(|timing| times(&timing)), &outputs);
                 }
                 Item::Close(request) => return self.reply(request),
                 other => self.tell(other),
@@ -160,11 +166,10 @@ impl<D: Operators> Teller<D> {
                         submitted.push_front(front);
                     }
                     match item {
-                        Item::Task(seq, task) if !self.has_failed => {
+                        Item::Task(seq, task, outputs) if !self.has_failed => {
                             match client.submit(task.commands()) {
-                                Ok(last) => {
-                                    submitted.push_back((Some(last), Item::Task(seq, task)))
-                                }
+                                Ok(last) => submitted
+                                    .push_back((Some(last), Item::Task(seq, task, outputs))),
                                 Err(error) => submitted.push_back((None, Item::Failed(error))),
                             }
                         }
@@ -172,10 +177,10 @@ impl<D: Operators> Teller<D> {
                         other => submitted.push_back((None, other)),
                     }
                 }
-                (None, Some((Some(last), Item::Task(seq, _)))) => {
+                (None, Some((Some(last), Item::Task(seq, _, outputs)))) => {
                     let outcome = client.wait(last);
                     let now = self.device.clock();
-                    self.end_task(seq, outcome.map(|()| [self.ended, now]));
+                    self.end_task(seq, outcome.map(|()| [self.ended, now]), &outputs);
                 }
                 (None, Some((_, item))) => self.tell(item),
                 (None, None) => break,
@@ -187,16 +192,17 @@ impl<D: Operators> Teller<D> {
         }
     }
 
-    fn end_task(&mut self, seq: u64, times: Result<[Duration; 2]>) {
-        match times {
-            Ok(times) => self.advance(seq, times),
+    fn end_task(&mut self, seq: u64, times: Result<[Duration; 2]>, outputs: &Outputs<D>) {
+        let read = |times| Ok((times, read_outputs(&self.device, outputs)?));
+        match times.and_then(read) {
+            Ok((times, outputs)) => self.advance(seq, times, &outputs),
             Err(error) => self.tell(Item::Failed(error)),
         }
     }
 
     fn tell(&mut self, item: Item<D>) {
         match item {
-            Item::Record(seq, asked) => self.advance(seq, [asked; 2]),
+            Item::Record(seq, asked) => self.advance(seq, [asked; 2], &[]),
             Item::Failed(error) => {
                 self.outstanding.fetch_sub(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.has_failed, true) {
@@ -211,7 +217,7 @@ impl<D: Operators> Teller<D> {
 
     /// Tells that all commands up to `seq` have ended, and when this one began and ended. Times
     /// never go back.
-    fn advance(&mut self, seq: u64, [began, ended]: [Duration; 2]) {
+    fn advance(&mut self, seq: u64, [began, ended]: [Duration; 2], outputs: &[u8]) {
         self.outstanding.fetch_sub(1, Ordering::Relaxed);
         if self.has_failed {
             return;
@@ -221,7 +227,8 @@ impl<D: Operators> Teller<D> {
         let [began, ended] = [began, self.ended].map(|at| U64::new(at.as_nanos() as u64));
         let advance = Advance { done: U64::new(seq + 1), began, ended, left: U64::new(0) };
         // Errors end the session, and this thread with it.
-        let _ = self.endpoint.push(Advance::OP, self.lane, &[hot_bytes(&advance)]);
+        let parts = [hot_bytes(&advance), outputs];
+        let _ = self.endpoint.push(Advance::OP, self.lane, &parts);
         self.endpoint.flush();
     }
 

@@ -1,7 +1,9 @@
 //! Objects of one session, by the names that its client gave them.
 
 use crate::error::NAME;
-use crate::messages::{BUFFER, CHECKPOINT, GRAPH, LAUNCHES, PREEMPTOR, Place, RemoteCommand};
+use crate::messages::{
+    BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS_LEN, PREEMPTOR, Place, RemoteCommand, Section,
+};
 use parking_lot::Mutex;
 use reef_core::op::{Operators, Storage};
 use reef_core::{Args, Backend, Command, Copy, Dim3, Error, Fill, Launch, Task};
@@ -48,6 +50,24 @@ pub(super) enum Launches<D: Operators> {
     Named(D::Kernel),
     /// The kernel `append`, whose arguments are checked.
     Append(D::Kernel),
+}
+
+/// Parts of buffers: the first byte, and the number of bytes.
+pub(super) type Outputs<D> = Vec<(<D as Backend>::Buffer, usize, usize)>;
+
+/// Reads parts of buffers, one after the other.
+///
+/// # Errors
+///
+/// The device's.
+pub(super) fn read_outputs<D: Operators>(device: &D, parts: &Outputs<D>) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    for (buffer, offset, len) in parts {
+        let from = bytes.len();
+        bytes.resize(from + len, 0);
+        device.read(buffer, *offset, &mut bytes[from..])?;
+    }
+    Ok(bytes)
 }
 
 /// Records of launches, which lanes make as well.
@@ -109,6 +129,23 @@ impl<D: Operators> Objects<D> {
             _ => drop(self.graphs.remove(id)?),
         }
         Ok(())
+    }
+
+    /// Parts of buffers that come back when a command has ended.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if they are too long.
+    pub(super) fn outputs(&self, sections: &[Section]) -> Outcome<Outputs<D>> {
+        let len = sections.iter().fold(0_u64, |sum, (_, _, len)| sum.saturating_add(*len));
+        if len > MAX_OUTPUTS_LEN as u64 {
+            let text = format!("outputs: must have at most {MAX_OUTPUTS_LEN} bytes, got {len}");
+            return Err(reef_wire::Error::Protocol(text).into());
+        }
+        let part = |&(id, offset, len): &Section| {
+            Ok((self.buffer(id)?.clone(), offset as usize, len as usize))
+        };
+        sections.iter().map(part).collect()
     }
 
     pub(super) fn storage(&self, place: Place) -> Outcome<Storage<'_, D>> {

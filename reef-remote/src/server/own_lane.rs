@@ -6,7 +6,7 @@
 //! A command of the client at `seq` has the last of four positions of the hardware queue, so that
 //! the records of its times have some as well.
 
-use super::objects::Checkpoints;
+use super::objects::{Checkpoints, Outputs, read_outputs};
 use crate::error::RemoteError;
 use crate::messages::{Advance, Drain, Failed, Returned};
 use parking_lot::Mutex;
@@ -34,8 +34,18 @@ const MAX_OUTSTANDING: u64 = 1 << 16;
 #[derive(Debug)]
 pub(super) enum Issue<D: Operators> {
     Record,
-    Command { command: Command<D>, resume: Option<D::Checkpoint>, marks: [bool; 2] },
-    Padded { launch: Launch<D>, padding: Padding, other: Launch<D>, checkpoint: D::Checkpoint },
+    Command {
+        command: Command<D>,
+        resume: Option<D::Checkpoint>,
+        marks: [bool; 2],
+        outputs: Outputs<D>,
+    },
+    Padded {
+        launch: Launch<D>,
+        padding: Padding,
+        other: Launch<D>,
+        checkpoint: D::Checkpoint,
+    },
 }
 
 /// A lane, as the thread that reads frames sees it. Dropping it gives it up.
@@ -79,6 +89,7 @@ struct Note<D: Operators> {
     seq: u64,
     events: [Option<D::Event>; 2],
     checkpoint: Option<D::Checkpoint>,
+    outputs: Outputs<D>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -235,21 +246,22 @@ impl<D: Operators> State<D> {
 
     fn issue(&mut self, device: &D, seq: u64, what: Issue<D>) -> Result<()> {
         self.next = seq + 1;
-        let mut note = Note { seq, events: [None, None], checkpoint: None };
+        let mut note = Note { seq, events: [None, None], checkpoint: None, outputs: Vec::new() };
         match what {
             Issue::Record => {
                 let event = self.event(device)?;
                 self.queue()?.record(last(seq), &event)?;
                 note.events[1] = Some(event);
             }
-            Issue::Command { command, resume, marks: [false, false] } => {
+            Issue::Command { command, resume, marks: [false, false], outputs } => {
                 issue(&command, last(seq), resume.as_ref(), self.queue()?)?;
-                if resume.is_none() {
+                if resume.is_none() && outputs.is_empty() {
                     return Ok(());
                 }
-                note.checkpoint = resume;
+                (note.checkpoint, note.outputs) = (resume, outputs);
             }
-            Issue::Command { command, marks, .. } => {
+            Issue::Command { command, marks, outputs, .. } => {
+                note.outputs = outputs;
                 for (event, is_wanted) in note.events.iter_mut().zip(marks) {
                     *event = is_wanted.then(|| self.event(device)).transpose()?;
                 }
@@ -341,20 +353,24 @@ impl<D: Operators> Inner<D> {
         let Seq(done) = state.queue()?.completed()?;
         let done = (done / POSITIONS).min(state.next);
         while state.notes.front().is_some_and(|note| note.seq < done) {
-            let Some(Note { seq, events, checkpoint }) = state.notes.pop_front() else { break };
+            let Some(Note { seq, events, checkpoint, outputs }) = state.notes.pop_front() else {
+                break;
+            };
+            let outputs = read_outputs(&self.device, &outputs)?;
             let at = |event: &Option<D::Event>| {
                 let at = event.as_ref().and_then(D::Event::reached).unwrap_or_default();
                 U64::new(at.as_nanos() as u64)
             };
             let [began, ended] = events.each_ref().map(at);
             let left = U64::new(checkpoint.map_or(0, |record| record.remaining()).into());
-            self.push(&Advance { done: U64::new(seq + 1), began, ended, left });
+            self.push(&Advance { done: U64::new(seq + 1), began, ended, left }, &outputs);
             state.told = seq + 1;
             state.events.extend(events.into_iter().flatten());
         }
         if done > state.told {
             let none = U64::new(0);
-            self.push(&Advance { done: U64::new(done), began: none, ended: none, left: none });
+            let advance = Advance { done: U64::new(done), began: none, ended: none, left: none };
+            self.push(&advance, &[]);
             state.told = done;
         }
         Ok(())
@@ -384,18 +400,15 @@ impl<D: Operators> Inner<D> {
             }
             None => 0,
         };
-        self.push(&Returned {
-            ticket: drain.ticket,
-            resume_at: U64::new(resume_at),
-            left: U64::new(left),
-            is_held: U64::new(held.into()),
-        });
+        let (resume_at, left) = (U64::new(resume_at), U64::new(left));
+        let (ticket, is_held) = (drain.ticket, U64::new(held.into()));
+        self.push(&Returned { ticket, resume_at, left, is_held }, &[]);
         Ok(())
     }
 
-    fn push<M: Hot>(&self, message: &M) {
+    fn push<M: Hot>(&self, message: &M, bytes: &[u8]) {
         // Errors end the session, and this lane with it.
-        let _ = self.endpoint.push(M::OP, self.number, &[hot_bytes(message)]);
+        let _ = self.endpoint.push(M::OP, self.number, &[hot_bytes(message), bytes]);
     }
 
     fn fail(&self, state: &mut State<D>, error: &Error) {

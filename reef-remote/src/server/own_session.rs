@@ -1,7 +1,7 @@
 //! Messages of a session with a device of its own: preemption, and parts of launches.
 
 use super::lanes::no_lane;
-use super::objects::{Fault, Outcome};
+use super::objects::{Fault, Outcome, Outputs};
 use super::own_lane::{Issue, OwnLane};
 use super::session::{Lane, Session, encode, unknown};
 use crate::conversions::level;
@@ -129,7 +129,7 @@ impl<D: Operators> Session<D> {
         Ok(OwnLane::open(number, device, queue, preemptor, endpoint, checkpoints)?)
     }
 
-    pub(super) fn run_own(&mut self, number: u32, run: &Run) -> Outcome<()> {
+    pub(super) fn run_own(&mut self, number: u32, run: &Run, outputs: Outputs<D>) -> Outcome<()> {
         let command = match &run.command {
             RemoteCommand::Record => None,
             command => match self.own_command(command) {
@@ -147,7 +147,7 @@ impl<D: Operators> Session<D> {
         let (seq, marks, resume) = (run.seq, run.marks, resume.transpose()?);
         let issue = match command {
             None => Issue::Record,
-            Some(command) => Issue::Command { command, resume, marks },
+            Some(command) => Issue::Command { command, resume, marks, outputs },
         };
         Ok(self.own_lane(number)?.issue(seq, issue)?)
     }

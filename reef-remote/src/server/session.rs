@@ -8,7 +8,7 @@ use crate::error::{NAME, RemoteError};
 use crate::messages::{
     AbandonLane, Alloc, Ask, AskClock, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph,
     NamedKernel, OpenLane, Operation, Pack, PackInput, PackedSpec, Prepare, Question, Read,
-    RemoteCommand, Run, Shape, Stage, TensorCall, Write,
+    RemoteCommand, Run, Section, Shape, Stage, TensorCall, Write,
 };
 use reef_core::dkp::Resources;
 use reef_core::op::{Operands, Operators, TensorOperands};
@@ -69,7 +69,11 @@ impl<D: Operators> Session<D> {
     fn take(&mut self, message: &Message<'_>) -> Outcome<()> {
         let body = message.body;
         match message.op {
-            Run::OP => self.run(message.lane, &Run::from_bytes(body)?),
+            Run::OP => {
+                let (run, bytes) = Run::front(body)?;
+                self.take_inputs(&run.inputs, bytes)?;
+                self.run(message.lane, &run)
+            }
             AbandonLane::OP => {
                 let lane = self.lanes.remove(&message.lane);
                 lane.map(drop).ok_or_else(|| no_lane(message.lane).into())
@@ -158,11 +162,32 @@ impl<D: Operators> Session<D> {
         encode(&())
     }
 
+    /// Writes the host memory that came along with a command.
+    fn take_inputs(&self, sections: &[Section], mut bytes: &[u8]) -> Outcome<()> {
+        for &(buffer, offset, len) in sections {
+            let (piece, rest) = bytes.split_at_checked(len as usize).ok_or_else(|| {
+                let got = bytes.len();
+                reef_wire::Error::Protocol(format!("input: must have {len} bytes, got {got}"))
+            })?;
+            let buffer = self.objects.buffer(buffer)?;
+            self.host.device.write(buffer, offset as usize, piece)?;
+            bytes = rest;
+        }
+        match bytes.len() {
+            0 => Ok(()),
+            more => {
+                let text = format!("a command with {more} bytes too many");
+                Err(reef_wire::Error::Protocol(text).into())
+            }
+        }
+    }
+
     fn run(&mut self, number: u32, run: &Run) -> Outcome<()> {
         let device = &self.host.device;
+        let outputs = self.objects.outputs(&run.outputs)?;
         let lane = match self.lanes.get_mut(&number).ok_or_else(|| no_lane(number))? {
             Lane::Shared(lane) => lane,
-            Lane::Own(_) => return self.run_own(number, run),
+            Lane::Own(_) => return self.run_own(number, run, outputs),
         };
         if run.command == RemoteCommand::Record {
             return Ok(lane.record(run.seq, device.clock())?);
@@ -172,7 +197,7 @@ impl<D: Operators> Session<D> {
             Err(Fault::Device(error)) => Err(error),
             Err(protocol) => return Err(protocol),
         };
-        Ok(lane.run(run.seq, task)?)
+        Ok(lane.run(run.seq, task, outputs)?)
     }
 
     fn stage(&mut self, total: u64, bytes: &[u8]) -> Outcome<()> {

@@ -49,7 +49,7 @@ fn open(name: &str) -> reef_core::Result<Cpu> {
 
 /// One device for all sessions.
 pub(crate) fn shared() -> Served {
-    shared_by(|device| Host::start(device))
+    shared_by(Host::start)
 }
 
 /// As [`shared`], with a dispatcher of its own.
