@@ -1,7 +1,8 @@
 //! A device of another machine.
 //!
 //! [`Remote`] implements [`Device`](reef_core::Device) and [`Operators`](reef_core::op::Operators)
-//! over a session of `reef-wire`. A [`server`] has the real device. There are two sorts of sessions:
+//! over a session of `reef-wire`. A [`server`] has the real device.
+//! There are two sorts of sessions:
 //!
 //! | | the server has | preemption |
 //! |---|---|---|

@@ -80,7 +80,7 @@ messages! {
     cold 30 AskClock {}
     /// Of the server: all commands of a lane before `done` have ended. If the last of them has
     /// marks, it began and ended at these times of the device, in nanoseconds. If it has a
-    /// checkpoint, of itself or of what padded it, so many blocks are left there. The bytes of its
+    /// checkpoint, of itself or of what padded it, `left` blocks are left there. The bytes of its
     /// outputs follow.
     hot 31 Advance { done: U64, began: U64, ended: U64, left: U64 }
     /// Of the server: the lane, or with lane 0 the session, has failed.

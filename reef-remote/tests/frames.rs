@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex};
 
-/// Operation of the client's command, and of the server's news that commands have ended.
+/// Operation of the client's command, and of the server's message that commands have ended.
 const RUN: u16 = 24;
 const ADVANCE: u16 = 31;
 /// Operation of acknowledgements, which belong to the session. They go along with other frames.
@@ -58,7 +58,7 @@ fn relay(folder: &tempfile::TempDir, to: &str, counts: &Counts) -> String {
     format!("unix:{}", path.display())
 }
 
-/// The input goes along with the inference, and its output comes with the news of its end.
+/// The input goes along with the inference, and its output comes with its end.
 #[test]
 fn warm_inference_is_one_frame_up_and_one_down() {
     const INFERENCES: usize = 40;

@@ -325,7 +325,7 @@ fn session_of_a_closed_connection_ends_soon() {
     assert_eq!(other.call(ECHO, 0, &[b"x"]).unwrap(), b"x");
 }
 
-/// Where nothing listens any more the sessions are gone, so a client doesn't wait for its timeout.
+/// A client doesn't wait for its timeout if nothing listens at the address: the sessions are gone.
 #[test]
 fn absent_server_ends_the_session_soon() {
     let bench = Bench::new(|_| None);

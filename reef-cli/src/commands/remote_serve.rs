@@ -49,9 +49,9 @@ impl Visit for Start {
 }
 
 /// Hands a device to one client.
-struct Own;
+struct Lend;
 
-impl Visit for Own {
+impl Visit for Lend {
     type Output = reef::Result<Arc<dyn DeviceHost>>;
 
     fn visit<D: Operators>(self, device: D) -> Self::Output {
@@ -80,7 +80,7 @@ pub(crate) fn run(command: Command) -> Result<()> {
         other => other.into(),
     };
     let devices = if own {
-        Devices::each(|name| open(name, Own))
+        Devices::each(|name| open(name, Lend))
     } else {
         Devices::shared(|name| open(name, Start))
     };

@@ -21,7 +21,7 @@ pub(crate) struct Lane {
     /// Position at which a thread that drains the queue is unparked; 0 for none. Written by the
     /// queue's owner, which then reads the cursor again.
     drain_at: AtomicU64,
-    /// What is to be told about commands, by position.
+    /// Facts to be told about commands, by position.
     marks: Mutex<VecDeque<(u64, Mark)>>,
     /// Answer to the newest drain.
     returned: Mutex<Option<Returned>>,

@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(20);
 /// Maximum number of commands of a lane that have not ended.
 const MAX_OUTSTANDING: u64 = 1 << 16;
 
-/// What a lane runs.
+/// Work of a lane.
 #[derive(Debug)]
 pub(super) enum Issue<D: Operators> {
     Record,

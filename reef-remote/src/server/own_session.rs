@@ -186,7 +186,7 @@ impl<D: Operators> Session<D> {
 }
 
 impl<D: Operators> Drop for Session<D> {
-    /// What still runs of the session is stopped, so that its memory is released soon.
+    /// Stops all that still runs of the session, so that its memory is released soon.
     fn drop(&mut self) {
         for preemptor in self.objects.preemptors.values() {
             // A lost device runs nothing any more.
