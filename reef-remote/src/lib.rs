@@ -22,7 +22,8 @@ mod schema;
 pub mod server;
 
 pub use client::event::Event;
-pub use client::objects::{Buffer, Graph, Kernel};
+pub use client::graph::Graph;
+pub use client::objects::{Buffer, Kernel};
 pub use client::options::Options;
 pub use client::preemptor::{Checkpoint, Preemptor};
 pub use client::queue::Queue;

@@ -22,11 +22,11 @@ pub const CHECKPOINT: u8 = 4;
 /// Tag of preemptors.
 pub const PREEMPTOR: u8 = 5;
 
-/// Step of a [`Stop`].
+/// Step of `Stop`.
 pub const EVICT: u64 = 1;
-/// Step of a [`Stop`].
+/// Step of `Stop`.
 pub const RESET: u64 = 2;
-/// Step of a [`Stop`].
+/// Step of `Stop`.
 pub const REACTIVATE: u64 = 3;
 
 /// Maximum number of bytes of outputs that come back with the end of a command. Longer ones are

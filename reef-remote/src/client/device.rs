@@ -2,13 +2,13 @@
 
 use super::connection::Connection;
 use super::event::Event;
+use super::graph::{Graph, KeptGraph};
 use super::mirror::Mirror;
-use super::objects::{Buffer, Graph, KeptGraph, Kernel, KernelSource};
+use super::objects::{Buffer, Kernel, KernelSource};
 use super::options::Options;
 use super::preemptor::{Checkpoint, Preemptor};
-use super::queue::{Queue, launch_of, to_remote};
+use super::queue::{Queue, launch_of, to_remote, transfers};
 use super::remote::Remote;
-use super::transfers::Transfers;
 use crate::conversions::level;
 use crate::error::NAME;
 use crate::messages::{
@@ -177,7 +177,7 @@ impl Device for Remote {
             return Err(Error::invalid("a graph of no commands"));
         }
         let remote = commands.iter().map(to_remote).collect::<Result<Vec<_>>>()?;
-        let transfers = Transfers::of(commands);
+        let transfers = transfers(commands);
         let (handle, ()) = self.make(GRAPH, |id| MakeGraph { id, commands: remote })?;
         Ok(Graph(Arc::new(KeptGraph { handle, transfers })))
     }

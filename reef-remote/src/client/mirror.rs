@@ -8,11 +8,8 @@
 //! Memory that other than copies may touch is *exposed*: from then on its bytes are the server's
 //! alone, and each write and read is a message.
 
-use super::connection::Connection;
-use crate::messages::{MAX_PIECE_LEN, Write};
 use parking_lot::{Mutex, MutexGuard};
 use reef_core::{Result, words};
-use reef_wire::little_endian::U64;
 use std::ops::Range;
 use std::sync::atomic::AtomicU32;
 
@@ -70,18 +67,18 @@ impl Mirror {
         self.state.lock().is_exposed
     }
 
-    /// Gives the bytes to the server for good.
+    /// Gives the bytes to the server for good: `send` sends those that it does not have.
     ///
     /// # Errors
     ///
-    /// Without a session.
-    pub(super) fn expose(&self, connection: &Connection, id: u64) -> Result<()> {
+    /// Of `send`.
+    pub(super) fn expose(&self, send: impl FnOnce(Range<usize>) -> Result<()>) -> Result<()> {
         let mut state = self.state.lock();
         if std::mem::replace(&mut state.is_exposed, true) {
             return Ok(());
         }
         // Under the lock, so that no write overtakes this one.
-        state.fresh.take().map_or(Ok(()), |fresh| self.send(connection, id, fresh))
+        state.fresh.take().map_or(Ok(()), send)
     }
 
     /// Holds back writes and other commands until the command that reads these bytes is sent.
@@ -99,15 +96,5 @@ impl Mirror {
         let mut bytes = vec![0; range.len()];
         words::read(&self.words, range.start, &mut bytes);
         bytes
-    }
-
-    /// Sends bytes ahead of a command.
-    pub(super) fn send(&self, connection: &Connection, id: u64, range: Range<usize>) -> Result<()> {
-        for from in range.clone().step_by(MAX_PIECE_LEN) {
-            let piece = self.bytes(from..range.end.min(from + MAX_PIECE_LEN));
-            let write = Write { buffer: U64::new(id), offset: U64::new(from as u64) };
-            connection.post_hot(&write, &piece)?;
-        }
-        Ok(())
     }
 }

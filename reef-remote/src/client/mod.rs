@@ -7,6 +7,7 @@
 pub(crate) mod connection;
 pub(crate) mod device;
 pub(crate) mod event;
+pub(crate) mod graph;
 pub(crate) mod lane;
 pub(crate) mod mirror;
 pub(crate) mod objects;

@@ -1,11 +1,12 @@
-//! Handles of what the server has: memory, kernels, graphs.
+//! Handles of what the server has: memory and kernels.
 
 use super::connection::Connection;
 use super::mirror::Mirror;
-use super::transfers::Transfers;
+use crate::messages::{MAX_PIECE_LEN, Write};
 use reef_core::dkp::Resources;
 use reef_core::{Error, Result};
 use reef_wire::Id;
+use reef_wire::little_endian::U64;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -41,8 +42,22 @@ impl Buffer {
     pub(super) fn expose(&self) {
         if let Some(mirror) = &self.mirror {
             // Without a session whatever follows fails.
-            let _ = mirror.expose(&self.handle.connection, self.id());
+            let _ = mirror.expose(|fresh| self.send(mirror, fresh));
         }
+    }
+
+    /// Sends bytes of the mirror ahead of a command.
+    ///
+    /// # Errors
+    ///
+    /// Without a session.
+    pub(super) fn send(&self, mirror: &Mirror, range: Range<usize>) -> Result<()> {
+        for from in range.clone().step_by(MAX_PIECE_LEN) {
+            let piece = mirror.bytes(from..range.end.min(from + MAX_PIECE_LEN));
+            let write = Write { buffer: U64::new(self.id()), offset: U64::new(from as u64) };
+            self.handle.connection.post_hot(&write, &piece)?;
+        }
+        Ok(())
     }
 
     /// Checks that a range lies inside.
@@ -67,15 +82,4 @@ pub(super) enum KernelSource {
     Prepared(Arc<Handle>, u32, Resources),
     /// A kernel by name, with arguments of the client.
     Named(Arc<Handle>),
-}
-
-/// Commands that the server keeps, submitted as one.
-#[derive(Debug, Clone)]
-pub struct Graph(pub(super) Arc<KeptGraph>);
-
-/// A graph and what it works on.
-#[derive(Debug)]
-pub(super) struct KeptGraph {
-    pub(super) handle: Handle,
-    pub(super) transfers: Transfers,
 }

@@ -1,11 +1,12 @@
 //! A hardware queue of the server's, by its lane.
 
 use super::event::Event;
+use super::graph::Graph;
 use super::lane::{Lane, Mark};
-use super::objects::{Graph, Handle, KernelSource};
+use super::objects::{Handle, KernelSource};
 use super::preemptor::Checkpoint;
 use super::remote::Remote;
-use super::transfers::{Inputs, Transfers};
+use super::transfers::{CopyKind, Inputs, Transfers};
 use crate::messages::{
     AbandonLane, CHECKPOINT, CapBlocks, CloseLane, Drain, ReleaseHeld, RemoteCommand, Run,
     RunPadded,
@@ -90,6 +91,22 @@ fn fill_of(fill: &Fill<Remote>) -> Result<RemoteCommand> {
     })
 }
 
+/// Finds the host memory that copies among these commands touch.
+pub(super) fn transfers<'a>(commands: impl IntoIterator<Item = &'a Command<Remote>>) -> Transfers {
+    let mut found = Transfers::default();
+    for command in commands {
+        match command {
+            Command::Copy(copy) => {
+                let kind = CopyKind { bytes: copy.bytes, to_host: copy.to_host };
+                found.add((&copy.from, copy.from_offset), (&copy.to, copy.to_offset), kind);
+            }
+            Command::Fill(fill) => fill.buffer.expose(),
+            _ => {}
+        }
+    }
+    found.bounded()
+}
+
 impl Queue {
     pub(super) fn new(device: Remote, number: u32, lane: Arc<Lane>) -> Self {
         let (next, drains, draining, is_abandoned) = (0, 0, None, false);
@@ -119,7 +136,7 @@ impl Queue {
         for output in returned {
             self.lane.mark(seq.0, Mark::Output(output));
         }
-        let Inputs { sections: inputs, bytes, held } = transfers.inputs(&self.device.0)?;
+        let Inputs { sections: inputs, bytes, held } = transfers.inputs()?;
         let run = Run { seq: seq.0, command, resume, marks, inputs, outputs };
         let sent = self.device.0.post_with(self.number, &run, &bytes);
         drop(held);
@@ -181,7 +198,7 @@ impl reef_core::Queue for Queue {
     }
 
     fn copy(&mut self, seq: Seq, copy: &Copy<Remote>) -> Result<()> {
-        self.run(seq, copy_of(copy)?, None, [None; 2], &Transfers::of_copy(copy))
+        self.run(seq, copy_of(copy)?, None, [None; 2], &transfers([&Command::Copy(copy.clone())]))
     }
 
     fn fill(&mut self, seq: Seq, fill: &Fill<Remote>) -> Result<()> {
@@ -206,7 +223,7 @@ impl reef_core::Queue for Queue {
         let remote = to_remote(command)?;
         match command {
             Command::Graph(graph) => self.run(seq, remote, None, events, &graph.0.transfers)?,
-            _ => self.run(seq, remote, None, events, &Transfers::of([command]))?,
+            _ => self.run(seq, remote, None, events, &transfers([command]))?,
         }
         Ok(true)
     }

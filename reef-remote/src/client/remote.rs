@@ -2,7 +2,8 @@
 
 use super::connection::Connection;
 use super::event::Event;
-use super::objects::{Buffer, Graph, Handle, Kernel};
+use super::graph::Graph;
+use super::objects::{Buffer, Handle, Kernel};
 use super::preemptor::Checkpoint;
 use crate::error::NAME;
 use reef_core::{Backend, Result};

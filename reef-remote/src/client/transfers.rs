@@ -1,13 +1,11 @@
 //! Host memory that a command reads and writes, and the parts of its message that carry it.
 
-use super::connection::Connection;
 use super::lane::Output;
 use super::mirror::{Mirror, State};
 use super::objects::Buffer;
-use super::remote::Remote;
 use crate::messages::{MAX_OUTPUTS_LEN, MAX_PIECE_LEN, Section};
 use parking_lot::MutexGuard;
-use reef_core::{Command, Copy, Result};
+use reef_core::Result;
 use std::ops::Range;
 
 /// Parts of host memory that copies of one command touch.
@@ -18,6 +16,13 @@ pub(super) struct Transfers {
     writes: Vec<(Buffer, Range<usize>)>,
 }
 
+/// Length and direction of a copy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CopyKind {
+    pub(super) bytes: usize,
+    pub(super) to_host: bool,
+}
+
 /// Host memory that goes along with a command, whose other users wait until it is sent.
 pub(super) struct Inputs<'a> {
     pub(super) sections: Vec<Section>,
@@ -26,52 +31,35 @@ pub(super) struct Inputs<'a> {
 }
 
 impl Transfers {
-    /// Finds the copies among these commands. Host memory that another command may touch is
-    /// exposed, and so is that of long outputs.
-    pub(super) fn of<'a>(commands: impl IntoIterator<Item = &'a Command<Remote>>) -> Self {
-        let mut found = Self::default();
-        for command in commands {
-            match command {
-                Command::Copy(copy) => found.add(copy),
-                Command::Fill(fill) => fill.buffer.expose(),
-                _ => {}
-            }
-        }
-        let returned: usize = found.writes.iter().map(|(_, range)| range.len()).sum();
-        if returned > MAX_OUTPUTS_LEN {
-            found.writes.drain(..).for_each(|(buffer, _)| buffer.expose());
-        }
-        found
-    }
-
-    pub(super) fn of_copy(copy: &Copy<Remote>) -> Self {
-        let mut found = Self::default();
-        found.add(copy);
-        if copy.bytes > MAX_OUTPUTS_LEN {
-            found.writes.drain(..).for_each(|(buffer, _)| buffer.expose());
-        }
-        found
-    }
-
-    fn add(&mut self, copy: &Copy<Remote>) {
-        if copy.from.mirror.is_some() {
-            let range = copy.from_offset..copy.from_offset + copy.bytes;
-            match self.reads.binary_search_by_key(&copy.from.id(), |(buffer, _)| buffer.id()) {
+    /// Adds a copy. Host memory that others than copies may touch is exposed.
+    pub(super) fn add(&mut self, from: (&Buffer, usize), to: (&Buffer, usize), copy: CopyKind) {
+        let CopyKind { bytes, to_host } = copy;
+        if from.0.mirror.is_some() {
+            let (from, range) = (from.0, from.1..from.1 + bytes);
+            match self.reads.binary_search_by_key(&from.id(), |(buffer, _)| buffer.id()) {
                 Ok(at) => {
                     let known = &mut self.reads[at].1;
                     *known = known.start.min(range.start)..known.end.max(range.end);
                 }
-                Err(at) => self.reads.insert(at, (copy.from.clone(), range)),
+                Err(at) => self.reads.insert(at, (from.clone(), range)),
             }
         }
-        if copy.to.mirror.is_some() {
-            if copy.to_host {
-                let range = copy.to_offset..copy.to_offset + copy.bytes;
-                self.writes.push((copy.to.clone(), range));
+        if to.0.mirror.is_some() {
+            if to_host {
+                self.writes.push((to.0.clone(), to.1..to.1 + bytes));
             } else {
-                copy.to.expose();
+                to.0.expose();
             }
         }
+    }
+
+    /// Exposes the memory of outputs that are too long to come back by themselves.
+    pub(super) fn bounded(mut self) -> Self {
+        let returned: usize = self.writes.iter().map(|(_, range)| range.len()).sum();
+        if returned > MAX_OUTPUTS_LEN {
+            self.writes.drain(..).for_each(|(buffer, _)| buffer.expose());
+        }
+        self
     }
 
     /// Takes what the server does not have of the memory that is read.
@@ -79,14 +67,14 @@ impl Transfers {
     /// # Errors
     ///
     /// Without a session.
-    pub(super) fn inputs(&self, connection: &Connection) -> Result<Inputs<'_>> {
+    pub(super) fn inputs(&self) -> Result<Inputs<'_>> {
         let mut inputs = Inputs { sections: Vec::new(), bytes: Vec::new(), held: Vec::new() };
         for (buffer, range) in &self.reads {
             let Some(mirror) = &buffer.mirror else { continue };
             let mut state = mirror.lock();
             if let Some(fresh) = Mirror::take_fresh(&mut state, range) {
                 if inputs.bytes.len() + fresh.len() > MAX_PIECE_LEN {
-                    mirror.send(connection, buffer.id(), fresh)?;
+                    buffer.send(mirror, fresh)?;
                 } else {
                     let (from, len) = (fresh.start as u64, fresh.len() as u64);
                     inputs.sections.push((buffer.id(), from, len));
