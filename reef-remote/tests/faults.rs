@@ -167,8 +167,8 @@ fn hostile_frames_reach_no_other_session() {
     let _one = one_at_a_time();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let seed =
-        std::env::var("REEF_REMOTE_SEED").map_or(now.as_nanos() as u64, |n| n.parse().unwrap());
-    println!("REEF_REMOTE_SEED={seed}");
+        std::env::var("REEF_MALFORMED_SEED").map_or(now.as_nanos() as u64, |n| n.parse().unwrap());
+    println!("REEF_MALFORMED_SEED={seed}");
     let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(seed);
     for served in [support::own(), support::shared()] {
         let other = Remote::open(0, &served.device()).unwrap();
