@@ -17,6 +17,9 @@ pub mod text;
 pub mod twin;
 pub mod verdict;
 
+#[cfg(test)]
+mod interpret;
+
 pub use error::Error;
 pub use image::Image;
 pub use kernel::{Kernel, kernels};

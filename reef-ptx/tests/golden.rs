@@ -56,3 +56,61 @@ fn verdicts_on_the_corpus_equal_the_table() {
     assert_eq!(table.lines().count(), want.lines().count());
     assert!(table.matches("  stop        yes").count() >= 18, "kernels are missing");
 }
+
+/// Numbers by SplitMix64 (Steele et al. 2014).
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut mixed = *state;
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// A file with a few bytes replaced, removed or repeated.
+fn mutant(bytes: &[u8], seed: u64) -> Vec<u8> {
+    let mut state = seed;
+    let mut mutant = bytes.to_vec();
+    for _ in 0..1 + random(&mut state) % 8 {
+        let at = (random(&mut state) % mutant.len() as u64) as usize;
+        let end = (at + 1 + (random(&mut state) % 40) as usize).min(mutant.len());
+        match random(&mut state) % 4 {
+            0 => mutant[at] = random(&mut state) as u8,
+            1 => mutant[at] = b"{}()[];,.@%$:\"/\0\xff"[(random(&mut state) % 17) as usize],
+            2 if end - at < mutant.len() => drop(mutant.drain(at..end)),
+            _ => {
+                let copy = mutant[at..end].to_vec();
+                let to = (random(&mut state) % mutant.len() as u64) as usize;
+                mutant.splice(to..to, copy);
+            }
+        }
+    }
+    mutant
+}
+
+/// The targets of `fuzz/` in short: nothing panics, and a twin is PTX that has no twin again.
+#[test]
+fn mutated_corpus_is_read_or_refused() {
+    let (mut read, mut twins) = (0, 0);
+    for (file, bytes) in corpus() {
+        for seed in 0..60 {
+            let mutant = mutant(&bytes, seed);
+            let _ = reef_ptx::image::load_form(&mutant);
+            let Ok(image) = Image::read(&mutant) else { continue };
+            for source in &image.sources {
+                let Ok(module) = Module::read(&source.text) else { continue };
+                read += 1;
+                for kernel in kernels(&module) {
+                    let verdict = kernel.verdict();
+                    assert!(verdict.stop.is_ok() || verdict.slice.is_err(), "{file} seed {seed}");
+                    let Ok(twin) = kernel.twin() else { continue };
+                    twins += 1;
+                    let again = Module::read(&twin.text)
+                        .unwrap_or_else(|error| panic!("{file} seed {seed}: {error}"));
+                    let own = kernels(&again).find(|own| own.name() == kernel.name());
+                    assert!(own.is_some_and(|own| own.twin().is_err()), "{file} seed {seed}");
+                }
+            }
+        }
+    }
+    assert!(read > 100 && twins > 300, "{read} texts were read, {twins} twins were made");
+}

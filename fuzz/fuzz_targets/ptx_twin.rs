@@ -1,0 +1,15 @@
+//! Twins of kernels: each is PTX with one kernel, which may not have a twin again.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use reef_ptx::{Module, kernels};
+
+fuzz_target!(|text: &str| {
+    let Ok(module) = Module::read(text) else { return };
+    for kernel in kernels(&module) {
+        let Ok(twin) = kernel.twin() else { continue };
+        let again = Module::read(&twin.text).expect("a twin is PTX");
+        let own = kernels(&again).find(|own| own.name() == kernel.name());
+        assert!(own.expect("the twin's kernel").twin().is_err());
+    }
+});

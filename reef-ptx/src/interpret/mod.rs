@@ -1,0 +1,8 @@
+//! Interpreter of PTX for tests: some forty instructions, one block after the other.
+//!
+//! In go a kernel, the bytes of its parameters and memory; out comes memory. Blocks run whole, in
+//! the order that the caller gives. It shows protocols, not what a compiler makes of them.
+
+mod block;
+mod thread;
+mod twins;

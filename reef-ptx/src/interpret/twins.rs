@@ -1,0 +1,257 @@
+//! Twins, stopped at random blocks, leave the memory that their kernels leave.
+
+use super::block::{Grid, Program};
+use crate::text::module::Module;
+use crate::twin::parameter::{Launch, Mode};
+use crate::{kernels, twin::build::Twin};
+
+const CORPUS: &str = include_str!("../../tests/corpus/simple.ptx");
+
+/// Places in memory: the stop word, the dirty word, the map, and the data of a kernel.
+const STOP: usize = 16;
+const DIRTY: usize = 32;
+const MAP: usize = 64;
+const DATA: usize = 1024;
+const BYTES: usize = 16 << 10;
+/// Elements of a buffer, and its bytes.
+const COUNT: usize = 192;
+const BUFFER: usize = 4 * COUNT;
+
+/// Kernels with the launches that are run.
+const CASES: &[(&str, [u32; 3], [u32; 3], &[Argument])] = {
+    use Argument::{Buffer, Number};
+    &[
+        ("add", [6, 1, 1], [32, 1, 1], &[Buffer(0), Buffer(1), Buffer(2), Number(180)]),
+        ("twice_in_place", [6, 1, 1], [32, 1, 1], &[Buffer(0), Number(150)]),
+        ("fill", [3, 4, 1], [16, 1, 1], &[Buffer(0), Number(7), Number(190)]),
+        ("histogram", [6, 1, 1], [32, 1, 1], &[Buffer(0), Buffer(1), Number(190)]),
+        ("maximum", [6, 1, 1], [32, 1, 1], &[Buffer(0), Buffer(1), Number(190)]),
+        (
+            "sum_by_last_block",
+            [6, 1, 1],
+            [32, 1, 1],
+            &[Buffer(0), Buffer(1), Buffer(3), Buffer(2), Number(190)],
+        ),
+        ("by_ticket", [6, 1, 1], [32, 1, 1], &[Buffer(0), Buffer(3), Buffer(1), Number(190)]),
+        ("product", [1, 1, 1], [8, 8, 1], &[Buffer(0), Buffer(1), Buffer(2), Number(8)]),
+        ("iterate", [6, 1, 1], [32, 1, 1], &[Buffer(0), Buffer(1), Number(5)]),
+    ]
+};
+
+enum Argument {
+    /// Address of a buffer. The last one is zero, the others are random.
+    Buffer(u64),
+    Number(u32),
+}
+
+/// Numbers by SplitMix64 (Steele et al. 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+fn parameters(arguments: &[Argument]) -> Vec<u8> {
+    let mut bytes: Vec<u8> = Vec::new();
+    for argument in arguments {
+        match argument {
+            Argument::Buffer(at) => {
+                bytes.resize(bytes.len().next_multiple_of(8), 0);
+                bytes.extend((DATA as u64 + at * BUFFER as u64).to_le_bytes());
+            }
+            Argument::Number(value) => bytes.extend(value.to_le_bytes()),
+        }
+    }
+    bytes
+}
+
+fn memory(random: &mut Random) -> Vec<u8> {
+    let mut memory = vec![0; BYTES];
+    for at in 0..3 * COUNT {
+        // Small numbers, so that floats made of them are numbers, too.
+        memory[DATA + 4 * at] = random.below(251) as u8;
+    }
+    memory
+}
+
+/// All blocks of a grid, in random order.
+fn blocks([x, y, z]: [u32; 3], random: &mut Random) -> Vec<[u32; 3]> {
+    let mut all: Vec<_> = (0..x * y * z).map(|at| [at % x, at / x % y, at / x / y]).collect();
+    for at in (1..all.len()).rev() {
+        all.swap(at, random.below(at as u64 + 1) as usize);
+    }
+    all
+}
+
+fn launch(mode: Mode, grid: [u32; 3], offset: [u32; 3]) -> Launch {
+    let (stop, map, dirty) = (STOP as u64, MAP as u64, DIRTY as u64);
+    Launch { stop, map, mode, offset, grid, dirty }
+}
+
+fn with_launch(arguments: &[Argument], twin: &Twin, launch: Launch) -> Vec<u8> {
+    let mut bytes = parameters(arguments);
+    bytes.resize(twin.offset as usize, 0);
+    bytes.extend(launch.bytes());
+    bytes
+}
+
+/// Runs a twin with a random stop word before each block, and resumes it until it is complete.
+/// Gives its memory and the number of stopped blocks; `None` if the words do not fit.
+fn stopped(
+    text: &str,
+    twin: &Twin,
+    case: &(&str, [u32; 3], [u32; 3], &[Argument]),
+    start: &[u8],
+    random: &mut Random,
+) -> Option<(Vec<u8>, usize)> {
+    let &(name, grid, threads, arguments) = case;
+    let module = Module::read(text).unwrap();
+    let program = Program::read(&module, name);
+    let mut memory = start.to_vec();
+    let mut count = 0;
+    for round in 0..6 {
+        let mode = if round == 0 { Mode::First } else { Mode::Resume };
+        let parameters = with_launch(arguments, twin, launch(mode, grid, [0; 3]));
+        let of_grid = Grid { blocks: grid, threads, parameters };
+        memory[DIRTY] = 0;
+        for block in blocks(grid, random) {
+            memory[STOP] = u8::from(round < 4 && random.below(2) == 0);
+            program.run(&of_grid, block, &mut memory);
+        }
+        let left = memory[MAP..DATA].iter().filter(|byte| **byte != 0).count();
+        count += left;
+        if (memory[DIRTY] != 0) != (left > 0) {
+            return None;
+        }
+        if left == 0 {
+            return Some((memory[DATA..].to_vec(), count));
+        }
+    }
+    None
+}
+
+fn plain(case: &(&str, [u32; 3], [u32; 3], &[Argument]), start: &[u8]) -> Vec<u8> {
+    let &(name, grid, threads, arguments) = case;
+    let module = Module::read(CORPUS).unwrap();
+    let program = Program::read(&module, name);
+    let of_grid = Grid { blocks: grid, threads, parameters: parameters(arguments) };
+    let mut memory = start.to_vec();
+    for at in 0..grid[0] * grid[1] {
+        program.run(&of_grid, [at % grid[0], at / grid[0], 0], &mut memory);
+    }
+    memory[DATA..].to_vec()
+}
+
+fn twin_of(name: &str) -> Twin {
+    let module = Module::read(CORPUS).unwrap();
+    let kernel = kernels(&module).find(|kernel| kernel.name() == name).unwrap();
+    kernel.twin().unwrap()
+}
+
+/// Seeds for which the memory of a twin with a change differs from that of its kernel, and blocks
+/// that were stopped.
+fn differing(change: impl Fn(&str) -> String) -> (Vec<(u64, &'static str)>, usize) {
+    let (mut wrong, mut count) = (Vec::new(), 0);
+    for case in CASES {
+        let twin = twin_of(case.0);
+        let text = change(&twin.text);
+        for seed in 0..24 {
+            let mut random = Random(seed);
+            let start = memory(&mut random);
+            match stopped(&text, &twin, case, &start, &mut random) {
+                Some((memory, stops)) if memory == plain(case, &start) => count += stops,
+                _ => wrong.push((seed, case.0)),
+            }
+        }
+    }
+    (wrong, count)
+}
+
+#[test]
+fn kernels_change_memory_in_the_interpreter() {
+    for case in CASES {
+        let start = memory(&mut Random(1));
+        assert_ne!(plain(case, &start), start[DATA..], "{}", case.0);
+    }
+}
+
+#[test]
+fn stopped_twin_leaves_the_memory_of_its_kernel() {
+    let (wrong, count) = differing(str::to_owned);
+    assert_eq!(wrong, [], "seeds and kernels with other memory");
+    assert!(count > 500, "{count} blocks were stopped");
+}
+
+#[test]
+fn each_mutant_of_the_guard_is_caught() {
+    let mutants = [
+        ("no record", "\t@%reefp3 st.global.u8 [%reefd1], %reefh1;\n", ""),
+        ("done blocks run again", "\t@%reefp3 bra $reef_done;\n", ""),
+        ("record kept", "selp.u16 %reefh1, 1, 0, %reefp1;", "mov.u16 %reefh1, 1;"),
+        ("no barrier", "\tbar.red.or.pred %reefp1, 0, %reefp1;\n", ""),
+        ("not dirty", "\tst.global.u32 [%reefd0], %reefr0;\n", ""),
+    ];
+    for (name, old, new) in mutants {
+        let (wrong, _) = differing(|text| {
+            assert_eq!(text.matches(old).count(), 1, "{name}");
+            text.replace(old, new)
+        });
+        assert!(wrong.len() > 20, "{name}: caught {} times", wrong.len());
+    }
+}
+
+/// Runs a twin in random slices of its slowest dimension.
+fn sliced(
+    text: &str,
+    case: &(&str, [u32; 3], [u32; 3], &[Argument]),
+    start: &[u8],
+    random: &mut Random,
+) -> Vec<u8> {
+    let &(name, grid, threads, arguments) = case;
+    let twin = twin_of(name);
+    let module = Module::read(text).unwrap();
+    let program = Program::read(&module, name);
+    let slowest = usize::from(grid[1] > 1);
+    let mut memory = start.to_vec();
+    let mut at = 0;
+    while at < grid[slowest] {
+        let size = 1 + random.below(u64::from(grid[slowest] - at)) as u32;
+        let (mut offset, mut part) = ([0; 3], grid);
+        (offset[slowest], part[slowest]) = (at, size);
+        let parameters = with_launch(arguments, &twin, launch(Mode::First, grid, offset));
+        let of_slice = Grid { blocks: part, threads, parameters };
+        for block in blocks(part, random) {
+            program.run(&of_slice, block, &mut memory);
+        }
+        at += size;
+    }
+    memory[DATA..].to_vec()
+}
+
+#[test]
+fn slices_leave_the_memory_of_the_whole_launch() {
+    let mut others = 0;
+    for case in CASES {
+        let text = twin_of(case.0).text;
+        for seed in 0..24 {
+            let mut random = Random(seed);
+            let start = memory(&mut random);
+            let want = plain(case, &start);
+            assert_eq!(sliced(&text, case, &start, &mut random), want, "{} seed {seed}", case.0);
+            // Without the offset, or with the size of the slice, blocks are not those of the grid.
+            let no_offset = text.replace(", [$reef+24]", ", [$reef+56]");
+            others += usize::from(sliced(&no_offset, case, &start, &mut random) != want);
+        }
+    }
+    assert!(others > 20, "slices without an offset were right but for {others}");
+}
