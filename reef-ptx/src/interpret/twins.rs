@@ -18,7 +18,7 @@ const COUNT: usize = 192;
 const BUFFER: usize = 4 * COUNT;
 
 /// Kernels with the launches that are run.
-const CASES: &[(&str, [u32; 3], [u32; 3], &[Argument])] = {
+const CASES: &[Case] = {
     use Argument::{Buffer, Number};
     &[
         ("add", [6, 1, 1], [32, 1, 1], &[Buffer(0), Buffer(1), Buffer(2), Number(180)]),
@@ -37,6 +37,9 @@ const CASES: &[(&str, [u32; 3], [u32; 3], &[Argument])] = {
         ("iterate", [6, 1, 1], [32, 1, 1], &[Buffer(0), Buffer(1), Number(5)]),
     ]
 };
+
+/// Name, grid, block and arguments.
+type Case = (&'static str, [u32; 3], [u32; 3], &'static [Argument]);
 
 enum Argument {
     /// Address of a buffer. The last one is zero, the others are random.
@@ -110,7 +113,7 @@ fn with_launch(arguments: &[Argument], twin: &Twin, launch: Launch) -> Vec<u8> {
 fn stopped(
     text: &str,
     twin: &Twin,
-    case: &(&str, [u32; 3], [u32; 3], &[Argument]),
+    case: &Case,
     start: &[u8],
     random: &mut Random,
 ) -> Option<(Vec<u8>, usize)> {
@@ -140,7 +143,7 @@ fn stopped(
     None
 }
 
-fn plain(case: &(&str, [u32; 3], [u32; 3], &[Argument]), start: &[u8]) -> Vec<u8> {
+fn plain(case: &Case, start: &[u8]) -> Vec<u8> {
     let &(name, grid, threads, arguments) = case;
     let module = Module::read(CORPUS).unwrap();
     let program = Program::read(&module, name);
@@ -211,12 +214,7 @@ fn each_mutant_of_the_guard_is_caught() {
 }
 
 /// Runs a twin in random slices of its slowest dimension.
-fn sliced(
-    text: &str,
-    case: &(&str, [u32; 3], [u32; 3], &[Argument]),
-    start: &[u8],
-    random: &mut Random,
-) -> Vec<u8> {
+fn sliced(text: &str, case: &Case, start: &[u8], random: &mut Random) -> Vec<u8> {
     let &(name, grid, threads, arguments) = case;
     let twin = twin_of(name);
     let module = Module::read(text).unwrap();
