@@ -12,9 +12,6 @@
 //! | the page says that the guest may join again | the writer's, or that of a restore |
 //! | starts the next link with the file | keeper |
 
-use super::device::Device;
-use super::link;
-use super::membership::Membership;
 use crate::explain;
 use reef_guest::page::PageFile;
 use std::fs::OpenOptions;
@@ -67,23 +64,20 @@ impl Absence {
         }
     }
 
-    /// Makes the keeper's step, if there is one.
-    pub(super) fn look(&self, member: &'static Membership, device: &Device) {
+    /// Makes the keeper's step, if there is one. Returns the page's file if the guest may join
+    /// again.
+    pub(super) fn look(&self, is_away: bool) -> Option<PageFile> {
         let mut state = self.state();
-        *state = match std::mem::take(&mut *state) {
+        let (next, file) = match std::mem::take(&mut *state) {
             State::Offered(thread, file) => {
-                let taken = take(thread, file);
                 self.changed.notify_all();
-                taken.map_or(State::Linked, State::Away)
+                (take(thread, file).map_or(State::Linked, State::Away), None)
             }
-            State::Away(file) if !device.page.is_away() => {
-                if let Err(error) = join_again(member, file) {
-                    member.refuse(&format!("no link after an absence: {error}"));
-                }
-                State::Linked
-            }
-            other => other,
+            State::Away(file) if !is_away => (State::Linked, Some(file)),
+            other => (other, None),
         };
+        *state = next;
+        file
     }
 }
 
@@ -102,15 +96,4 @@ fn take(thread: i32, file: RawFd) -> Option<PageFile> {
         PageFile::open(file).map(|(_, file, _)| file)
     };
     open().map_err(|error| explain::refuse::<()>(&format!("page's file: {error}"))).ok()
-}
-
-/// Starts a link whose thread has the file in a table of its own, and closes it in this one.
-fn join_again(member: &'static Membership, file: PageFile) -> io::Result<()> {
-    let number = file.as_fd().as_raw_fd();
-    let is_own = link::start_with(member, file)?;
-    if is_own {
-        // SAFETY: the number of this table, of which the link has its own copy.
-        drop(unsafe { OwnedFd::from_raw_fd(number) });
-    }
-    Ok(())
 }

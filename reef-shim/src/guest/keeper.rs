@@ -6,6 +6,7 @@
 
 use super::capture;
 use super::device::Device;
+use super::link;
 use super::membership::Membership;
 use super::meter::{self, Meter};
 use super::tree::branch::streams;
@@ -71,7 +72,7 @@ impl Keeper {
     fn run(mut self) {
         loop {
             if !self.device.is_real_time() {
-                self.member.absence.look(self.member, self.device);
+                self.join_again();
                 self.breathe();
                 self.count_busy();
             } else if self.device.page.activity.is_busy() {
@@ -80,6 +81,13 @@ impl Keeper {
                 std::thread::park(); // a launch that makes it busy wakes it
             }
         }
+    }
+
+    /// Joins the daemon again after an absence.
+    fn join_again(&self) {
+        let file = self.member.absence.look(self.device.page.is_away());
+        let joined = file.map_or(Ok(()), |file| link::start_again(self.member, file));
+        joined.unwrap_or_else(|error| self.member.refuse(&format!("no link again: {error}")));
     }
 
     /// Polls a busy real-time guest until it has been idle for a while.

@@ -12,7 +12,7 @@ use crate::thread;
 use reef_guest::join::{Joined, Link, Refusal, join_as, rejoin};
 use reef_guest::page::{Class, PageFile, Time};
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -41,16 +41,21 @@ pub(super) fn start(member: &'static Membership) -> io::Result<()> {
     .map(drop)
 }
 
-/// Starts the thread of a guest that joins again with its page. Returns true if the thread has the
-/// page's file in a table of its own; false if it is the one of this table.
-pub(super) fn start_with(member: &'static Membership, page: PageFile) -> io::Result<bool> {
+/// Starts the thread of a guest that joins again with its page. The thread has the file in a table
+/// of its own, and it is closed in this one.
+pub(super) fn start_again(member: &'static Membership, page: PageFile) -> io::Result<()> {
+    let number = page.as_fd().as_raw_fd();
     let (say, said) = channel();
     thread::spawn("reef-link", move || {
         let is_own = thread::leave_files_but(Some(page.as_fd()));
         let _ = say.send(is_own); // it waits
         run(member, Some(page));
     })?;
-    Ok(said.recv().unwrap_or(false))
+    if said.recv().unwrap_or(false) {
+        // SAFETY: the number of this table, of which the thread has its own copy.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+    Ok(())
 }
 
 fn run(member: &'static Membership, mut page: Option<PageFile>) {
