@@ -2,28 +2,26 @@
 //! `names.txt`, from the headers of CUDA 11.8 to 13.5 and what their runtimes look up
 //! (`tools/interpose/names.py`).
 
-use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+
+include!("generate.rs");
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    println!("cargo::rerun-if-changed=names.txt");
+    println!("cargo::rerun-if-changed=generate.rs");
     println!("cargo::rerun-if-changed=src/hooks");
     // Threads and handlers of ours point into the library, so it stays loaded. References to our
     // own functions bind to them, even if other libraries have functions of these names.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libcuda.so.1,-z,nodelete,-Bsymbolic");
-    let names = std::fs::read_to_string("names.txt").expect("names.txt is next to build.rs");
-    let hooked = hooked(Path::new("src/hooks"));
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    let names: Vec<_> = names.lines().filter_map(|line| line.split(' ').next()).collect();
-    std::fs::write(out.join("names.rs"), table(&names)).expect("OUT_DIR can be written");
-    std::fs::write(out.join("thunks.rs"), thunks(&names, &hooked)).expect("OUT_DIR can be written");
+    let (names, hooked) = (driver_names("names.txt"), hooked(Path::new("src/hooks")));
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    write("names.rs", table(&names));
+    write("thunks.rs", thunks(&names, &hooked));
     let known: Vec<_> = names.iter().filter(|name| hooked.contains(**name)).copied().collect();
     assert_eq!(known.len(), hooked.len(), "a hook isn't in names.txt: {hooked:?}");
-    std::fs::write(out.join("hooks.rs"), list("HOOKS", &known)).expect("OUT_DIR can be written");
+    write("hooks.rs", list("HOOKS", &known));
     let others: Vec<_> = names.iter().filter(|name| !hooked.contains(**name)).copied().collect();
-    std::fs::write(out.join("jumps.rs"), list("JUMPS", &others)).expect("OUT_DIR can be written");
+    write("jumps.rs", list("JUMPS", &others));
 }
 
 /// The slot of each name, and the names.

@@ -48,7 +48,8 @@ fn run_here(driver: Driver, program: &Program) -> Outcome {
         let run = |(number, steps): (usize, &'_ Vec<Step>)| {
             let of = [word(4 * number), word(4 * number + 1)];
             let (copy, own) = (word(4 * number + 2), word(4 * number + 3));
-            let (words, steps) = (Words { of, copy, own, sum: word(12) }, steps.clone());
+            let words = Words { of, copy, own, sum: word(12), host: of, context: 1 };
+            let steps = steps.clone();
             scope.spawn(move || Thread::new(driver, number, words).run(&steps))
         };
         let threads: Vec<_> = program.iter().enumerate().map(run).collect();

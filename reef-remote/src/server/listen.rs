@@ -7,6 +7,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::fs::Permissions;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,12 @@ impl Security {
         Ok(vec![Token::new(token.as_bytes())])
     }
 
-    fn tls(&self) -> Result<Option<TlsServer>> {
+    /// Reads certificate and key, if there are any.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` names the file.
+    pub fn tls(&self) -> Result<Option<TlsServer>> {
         let (cert, key) = match (&self.cert, &self.key) {
             (None, None) => return Ok(None),
             (Some(cert), Some(key)) => (cert, key),
@@ -125,6 +131,18 @@ impl Listener {
                 if tls.is_some() { format!("tls:{at}") } else { at }
             }
         }
+    }
+
+    /// Waits for one connection, and returns its socket as it is, and whether it is TCP.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn accept(&self) -> std::io::Result<(OwnedFd, bool)> {
+        Ok(match &self.socket {
+            Socket::Unix(socket, _) => (socket.accept()?.0.into(), false),
+            Socket::Tcp(socket) => (socket.accept()?.0.into(), true),
+        })
     }
 
     /// Accepts connections for ever, each on a thread of its own. `report` is told of connections

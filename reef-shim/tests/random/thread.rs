@@ -28,6 +28,11 @@ pub(crate) struct Words {
     pub(crate) own: usize,
     /// Word of all threads.
     pub(crate) sum: usize,
+    /// Words that functions of the host's change, one for each stream: those of the streams, where
+    /// the host has the device's memory.
+    pub(crate) host: [usize; 2],
+    /// Context of all threads.
+    pub(crate) context: usize,
 }
 
 /// A word that a function of the host's changes, and by what.
@@ -45,7 +50,7 @@ extern "C" fn mixed(call: usize) {
 
 impl Thread {
     pub(crate) fn new(driver: Driver, number: usize, words: Words) -> Self {
-        call!(driver, cuCtxSetCurrent(1));
+        call!(driver, cuCtxSetCurrent(words.context));
         let kernel = |name: &std::ffi::CStr| {
             let mut kernel = 0_usize;
             assert_eq!(call!(driver, cuModuleGetFunction(&raw mut kernel, 0, name.as_ptr())), 0);
@@ -122,7 +127,7 @@ impl Thread {
                 self.note(call!(driver, cuMemsetD8Async(to, value, 8, on)));
             }
             Step::Host { stream, value } => {
-                let (on, call) = (self.streams[stream], Call(words.of[stream], value));
+                let (on, call) = (self.streams[stream], Call(words.host[stream], value));
                 let (function, data) =
                     (mixed as extern "C" fn(usize), Box::into_raw(Box::new(call)));
                 self.note(call!(driver, cuLaunchHostFunc(on, function, data)));

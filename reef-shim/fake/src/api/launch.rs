@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_char, c_void};
 
 plain! {
     cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) = function;
+    cuFuncGetParamInfo(function: usize, index: usize, offset: *mut usize, bytes: *mut usize) = param;
     cuLaunchCooperativeKernelMultiDevice(launches: *const One, count: u32, flags: u32) = several;
 }
 
@@ -106,6 +107,22 @@ unsafe fn function(function: *mut usize, _module: usize, name: *const c_char) ->
     world.names.insert(handle, name);
     // SAFETY: the caller's promise.
     unsafe { give(function, handle) };
+    SUCCESS
+}
+
+/// Each of the kernels has two parameters of 64 bits.
+unsafe fn param(function: usize, index: usize, offset: *mut usize, bytes: *mut usize) -> u32 {
+    if !world().names.contains_key(&function) {
+        return INVALID_HANDLE;
+    }
+    if index >= 2 {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(offset, 8 * index);
+        give(bytes, 8);
+    }
     SUCCESS
 }
 

@@ -1,0 +1,18 @@
+//! Calls of the CUDA driver as messages.
+//!
+//! Most calls are lines of a [table](CALLS): the name, and what each argument is. The program's
+//! library packs the arguments by that line, and the worker unpacks them by the same line. Calls
+//! that the table cannot express have messages of their own.
+//!
+//! *Invariant*: a handle travels as an [`Id`](reef_wire::Id)-like number that the worker looks up,
+//! never as an address of the worker's driver.
+
+mod image;
+mod messages;
+mod spec;
+mod table;
+
+pub use image::image_len;
+pub use messages::*;
+pub use spec::{Arg, Kind, Spec, Way};
+pub use table::{CALLS, Call};

@@ -1,0 +1,105 @@
+//! Messages between a program's library and its worker.
+//!
+//! The lane of a message is the program's thread. A reply is the driver's code in four bytes, four
+//! zeros, and what the call returned.
+
+use reef_wire::little_endian::{U16, U32, U64};
+use reef_wire::messages;
+use serde::{Deserialize, Serialize};
+
+/// Maximum number of arguments of a call in the table.
+pub const MAX_ARGS: usize = 8;
+
+/// Maximum number of bytes of a copy that one message carries.
+pub const MAX_PIECE_LEN: usize = 8 << 20;
+
+/// Number of the legacy default stream.
+pub const LEGACY_STREAM: u64 = 1;
+/// Number of a thread's own default stream.
+pub const OWN_STREAM: u64 = 2;
+
+/// Maximum number of bytes of a kernel's parameters.
+pub const MAX_PARAMS_LEN: usize = 32_764;
+
+messages! {
+    /// Hash of the declarations.
+    pub DECLARED;
+    /// Makes a context current in the thread. Zero: none.
+    hot 16 SetCurrent { context: U64 }
+    /// A call of the table. Its arguments follow, in words of 64 bits: a number; an id; for a place,
+    /// whether it is wanted; for bytes, their number and themselves.
+    hot 17 TableCall { call: U16, reserved: U16, reserved2: U32 }
+    /// A launch. The attributes follow, and then the parameters as they lie in the kernel's memory.
+    hot 18 Launch {
+        function: U64, stream: U64, grid_x: U32, grid_y: U32, grid_z: U32, block_x: U32, block_y: U32, block_z: U32,
+        shared: U32, attributes: U32, cooperative: U32, reserved: U32
+    }
+    /// A copy of the bytes that follow to the device.
+    hot 19 ToDevice { to: U64, stream: U64 }
+    /// A copy from the device. The reply has the bytes.
+    hot 20 ToHost { from: U64, bytes: U64, stream: U64 }
+    /// A module's or library's image, which follows after the options: pairs of an option and its value.
+    hot 21 Load { id: U64, is_library: U32, options: U32 }
+    /// A function of a module, or a kernel of a library, by the name that follows. The reply has
+    /// where its parameters lie: pairs of offset and size.
+    hot 22 FindFunction { id: U64, of: U64, is_kernel: U32, reserved: U32 }
+    /// Where the parameters of a function lie that has come otherwise.
+    hot 23 Layout { function: U64 }
+    /// A call of a host function, in a stream's order.
+    hot 24 CallHost { stream: U64, token: U64 }
+    /// The host function has returned.
+    hot 25 HostReturned { call: U64 }
+    /// Of the worker: the stream has come to a host function.
+    hot 26 HostCalled { token: U64, call: U64 }
+    /// Of the worker: a call that has no reply has failed.
+    hot 27 Failed { code: U32, call: U32 }
+    /// The reply comes when all before has been made.
+    hot 28 Barrier { reserved: U64 }
+    /// A kernel node of a graph, or new parameters of one. The nodes that it comes after follow, and
+    /// then the parameters.
+    hot 29 KernelNode {
+        what: U32, after: U32, node: U64, of: U64, function: U64, grid_x: U32, grid_y: U32, grid_z: U32, block_x: U32,
+        block_y: U32, block_z: U32, shared: U32, reserved: U32
+    }
+}
+
+/// A new node of a graph.
+pub const ADD_NODE: u32 = 0;
+/// New parameters of a node of a graph.
+pub const SET_NODE: u32 = 1;
+/// New parameters of a node of an instantiated graph.
+pub const SET_EXEC_NODE: u32 = 2;
+
+/// Hash of all that both ends must agree on.
+pub const SCHEMA: u64 = DECLARED
+    ^ reef_wire::codec::hash(concat!(
+        env!("CARGO_PKG_VERSION"),
+        include_str!("messages.rs"),
+        include_str!("table.rs")
+    ));
+
+/// Facts about the server's devices, which a client gets when its session begins.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Facts {
+    /// Version of the driver.
+    pub version: i32,
+    /// Devices, by ordinal.
+    pub devices: Vec<DeviceFacts>,
+    /// Codes with the names and texts of errors.
+    pub errors: Vec<(u32, String, String)>,
+}
+
+/// Facts about one device.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceFacts {
+    /// Name.
+    pub name: String,
+    /// UUID.
+    pub uuid: [u8; 16],
+    /// Bytes of memory.
+    pub memory: u64,
+    /// PCI address.
+    pub pci: String,
+    /// Attributes with their values.
+    pub attributes: Vec<(u32, i32)>,
+}

@@ -1,0 +1,138 @@
+//! Contexts: their stack is the thread's own, and is kept here.
+
+use super::export::{give, plain};
+use super::table::table;
+use crate::codes::*;
+use crate::refused::refuse;
+use crate::session::session;
+use crate::state::{contexts, in_thread};
+use reef_remote_calls::Call;
+
+plain! {
+    cuCtxCreate_v2(context: *mut u64, flags: u32, device: i32) = create;
+    cuCtxCreate_v3(context: *mut u64, params: usize, count: i32, flags: u32, device: i32) = create_with;
+    cuCtxCreate_v4(context: *mut u64, params: usize, flags: u32, device: i32) = create_with_params;
+    cuCtxDestroy_v2(context: u64) = destroy;
+    cuCtxPushCurrent_v2(context: u64) = push;
+    cuCtxPopCurrent_v2(context: *mut u64) = pop;
+    cuCtxSetCurrent(context: u64) = set;
+    cuCtxGetCurrent(context: *mut u64) = current;
+    cuCtxGetDevice(device: *mut i32) = device;
+    cuDevicePrimaryCtxRetain(context: *mut u64, device: i32) = retain;
+    cuDevicePrimaryCtxRelease(device: i32) = release;
+    cuDevicePrimaryCtxRelease_v2(device: i32) = release;
+    cuDevicePrimaryCtxReset(device: i32) = reset;
+    cuDevicePrimaryCtxReset_v2(device: i32) = reset;
+}
+
+unsafe fn create(context: *mut u64, flags: u32, device: i32) -> Result<(), u32> {
+    let args = [context as usize, flags as usize, device as usize];
+    // SAFETY: the caller's promise.
+    unsafe { table(Call::cuCtxCreate_v2, false, &args) }?;
+    // SAFETY: the call has written there.
+    let new = unsafe { context.read() };
+    contexts().insert(new, device);
+    in_thread(|thread| thread.stack.borrow_mut().push(new))
+}
+
+unsafe fn create_with(
+    context: *mut u64,
+    params: usize,
+    count: i32,
+    flags: u32,
+    device: i32,
+) -> Result<(), u32> {
+    if params != 0 && count != 0 {
+        return Err(refuse(c"cuCtxCreate_v3 with a share of the device"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { create(context, flags, device) }
+}
+
+unsafe fn create_with_params(
+    context: *mut u64,
+    params: usize,
+    flags: u32,
+    device: i32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise: `CUctxCreateParams`, whose second word counts the shares, and
+    // whose third is of another API.
+    if params != 0 && unsafe { *(params as *const [u64; 3]) } != [0; 3] {
+        return Err(refuse(c"cuCtxCreate_v4 with parameters"));
+    }
+    // SAFETY: the caller's promise.
+    unsafe { create(context, flags, device) }
+}
+
+fn destroy(context: u64) -> Result<(), u32> {
+    if !contexts().contains_key(&context) {
+        return Err(INVALID_CONTEXT);
+    }
+    // SAFETY: no addresses.
+    unsafe { table(Call::cuCtxDestroy_v2, false, &[context as usize]) }?;
+    contexts().remove(&context);
+    in_thread(|thread| {
+        if thread.context() == context {
+            thread.stack.borrow_mut().pop();
+        }
+    })
+}
+
+fn known(context: u64) -> Result<u64, u32> {
+    session()?;
+    let is_known = contexts().contains_key(&context);
+    if is_known { Ok(context) } else { Err(INVALID_CONTEXT) }
+}
+
+fn push(context: u64) -> Result<(), u32> {
+    let context = known(context)?;
+    in_thread(|thread| thread.stack.borrow_mut().push(context))
+}
+
+unsafe fn pop(context: *mut u64) -> Result<(), u32> {
+    let last = in_thread(|thread| thread.stack.borrow_mut().pop())?.ok_or(INVALID_CONTEXT)?;
+    if !context.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { context.write(last) };
+    }
+    Ok(())
+}
+
+fn set(context: u64) -> Result<(), u32> {
+    let context = if context == 0 { 0 } else { known(context)? };
+    in_thread(|thread| thread.set_context(context))
+}
+
+unsafe fn current(context: *mut u64) -> Result<(), u32> {
+    session()?;
+    // SAFETY: the caller's promise.
+    unsafe { give(context, in_thread(|thread| thread.context())?) }
+}
+
+unsafe fn device(device: *mut i32) -> Result<(), u32> {
+    session()?;
+    let context = in_thread(|thread| thread.context())?;
+    let of = contexts().get(&context).copied().ok_or(INVALID_CONTEXT)?;
+    // SAFETY: the caller's promise.
+    unsafe { give(device, of) }
+}
+
+unsafe fn retain(context: *mut u64, device: i32) -> Result<(), u32> {
+    let args = [context as usize, device as usize];
+    // SAFETY: the caller's promise.
+    unsafe { table(Call::cuDevicePrimaryCtxRetain, false, &args) }?;
+    // SAFETY: the call has written there.
+    let context = unsafe { context.read() };
+    contexts().insert(context, device);
+    Ok(())
+}
+
+fn release(device: i32) -> Result<(), u32> {
+    // SAFETY: no addresses.
+    unsafe { table(Call::cuDevicePrimaryCtxRelease_v2, false, &[device as usize]) }
+}
+
+fn reset(device: i32) -> Result<(), u32> {
+    // SAFETY: no addresses.
+    unsafe { table(Call::cuDevicePrimaryCtxReset_v2, false, &[device as usize]) }
+}

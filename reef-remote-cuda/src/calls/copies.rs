@@ -1,0 +1,172 @@
+//! Copies between host and device. Bytes for the device are taken at the call.
+
+use super::export::{check, plain, stream, twin};
+use super::table::table;
+use crate::codes::*;
+use crate::session::session;
+use reef_remote_calls::{Call, MAX_PIECE_LEN, ToDevice, ToHost};
+use reef_wire::little_endian::U64;
+use reef_wire::{Hot, hot_bytes};
+
+twin! {
+    cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(to: u64, from: *const u8, bytes: usize) = to_device_now;
+    cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(to: *mut u8, from: u64, bytes: usize) = to_host_now;
+    cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(to: u64, from: u64, bytes: usize) = inside;
+    cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(to: u64, from: *const u8, bytes: usize, on: usize) = to_device;
+    cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(to: *mut u8, from: u64, bytes: usize, on: usize) = to_host;
+    cuMemsetD8_v2 / cuMemsetD8_v2_ptds(to: u64, value: u8, count: usize) = fill8;
+    cuMemsetD16_v2 / cuMemsetD16_v2_ptds(to: u64, value: u16, count: usize) = fill16;
+    cuMemsetD32_v2 / cuMemsetD32_v2_ptds(to: u64, value: u32, count: usize) = fill32;
+}
+
+plain! {
+    cuPointerGetAttribute(value: *mut u8, attribute: u32, at: u64) = attribute;
+}
+
+unsafe fn to_device(
+    is_twin: bool,
+    to: u64,
+    from: *const u8,
+    bytes: usize,
+    on: usize,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { up(to, from, bytes, stream(on, is_twin), false) }
+}
+
+unsafe fn to_device_now(is_twin: bool, to: u64, from: *const u8, bytes: usize) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { up(to, from, bytes, stream(0, is_twin), true) }
+}
+
+unsafe fn up(to: u64, from: *const u8, bytes: usize, on: u64, waits: bool) -> Result<(), u32> {
+    let session = session()?;
+    if from.is_null() && bytes > 0 {
+        return Err(INVALID_VALUE);
+    }
+    let mut at = 0;
+    while at < bytes {
+        let len = (bytes - at).min(MAX_PIECE_LEN);
+        // SAFETY: the caller's promise.
+        let piece = unsafe { std::slice::from_raw_parts(from.add(at), len) };
+        let head = ToDevice { to: U64::new(to + at as u64), stream: U64::new(on) };
+        let parts = [hot_bytes(&head), piece];
+        at += len;
+        // The copies are in order, so the last one's end is the end of all.
+        check(if waits && at == bytes {
+            session.call(ToDevice::OP, &parts)?.0
+        } else {
+            session.quiet(ToDevice::OP, &parts)
+        })?;
+    }
+    Ok(())
+}
+
+unsafe fn to_host(
+    is_twin: bool,
+    to: *mut u8,
+    from: u64,
+    bytes: usize,
+    on: usize,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { down(to, from, bytes, stream(on, is_twin)) }
+}
+
+unsafe fn to_host_now(is_twin: bool, to: *mut u8, from: u64, bytes: usize) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { down(to, from, bytes, stream(0, is_twin)) }
+}
+
+unsafe fn down(to: *mut u8, from: u64, bytes: usize, on: u64) -> Result<(), u32> {
+    let session = session()?;
+    if to.is_null() && bytes > 0 {
+        return Err(INVALID_VALUE);
+    }
+    let mut at = 0;
+    while at < bytes {
+        let len = (bytes - at).min(MAX_PIECE_LEN);
+        let head = ToHost {
+            from: U64::new(from + at as u64),
+            bytes: U64::new(len as u64),
+            stream: U64::new(on),
+        };
+        let (code, read) = session.call(ToHost::OP, &[hot_bytes(&head)])?;
+        check(code)?;
+        if read.len() != len {
+            return Err(DEVICE_UNAVAILABLE);
+        }
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(read.as_ptr(), to.add(at), len) };
+        at += len;
+    }
+    Ok(())
+}
+
+fn inside(is_twin: bool, to: u64, from: u64, bytes: usize) -> Result<(), u32> {
+    let args = [to as usize, from as usize, bytes, 0];
+    // SAFETY: no addresses of the host.
+    unsafe { table(Call::cuMemcpyDtoDAsync_v2, is_twin, &args) }
+}
+
+fn fill8(is_twin: bool, to: u64, value: u8, count: usize) -> Result<(), u32> {
+    // SAFETY: no addresses of the host.
+    unsafe { table(Call::cuMemsetD8Async, is_twin, &[to as usize, value.into(), count, 0]) }
+}
+
+fn fill16(is_twin: bool, to: u64, value: u16, count: usize) -> Result<(), u32> {
+    // SAFETY: no addresses of the host.
+    unsafe { table(Call::cuMemsetD16Async, is_twin, &[to as usize, value.into(), count, 0]) }
+}
+
+fn fill32(is_twin: bool, to: u64, value: u32, count: usize) -> Result<(), u32> {
+    // SAFETY: no addresses of the host.
+    unsafe { table(Call::cuMemsetD32Async, is_twin, &[to as usize, value as usize, count, 0]) }
+}
+
+/// Bytes of an attribute of an address; `None`: it is not told, as it has a handle or an address of
+/// the host's in it.
+fn attribute_len(attribute: u32) -> Option<usize> {
+    match attribute {
+        2 | 9 | 15 => Some(4),           // memory type, device, allowed handle types
+        6 | 8 | 10 | 13 | 14 => Some(4), // flags
+        3 | 7 | 11 | 12 | 20 => Some(8), // device pointer, buffer's number, range
+        _ => None,
+    }
+}
+
+unsafe fn attribute(value: *mut u8, attribute: u32, at: u64) -> Result<(), u32> {
+    let session = session()?;
+    if value.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    if crate::state::HostMemory::flags(at as usize).is_some() {
+        return match attribute {
+            2 => {
+                // SAFETY: the caller's promise: a number.
+                unsafe { value.cast::<u32>().write_unaligned(1) }; // CU_MEMORYTYPE_HOST
+                Ok(())
+            }
+            4 => {
+                // SAFETY: the caller's promise: an address.
+                unsafe { value.cast::<u64>().write_unaligned(at) };
+                Ok(())
+            }
+            8 => {
+                // SAFETY: the caller's promise: a flag.
+                unsafe { value.cast::<u32>().write_unaligned(0) };
+                Ok(())
+            }
+            _ => Err(INVALID_VALUE),
+        };
+    }
+    let len = attribute_len(attribute).ok_or(INVALID_VALUE)?;
+    let _ = session;
+    let mut found = [0_u8; 16];
+    let args = [found.as_mut_ptr() as usize, attribute as usize, at as usize];
+    // SAFETY: a place of this size.
+    unsafe { table(Call::cuPointerGetAttribute, false, &args) }?;
+    // SAFETY: the caller's promise: a place of the attribute's size.
+    unsafe { std::ptr::copy_nonoverlapping(found.as_ptr(), value, len) };
+    Ok(())
+}

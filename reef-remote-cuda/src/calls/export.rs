@@ -1,0 +1,77 @@
+//! Exports functions under the driver's names.
+
+/// Functions without a twin: `name(arguments) = body;`.
+macro_rules! plain {
+    ($($name:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
+        $(
+            #[allow(non_snake_case)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
+                // SAFETY: the program's promise: addresses are what the driver's function wants.
+                #[allow(unused_unsafe)]
+                let result: Result<(), u32> = unsafe { self::$body($($arg),*) };
+                result.err().unwrap_or($crate::codes::SUCCESS)
+            }
+        )+
+    };
+}
+
+/// Functions with a twin for per-thread default streams: the body is told which one was called.
+macro_rules! twin {
+    ($($name:ident / $twin:ident($($arg:ident: $type:ty),*) = $body:ident;)+) => {
+        $(
+            #[allow(non_snake_case)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $type),*) -> u32 {
+                // SAFETY: the program's promise: addresses are what the driver's function wants.
+                #[allow(unused_unsafe)]
+                let result: Result<(), u32> = unsafe { self::$body(false, $($arg),*) };
+                result.err().unwrap_or($crate::codes::SUCCESS)
+            }
+
+            #[allow(non_snake_case)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $twin($($arg: $type),*) -> u32 {
+                // SAFETY: as above.
+                #[allow(unused_unsafe)]
+                let result: Result<(), u32> = unsafe { self::$body(true, $($arg),*) };
+                result.err().unwrap_or($crate::codes::SUCCESS)
+            }
+        )+
+    };
+}
+
+/// Writes a result.
+///
+/// # Errors
+///
+/// `INVALID_VALUE` if there is no place.
+///
+/// # Safety
+///
+/// `to` is null or may be written.
+pub(crate) unsafe fn give<T>(to: *mut T, value: T) -> Result<(), u32> {
+    if to.is_null() {
+        return Err(crate::codes::INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { to.write_unaligned(value) };
+    Ok(())
+}
+
+/// Makes an error of any code but success.
+pub(crate) fn check(code: u32) -> Result<(), u32> {
+    if code == crate::codes::SUCCESS { Ok(()) } else { Err(code) }
+}
+
+/// Returns the number of a stream, as passed to a function or to its twin.
+pub(crate) fn stream(handle: usize, is_twin: bool) -> u64 {
+    use reef_remote_calls::{LEGACY_STREAM, OWN_STREAM};
+    match (handle, is_twin) {
+        (0, false) => LEGACY_STREAM,
+        (0, true) => OWN_STREAM,
+        (handle, _) => handle as u64,
+    }
+}
+
+pub(crate) use {plain, twin};

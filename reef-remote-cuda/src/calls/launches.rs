@@ -1,0 +1,224 @@
+//! Launches: parameters are packed as they lie in the kernel's memory.
+
+use super::export::{check, stream, twin};
+use crate::codes::*;
+use crate::refused::refuse;
+use crate::session::session;
+use crate::state::{Function, Functions};
+use reef_remote_calls::{Launch, MAX_PARAMS_LEN};
+use reef_wire::little_endian::{U32, U64};
+use reef_wire::{Hot, hot_bytes};
+
+twin! {
+    cuLaunchKernel / cuLaunchKernel_ptsz(
+        function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
+        on: usize, params: *const *const u8, extra: *const usize
+    ) = launch;
+    cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
+        function: u64, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
+        on: usize, params: *const *const u8
+    ) = cooperative;
+    cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
+        config: *const Config, function: u64, params: *const *const u8, extra: *const usize
+    ) = launch_ex;
+}
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+struct Config {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    on: usize,
+    attributes: *const u8,
+    count: u32,
+}
+
+/// Bytes of a launch attribute: `CUlaunchAttribute`.
+const ATTRIBUTE_LEN: usize = 72;
+/// Attributes with handles or addresses of host memory inside.
+const REFUSED_ATTRIBUTES: [u32; 3] = [6, 12, 13];
+
+/// Packs the parameters of a kernel.
+///
+/// # Errors
+///
+/// `INVALID_VALUE` for a kernel with parameters and a call without.
+///
+/// # Safety
+///
+/// `params` has an address for each parameter, or `extra` has them all as one block.
+pub(super) unsafe fn pack<T>(
+    function: &Function,
+    params: *const *const u8,
+    extra: *const usize,
+    then: impl FnOnce(&[u8]) -> Result<T, u32>,
+) -> Result<T, u32> {
+    if !extra.is_null() {
+        // SAFETY: the caller's promise.
+        return then(unsafe { block(extra) }?);
+    }
+    let Some(layout) = &function.layout else {
+        return Err(refuse(c"a launch on a server whose driver is older than CUDA 12.4"));
+    };
+    if layout.is_empty() {
+        return then(&[]);
+    }
+    if params.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let mut small = [0; 512];
+    let mut large = Vec::new();
+    let packed = match small.get_mut(..function.len) {
+        Some(packed) => packed,
+        None => {
+            large.resize(function.len, 0);
+            &mut large[..]
+        }
+    };
+    for (at, (offset, size)) in layout.iter().enumerate() {
+        let (offset, size) = (*offset as usize, *size as usize);
+        // SAFETY: the caller's promise.
+        let from = unsafe { params.add(at).read() };
+        // SAFETY: a parameter of this size, and a place within the function's length.
+        unsafe { std::ptr::copy_nonoverlapping(from, packed[offset..].as_mut_ptr(), size) };
+    }
+    then(packed)
+}
+
+/// Block of all parameters: `CU_LAUNCH_PARAM_BUFFER_POINTER` and `…_SIZE`.
+unsafe fn block<'a>(extra: *const usize) -> Result<&'a [u8], u32> {
+    let (mut at, mut len) = (0, 0);
+    for pair in 0.. {
+        // SAFETY: the caller's promise: pairs up to a zero.
+        let (name, value) = unsafe { (*extra.add(2 * pair), extra.add(2 * pair + 1)) };
+        match name {
+            0 => break,
+            // SAFETY: as above.
+            1 => at = unsafe { *value },
+            // SAFETY: as above: the address of a size.
+            2 => len = unsafe { *(*value as *const usize) },
+            _ => return Err(INVALID_VALUE),
+        }
+    }
+    if len > MAX_PARAMS_LEN || at == 0 && len > 0 {
+        return Err(INVALID_VALUE);
+    }
+    if len == 0 {
+        return Ok(&[]);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { std::slice::from_raw_parts(at as *const u8, len) })
+}
+
+unsafe fn send(
+    function: u64,
+    head: Launch,
+    attributes: &[u8],
+    params: *const *const u8,
+    extra: *const usize,
+) -> Result<(), u32> {
+    let session = session()?;
+    let known = Functions::all().get(function).ok_or(INVALID_HANDLE)?;
+    let sizes = [head.grid_x, head.grid_y, head.grid_z, head.block_x, head.block_y, head.block_z];
+    if sizes.iter().any(|size| size.get() == 0) {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        pack(&known, params, extra, |packed| {
+            check(session.quiet(Launch::OP, &[hot_bytes(&head), attributes, packed]))
+        })
+    }
+}
+
+fn head(function: u64, grid: [u32; 3], block: [u32; 3], shared: u32, on: u64) -> Launch {
+    let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) =
+        (grid.map(U32::new), block.map(U32::new));
+    Launch {
+        function: U64::new(function),
+        stream: U64::new(on),
+        grid_x,
+        grid_y,
+        grid_z,
+        block_x,
+        block_y,
+        block_z,
+        shared: U32::new(shared),
+        attributes: U32::new(0),
+        cooperative: U32::new(0),
+        reserved: U32::new(0),
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // the driver's
+unsafe fn launch(
+    is_twin: bool,
+    function: u64,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared: u32,
+    on: usize,
+    params: *const *const u8,
+    extra: *const usize,
+) -> Result<(), u32> {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let head = head(function, grid, block, shared, stream(on, is_twin));
+    // SAFETY: the caller's promise.
+    unsafe { send(function, head, &[], params, extra) }
+}
+
+#[allow(clippy::too_many_arguments)] // the driver's
+unsafe fn cooperative(
+    is_twin: bool,
+    function: u64,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared: u32,
+    on: usize,
+    params: *const *const u8,
+) -> Result<(), u32> {
+    let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+    let head = head(function, grid, block, shared, stream(on, is_twin));
+    let head = Launch { cooperative: U32::new(1), ..head };
+    // SAFETY: the caller's promise.
+    unsafe { send(function, head, &[], params, std::ptr::null()) }
+}
+
+unsafe fn launch_ex(
+    is_twin: bool,
+    config: *const Config,
+    function: u64,
+    params: *const *const u8,
+    extra: *const usize,
+) -> Result<(), u32> {
+    if config.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    let &Config { grid, block, shared, on, attributes, count } = unsafe { &*config };
+    let attributes = match count {
+        0 => &[][..],
+        _ if attributes.is_null() => return Err(INVALID_VALUE),
+        // SAFETY: the caller's promise: `count` attributes.
+        _ => unsafe { std::slice::from_raw_parts(attributes, count as usize * ATTRIBUTE_LEN) },
+    };
+    for attribute in attributes.chunks(ATTRIBUTE_LEN) {
+        let id = u32::from_le_bytes(attribute[..4].try_into().expect("4 bytes"));
+        if REFUSED_ATTRIBUTES.contains(&id) {
+            return Err(refuse(c"cuLaunchKernelEx with an event or a node among its attributes"));
+        }
+    }
+    let head = head(function, grid, block, shared, stream(on, is_twin));
+    let head = Launch { attributes: U32::new(count), ..head };
+    // SAFETY: the caller's promise.
+    unsafe { send(function, head, attributes, params, extra) }
+}

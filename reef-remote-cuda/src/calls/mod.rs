@@ -1,0 +1,17 @@
+//! The driver's functions.
+//!
+//! *In*: arguments as cuda.h has them. *Out*: codes as cuda.h has them. *Invariant*: each function
+//! is exported under the driver's name, and one that isn't here is refused by name.
+
+mod contexts;
+mod copies;
+mod devices;
+mod export;
+mod graphs;
+mod host_memory;
+mod launches;
+mod lookup;
+mod modules;
+mod pools;
+mod streams;
+mod table;

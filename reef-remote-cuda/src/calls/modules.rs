@@ -1,0 +1,267 @@
+//! Modules, libraries and their functions.
+
+use super::export::{check, give, plain};
+use super::table::table;
+use crate::codes::*;
+use crate::refused::refuse;
+use crate::session::session;
+use crate::state::{Function, Functions, mint};
+use reef_remote_calls::{Call, FindFunction, Layout, Load, image_len};
+use reef_wire::little_endian::{U32, U64};
+use reef_wire::{Hot, hot_bytes};
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+
+plain! {
+    cuModuleLoadData(module: *mut u64, image: *const u8) = load;
+    cuModuleLoadDataEx(module: *mut u64, image: *const u8, count: u32, names: *const u32, values: *mut usize) = load_with;
+    cuModuleLoadFatBinary(module: *mut u64, image: *const u8) = load;
+    cuModuleLoad(module: *mut u64, path: *const c_char) = load_file;
+    cuModuleGetFunction(function: *mut u64, module: u64, name: *const c_char) = function;
+    cuLibraryLoadData(
+        library: *mut u64, image: *const u8, names: *const u32, values: *mut usize, count: u32, own: usize,
+        own_values: usize, own_count: u32
+    ) = load_library;
+    cuLibraryLoadFromFile(
+        library: *mut u64, path: *const c_char, names: *const u32, values: *mut usize, count: u32, own: usize,
+        own_values: usize, own_count: u32
+    ) = load_library_file;
+    cuLibraryGetKernel(kernel: *mut u64, library: u64, name: *const c_char) = kernel;
+    cuKernelGetFunction(function: *mut u64, kernel: u64) = kernel_function;
+}
+
+/// Magic number of a wrapper around a fat binary: the address of it is the second word.
+const WRAPPER: u32 = 0x4662_43b1;
+
+/// Options of a compilation with addresses of the program's: names and addresses of symbols.
+const SYMBOLS: std::ops::RangeInclusive<u32> = 17..=19;
+/// Places of logs; each is followed by the number of its size's option.
+const LOGS: [u32; 2] = [3, 5];
+
+/// Options of a compilation, as the program gave them.
+struct Options {
+    names: *const u32,
+    values: *mut usize,
+    count: usize,
+}
+
+impl Options {
+    const NONE: Self = Self { names: std::ptr::null(), values: std::ptr::null_mut(), count: 0 };
+
+    unsafe fn new(names: *const u32, values: *mut usize, count: u32) -> Result<Self, u32> {
+        if count > 0 && (names.is_null() || values.is_null()) {
+            return Err(INVALID_VALUE);
+        }
+        Ok(Self { names, values, count: count as usize })
+    }
+
+    /// Name and value of each.
+    unsafe fn pairs(&self) -> Vec<(u32, usize)> {
+        // SAFETY: the caller's promise: lists of `count` entries.
+        let pair = |at| unsafe { (*self.names.add(at), *self.values.add(at)) };
+        (0..self.count).map(pair).collect()
+    }
+
+    /// Writes the logs that a compilation has left.
+    unsafe fn take_logs(&self, mut bytes: &[u8]) {
+        // SAFETY: the caller's promise.
+        let pairs = unsafe { self.pairs() };
+        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes")) as usize;
+        while let Some((head, rest)) = bytes.split_at_checked(16) {
+            let (option, len) = (number(&head[..8]) as u32, number(&head[8..]));
+            let Some((log, rest)) = rest.split_at_checked(len.min(rest.len())) else { return };
+            bytes = rest.get(len.next_multiple_of(8) - len..).unwrap_or_default();
+            let place = pairs.iter().find(|(name, _)| *name == option).map_or(0, |pair| pair.1);
+            let Some(size) = pairs.iter().position(|(name, _)| *name == option + 1) else {
+                continue;
+            };
+            let room = pairs[size].1 as u32 as usize;
+            if place == 0 || room == 0 {
+                continue;
+            }
+            let count = log.len().min(room - 1);
+            // SAFETY: the caller's promise: a place of so many bytes, and a list of values, which
+            // the driver writes sizes to.
+            unsafe {
+                std::ptr::copy_nonoverlapping(log.as_ptr(), place as *mut u8, count);
+                (place as *mut u8).add(count).write(0);
+                self.values.add(size).write(count);
+            }
+        }
+    }
+}
+
+/// The image at an address, or the fat binary in it.
+unsafe fn image<'a>(at: *const u8) -> Result<&'a [u8], u32> {
+    if at.is_null() {
+        return Ok(&[]); // the server's driver says what it thinks of it
+    }
+    // SAFETY: the caller's promise: at least a magic number or a text's end.
+    let first = unsafe { std::slice::from_raw_parts(at, 1)[0] };
+    let mut at = at;
+    // SAFETY: as above: an image of this first byte has more.
+    if first == WRAPPER.to_le_bytes()[0] && unsafe { at.cast::<u32>().read_unaligned() } == WRAPPER
+    {
+        // SAFETY: the wrapper's second word.
+        at = unsafe { at.cast::<u64>().add(1).read_unaligned() } as *const u8;
+    }
+    let read = |offset: usize, len: usize| {
+        // SAFETY: the header says that these bytes are part of the image. A text is read byte by
+        // byte, after its first four, up to its end.
+        let byte = |at_| unsafe { at.add(offset + at_).read() };
+        let mut bytes = Vec::with_capacity(len);
+        for index in 0..len {
+            bytes.push(byte(index));
+            if bytes[index] == 0 && offset == 0 && len == 4 {
+                bytes.resize(len, 0); // a text of fewer than four bytes
+                break;
+            }
+        }
+        bytes
+    };
+    let len = image_len(read).map_err(|_| INVALID_IMAGE)?;
+    // SAFETY: the header says so.
+    Ok(unsafe { std::slice::from_raw_parts(at, len) })
+}
+
+unsafe fn send(
+    place: *mut u64,
+    image: &[u8],
+    options: &Options,
+    is_library: bool,
+) -> Result<(), u32> {
+    let session = session()?;
+    if place.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    let pairs = unsafe { options.pairs() };
+    if pairs.iter().any(|(name, _)| SYMBOLS.contains(name)) {
+        return Err(refuse(c"a compilation with symbols of the program's"));
+    }
+    let mut body = Vec::new();
+    for &(name, value) in &pairs {
+        let value = if LOGS.contains(&name) { 0 } else { value as u32 };
+        body.extend(u64::from(name).to_le_bytes());
+        body.extend(u64::from(value).to_le_bytes());
+    }
+    let id = mint();
+    let head = Load {
+        id: U64::new(id),
+        is_library: U32::new(is_library.into()),
+        options: U32::new(pairs.len() as u32),
+    };
+    let (code, bytes) = session.call(Load::OP, &[hot_bytes(&head), &body, image])?;
+    // SAFETY: the caller's promise.
+    unsafe { options.take_logs(&bytes) };
+    check(code)?;
+    // SAFETY: the caller's promise.
+    unsafe { give(place, id) }
+}
+
+unsafe fn load(module: *mut u64, at: *const u8) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { send(module, image(at)?, &Options::NONE, false) }
+}
+
+unsafe fn load_with(
+    module: *mut u64,
+    at: *const u8,
+    count: u32,
+    names: *const u32,
+    values: *mut usize,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { send(module, image(at)?, &Options::new(names, values, count)?, false) }
+}
+
+unsafe fn file(path: *const c_char) -> Result<Vec<u8>, u32> {
+    if path.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    let path = OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes());
+    let mut bytes = std::fs::read(path).map_err(|_| FILE_NOT_FOUND)?;
+    bytes.push(0); // a text's end
+    Ok(bytes)
+}
+
+unsafe fn load_file(module: *mut u64, path: *const c_char) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { send(module, &file(path)?, &Options::NONE, false) }
+}
+
+#[allow(clippy::too_many_arguments)] // the driver's
+unsafe fn load_library(
+    library: *mut u64,
+    at: *const u8,
+    names: *const u32,
+    values: *mut usize,
+    count: u32,
+    _own: usize,
+    _own_values: usize,
+    _own_count: u32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { send(library, image(at)?, &Options::new(names, values, count)?, true) }
+}
+
+#[allow(clippy::too_many_arguments)] // the driver's
+unsafe fn load_library_file(
+    library: *mut u64,
+    path: *const c_char,
+    names: *const u32,
+    values: *mut usize,
+    count: u32,
+    _own: usize,
+    _own_values: usize,
+    _own_count: u32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { send(library, &file(path)?, &Options::new(names, values, count)?, true) }
+}
+
+unsafe fn find(place: *mut u64, of: u64, name: *const c_char, is_kernel: bool) -> Result<(), u32> {
+    let session = session()?;
+    if place.is_null() || name.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let head = FindFunction {
+        id: U64::new(mint()),
+        of: U64::new(of),
+        is_kernel: U32::new(is_kernel.into()),
+        reserved: U32::new(0),
+    };
+    let (code, bytes) = session.call(FindFunction::OP, &[hot_bytes(&head), name])?;
+    check(code)?;
+    let (id, layout) = bytes.split_at_checked(8).ok_or(DEVICE_UNAVAILABLE)?;
+    let id = u64::from_le_bytes(id.try_into().expect("8 bytes"));
+    Functions::all().insert(id, Function::of(layout));
+    // SAFETY: the caller's promise.
+    unsafe { give(place, id) }
+}
+
+unsafe fn function(place: *mut u64, module: u64, name: *const c_char) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { find(place, module, name, false) }
+}
+
+unsafe fn kernel(place: *mut u64, library: u64, name: *const c_char) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { find(place, library, name, true) }
+}
+
+unsafe fn kernel_function(place: *mut u64, kernel: u64) -> Result<(), u32> {
+    let args = [place as usize, kernel as usize];
+    // SAFETY: the caller's promise.
+    unsafe { table(Call::cuKernelGetFunction, false, &args) }?;
+    // SAFETY: the call has written there.
+    let id = unsafe { place.read() };
+    let head = Layout { function: U64::new(id) };
+    let (code, layout) = session()?.call(Layout::OP, &[hot_bytes(&head)])?;
+    check(code)?;
+    Functions::all().insert(id, Function::of(&layout));
+    Ok(())
+}

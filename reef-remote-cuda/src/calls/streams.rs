@@ -1,0 +1,23 @@
+//! Host functions in streams.
+
+use super::export::{check, stream, twin};
+use crate::codes::*;
+use crate::session::session;
+use crate::state::note_host_function;
+use reef_remote_calls::CallHost;
+use reef_wire::little_endian::U64;
+use reef_wire::{Hot, hot_bytes};
+
+twin! {
+    cuLaunchHostFunc / cuLaunchHostFunc_ptsz(on: usize, function: usize, data: usize) = host;
+}
+
+fn host(is_twin: bool, on: usize, function: usize, data: usize) -> Result<(), u32> {
+    let session = session()?;
+    if function == 0 {
+        return Err(INVALID_VALUE);
+    }
+    let (on, token) = (stream(on, is_twin), note_host_function(function, data));
+    let body = CallHost { stream: U64::new(on), token: U64::new(token) };
+    check(session.quiet(CallHost::OP, &[hot_bytes(&body)]))
+}

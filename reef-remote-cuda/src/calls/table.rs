@@ -1,0 +1,139 @@
+//! Calls that are packed by the table.
+
+use super::export::{check, stream};
+use crate::codes::INVALID_VALUE;
+use crate::session::session;
+use crate::state::mint;
+use reef_remote_calls::{Arg, Call, Kind, MAX_ARGS, TableCall, Way, for_each_call};
+use reef_wire::little_endian::{U16, U32};
+use reef_wire::{Hot, hot_bytes};
+use std::ffi::{CStr, c_char};
+
+macro_rules! word {
+    ($arg:ident) => {
+        usize
+    };
+}
+
+macro_rules! export_one {
+    ($name:ident as $call:ident, $is_twin:literal ($($arg:ident),*)) => {
+        #[allow(non_snake_case)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: word!($arg)),*) -> u32 {
+            // SAFETY: the program's promise: addresses are what the driver's function wants.
+            unsafe { table(Call::$call, $is_twin, &[$($arg),*]) }.err().unwrap_or(0)
+        }
+    };
+    ($name:ident ($($arg:ident),*)) => {
+        export_one!($name as $name, false ($($arg),*));
+    };
+    ($name:ident / $twin:ident ($($arg:ident),*)) => {
+        export_one!($name as $name, false ($($arg),*));
+        export_one!($twin as $name, true ($($arg),*));
+    };
+}
+
+macro_rules! export {
+    (
+        exported { $($way:ident $name:ident $(/ $twin:ident)? ($($arg:ident: $kind:expr),*);)* }
+        custom { $($rest:tt)* }
+    ) => {
+        $(export_one!($name $(/ $twin)? ($($arg),*));)*
+    };
+}
+
+for_each_call!(export);
+
+/// Makes a call of the table.
+///
+/// # Errors
+///
+/// The driver's code.
+///
+/// # Safety
+///
+/// Arguments that are addresses are null, or what the driver's function wants.
+pub(crate) unsafe fn table(call: Call, is_twin: bool, args: &[usize]) -> Result<(), u32> {
+    let (spec, session) = (call.spec(), session()?);
+    let mut body: Vec<u8> = Vec::with_capacity(8 * MAX_ARGS);
+    let mut minted = 0;
+    let mut put = |word: u64| body.extend_from_slice(&word.to_le_bytes());
+    for (arg, &value) in spec.args.iter().zip(args) {
+        match *arg {
+            Arg::Word32 => put(u64::from(value as u32)),
+            Arg::Word64 => put(value as u64),
+            Arg::Handle(Kind::Stream) => put(stream(value, is_twin)),
+            Arg::Handle(_) | Arg::End(_) => put(value as u64),
+            Arg::New(_) | Arg::Known(_) if value == 0 => return Err(INVALID_VALUE),
+            Arg::New(_) | Arg::Known(_) => {
+                minted = mint();
+                put(minted);
+            }
+            Arg::Out(_) => put(u64::from(value != 0)),
+            Arg::Handles(_, count) => {
+                let count = if value == 0 { 0 } else { args[count] };
+                put(8 * count as u64);
+                for at in 0..count {
+                    // SAFETY: the caller's promise: so many handles.
+                    put(unsafe { (value as *const u64).add(at).read_unaligned() });
+                }
+            }
+            Arg::In(_) | Arg::Text if value == 0 => return Err(INVALID_VALUE),
+            Arg::In(len) => {
+                // SAFETY: the caller's promise.
+                let bytes = unsafe { std::slice::from_raw_parts(value as *const u8, len) };
+                put_bytes(&mut put, bytes);
+            }
+            Arg::Text => {
+                // SAFETY: the caller's promise.
+                let text = unsafe { CStr::from_ptr(value as *const c_char) };
+                put_bytes(&mut put, text.to_bytes());
+            }
+        }
+    }
+    let head =
+        TableCall { call: U16::new(call as u16), reserved: U16::new(0), reserved2: U32::new(0) };
+    if spec.way == Way::Quiet {
+        return check(session.quiet_table(&head, &body));
+    }
+    let (code, bytes) = session.call(TableCall::OP, &[hot_bytes(&head), &body])?;
+    let says_why = matches!(call, Call::cuGraphExecUpdate_v2 | Call::cuStreamEndCapture);
+    if code == 0 || says_why {
+        // SAFETY: the caller's promise.
+        unsafe { results(call, args, minted, &bytes) };
+    }
+    check(code)
+}
+
+fn put_bytes(put: &mut impl FnMut(u64), bytes: &[u8]) {
+    put(bytes.len() as u64);
+    for chunk in bytes.chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        put(u64::from_le_bytes(word));
+    }
+}
+
+/// Writes what a call returned.
+///
+/// # Safety
+///
+/// As [`table`].
+unsafe fn results(call: Call, args: &[usize], minted: u64, mut bytes: &[u8]) {
+    for (arg, &value) in call.spec().args.iter().zip(args) {
+        let len = match *arg {
+            Arg::Out(len) if value != 0 => len,
+            // SAFETY: the caller's promise.
+            Arg::New(_) => {
+                unsafe { (value as *mut u64).write_unaligned(minted) };
+                continue;
+            }
+            Arg::Known(_) => 8,
+            _ => continue,
+        };
+        let Some((result, rest)) = bytes.split_at_checked(len.next_multiple_of(8)) else { return };
+        // SAFETY: the caller's promise: a place of so many bytes.
+        unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), value as *mut u8, len) };
+        bytes = rest;
+    }
+}

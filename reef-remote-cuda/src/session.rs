@@ -1,0 +1,261 @@
+//! The connection to the server: one for the process, opened at the first call that needs it.
+
+use crate::codes::{DEVICE_UNAVAILABLE, NO_DEVICE, NOT_INITIALIZED, NOT_PERMITTED};
+use crate::state::{in_thread, lock, run_host_function};
+use reef_remote_calls::{
+    Barrier, Facts, Failed, HostCalled, HostReturned, SCHEMA, SetCurrent, TableCall,
+};
+use reef_wire::little_endian::U64;
+use reef_wire::{
+    Address, Client, ClientOptions, Endpoint, Error, Handler, Hot, Message, TlsClient, Token,
+    codec, hot_bytes,
+};
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+/// Time within which the server must answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Messages without reply after which the program waits until they have been handled.
+const MAX_QUIET: u32 = 8192;
+/// Bytes of them.
+const MAX_QUIET_LEN: usize = 64 << 20;
+/// Port of a server whose address has none; a program's number is added to it.
+const PORT: u16 = 7733;
+
+/// Session of this process.
+pub(crate) struct Session {
+    client: Client,
+    pub(crate) facts: Facts,
+    /// Names and texts of errors, which the program gets the addresses of.
+    pub(crate) errors: HashMap<u32, [CString; 2]>,
+    /// Each call waits for its code.
+    is_strict: bool,
+    quiet: AtomicU32,
+    quiet_len: AtomicUsize,
+}
+
+/// The session was opened by this process's parent.
+static IS_CHILD: AtomicBool = AtomicBool::new(false);
+/// There may be a failure in `FAILED`.
+static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+/// First failed call of a thread that the program has not been told of.
+static FAILED: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
+
+unsafe extern "C" fn in_child() {
+    IS_CHILD.store(true, Ordering::Relaxed);
+}
+
+/// Returns the session.
+///
+/// # Errors
+///
+/// The driver's code: no server, a forked child, a call within a host function.
+pub(crate) fn session() -> Result<&'static Session, u32> {
+    static SESSION: OnceLock<Option<Session>> = OnceLock::new();
+    if IS_CHILD.load(Ordering::Relaxed) {
+        return Err(NOT_INITIALIZED);
+    }
+    let open = || match open() {
+        Ok(session) => {
+            // SAFETY: a function that touches an atomic alone.
+            unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+            Some(session)
+        }
+        Err(text) => {
+            eprintln!("reef: no remote device: {text}");
+            None
+        }
+    };
+    SESSION.get_or_init(open).as_ref().ok_or(NO_DEVICE)
+}
+
+/// Returns the server's address: `REEF_REMOTE`, or what Cricket's clients have.
+fn address() -> Result<Address, String> {
+    let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    if let Some(address) = variable("REEF_REMOTE") {
+        return address.parse().map_err(|e| format!("REEF_REMOTE: {e}"));
+    }
+    let host = variable("REMOTE_GPU_ADDRESS").ok_or("REEF_REMOTE must be a server's address")?;
+    let id: u16 = variable("RRTO_RPCID").and_then(|id| id.parse().ok()).unwrap_or(0);
+    let text =
+        if host.contains(':') { host } else { format!("{host}:{}", PORT.saturating_add(id)) };
+    text.parse().map_err(|e| format!("REMOTE_GPU_ADDRESS: {e}"))
+}
+
+fn open() -> Result<Session, String> {
+    let address = address()?;
+    let file = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let token = match file("REEF_REMOTE_TOKEN_FILE") {
+        Some(path) => {
+            let text = std::fs::read_to_string(&path);
+            let text =
+                text.map_err(|e| format!("REEF_REMOTE_TOKEN_FILE {}: {e}", path.display()))?;
+            Some(Token::new(text.trim().as_bytes()))
+        }
+        None => None,
+    };
+    let tls = file("REEF_REMOTE_CA").map(|path| authorities(&path)).transpose()?;
+    let dial = move || address.connect(CONNECT_TIMEOUT, tls.as_ref());
+    let mut options = ClientOptions::new(SCHEMA, dial);
+    options.token = token;
+    options.reconnect_timeout = Duration::ZERO;
+    let client = Client::open(options, Box::new(Receiver)).map_err(|e| e.to_string())?;
+    let facts: Facts = codec::read(client.facts()).map_err(|e| e.to_string())?;
+    let text = |text: &str| CString::new(text).unwrap_or_default();
+    let errors = facts.errors.iter().map(|(code, name, what)| (*code, [text(name), text(what)]));
+    let errors = errors.collect();
+    let is_strict = std::env::var_os("REEF_REMOTE_STRICT").is_some_and(|value| value == "1");
+    let (quiet, quiet_len) = (AtomicU32::new(0), AtomicUsize::new(0));
+    Ok(Session { client, facts, errors, is_strict, quiet, quiet_len })
+}
+
+fn authorities(path: &std::path::Path) -> Result<TlsClient, String> {
+    let invalid = |e: &dyn std::fmt::Display| format!("REEF_REMOTE_CA {}: {e}", path.display());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| invalid(&e))? {
+        let certificate = certificate.map_err(|e| invalid(&e))?;
+        roots.add(certificate).map_err(|e| invalid(&e))?;
+    }
+    Ok(TlsClient::new(roots))
+}
+
+/// Receiver of the worker's messages.
+struct Receiver;
+
+impl Handler for Receiver {
+    fn handle(&mut self, message: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
+        match message.op {
+            Failed::OP => {
+                let failed = Failed::split(message.body)?.0;
+                let mut all = lock(&FAILED);
+                if all.iter().all(|(lane, _)| *lane != message.lane) {
+                    all.push((message.lane, failed.code.get()));
+                }
+                HAS_FAILED.store(true, Ordering::Release);
+            }
+            HostCalled::OP => {
+                let called = HostCalled::split(message.body)?.0;
+                run_host_function(called.token.get(), called.call.get());
+            }
+            op => return Err(Error::Protocol(format!("operation {op}: cannot come here"))),
+        }
+        Ok(())
+    }
+
+    fn ended(&mut self, why: &Error) {
+        report(why);
+    }
+}
+
+/// Says, once, that the session is over.
+fn report(why: &Error) {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    if !SAID.swap(true, Ordering::Relaxed) {
+        eprintln!("reef: the remote device is lost: {why}");
+    }
+}
+
+/// Takes the failure of an earlier call of this thread.
+fn earlier(lane: u32) -> u32 {
+    if !HAS_FAILED.load(Ordering::Acquire) {
+        return 0;
+    }
+    let mut all = lock(&FAILED);
+    let found = all.iter().position(|(of, _)| *of == lane);
+    let code = found.map_or(0, |at| all.swap_remove(at).1);
+    HAS_FAILED.store(!all.is_empty(), Ordering::Release);
+    code
+}
+
+/// Tells the worker that a host function has returned.
+pub(crate) fn post_returned(call: u64) {
+    if let Ok(session) = session() {
+        let body = HostReturned { call: U64::new(call) };
+        let _ = session.client.post(HostReturned::OP, 0, &[hot_bytes(&body)]);
+    }
+}
+
+impl Session {
+    /// Tells the worker which context is current in this thread, if that has changed. Returns the
+    /// thread's number.
+    fn enter(&self) -> Result<u32, u32> {
+        let told = in_thread(|thread| {
+            if thread.is_callback.get() {
+                return Err(NOT_PERMITTED);
+            }
+            let context = thread.context();
+            if thread.told.get() != context {
+                let body = SetCurrent { context: U64::new(context) };
+                let sent = self.client.push(SetCurrent::OP, thread.lane, &[hot_bytes(&body)]);
+                sent.map_err(|e| lost(&e))?;
+                thread.told.set(context);
+            }
+            Ok(thread.lane)
+        });
+        told?
+    }
+
+    /// Sends a message, and waits for the code and what the call returned.
+    ///
+    /// # Errors
+    ///
+    /// The code, if there is no answer.
+    pub(crate) fn call(&self, op: u16, parts: &[&[u8]]) -> Result<(u32, Vec<u8>), u32> {
+        let lane = self.enter()?;
+        let mut reply = self.client.call(op, lane, parts).map_err(|e| lost(&e))?;
+        if reply.len() < 8 {
+            return Err(DEVICE_UNAVAILABLE);
+        }
+        let bytes = reply.split_off(8);
+        let code = u32::from_le_bytes(reply[..4].try_into().expect("it has 8 bytes"));
+        match (code, earlier(lane)) {
+            (0, 0) => Ok((0, bytes)),
+            (0, earlier) => Ok((earlier, bytes)),
+            (code, _) => Ok((code, bytes)),
+        }
+    }
+
+    /// Sends a message whose code is not waited for. Returns that of an earlier one.
+    pub(crate) fn quiet(&self, op: u16, parts: &[&[u8]]) -> u32 {
+        if self.is_strict {
+            return self.call(op, parts).map_or_else(|code| code, |(code, _)| code);
+        }
+        let sent = self.enter().and_then(|lane| {
+            self.client.post(op, lane, parts).map_err(|e| lost(&e))?;
+            Ok(lane)
+        });
+        let lane = match sent {
+            Ok(lane) => lane,
+            Err(code) => return code,
+        };
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let count = self.quiet.fetch_add(1, Ordering::Relaxed);
+        let bytes = self.quiet_len.fetch_add(len, Ordering::Relaxed);
+        if count >= MAX_QUIET || bytes >= MAX_QUIET_LEN {
+            self.quiet.store(0, Ordering::Relaxed);
+            self.quiet_len.store(0, Ordering::Relaxed);
+            let body = Barrier { reserved: U64::new(0) };
+            return self
+                .call(Barrier::OP, &[hot_bytes(&body)])
+                .map_or_else(|code| code, |(code, _)| code);
+        }
+        earlier(lane)
+    }
+
+    /// Sends a call of the table without a wait.
+    pub(crate) fn quiet_table(&self, head: &TableCall, words: &[u8]) -> u32 {
+        self.quiet(TableCall::OP, &[hot_bytes(head), words])
+    }
+}
+
+fn lost(why: &Error) -> u32 {
+    report(why);
+    DEVICE_UNAVAILABLE
+}

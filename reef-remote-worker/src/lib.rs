@@ -1,0 +1,29 @@
+//! Worker: a process that makes the driver's calls for one program of another machine.
+//!
+//! ```text
+//! program's library ──frames──▶ reader ──queue──▶ executor ──▶ driver
+//!                   ◀─replies── waiters ◀─calls that block──┘
+//! ```
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `server` | accepts connections, and starts a process for each |
+//! | `session` | the session of this process: what is admitted, the reader |
+//! | `executor` | one thread that makes all calls in the order of the session |
+//! | `requests` | what each message becomes |
+//! | `state` | what the threads share: handles, staging memory, host calls, threads that wait |
+//! | `driver` | the driver's functions |
+//!
+//! *In*: messages of `reef-remote-calls`. *Out*: replies, and failures of calls without reply.
+//! *Invariant*: calls begin in the order of the session. No number that a client sends is used as
+//! an address of this process's host memory.
+
+mod driver;
+mod executor;
+mod requests;
+mod server;
+mod session;
+mod state;
+
+pub use server::{WorkerOptions, Workers};
+pub use session::serve_connection;

@@ -1,0 +1,189 @@
+//! Modules, libraries, and their functions.
+
+use super::reader::{Reader, words};
+use crate::driver::{Function, NOT_SUPPORTED};
+use crate::executor::{Executor, Lane};
+use crate::state::{Request, Shared, lock};
+use reef_remote_calls::{Call, FindFunction, Kind, Load};
+use reef_wire::{Error, Hot, Result};
+
+/// Upper bound of a load's options.
+const MAX_OPTIONS: u32 = 32;
+/// Upper bound of a log that a program asks for.
+const MAX_LOG_LEN: u64 = 1 << 20;
+/// `CU_JIT_INFO_LOG_BUFFER` and `CU_JIT_ERROR_LOG_BUFFER`: each is followed by its size's option.
+const LOGS: [u64; 2] = [3, 5];
+/// Options whose values are places that the driver writes to, other than logs' sizes.
+const WALL_TIME: u64 = 2;
+
+/// Where a kernel's parameters lie: offset and size of each.
+pub(crate) type Layout = Vec<(u32, u32)>;
+
+/// Loads an image. Compiling may take seconds, so a waiter does it.
+///
+/// # Errors
+///
+/// `Protocol` for a body that cannot be.
+pub(crate) fn load(executor: &Executor, lane: Lane, request: Request, body: &[u8]) -> Result<()> {
+    let (load, rest) = Load::split(body)?;
+    let mut rest = Reader(rest);
+    if load.options.get() > MAX_OPTIONS {
+        return Err(Error::Protocol(format!("load: {} options", load.options.get())));
+    }
+    let mut options = Vec::new();
+    for _ in 0..load.options.get() {
+        options.push((rest.word()?, rest.word()?));
+    }
+    let image = (!rest.0.is_empty()).then(|| words(rest.0));
+    let (id, is_library) = (load.id.get(), load.is_library.get() != 0);
+    executor.shared.wait_for(lane.handle, move |shared| {
+        let image = image.as_ref().map_or(0, |image| image.as_ptr() as usize);
+        let (code, bytes) = make(shared, lane, id, is_library, image, &options);
+        shared.answer(request, code, &bytes);
+    });
+    Ok(())
+}
+
+fn make(
+    shared: &Shared,
+    lane: Lane,
+    id: u64,
+    is_library: bool,
+    image: usize,
+    options: &[(u64, u64)],
+) -> (u32, Vec<u8>) {
+    let mut logs: Vec<(u64, Vec<u8>)> = Vec::new();
+    let (mut names, mut values) = (Vec::new(), Vec::new());
+    for &(option, value) in options {
+        if option == WALL_TIME {
+            continue;
+        }
+        names.push(option as u32);
+        if LOGS.contains(&option) {
+            let size =
+                options.iter().find(|(name, _)| *name == option + 1).map_or(0, |size| size.1);
+            let log = vec![0; size.min(MAX_LOG_LEN) as usize + 1];
+            values.push(log.as_ptr() as usize);
+            logs.push((option, log));
+        } else if LOGS.contains(&(option.wrapping_sub(1))) {
+            values.push(value.min(MAX_LOG_LEN) as usize);
+        } else {
+            values.push(value as usize);
+        }
+    }
+    let mut handle = 0_usize;
+    let (place, count) = (&raw mut handle as usize, names.len());
+    let (names, values) = (names.as_ptr() as usize, values.as_mut_ptr() as usize);
+    let functions = &shared.driver.functions;
+    // SAFETY: a place for a handle; an image, whose header says how long it is and which ends with
+    // zeros; options whose values are numbers, or logs of the sizes that are named.
+    let code = unsafe {
+        if is_library {
+            functions.load_library.call([place, image, names, values, count, 0, 0, 0])
+        } else {
+            functions.load_module.call([place, image, count, names, values])
+        }
+    };
+    let mut bytes = Vec::new();
+    for (option, log) in logs {
+        let len = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+        bytes.extend_from_slice(&option.to_le_bytes());
+        bytes.extend_from_slice(&(len as u64).to_le_bytes());
+        bytes.extend_from_slice(&log[..len]);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+    }
+    let (kind, parent) = if is_library { (Kind::Library, 0) } else { (Kind::Module, lane.context) };
+    match code {
+        0 => match lock(&shared.handles).insert(kind, id, handle, parent) {
+            Ok(()) => (0, bytes),
+            Err(code) => (code, bytes),
+        },
+        code => (code, bytes),
+    }
+}
+
+/// Finds a function by its name. The result is its layout.
+///
+/// # Errors
+///
+/// `Protocol` for a body that cannot be.
+pub(crate) fn find_function(executor: &mut Executor, body: &[u8]) -> Result<(u32, Vec<u8>)> {
+    let (find, name) = FindFunction::split(body)?;
+    let is_kernel = find.is_kernel.get() != 0;
+    let kind = if is_kernel { Kind::Library } else { Kind::Module };
+    let shared = executor.shared.clone();
+    let of = match lock(&shared.handles).get(kind, find.of.get()) {
+        Ok(of) => of,
+        Err(code) => return Ok((code, Vec::new())),
+    };
+    let functions = &shared.driver.functions;
+    let function = if is_kernel { functions.library_kernel } else { functions.module_function };
+    let (name, mut handle) = (words(name), 0_usize);
+    // SAFETY: a place for a handle, a handle of the driver's, and a text that ends with a zero.
+    let code = unsafe { function.call([&raw mut handle as usize, of, name.as_ptr() as usize]) };
+    if code != 0 {
+        return Ok((code, Vec::new()));
+    }
+    let kind = if is_kernel { Kind::Kernel } else { Kind::Function };
+    // A function that is found again keeps its first number.
+    let id = {
+        let mut handles = lock(&shared.handles);
+        let known = handles.name_or(kind, handle, find.id.get(), find.of.get());
+        match known {
+            Ok(id) => id,
+            Err(code) => return Ok((code, Vec::new())),
+        }
+    };
+    let mut bytes = id.to_le_bytes().to_vec();
+    bytes.extend(note_layout(executor, id, kind, handle));
+    Ok((0, bytes))
+}
+
+/// Returns where the parameters of a function lie.
+///
+/// # Errors
+///
+/// `Protocol` for a body that cannot be.
+pub(crate) fn layout(executor: &mut Executor, function: u64) -> (u32, Vec<u8>) {
+    let found = lock(&executor.shared.handles).get(Kind::Function, function);
+    match found {
+        Ok(handle) => (0, note_layout(executor, function, Kind::Function, handle)),
+        Err(code) => (code, Vec::new()),
+    }
+}
+
+fn note_layout(executor: &mut Executor, id: u64, kind: Kind, handle: usize) -> Vec<u8> {
+    let driver = &executor.shared.driver;
+    let ask = driver.of(if kind == Kind::Kernel {
+        Call::cuKernelGetParamInfo
+    } else {
+        Call::cuFuncGetParamInfo
+    });
+    let Some(layout) = ask_layout(ask, handle) else {
+        executor.layouts.remove(&id);
+        return NOT_SUPPORTED.to_le_bytes().to_vec();
+    };
+    let mut bytes = 0_u32.to_le_bytes().to_vec();
+    for (offset, size) in &layout {
+        bytes.extend(offset.to_le_bytes());
+        bytes.extend(size.to_le_bytes());
+    }
+    executor.layouts.insert(id, layout);
+    bytes
+}
+
+/// `None`: the driver doesn't tell.
+fn ask_layout(ask: Function, handle: usize) -> Option<Layout> {
+    let mut layout = Vec::new();
+    for index in 0.. {
+        let (mut offset, mut size) = (0_usize, 0_usize);
+        let places = [&raw mut offset as usize, &raw mut size as usize];
+        // SAFETY: a kernel of the driver's, and places for numbers.
+        match unsafe { ask.call([handle, index, places[0], places[1]]) } {
+            0 => layout.push((offset as u32, size as u32)),
+            500 | 801 if index == 0 => return None,
+            _ => break,
+        }
+    }
+    Some(layout)
+}

@@ -1,0 +1,56 @@
+//! Words of a message's body.
+
+use reef_wire::{Error, Result};
+
+/// Rest of a body.
+#[derive(Debug)]
+pub(crate) struct Reader<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Reader<'a> {
+    /// Takes bytes from the front.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` if there are not so many.
+    pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8]> {
+        let too_short = || Error::Protocol(format!("body: must have {len} more bytes"));
+        let (taken, rest) = self.0.split_at_checked(len).ok_or_else(too_short)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// Takes a word.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    pub(crate) fn word(&mut self) -> Result<u64> {
+        let bytes = self.take(8)?;
+        Ok(u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes")))
+    }
+
+    /// Takes a number of bytes and so many bytes, up to a multiple of eight.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    pub(crate) fn bytes(&mut self) -> Result<&'a [u8]> {
+        let len = self.word()?;
+        let too_long = || Error::Protocol(format!("body: {len} bytes are too many"));
+        let len =
+            usize::try_from(len).ok().filter(|len| *len <= self.0.len()).ok_or_else(too_long)?;
+        let bytes = &self.0[..len];
+        self.0 = self.0.get(len.next_multiple_of(8)..).unwrap_or_default();
+        Ok(bytes)
+    }
+}
+
+/// Copies bytes into words, with zeros after them.
+pub(crate) fn words(bytes: &[u8]) -> Box<[u64]> {
+    let word = |chunk: &[u8]| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        u64::from_ne_bytes(word)
+    };
+    bytes.chunks(8).map(word).chain([0]).collect()
+}

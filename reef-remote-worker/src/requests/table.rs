@@ -1,0 +1,240 @@
+//! Calls of the table.
+
+use super::reader::{Reader, words};
+use crate::driver::{Function, INVALID_VALUE, NOT_FOUND};
+use crate::executor::{Executor, Lane};
+use crate::state::{Request, Shared, lock};
+use reef_remote_calls::{Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way};
+use reef_wire::{Error, Hot, Result};
+
+/// Upper bound of handles in one list.
+const MAX_HANDLES: u64 = 1 << 16;
+
+/// Call with all of its arguments.
+struct Prepared {
+    spec: &'static Spec,
+    function: Function,
+    args: [usize; MAX_ARGS],
+    /// What the arguments point to.
+    places: [Option<Box<[u64]>>; MAX_ARGS],
+    /// Numbers of the objects that the arguments name.
+    ids: [u64; MAX_ARGS],
+    context: u64,
+}
+
+/// Makes a call of the table, or has a waiter make it.
+///
+/// # Errors
+///
+/// `Protocol` for a body that cannot be.
+pub(crate) fn table_call(
+    executor: &mut Executor,
+    lane: Lane,
+    request: Request,
+    body: &[u8],
+) -> Result<()> {
+    let (head, rest) = TableCall::split(body)?;
+    let call = usize::from(head.call.get());
+    let request = Request { call: call as u32, ..request };
+    let spec = CALLS.get(call).ok_or_else(|| Error::Protocol(format!("call {call}: no such")))?;
+    let prepared = match prepare(executor, lane, call, spec, Reader(rest))? {
+        Ok(prepared) => prepared,
+        Err(code) => {
+            executor.shared.answer(request, code, &[]);
+            return Ok(());
+        }
+    };
+    if spec.way == Way::Blocking {
+        let job = move |shared: &std::sync::Arc<Shared>| make(shared, prepared, request);
+        executor.shared.wait_for(lane.handle, job);
+    } else {
+        make(&executor.shared, prepared, request);
+    }
+    if is_about_contexts(spec) {
+        executor.forget_current();
+    }
+    Ok(())
+}
+
+fn is_about_contexts(spec: &Spec) -> bool {
+    spec.args.iter().any(|arg| matches!(arg, Arg::New(Kind::Context) | Arg::End(Kind::Context)))
+        || spec.name == c"cuDevicePrimaryCtxReset_v2"
+        || spec.name == c"cuDevicePrimaryCtxRelease_v2"
+}
+
+/// Reads the arguments. The inner error is the driver's code for a handle that isn't there.
+fn prepare(
+    executor: &mut Executor,
+    lane: Lane,
+    call: usize,
+    spec: &'static Spec,
+    mut rest: Reader<'_>,
+) -> Result<Result<Prepared, u32>> {
+    let function = executor.shared.driver.table(call);
+    let mut prepared = Prepared {
+        spec,
+        function,
+        args: [0; MAX_ARGS],
+        places: [const { None }; MAX_ARGS],
+        ids: [0; MAX_ARGS],
+        context: lane.context,
+    };
+    let mut lists = [None; MAX_ARGS];
+    for (at, arg) in spec.args.iter().enumerate() {
+        let mut place = None;
+        let value = match *arg {
+            Arg::Word32 => rest.word()? as u32 as usize,
+            Arg::Word64 => rest.word()? as usize,
+            Arg::Handle(kind) | Arg::End(kind) => {
+                let id = rest.word()?;
+                prepared.ids[at] = id;
+                match executor.resolve(lane, kind, id) {
+                    Ok(handle) => handle,
+                    Err(code) => return Ok(Err(code)),
+                }
+            }
+            Arg::Handles(kind, count) => {
+                let ids = rest.bytes()?;
+                let handle = |id: &[u8]| {
+                    let id = u64::from_le_bytes(id.try_into().expect("it has 8 bytes"));
+                    lock(&executor.shared.handles).get(kind, id).map(|handle| handle as u64)
+                };
+                lists[at] = Some((count, ids.len() as u64 / 8));
+                match ids.chunks_exact(8).map(handle).collect::<Result<Box<[u64]>, u32>>() {
+                    Ok(handles) => place = Some(handles),
+                    Err(code) => return Ok(Err(code)),
+                }
+                0
+            }
+            Arg::New(_) | Arg::Known(_) => {
+                prepared.ids[at] = rest.word()?;
+                place = Some(vec![0; 1].into_boxed_slice());
+                0
+            }
+            Arg::Out(bytes) => {
+                if rest.word()? != 0 {
+                    place = Some(vec![0; bytes.div_ceil(8)].into_boxed_slice());
+                }
+                0
+            }
+            Arg::In(bytes) => {
+                let given = rest.bytes()?;
+                if given.len() != bytes {
+                    return Err(Error::Protocol(format!("{:?}: {bytes} bytes", spec.name)));
+                }
+                place = Some(words(given));
+                0
+            }
+            Arg::Text => {
+                place = Some(words(rest.bytes()?));
+                0
+            }
+        };
+        prepared.args[at] = place.as_ref().map_or(value, |place| place.as_ptr() as usize);
+        prepared.places[at] = place;
+    }
+    for (count, len) in lists.into_iter().flatten() {
+        let asked = prepared.args[count] as u64;
+        if asked != len || asked > MAX_HANDLES {
+            return Ok(Err(INVALID_VALUE));
+        }
+    }
+    Ok(Ok(prepared))
+}
+
+/// Makes the call, and answers.
+fn make(shared: &Shared, mut prepared: Prepared, request: Request) {
+    // SAFETY: the arguments are what the table says of the function: numbers, handles of the
+    // driver's, and places of this call's, of the sizes that the function uses.
+    let code = unsafe { prepared.function.call(prepared.args) };
+    let bytes = prepared.results(shared, code);
+    shared.answer(request, code, &bytes);
+}
+
+impl Prepared {
+    /// Notes objects that begin and end, and returns the results as the client expects them.
+    fn results(&mut self, shared: &Shared, code: u32) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if code == NOT_FOUND && self.places.iter().all(Option::is_none) {
+            return bytes;
+        }
+        for (at, arg) in self.spec.args.iter().enumerate() {
+            let place = self.places[at].as_deref();
+            let first = place.and_then(|place| place.first().copied()).unwrap_or(0);
+            match *arg {
+                Arg::Out(len) => {
+                    let Some(place) = place else { continue };
+                    let shown = if self.spec.name == c"cuGraphExecUpdate_v2" { 4 } else { len };
+                    let all: Vec<u8> = place.iter().flat_map(|word| word.to_ne_bytes()).collect();
+                    bytes.extend_from_slice(&all[..shown]);
+                    bytes.resize(bytes.len() + len.next_multiple_of(8) - shown, 0);
+                }
+                Arg::New(kind) if code == 0 => {
+                    let parent = self.parent(at);
+                    let mut handles = lock(&shared.handles);
+                    // The client chose a number that it uses already: its own loss.
+                    let _ = handles.insert(kind, self.ids[at], first as usize, parent);
+                }
+                Arg::Known(kind) => {
+                    let parent = if kind == Kind::Context { 0 } else { self.parent(at) };
+                    let id = match code {
+                        0 => lock(&shared.handles).name(kind, first as usize, parent),
+                        _ => 0,
+                    };
+                    if kind == Kind::Context && self.is(Call::cuDevicePrimaryCtxRetain) {
+                        lock(&shared.primaries).insert(self.args[1], id);
+                    }
+                    bytes.extend_from_slice(&id.to_le_bytes());
+                }
+                Arg::End(kind) if code == 0 => {
+                    if kind == Kind::Context {
+                        shared.end_context(self.ids[at]);
+                    }
+                    lock(&shared.handles).remove(self.ids[at]);
+                }
+                _ => {}
+            }
+        }
+        let ends = [Call::cuDevicePrimaryCtxRelease_v2, Call::cuDevicePrimaryCtxReset_v2];
+        if code == 0 && ends.into_iter().any(|call| self.is(call)) {
+            end_primary(shared, self.args[0]);
+        }
+        bytes
+    }
+
+    fn is(&self, call: Call) -> bool {
+        std::ptr::eq(self.spec, call.spec())
+    }
+
+    /// Object with which a new one ends: the first module, library or graph among the arguments, or
+    /// the context.
+    fn parent(&self, new: usize) -> u64 {
+        let of = |(at, arg): (usize, &Arg)| {
+            let kind = match arg {
+                Arg::Handle(kind) => *kind,
+                _ => return None,
+            };
+            let is_parent = matches!(
+                (kind, self.spec.args[new]),
+                (Kind::Module, _)
+                    | (Kind::Library, _)
+                    | (Kind::Graph, Arg::New(Kind::Node) | Arg::Known(Kind::Node))
+            );
+            is_parent.then_some(self.ids[at])
+        };
+        self.spec.args.iter().enumerate().find_map(of).unwrap_or(self.context)
+    }
+}
+
+/// Forgets what was in a device's primary context, if that has ended. Its handle stays the same.
+fn end_primary(shared: &Shared, device: usize) {
+    let (mut flags, mut is_active) = (0_u32, 0_i32);
+    let places = [&raw mut flags as usize, &raw mut is_active as usize];
+    let state = shared.driver.of(Call::cuDevicePrimaryCtxGetState);
+    // SAFETY: places for numbers.
+    let code = unsafe { state.call([device, places[0], places[1]]) };
+    let context = lock(&shared.primaries).get(&device).copied();
+    if let (0, 0, Some(context)) = (code, is_active, context) {
+        shared.end_context(context);
+    }
+}

@@ -1,0 +1,173 @@
+//! Handles of the driver, by the numbers that the client knows.
+
+use crate::driver::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE};
+use reef_remote_calls::Kind;
+use std::collections::HashMap;
+
+/// Bit of numbers that this end has chosen.
+const OWN: u64 = 1 << 63;
+/// Lowest number that names an object. Lower ones have meanings of their own.
+const FIRST: u64 = 16;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    kind: Kind,
+    handle: usize,
+    /// Object with which it ends: its module or graph, or its context.
+    parent: u64,
+}
+
+/// Objects of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Handles {
+    by_id: HashMap<u64, Entry>,
+    by_handle: HashMap<(Kind, usize), u64>,
+    next: u64,
+}
+
+/// Code of a number that names no object of this kind.
+fn unknown(kind: Kind) -> u32 {
+    match kind {
+        Kind::Context => INVALID_CONTEXT,
+        Kind::Graph | Kind::Node | Kind::Exec | Kind::Pool => INVALID_VALUE,
+        _ => INVALID_HANDLE,
+    }
+}
+
+impl Handles {
+    /// Returns the driver's handle. Zero is null. A kernel does for a function.
+    ///
+    /// # Errors
+    ///
+    /// The driver's code for a handle that isn't there.
+    pub(crate) fn get(&self, kind: Kind, id: u64) -> Result<usize, u32> {
+        if id == 0 {
+            return Ok(0);
+        }
+        let does = |entry: &&Entry| {
+            entry.kind == kind || kind == Kind::Function && entry.kind == Kind::Kernel
+        };
+        self.by_id.get(&id).filter(does).map(|entry| entry.handle).ok_or_else(|| unknown(kind))
+    }
+
+    /// Names an object by a number that the client has chosen.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_VALUE` if the number is in use or can't be.
+    pub(crate) fn insert(
+        &mut self,
+        kind: Kind,
+        id: u64,
+        handle: usize,
+        parent: u64,
+    ) -> Result<(), u32> {
+        if id < FIRST || id & OWN != 0 || self.by_id.contains_key(&id) {
+            return Err(INVALID_VALUE);
+        }
+        self.by_id.insert(id, Entry { kind, handle, parent });
+        self.by_handle.insert((kind, handle), id);
+        Ok(())
+    }
+
+    /// Returns the number of an object, which gets the client's if it has none.
+    ///
+    /// # Errors
+    ///
+    /// As [`insert`](Self::insert).
+    pub(crate) fn name_or(
+        &mut self,
+        kind: Kind,
+        handle: usize,
+        id: u64,
+        parent: u64,
+    ) -> Result<u64, u32> {
+        if let Some(&known) = self.by_handle.get(&(kind, handle)) {
+            return Ok(known);
+        }
+        self.insert(kind, id, handle, parent).map(|()| id)
+    }
+
+    /// Returns the number of an object, which gets one if it has none. Null is zero.
+    pub(crate) fn name(&mut self, kind: Kind, handle: usize, parent: u64) -> u64 {
+        if handle == 0 {
+            return 0;
+        }
+        if let Some(&id) = self.by_handle.get(&(kind, handle)) {
+            return id;
+        }
+        self.next += 1;
+        let id = OWN | (self.next << 4);
+        self.by_id.insert(id, Entry { kind, handle, parent });
+        self.by_handle.insert((kind, handle), id);
+        id
+    }
+
+    /// Forgets an object, and all that ends with it.
+    pub(crate) fn remove(&mut self, id: u64) {
+        let Some(entry) = self.by_id.remove(&id) else { return };
+        let place = (entry.kind, entry.handle);
+        if self.by_handle.get(&place) == Some(&id) {
+            self.by_handle.remove(&place);
+        }
+        if matches!(entry.kind, Kind::Context | Kind::Module | Kind::Library | Kind::Graph) {
+            self.remove_children(id);
+        }
+    }
+
+    /// Forgets all that ends with an object.
+    pub(crate) fn remove_children(&mut self, id: u64) {
+        let of = |(child, entry): (&u64, &Entry)| (entry.parent == id).then_some(*child);
+        let children: Vec<u64> = self.by_id.iter().filter_map(of).collect();
+        children.into_iter().for_each(|child| self.remove(child));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_of_another_kind_names_nothing() {
+        let mut handles = Handles::default();
+        handles.insert(Kind::Stream, 32, 0x1000, 0).unwrap();
+        assert_eq!(handles.get(Kind::Stream, 32), Ok(0x1000));
+        assert_eq!(handles.get(Kind::Event, 32), Err(INVALID_HANDLE));
+        assert_eq!(handles.get(Kind::Context, 7), Err(INVALID_CONTEXT));
+        assert_eq!(handles.get(Kind::Graph, 7), Err(INVALID_VALUE));
+        assert_eq!(handles.get(Kind::Stream, 0), Ok(0));
+    }
+
+    #[test]
+    fn number_in_use_or_of_this_end_is_refused() {
+        let mut handles = Handles::default();
+        handles.insert(Kind::Event, 32, 1, 0).unwrap();
+        for id in [0, 15, 32, OWN | 32] {
+            assert_eq!(handles.insert(Kind::Event, id, 2, 0), Err(INVALID_VALUE), "{id}");
+        }
+    }
+
+    #[test]
+    fn object_keeps_its_number_until_it_ends() {
+        let mut handles = Handles::default();
+        let id = handles.name(Kind::Context, 0x1000, 0);
+        assert_eq!(handles.name(Kind::Context, 0x1000, 0), id);
+        handles.remove(id);
+        assert_ne!(handles.name(Kind::Context, 0x1000, 0), id);
+        assert_eq!(handles.name(Kind::Context, 0, 0), 0);
+    }
+
+    #[test]
+    fn objects_end_with_their_module_and_context() {
+        let mut handles = Handles::default();
+        handles.insert(Kind::Context, 16, 1, 0).unwrap();
+        handles.insert(Kind::Module, 32, 2, 16).unwrap();
+        handles.insert(Kind::Function, 48, 3, 32).unwrap();
+        handles.insert(Kind::Stream, 64, 4, 16).unwrap();
+        handles.remove(32);
+        assert_eq!(handles.get(Kind::Function, 48), Err(INVALID_HANDLE));
+        assert_eq!(handles.get(Kind::Stream, 64), Ok(4));
+        handles.remove(16);
+        assert_eq!(handles.get(Kind::Stream, 64), Err(INVALID_HANDLE));
+    }
+}

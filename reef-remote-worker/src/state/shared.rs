@@ -1,0 +1,108 @@
+//! State of a session.
+
+use super::handles::Handles;
+use super::host_calls::HostCalls;
+use super::staging::Staging;
+use super::waiters::Waiters;
+use crate::driver::Driver;
+use reef_remote_calls::Failed;
+use reef_wire::little_endian::U32;
+use reef_wire::{Endpoint, Hot, hot_bytes};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// Locks, whatever happened to another thread that held it.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// State that the reader, the executor and the waiters share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) driver: Driver,
+    pub(crate) handles: Mutex<Handles>,
+    pub(crate) staging: Staging,
+    pub(crate) host_calls: HostCalls,
+    /// Streams that stand for the own default streams of the client's threads, in each context.
+    pub(crate) own_streams: Mutex<HashMap<(u32, u64), usize>>,
+    /// Numbers of the devices' primary contexts.
+    pub(crate) primaries: Mutex<HashMap<usize, u64>>,
+    endpoint: OnceLock<Arc<Endpoint>>,
+    waiters: Waiters,
+}
+
+/// Message that is to be answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Request {
+    pub(crate) lane: u32,
+    pub(crate) number: u64,
+    pub(crate) wants_reply: bool,
+    /// What failed, for a message without reply: its operation, or the call of the table.
+    pub(crate) call: u32,
+}
+
+impl Shared {
+    pub(crate) fn new(driver: Driver) -> Self {
+        Self {
+            driver,
+            handles: Mutex::default(),
+            staging: Staging::default(),
+            host_calls: HostCalls::default(),
+            own_streams: Mutex::default(),
+            primaries: Mutex::default(),
+            endpoint: OnceLock::new(),
+            waiters: Waiters::default(),
+        }
+    }
+
+    pub(crate) fn begin(&self, endpoint: Arc<Endpoint>) {
+        let _ = self.endpoint.set(endpoint); // a session begins once
+    }
+
+    /// Returns this end of the session.
+    ///
+    /// # Panics
+    ///
+    /// Before the session has begun.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        self.endpoint.get().expect("messages come after the session's begin")
+    }
+
+    /// Forgets what has ended with a context.
+    pub(crate) fn end_context(&self, context: u64) {
+        lock(&self.handles).remove_children(context);
+        lock(&self.own_streams).retain(|(_, of), _| *of != context);
+        self.staging.forget(context);
+    }
+
+    /// Answers a message, or reports its failure if it has no reply.
+    pub(crate) fn answer(&self, request: Request, code: u32, bytes: &[u8]) {
+        let endpoint = self.endpoint();
+        let sent = if request.wants_reply {
+            let head = [code.to_le_bytes(), [0; 4]].concat();
+            let sent = endpoint.reply(request.number, Ok(&[&head, bytes]));
+            endpoint.flush();
+            sent
+        } else if code != 0 {
+            let body = Failed { code: U32::new(code), call: U32::new(request.call) };
+            endpoint.post(Failed::OP, request.lane, &[hot_bytes(&body)]).map(|_| ())
+        } else {
+            Ok(())
+        };
+        let _ = sent; // the session is over, and this process with it
+    }
+
+    /// Has another thread do this, in a context.
+    pub(crate) fn wait_for(
+        self: &Arc<Self>,
+        context: usize,
+        job: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) {
+        let (this, relaxed) = (self.clone(), self.clone());
+        let job = Box::new(move || {
+            this.driver.set_context(context);
+            job(&this);
+        });
+        self.waiters.run(job, move || relaxed.driver.relax_captures());
+    }
+}
