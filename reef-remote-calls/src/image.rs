@@ -5,8 +5,9 @@ const FATBIN: u32 = 0xBA55_ED50;
 /// Magic number of an ELF file.
 const ELF: u32 = 0x464C_457F;
 
-/// Returns the number of bytes of an image, from its header: a fat binary, an ELF file, or text that
-/// ends with a zero, which counts.
+/// Returns the number of bytes of an image, from its header.
+///
+/// It is a fat binary, an ELF file, or text that ends with a zero, which counts.
 ///
 /// `read` returns the bytes at an offset, as many as it is asked for.
 ///

@@ -26,24 +26,24 @@ messages! {
     pub DECLARED;
     /// Makes a context current in the thread. Zero: none.
     hot 16 SetCurrent { context: U64 }
-    /// A call of the table. Its arguments follow, in words of 64 bits: a number; an id; for a place,
-    /// whether it is wanted; for bytes, their number and themselves.
+    /// A call of the table. Its arguments follow, in words of 64 bits: a number; an id; for a
+    /// place, 1 if there is one; for bytes, their number and themselves.
     hot 17 TableCall { call: U16, reserved: U16, reserved2: U32 }
     /// A launch. The attributes follow, and then the parameters as they lie in the kernel's memory.
     hot 18 Launch {
-        function: U64, stream: U64, grid_x: U32, grid_y: U32, grid_z: U32, block_x: U32, block_y: U32, block_z: U32,
-        shared: U32, attributes: U32, cooperative: U32, reserved: U32
+        function: U64, stream: U64, grid_x: U32, grid_y: U32, grid_z: U32,
+        block_x: U32, block_y: U32, block_z: U32, shared: U32, attributes: U32, cooperative: U32, reserved: U32
     }
     /// A copy of the bytes that follow to the device.
     hot 19 ToDevice { to: U64, stream: U64 }
     /// A copy from the device. The reply has the bytes.
     hot 20 ToHost { from: U64, bytes: U64, stream: U64 }
-    /// A module's or library's image, which follows after the options: pairs of an option and its value.
+    /// A module's or library's image, which follows after the options: pairs of option and value.
     hot 21 Load { id: U64, is_library: U32, options: U32 }
     /// A function of a module, or a kernel of a library, by the name that follows. The reply has
     /// where its parameters lie: pairs of offset and size.
     hot 22 FindFunction { id: U64, of: U64, is_kernel: U32, reserved: U32 }
-    /// Where the parameters of a function lie that has come otherwise.
+    /// Layout of the parameters of a function that has come otherwise.
     hot 23 Layout { function: U64 }
     /// A call of a host function, in a stream's order.
     hot 24 CallHost { stream: U64, token: U64 }
@@ -55,11 +55,11 @@ messages! {
     hot 27 Failed { code: U32, call: U32 }
     /// The reply comes when all before has been made.
     hot 28 Barrier { reserved: U64 }
-    /// A kernel node of a graph, or new parameters of one. The nodes that it comes after follow, and
-    /// then the parameters.
+    /// A kernel node of a graph, or new parameters of one. The nodes before it follow, and then
+    /// the parameters.
     hot 29 KernelNode {
-        what: U32, after: U32, node: U64, of: U64, function: U64, grid_x: U32, grid_y: U32, grid_z: U32, block_x: U32,
-        block_y: U32, block_z: U32, shared: U32, reserved: U32
+        what: U32, after: U32, node: U64, of: U64, function: U64,
+        grid_x: U32, grid_y: U32, grid_z: U32, block_x: U32, block_y: U32, block_z: U32, shared: U32, reserved: U32
     }
 }
 

@@ -37,9 +37,9 @@ pub enum Arg {
     End(Kind),
     /// Handles, as many as the argument of this position says.
     Handles(Kind, usize),
-    /// Place for a result of so many bytes.
+    /// Place for a result, of this number of bytes.
     Out(usize),
-    /// Address of a value of so many bytes that has no address inside.
+    /// Address of a value, of this number of bytes and without addresses inside.
     In(usize),
     /// Text that ends with a zero.
     Text,

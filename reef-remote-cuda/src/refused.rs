@@ -3,7 +3,7 @@
 #![allow(missing_docs, non_snake_case)]
 
 use crate::codes::NOT_SUPPORTED;
-use crate::state::lock;
+use crate::state::lock::lock;
 use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::sync::Mutex;

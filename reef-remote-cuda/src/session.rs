@@ -1,7 +1,9 @@
 //! The connection to the server: one for the process, opened at the first call that needs it.
 
 use crate::codes::{DEVICE_UNAVAILABLE, NO_DEVICE, NOT_INITIALIZED, NOT_PERMITTED};
-use crate::state::{in_thread, lock, run_host_function};
+use crate::state::host_functions::run_host_function;
+use crate::state::lock::lock;
+use crate::state::thread::in_thread;
 use reef_remote_calls::{
     Barrier, Facts, Failed, HostCalled, HostReturned, SCHEMA, SetCurrent, TableCall,
 };
@@ -142,7 +144,7 @@ impl Handler for Receiver {
             }
             HostCalled::OP => {
                 let called = HostCalled::split(message.body)?.0;
-                run_host_function(called.token.get(), called.call.get());
+                run_host_function(called.token.get(), called.call.get(), post_returned);
             }
             op => return Err(Error::Protocol(format!("operation {op}: cannot come here"))),
         }
@@ -175,7 +177,7 @@ fn earlier(lane: u32) -> u32 {
 }
 
 /// Tells the worker that a host function has returned.
-pub(crate) fn post_returned(call: u64) {
+fn post_returned(call: u64) {
     if let Ok(session) = session() {
         let body = HostReturned { call: U64::new(call) };
         let _ = session.client.post(HostReturned::OP, 0, &[hot_bytes(&body)]);

@@ -143,7 +143,7 @@ impl Driver {
             Some(path) => vec![path.to_owned()],
             None => candidates("libcuda.so.1", std::env::var_os("REEF_CUDA")),
         };
-        let library = tried.iter().find_map(|path| open(path));
+        let library = tried.iter().find_map(open_library);
         let text = || {
             let tried: Vec<_> = tried.iter().map(|path| path.display().to_string()).collect();
             format!("no CUDA driver at the server (tried {})", tried.join(", "))
@@ -246,7 +246,7 @@ fn text(bytes: &[u8]) -> String {
     text.to_string_lossy().into_owned()
 }
 
-fn open(path: &PathBuf) -> Option<Library> {
+fn open_library(path: &PathBuf) -> Option<Library> {
     // SAFETY: the driver's initialisers are what every CUDA program runs.
     let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.ok()?;
     (find(&library, c"cuInit").0 != 0).then_some(library)

@@ -8,6 +8,7 @@
 //! | module | what it does |
 //! |---|---|
 //! | `server` | accepts connections, and starts a process for each |
+//! | `process`, `arguments` | a worker's process and its command line |
 //! | `session` | the session of this process: what is admitted, the reader |
 //! | `executor` | one thread that makes all calls in the order of the session |
 //! | `requests` | what each message becomes |
@@ -18,12 +19,15 @@
 //! *Invariant*: calls begin in the order of the session. No number that a client sends is used as
 //! an address of this process's host memory.
 
+mod arguments;
 mod driver;
 mod executor;
+mod process;
 mod requests;
 mod server;
 mod session;
 mod state;
 
+pub use arguments::Arguments;
+pub use process::run_worker;
 pub use server::{WorkerOptions, Workers};
-pub use session::serve_connection;

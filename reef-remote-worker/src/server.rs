@@ -3,6 +3,7 @@
 use reef_core::{Error, Result};
 use reef_remote::server::{Listener, Security};
 use reef_wire::Address;
+use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -20,6 +21,8 @@ const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
 pub struct WorkerOptions {
     /// File of the worker's program.
     pub program: PathBuf,
+    /// First arguments of it, by which it calls [`run_worker`](crate::run_worker) with the others.
+    pub command: Vec<OsString>,
     /// Library that workers take for the driver; `None`: the one of the system, or of `REEF_CUDA`.
     pub driver: Option<PathBuf>,
     /// Files for connections from other machines.
@@ -29,9 +32,10 @@ pub struct WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// Options with the worker's program: the system's driver, no files, 1,000 sessions.
+    /// Options with the worker's program, such as this crate's: the system's driver, no files, 1,000 sessions.
     pub fn new(program: PathBuf) -> Self {
-        Self { program, driver: None, security: Security::default(), max_sessions: 1000 }
+        let command = vec!["session".into()];
+        Self { program, command, driver: None, security: Security::default(), max_sessions: 1000 }
     }
 }
 
@@ -80,9 +84,9 @@ impl Workers {
     }
 
     fn start(&self, socket: std::os::fd::OwnedFd, is_tcp: bool) -> std::io::Result<()> {
-        let WorkerOptions { program, driver, security, .. } = &self.options;
+        let WorkerOptions { program, command: first, driver, security, .. } = &self.options;
         let mut command = Command::new(program);
-        command.arg("session").arg(if is_tcp { "tcp" } else { "unix" });
+        command.args(first).arg(if is_tcp { "tcp" } else { "unix" });
         command.args(["--parent", &std::process::id().to_string()]);
         let files = [
             ("--driver", driver),

@@ -1,8 +1,9 @@
 //! The session of this process.
 
 use crate::driver::Driver;
-use crate::executor::{Executor, Queue};
-use crate::state::Shared;
+use crate::executor::Executor;
+use crate::state::queue::Queue;
+use crate::state::shared::Shared;
 use reef_remote::server::Security;
 use reef_remote_calls::{HostReturned, SCHEMA};
 use reef_wire::{
@@ -25,7 +26,7 @@ const RECONNECT_TIMEOUT: Duration = Duration::ZERO;
 /// # Errors
 ///
 /// Why the session has ended, or that there was none.
-pub fn serve_connection(
+pub(crate) fn serve_connection(
     socket: OwnedFd,
     is_tcp: bool,
     security: &Security,
@@ -67,12 +68,12 @@ struct Reader {
 
 impl Handler for Reader {
     fn begun(&mut self, endpoint: &Arc<Endpoint>) {
-        self.shared.begin(endpoint.clone());
+        self.shared.host_calls.begin(endpoint.clone());
         let executor = Executor::new(self.shared.clone(), self.queue.clone());
         let endpoint = endpoint.clone();
         let body = move || endpoint.end(executor.run());
         if let Err(error) = thread::Builder::new().name("reef-executor".into()).spawn(body) {
-            self.shared.endpoint().end(Error::Ended(format!("no thread: {error}")));
+            self.shared.host_calls.endpoint().end(Error::Ended(format!("no thread: {error}")));
         }
     }
 

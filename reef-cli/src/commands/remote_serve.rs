@@ -5,6 +5,8 @@ use anyhow::Result;
 use reef::op::Operators;
 use reef::remote::server::{DeviceHost, Devices, Host, Listener, Security};
 use reef::{Visit, with_device};
+#[cfg(feature = "daemon")]
+use reef_remote_worker::{WorkerOptions, Workers};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,6 +14,13 @@ use std::sync::Arc;
 pub(crate) enum Command {
     /// Lend this machine's devices to programs elsewhere.
     Serve(Serve),
+    /// Serve one program, as `serve` asks.
+    #[cfg(feature = "daemon")]
+    #[command(hide = true)]
+    Session {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<std::ffi::OsString>,
+    },
 }
 
 #[derive(clap::Args)]
@@ -26,6 +35,11 @@ pub(crate) struct Serve {
     /// Clients don't share a device then: `reef demo` and `reef bench` need this.
     #[arg(long)]
     own: bool,
+    /// Also accept programs that use the CUDA driver (`reef exec --remote`), at this address.
+    ///
+    /// Each gets a process of its own here. With REEF_GUESTS set these are guests of that daemon.
+    #[arg(long, value_name = "ADDRESS")]
+    programs: Option<String>,
     /// File with the token that clients must have, of at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
@@ -72,7 +86,13 @@ where
 }
 
 pub(crate) fn run(command: Command) -> Result<()> {
-    let Command::Serve(Serve { listen, own, token_file, cert, key }) = command;
+    let Serve { listen, own, programs, token_file, cert, key } = match command {
+        Command::Serve(serve) => serve,
+        #[cfg(feature = "daemon")]
+        Command::Session { args } => {
+            return reef_remote_worker::run_worker(args.into_iter()).map_err(anyhow::Error::msg);
+        }
+    };
     let address = listen.parse().map_err(|e| Usage(format!("--listen: {e}")))?;
     let security = Security { token: token_file, cert, key };
     let usage = |e: reef::Error| match e {
@@ -87,6 +107,34 @@ pub(crate) fn run(command: Command) -> Result<()> {
     let server = devices.serve(security.tokens().map_err(usage)?);
     let listener = Listener::bind(&address, &security).map_err(usage)?;
     println!("listening on {}", listener.address());
+    if let Some(programs) = programs {
+        serve_programs(&programs, &security)?;
+    }
     listener.run(&server, |error| eprintln!("reef: {error}"));
     Ok(())
+}
+
+/// Accepts programs that use the CUDA driver.
+#[cfg(feature = "daemon")]
+fn serve_programs(address: &str, security: &Security) -> Result<()> {
+    use super::exec::library::{SHIM, library};
+    let address = address.parse().map_err(|e| Usage(format!("--programs: {e}")))?;
+    let mut options = WorkerOptions::new(std::env::current_exe()?);
+    options.command = ["remote", "session"].map(Into::into).into();
+    options.security = security.clone();
+    if std::env::var_os("REEF_GUESTS").is_some_and(|socket| !socket.is_empty()) {
+        options.driver = Some(library(SHIM, None, "REEF_SHIM")?);
+    }
+    let workers = Workers::bind(&address, options).map_err(|e| match e {
+        reef::Error::Invalid(text) => anyhow::Error::from(Usage(text)),
+        other => other.into(),
+    })?;
+    println!("listening on {} for programs", workers.address());
+    std::thread::Builder::new().name("reef-programs".into()).spawn(move || workers.run())?;
+    Ok(())
+}
+
+#[cfg(not(feature = "daemon"))]
+fn serve_programs(_: &str, _: &Security) -> Result<()> {
+    anyhow::bail!(Usage("--programs: this build has no such sessions (feature daemon)".into()))
 }

@@ -380,3 +380,53 @@ fn a_profile_is_said_at_the_end_and_written_for_perfetto() {
     let line = "reef: --call-profile must name a file that ends in .json, got python\n";
     assert_eq!((code, &*said), (Some(2), line));
 }
+
+/// A program that says the name of its device.
+#[test]
+#[ignore = "is a program that another test runs"]
+fn names_its_device() {
+    // SAFETY: a library in the driver's place.
+    let driver = unsafe { libloading::Library::new("libcuda.so.1") }.unwrap();
+    let mut name = [0_u8; 32];
+    // SAFETY: the driver's functions of these names have these arguments.
+    let codes = unsafe {
+        let init = driver.get::<extern "C" fn(u32) -> u32>("cuInit").unwrap();
+        let ask = driver.get::<extern "C" fn(*mut u8, i32, i32) -> u32>("cuDeviceGetName").unwrap();
+        (init(0), ask(name.as_mut_ptr(), 32, 0))
+    };
+    let name = std::ffi::CStr::from_bytes_until_nul(&name).unwrap();
+    println!("codes {codes:?}, device {}", name.to_str().unwrap());
+}
+
+#[test]
+fn a_program_runs_on_the_driver_of_a_server() {
+    let folder = Folder::new("exec-remote");
+    let [own, programs] = ["own", "programs"].map(|name| format!("unix:{}", folder.path(name)));
+    let mut server = Command::new(env!("CARGO_BIN_EXE_reef"));
+    server.args(["remote", "serve", "--listen", &own, "--programs", &programs]);
+    server.env("REEF_CUDA", library("libfake_libcuda.so")).stdout(Stdio::piped());
+    let mut server = server.spawn().unwrap();
+    let mut said = BufReader::new(server.stdout.take().unwrap());
+    let mut line = String::new();
+    while !line.ends_with("for programs\n") {
+        line.clear();
+        assert_ne!(said.read_line(&mut line).unwrap(), 0);
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["exec", "--remote", &programs, "--"]).args(this_test("names_its_device"));
+    command.env("REEF_REMOTE_LIBRARY", library("libreef_remote_cuda.so"));
+    command.env("REEF_CUDA", "/nowhere").env("XDG_RUNTIME_DIR", folder.path(""));
+    let output = command.output().unwrap();
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let said = text(&output.stdout);
+    assert!(said.contains("codes (0, 0), device fake"), "{said} {}", text(&output.stderr));
+}
+
+#[test]
+fn remote_is_refused_beside_a_class() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
+    command.args(["exec", "--remote", "unix:/nowhere", "--class", "rt", "--", "true"]);
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}

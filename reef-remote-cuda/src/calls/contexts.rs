@@ -5,7 +5,8 @@ use super::table::table;
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
-use crate::state::{contexts, in_thread};
+use crate::state::thread::contexts;
+use crate::state::thread::in_thread;
 use reef_remote_calls::Call;
 
 plain! {
@@ -78,14 +79,14 @@ fn destroy(context: u64) -> Result<(), u32> {
     })
 }
 
-fn known(context: u64) -> Result<u64, u32> {
+fn check_known(context: u64) -> Result<u64, u32> {
     session()?;
     let is_known = contexts().contains_key(&context);
     if is_known { Ok(context) } else { Err(INVALID_CONTEXT) }
 }
 
 fn push(context: u64) -> Result<(), u32> {
-    let context = known(context)?;
+    let context = check_known(context)?;
     in_thread(|thread| thread.stack.borrow_mut().push(context))
 }
 
@@ -99,7 +100,7 @@ unsafe fn pop(context: *mut u64) -> Result<(), u32> {
 }
 
 fn set(context: u64) -> Result<(), u32> {
-    let context = if context == 0 { 0 } else { known(context)? };
+    let context = if context == 0 { 0 } else { check_known(context)? };
     in_thread(|thread| thread.set_context(context))
 }
 

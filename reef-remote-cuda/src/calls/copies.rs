@@ -4,6 +4,7 @@ use super::export::{check, plain, stream, twin};
 use super::table::table;
 use crate::codes::*;
 use crate::session::session;
+use crate::state::host_memory::HostMemory;
 use reef_remote_calls::{Call, MAX_PIECE_LEN, ToDevice, ToHost};
 use reef_wire::little_endian::U64;
 use reef_wire::{Hot, hot_bytes};
@@ -140,7 +141,7 @@ unsafe fn attribute(value: *mut u8, attribute: u32, at: u64) -> Result<(), u32> 
     if value.is_null() {
         return Err(INVALID_VALUE);
     }
-    if crate::state::HostMemory::flags(at as usize).is_some() {
+    if HostMemory::flags(at as usize).is_some() {
         return match attribute {
             2 => {
                 // SAFETY: the caller's promise: a number.

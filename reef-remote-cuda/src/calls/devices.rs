@@ -4,7 +4,7 @@ use super::export::{give, plain};
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::{Session, session};
-use crate::state::in_thread;
+use crate::state::thread::in_thread;
 use reef_remote_calls::DeviceFacts;
 use std::ffi::{CStr, c_char, c_void};
 
@@ -129,7 +129,8 @@ unsafe fn capability(major: *mut i32, minor: *mut i32, device: i32) -> Result<()
 
 unsafe fn can_access_peer(can: *mut i32, device: i32, peer: i32) -> Result<(), u32> {
     let session = session()?;
-    (facts(session, device)?, facts(session, peer)?);
+    facts(session, device)?;
+    facts(session, peer)?;
     // SAFETY: the caller's promise.
     unsafe { give(can, 0) }
 }

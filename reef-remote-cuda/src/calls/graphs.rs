@@ -6,7 +6,8 @@ use super::table::table;
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
-use crate::state::{Functions, mint};
+use crate::state::functions::Functions;
+use crate::state::lock::mint;
 use reef_remote_calls::{ADD_NODE, Call, KernelNode, SET_EXEC_NODE, SET_NODE};
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
@@ -88,8 +89,11 @@ unsafe fn add(
     if node.is_null() || after.is_null() && count > 0 {
         return Err(INVALID_VALUE);
     }
-    // SAFETY: the caller's promise: `count` nodes.
-    let after = if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(after, count) } };
+    let after = match count {
+        0 => &[],
+        // SAFETY: the caller's promise: `count` nodes.
+        _ => unsafe { std::slice::from_raw_parts(after, count) },
+    };
     let id = mint();
     // SAFETY: the caller's promise.
     unsafe {

@@ -4,7 +4,7 @@ use super::export::{give, plain};
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
-use crate::state::HostMemory;
+use crate::state::host_memory::HostMemory;
 
 plain! {
     cuMemHostAlloc(to: *mut usize, bytes: usize, flags: u32) = alloc;

@@ -5,7 +5,9 @@ use super::table::table;
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
-use crate::state::{Function, Functions, mint};
+use crate::state::functions::Function;
+use crate::state::functions::Functions;
+use crate::state::lock::mint;
 use reef_remote_calls::{Call, FindFunction, Layout, Load, image_len};
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
@@ -80,7 +82,7 @@ impl Options {
                 continue;
             }
             let count = log.len().min(room - 1);
-            // SAFETY: the caller's promise: a place of so many bytes, and a list of values, which
+            // SAFETY: the caller's promise: a place of `room` bytes, and a list of values, which
             // the driver writes sizes to.
             unsafe {
                 std::ptr::copy_nonoverlapping(log.as_ptr(), place as *mut u8, count);

@@ -3,7 +3,7 @@
 use super::export::{check, stream, twin};
 use crate::codes::*;
 use crate::session::session;
-use crate::state::note_host_function;
+use crate::state::host_functions::note_host_function;
 use reef_remote_calls::CallHost;
 use reef_wire::little_endian::U64;
 use reef_wire::{Hot, hot_bytes};

@@ -3,7 +3,7 @@
 use super::export::{check, stream};
 use crate::codes::INVALID_VALUE;
 use crate::session::session;
-use crate::state::mint;
+use crate::state::lock::mint;
 use reef_remote_calls::{Arg, Call, Kind, MAX_ARGS, TableCall, Way, for_each_call};
 use reef_wire::little_endian::{U16, U32};
 use reef_wire::{Hot, hot_bytes};
@@ -74,7 +74,7 @@ pub(crate) unsafe fn table(call: Call, is_twin: bool, args: &[usize]) -> Result<
                 let count = if value == 0 { 0 } else { args[count] };
                 put(8 * count as u64);
                 for at in 0..count {
-                    // SAFETY: the caller's promise: so many handles.
+                    // SAFETY: the caller's promise: `count` handles.
                     put(unsafe { (value as *const u64).add(at).read_unaligned() });
                 }
             }
@@ -123,8 +123,8 @@ unsafe fn results(call: Call, args: &[usize], minted: u64, mut bytes: &[u8]) {
     for (arg, &value) in call.spec().args.iter().zip(args) {
         let len = match *arg {
             Arg::Out(len) if value != 0 => len,
-            // SAFETY: the caller's promise.
             Arg::New(_) => {
+                // SAFETY: the caller's promise.
                 unsafe { (value as *mut u64).write_unaligned(minted) };
                 continue;
             }
@@ -132,7 +132,7 @@ unsafe fn results(call: Call, args: &[usize], minted: u64, mut bytes: &[u8]) {
             _ => continue,
         };
         let Some((result, rest)) = bytes.split_at_checked(len.next_multiple_of(8)) else { return };
-        // SAFETY: the caller's promise: a place of so many bytes.
+        // SAFETY: the caller's promise: a place of `len` bytes.
         unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), value as *mut u8, len) };
         bytes = rest;
     }

@@ -1,8 +1,7 @@
 //! Functions of the program that the device calls: a thread of this library runs them.
 
-use super::lock;
+use super::lock::{lock, mint};
 use super::thread::in_thread;
-use crate::session::post_returned;
 use std::collections::HashMap;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock};
@@ -12,17 +11,22 @@ static FUNCTIONS: Mutex<Option<HashMap<u64, (usize, usize)>>> = Mutex::new(None)
 
 /// Notes a function, and returns the number by which the worker calls it.
 pub(crate) fn note_host_function(function: usize, data: usize) -> u64 {
-    let token = super::mint();
+    let token = mint();
     lock(&FUNCTIONS).get_or_insert_with(HashMap::new).insert(token, (function, data));
     token
 }
 
-/// Has the function of this number run, and the worker told of its end. Never waits.
-pub(crate) fn run_host_function(token: u64, call: u64) {
+/// Has the function of this number run, and `returned` called with the call's number. Never waits.
+pub(crate) fn run_host_function(token: u64, call: u64, returned: fn(u64)) {
     static QUEUE: OnceLock<Option<Sender<(u64, u64)>>> = OnceLock::new();
     let start = || {
         let (sender, calls) = channel();
-        let body = move || calls.into_iter().for_each(|(token, call)| run(token, call));
+        let body = move || {
+            calls.into_iter().for_each(|(token, call)| {
+                run(token);
+                returned(call);
+            })
+        };
         let thread = std::thread::Builder::new().name("reef-callbacks".into()).spawn(body);
         thread.ok().map(|_| sender)
     };
@@ -31,7 +35,7 @@ pub(crate) fn run_host_function(token: u64, call: u64) {
     }
 }
 
-fn run(token: u64, call: u64) {
+fn run(token: u64) {
     let known = lock(&FUNCTIONS).as_ref().and_then(|all| all.get(&token).copied());
     if let Some((function, data)) = known {
         let _ = in_thread(|thread| thread.is_callback.set(true));
@@ -41,5 +45,4 @@ fn run(token: u64, call: u64) {
             function(data);
         }
     }
-    post_returned(call);
 }

@@ -1,6 +1,6 @@
 //! Host memory that the program takes for pinned. It is ordinary memory of this process.
 
-use super::lock;
+use super::lock::lock;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
 //! A thread of the program: its number, and its stack of contexts.
 
-use super::lock;
+use super::lock::lock;
 use crate::codes::DEINITIALIZED;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

@@ -1,8 +1,10 @@
 //! Copies between host and device.
 
+use super::caller::{Caller, Lane};
 use crate::driver::{INVALID_VALUE, NOT_READY, NOT_SUPPORTED};
-use crate::executor::{Executor, Lane};
-use crate::state::{Block, Request, Shared};
+use crate::state::shared::Request;
+use crate::state::shared::Shared;
+use crate::state::staging::Block;
 use reef_remote_calls::{Call, Kind, MAX_PIECE_LEN, ToDevice, ToHost};
 use reef_wire::{Hot, Result};
 use std::time::{Duration, Instant};
@@ -16,14 +18,14 @@ const SPIN: Duration = Duration::from_micros(20);
 ///
 /// `Protocol` for a body that cannot be.
 pub(crate) fn to_device(
-    executor: &mut Executor,
+    caller: &mut Caller,
     lane: Lane,
     request: Request,
     body: &[u8],
 ) -> Result<()> {
     let (copy, bytes) = ToDevice::split(body)?;
-    let shared = executor.shared.clone();
-    let begun = begin(executor, lane, copy.stream.get(), bytes.len(), |block, stream| {
+    let shared = caller.shared.clone();
+    let begun = begin(caller, lane, copy.stream.get(), bytes.len(), |block, stream| {
         block.bytes()[..bytes.len()].copy_from_slice(bytes);
         let to = copy.to.get() as usize;
         // SAFETY: pinned memory of this length, which stays until the event behind the copy. A
@@ -34,7 +36,7 @@ pub(crate) fn to_device(
     });
     match begun {
         Err(code) => shared.answer(request, code, &[]),
-        Ok(block) if request.wants_reply => finish(executor, lane, request, block, 0),
+        Ok(block) if request.wants_reply => finish(caller, lane, request, block, 0),
         Ok(block) => shared.staging.give_later(block),
     }
     Ok(())
@@ -46,40 +48,40 @@ pub(crate) fn to_device(
 ///
 /// `Protocol` for a body that cannot be.
 pub(crate) fn to_host(
-    executor: &mut Executor,
+    caller: &mut Caller,
     lane: Lane,
     request: Request,
     body: &[u8],
 ) -> Result<()> {
     let (copy, _) = ToHost::split(body)?;
-    let shared = executor.shared.clone();
+    let shared = caller.shared.clone();
     let len = copy.bytes.get() as usize;
     if len > MAX_PIECE_LEN {
         shared.answer(request, INVALID_VALUE, &[]);
         return Ok(());
     }
-    let begun = begin(executor, lane, copy.stream.get(), len, |block, stream| {
+    let begun = begin(caller, lane, copy.stream.get(), len, |block, stream| {
         let from = copy.from.get() as usize;
         // SAFETY: as above.
         unsafe { shared.driver.functions.to_host.call([block.address(), from, len, stream]) }
     });
     match begun {
         Err(code) => shared.answer(request, code, &[]),
-        Ok(block) => finish(executor, lane, request, block, len),
+        Ok(block) => finish(caller, lane, request, block, len),
     }
     Ok(())
 }
 
 /// Begins a copy by way of a block, with the block's event behind it.
 fn begin(
-    executor: &mut Executor,
+    caller: &mut Caller,
     lane: Lane,
     stream: u64,
     len: usize,
     copy: impl FnOnce(&mut Block, usize) -> u32,
 ) -> Result<Block, u32> {
-    let stream = executor.resolve(lane, Kind::Stream, stream)?;
-    let shared = &executor.shared;
+    let stream = caller.resolve(lane, Kind::Stream, stream)?;
+    let shared = &caller.shared;
     let mut status = 0_u32;
     let asks = shared.driver.of(Call::cuStreamIsCapturing);
     // SAFETY: a stream of the driver's, and a place for a number.
@@ -87,7 +89,7 @@ fn begin(
     if code == 0 && status != 0 {
         return Err(NOT_SUPPORTED); // the graph would copy from memory of this process
     }
-    let mut block = shared.staging.take(shared, lane.context, len)?;
+    let mut block = shared.staging.take(&shared.driver, lane.context, len)?;
     let code = match copy(&mut block, stream) {
         0 => {
             // SAFETY: an event and a stream of the driver's.
@@ -105,13 +107,13 @@ fn begin(
 }
 
 /// Answers when the block's event has passed.
-fn finish(executor: &Executor, lane: Lane, request: Request, block: Block, len: usize) {
-    let shared = &executor.shared;
+fn finish(caller: &Caller, lane: Lane, request: Request, block: Block, len: usize) {
+    let shared = &caller.shared;
     let (query, begin) = (shared.driver.of(Call::cuEventQuery), Instant::now());
     loop {
         // SAFETY: an event of the driver's.
         match unsafe { query.call([block.event]) } {
-            NOT_READY if executor.is_idle() && begin.elapsed() < SPIN => {}
+            NOT_READY if caller.is_idle() && begin.elapsed() < SPIN => {}
             NOT_READY => break,
             code => return answer(shared, request, block, len, code),
         }

@@ -1,9 +1,12 @@
 //! Modules, libraries, and their functions.
 
+use super::caller::{Caller, Lane};
+use super::params::Layout;
 use super::reader::{Reader, words};
 use crate::driver::{Function, NOT_SUPPORTED};
-use crate::executor::{Executor, Lane};
-use crate::state::{Request, Shared, lock};
+use crate::state::lock::lock;
+use crate::state::shared::Request;
+use crate::state::shared::Shared;
 use reef_remote_calls::{Call, FindFunction, Kind, Load};
 use reef_wire::{Error, Hot, Result};
 
@@ -16,15 +19,12 @@ const LOGS: [u64; 2] = [3, 5];
 /// Options whose values are places that the driver writes to, other than logs' sizes.
 const WALL_TIME: u64 = 2;
 
-/// Where a kernel's parameters lie: offset and size of each.
-pub(crate) type Layout = Vec<(u32, u32)>;
-
 /// Loads an image. Compiling may take seconds, so a waiter does it.
 ///
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn load(executor: &Executor, lane: Lane, request: Request, body: &[u8]) -> Result<()> {
+pub(crate) fn load(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -> Result<()> {
     let (load, rest) = Load::split(body)?;
     let mut rest = Reader(rest);
     if load.options.get() > MAX_OPTIONS {
@@ -36,7 +36,7 @@ pub(crate) fn load(executor: &Executor, lane: Lane, request: Request, body: &[u8
     }
     let image = (!rest.0.is_empty()).then(|| words(rest.0));
     let (id, is_library) = (load.id.get(), load.is_library.get() != 0);
-    executor.shared.wait_for(lane.handle, move |shared| {
+    caller.shared.wait_for(lane.handle, move |shared| {
         let image = image.as_ref().map_or(0, |image| image.as_ptr() as usize);
         let (code, bytes) = make(shared, lane, id, is_library, image, &options);
         shared.answer(request, code, &bytes);
@@ -107,11 +107,11 @@ fn make(
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn find_function(executor: &mut Executor, body: &[u8]) -> Result<(u32, Vec<u8>)> {
+pub(crate) fn find_function(caller: &mut Caller, body: &[u8]) -> Result<(u32, Vec<u8>)> {
     let (find, name) = FindFunction::split(body)?;
     let is_kernel = find.is_kernel.get() != 0;
     let kind = if is_kernel { Kind::Library } else { Kind::Module };
-    let shared = executor.shared.clone();
+    let shared = caller.shared.clone();
     let of = match lock(&shared.handles).get(kind, find.of.get()) {
         Ok(of) => of,
         Err(code) => return Ok((code, Vec::new())),
@@ -135,7 +135,7 @@ pub(crate) fn find_function(executor: &mut Executor, body: &[u8]) -> Result<(u32
         }
     };
     let mut bytes = id.to_le_bytes().to_vec();
-    bytes.extend(note_layout(executor, id, kind, handle));
+    bytes.extend(note_layout(caller, id, kind, handle));
     Ok((0, bytes))
 }
 
@@ -144,23 +144,23 @@ pub(crate) fn find_function(executor: &mut Executor, body: &[u8]) -> Result<(u32
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn layout(executor: &mut Executor, function: u64) -> (u32, Vec<u8>) {
-    let found = lock(&executor.shared.handles).get(Kind::Function, function);
+pub(crate) fn layout(caller: &mut Caller, function: u64) -> (u32, Vec<u8>) {
+    let found = lock(&caller.shared.handles).get(Kind::Function, function);
     match found {
-        Ok(handle) => (0, note_layout(executor, function, Kind::Function, handle)),
+        Ok(handle) => (0, note_layout(caller, function, Kind::Function, handle)),
         Err(code) => (code, Vec::new()),
     }
 }
 
-fn note_layout(executor: &mut Executor, id: u64, kind: Kind, handle: usize) -> Vec<u8> {
-    let driver = &executor.shared.driver;
+fn note_layout(caller: &mut Caller, id: u64, kind: Kind, handle: usize) -> Vec<u8> {
+    let driver = &caller.shared.driver;
     let ask = driver.of(if kind == Kind::Kernel {
         Call::cuKernelGetParamInfo
     } else {
         Call::cuFuncGetParamInfo
     });
     let Some(layout) = ask_layout(ask, handle) else {
-        executor.layouts.remove(&id);
+        caller.layouts.remove(&id);
         return NOT_SUPPORTED.to_le_bytes().to_vec();
     };
     let mut bytes = 0_u32.to_le_bytes().to_vec();
@@ -168,7 +168,7 @@ fn note_layout(executor: &mut Executor, id: u64, kind: Kind, handle: usize) -> V
         bytes.extend(offset.to_le_bytes());
         bytes.extend(size.to_le_bytes());
     }
-    executor.layouts.insert(id, layout);
+    caller.layouts.insert(id, layout);
     bytes
 }
 

@@ -1,9 +1,8 @@
 //! Launches of kernels.
 
-use super::images::Layout;
+use super::caller::{Caller, Lane};
 use crate::driver::{INVALID_HANDLE, INVALID_VALUE};
-use crate::executor::{Executor, Lane};
-use crate::state::lock;
+use crate::state::lock::lock;
 use reef_remote_calls::{Kind, Launch, MAX_PARAMS_LEN};
 use reef_wire::{Error, Hot, Result};
 
@@ -25,54 +24,12 @@ struct Config {
     count: u32,
 }
 
-/// Parameters of a kernel, and where each lies.
-#[derive(Debug)]
-pub(crate) struct Params {
-    bytes: Vec<u64>,
-    places: Vec<usize>,
-    len: usize,
-}
-
-impl Params {
-    pub(crate) const fn new() -> Self {
-        Self { bytes: Vec::new(), places: Vec::new(), len: 0 }
-    }
-
-    /// Takes the bytes of a message, with zeros up to the end of the last parameter.
-    pub(crate) fn set(&mut self, given: &[u8], layout: Option<&Layout>) {
-        let ends = layout.into_iter().flatten().map(|(offset, size)| (offset + size) as usize);
-        let len = ends.fold(given.len(), usize::max);
-        self.bytes.clear();
-        self.bytes.resize(len.div_ceil(8) + 1, 0);
-        for (word, chunk) in self.bytes.iter_mut().zip(given.chunks(8)) {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            *word = u64::from_ne_bytes(bytes);
-        }
-        let base = self.bytes.as_ptr() as usize;
-        self.places.clear();
-        self.places.extend(layout.into_iter().flatten().map(|(offset, _)| base + *offset as usize));
-        self.places.push(0);
-        self.len = given.len();
-    }
-
-    /// Address of the list of parameters' addresses.
-    pub(crate) fn places(&self) -> usize {
-        self.places.as_ptr() as usize
-    }
-
-    /// The list that gives all parameters as one block: `CU_LAUNCH_PARAM_…`.
-    pub(crate) fn extra(&self) -> [usize; 5] {
-        [1, self.bytes.as_ptr() as usize, 2, &raw const self.len as usize, 0]
-    }
-}
-
 /// Launches a kernel.
 ///
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn launch(executor: &mut Executor, lane: Lane, body: &[u8]) -> Result<u32> {
+pub(crate) fn launch(caller: &mut Caller, lane: Lane, body: &[u8]) -> Result<u32> {
     let (launch, rest) = Launch::split(body)?;
     let count = launch.attributes.get() as usize;
     let too_many = || Error::Protocol(format!("launch: {count} attributes"));
@@ -83,8 +40,8 @@ pub(crate) fn launch(executor: &mut Executor, lane: Lane, body: &[u8]) -> Result
     if given.len() > MAX_PARAMS_LEN {
         return Err(Error::Protocol(format!("launch: {} bytes of parameters", given.len())));
     }
-    let function = lock(&executor.shared.handles).get(Kind::Function, launch.function.get());
-    let stream = executor.resolve(lane, Kind::Stream, launch.stream.get());
+    let function = lock(&caller.shared.handles).get(Kind::Function, launch.function.get());
+    let stream = caller.resolve(lane, Kind::Stream, launch.stream.get());
     let (function, stream) = match (function, stream) {
         (Ok(0), _) => return Ok(INVALID_HANDLE),
         (Ok(function), Ok(stream)) => (function, stream),
@@ -97,11 +54,11 @@ pub(crate) fn launch(executor: &mut Executor, lane: Lane, body: &[u8]) -> Result
     if attributes.chunks(ATTRIBUTE_LEN).any(is_refused) {
         return Ok(INVALID_VALUE);
     }
-    let layout = executor.layouts.get(&launch.function.get());
-    executor.params.set(given, layout);
-    let extra = executor.params.extra();
+    let layout = caller.layouts.get(&launch.function.get());
+    caller.params.set(given, layout);
+    let extra = caller.params.extra();
     let (places, extra) = match layout {
-        Some(_) => (executor.params.places(), 0),
+        Some(_) => (caller.params.places(), 0),
         None => (0, extra.as_ptr() as usize),
     };
     let grid = [launch.grid_x.get(), launch.grid_y.get(), launch.grid_z.get()];
@@ -109,7 +66,7 @@ pub(crate) fn launch(executor: &mut Executor, lane: Lane, body: &[u8]) -> Result
     let shared = launch.shared.get();
     let [gx, gy, gz] = grid.map(|n| n as usize);
     let [bx, by, bz] = block.map(|n| n as usize);
-    let functions = &executor.shared.driver.functions;
+    let functions = &caller.shared.driver.functions;
     if count > 0 {
         let attributes = super::reader::words(attributes);
         let attributes = attributes.as_ptr().cast();

@@ -1,9 +1,9 @@
 //! Kernel nodes of graphs.
 
+use super::caller::Caller;
 use super::reader::Reader;
 use crate::driver::INVALID_HANDLE;
-use crate::executor::Executor;
-use crate::state::lock;
+use crate::state::lock::lock;
 use reef_remote_calls::{ADD_NODE, KernelNode, Kind, MAX_PARAMS_LEN, SET_EXEC_NODE, SET_NODE};
 use reef_wire::{Error, Hot, Result};
 
@@ -23,7 +23,7 @@ struct NodeParams {
 /// # Errors
 ///
 /// `Protocol` for a body that cannot be.
-pub(crate) fn kernel_node(executor: &mut Executor, body: &[u8]) -> Result<u32> {
+pub(crate) fn kernel_node(caller: &mut Caller, body: &[u8]) -> Result<u32> {
     let (node, rest) = KernelNode::split(body)?;
     let mut rest = Reader(rest);
     let mut after = Vec::new();
@@ -34,7 +34,7 @@ pub(crate) fn kernel_node(executor: &mut Executor, body: &[u8]) -> Result<u32> {
     if given.len() > MAX_PARAMS_LEN {
         return Err(Error::Protocol(format!("node: {} bytes of parameters", given.len())));
     }
-    let shared = executor.shared.clone();
+    let shared = caller.shared.clone();
     let get = |kind, id| lock(&shared.handles).get(kind, id);
     let after: Result<Vec<usize>, u32> = after.into_iter().map(|id| get(Kind::Node, id)).collect();
     let function = match get(Kind::Function, node.function.get()) {
@@ -45,11 +45,11 @@ pub(crate) fn kernel_node(executor: &mut Executor, body: &[u8]) -> Result<u32> {
         (Ok(function), Ok(after)) => (function, after),
         (Err(code), _) | (_, Err(code)) => return Ok(code),
     };
-    let layout = executor.layouts.get(&node.function.get());
-    executor.params.set(given, layout);
-    let extra = executor.params.extra();
+    let layout = caller.layouts.get(&node.function.get());
+    caller.params.set(given, layout);
+    let extra = caller.params.extra();
     let (params, extra) = match layout {
-        Some(_) => (executor.params.places(), 0),
+        Some(_) => (caller.params.places(), 0),
         None => (0, extra.as_ptr() as usize),
     };
     let sizes = [
@@ -94,8 +94,8 @@ pub(crate) fn kernel_node(executor: &mut Executor, body: &[u8]) -> Result<u32> {
         SET_EXEC_NODE => {
             let found = (get(Kind::Exec, node.of.get()), get(Kind::Node, node.node.get()));
             match found {
-                // SAFETY: as above.
                 (Ok(exec), Ok(node)) => {
+                    // SAFETY: as above.
                     Ok(unsafe { functions.set_exec_kernel_node.call([exec, node, params]) })
                 }
                 (Err(code), _) | (_, Err(code)) => Ok(code),

@@ -11,7 +11,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     ///
-    /// `Protocol` if there are not so many.
+    /// `Protocol` if the body is shorter.
     pub(crate) fn take(&mut self, len: usize) -> Result<&'a [u8]> {
         let too_short = || Error::Protocol(format!("body: must have {len} more bytes"));
         let (taken, rest) = self.0.split_at_checked(len).ok_or_else(too_short)?;
@@ -29,7 +29,7 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes")))
     }
 
-    /// Takes a number of bytes and so many bytes, up to a multiple of eight.
+    /// Takes a length and bytes of that length, up to a multiple of eight.
     ///
     /// # Errors
     ///

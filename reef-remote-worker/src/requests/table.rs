@@ -1,9 +1,11 @@
 //! Calls of the table.
 
+use super::caller::{Caller, Lane};
 use super::reader::{Reader, words};
 use crate::driver::{Function, INVALID_VALUE, NOT_FOUND};
-use crate::executor::{Executor, Lane};
-use crate::state::{Request, Shared, lock};
+use crate::state::lock::lock;
+use crate::state::shared::Request;
+use crate::state::shared::Shared;
 use reef_remote_calls::{Arg, CALLS, Call, Kind, MAX_ARGS, Spec, TableCall, Way};
 use reef_wire::{Error, Hot, Result};
 
@@ -15,7 +17,7 @@ struct Prepared {
     spec: &'static Spec,
     function: Function,
     args: [usize; MAX_ARGS],
-    /// What the arguments point to.
+    /// Places that the arguments point to.
     places: [Option<Box<[u64]>>; MAX_ARGS],
     /// Numbers of the objects that the arguments name.
     ids: [u64; MAX_ARGS],
@@ -28,7 +30,7 @@ struct Prepared {
 ///
 /// `Protocol` for a body that cannot be.
 pub(crate) fn table_call(
-    executor: &mut Executor,
+    caller: &mut Caller,
     lane: Lane,
     request: Request,
     body: &[u8],
@@ -37,21 +39,21 @@ pub(crate) fn table_call(
     let call = usize::from(head.call.get());
     let request = Request { call: call as u32, ..request };
     let spec = CALLS.get(call).ok_or_else(|| Error::Protocol(format!("call {call}: no such")))?;
-    let prepared = match prepare(executor, lane, call, spec, Reader(rest))? {
+    let prepared = match prepare(caller, lane, call, spec, Reader(rest))? {
         Ok(prepared) => prepared,
         Err(code) => {
-            executor.shared.answer(request, code, &[]);
+            caller.shared.answer(request, code, &[]);
             return Ok(());
         }
     };
     if spec.way == Way::Blocking {
         let job = move |shared: &std::sync::Arc<Shared>| make(shared, prepared, request);
-        executor.shared.wait_for(lane.handle, job);
+        caller.shared.wait_for(lane.handle, job);
     } else {
-        make(&executor.shared, prepared, request);
+        make(&caller.shared, prepared, request);
     }
     if is_about_contexts(spec) {
-        executor.forget_current();
+        caller.forget_current();
     }
     Ok(())
 }
@@ -64,13 +66,13 @@ fn is_about_contexts(spec: &Spec) -> bool {
 
 /// Reads the arguments. The inner error is the driver's code for a handle that isn't there.
 fn prepare(
-    executor: &mut Executor,
+    caller: &mut Caller,
     lane: Lane,
     call: usize,
     spec: &'static Spec,
     mut rest: Reader<'_>,
 ) -> Result<Result<Prepared, u32>> {
-    let function = executor.shared.driver.table(call);
+    let function = caller.shared.driver.table(call);
     let mut prepared = Prepared {
         spec,
         function,
@@ -88,7 +90,7 @@ fn prepare(
             Arg::Handle(kind) | Arg::End(kind) => {
                 let id = rest.word()?;
                 prepared.ids[at] = id;
-                match executor.resolve(lane, kind, id) {
+                match caller.resolve(lane, kind, id) {
                     Ok(handle) => handle,
                     Err(code) => return Ok(Err(code)),
                 }
@@ -97,7 +99,7 @@ fn prepare(
                 let ids = rest.bytes()?;
                 let handle = |id: &[u8]| {
                     let id = u64::from_le_bytes(id.try_into().expect("it has 8 bytes"));
-                    lock(&executor.shared.handles).get(kind, id).map(|handle| handle as u64)
+                    lock(&caller.shared.handles).get(kind, id).map(|handle| handle as u64)
                 };
                 lists[at] = Some((count, ids.len() as u64 / 8));
                 match ids.chunks_exact(8).map(handle).collect::<Result<Box<[u64]>, u32>>() {

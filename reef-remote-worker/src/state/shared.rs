@@ -2,19 +2,15 @@
 
 use super::handles::Handles;
 use super::host_calls::HostCalls;
+use super::lock::lock;
 use super::staging::Staging;
 use super::waiters::Waiters;
 use crate::driver::Driver;
 use reef_remote_calls::Failed;
 use reef_wire::little_endian::U32;
-use reef_wire::{Endpoint, Hot, hot_bytes};
+use reef_wire::{Hot, hot_bytes};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-
-/// Locks, whatever happened to another thread that held it.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
+use std::sync::{Arc, Mutex};
 
 /// State that the reader, the executor and the waiters share.
 #[derive(Debug)]
@@ -22,12 +18,11 @@ pub(crate) struct Shared {
     pub(crate) driver: Driver,
     pub(crate) handles: Mutex<Handles>,
     pub(crate) staging: Staging,
-    pub(crate) host_calls: HostCalls,
+    pub(crate) host_calls: Arc<HostCalls>,
     /// Streams that stand for the own default streams of the client's threads, in each context.
     pub(crate) own_streams: Mutex<HashMap<(u32, u64), usize>>,
     /// Numbers of the devices' primary contexts.
     pub(crate) primaries: Mutex<HashMap<usize, u64>>,
-    endpoint: OnceLock<Arc<Endpoint>>,
     waiters: Waiters,
 }
 
@@ -37,7 +32,7 @@ pub(crate) struct Request {
     pub(crate) lane: u32,
     pub(crate) number: u64,
     pub(crate) wants_reply: bool,
-    /// What failed, for a message without reply: its operation, or the call of the table.
+    /// Call of the table that the message is, or a number of its operation.
     pub(crate) call: u32,
 }
 
@@ -47,25 +42,11 @@ impl Shared {
             driver,
             handles: Mutex::default(),
             staging: Staging::default(),
-            host_calls: HostCalls::default(),
+            host_calls: Arc::default(),
             own_streams: Mutex::default(),
             primaries: Mutex::default(),
-            endpoint: OnceLock::new(),
             waiters: Waiters::default(),
         }
-    }
-
-    pub(crate) fn begin(&self, endpoint: Arc<Endpoint>) {
-        let _ = self.endpoint.set(endpoint); // a session begins once
-    }
-
-    /// Returns this end of the session.
-    ///
-    /// # Panics
-    ///
-    /// Before the session has begun.
-    pub(crate) fn endpoint(&self) -> &Endpoint {
-        self.endpoint.get().expect("messages come after the session's begin")
     }
 
     /// Forgets what has ended with a context.
@@ -77,7 +58,7 @@ impl Shared {
 
     /// Answers a message, or reports its failure if it has no reply.
     pub(crate) fn answer(&self, request: Request, code: u32, bytes: &[u8]) {
-        let endpoint = self.endpoint();
+        let endpoint = self.host_calls.endpoint();
         let sent = if request.wants_reply {
             let head = [code.to_le_bytes(), [0; 4]].concat();
             let sent = endpoint.reply(request.number, Ok(&[&head, bytes]));

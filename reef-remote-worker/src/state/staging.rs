@@ -1,7 +1,7 @@
 //! Pinned memory that copies pass through.
 
-use super::shared::{Shared, lock};
-use crate::driver::{NOT_READY, NOT_SUPPORTED};
+use super::lock::lock;
+use crate::driver::{Driver, NOT_READY, NOT_SUPPORTED};
 use reef_remote_calls::Call;
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -51,7 +51,7 @@ impl Staging {
     /// # Errors
     ///
     /// The driver's code.
-    pub(crate) fn take(&self, shared: &Shared, context: u64, len: usize) -> Result<Block, u32> {
+    pub(crate) fn take(&self, driver: &Driver, context: u64, len: usize) -> Result<Block, u32> {
         let len = len.next_power_of_two().max(MIN_LEN);
         let mut pools = lock(&self.0);
         let pool = pools.entry(context).or_default();
@@ -59,7 +59,7 @@ impl Staging {
             let wait =
                 if pool.total >= MAX_TOTAL { Call::cuEventSynchronize } else { Call::cuEventQuery };
             // SAFETY: an event of the block's.
-            let code = unsafe { shared.driver.of(wait).call([block.event]) };
+            let code = unsafe { driver.of(wait).call([block.event]) };
             if code == NOT_READY {
                 break;
             }
@@ -71,15 +71,13 @@ impl Staging {
         }
         let (mut at, mut event) = (0_usize, 0_usize);
         // SAFETY: a place for an address.
-        let code =
-            unsafe { shared.driver.functions.host_alloc.call([&raw mut at as usize, len, 1]) };
+        let code = unsafe { driver.functions.host_alloc.call([&raw mut at as usize, len, 1]) };
         if code != 0 || at == 0 {
             return Err(if code == 0 { NOT_SUPPORTED } else { code });
         }
         let flags = 2; // CU_EVENT_DISABLE_TIMING
         // SAFETY: a place for a handle.
-        let code =
-            unsafe { shared.driver.of(Call::cuEventCreate).call([&raw mut event as usize, flags]) };
+        let code = unsafe { driver.of(Call::cuEventCreate).call([&raw mut event as usize, flags]) };
         if code != 0 {
             return Err(code);
         }

@@ -1,13 +1,13 @@
 //! Threads that make calls which block, so that the executor never does.
 
-use super::shared::lock;
+use super::lock::lock;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// Threads, each of which makes one call at a time. There are as many as calls have blocked at once.
+/// Threads, each of which makes one call at a time: as many as calls have blocked at once.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Waiters(Arc<Mutex<Vec<Sender<Job>>>>);
 

@@ -3,5 +3,6 @@
 mod executable;
 pub(crate) mod library;
 mod limits;
+mod remote;
 mod reserve;
 pub(crate) mod run;

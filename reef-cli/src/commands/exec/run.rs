@@ -3,6 +3,7 @@
 use super::executable::executable;
 use super::library::{DRIVER_VARIABLE, NVML_SHIM, SHIM, driver, library};
 use super::limits;
+use super::remote;
 use super::reserve;
 use crate::remote::daemon::is_unanswered;
 use crate::report::class::ClassName;
@@ -65,6 +66,8 @@ pub(crate) struct Args {
     swappable: bool,
     #[command(flatten)]
     limits: limits::Limited,
+    #[command(flatten)]
+    remote: remote::Remote,
     /// Program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
@@ -85,6 +88,13 @@ fn class(args: &Args) -> Class {
 
 /// Becomes the program: its exit status, signals and terminal are its own.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if let Some(address) = &args.remote.remote {
+        let set = remote::variables(&args.remote, address, args.token_file.as_deref())?;
+        if args.explain {
+            eprintln!("reef: the GPU of {address}");
+        }
+        return become_program(args, &set);
+    }
     let credentials = credentials(args)?;
     let limits = limits::variables(&args.limits, args.job.as_deref())?;
     let profile = profile(args)?;

@@ -1,0 +1,74 @@
+//! `reef exec --remote`: the program's GPU is in another machine.
+
+use super::library::{REMOTE, library};
+use crate::report::usage::Usage;
+use anyhow::{Context, Result, bail};
+use std::ffi::OsString;
+use std::path::Path;
+
+/// Options of the connection.
+#[derive(clap::Args)]
+pub(super) struct Remote {
+    /// Run the program on the GPU of a server (`reef remote serve --programs`): HOST:PORT, tls:HOST:PORT
+    /// or unix:PATH.
+    ///
+    /// The program's calls of the CUDA driver are made there. It needs no driver here.
+    #[arg(
+        long,
+        value_name = "ADDRESS",
+        conflicts_with_all = ["class", "strict", "allow_unprotected", "job", "shim", "call_profile", "reserve", "swappable"]
+    )]
+    pub(super) remote: Option<String>,
+    /// Certificates (PEM) of authorities for tls: addresses of --remote.
+    #[arg(long, value_name = "FILE", requires = "remote")]
+    remote_ca: Option<std::path::PathBuf>,
+}
+
+/// Variables of a program whose GPU is elsewhere. `preload` are libraries that are preloaded anyway.
+///
+/// # Errors
+///
+/// There is no such library here, or the environment asks for a daemon as well.
+pub(super) fn variables(
+    remote: &Remote,
+    address: &str,
+    token: Option<&Path>,
+) -> Result<Vec<(&'static str, OsString)>> {
+    if std::env::var_os("REEF_GUESTS").is_some_and(|socket| !socket.is_empty()) {
+        bail!(Usage("--remote: REEF_GUESTS must not be set: the class is the server's".into()));
+    }
+    let ours = library(REMOTE, None, "REEF_REMOTE_LIBRARY").context("not run")?;
+    let preload = std::env::var_os("LD_PRELOAD").filter(|more| !more.is_empty());
+    let all: Vec<_> = [OsString::from(&ours)].into_iter().chain(preload).collect();
+    let mut set = vec![
+        ("LD_PRELOAD", all.join(&OsString::from(":"))),
+        ("NUMBA_CUDA_DRIVER", ours.clone().into()),
+        ("REEF_REMOTE", address.into()),
+    ];
+    // Programs that look the driver up by a path of its own are told this one.
+    set.push(("TRITON_LIBCUDA_PATH", folder(&ours)?.into()));
+    let files =
+        [("REEF_REMOTE_CA", remote.remote_ca.as_deref()), ("REEF_REMOTE_TOKEN_FILE", token)];
+    for (name, file) in files {
+        if let Some(file) = file {
+            let path = file.canonicalize().with_context(|| file.display().to_string())?;
+            set.push((name, path.into()));
+        }
+    }
+    Ok(set)
+}
+
+/// A folder in which the library has the driver's names, for programs that search for these.
+fn folder(library: &Path) -> Result<std::path::PathBuf> {
+    let base = reef_serve::folder(None).join("remote-cuda");
+    std::fs::create_dir_all(&base).with_context(|| base.display().to_string())?;
+    for name in ["libcuda.so.1", "libcuda.so"] {
+        let (link, new) = (base.join(name), base.join(format!("{name}.{}", std::process::id())));
+        if std::fs::read_link(&link).is_ok_and(|target| target == library) {
+            continue;
+        }
+        std::os::unix::fs::symlink(library, &new).with_context(|| new.display().to_string())?;
+        std::fs::rename(&new, &link).with_context(|| link.display().to_string())?;
+    }
+    Ok(base)
+}

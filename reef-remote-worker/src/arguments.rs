@@ -1,0 +1,42 @@
+//! Command line of a worker, which the server writes and the worker reads.
+
+use reef_remote::server::Security;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Arguments of a server or of a worker.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Arguments {
+    /// Number of the process that started this one.
+    pub parent: Option<i32>,
+    /// Library that is the driver.
+    pub driver: Option<PathBuf>,
+    /// Files for connections from other machines.
+    pub security: Security,
+}
+
+impl Arguments {
+    /// Reads pairs of option and value.
+    ///
+    /// # Errors
+    ///
+    /// Names what cannot be read.
+    pub fn parse(mut args: impl Iterator<Item = OsString>) -> Result<Self, String> {
+        let mut parsed = Self::default();
+        while let Some(name) = args.next() {
+            let name = name.to_string_lossy().into_owned();
+            let value = args.next().ok_or_else(|| format!("{name}: must have a value"))?;
+            let file = Some(PathBuf::from(&value));
+            match &*name {
+                "--driver" => parsed.driver = file,
+                "--token-file" => parsed.security.token = file,
+                "--cert" => parsed.security.cert = file,
+                "--key" => parsed.security.key = file,
+                "--parent" => parsed.parent = value.to_str().and_then(|pid| pid.parse().ok()),
+                _ => return Err(format!("{name}: no such option")),
+            }
+        }
+        Ok(parsed)
+    }
+}

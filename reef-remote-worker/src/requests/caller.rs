@@ -1,0 +1,124 @@
+//! State of the thread that makes the calls.
+
+use super::params::{Layout, Params};
+use crate::driver::INVALID_VALUE;
+use crate::state::lock::lock;
+use crate::state::queue::Queue;
+use crate::state::shared::Shared;
+use reef_remote_calls::{Call, CallHost, Kind, LEGACY_STREAM, OWN_STREAM};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A thread of the client, at the time of a message.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lane {
+    number: u32,
+    /// Number of its current context; zero: none.
+    pub(crate) context: u64,
+    /// The driver's handle of it.
+    pub(crate) handle: usize,
+}
+
+/// State of the thread.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    /// Current context of each thread of the client.
+    lanes: HashMap<u32, u64>,
+    /// Layouts of the parameters of functions, by the functions' numbers.
+    pub(crate) layouts: HashMap<u64, Layout>,
+    pub(crate) params: Params,
+    /// Context that is current in this thread: its number and handle.
+    current: Option<(u64, usize)>,
+}
+
+impl Caller {
+    pub(crate) fn new(shared: Arc<Shared>, queue: Arc<Queue>) -> Self {
+        Self {
+            shared,
+            queue,
+            lanes: HashMap::new(),
+            layouts: HashMap::new(),
+            params: Params::new(),
+            current: None,
+        }
+    }
+
+    /// True if no message waits, as far as can be seen.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Sets the current context anew before the next call.
+    pub(crate) fn forget_current(&mut self) {
+        self.current = None;
+    }
+
+    /// Notes the current context of a thread of the client.
+    pub(crate) fn set_current(&mut self, lane: u32, context: u64) {
+        self.lanes.insert(lane, context);
+    }
+
+    /// Makes the context of a thread of the client current.
+    pub(crate) fn enter(&mut self, number: u32) -> Lane {
+        let context = self.lanes.get(&number).copied().unwrap_or(0);
+        if let Some((current, handle)) = self.current
+            && current == context
+        {
+            return Lane { number, context, handle };
+        }
+        let found = lock(&self.shared.handles).get(Kind::Context, context);
+        let handle = found.unwrap_or(0); // it has ended: calls need one, and say so
+        self.shared.driver.set_context(handle);
+        self.current = Some((context, handle));
+        Lane { number, context, handle }
+    }
+
+    /// Returns the driver's handle of an object.
+    ///
+    /// # Errors
+    ///
+    /// The driver's code for a handle that isn't there.
+    pub(crate) fn resolve(&mut self, lane: Lane, kind: Kind, id: u64) -> Result<usize, u32> {
+        match (kind, id) {
+            (Kind::Stream, 0 | LEGACY_STREAM) => Ok(LEGACY_STREAM as usize),
+            (Kind::Stream, OWN_STREAM) => self.own_stream(lane),
+            _ => lock(&self.shared.handles).get(kind, id),
+        }
+    }
+
+    /// A stream that waits for the legacy default stream, as a thread's own default stream does.
+    fn own_stream(&mut self, lane: Lane) -> Result<usize, u32> {
+        let place = (lane.number, lane.context);
+        let mut own_streams = lock(&self.shared.own_streams);
+        if let Some(stream) = own_streams.get(&place) {
+            return Ok(*stream);
+        }
+        let mut stream = 0_usize;
+        let create = self.shared.driver.of(Call::cuStreamCreate);
+        // SAFETY: a place for a handle.
+        match unsafe { create.call([&raw mut stream as usize, 0]) } {
+            0 => {
+                own_streams.insert(place, stream);
+                Ok(stream)
+            }
+            code => Err(code),
+        }
+    }
+
+    /// Puts a call of a host function into a stream.
+    pub(crate) fn call_host(&mut self, lane: Lane, call: &CallHost) -> u32 {
+        if call.token.get() == 0 {
+            return INVALID_VALUE;
+        }
+        let stream = match self.resolve(lane, Kind::Stream, call.stream.get()) {
+            Ok(stream) => stream,
+            Err(code) => return code,
+        };
+        let [function, data] = self.shared.host_calls.stand_in(call.token.get());
+        // SAFETY: a stream of the driver's, and a function with its argument, which live as long
+        // as this process.
+        unsafe { self.shared.driver.functions.launch_host.call([stream, function, data]) }
+    }
+}

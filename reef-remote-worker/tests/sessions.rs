@@ -1,0 +1,310 @@
+//! Sessions that begin, fail and end: of whole processes, and of clients that keep to no rule.
+
+#[path = "../../reef-shim/tests/common/mod.rs"]
+mod common;
+mod support;
+
+use common::{Driver, call, library, until};
+use reef_remote_calls::{
+    Call, FindFunction, KernelNode, Launch, Load, SCHEMA, SetCurrent, TableCall, ToDevice, ToHost,
+};
+use reef_wire::little_endian::{U16, U32, U64};
+use reef_wire::{Address, Client, ClientOptions, Endpoint, Handler, Hot, Message, hot_bytes};
+use std::ffi::{CStr, c_char};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use support::{CLIENT, serve, socket};
+
+/// Time within which the memory of a program that is gone must be free.
+const SOON: Duration = Duration::from_secs(1);
+/// Task of the program below.
+const TASK: &str = "REEF_TEST_TASK";
+
+/// A program that uses the driver's names, and nothing of this workspace.
+#[test]
+#[ignore = "is a program that other tests run"]
+fn program() {
+    let driver = Driver::open(&library(CLIENT));
+    let code = call!(driver, cuInit(0));
+    println!("init {code}");
+    if code != 0 {
+        return;
+    }
+    let (mut context, mut memory) = (0_usize, 0_usize);
+    assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 1 << 20)), 0);
+    println!("ready");
+    let _ = std::io::stdin().read_line(&mut String::new());
+    let begin = Instant::now();
+    let mut codes = Vec::new();
+    while codes.last() != Some(&46) && begin.elapsed() < Duration::from_secs(20) {
+        codes.push(call!(driver, cuCtxSynchronize()));
+        codes.push(call!(driver, cuMemsetD8_v2(memory, 1, 16)));
+    }
+    println!("last {}", codes.last().unwrap());
+}
+
+fn start(address: &str) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "program", "--include-ignored", "--nocapture"]).env(TASK, "1");
+    command.env("REEF_REMOTE", address);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    (child, output)
+}
+
+/// Reads lines up to one that ends with a text.
+fn await_line(output: &mut impl BufRead, ending: &str) -> String {
+    let mut said = String::new();
+    loop {
+        let mut line = String::new();
+        assert_ne!(output.read_line(&mut line).unwrap(), 0, "no {ending:?} in {said:?}");
+        said.push_str(&line);
+        if line.trim_end().ends_with(ending) {
+            return said;
+        }
+    }
+}
+
+/// Processes that a process has started.
+fn children(pid: u32) -> Vec<u32> {
+    let mut all = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let text = std::fs::read_to_string(task.unwrap().path().join("children"));
+        all.extend(
+            text.unwrap_or_default().split_whitespace().map(|pid| pid.parse::<u32>().unwrap()),
+        );
+    }
+    all
+}
+
+/// A server in a process of its own.
+struct Server(Child);
+
+impl Server {
+    fn start(address: &str) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reef-remote-worker"));
+        let driver = library(common::FAKE);
+        command.args(["serve", address, "--driver", driver.to_str().unwrap()]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert!(line.starts_with("listening on "), "{line}");
+        Self(child)
+    }
+
+    /// The one worker that it has.
+    fn worker(&self) -> u32 {
+        let workers = children(self.0.id());
+        assert_eq!(workers.len(), 1, "{workers:?}");
+        workers[0]
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn kill(pid: u32) {
+    // SAFETY: a process that this test started.
+    unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+}
+
+#[test]
+fn worker_of_a_killed_program_ends_within_a_second() {
+    let address = socket("killed-client");
+    let server = Server::start(&address);
+    let (mut child, mut output) = start(&address);
+    await_line(&mut output, "ready");
+    let worker = server.worker();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let taken = until("the worker has ended", || children(server.0.id()).is_empty());
+    assert!(taken < SOON, "worker {worker}: {taken:?}");
+    let (mut next, mut output) = start(&address);
+    await_line(&mut output, "ready");
+    next.kill().unwrap();
+    next.wait().unwrap();
+}
+
+fn ends_with_46(mut child: Child, mut output: impl BufRead) {
+    drop(child.stdin.take()); // it goes on
+    await_line(&mut output, "last 46");
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said.matches("the remote device is lost").count(), 1, "{said}");
+    child.wait().unwrap();
+}
+
+#[test]
+fn program_of_a_killed_worker_is_told() {
+    let address = socket("killed-worker");
+    let server = Server::start(&address);
+    let (child, mut output) = start(&address);
+    await_line(&mut output, "ready");
+    kill(server.worker());
+    ends_with_46(child, output);
+}
+
+#[test]
+fn worker_and_program_of_a_killed_server_end() {
+    let address = socket("killed-server");
+    let server = Server::start(&address);
+    let (child, mut output) = start(&address);
+    await_line(&mut output, "ready");
+    let worker = server.worker();
+    drop(server);
+    let is_gone = || !std::path::Path::new(&format!("/proc/{worker}/root")).exists();
+    until("the worker has ended", is_gone);
+    ends_with_46(child, output);
+}
+
+#[test]
+fn without_a_server_there_is_no_device() {
+    for address in ["unix:/nowhere/reef.sock", "127.0.0.1:1", "nonsense", ""] {
+        let (child, mut output) = start(address);
+        await_line(&mut output, "init 100");
+        let said = child.wait_with_output().unwrap().stderr;
+        let said = String::from_utf8_lossy(&said);
+        assert_eq!(said.matches("reef: no remote device: ").count(), 1, "{address}: {said}");
+    }
+}
+
+#[test]
+fn all_names_are_exported_and_what_is_not_there_is_refused() {
+    let driver = support::client("names");
+    let names = include_str!("../../reef-shim/names.txt").lines();
+    let names = names.filter_map(|line| line.split(' ').next());
+    let missing: Vec<_> = names.filter(|name| driver.symbol(name).is_none()).collect();
+    assert_eq!(missing, [""; 0]);
+    assert_eq!(call!(driver, cuTexRefGetFormat(0, 0, 0)), 801);
+    let find = |name: &CStr, version: usize, flags: usize| {
+        let (mut at, mut status) = (7_usize, 7_u32);
+        let (name, to, said) = (name.as_ptr(), &raw mut at, &raw mut status);
+        let code = call!(driver, cuGetProcAddress_v2(name, to, version, flags, said));
+        (code, at, status)
+    };
+    let own = |name| driver.symbol(name).unwrap();
+    assert_eq!(find(c"cuMemAlloc", 12000, 0), (0, own("cuMemAlloc_v2"), 0));
+    assert_eq!(find(c"cuLaunchKernel", 12000, 2), (0, own("cuLaunchKernel_ptsz"), 0));
+    assert_eq!(find(c"cuLaunchKernel", 12000, 0), (0, own("cuLaunchKernel"), 0));
+    for name in [c"cuTexRefGetFormat", c"cuNoSuchFunction"] {
+        assert_eq!(find(name, 13000, 0), (0, 0, 1), "{name:?}");
+        let mut at = 7_usize;
+        let (name, to) = (name.as_ptr(), &raw mut at);
+        assert_eq!((call!(driver, cuGetProcAddress(name, to, 11080, 0)), at), (500, 0));
+    }
+    assert_eq!(find(c"cuLaunchKernelEx", 11000, 0), (0, 0, 2), "it is newer");
+}
+
+/// Receiver of messages that does nothing.
+struct Deaf;
+
+impl Handler for Deaf {
+    fn handle(&mut self, _: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
+        Ok(())
+    }
+}
+
+fn open(address: &str) -> Client {
+    let address: Address = address.parse().unwrap();
+    let dial = move || address.connect(SOON, None);
+    let mut options = ClientOptions::new(SCHEMA, dial);
+    options.reconnect_timeout = Duration::ZERO;
+    Client::open(options, Box::new(Deaf)).unwrap()
+}
+
+fn code(client: &Client, op: u16, parts: &[&[u8]]) -> u32 {
+    let reply = client.call(op, 1, parts).unwrap();
+    u32::from_le_bytes(reply[..4].try_into().unwrap())
+}
+
+fn table(client: &Client, call: Call, words: &[u64]) -> u32 {
+    let head =
+        TableCall { call: U16::new(call as u16), reserved: U16::new(0), reserved2: U32::new(0) };
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    code(client, TableCall::OP, &[hot_bytes(&head), &words])
+}
+
+#[test]
+fn handles_that_are_not_there_are_refused() {
+    let client = open(&serve(&socket("hostile-handles")));
+    assert_eq!(table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 0);
+    // The worker has chosen this number: the first one of its own.
+    let context = SetCurrent { context: U64::new(1 << 63 | 1 << 4) };
+    assert_eq!(code(&client, SetCurrent::OP, &[hot_bytes(&context)]), 0);
+    assert_eq!(table(&client, Call::cuCtxSynchronize, &[]), 0);
+    for id in [3, 32, 0xdead_beef, u64::MAX, 1 << 63] {
+        assert_eq!(table(&client, Call::cuStreamSynchronize, &[id]), 400, "{id:#x}");
+        assert_eq!(table(&client, Call::cuEventRecord, &[id, 1]), 400, "{id:#x}");
+        assert_eq!(table(&client, Call::cuGraphLaunch, &[id, 1]), 1, "{id:#x}");
+        assert_eq!(table(&client, Call::cuCtxDestroy_v2, &[id]), 201, "{id:#x}");
+    }
+    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 0]), 0);
+    assert_eq!(table(&client, Call::cuEventRecord, &[64, 1]), 400, "a stream is not an event");
+    assert_eq!(table(&client, Call::cuStreamSynchronize, &[64]), 0);
+    assert_eq!(table(&client, Call::cuStreamDestroy_v2, &[64]), 0);
+    assert_eq!(table(&client, Call::cuStreamDestroy_v2, &[64]), 400, "it has ended");
+    // Ten nodes are said to follow; there is one.
+    assert_eq!(table(&client, Call::cuGraphCreate, &[80, 0]), 0);
+    assert_eq!(table(&client, Call::cuGraphAddEmptyNode, &[96, 80, 0, 10]), 1);
+}
+
+/// Bodies that no client of ours sends: each ends its own session, and no other one.
+#[test]
+fn messages_that_cannot_be_end_their_session_alone() {
+    let address = serve(&socket("hostile-messages"));
+    let well = open(&address);
+    let long = vec![0xff_u8; 4096];
+    let ops = [
+        SetCurrent::OP,
+        TableCall::OP,
+        Launch::OP,
+        ToDevice::OP,
+        ToHost::OP,
+        Load::OP,
+        FindFunction::OP,
+        KernelNode::OP,
+        99,
+    ];
+    for op in ops {
+        for body in [&[][..], &[1], &long[..9], &long[..64], &long] {
+            let client = open(&address);
+            // An answer or the session's end, and not a hang.
+            let _ = client.call(op, 7, &[body]);
+        }
+    }
+    assert_eq!(table(&well, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 0);
+}
+
+#[test]
+fn host_memory_and_errors_are_answered_here() {
+    let driver = support::client("local");
+    let address = serve(&socket("local"));
+    // SAFETY: tests that read it set it themselves, in processes of their own.
+    unsafe { std::env::set_var("REEF_REMOTE", &address) };
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    let (mut at, mut flags) = (0_usize, 9_u32);
+    assert_eq!(call!(driver, cuMemHostAlloc(&raw mut at, 100, 3)), 0);
+    assert_eq!(call!(driver, cuMemHostGetFlags(&raw mut flags, at)), 0);
+    assert_eq!(flags, 3);
+    assert_eq!(call!(driver, cuMemHostRegister_v2(at, 10, 0)), 712);
+    assert_eq!(call!(driver, cuMemFreeHost(at)), 0);
+    assert_eq!(call!(driver, cuMemFreeHost(at)), 1);
+    let mut name = [0_u8; 8];
+    assert_eq!(call!(driver, cuDeviceGetName(name.as_mut_ptr(), 8, 0)), 0);
+    assert_eq!(&name[..5], b"fake\0");
+    let mut text: *const c_char = std::ptr::null();
+    assert_eq!(call!(driver, cuGetErrorName(1, &raw mut text)), 0);
+    // SAFETY: a text of the library's.
+    let text = unsafe { CStr::from_ptr(text) };
+    assert_eq!(text, c"CUDA_ERROR_OF_THE_FAKE");
+    assert_eq!(call!(driver, cuDeviceGet(&raw mut flags, 5)), 101);
+}
