@@ -55,6 +55,9 @@ messages! {
     hot 27 Failed { code: U32, call: U32 }
     /// The reply comes when all before has been made.
     hot 28 Barrier { reserved: U64 }
+    /// A link of several images to one. The options follow as for a load, and then the images: the
+    /// kind of each, its bytes and its name. The reply has the linked image, and then the logs.
+    hot 30 Link { options: U32, images: U32 }
     /// A kernel node of a graph, or new parameters of one. The nodes before it follow, and then
     /// the parameters.
     hot 29 KernelNode {

@@ -110,6 +110,10 @@ functions! {
     host_alloc = cuMemHostAlloc;
     load_module = cuModuleLoadDataEx;
     load_library = cuLibraryLoadData;
+    link = cuLinkCreate_v2;
+    link_add = cuLinkAddData_v2;
+    link_complete = cuLinkComplete;
+    link_end = cuLinkDestroy;
     module_function = cuModuleGetFunction;
     library_kernel = cuLibraryGetKernel;
     add_kernel_node = cuGraphAddKernelNode_v2;

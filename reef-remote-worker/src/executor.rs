@@ -1,11 +1,11 @@
 //! The thread that makes all calls, in the order of the session.
 
 use crate::requests::caller::Caller;
-use crate::requests::{copies, images, launches, nodes, table};
+use crate::requests::{copies, images, launches, links, nodes, table};
 use crate::state::queue::{Head, Queue, Waiting};
 use crate::state::shared::{Request, Shared};
 use reef_remote_calls::{
-    Barrier, CallHost, FindFunction, KernelNode, Launch, Layout, Load, SetCurrent, TableCall,
+    Barrier, CallHost, FindFunction, KernelNode, Launch, Layout, Link, Load, SetCurrent, TableCall,
     ToDevice, ToHost,
 };
 use reef_wire::{Error, Hot, Result};
@@ -57,6 +57,7 @@ impl Executor {
             TableCall::OP => return table::table_call(caller, lane, request, body),
             ToDevice::OP => return copies::to_device(caller, lane, request, body),
             ToHost::OP => return copies::to_host(caller, lane, request, body),
+            Link::OP => return links::link(caller, lane, request, body),
             Load::OP => return images::load(caller, lane, request, body),
             Launch::OP => (launches::launch(caller, lane, body)?, Vec::new()),
             FindFunction::OP => images::find_function(caller, body)?,

@@ -32,7 +32,8 @@ pub struct WorkerOptions {
 }
 
 impl WorkerOptions {
-    /// Options with the worker's program, such as this crate's: the system's driver, no files, 1,000 sessions.
+    /// Options with the worker's program, such as this crate's: the system's driver, no files,
+    /// 1,000 sessions.
     pub fn new(program: PathBuf) -> Self {
         let command = vec!["session".into()];
         Self { program, command, driver: None, security: Security::default(), max_sessions: 1000 }

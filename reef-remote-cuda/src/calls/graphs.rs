@@ -1,7 +1,7 @@
 //! Graphs that are built node by node.
 
+use super::code::launches::pack;
 use super::export::{check, give, plain};
-use super::launches::pack;
 use super::table::table;
 use crate::codes::*;
 use crate::refused::refuse;

@@ -3,15 +3,12 @@
 //! *In*: arguments as cuda.h has them. *Out*: codes as cuda.h has them. *Invariant*: each function
 //! is exported under the driver's name, and one that isn't here is refused by name.
 
+mod code;
 mod contexts;
-mod copies;
 mod devices;
 mod export;
 mod graphs;
-mod host_memory;
-mod launches;
 mod lookup;
-mod modules;
-mod pools;
+mod memory;
 mod streams;
 mod table;

@@ -1,6 +1,7 @@
 //! Modules, libraries, and their functions.
 
 use super::caller::{Caller, Lane};
+use super::jit_options::{JitOptions, read_options};
 use super::params::Layout;
 use super::reader::{Reader, words};
 use crate::driver::{Function, NOT_SUPPORTED};
@@ -8,16 +9,7 @@ use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
 use reef_remote_calls::{Call, FindFunction, Kind, Load};
-use reef_wire::{Error, Hot, Result};
-
-/// Upper bound of a load's options.
-const MAX_OPTIONS: u32 = 32;
-/// Upper bound of a log that a program asks for.
-const MAX_LOG_LEN: u64 = 1 << 20;
-/// `CU_JIT_INFO_LOG_BUFFER` and `CU_JIT_ERROR_LOG_BUFFER`: each is followed by its size's option.
-const LOGS: [u64; 2] = [3, 5];
-/// Options whose values are places that the driver writes to, other than logs' sizes.
-const WALL_TIME: u64 = 2;
+use reef_wire::{Hot, Result};
 
 /// Loads an image. Compiling may take seconds, so a waiter does it.
 ///
@@ -27,13 +19,7 @@ const WALL_TIME: u64 = 2;
 pub(crate) fn load(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -> Result<()> {
     let (load, rest) = Load::split(body)?;
     let mut rest = Reader(rest);
-    if load.options.get() > MAX_OPTIONS {
-        return Err(Error::Protocol(format!("load: {} options", load.options.get())));
-    }
-    let mut options = Vec::new();
-    for _ in 0..load.options.get() {
-        options.push((rest.word()?, rest.word()?));
-    }
+    let options = read_options(&mut rest, load.options.get())?;
     let image = (!rest.0.is_empty()).then(|| words(rest.0));
     let (id, is_library) = (load.id.get(), load.is_library.get() != 0);
     caller.shared.wait_for(lane.handle, move |shared| {
@@ -52,28 +38,10 @@ fn make(
     image: usize,
     options: &[(u64, u64)],
 ) -> (u32, Vec<u8>) {
-    let mut logs: Vec<(u64, Vec<u8>)> = Vec::new();
-    let (mut names, mut values) = (Vec::new(), Vec::new());
-    for &(option, value) in options {
-        if option == WALL_TIME {
-            continue;
-        }
-        names.push(option as u32);
-        if LOGS.contains(&option) {
-            let size =
-                options.iter().find(|(name, _)| *name == option + 1).map_or(0, |size| size.1);
-            let log = vec![0; size.min(MAX_LOG_LEN) as usize + 1];
-            values.push(log.as_ptr() as usize);
-            logs.push((option, log));
-        } else if LOGS.contains(&(option.wrapping_sub(1))) {
-            values.push(value.min(MAX_LOG_LEN) as usize);
-        } else {
-            values.push(value as usize);
-        }
-    }
+    let mut options = JitOptions::new(options);
+    let (count, names, values) = options.arguments();
     let mut handle = 0_usize;
-    let (place, count) = (&raw mut handle as usize, names.len());
-    let (names, values) = (names.as_ptr() as usize, values.as_mut_ptr() as usize);
+    let place = &raw mut handle as usize;
     let functions = &shared.driver.functions;
     // SAFETY: a place for a handle; an image, whose header says how long it is and which ends with
     // zeros; options whose values are numbers, or logs of the sizes that are named.
@@ -84,14 +52,7 @@ fn make(
             functions.load_module.call([place, image, count, names, values])
         }
     };
-    let mut bytes = Vec::new();
-    for (option, log) in logs {
-        let len = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
-        bytes.extend_from_slice(&option.to_le_bytes());
-        bytes.extend_from_slice(&(len as u64).to_le_bytes());
-        bytes.extend_from_slice(&log[..len]);
-        bytes.resize(bytes.len().next_multiple_of(8), 0);
-    }
+    let bytes = options.logs();
     let (kind, parent) = if is_library { (Kind::Library, 0) } else { (Kind::Module, lane.context) };
     match code {
         0 => match lock(&shared.handles).insert(kind, id, handle, parent) {

@@ -6,7 +6,9 @@
 pub(crate) mod caller;
 pub(crate) mod copies;
 pub(crate) mod images;
+pub(crate) mod jit_options;
 pub(crate) mod launches;
+pub(crate) mod links;
 pub(crate) mod nodes;
 pub(crate) mod params;
 pub(crate) mod reader;

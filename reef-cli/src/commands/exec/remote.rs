@@ -6,17 +6,20 @@ use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
 use std::path::Path;
 
+/// Options of a guest of this machine.
+const CONFLICTS: [&str; 8] =
+    ["class", "strict", "allow_unprotected", "job", "shim", "call_profile", "reserve", "swappable"];
+
 /// Options of the connection.
 #[derive(clap::Args)]
 pub(super) struct Remote {
-    /// Run the program on the GPU of a server (`reef remote serve --programs`): HOST:PORT, tls:HOST:PORT
-    /// or unix:PATH.
+    /// Run the program on the GPU of a server: HOST:PORT, tls:HOST:PORT or unix:PATH.
     ///
-    /// The program's calls of the CUDA driver are made there. It needs no driver here.
+    /// The server is `reef remote serve --programs`. The program's calls of the CUDA driver are made there. It needs no driver here.
     #[arg(
         long,
         value_name = "ADDRESS",
-        conflicts_with_all = ["class", "strict", "allow_unprotected", "job", "shim", "call_profile", "reserve", "swappable"]
+        conflicts_with_all = CONFLICTS
     )]
     pub(super) remote: Option<String>,
     /// Certificates (PEM) of authorities for tls: addresses of --remote.
@@ -24,7 +27,7 @@ pub(super) struct Remote {
     remote_ca: Option<std::path::PathBuf>,
 }
 
-/// Variables of a program whose GPU is elsewhere. `preload` are libraries that are preloaded anyway.
+/// Variables of a program whose GPU is elsewhere.
 ///
 /// # Errors
 ///

@@ -1,6 +1,6 @@
 //! Launches: parameters are packed as they lie in the kernel's memory.
 
-use super::export::{check, stream, twin};
+use crate::calls::export::{check, stream, twin};
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
@@ -49,7 +49,7 @@ const REFUSED_ATTRIBUTES: [u32; 3] = [6, 12, 13];
 /// # Safety
 ///
 /// `params` has an address for each parameter, or `extra` has them all as one block.
-pub(super) unsafe fn pack<T>(
+pub(crate) unsafe fn pack<T>(
     function: &Function,
     params: *const *const u8,
     extra: *const usize,

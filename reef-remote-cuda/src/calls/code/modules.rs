@@ -1,9 +1,9 @@
 //! Modules, libraries and their functions.
 
-use super::export::{check, give, plain};
-use super::table::table;
+use super::jit_options::Options;
+use crate::calls::export::{check, give, plain};
+use crate::calls::table::table;
 use crate::codes::*;
-use crate::refused::refuse;
 use crate::session::session;
 use crate::state::functions::Function;
 use crate::state::functions::Functions;
@@ -34,64 +34,6 @@ plain! {
 
 /// Magic number of a wrapper around a fat binary: the address of it is the second word.
 const WRAPPER: u32 = 0x4662_43b1;
-
-/// Options of a compilation with addresses of the program's: names and addresses of symbols.
-const SYMBOLS: std::ops::RangeInclusive<u32> = 17..=19;
-/// Places of logs; each is followed by the number of its size's option.
-const LOGS: [u32; 2] = [3, 5];
-
-/// Options of a compilation, as the program gave them.
-struct Options {
-    names: *const u32,
-    values: *mut usize,
-    count: usize,
-}
-
-impl Options {
-    const NONE: Self = Self { names: std::ptr::null(), values: std::ptr::null_mut(), count: 0 };
-
-    unsafe fn new(names: *const u32, values: *mut usize, count: u32) -> Result<Self, u32> {
-        if count > 0 && (names.is_null() || values.is_null()) {
-            return Err(INVALID_VALUE);
-        }
-        Ok(Self { names, values, count: count as usize })
-    }
-
-    /// Name and value of each.
-    unsafe fn pairs(&self) -> Vec<(u32, usize)> {
-        // SAFETY: the caller's promise: lists of `count` entries.
-        let pair = |at| unsafe { (*self.names.add(at), *self.values.add(at)) };
-        (0..self.count).map(pair).collect()
-    }
-
-    /// Writes the logs that a compilation has left.
-    unsafe fn take_logs(&self, mut bytes: &[u8]) {
-        // SAFETY: the caller's promise.
-        let pairs = unsafe { self.pairs() };
-        let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes")) as usize;
-        while let Some((head, rest)) = bytes.split_at_checked(16) {
-            let (option, len) = (number(&head[..8]) as u32, number(&head[8..]));
-            let Some((log, rest)) = rest.split_at_checked(len.min(rest.len())) else { return };
-            bytes = rest.get(len.next_multiple_of(8) - len..).unwrap_or_default();
-            let place = pairs.iter().find(|(name, _)| *name == option).map_or(0, |pair| pair.1);
-            let Some(size) = pairs.iter().position(|(name, _)| *name == option + 1) else {
-                continue;
-            };
-            let room = pairs[size].1 as u32 as usize;
-            if place == 0 || room == 0 {
-                continue;
-            }
-            let count = log.len().min(room - 1);
-            // SAFETY: the caller's promise: a place of `room` bytes, and a list of values, which
-            // the driver writes sizes to.
-            unsafe {
-                std::ptr::copy_nonoverlapping(log.as_ptr(), place as *mut u8, count);
-                (place as *mut u8).add(count).write(0);
-                self.values.add(size).write(count);
-            }
-        }
-    }
-}
 
 /// The image at an address, or the fat binary in it.
 unsafe fn image<'a>(at: *const u8) -> Result<&'a [u8], u32> {
@@ -137,21 +79,12 @@ unsafe fn send(
         return Err(INVALID_VALUE);
     }
     // SAFETY: the caller's promise.
-    let pairs = unsafe { options.pairs() };
-    if pairs.iter().any(|(name, _)| SYMBOLS.contains(name)) {
-        return Err(refuse(c"a compilation with symbols of the program's"));
-    }
-    let mut body = Vec::new();
-    for &(name, value) in &pairs {
-        let value = if LOGS.contains(&name) { 0 } else { value as u32 };
-        body.extend(u64::from(name).to_le_bytes());
-        body.extend(u64::from(value).to_le_bytes());
-    }
+    let (count, body) = unsafe { options.body() }?;
     let id = mint();
     let head = Load {
         id: U64::new(id),
         is_library: U32::new(is_library.into()),
-        options: U32::new(pairs.len() as u32),
+        options: U32::new(count),
     };
     let (code, bytes) = session.call(Load::OP, &[hot_bytes(&head), &body, image])?;
     // SAFETY: the caller's promise.

@@ -1,6 +1,6 @@
 //! Host memory: the program's own.
 
-use super::export::{give, plain};
+use crate::calls::export::{give, plain};
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;

@@ -1,7 +1,7 @@
 //! Copies between host and device. Bytes for the device are taken at the call.
 
-use super::export::{check, plain, stream, twin};
-use super::table::table;
+use crate::calls::export::{check, plain, stream, twin};
+use crate::calls::table::table;
 use crate::codes::*;
 use crate::session::session;
 use crate::state::host_memory::HostMemory;

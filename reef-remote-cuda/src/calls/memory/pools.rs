@@ -1,7 +1,7 @@
 //! Pools of stream-ordered memory: attributes have the size that each has.
 
-use super::export::plain;
-use super::table::table;
+use crate::calls::export::plain;
+use crate::calls::table::table;
 use crate::codes::*;
 use reef_remote_calls::Call;
 

@@ -1,0 +1,73 @@
+//! Links of several images to one.
+
+use super::caller::{Caller, Lane};
+use super::jit_options::{JitOptions, read_options};
+use super::reader::{Reader, words};
+use crate::state::shared::{Request, Shared};
+use reef_remote_calls::Link;
+use reef_wire::{Error, Hot, Result};
+
+/// Upper bound of a link's images.
+const MAX_IMAGES: u32 = 1024;
+
+/// Kind, bytes and name of an image.
+type Image = (u64, Box<[u64]>, usize, Box<[u64]>);
+
+/// Links images, on a waiter: it may take seconds.
+///
+/// # Errors
+///
+/// `Protocol` for a body that cannot be.
+pub(crate) fn link(caller: &Caller, lane: Lane, request: Request, body: &[u8]) -> Result<()> {
+    let (link, rest) = Link::split(body)?;
+    let mut rest = Reader(rest);
+    let options = read_options(&mut rest, link.options.get())?;
+    if link.images.get() > MAX_IMAGES {
+        return Err(Error::Protocol(format!("link: {} images", link.images.get())));
+    }
+    let mut images: Vec<Image> = Vec::new();
+    for _ in 0..link.images.get() {
+        let (kind, bytes, name) = (rest.word()?, rest.bytes()?, rest.bytes()?);
+        images.push((kind, words(bytes), bytes.len(), words(name)));
+    }
+    caller.shared.wait_for(lane.handle, move |shared| {
+        let (code, bytes) = make(shared, &options, &images);
+        shared.answer(request, code, &bytes);
+    });
+    Ok(())
+}
+
+fn make(shared: &Shared, options: &[(u64, u64)], images: &[Image]) -> (u32, Vec<u8>) {
+    let functions = &shared.driver.functions;
+    let mut options = JitOptions::new(options);
+    let (count, names, values) = options.arguments();
+    let (mut state, mut at, mut len) = (0_usize, 0_usize, 0_usize);
+    // SAFETY: options whose values are numbers, or logs of the sizes that are named, which live
+    // until the link's end; a place for a handle.
+    let mut code = unsafe { functions.link.call([count, names, values, &raw mut state as usize]) };
+    for (kind, bytes, len, name) in images {
+        if code == 0 {
+            let (kind, at, name) = (*kind as u32 as usize, bytes.as_ptr(), name.as_ptr());
+            let args = [state, kind, at as usize, *len, name as usize, 0, 0, 0];
+            // SAFETY: the link of above, bytes of this length, and a text that ends with a zero.
+            code = unsafe { functions.link_add.call(args) };
+        }
+    }
+    if code == 0 {
+        let places = [&raw mut at as usize, &raw mut len as usize];
+        // SAFETY: the link of above, and places for an address and a size.
+        code = unsafe { functions.link_complete.call([state, places[0], places[1]]) };
+    }
+    let mut bytes = (len as u64).to_le_bytes().to_vec();
+    if at != 0 {
+        // SAFETY: the driver's image of this length, which lives until the link's end.
+        bytes.extend(unsafe { std::slice::from_raw_parts(at as *const u8, len) });
+    }
+    bytes.resize(bytes.len().next_multiple_of(8), 0);
+    if state != 0 {
+        // SAFETY: the link of above, which nothing uses any more.
+        unsafe { functions.link_end.call([state]) };
+    }
+    bytes.extend(options.logs());
+    (code, bytes)
+}
