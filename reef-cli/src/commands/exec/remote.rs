@@ -15,7 +15,8 @@ const CONFLICTS: [&str; 8] =
 pub(super) struct Remote {
     /// Run the program on the GPU of a server: HOST:PORT, tls:HOST:PORT or unix:PATH.
     ///
-    /// The server is `reef remote serve --programs`. The program's calls of the CUDA driver are made there. It needs no driver here.
+    /// The server is `reef remote serve --programs`. The program's calls of the CUDA driver are
+    /// made there. It needs no driver here.
     #[arg(
         long,
         value_name = "ADDRESS",
