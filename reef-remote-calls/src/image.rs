@@ -13,7 +13,7 @@ const ELF: u32 = 0x464C_457F;
 ///
 /// # Errors
 ///
-/// What is wrong with the header.
+/// The part of the header that is wrong.
 pub fn image_len(read: impl Fn(usize, usize) -> Vec<u8>) -> Result<usize, &'static str> {
     let number = |offset: usize, len: usize| {
         let bytes = read(offset, len);

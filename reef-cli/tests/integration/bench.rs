@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 
 /// The least of `reef bench start`, but for the options that a test is about.
-const PREEMPT: [&str; 12] = [
+pub(crate) const PREEMPT: [&str; 12] = [
     "bench",
     "start",
     "--samples",

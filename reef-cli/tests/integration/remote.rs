@@ -101,23 +101,8 @@ fn demo_preempts_at_every_level_of_a_remote_device() {
 fn bench_measures_a_remote_device() {
     let folder = Folder::new("bench-remote");
     let server = Server::start(&folder, &["--own"]);
-    let report = json(&prints(&[
-        "bench",
-        "start",
-        "--device",
-        &server.device,
-        "--samples",
-        "2",
-        "--pause",
-        "200us",
-        "--be-model",
-        "none",
-        "--blocks",
-        "20us",
-        "--queued",
-        "2",
-        "--json",
-    ]));
+    let options = ["--device", &server.device, "--json"];
+    let report = json(&prints(&[&crate::bench::PREEMPT[..], &options].concat()));
     let rows = report["rows"].as_array().expect("rows");
     for scheduler in ["All", "DeviceQueue", "HostQueue/1"] {
         let row = rows.iter().find(|row| row["scheduler"] == scheduler).expect("a row");

@@ -472,11 +472,7 @@ fn starts_again(is_guest: bool) {
     let launched = || std::fs::read_to_string(machine.folder.path("launched")).unwrap_or_default();
     let number = || launched().parse::<u64>().unwrap_or(0);
     let wait_for = |what: &dyn Fn() -> bool| {
-        let begin = Instant::now();
-        while !what() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "after {}", launched());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        assert!(machine.in_time(what), "after {}", launched());
     };
     let pid = child.id().to_string();
     drop(child); // waited for by its number, as what comes back under it

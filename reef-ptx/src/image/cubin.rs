@@ -26,7 +26,7 @@ pub(super) struct Cubin {
 ///
 /// # Errors
 ///
-/// What it is instead.
+/// `Image`: it is cut off or damaged, or not a CUBIN.
 pub(super) fn check(image: &[u8]) -> Result<(), Error> {
     let header = header(image)?;
     match is_whole(header, image) {

@@ -61,7 +61,7 @@ pub(super) struct Entry<'a> {
 ///
 /// # Errors
 ///
-/// What it is instead.
+/// `Image`: it is cut off or damaged.
 pub(super) fn check(image: &[u8]) -> Result<(), Error> {
     for entry in split(image)?.0 {
         let payload = entry?.payload;

@@ -6,7 +6,7 @@ use crate::error::Error;
 ///
 /// # Errors
 ///
-/// What it is instead: only the first NUL would tell the driver where the text ends.
+/// `Image`: it is not PTX, or has a NUL in its middle, where the text would end for the driver.
 pub(super) fn check(image: &[u8]) -> Result<&str, Error> {
     let end = image.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let text = std::str::from_utf8(&image[..end]).ok();
