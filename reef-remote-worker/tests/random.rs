@@ -43,6 +43,14 @@ fn run_here(driver: Driver, program: &Program) -> Outcome {
     assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, WORDS * 8)), 0);
     assert_eq!(call!(driver, cuMemsetD8_v2(memory, 0, WORDS * 8)), 0);
     assert_eq!(call!(driver, cuCtxSynchronize()), 0);
+    // The first words by a copy that waits, the others by one that does not.
+    let begin: [u64; WORDS] = std::array::from_fn(|at| 1 + 0x0101_0101 * at as u64);
+    let (first, others) = begin.split_at(WORDS / 2);
+    let bytes = [size_of_val(first), size_of_val(others)];
+    assert_eq!(call!(driver, cuMemcpyHtoD_v2(memory, first.as_ptr(), bytes[0])), 0);
+    let to = memory + bytes[0];
+    assert_eq!(call!(driver, cuMemcpyHtoDAsync_v2(to, others.as_ptr(), bytes[1], 0_usize)), 0);
+    assert_eq!(call!(driver, cuCtxSynchronize()), 0);
     let mut host = [0_u64; 6];
     let host_words = host.as_mut_ptr() as usize;
     let word = |at: usize| memory + 8 * at;
