@@ -11,8 +11,10 @@ mod image;
 mod messages;
 mod spec;
 mod table;
+mod window;
 
 pub use image::image_len;
 pub use messages::*;
 pub use spec::{Arg, Kind, Spec, Way};
 pub use table::{CALLS, Call};
+pub use window::{Request, SLAB_LEN, WINDOW_LEN, WINDOW_SLOTS};

@@ -53,6 +53,12 @@ messages! {
     hot 26 HostCalled { token: U64, call: U64 }
     /// Of the worker: a call that has no reply has failed.
     hot 27 Failed { code: U32, call: U32 }
+    /// Asks for memory of the window, for allocations in the lane's context: `least` or more
+    /// bytes, and `wished` where memory allows. The reply has the first address and the bytes.
+    hot 40 Lease { least: U64, wished: U64 }
+    /// The end of an allocation within a lease. The reply comes when the device has worked, as for
+    /// a free. Then leases end whose first addresses follow.
+    hot 41 FreeLeased { context: U64 }
     /// The reply comes when all before has been made.
     hot 28 Barrier { reserved: U64 }
     /// A link of several images to one. The options follow as for a load, and then the images: the
@@ -78,7 +84,8 @@ pub const SCHEMA: u64 = DECLARED
     ^ reef_wire::codec::hash(concat!(
         env!("CARGO_PKG_VERSION"),
         include_str!("messages.rs"),
-        include_str!("table.rs")
+        include_str!("table.rs"),
+        include_str!("window.rs")
     ));
 
 /// Facts about the server's devices, which a client gets when its session begins.
@@ -88,6 +95,9 @@ pub struct Facts {
     pub version: i32,
     /// Devices, by ordinal.
     pub devices: Vec<DeviceFacts>,
+    /// First address of the session's window, of those that the program could keep. `None`: the
+    /// driver chooses each address.
+    pub window: Option<u64>,
     /// Codes with the names and texts of errors.
     pub errors: Vec<(u32, String, String)>,
 }

@@ -36,16 +36,10 @@ macro_rules! for_each_call {
                 Direct cuDeviceGetGraphMemAttribute(device: Word32, attribute: Word32, value: Out(8));
                 Blocking cuDeviceGraphMemTrim(device: Word32);
 
-                Direct cuMemAlloc_v2(at: Out(8), bytes: Word64);
-                Direct cuMemAllocPitch_v2(at: Out(8), pitch: Out(8), width: Word64, height: Word64, element: Word32);
-                Blocking cuMemFree_v2(at: Word64);
-                Direct cuMemGetInfo_v2(free: Out(8), total: Out(8));
-                Direct cuMemGetAddressRange_v2(base: Out(8), bytes: Out(8), at: Word64);
                 Direct cuMemAllocAsync / cuMemAllocAsync_ptsz(at: Out(8), bytes: Word64, stream: Handle(Stream));
                 Direct cuMemAllocFromPoolAsync / cuMemAllocFromPoolAsync_ptsz(
                     at: Out(8), bytes: Word64, pool: Handle(Pool), stream: Handle(Stream)
                 );
-                Quiet cuMemFreeAsync / cuMemFreeAsync_ptsz(at: Word64, stream: Handle(Stream));
                 Quiet cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(
                     to: Word64, from: Word64, bytes: Word64, stream: Handle(Stream)
                 );
@@ -171,6 +165,12 @@ macro_rules! for_each_call {
                 Blocking cuDevicePrimaryCtxReset_v2(device: Word32);
                 Direct cuMemPoolGetAttribute(pool: Handle(Pool), attribute: Word32, value: Out(8));
                 Direct cuMemPoolSetAttribute(pool: Handle(Pool), attribute: Word32, value: In(8));
+                Direct cuMemAlloc_v2(at: Out(8), bytes: Word64);
+                Direct cuMemAllocPitch_v2(at: Out(8), pitch: Out(8), width: Word64, height: Word64, element: Word32);
+                Blocking cuMemFree_v2(at: Word64);
+                Direct cuMemGetInfo_v2(free: Out(8), total: Out(8));
+                Direct cuMemGetAddressRange_v2(base: Out(8), bytes: Out(8), at: Word64);
+                Quiet cuMemFreeAsync(at: Word64, stream: Handle(Stream));
                 Direct cuKernelGetFunction(function: Known(Function), kernel: Handle(Kernel));
                 Direct cuGraphExecUpdate_v2(exec: Handle(Exec), graph: Handle(Graph), result: Out(24));
                 Direct cuGraphGetNodes(graph: Handle(Graph), nodes: Word64, count: Out(8));

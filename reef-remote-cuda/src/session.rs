@@ -2,10 +2,12 @@
 
 use crate::codes::{DEVICE_UNAVAILABLE, NO_DEVICE, NOT_INITIALIZED, NOT_PERMITTED};
 use crate::state::host_functions::run_host_function;
+use crate::state::leases::{give_up_window, keep_window};
 use crate::state::lock::lock;
 use crate::state::thread::in_thread;
 use reef_remote_calls::{
-    Barrier, Facts, Failed, HostCalled, HostReturned, SCHEMA, SetCurrent, TableCall,
+    Barrier, Facts, Failed, HostCalled, HostReturned, Request, SCHEMA, SetCurrent, TableCall,
+    WINDOW_SLOTS,
 };
 use reef_wire::little_endian::U64;
 use reef_wire::{
@@ -47,6 +49,11 @@ pub(crate) struct Session {
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 /// There may be a failure in `FAILED`.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
+/// A code has come that the driver gives for good.
+static IS_BROKEN: AtomicBool = AtomicBool::new(false);
+/// Codes that all later calls of a context return: faults of kernels.
+const STICKY: [u32; 9] = [700, 702, 710, 714, 715, 716, 717, 718, 719];
+
 /// First failed call of a thread that the program has not been told of.
 static FAILED: Mutex<Vec<(u32, u32)>> = Mutex::new(Vec::new());
 
@@ -108,8 +115,17 @@ fn open() -> Result<Session, String> {
     let mut options = ClientOptions::new(SCHEMA, dial);
     options.token = token;
     options.reconnect_timeout = Duration::ZERO;
-    let client = Client::open(options, Box::new(Receiver)).map_err(|e| e.to_string())?;
-    let facts: Facts = codec::read(client.facts()).map_err(|e| e.to_string())?;
+    let windows: Vec<u64> = WINDOW_SLOTS.into_iter().filter(|slot| keep_window(*slot)).collect();
+    let request = Request { windows: windows.clone() };
+    options.request = codec::write(&request).map_err(|e| e.to_string())?;
+    let opened = Client::open(options, Box::new(Receiver)).map_err(|e| e.to_string());
+    let facts = opened.and_then(|client| {
+        let facts: Facts = codec::read(client.facts()).map_err(|e| e.to_string())?;
+        Ok((client, facts))
+    });
+    let window = facts.as_ref().ok().and_then(|(_, facts)| facts.window);
+    windows.into_iter().filter(|slot| Some(*slot) != window).for_each(give_up_window);
+    let (client, facts) = facts?;
     let text = |text: &str| CString::new(text).unwrap_or_default();
     let errors = facts.errors.iter().map(|(code, name, what)| (*code, [text(name), text(what)]));
     let errors = errors.collect();
@@ -136,6 +152,7 @@ impl Handler for Receiver {
         match message.op {
             Failed::OP => {
                 let failed = Failed::split(message.body)?.0;
+                note(failed.code.get());
                 let mut all = lock(&FAILED);
                 if all.iter().all(|(lane, _)| *lane != message.lane) {
                     all.push((message.lane, failed.code.get()));
@@ -153,6 +170,13 @@ impl Handler for Receiver {
 
     fn ended(&mut self, why: &Error) {
         report(why);
+    }
+}
+
+/// Notes a code that is given for good.
+fn note(code: u32) {
+    if STICKY.contains(&code) {
+        IS_BROKEN.store(true, Ordering::Relaxed);
     }
 }
 
@@ -217,10 +241,28 @@ impl Session {
         }
         let bytes = reply.split_off(8);
         let code = u32::from_le_bytes(reply[..4].try_into().expect("it has 8 bytes"));
+        note(code);
         match (code, earlier(lane)) {
             (0, 0) => Ok((0, bytes)),
             (0, earlier) => Ok((earlier, bytes)),
             (code, _) => Ok((code, bytes)),
+        }
+    }
+
+    /// Returns whether a call has failed for good: the worker's driver answers all others then.
+    pub(crate) fn is_broken(&self) -> bool {
+        IS_BROKEN.load(Ordering::Relaxed) || self.client.ended().is_some()
+    }
+
+    /// Takes the failure of an earlier call of this thread.
+    ///
+    /// # Errors
+    ///
+    /// Its code; that of a call within a host function.
+    pub(crate) fn check_earlier(&self) -> Result<(), u32> {
+        match earlier(self.enter()?) {
+            0 => Ok(()),
+            code => Err(code),
         }
     }
 

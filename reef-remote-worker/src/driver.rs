@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// Code of an argument that can't be.
 pub(crate) const INVALID_VALUE: u32 = 1;
+/// Code of memory that there isn't.
+pub(crate) const OUT_OF_MEMORY: u32 = 2;
 /// Code of a context that isn't there.
 pub(crate) const INVALID_CONTEXT: u32 = 201;
 /// Code of any other object that isn't there.
@@ -100,6 +102,14 @@ functions! {
     error_name = cuGetErrorName;
     error_text = cuGetErrorString;
     set_context = cuCtxSetCurrent;
+    context_device = cuCtxGetDevice;
+    address_reserve = cuMemAddressReserve;
+    address_free = cuMemAddressFree;
+    mem_create = cuMemCreate;
+    mem_release = cuMemRelease;
+    mem_map = cuMemMap;
+    mem_unmap = cuMemUnmap;
+    mem_set_access = cuMemSetAccess;
     exchange_capture_mode = cuThreadExchangeStreamCaptureMode;
     launch = cuLaunchKernel;
     launch_ex = cuLaunchKernelEx;
@@ -202,7 +212,7 @@ impl Driver {
         }
         let devices = (0..count).map(|device| self.device(device as usize)).collect();
         let errors = (0..=LAST_ERROR).filter_map(|code| self.error(code)).collect();
-        Ok(Facts { version, devices, errors })
+        Ok(Facts { version, devices, window: None, errors })
     }
 
     fn device(&self, device: usize) -> DeviceFacts {

@@ -1,12 +1,12 @@
 //! The thread that makes all calls, in the order of the session.
 
 use crate::requests::caller::Caller;
-use crate::requests::{copies, images, launches, links, nodes, table};
+use crate::requests::{copies, images, launches, leases, links, nodes, table};
 use crate::state::queue::{Head, Queue, Waiting};
 use crate::state::shared::{Request, Shared};
 use reef_remote_calls::{
-    Barrier, CallHost, FindFunction, KernelNode, Launch, Layout, Link, Load, SetCurrent, TableCall,
-    ToDevice, ToHost,
+    Barrier, CallHost, FindFunction, FreeLeased, KernelNode, Launch, Layout, Lease, Link, Load,
+    SetCurrent, TableCall, ToDevice, ToHost,
 };
 use reef_wire::{Error, Hot, Result};
 use std::sync::Arc;
@@ -59,6 +59,8 @@ impl Executor {
             ToHost::OP => return copies::to_host(caller, lane, request, body),
             Link::OP => return links::link(caller, lane, request, body),
             Load::OP => return images::load(caller, lane, request, body),
+            FreeLeased::OP => return leases::free(caller, lane, request, body),
+            Lease::OP => leases::lease(caller, lane, body)?,
             Launch::OP => (launches::launch(caller, lane, body)?, Vec::new()),
             FindFunction::OP => images::find_function(caller, body)?,
             Layout::OP => {

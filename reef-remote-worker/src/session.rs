@@ -4,8 +4,9 @@ use crate::driver::Driver;
 use crate::executor::Executor;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
+use crate::state::window::Window;
 use reef_remote::server::Security;
-use reef_remote_calls::{HostReturned, SCHEMA};
+use reef_remote_calls::{HostReturned, Request, SCHEMA};
 use reef_wire::{
     Authority, Endpoint, Error, Handler, Hello, Hot, Link, Message, Result, Server, ServerOptions,
     codec,
@@ -52,10 +53,17 @@ struct Admission {
 }
 
 impl Authority for Admission {
-    fn admit(&self, _: &Hello, _: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
+    fn admit(&self, hello: &Hello, _: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
         let driver = Driver::open(self.driver.as_deref())?;
-        let facts = codec::write(&driver.facts()?).map_err(|e| e.to_string())?;
-        let (shared, queue) = (Arc::new(Shared::new(driver)), Arc::new(Queue::default()));
+        let request: Request = match &*hello.request {
+            [] => Request::default(),
+            bytes => codec::read(bytes).map_err(|e| e.to_string())?,
+        };
+        let window = Window::reserve(&driver, &request.windows);
+        let mut facts = driver.facts()?;
+        facts.window = window.as_ref().map(Window::base);
+        let facts = codec::write(&facts).map_err(|e| e.to_string())?;
+        let (shared, queue) = (Arc::new(Shared::new(driver, window)), Arc::new(Queue::default()));
         Ok((Box::new(Reader { shared, queue }), facts))
     }
 }

@@ -1,13 +1,19 @@
 //! Contexts: their stack is the thread's own, and is kept here.
 
-use super::export::{give, plain};
+use super::export::{check, give, plain};
 use super::table::table;
 use crate::codes::*;
 use crate::refused::refuse;
 use crate::session::session;
+use crate::state::leases::Leases;
+use crate::state::lock::lock;
 use crate::state::thread::contexts;
 use crate::state::thread::in_thread;
-use reef_remote_calls::Call;
+use reef_remote_calls::{Call, TableCall};
+use reef_wire::little_endian::{U16, U32};
+use reef_wire::{Hot, hot_bytes};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
 plain! {
     cuCtxCreate_v2(context: *mut u64, flags: u32, device: i32) = create;
@@ -72,6 +78,7 @@ fn destroy(context: u64) -> Result<(), u32> {
     // SAFETY: no addresses.
     unsafe { table(Call::cuCtxDestroy_v2, false, &[context as usize]) }?;
     contexts().remove(&context);
+    Leases::end_context(context);
     in_thread(|thread| {
         if thread.context() == context {
             thread.stack.borrow_mut().pop();
@@ -118,6 +125,9 @@ unsafe fn device(device: *mut i32) -> Result<(), u32> {
     unsafe { give(device, of) }
 }
 
+/// Primary contexts that were retained, by their devices.
+static PRIMARIES: Mutex<BTreeMap<i32, u64>> = Mutex::new(BTreeMap::new());
+
 unsafe fn retain(context: *mut u64, device: i32) -> Result<(), u32> {
     let args = [context as usize, device as usize];
     // SAFETY: the caller's promise.
@@ -125,15 +135,28 @@ unsafe fn retain(context: *mut u64, device: i32) -> Result<(), u32> {
     // SAFETY: the call has written there.
     let context = unsafe { context.read() };
     contexts().insert(context, device);
+    lock(&PRIMARIES).insert(device, context);
     Ok(())
 }
 
 fn release(device: i32) -> Result<(), u32> {
-    // SAFETY: no addresses.
-    unsafe { table(Call::cuDevicePrimaryCtxRelease_v2, false, &[device as usize]) }
+    end_primary(Call::cuDevicePrimaryCtxRelease_v2, device)
 }
 
 fn reset(device: i32) -> Result<(), u32> {
-    // SAFETY: no addresses.
-    unsafe { table(Call::cuDevicePrimaryCtxReset_v2, false, &[device as usize]) }
+    end_primary(Call::cuDevicePrimaryCtxReset_v2, device)
+}
+
+/// Makes a call that may end a primary context. The reply is 1 if it has: its memory ended as well.
+fn end_primary(call: Call, device: i32) -> Result<(), u32> {
+    let head =
+        TableCall { call: U16::new(call as u16), reserved: U16::new(0), reserved2: U32::new(0) };
+    let word = u64::from(device as u32).to_le_bytes();
+    let (code, reply) = session()?.call(TableCall::OP, &[hot_bytes(&head), &word])?;
+    check(code)?;
+    if reply.first() == Some(&1) {
+        let context = lock(&PRIMARIES).get(&device).copied();
+        context.into_iter().for_each(Leases::end_context);
+    }
+    Ok(())
 }

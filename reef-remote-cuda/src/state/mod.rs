@@ -6,5 +6,6 @@
 pub(crate) mod functions;
 pub(crate) mod host_functions;
 pub(crate) mod host_memory;
+pub(crate) mod leases;
 pub(crate) mod lock;
 pub(crate) mod thread;

@@ -8,6 +8,7 @@ pub(crate) mod copies;
 pub(crate) mod images;
 pub(crate) mod jit_options;
 pub(crate) mod launches;
+pub(crate) mod leases;
 pub(crate) mod links;
 pub(crate) mod nodes;
 pub(crate) mod params;

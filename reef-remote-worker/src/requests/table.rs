@@ -172,7 +172,8 @@ impl Prepared {
                     bytes.resize(bytes.len() + len.next_multiple_of(8) - shown, 0);
                 }
                 Arg::New(kind) if code == 0 => {
-                    let parent = self.parent(at);
+                    // A context ends with no other.
+                    let parent = if kind == Kind::Context { 0 } else { self.parent(at) };
                     let mut handles = lock(&shared.handles);
                     // The client chose a number that it uses already: its own loss.
                     let _ = handles.insert(kind, self.ids[at], first as usize, parent);
@@ -199,7 +200,7 @@ impl Prepared {
         }
         let ends = [Call::cuDevicePrimaryCtxRelease_v2, Call::cuDevicePrimaryCtxReset_v2];
         if code == 0 && ends.into_iter().any(|call| self.is(call)) {
-            end_primary(shared, self.args[0]);
+            bytes.extend_from_slice(&u64::from(end_primary(shared, self.args[0])).to_le_bytes());
         }
         bytes
     }
@@ -229,7 +230,7 @@ impl Prepared {
 }
 
 /// Forgets what was in a device's primary context, if that has ended. Its handle stays the same.
-fn end_primary(shared: &Shared, device: usize) {
+fn end_primary(shared: &Shared, device: usize) -> bool {
     let (mut flags, mut is_active) = (0_u32, 0_i32);
     let places = [&raw mut flags as usize, &raw mut is_active as usize];
     let state = shared.driver.of(Call::cuDevicePrimaryCtxGetState);
@@ -238,5 +239,7 @@ fn end_primary(shared: &Shared, device: usize) {
     let context = lock(&shared.primaries).get(&device).copied();
     if let (0, 0, Some(context)) = (code, is_active, context) {
         shared.end_context(context);
+        return true;
     }
+    false
 }

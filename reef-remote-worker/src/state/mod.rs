@@ -10,3 +10,4 @@ pub(crate) mod queue;
 pub(crate) mod shared;
 pub(crate) mod staging;
 pub(crate) mod waiters;
+pub(crate) mod window;

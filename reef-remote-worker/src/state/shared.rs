@@ -5,6 +5,7 @@ use super::host_calls::HostCalls;
 use super::lock::lock;
 use super::staging::Staging;
 use super::waiters::Waiters;
+use super::window::Window;
 use crate::driver::Driver;
 use reef_remote_calls::Failed;
 use reef_wire::little_endian::U32;
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) own_streams: Mutex<HashMap<(u32, u64), usize>>,
     /// Numbers of the devices' primary contexts.
     pub(crate) primaries: Mutex<HashMap<usize, u64>>,
+    /// Addresses that the client has reserved as well.
+    pub(crate) window: Mutex<Option<Window>>,
     waiters: Waiters,
 }
 
@@ -37,7 +40,7 @@ pub(crate) struct Request {
 }
 
 impl Shared {
-    pub(crate) fn new(driver: Driver) -> Self {
+    pub(crate) fn new(driver: Driver, window: Option<Window>) -> Self {
         Self {
             driver,
             handles: Mutex::default(),
@@ -45,6 +48,7 @@ impl Shared {
             host_calls: Arc::default(),
             own_streams: Mutex::default(),
             primaries: Mutex::default(),
+            window: Mutex::new(window),
             waiters: Waiters::default(),
         }
     }
@@ -54,6 +58,9 @@ impl Shared {
         lock(&self.handles).remove_children(context);
         lock(&self.own_streams).retain(|(_, of), _| *of != context);
         self.staging.forget(context);
+        if let Some(window) = &mut *lock(&self.window) {
+            window.end_context(&self.driver, context);
+        }
     }
 
     /// Answers a message, or reports its failure if it has no reply.

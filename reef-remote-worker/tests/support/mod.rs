@@ -2,7 +2,15 @@
 
 use crate::common::{Driver, FAKE, library};
 use reef_remote_worker::{WorkerOptions, Workers};
+use std::io::{Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Operation of a reply's frame.
+#[allow(dead_code)] // not all tests need it
+const REPLY: u16 = 7;
 
 /// The client's library.
 pub(crate) const CLIENT: &str = "libreef_remote_cuda.so";
@@ -42,4 +50,49 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     let _ = std::fs::remove_file(&link);
     std::os::unix::fs::symlink(library(CLIENT), link).unwrap();
     folder
+}
+
+/// A socket before a server's, which counts the replies that pass.
+#[allow(dead_code)] // not all tests need it
+pub(crate) struct Relay {
+    address: String,
+    replies: Arc<AtomicUsize>,
+}
+
+#[allow(dead_code)] // as above
+impl Relay {
+    /// Passes one connection on to the UNIX socket of a server.
+    pub(crate) fn start(server: &str, name: &str) -> Self {
+        let address = socket(name);
+        let listener = UnixListener::bind(address.strip_prefix("unix:").unwrap()).unwrap();
+        let (replies, server) = (Arc::new(AtomicUsize::new(0)), server.to_owned());
+        let count = replies.clone();
+        std::thread::spawn(move || {
+            let (mut near, _) = listener.accept().unwrap();
+            let mut far = UnixStream::connect(server.strip_prefix("unix:").unwrap()).unwrap();
+            let (mut from, mut to) = (near.try_clone().unwrap(), far.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+            let mut header = [0; 16];
+            let mut body = Vec::new();
+            while far.read_exact(&mut header).is_ok() {
+                body.resize(u32::from_le_bytes(header[..4].try_into().unwrap()) as usize, 0);
+                body.resize(body.len().next_multiple_of(8), 0);
+                far.read_exact(&mut body).unwrap();
+                let op = u16::from_le_bytes(header[4..6].try_into().unwrap());
+                count.fetch_add(usize::from(op == REPLY), Ordering::SeqCst);
+                if near.write_all(&header).and_then(|()| near.write_all(&body)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { address, replies }
+    }
+
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    pub(crate) fn replies(&self) -> usize {
+        self.replies.load(Ordering::SeqCst)
+    }
 }

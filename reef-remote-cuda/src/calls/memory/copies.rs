@@ -1,10 +1,12 @@
 //! Copies between host and device. Bytes for the device are taken at the call.
 
+use super::device_memory;
 use crate::calls::export::{check, plain, stream, twin};
 use crate::calls::table::table;
 use crate::codes::*;
-use crate::session::session;
+use crate::session::{Session, session};
 use crate::state::host_memory::HostMemory;
+use crate::state::leases::{Leases, is_in};
 use reef_remote_calls::{Call, MAX_PIECE_LEN, ToDevice, ToHost};
 use reef_wire::little_endian::U64;
 use reef_wire::{Hot, hot_bytes};
@@ -42,7 +44,7 @@ unsafe fn to_device_now(is_twin: bool, to: u64, from: *const u8, bytes: usize) -
 
 unsafe fn up(to: u64, from: *const u8, bytes: usize, on: u64, waits: bool) -> Result<(), u32> {
     let session = session()?;
-    if from.is_null() && bytes > 0 {
+    if from.is_null() && bytes > 0 || !fits(session, to, bytes) {
         return Err(INVALID_VALUE);
     }
     let mut at = 0;
@@ -63,6 +65,14 @@ unsafe fn up(to: u64, from: *const u8, bytes: usize, on: u64, waits: bool) -> Re
     Ok(())
 }
 
+/// True if no byte of the window is meant that is beyond an allocation.
+fn fits(session: &Session, at: u64, bytes: usize) -> bool {
+    let end = at.saturating_add(bytes as u64);
+    bytes == 0
+        || !is_in(session.facts.window, at)
+        || Leases::find(at).is_some_and(|block| end <= block.at + block.bytes)
+}
+
 unsafe fn to_host(
     is_twin: bool,
     to: *mut u8,
@@ -81,7 +91,7 @@ unsafe fn to_host_now(is_twin: bool, to: *mut u8, from: u64, bytes: usize) -> Re
 
 unsafe fn down(to: *mut u8, from: u64, bytes: usize, on: u64) -> Result<(), u32> {
     let session = session()?;
-    if to.is_null() && bytes > 0 {
+    if to.is_null() && bytes > 0 || !fits(session, from, bytes) {
         return Err(INVALID_VALUE);
     }
     let mut at = 0;
@@ -161,9 +171,16 @@ unsafe fn attribute(value: *mut u8, attribute: u32, at: u64) -> Result<(), u32> 
             _ => Err(INVALID_VALUE),
         };
     }
-    let len = attribute_len(attribute).ok_or(INVALID_VALUE)?;
-    let _ = session;
     let mut found = [0_u8; 16];
+    if is_in(session.facts.window, at) {
+        let block = Leases::find(at).ok_or(INVALID_VALUE)?;
+        let told = device_memory::attribute(&block, attribute, at).ok_or(INVALID_VALUE)?;
+        let len = if attribute == 1 { 8 } else { attribute_len(attribute).ok_or(INVALID_VALUE)? };
+        // SAFETY: the caller's promise: a place of the attribute's size.
+        unsafe { std::ptr::copy_nonoverlapping(told.to_le_bytes().as_ptr(), value, len) };
+        return Ok(());
+    }
+    let len = attribute_len(attribute).ok_or(INVALID_VALUE)?;
     let args = [found.as_mut_ptr() as usize, attribute as usize, at as usize];
     // SAFETY: a place of this size.
     unsafe { table(Call::cuPointerGetAttribute, false, &args) }?;

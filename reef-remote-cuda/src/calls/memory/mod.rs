@@ -4,5 +4,6 @@
 //! written within the call alone.
 
 mod copies;
+mod device_memory;
 mod host_memory;
 mod pools;

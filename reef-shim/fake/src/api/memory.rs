@@ -18,7 +18,8 @@ plain! {
     cuMemHostRegister_v2(at: usize, bytes: usize, flags: u32) = register;
     cuMemHostUnregister(at: usize) = unregister;
     cuMemHostGetDevicePointer_v2(to: *mut usize, at: usize, flags: u32) = device_pointer;
-    cuPointerGetAttribute(to: *mut u32, attribute: u32, at: usize) = attribute;
+    cuPointerGetAttribute(to: *mut u8, attribute: u32, at: usize) = attribute;
+    cuMemGetAddressRange_v2(base: *mut usize, bytes: *mut usize, at: usize) = range;
 }
 
 twin! {
@@ -85,7 +86,33 @@ pub(crate) unsafe fn alloc(to: *mut usize, bytes: usize) -> u32 {
         SUCCESS => unsafe { *to },
         code => return code,
     };
-    world().taken.insert(at, taken);
+    let mut world = world();
+    world.taken.insert(at, taken);
+    let owner = current(&mut world).map_or(0, |context| context.owner);
+    world.asked.insert(at, (bytes, owner));
+    SUCCESS
+}
+
+/// The device memory that has an address.
+fn device_range(at: usize) -> Option<(usize, usize)> {
+    let world = world();
+    let is_device = |from: &usize| {
+        let all = [world.taken.contains_key(from), world.pooled.contains_key(from)];
+        all.contains(&true) || world.mapped.contains_key(from)
+    };
+    world.range(at).filter(|(from, _)| is_device(from))
+}
+
+unsafe fn range(base: *mut usize, bytes: *mut usize, at: usize) -> u32 {
+    if let Err(code) = current(&mut world()) {
+        return code;
+    }
+    let Some((from, len)) = device_range(at) else { return NOT_FOUND };
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(base, from);
+        give(bytes, len);
+    }
     SUCCESS
 }
 
@@ -217,18 +244,23 @@ unsafe fn fill_first(is_twin: bool, to: usize, value: u8, bytes: usize) -> u32 {
     give_to(is_twin, 0, Op::Fill { to, value, bytes })
 }
 
-/// Tells the kind of an address of the device. All others are memory that the driver doesn't know.
-unsafe fn attribute(to: *mut u32, attribute: u32, at: usize) -> u32 {
-    let world = world();
-    let is_in = |begin: &usize| {
-        let words = world.memory.get(begin).map_or(0, |memory| memory.len());
-        (*begin..*begin + 8 * words).contains(&at)
-    };
-    if attribute != 2 || !world.taken.keys().chain(world.pooled.keys()).any(is_in) {
-        return INVALID_VALUE; // CU_POINTER_ATTRIBUTE_MEMORY_TYPE
+/// Tells attributes of an address of the device, as `CUpointer_attribute` numbers them. All others
+/// are memory that the driver doesn't know.
+unsafe fn attribute(to: *mut u8, attribute: u32, at: usize) -> u32 {
+    let Some((from, bytes)) = device_range(at) else { return INVALID_VALUE };
+    // SAFETY: the caller's promise: a place of the attribute's size.
+    unsafe {
+        match attribute {
+            2 => give(to.cast::<u32>(), 2), // CU_MEMORYTYPE_DEVICE
+            3 => give(to.cast::<usize>(), at),
+            6 | 8 => give(to.cast::<u32>(), 0), // no synchronous operations, not managed
+            9 => give(to.cast::<u32>(), 0),
+            11 => give(to.cast::<usize>(), from),
+            12 => give(to.cast::<usize>(), bytes),
+            13 => give(to.cast::<u32>(), 1), // mapped
+            _ => return INVALID_VALUE,
+        }
     }
-    // SAFETY: the caller's promise.
-    unsafe { give(to, 2) }; // CU_MEMORYTYPE_DEVICE
     SUCCESS
 }
 

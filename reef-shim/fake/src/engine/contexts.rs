@@ -59,6 +59,13 @@ impl World {
         let free = self.handles.extract_if(|_, name| dead.contains(name)).map(|(handle, _)| handle);
         self.free.extend(free.collect::<Vec<_>>());
         self.registered.retain(|_, memory| memory.owner != context);
+        let its = self.asked.iter().filter(|(_, (_, owner))| *owner == context);
+        let its: Vec<usize> = its.map(|(at, _)| *at).collect();
+        // Its bytes are free. They stay readable here, for tests that look at them afterwards.
+        for at in its {
+            self.asked.remove(&at);
+            self.taken.remove(&at).into_iter().for_each(give_back);
+        }
     }
 
     /// Invalidates the captures of a green context's streams, which can do nothing more but run

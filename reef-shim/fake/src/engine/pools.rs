@@ -56,6 +56,7 @@ impl World {
         if let Some((pool, bytes)) = self.pooled.remove(&at) {
             self.leave_pool(pool, bytes);
         }
+        self.asked.remove(&at);
         self.memory.remove(&at).is_some()
     }
 }

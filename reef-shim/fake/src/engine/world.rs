@@ -74,6 +74,9 @@ pub(crate) struct World {
     pub(crate) bodies: HashSet<usize>,
     /// Allocations and their bytes.
     pub(crate) memory: HashMap<usize, Box<[u64]>>,
+    /// Bytes that allocations were asked for, as theirs are whole words; and the context, with
+    /// which they end.
+    pub(crate) asked: HashMap<usize, (usize, u64)>,
     /// The device's bytes in `memory`, and in arrays; and in pools, with the pool.
     pub(crate) taken: HashMap<usize, u64>,
     pub(crate) pooled: HashMap<usize, (usize, u64)>,
@@ -141,8 +144,18 @@ impl World {
             let is_shown = owner.is_none_or(|owner| memory.is_portable || memory.owner == owner);
             at < from + memory.bytes && is_shown
         });
-        let mut memory = self.memory.iter();
-        is_registered || memory.any(|(&from, words)| (from..from + 8 * words.len()).contains(&at))
+        is_registered || self.range(at).is_some()
+    }
+
+    /// Returns the allocation, or the mapping, that has an address: its beginning and its bytes.
+    pub(crate) fn range(&self, at: usize) -> Option<(usize, usize)> {
+        let before = self.mapped.range(..=at).next_back();
+        let mapped = before.map(|(&from, &(bytes, _))| (from, bytes));
+        let memory = self.memory.iter().map(|(&from, words)| {
+            let asked = self.asked.get(&from).map(|(bytes, _)| *bytes);
+            (from, asked.unwrap_or(8 * words.len()))
+        });
+        mapped.into_iter().chain(memory).find(|&(from, bytes)| (from..from + bytes).contains(&at))
     }
 
     pub(crate) fn push(&mut self, stream: u64, op: Op) {

@@ -2,6 +2,7 @@
 
 use crate::api::code::*;
 use crate::api::export::{give, plain};
+use crate::engine::settings::setting;
 use crate::engine::world::world;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::ptr;
@@ -16,26 +17,35 @@ plain! {
     cuMemGetAllocationGranularity(bytes: *mut usize, of: *const u32, which: u32) = granularity;
 }
 
-/// Anonymous memory that can't be touched, at an address of the system's or at this one.
-fn untouchable(at: usize, bytes: usize) -> Option<usize> {
-    let fixed = if at == 0 { 0 } else { libc::MAP_FIXED };
+/// Anonymous memory that can't be touched: at an address of the system's if `at` is 0, otherwise
+/// at this one as `fixed` says.
+fn untouchable(at: usize, bytes: usize, fixed: i32) -> Option<usize> {
+    let fixed = if at == 0 { 0 } else { fixed };
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | fixed;
     // SAFETY: a new mapping, or one in the place of another of ours.
     let got = unsafe { libc::mmap(at as *mut _, bytes, libc::PROT_NONE, flags, -1, 0) };
     (got != libc::MAP_FAILED).then_some(got as usize)
 }
 
+/// At the address that is asked for, if nothing of this process is there; otherwise the driver
+/// says nothing, and gives another one. `REEF_FAKE_RESERVE=0`: there are no addresses.
 unsafe fn reserve(
     to: *mut usize,
     bytes: usize,
     _alignment: usize,
-    _near: usize,
+    near: usize,
     _flags: u64,
 ) -> u32 {
     if bytes == 0 || !bytes.is_multiple_of(UNIT) {
         return INVALID_VALUE;
     }
-    let Some(got) = untouchable(0, bytes + UNIT) else { return OUT_OF_MEMORY };
+    if setting("REEF_FAKE_RESERVE", 1) == 0 {
+        return OUT_OF_MEMORY;
+    }
+    let is_aligned = near != 0 && near.is_multiple_of(UNIT);
+    let there = is_aligned.then(|| untouchable(near, bytes, libc::MAP_FIXED_NOREPLACE)).flatten();
+    let got = there.or_else(|| untouchable(0, bytes + UNIT, 0));
+    let Some(got) = got else { return OUT_OF_MEMORY };
     let at = got.next_multiple_of(UNIT);
     world().reserved.insert(at, bytes);
     // SAFETY: the caller's promise.
@@ -87,7 +97,7 @@ pub(super) fn map(at: usize, bytes: usize, piece: usize) -> Result<(), u32> {
 /// A process that touches the range from now on dies of it, as a kernel on a device does.
 pub(super) fn unmap(at: usize, bytes: usize) {
     if is_reserved(at, bytes) {
-        let _ = untouchable(at, bytes);
+        let _ = untouchable(at, bytes, libc::MAP_FIXED);
     }
 }
 

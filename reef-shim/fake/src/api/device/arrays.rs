@@ -59,8 +59,11 @@ unsafe fn pitched(
     pitch: *mut usize,
     width: usize,
     height: usize,
-    _element: u32,
+    element: u32,
 ) -> u32 {
+    if width == 0 || height == 0 || ![4, 8, 16].contains(&element) {
+        return INVALID_VALUE;
+    }
     let row = width.next_multiple_of(512);
     // SAFETY: the caller's promise.
     unsafe {

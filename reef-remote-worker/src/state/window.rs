@@ -1,0 +1,188 @@
+//! Addresses that client and worker have reserved at the same place, and memory that is mapped
+//! there.
+
+use crate::driver::{Driver, INVALID_VALUE, OUT_OF_MEMORY};
+use reef_remote_calls::{SLAB_LEN, WINDOW_LEN, WINDOW_SLOTS};
+use std::collections::BTreeMap;
+
+/// `CUmemAllocationProp`: pinned memory of one device, which no other process may open.
+#[repr(C)]
+struct Properties {
+    kind: u32,
+    handle_types: u32,
+    place: Place,
+    meta: usize,
+    flags: [u32; 2],
+}
+
+/// `CUmemLocation`: a device.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Place {
+    kind: u32,
+    device: i32,
+}
+
+/// `CUmemAccessDesc`: reads and writes of a device.
+#[repr(C)]
+struct Access {
+    place: Place,
+    flags: u32,
+}
+
+/// Memory at an address of the window: one physical allocation.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Slab {
+    pub(crate) bytes: u64,
+    /// Number of the context with which it ends.
+    pub(crate) context: u64,
+    handle: usize,
+}
+
+/// Reserved addresses, and the memory that is mapped there.
+#[derive(Debug)]
+pub(crate) struct Window {
+    base: u64,
+    /// Lengths of free ranges, by their first addresses.
+    free: BTreeMap<u64, u64>,
+    slabs: BTreeMap<u64, Slab>,
+}
+
+impl Window {
+    /// Reserves the first of these windows that the driver gives at the address that is asked for.
+    pub(crate) fn reserve(driver: &Driver, slots: &[u64]) -> Option<Self> {
+        let known = slots.iter().filter(|slot| WINDOW_SLOTS.contains(slot));
+        known.take(WINDOW_SLOTS.len()).find_map(|slot| Self::at(driver, *slot))
+    }
+
+    fn at(driver: &Driver, base: u64) -> Option<Self> {
+        let (mut got, bytes) = (0_u64, WINDOW_LEN as usize);
+        let place = &raw mut got as usize;
+        // SAFETY: a place for an address, and numbers.
+        let code =
+            unsafe { driver.functions.address_reserve.call([place, bytes, 0, base as usize, 0]) };
+        if code != 0 {
+            return None;
+        }
+        if got != base {
+            // SAFETY: what was reserved a moment ago.
+            unsafe { driver.functions.address_free.call([got as usize, bytes]) };
+            return None;
+        }
+        let free = BTreeMap::from([(base, WINDOW_LEN)]);
+        Some(Self { base, free, slabs: BTreeMap::new() })
+    }
+
+    /// Returns the first address.
+    pub(crate) const fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// Maps new memory for a context with its device, and returns its first address.
+    ///
+    /// # Errors
+    ///
+    /// The driver's code.
+    pub(crate) fn lease(
+        &mut self,
+        driver: &Driver,
+        of: (u64, i32),
+        bytes: u64,
+    ) -> Result<u64, u32> {
+        let bytes = bytes.checked_next_multiple_of(SLAB_LEN).ok_or(OUT_OF_MEMORY)?.max(SLAB_LEN);
+        let room = self.free.iter().find(|(_, len)| **len >= bytes);
+        let at = *room.ok_or(OUT_OF_MEMORY)?.0;
+        self.map(driver, at, bytes, of)?;
+        Ok(at)
+    }
+
+    /// Maps new memory at an address.
+    ///
+    /// # Errors
+    ///
+    /// The driver's code; `INVALID_VALUE` where the addresses are not free.
+    pub(crate) fn map(
+        &mut self,
+        driver: &Driver,
+        at: u64,
+        bytes: u64,
+        of: (u64, i32),
+    ) -> Result<(), u32> {
+        let (context, device) = of;
+        let end = at.checked_add(bytes).ok_or(INVALID_VALUE)?;
+        let before = self.free.range(..=at).next_back().map(|(from, len)| (*from, *len));
+        let (from, len) = before.ok_or(INVALID_VALUE)?;
+        let is_whole = bytes > 0 && bytes.is_multiple_of(SLAB_LEN) && at.is_multiple_of(SLAB_LEN);
+        if !is_whole || end > from + len {
+            return Err(INVALID_VALUE);
+        }
+        let handle = back(driver, at, bytes, device)?;
+        self.free.remove(&from);
+        for (from, end) in [(from, at), (end, from + len)] {
+            if from < end {
+                self.free.insert(from, end - from);
+            }
+        }
+        self.slabs.insert(at, Slab { bytes, context, handle });
+        Ok(())
+    }
+
+    /// Ends the memory whose first address this is. The device doesn't use it any more.
+    pub(crate) fn unmap(&mut self, driver: &Driver, at: u64) {
+        let Some(slab) = self.slabs.remove(&at) else { return };
+        unback(driver, at, slab.bytes, slab.handle);
+        let (mut from, mut len) = (at, slab.bytes);
+        if let Some(behind) = self.free.remove(&(at + slab.bytes)) {
+            len += behind;
+        }
+        let before = self.free.range(..at).next_back().map(|(from, len)| (*from, *len));
+        if let Some((before, its)) = before.filter(|(before, its)| before + its == at) {
+            (from, len) = (before, len + its);
+        }
+        self.free.insert(from, len);
+    }
+
+    /// Ends the memory of a context that has ended.
+    pub(crate) fn end_context(&mut self, driver: &Driver, context: u64) {
+        let of = |(at, slab): (&u64, &Slab)| (slab.context == context).then_some(*at);
+        let gone: Vec<u64> = self.slabs.iter().filter_map(of).collect();
+        gone.into_iter().for_each(|at| self.unmap(driver, at));
+    }
+}
+
+/// Makes physical memory of a device, maps it, and lets the device use it.
+fn back(driver: &Driver, at: u64, bytes: u64, device: i32) -> Result<usize, u32> {
+    let functions = &driver.functions;
+    let (at, bytes) = (at as usize, bytes as usize);
+    let place = Place { kind: 1, device };
+    let properties = Properties { kind: 1, handle_types: 0, place, meta: 0, flags: [0; 2] };
+    let access = Access { place, flags: 3 };
+    let mut handle = 0_usize;
+    let check = |code: u32| if code == 0 { Ok(()) } else { Err(code) };
+    // SAFETY: places for a handle and of the driver's structures; addresses that are reserved, and
+    // free.
+    unsafe {
+        let place = &raw mut handle as usize;
+        check(functions.mem_create.call([place, bytes, &raw const properties as usize, 0]))?;
+        let mapped = check(functions.mem_map.call([at, bytes, 0, handle, 0]));
+        let usable = mapped.and_then(|()| {
+            let access = &raw const access as usize;
+            let set = check(functions.mem_set_access.call([at, bytes, access, 1]));
+            set.inspect_err(|_| {
+                functions.mem_unmap.call([at, bytes]);
+            })
+        });
+        usable.inspect_err(|_| {
+            functions.mem_release.call([handle]);
+        })?;
+    }
+    Ok(handle)
+}
+
+fn unback(driver: &Driver, at: u64, bytes: u64, handle: usize) {
+    // SAFETY: a mapping and a handle of this window's, which nothing else names.
+    unsafe {
+        driver.functions.mem_unmap.call([at as usize, bytes as usize]);
+        driver.functions.mem_release.call([handle]);
+    }
+}
