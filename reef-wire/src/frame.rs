@@ -72,6 +72,23 @@ pub(crate) fn append(to: &mut Vec<u8>, op: u16, flags: u16, seq: u32, lane: u32,
     to.resize(to.len() + len.next_multiple_of(8) - len, 0);
 }
 
+/// Lets the last frame of `to`, which begins at `at`, grow: `replace` stands in place of as many last
+/// bytes of its body, and `more` follows. The caller has checked the lengths.
+pub(crate) fn grow(to: &mut Vec<u8>, at: usize, replace: &[u8], more: &[&[u8]]) {
+    let begin = at + HEADER_LEN;
+    to.truncate(begin + body_len(to, at) - replace.len());
+    to.extend_from_slice(replace);
+    more.iter().for_each(|part| to.extend_from_slice(part));
+    let len = to.len() - begin;
+    to.resize(begin + len.next_multiple_of(8), 0);
+    to[at..at + 4].copy_from_slice(&(len as u32).to_le_bytes());
+}
+
+/// Returns the bytes of the body of the frame that begins at `at`.
+pub(crate) fn body_len(bytes: &[u8], at: usize) -> usize {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize
+}
+
 /// Returns the bytes that a frame with `body_len` bytes of body takes.
 pub(crate) fn frame_len(body_len: usize) -> usize {
     HEADER_LEN + body_len.next_multiple_of(8)

@@ -2,7 +2,7 @@
 
 use super::handshake::{OP_END, OP_REPLY};
 use super::inbox::{Inbox, Message, Sink, is_closed};
-use super::outbox::{self, Outbox};
+use super::outbox::{self, Growth, Outbox};
 use crate::credit::Limits;
 use crate::error::{Error, Result};
 use crate::exchange::reader::Turns;
@@ -136,6 +136,32 @@ impl Endpoint {
             });
             match pushed {
                 Some(number) => return self.check().map(|()| number),
+                None => self.await_credit(size)?,
+            }
+        }
+    }
+
+    /// Adds to the last message if it has this operation and lane, came by this function, and was
+    /// not sent yet. Otherwise sends another one, as [`post`](Self::post) does. Returns whether
+    /// the last one has grown.
+    ///
+    /// So a burst of small additions is one message, or a few if the sending thread is fast.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](Self::post).
+    pub fn grow(&self, op: u16, lane: u32, growth: &Growth<'_>) -> Result<bool> {
+        let size = self.size(growth.fresh)?;
+        loop {
+            let grown = self.writer.push(|outbox| {
+                if outbox.grow(op, lane, growth) {
+                    return Some(true);
+                }
+                let is_free = self.may_push(outbox, size);
+                is_free.then(|| outbox.push_open(op, lane, growth.fresh)).map(|_| false)
+            });
+            match grown {
+                Some(has_grown) => return self.check().map(|()| has_grown),
                 None => self.await_credit(size)?,
             }
         }

@@ -20,4 +20,5 @@ pub use client::{Client, ClientOptions};
 pub use endpoint::{Endpoint, Handler};
 pub use handshake::{Hello, Token};
 pub use inbox::Message;
+pub use outbox::Growth;
 pub use server::{Authority, Server, ServerOptions};

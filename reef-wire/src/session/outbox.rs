@@ -20,10 +20,30 @@ pub(super) struct Acknowledgement {
     pub(super) bytes: U64,
 }
 
+/// Bytes for a message that may still grow: see [`Endpoint::grow`](super::Endpoint::grow).
+#[derive(Debug, Clone, Copy)]
+pub struct Growth<'a> {
+    /// Bytes in place of as many last ones of the open message.
+    pub replace: &'a [u8],
+    /// Bytes after those.
+    pub more: &'a [&'a [u8]],
+    /// Message of its own, if none is open.
+    pub fresh: &'a [&'a [u8]],
+}
+
+/// Last frame of the pending ones, if it may grow.
+#[derive(Debug, Clone, Copy)]
+struct Open {
+    op: u16,
+    lane: u32,
+    at: usize,
+}
+
 #[derive(Debug)]
 pub(super) struct Outbox {
     /// Frames that were not sent yet.
     pending: Vec<u8>,
+    open: Option<Open>,
     journal: Journal,
     /// Batches to be sent again after a cut.
     again: VecDeque<Arc<Batch>>,
@@ -54,6 +74,7 @@ impl Outbox {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             pending: Vec::new(),
+            open: None,
             journal: Journal::default(),
             again: VecDeque::new(),
             pushed: Progress::default(),
@@ -93,7 +114,38 @@ impl Outbox {
         self.append(op, flags | FLAG_PAYLOAD, lane, &[reference.as_bytes()])
     }
 
+    /// Appends a message, which [`grow`](Self::grow) may add to until it is taken or another one
+    /// follows.
+    pub(super) fn push_open(&mut self, op: u16, lane: u32, parts: &[&[u8]]) -> u64 {
+        let at = self.pending.len();
+        let number = self.push(op, 0, lane, parts);
+        let is_inline = self.pending.len() - at <= frame_len(MAX_INLINE_LEN);
+        self.open = is_inline.then_some(Open { op, lane, at });
+        number
+    }
+
+    /// Lets the open message of this operation and lane grow. Returns false if there is none, or
+    /// it would be too long, or the credit is used up.
+    pub(super) fn grow(&mut self, op: u16, lane: u32, growth: &Growth<'_>) -> bool {
+        let Some(open) = self.open.filter(|open| (open.op, open.lane) == (op, lane)) else {
+            return false;
+        };
+        let more: usize = growth.more.iter().map(|part| part.len()).sum();
+        let was = frame::body_len(&self.pending, open.at);
+        let bytes = (frame_len(was + more) - frame_len(was)) as u64;
+        if was + more > MAX_INLINE_LEN
+            || growth.replace.len() > was
+            || !self.has_credit(Progress { frames: 0, bytes })
+        {
+            return false;
+        }
+        frame::grow(&mut self.pending, open.at, growth.replace, growth.more);
+        self.pushed.bytes += bytes;
+        true
+    }
+
     fn append(&mut self, op: u16, flags: u16, lane: u32, parts: &[&[u8]]) -> u64 {
+        self.open = None;
         let (seq, before) = (self.pushed.frames, self.pending.len());
         frame::append(&mut self.pending, op, flags, seq as u32, lane, parts);
         self.pushed.frames += 1;
@@ -103,6 +155,7 @@ impl Outbox {
 
     /// Appends a frame that is sent once at most: after it the session is over.
     pub(super) fn push_last(&mut self, op: u16, text: &[u8]) {
+        self.open = None;
         let text = &text[..text.len().min(1024)];
         frame::append(&mut self.pending, op, FLAG_UNCOUNTED, 0, 0, &[text]);
     }
@@ -151,6 +204,7 @@ impl Source for Outbox {
         if !self.is_ready() {
             return None;
         }
+        self.open = None;
         if let Some(batch) = self.again.pop_front() {
             return Some(batch);
         }
@@ -199,6 +253,62 @@ mod tests {
         let ends: Vec<u64> = std::iter::from_fn(|| outbox.take()).map(|batch| batch.end).collect();
         assert_eq!(ends, [1, 2], "the first again, then the second");
         assert!(outbox.connect(Progress { frames: 3, bytes: 0 }, Progress::default()).is_err());
+    }
+
+    /// Lets a message grow, or pushes one. Returns whether it has grown.
+    fn grow(outbox: &mut Outbox, lane: u32, replace: &[u8], more: &[u8], fresh: &[u8]) -> bool {
+        let has_grown = outbox.grow(40, lane, &Growth { replace, more: &[more], fresh: &[] });
+        if !has_grown {
+            outbox.push_open(40, lane, &[fresh]);
+        }
+        has_grown
+    }
+
+    fn bodies(bytes: &[u8]) -> Vec<(u16, Vec<u8>)> {
+        let mut decoder = frame::Decoder::default();
+        decoder.space()[..bytes.len()].copy_from_slice(bytes);
+        decoder.filled(bytes.len());
+        let next = || decoder.next().unwrap().map(|frame| (frame.op, frame.body.to_vec()));
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn message_grows_until_it_is_taken_or_another_one_follows() {
+        let mut outbox = Outbox::new(Limits::default());
+        outbox.connect(Progress::default(), Progress::default()).unwrap();
+        assert!(!grow(&mut outbox, 1, b"", b"", b"abc"));
+        assert!(grow(&mut outbox, 1, b"", b"defghij", b""));
+        assert!(grow(&mut outbox, 1, b"J", b"", b""));
+        assert!(!grow(&mut outbox, 2, b"", b"", b"another lane"));
+        assert!(!grow(&mut outbox, 1, b"J", b"", b"k"));
+        outbox.push(41, 0, 1, &[b"another message"]);
+        assert!(!grow(&mut outbox, 1, b"J", b"", b"l"));
+        assert_eq!((outbox.pushed.frames, outbox.pushed.bytes), (5, outbox.pending.len() as u64));
+        let batch = outbox.take().unwrap();
+        let expected: [(u16, &[u8]); 5] = [
+            (40, b"abcdefghiJ"),
+            (40, b"another lane"),
+            (40, b"k"),
+            (41, b"another message"),
+            (40, b"l"),
+        ];
+        assert_eq!(bodies(&batch.bytes), expected.map(|(op, body)| (op, body.to_vec())));
+        assert!(!grow(&mut outbox, 1, b"", b"m", b"it is taken"));
+        assert_eq!(bodies(&outbox.take().unwrap().bytes), [(40, b"it is taken".to_vec())]);
+    }
+
+    #[test]
+    fn message_grows_within_a_frame_and_the_credit() {
+        let mut outbox = Outbox::new(Limits { frames: 8, bytes: 300 });
+        assert!(!grow(&mut outbox, 1, b"", b"", &[0; 200]));
+        assert!(grow(&mut outbox, 1, b"", &[1; 80], b""));
+        assert!(!grow(&mut outbox, 1, b"", &[1; 16], b""), "no credit");
+        let mut outbox = Outbox::new(Limits::default());
+        assert!(!grow(&mut outbox, 1, b"", b"", &vec![0; MAX_INLINE_LEN - 1]));
+        assert!(grow(&mut outbox, 1, b"", b"x", b""));
+        assert!(!grow(&mut outbox, 1, b"", b"x", &vec![0; MAX_INLINE_LEN + 1]));
+        assert!(!grow(&mut outbox, 1, b"", b"x", b"y"), "chunks do not grow");
+        assert!(!grow(&mut outbox, 1, &[0; 2], b"", b"y"), "it is shorter");
     }
 
     #[test]
