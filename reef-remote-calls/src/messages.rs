@@ -64,6 +64,11 @@ messages! {
     /// A link of several images to one. The options follow as for a load, and then the images: the
     /// kind of each, its bytes and its name. The reply has the linked image, and then the logs.
     hot 30 Link { options: U32, images: U32 }
+    /// A template of `reef-replay`, whose definition follows.
+    hot 31 Define { template: U16, reserved: U16, reserved2: U32 }
+    /// A record of `reef-replay`: operations of the thread as differences from a template, which
+    /// goes on here at this position. The tokens follow.
+    hot 32 Advance { template: U16, at: U16 }
     /// A kernel node of a graph, or new parameters of one. The nodes before it follow, and then
     /// the parameters.
     hot 29 KernelNode {
@@ -86,7 +91,14 @@ pub const SCHEMA: u64 = DECLARED
         include_str!("messages.rs"),
         include_str!("table.rs"),
         include_str!("window.rs")
-    ));
+    ))
+    ^ reef_wire::codec::hash(reef_replay::FORMAT);
+
+/// Returns whether operations of this kind are replayed.
+pub fn is_replayed(op: u16) -> bool {
+    use reef_wire::Hot;
+    matches!(op, TableCall::OP | Launch::OP | ToDevice::OP)
+}
 
 /// Facts about the server's devices, which a client gets when its session begins.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,15 +4,16 @@ use crate::codes::{DEVICE_UNAVAILABLE, NO_DEVICE, NOT_INITIALIZED, NOT_PERMITTED
 use crate::state::host_functions::run_host_function;
 use crate::state::leases::{give_up_window, keep_window};
 use crate::state::lock::lock;
-use crate::state::thread::in_thread;
+use crate::state::thread::{Thread, in_thread};
 use reef_remote_calls::{
-    Barrier, Facts, Failed, HostCalled, HostReturned, Request, SCHEMA, SetCurrent, TableCall,
-    WINDOW_SLOTS,
+    Advance, Barrier, Define, Facts, Failed, HostCalled, HostReturned, Request, SCHEMA, SetCurrent,
+    TableCall, WINDOW_SLOTS,
 };
-use reef_wire::little_endian::U64;
+use reef_replay::{Line as Replayed, Numbers, Op, Player};
+use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{
-    Address, Client, ClientOptions, Endpoint, Error, Handler, Hot, Message, TlsClient, Token,
-    codec, hot_bytes,
+    Address, Client, ClientOptions, Endpoint, Error, Growth, Handler, Hot, Line, Message,
+    TlsClient, Token, codec, hot_bytes,
 };
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) errors: HashMap<u32, [CString; 2]>,
     /// Each call waits for its code.
     is_strict: bool,
+    /// Numbers of templates, if calls are recorded and replayed.
+    replay: Option<Numbers>,
     quiet: AtomicU32,
     quiet_len: AtomicUsize,
 }
@@ -87,7 +90,6 @@ pub(crate) fn session() -> Result<&'static Session, u32> {
 
 /// Returns the server's address: `REEF_REMOTE`, or what Cricket's clients have.
 fn address() -> Result<Address, String> {
-    let variable = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
     if let Some(address) = variable("REEF_REMOTE") {
         return address.parse().map_err(|e| format!("REEF_REMOTE: {e}"));
     }
@@ -111,7 +113,12 @@ fn open() -> Result<Session, String> {
         None => None,
     };
     let tls = file("REEF_REMOTE_CA").map(|path| authorities(&path)).transpose()?;
-    let dial = move || address.connect(CONNECT_TIMEOUT, tls.as_ref());
+    let line = line()?;
+    let dial = move || {
+        let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
+        let Some(line) = line else { return Ok(link) };
+        link.emulated(line).map_err(|e| Error::Broken(format!("emulated line: {e}")))
+    };
     let mut options = ClientOptions::new(SCHEMA, dial);
     options.token = token;
     options.reconnect_timeout = Duration::ZERO;
@@ -129,9 +136,22 @@ fn open() -> Result<Session, String> {
     let text = |text: &str| CString::new(text).unwrap_or_default();
     let errors = facts.errors.iter().map(|(code, name, what)| (*code, [text(name), text(what)]));
     let errors = errors.collect();
-    let is_strict = std::env::var_os("REEF_REMOTE_STRICT").is_some_and(|value| value == "1");
+    let is = |name, value| std::env::var_os(name).is_some_and(|is| is == value);
+    let is_strict = is("REEF_REMOTE_STRICT", "1");
+    let replay = (!is_strict && !is("REEF_REMOTE_REPLAY", "0")).then(Numbers::default);
     let (quiet, quiet_len) = (AtomicU32::new(0), AtomicUsize::new(0));
-    Ok(Session { client, facts, errors, is_strict, quiet, quiet_len })
+    Ok(Session { client, facts, errors, is_strict, replay, quiet, quiet_len })
+}
+
+/// Returns the line that is to be emulated: `REEF_REMOTE_EMULATE`, such as `rtt:5ms+bw:100mbit`.
+fn line() -> Result<Option<Line>, String> {
+    let Some(text) = variable("REEF_REMOTE_EMULATE") else { return Ok(None) };
+    let line = text.replace('+', ",").parse();
+    line.map(Some).map_err(|e| format!("REEF_REMOTE_EMULATE: {e}"))
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn authorities(path: &std::path::Path) -> Result<TlsClient, String> {
@@ -234,6 +254,13 @@ impl Session {
     ///
     /// The code, if there is no answer.
     pub(crate) fn call(&self, op: u16, parts: &[&[u8]]) -> Result<(u32, Vec<u8>), u32> {
+        let result = self.call_without_end(op, parts);
+        self.end_segment()?;
+        result
+    }
+
+    /// Calls without ending the segment of the thread.
+    fn call_without_end(&self, op: u16, parts: &[&[u8]]) -> Result<(u32, Vec<u8>), u32> {
         let lane = self.enter()?;
         let mut reply = self.client.call(op, lane, parts).map_err(|e| lost(&e))?;
         if reply.len() < 8 {
@@ -266,20 +293,52 @@ impl Session {
         }
     }
 
-    /// Sends a message whose code is not waited for. Returns that of an earlier one.
-    pub(crate) fn quiet(&self, op: u16, parts: &[&[u8]]) -> u32 {
+    /// Sends an operation whose code is not waited for. Returns that of an earlier one.
+    pub(crate) fn quiet(&self, op: &Op<'_>) -> u32 {
+        let parts = [op.shape, op.words, op.payload];
+        let Some(numbers) = &self.replay else { return self.quiet_plain(op.kind, &parts) };
+        let len = parts.iter().map(|part| part.len()).sum();
+        self.send_quiet(len, |lane| {
+            let issue = |thread: &Thread| {
+                let mut player = thread.player.borrow_mut();
+                let player = player.get_or_insert_with(|| Player::new(numbers.clone()));
+                player.issue(op, &mut Sender { client: &self.client, lane })
+            };
+            in_thread(issue)?.map_err(|e| lost(&e))
+        })
+    }
+
+    /// Sends a message whose code is not waited for, and which is never replayed. Returns the code
+    /// of an earlier one.
+    pub(crate) fn quiet_plain(&self, op: u16, parts: &[&[u8]]) -> u32 {
         if self.is_strict {
             return self.call(op, parts).map_or_else(|code| code, |(code, _)| code);
         }
-        let sent = self.enter().and_then(|lane| {
-            self.client.post(op, lane, parts).map_err(|e| lost(&e))?;
-            Ok(lane)
-        });
+        if let Err(code) = self.end_segment() {
+            return code;
+        }
+        let len = parts.iter().map(|part| part.len()).sum();
+        self.send_quiet(len, |lane| {
+            self.client.post(op, lane, parts).map(|_| ()).map_err(|e| lost(&e))
+        })
+    }
+
+    /// Ends what the thread has issued since it waited.
+    fn end_segment(&self) -> Result<(), u32> {
+        let end = |thread: &Thread| {
+            let mut player = thread.player.borrow_mut();
+            let sender = &mut Sender { client: &self.client, lane: thread.lane };
+            player.as_mut().map_or(Ok(()), |player| player.wait(sender))
+        };
+        in_thread(end)?.map_err(|e| lost(&e))
+    }
+
+    fn send_quiet(&self, len: usize, send: impl FnOnce(u32) -> Result<(), u32>) -> u32 {
+        let sent = self.enter().and_then(|lane| send(lane).map(|()| lane));
         let lane = match sent {
             Ok(lane) => lane,
             Err(code) => return code,
         };
-        let len: usize = parts.iter().map(|part| part.len()).sum();
         let count = self.quiet.fetch_add(1, Ordering::Relaxed);
         let bytes = self.quiet_len.fetch_add(len, Ordering::Relaxed);
         if count >= MAX_QUIET || bytes >= MAX_QUIET_LEN {
@@ -287,7 +346,7 @@ impl Session {
             self.quiet_len.store(0, Ordering::Relaxed);
             let body = Barrier { reserved: U64::new(0) };
             return self
-                .call(Barrier::OP, &[hot_bytes(&body)])
+                .call_without_end(Barrier::OP, &[hot_bytes(&body)])
                 .map_or_else(|code| code, |(code, _)| code);
         }
         earlier(lane)
@@ -295,7 +354,34 @@ impl Session {
 
     /// Sends a call of the table without a wait.
     pub(crate) fn quiet_table(&self, head: &TableCall, words: &[u8]) -> u32 {
-        self.quiet(TableCall::OP, &[hot_bytes(head), words])
+        let shape = hot_bytes(head);
+        self.quiet(&Op { kind: TableCall::OP, shape, words, payload: &[] })
+    }
+}
+
+/// The session, for what a thread issues.
+struct Sender<'a> {
+    client: &'a Client,
+    lane: u32,
+}
+
+impl Replayed for Sender<'_> {
+    type Error = Error;
+
+    fn plain(&mut self, op: &Op<'_>) -> Result<(), Error> {
+        let parts = [op.shape, op.words, op.payload];
+        self.client.post(op.kind, self.lane, &parts).map(|_| ())
+    }
+
+    fn define(&mut self, number: u16, definition: &[u8]) -> Result<(), Error> {
+        let (template, reserved) = (U16::new(number), U16::new(0));
+        let head = Define { template, reserved, reserved2: U32::new(0) };
+        self.client.post(Define::OP, self.lane, &[hot_bytes(&head), definition]).map(|_| ())
+    }
+
+    fn advance(&mut self, growth: &reef_replay::Growth<'_>) -> Result<bool, Error> {
+        let &reef_replay::Growth { replace, more, fresh } = growth;
+        self.client.grow(Advance::OP, self.lane, &Growth { replace, more, fresh })
     }
 }
 

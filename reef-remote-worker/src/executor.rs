@@ -5,9 +5,10 @@ use crate::requests::{copies, images, launches, leases, links, nodes, table};
 use crate::state::queue::{Head, Queue, Waiting};
 use crate::state::shared::{Request, Shared};
 use reef_remote_calls::{
-    Barrier, CallHost, FindFunction, FreeLeased, KernelNode, Launch, Layout, Lease, Link, Load,
-    SetCurrent, TableCall, ToDevice, ToHost,
+    Advance, Barrier, CallHost, Define, FindFunction, FreeLeased, KernelNode, Launch, Layout,
+    Lease, Link, Load, SetCurrent, TableCall, ToDevice, ToHost, is_replayed,
 };
+use reef_replay::{Malformed, Templates};
 use reef_wire::{Error, Hot, Result};
 use std::sync::Arc;
 
@@ -16,11 +17,22 @@ use std::sync::Arc;
 pub(crate) struct Executor {
     caller: Caller,
     queue: Arc<Queue>,
+    templates: Templates,
+}
+
+/// Why a record cannot be made.
+struct Refused(Error);
+
+impl From<Malformed> for Refused {
+    fn from(why: Malformed) -> Self {
+        Self(Error::Protocol(why.to_string()))
+    }
 }
 
 impl Executor {
     pub(crate) fn new(shared: Arc<Shared>, queue: Arc<Queue>) -> Self {
-        Self { caller: Caller::new(shared, queue.clone()), queue }
+        let caller = Caller::new(shared, queue.clone());
+        Self { caller, queue, templates: Templates::default() }
     }
 
     /// Body of the thread. Returns why the session must end.
@@ -45,6 +57,21 @@ impl Executor {
     fn handle(&mut self, head: Head, body: &[u8]) -> Result<()> {
         let Head { op, lane, number, wants_reply, .. } = head;
         let request = Request { lane, number, wants_reply, call: u32::MAX - u32::from(op) };
+        match op {
+            Define::OP => {
+                let (head, definition) = Define::split(body)?;
+                let defined = self.templates.define(head.template.get(), definition, is_replayed);
+                defined.map_err(|why| Refused::from(why).0)?;
+                self.caller.shared.answer(request, 0, &[]);
+                return Ok(());
+            }
+            Advance::OP => {
+                self.advance(Request { wants_reply: false, ..request }, body)?;
+                self.caller.shared.answer(request, 0, &[]);
+                return Ok(());
+            }
+            _ => {}
+        }
         if op == SetCurrent::OP {
             let context = SetCurrent::split(body)?.0.context.get();
             self.caller.set_current(lane, context);
@@ -55,7 +82,11 @@ impl Executor {
         let lane = caller.enter(lane);
         let (code, bytes) = match op {
             TableCall::OP => return table::table_call(caller, lane, request, body),
-            ToDevice::OP => return copies::to_device(caller, lane, request, body),
+            ToDevice::OP => {
+                let (copy, bytes) = ToDevice::split(body)?;
+                copies::to_device(caller, lane, request, copy, bytes);
+                return Ok(());
+            }
             ToHost::OP => return copies::to_host(caller, lane, request, body),
             Link::OP => return links::link(caller, lane, request, body),
             Load::OP => return images::load(caller, lane, request, body),
@@ -74,5 +105,42 @@ impl Executor {
         };
         self.caller.shared.answer(request, code, &bytes);
         Ok(())
+    }
+
+    /// Makes the operations of a record, each as if it had come by itself.
+    fn advance(&mut self, request: Request, record: &[u8]) -> Result<()> {
+        let caller = &mut self.caller;
+        let each = |op, body: &[u8], payload: &[u8]| {
+            let request = Request { call: u32::MAX - u32::from(op), ..request };
+            replayed(caller, request, op, body, payload).map_err(Refused)
+        };
+        self.templates.expand(record, each).map_err(|why| why.0)
+    }
+}
+
+/// Makes an operation of a record.
+fn replayed(
+    caller: &mut Caller,
+    request: Request,
+    op: u16,
+    body: &[u8],
+    payload: &[u8],
+) -> Result<()> {
+    let lane = caller.enter(request.lane);
+    match op {
+        TableCall::OP if payload.is_empty() => table::table_call(caller, lane, request, body),
+        Launch::OP if payload.is_empty() => {
+            let code = launches::launch(caller, lane, body)?;
+            caller.shared.answer(request, code, &[]);
+            Ok(())
+        }
+        ToDevice::OP => match ToDevice::split(body)? {
+            (copy, []) => {
+                copies::to_device(caller, lane, request, copy, payload);
+                Ok(())
+            }
+            _ => Err(Error::Protocol("replayed copy: its bytes must be its payload".into())),
+        },
+        op => Err(Error::Protocol(format!("replayed operation {op}: cannot have a payload"))),
     }
 }

@@ -6,7 +6,8 @@ mod support;
 
 use common::{Driver, call, library, until};
 use reef_remote_calls::{
-    Call, FindFunction, KernelNode, Launch, Load, SCHEMA, SetCurrent, TableCall, ToDevice, ToHost,
+    Advance, Call, Define, FindFunction, KernelNode, Launch, Load, SCHEMA, SetCurrent, TableCall,
+    ToDevice, ToHost,
 };
 use reef_wire::little_endian::{U16, U32, U64};
 use reef_wire::{Address, Client, ClientOptions, Endpoint, Handler, Hot, Message, hot_bytes};
@@ -272,6 +273,8 @@ fn messages_that_cannot_be_end_their_session_alone() {
         Load::OP,
         FindFunction::OP,
         KernelNode::OP,
+        Define::OP,
+        Advance::OP,
         99,
     ];
     for op in ops {
@@ -282,6 +285,44 @@ fn messages_that_cannot_be_end_their_session_alone() {
         }
     }
     assert_eq!(table(&well, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 0);
+}
+
+/// A template of one launch, with the lengths of its shape, words and payload.
+fn template(kind: u16, lens: [u32; 3]) -> Vec<u8> {
+    let [shape, words, payload] = lens;
+    let head = [&kind.to_le_bytes()[..], &(shape as u16).to_le_bytes()].concat();
+    let lens = [words.to_le_bytes(), payload.to_le_bytes()].concat();
+    [head, lens, vec![0; (shape + words) as usize]].concat()
+}
+
+/// Templates and records that no client of ours sends: each is refused with its reason.
+#[test]
+fn hostile_templates_and_records_end_their_session() {
+    let address = serve(&socket("hostile-records"));
+    let define = |number: u16, definition: &[u8]| {
+        let template = U16::new(number);
+        let head = Define { template, reserved: U16::new(0), reserved2: U32::new(0) };
+        [hot_bytes(&head), definition].concat()
+    };
+    let copy = define(0, &template(ToDevice::OP, [0, 16, 8]));
+    for (first, record, what) in [
+        (define(256, &template(Launch::OP, [8, 0, 0])), &[][..], "below 256"),
+        (define(0, &template(Advance::OP, [8, 0, 0])), &[], "cannot have operation"),
+        (define(0, &template(SetCurrent::OP, [8, 0, 0])), &[], "cannot have operation"),
+        (copy.clone(), &[1, 0, 0, 0, 1], "no template 1"),
+        (copy.clone(), &[0, 0, 0, 0, 1], "must have its payload"),
+        (copy.clone(), &[0, 0, 0, 0, 192, 0, 1, 2], "8 more bytes"),
+        (copy.clone(), &[0, 0, 0, 0, 192, 1, 2, 0], "no word 2"),
+        (copy, &[0, 0, 1, 0, 1], "within 1 operations"),
+        (define(0, &template(ToDevice::OP, [0, 24, 0])), &[0, 0, 0, 0, 1], "must be its payload"),
+        (define(0, &template(Launch::OP, [8, 0, 2])), &[0, 0, 0, 0, 192, 0, 7, 7], "a payload"),
+        (define(0, &template(Launch::OP, [8, 0, 0])), &[0, 0, 0, 0, 1], "must have"),
+    ] {
+        let client = open(&address);
+        client.post(Define::OP, 1, &[&first]).unwrap();
+        let said = client.call(Advance::OP, 1, &[record]).unwrap_err().to_string();
+        assert!(said.contains(what), "{what}: {said}");
+    }
 }
 
 #[test]

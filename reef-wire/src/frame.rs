@@ -72,8 +72,8 @@ pub(crate) fn append(to: &mut Vec<u8>, op: u16, flags: u16, seq: u32, lane: u32,
     to.resize(to.len() + len.next_multiple_of(8) - len, 0);
 }
 
-/// Lets the last frame of `to`, which begins at `at`, grow: `replace` stands in place of as many last
-/// bytes of its body, and `more` follows. The caller has checked the lengths.
+/// Lets the last frame of `to`, which begins at `at`, grow: `replace` stands in place of as many
+/// last bytes of its body, and `more` follows. The caller has checked the lengths.
 pub(crate) fn grow(to: &mut Vec<u8>, at: usize, replace: &[u8], more: &[&[u8]]) {
     let begin = at + HEADER_LEN;
     to.truncate(begin + body_len(to, at) - replace.len());

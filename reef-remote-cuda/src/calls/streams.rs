@@ -19,5 +19,5 @@ fn host(is_twin: bool, on: usize, function: usize, data: usize) -> Result<(), u3
     }
     let (on, token) = (stream(on, is_twin), note_host_function(function, data));
     let body = CallHost { stream: U64::new(on), token: U64::new(token) };
-    check(session.quiet(CallHost::OP, &[hot_bytes(&body)]))
+    check(session.quiet_plain(CallHost::OP, &[hot_bytes(&body)]))
 }

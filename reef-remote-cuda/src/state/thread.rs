@@ -2,6 +2,7 @@
 
 use super::lock::lock;
 use crate::codes::DEINITIALIZED;
+use reef_replay::Player;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,6 +21,8 @@ pub(crate) struct Thread {
     pub(crate) capture_mode: Cell<u32>,
     /// It runs a function for the device.
     pub(crate) is_callback: Cell<bool>,
+    /// Record and replay of its calls; made at the first one.
+    pub(crate) player: RefCell<Option<Player>>,
 }
 
 impl Thread {
@@ -31,6 +34,7 @@ impl Thread {
             told: Cell::new(0),
             capture_mode: Cell::new(0),
             is_callback: Cell::new(false),
+            player: RefCell::new(None),
         }
     }
 

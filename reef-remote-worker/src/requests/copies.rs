@@ -13,17 +13,13 @@ use std::time::{Duration, Instant};
 const SPIN: Duration = Duration::from_micros(20);
 
 /// Begins a copy to the device. A client that waits is answered when it has ended.
-///
-/// # Errors
-///
-/// `Protocol` for a body that cannot be.
 pub(crate) fn to_device(
     caller: &mut Caller,
     lane: Lane,
     request: Request,
-    body: &[u8],
-) -> Result<()> {
-    let (copy, bytes) = ToDevice::split(body)?;
+    copy: &ToDevice,
+    bytes: &[u8],
+) {
     let shared = caller.shared.clone();
     let begun = begin(caller, lane, copy.stream.get(), bytes.len(), |block, stream| {
         block.bytes()[..bytes.len()].copy_from_slice(bytes);
@@ -39,7 +35,6 @@ pub(crate) fn to_device(
         Ok(block) if request.wants_reply => finish(caller, lane, request, block, 0),
         Ok(block) => shared.staging.give_later(block),
     }
-    Ok(())
 }
 
 /// Copies from the device, and answers with the bytes.

@@ -1,5 +1,8 @@
 //! A server with workers on the fake driver, and the client's library.
 
+#[allow(dead_code)] // not all tests need it
+pub(crate) mod relay;
+
 use crate::common::{Driver, FAKE, library};
 use reef_remote_worker::{WorkerOptions, Workers};
 use std::io::{Read, Write};

@@ -7,6 +7,7 @@ use crate::session::session;
 use crate::state::functions::Function;
 use crate::state::functions::Functions;
 use reef_remote_calls::{Launch, MAX_PARAMS_LEN};
+use reef_replay::Op;
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
 
@@ -125,10 +126,15 @@ unsafe fn send(
     if sizes.iter().any(|size| size.get() == 0) {
         return Err(INVALID_VALUE);
     }
+    let mut shape = std::borrow::Cow::Borrowed(hot_bytes(&head));
+    if !attributes.is_empty() {
+        shape.to_mut().extend_from_slice(attributes);
+    }
     // SAFETY: the caller's promise.
     unsafe {
         pack(&known, params, extra, |packed| {
-            check(session.quiet(Launch::OP, &[hot_bytes(&head), attributes, packed]))
+            let op = Op { kind: Launch::OP, shape: &shape, words: packed, payload: &[] };
+            check(session.quiet(&op))
         })
     }
 }

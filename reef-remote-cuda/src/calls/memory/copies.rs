@@ -8,6 +8,7 @@ use crate::session::{Session, session};
 use crate::state::host_memory::HostMemory;
 use crate::state::leases::{Leases, is_in};
 use reef_remote_calls::{Call, MAX_PIECE_LEN, ToDevice, ToHost};
+use reef_replay::Op;
 use reef_wire::little_endian::U64;
 use reef_wire::{Hot, hot_bytes};
 
@@ -53,13 +54,13 @@ unsafe fn up(to: u64, from: *const u8, bytes: usize, on: u64, waits: bool) -> Re
         // SAFETY: the caller's promise.
         let piece = unsafe { std::slice::from_raw_parts(from.add(at), len) };
         let head = ToDevice { to: U64::new(to + at as u64), stream: U64::new(on) };
-        let parts = [hot_bytes(&head), piece];
         at += len;
         // The copies are in order, so the last one's end is the end of all.
         check(if waits && at == bytes {
-            session.call(ToDevice::OP, &parts)?.0
+            session.call(ToDevice::OP, &[hot_bytes(&head), piece])?.0
         } else {
-            session.quiet(ToDevice::OP, &parts)
+            let words = hot_bytes(&head);
+            session.quiet(&Op { kind: ToDevice::OP, shape: &[], words, payload: piece })
         })?;
     }
     Ok(())
