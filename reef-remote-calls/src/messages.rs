@@ -75,7 +75,15 @@ messages! {
         what: U32, after: U32, node: U64, of: U64, function: U64,
         grid_x: U32, grid_y: U32, grid_z: U32, block_x: U32, block_y: U32, block_z: U32, shared: U32, reserved: U32
     }
+    /// A node of a graph that copies inside the device, or new parameters of one. The nodes before
+    /// it follow, and then [`BOX_WORDS`] words.
+    hot 40 CopyNode { what: U32, after: U32, node: U64, of: U64, context: U64 }
 }
+
+/// A copy of a box of bytes inside the device, in words: for the source and then for the
+/// destination x in bytes, y, z, level of detail, address, bytes of a row, rows of a slice; then
+/// the box's width in bytes, height and depth.
+pub const BOX_WORDS: usize = 17;
 
 /// A new node of a graph.
 pub const ADD_NODE: u32 = 0;

@@ -148,6 +148,16 @@ macro_rules! for_each_call {
                 Direct cuGraphAddChildGraphNode(
                     node: New(Node), graph: Handle(Graph), after: Handles(Node, 3), count: Word64, child: Handle(Graph)
                 );
+                Direct cuGraphAddMemsetNode(
+                    node: New(Node), graph: Handle(Graph), after: Handles(Node, 3), count: Word64, params: In(40),
+                    context: Handle(Context)
+                );
+                Direct cuGraphMemsetNodeGetParams(node: Handle(Node), params: Out(40));
+                Direct cuGraphMemsetNodeSetParams(node: Handle(Node), params: In(40));
+                Direct cuGraphExecMemsetNodeSetParams(
+                    exec: Handle(Exec), node: Handle(Node), params: In(40), context: Handle(Context)
+                );
+                Direct cuGraphDestroyNode(node: End(Node));
                 Direct cuGraphAddDependencies(
                     graph: Handle(Graph), from: Handles(Node, 3), to: Handles(Node, 3), count: Word64
                 );

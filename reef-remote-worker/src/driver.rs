@@ -129,6 +129,9 @@ functions! {
     add_kernel_node = cuGraphAddKernelNode_v2;
     set_kernel_node = cuGraphKernelNodeSetParams_v2;
     set_exec_kernel_node = cuGraphExecKernelNodeSetParams_v2;
+    add_copy_node = cuGraphAddMemcpyNode;
+    set_copy_node = cuGraphMemcpyNodeSetParams;
+    set_exec_copy_node = cuGraphExecMemcpyNodeSetParams;
 }
 
 fn find(library: &Library, name: &CStr) -> Function {

@@ -1,12 +1,12 @@
 //! The thread that makes all calls, in the order of the session.
 
 use crate::requests::caller::Caller;
-use crate::requests::{copies, images, launches, leases, links, nodes, table};
+use crate::requests::{copies, copy_nodes, images, launches, leases, links, nodes, table};
 use crate::state::queue::{Head, Queue, Waiting};
 use crate::state::shared::{Request, Shared};
 use reef_remote_calls::{
-    Advance, Barrier, CallHost, Define, FindFunction, FreeLeased, KernelNode, Launch, Layout,
-    Lease, Link, Load, SetCurrent, TableCall, ToDevice, ToHost, is_replayed,
+    Advance, Barrier, CallHost, CopyNode, Define, FindFunction, FreeLeased, KernelNode, Launch,
+    Layout, Lease, Link, Load, SetCurrent, TableCall, ToDevice, ToHost, is_replayed,
 };
 use reef_replay::{Malformed, Templates};
 use reef_wire::{Error, Hot, Result};
@@ -99,6 +99,7 @@ impl Executor {
                 images::layout(caller, message.function.get())
             }
             KernelNode::OP => (nodes::kernel_node(caller, body)?, Vec::new()),
+            CopyNode::OP => (copy_nodes::copy_node(caller, body)?, Vec::new()),
             CallHost::OP => (caller.call_host(lane, CallHost::split(body)?.0), Vec::new()),
             Barrier::OP => (0, Vec::new()),
             op => return Err(Error::Protocol(format!("operation {op}: cannot come here"))),

@@ -20,6 +20,8 @@ plain! {
     cuCtxCreate_v3(context: *mut u64, params: usize, count: i32, flags: u32, device: i32) = create_with;
     cuCtxCreate_v4(context: *mut u64, params: usize, flags: u32, device: i32) = create_with_params;
     cuCtxDestroy_v2(context: u64) = destroy;
+    cuCtxAttach(context: *mut u64, flags: u32) = attach;
+    cuCtxDetach(context: u64) = detach;
     cuCtxPushCurrent_v2(context: u64) = push;
     cuCtxPopCurrent_v2(context: *mut u64) = pop;
     cuCtxSetCurrent(context: u64) = set;
@@ -79,11 +81,45 @@ fn destroy(context: u64) -> Result<(), u32> {
     unsafe { table(Call::cuCtxDestroy_v2, false, &[context as usize]) }?;
     contexts().remove(&context);
     Leases::end_context(context);
+    lock(&ATTACHED).retain(|known| *known != context);
     in_thread(|thread| {
         if thread.context() == context {
             thread.stack.borrow_mut().pop();
         }
     })
+}
+
+/// Contexts that were attached to, once for each time.
+static ATTACHED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+unsafe fn attach(context: *mut u64, flags: u32) -> Result<(), u32> {
+    let current = in_thread(|thread| thread.context())?;
+    check_known(current)?;
+    if flags != 0 {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(context, current) }?;
+    lock(&ATTACHED).push(current);
+    Ok(())
+}
+
+/// Ends a context that nobody has attached to, or one attachment.
+fn detach(context: u64) -> Result<(), u32> {
+    if in_thread(|thread| thread.context())? != context {
+        return Err(INVALID_CONTEXT);
+    }
+    let mut attached = lock(&ATTACHED);
+    match attached.iter().position(|known| *known == context) {
+        Some(at) => {
+            attached.swap_remove(at);
+            Ok(())
+        }
+        None => {
+            drop(attached);
+            destroy(context)
+        }
+    }
 }
 
 fn check_known(context: u64) -> Result<u64, u32> {

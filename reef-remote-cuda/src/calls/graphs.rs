@@ -13,6 +13,9 @@ use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
 
 plain! {
+    cuGraphAddKernelNode(node: *mut u64, graph: u64, after: *const u64, count: usize, params: *const NodeParams) = add_first;
+    cuGraphKernelNodeSetParams(node: u64, params: *const NodeParams) = set_first;
+    cuGraphExecKernelNodeSetParams(exec: u64, node: u64, params: *const NodeParams) = set_exec_first;
     cuGraphAddKernelNode_v2(node: *mut u64, graph: u64, after: *const u64, count: usize, params: *const NodeParams) = add;
     cuGraphKernelNodeSetParams_v2(node: u64, params: *const NodeParams) = set;
     cuGraphExecKernelNodeSetParams_v2(exec: u64, node: u64, params: *const NodeParams) = set_exec;
@@ -20,15 +23,30 @@ plain! {
     cuGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize) = nodes;
 }
 
-/// `CUDA_KERNEL_NODE_PARAMS`, second version.
+/// `CUDA_KERNEL_NODE_PARAMS`, first version. In the second one a kernel and a context follow.
 #[repr(C)]
 struct NodeParams {
     function: u64,
     sizes: [u32; 7],
     params: *const *const u8,
     extra: *const usize,
-    kernel: u64,
-    context: u64,
+}
+
+impl NodeParams {
+    /// Returns the function, or the kernel in its place that the second version may have.
+    ///
+    /// # Safety
+    ///
+    /// `params` is of the second version, or `is_first` is true.
+    unsafe fn function(params: *const Self, is_first: bool) -> u64 {
+        // SAFETY: the caller's promise: a kernel follows in the second version.
+        unsafe {
+            match (*params).function {
+                0 if !is_first => params.add(1).cast::<u64>().read(),
+                function => function,
+            }
+        }
+    }
 }
 
 /// `CUgraphExecUpdateResultInfo`.
@@ -45,14 +63,14 @@ unsafe fn send(
     of: u64,
     after: &[u64],
     params: *const NodeParams,
+    is_first: bool,
 ) -> Result<(), u32> {
     let session = session()?;
     if params.is_null() {
         return Err(INVALID_VALUE);
     }
     // SAFETY: the caller's promise.
-    let params = unsafe { &*params };
-    let function = if params.function == 0 { params.kernel } else { params.function };
+    let (params, function) = unsafe { (&*params, NodeParams::function(params, is_first)) };
     let known = Functions::all().get(function).ok_or(INVALID_HANDLE)?;
     let [grid_x, grid_y, grid_z, block_x, block_y, block_z, shared] = params.sizes.map(U32::new);
     let head = KernelNode {
@@ -79,6 +97,43 @@ unsafe fn send(
     }
 }
 
+/// Nodes as an array that a function is given.
+///
+/// # Errors
+///
+/// `INVALID_VALUE` for some nodes and no array.
+///
+/// # Safety
+///
+/// `after` is null or has `count` nodes, as long as the slice is used.
+pub(super) unsafe fn nodes_before<'a>(after: *const u64, count: usize) -> Result<&'a [u64], u32> {
+    match count {
+        0 => Ok(&[]),
+        _ if after.is_null() => Err(INVALID_VALUE),
+        // SAFETY: the caller's promise.
+        _ => Ok(unsafe { std::slice::from_raw_parts(after, count) }),
+    }
+}
+
+unsafe fn add_node(
+    node: *mut u64,
+    graph: u64,
+    after: *const u64,
+    count: usize,
+    params: *const NodeParams,
+    is_first: bool,
+) -> Result<(), u32> {
+    if node.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let id = mint();
+    // SAFETY: the caller's promise.
+    unsafe {
+        send(ADD_NODE, id, graph, nodes_before(after, count)?, params, is_first)?;
+        give(node, id)
+    }
+}
+
 unsafe fn add(
     node: *mut u64,
     graph: u64,
@@ -86,30 +141,39 @@ unsafe fn add(
     count: usize,
     params: *const NodeParams,
 ) -> Result<(), u32> {
-    if node.is_null() || after.is_null() && count > 0 {
-        return Err(INVALID_VALUE);
-    }
-    let after = match count {
-        0 => &[],
-        // SAFETY: the caller's promise: `count` nodes.
-        _ => unsafe { std::slice::from_raw_parts(after, count) },
-    };
-    let id = mint();
     // SAFETY: the caller's promise.
-    unsafe {
-        send(ADD_NODE, id, graph, after, params)?;
-        give(node, id)
-    }
+    unsafe { add_node(node, graph, after, count, params, false) }
+}
+
+unsafe fn add_first(
+    node: *mut u64,
+    graph: u64,
+    after: *const u64,
+    count: usize,
+    params: *const NodeParams,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { add_node(node, graph, after, count, params, true) }
 }
 
 unsafe fn set(node: u64, params: *const NodeParams) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { send(SET_NODE, node, 0, &[], params) }
+    unsafe { send(SET_NODE, node, 0, &[], params, false) }
+}
+
+unsafe fn set_first(node: u64, params: *const NodeParams) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { send(SET_NODE, node, 0, &[], params, true) }
 }
 
 unsafe fn set_exec(exec: u64, node: u64, params: *const NodeParams) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { send(SET_EXEC_NODE, node, exec, &[], params) }
+    unsafe { send(SET_EXEC_NODE, node, exec, &[], params, false) }
+}
+
+unsafe fn set_exec_first(exec: u64, node: u64, params: *const NodeParams) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { send(SET_EXEC_NODE, node, exec, &[], params, true) }
 }
 
 unsafe fn update(exec: u64, graph: u64, result: *mut UpdateResult) -> Result<(), u32> {

@@ -7,6 +7,7 @@ mod code;
 mod contexts;
 mod devices;
 mod export;
+mod graph_copies;
 mod graphs;
 mod lookup;
 mod memory;

@@ -5,6 +5,7 @@
 
 pub(crate) mod caller;
 pub(crate) mod copies;
+pub(crate) mod copy_nodes;
 pub(crate) mod images;
 pub(crate) mod jit_options;
 pub(crate) mod launches;

@@ -139,6 +139,23 @@ unsafe fn send(
     }
 }
 
+/// Launches a kernel whose parameters lie there as they do in the kernel's memory.
+///
+/// # Errors
+///
+/// The driver's code.
+pub(super) fn send_packed(
+    function: u64,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared: u32,
+    on: u64,
+    packed: &[u8],
+) -> Result<(), u32> {
+    let head = head(function, grid, block, shared, on);
+    check(session()?.quiet(Launch::OP, &[hot_bytes(&head), packed]))
+}
+
 fn head(function: u64, grid: [u32; 3], block: [u32; 3], shared: u32, on: u64) -> Launch {
     let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) =
         (grid.map(U32::new), block.map(U32::new));

@@ -7,3 +7,5 @@ mod jit_options;
 pub(crate) mod launches;
 mod links;
 mod modules;
+mod occupancy;
+mod old_launches;

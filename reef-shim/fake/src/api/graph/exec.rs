@@ -1,7 +1,7 @@
 //! Graphs that can be launched. Nodes of one are named by the nodes of the graph that it was made
 //! from.
 
-use super::params::{AnyParams, FillParams, HostParams, KernelParams, fill, host, kernel};
+use super::params::{AnyParams, FillParams, HostParams, KernelParams, copy, fill, host, kernel};
 use crate::api::code::*;
 use crate::api::export::{give, plain, twin};
 use crate::api::streams::{give_to, is_captured};
@@ -16,6 +16,7 @@ plain! {
     cuGraphExecUpdate_v2(exec: usize, graph: usize, result: *mut Updated) = update_v2;
     cuGraphExecKernelNodeSetParams_v2(exec: usize, node: usize, params: *const KernelParams) = set_kernel;
     cuGraphExecKernelNodeSetParams(exec: usize, node: usize, params: *const KernelParams) = set_kernel;
+    cuGraphExecMemcpyNodeSetParams(exec: usize, node: usize, params: *const [usize; 25], context: usize) = set_copy;
     cuGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: *const FillParams, context: usize) = set_fill;
     cuGraphExecHostNodeSetParams(exec: usize, node: usize, params: *const HostParams) = set_host;
     cuGraphExecNodeSetParams(exec: usize, node: usize, params: *mut AnyParams) = set_any;
@@ -141,6 +142,11 @@ unsafe fn set_kernel(exec: usize, node: usize, params: *const KernelParams) -> u
 unsafe fn set_fill(exec: usize, node: usize, params: *const FillParams, _context: usize) -> u32 {
     // SAFETY: the caller's promise.
     set(exec, node, unsafe { fill(params) })
+}
+
+unsafe fn set_copy(exec: usize, node: usize, params: *const [usize; 25], _context: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    set(exec, node, unsafe { copy(params) })
 }
 
 unsafe fn set_host(exec: usize, node: usize, params: *const HostParams) -> u32 {

@@ -28,6 +28,9 @@ plain! {
     cuGraphRemoveDependencies(graph: usize, from: *const usize, to: *const usize, count: usize) = remove_edges;
     cuGraphDestroyNode(node: usize) = destroy_node;
     cuGraphKernelNodeSetParams_v2(node: usize, params: *const KernelParams) = set_kernel;
+    cuGraphKernelNodeSetParams(node: usize, params: *const KernelParams) = set_kernel;
+    cuGraphMemcpyNodeSetParams(node: usize, params: *const [usize; 25]) = set_copy;
+    cuGraphMemsetNodeSetParams(node: usize, params: *const FillParams) = set_fill;
 }
 
 unsafe fn create(graph: *mut usize, _flags: u32) -> u32 {
@@ -241,17 +244,32 @@ unsafe fn destroy_node(node: usize) -> u32 {
     SUCCESS
 }
 
-unsafe fn set_kernel(node: usize, params: *const KernelParams) -> u32 {
-    // SAFETY: the caller's promise.
-    let op = match unsafe { kernel(params) } {
+/// Puts another operation of the same kind in the place of a node's.
+fn set(node: usize, op: Result<Op, u32>) -> u32 {
+    let op = match op {
         Ok(op) => op,
         Err(code) => return code,
     };
     let mut world = world();
     let graph = world.graph_of(node);
     match graph.and_then(|graph| world.node(graph, node)) {
-        Some(node) if node.op.kind() == 0 => node.op = op,
+        Some(node) if node.op.kind() == op.kind() => node.op = op,
         _ => return INVALID_VALUE,
     }
     SUCCESS
+}
+
+unsafe fn set_kernel(node: usize, params: *const KernelParams) -> u32 {
+    // SAFETY: the caller's promise.
+    set(node, unsafe { kernel(params) })
+}
+
+unsafe fn set_copy(node: usize, params: *const [usize; 25]) -> u32 {
+    // SAFETY: the caller's promise.
+    set(node, unsafe { copy(params) })
+}
+
+unsafe fn set_fill(node: usize, params: *const FillParams) -> u32 {
+    // SAFETY: the caller's promise.
+    set(node, unsafe { fill(params) })
 }
