@@ -9,12 +9,14 @@
 
 mod image;
 mod messages;
+mod occupancy;
 mod spec;
 mod table;
 mod window;
 
 pub use image::image_len;
 pub use messages::*;
+pub use occupancy::largest_block;
 pub use spec::{Arg, Kind, Spec, Way};
 pub use table::{CALLS, Call};
 pub use window::{Request, SLAB_LEN, WINDOW_LEN, WINDOW_SLOTS};

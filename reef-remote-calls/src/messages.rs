@@ -77,7 +77,7 @@ messages! {
     }
     /// A node of a graph that copies inside the device, or new parameters of one. The nodes before
     /// it follow, and then [`BOX_WORDS`] words.
-    hot 40 CopyNode { what: U32, after: U32, node: U64, of: U64, context: U64 }
+    hot 50 CopyNode { what: U32, after: U32, node: U64, of: U64, context: U64 }
 }
 
 /// A copy of a box of bytes inside the device, in words: for the source and then for the

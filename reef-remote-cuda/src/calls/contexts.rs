@@ -104,7 +104,7 @@ unsafe fn attach(context: *mut u64, flags: u32) -> Result<(), u32> {
     Ok(())
 }
 
-/// Ends a context that nobody has attached to, or one attachment.
+/// Ends one attachment, or the context if it has none.
 fn detach(context: u64) -> Result<(), u32> {
     if in_thread(|thread| thread.context())? != context {
         return Err(INVALID_CONTEXT);

@@ -55,7 +55,7 @@ pub(crate) fn copy_node(caller: &mut Caller, body: &[u8]) -> Result<u32> {
     }
     let size = [words[14], words[15], words[16]];
     let copy = Copy3 { from: Side::of(&words[..7]), to: Side::of(&words[7..14]), size };
-    Ok(make(caller, &head, &after, &copy)?.err().unwrap_or(0))
+    Ok(make(caller, head, &after, &copy)?.err().unwrap_or(0))
 }
 
 fn make(caller: &Caller, head: &CopyNode, after: &[u64], copy: &Copy3) -> Result<Result<(), u32>> {

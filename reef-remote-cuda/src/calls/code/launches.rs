@@ -153,7 +153,8 @@ pub(super) fn send_packed(
     packed: &[u8],
 ) -> Result<(), u32> {
     let head = head(function, grid, block, shared, on);
-    check(session()?.quiet(Launch::OP, &[hot_bytes(&head), packed]))
+    let op = Op { kind: Launch::OP, shape: hot_bytes(&head), words: packed, payload: &[] };
+    check(session()?.quiet(&op))
 }
 
 fn head(function: u64, grid: [u32; 3], block: [u32; 3], shared: u32, on: u64) -> Launch {

@@ -5,7 +5,7 @@ use crate::calls::table::table;
 use crate::codes::*;
 use crate::session::session;
 use crate::state::thread::{contexts, in_thread};
-use reef_remote_calls::Call;
+use reef_remote_calls::{Call, largest_block};
 
 plain! {
     cuOccupancyMaxPotentialBlockSize(
@@ -72,51 +72,10 @@ unsafe fn potential_with_flags(
         // SAFETY: a place for a number.
         unsafe { table(call, false, &args) }.map(|()| active)
     };
-    let (best, count) = largest(most, warp.max(1), resident, active)?;
+    let (best, count) = largest_block(most, warp.max(1), resident, active)?;
     // SAFETY: the caller's promise.
     unsafe {
         give(blocks, count * units)?;
         give(threads, best)
-    }
-}
-
-/// Returns the largest number of threads, of whole warps up to `most`, by which most threads are
-/// resident, and how many such blocks a multiprocessor has.
-fn largest(
-    most: i32,
-    warp: i32,
-    resident: i32,
-    mut active: impl FnMut(i32) -> Result<i32, u32>,
-) -> Result<(i32, i32), u32> {
-    let (mut best, mut threads) = ((0, 0), most);
-    while threads > 0 {
-        let blocks = active(threads)?;
-        if blocks * threads > best.0 * best.1 {
-            best = (threads, blocks);
-        }
-        if best.0 * best.1 == resident {
-            break;
-        }
-        threads = (threads - 1) / warp * warp;
-    }
-    Ok(best)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn most_resident_threads_by_the_largest_blocks() {
-        // 2048 threads and 16 blocks at most: 1024 is the first that fills it.
-        let active = |threads: i32| Ok((2048 / threads).min(16));
-        assert_eq!(largest(1024, 32, 2048, active), Ok((1024, 2)));
-        // A bound that is no whole number of warps is tried first.
-        assert_eq!(largest(1000, 32, 2048, active), Ok((672, 3)));
-        // 1500 threads' worth of registers: blocks of 736 leave the least over.
-        let active = |threads: i32| Ok(1500 / threads);
-        assert_eq!(largest(1024, 32, 2048, active), Ok((736, 2)));
-        assert_eq!(largest(1024, 32, 2048, |_| Err(INVALID_VALUE)), Err(INVALID_VALUE));
-        assert_eq!(largest(0, 32, 2048, active), Ok((0, 0)));
     }
 }

@@ -22,7 +22,7 @@ plain! {
     cuLaunchGridAsync(function: u64, x: i32, y: i32, on: usize) = grid_on;
 }
 
-/// What has been set for a function.
+/// Settings of a function.
 #[derive(Debug, Clone)]
 struct Setting {
     block: [u32; 3],
