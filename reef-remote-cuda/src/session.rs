@@ -121,7 +121,6 @@ fn open() -> Result<Session, String> {
     };
     let mut options = ClientOptions::new(SCHEMA, dial);
     options.token = token;
-    options.reconnect_timeout = Duration::ZERO;
     let windows: Vec<u64> = WINDOW_SLOTS.into_iter().filter(|slot| keep_window(*slot)).collect();
     let request = Request { windows: windows.clone() };
     options.request = codec::write(&request).map_err(|e| e.to_string())?;

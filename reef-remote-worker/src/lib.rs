@@ -7,7 +7,8 @@
 //!
 //! | module | what it does |
 //! |---|---|
-//! | `server` | accepts connections, and starts a process for each |
+//! | `server` | greets programs, and starts a process for each session |
+//! | `control` | the socket between the server and a worker |
 //! | `process`, `arguments` | a worker's process and its command line |
 //! | `session` | the session of this process: what is admitted, the reader |
 //! | `executor` | one thread that makes all calls in the order of the session |
@@ -20,6 +21,7 @@
 //! an address of this process's host memory.
 
 mod arguments;
+mod control;
 mod driver;
 mod executor;
 mod process;

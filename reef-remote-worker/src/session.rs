@@ -5,51 +5,57 @@ use crate::executor::Executor;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
 use crate::state::window::Window;
-use reef_remote::server::Security;
 use reef_remote_calls::{HostReturned, Request, SCHEMA};
 use reef_wire::{
     Authority, Endpoint, Error, Handler, Hello, Hot, Link, Message, Result, Server, ServerOptions,
-    codec,
+    Traffic, codec,
 };
-use std::net::TcpStream;
 use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
-use std::time::Duration;
 
-/// Time for which a session without connection is kept: its process ends with its connection.
-const RECONNECT_TIMEOUT: Duration = Duration::ZERO;
+/// The session of this process, and the connections that it has in turn.
+#[derive(Debug)]
+pub(crate) struct Sessions(Server, Arc<OnceLock<Arc<Endpoint>>>);
 
-/// Serves the program at the other end of a socket, until it leaves.
-///
-/// # Errors
-///
-/// Why the session has ended, or that there was none.
-pub(crate) fn serve_connection(
-    socket: OwnedFd,
-    is_tcp: bool,
-    security: &Security,
-    driver: Option<PathBuf>,
-) -> Result<()> {
-    let invalid = |e: reef_core::Error| Error::Invalid(e.to_string());
-    let broken = |e: std::io::Error| Error::Broken(e.to_string());
-    let tls = security.tls().map_err(invalid)?;
-    let link = match (is_tcp, tls) {
-        (false, _) => Link::unix(UnixStream::from(socket)).map_err(broken)?,
-        (true, None) => Link::tcp(TcpStream::from(socket)).map_err(broken)?,
-        (true, Some(tls)) => tls.accept(TcpStream::from(socket))?,
-    };
-    let mut options = ServerOptions::new(SCHEMA);
-    options.tokens = if is_tcp { security.tokens().map_err(invalid)? } else { Vec::new() };
-    options.max_sessions = 1;
-    options.reconnect_timeout = RECONNECT_TIMEOUT;
-    Server::new(options, Admission { driver }).serve(link)
+impl Sessions {
+    /// A process without a session. The driver is opened when it begins.
+    pub(crate) fn new(driver: Option<PathBuf>) -> Self {
+        let mut options = ServerOptions::new(SCHEMA);
+        options.max_sessions = 1;
+        let endpoint = Arc::default();
+        let admission = Admission { driver, endpoint: Arc::clone(&endpoint) };
+        Self(Server::new(options, admission), endpoint)
+    }
+
+    /// Serves a connection of a client that the server has greeted: until the session is over if
+    /// it begins with it.
+    ///
+    /// # Errors
+    ///
+    /// Why the session has ended, or that there was none.
+    pub(crate) fn serve(
+        &self,
+        socket: OwnedFd,
+        is_tcp: bool,
+        hello: &Hello,
+        name: [u8; 16],
+    ) -> Result<()> {
+        let link = if is_tcp { Link::tcp(socket.into()) } else { Link::unix(socket.into()) };
+        let link = link.map_err(|e| Error::Broken(e.to_string()))?;
+        self.0.serve_greeted(link, hello, name)
+    }
+
+    /// Returns what has gone to and fro.
+    pub(crate) fn traffic(&self) -> Traffic {
+        self.1.get().map(|endpoint| endpoint.traffic()).unwrap_or_default()
+    }
 }
 
 struct Admission {
     driver: Option<PathBuf>,
+    endpoint: Arc<OnceLock<Arc<Endpoint>>>,
 }
 
 impl Authority for Admission {
@@ -64,7 +70,8 @@ impl Authority for Admission {
         facts.window = window.as_ref().map(Window::base);
         let facts = codec::write(&facts).map_err(|e| e.to_string())?;
         let (shared, queue) = (Arc::new(Shared::new(driver, window)), Arc::new(Queue::default()));
-        Ok((Box::new(Reader { shared, queue }), facts))
+        let known = self.endpoint.clone();
+        Ok((Box::new(Reader { shared, queue, known }), facts))
     }
 }
 
@@ -72,11 +79,14 @@ impl Authority for Admission {
 struct Reader {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
+    /// Takes the end of the session.
+    known: Arc<OnceLock<Arc<Endpoint>>>,
 }
 
 impl Handler for Reader {
     fn begun(&mut self, endpoint: &Arc<Endpoint>) {
         self.shared.host_calls.begin(endpoint.clone());
+        let _ = self.known.set(endpoint.clone()); // there is one session
         let executor = Executor::new(self.shared.clone(), self.queue.clone());
         let endpoint = endpoint.clone();
         let body = move || endpoint.end(executor.run());

@@ -1,5 +1,6 @@
 //! Random programs of three threads and four streams, on the fake driver directly, and through the
-//! client's library, a socket and a worker: they leave the same memory and the same return codes.
+//! client's library, a socket (also one that breaks again and again) and a worker: they leave the
+//! same memory and the same return codes.
 //!
 //! `REEF_TEST_CASES=500 cargo test -p reef-remote-worker --test random` runs more of them;
 //! `REEF_TEST_SEED` says with which number they begin.
@@ -10,6 +11,8 @@ mod common;
 mod graphs;
 #[path = "../../reef-shim/tests/random/program.rs"]
 mod program;
+#[path = "support/proxy.rs"]
+mod proxy;
 mod support;
 #[path = "../../reef-shim/tests/random/thread.rs"]
 mod thread;
@@ -109,7 +112,16 @@ fn a_program_does_the_same_here_and_elsewhere() {
     let unix = support::serve(&support::socket("random"));
     let tcp = support::serve("127.0.0.1:0");
     let strict = remote("strict", &unix, true);
-    let quiet = [remote("unix", &unix, false), remote("tcp", &tcp, false)];
+    // The first connection lasts until the session has begun, the others for a short while.
+    let torn = proxy::Proxy::start(&tcp, |connection| {
+        (connection > 0).then_some(1_500 + (connection as u64 * 7_919) % 20_011)
+    });
+    let quiet = [
+        remote("unix", &unix, false),
+        remote("tcp", &tcp, false),
+        remote("torn", &format!("127.0.0.1:{}", torn.port), false),
+    ];
+    torn.cut();
     for seed in seeds(12) {
         let (program, what) = (program(seed), format!("REEF_TEST_SEED={seed}"));
         let expected = run(plain, &program, &format!("{what}, plainly"));
@@ -117,10 +129,12 @@ fn a_program_does_the_same_here_and_elsewhere() {
         assert_eq!(got, expected, "{what}, strict: {program:?}");
         let program = without_failures(&program);
         let expected = run(plain, &program, &format!("{what}, plainly"));
-        for (driver, way) in quiet.into_iter().zip(["unix", "tcp"]) {
+        for (driver, way) in quiet.into_iter().zip(["unix", "tcp", "torn"]) {
             let got = run(driver, &program, &format!("{what}, {way}"));
             assert_eq!(got, expected, "{what}, {way}: {program:?}");
         }
     }
+    assert!(torn.breaks() > 3 && torn.connections() > 3, "{} breaks", torn.breaks());
+    assert!(torn.last_hello().len() < 30_000);
     std::fs::remove_file(copy).unwrap();
 }

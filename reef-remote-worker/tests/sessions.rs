@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_char};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{CLIENT, serve, socket};
+use support::{CLIENT, children, serve, socket};
 
 /// Time within which the memory of a program that is gone must be free.
 const SOON: Duration = Duration::from_secs(1);
@@ -68,18 +68,6 @@ fn await_line(output: &mut impl BufRead, ending: &str) -> String {
             return said;
         }
     }
-}
-
-/// Processes that a process has started.
-fn children(pid: u32) -> Vec<u32> {
-    let mut all = Vec::new();
-    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
-        let text = std::fs::read_to_string(task.unwrap().path().join("children"));
-        all.extend(
-            text.unwrap_or_default().split_whitespace().map(|pid| pid.parse::<u32>().unwrap()),
-        );
-    }
-    all
 }
 
 /// A server in a process of its own.

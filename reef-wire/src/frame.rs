@@ -157,6 +157,11 @@ impl Decoder {
         (self.begin, self.end) = (0, 0);
     }
 
+    /// Returns whether there is no byte that [`next`](Self::next) has not returned.
+    pub fn is_empty(&self) -> bool {
+        self.begin == self.end
+    }
+
     /// Returns the next whole frame, or `None` if more bytes must come first.
     ///
     /// # Errors

@@ -65,8 +65,14 @@ mod tests {
     fn session() -> Vec<u8> {
         let received = Progress { frames: 3, bytes: 400 };
         let (program, request) = ("program".into(), vec![1, 2, 3]);
-        let hello =
-            Hello { program, request, session: Some([7; 16]), received, proof: Some([9; 32]) };
+        let hello = Hello {
+            program,
+            request,
+            session: Some([7; 16]),
+            received,
+            proof: Some([9; 32]),
+            tenant: None,
+        };
         let (limits, facts) = (Limits::default(), vec![5; 40]);
         let welcome = Welcome { session: [7; 16], received, limits, facts };
         let (hello, welcome) = (codec::write(&hello).unwrap(), codec::write(&welcome).unwrap());

@@ -20,8 +20,14 @@ pub(crate) const CLIENT: &str = "libreef_remote_cuda.so";
 
 /// Starts a server on an address, and returns where it listens. It lasts as long as this process.
 pub(crate) fn serve(address: &str) -> String {
+    serve_with(address, |_| ())
+}
+
+/// As [`serve`], with other options.
+pub(crate) fn serve_with(address: &str, change: impl FnOnce(&mut WorkerOptions)) -> String {
     let mut options = WorkerOptions::new(env!("CARGO_BIN_EXE_reef-remote-worker").into());
     options.driver = Some(library(FAKE));
+    change(&mut options);
     let workers = Workers::bind(&address.parse().unwrap(), options).unwrap();
     let address = workers.address();
     std::thread::spawn(move || workers.run());
@@ -29,6 +35,7 @@ pub(crate) fn serve(address: &str) -> String {
 }
 
 /// A path for a UNIX socket of this test's.
+#[allow(dead_code)] // not all tests need it
 pub(crate) fn socket(name: &str) -> String {
     let path = std::env::temp_dir().join(format!("reef-b0-{name}-{}", std::process::id()));
     let _ = std::fs::remove_file(&path);
@@ -98,4 +105,36 @@ impl Relay {
     pub(crate) fn replies(&self) -> usize {
         self.replies.load(Ordering::SeqCst)
     }
+}
+
+/// Processes that a process has started.
+#[allow(dead_code)] // not all tests need it
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let mut all = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        // A thread may have ended meanwhile.
+        let text = std::fs::read_to_string(task.unwrap().path().join("children"));
+        all.extend(
+            text.unwrap_or_default().split_whitespace().map(|pid| pid.parse::<u32>().unwrap()),
+        );
+    }
+    all
+}
+
+/// All memory of a process that it may write, as far as it can be read.
+#[allow(dead_code)] // not all tests need it
+pub(crate) fn memory_of(pid: u32) -> Vec<u8> {
+    use std::os::unix::fs::FileExt;
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut all = Vec::new();
+    for line in maps.lines().filter(|line| line.contains(" rw")) {
+        let (begin, end) = line.split(' ').next().unwrap().split_once('-').unwrap();
+        let [begin, end] = [begin, end].map(|at| u64::from_str_radix(at, 16).unwrap());
+        let mut bytes = vec![0; ((end - begin) as usize).min(64 << 20)];
+        if memory.read_exact_at(&mut bytes, begin).is_ok() {
+            all.extend(bytes);
+        }
+    }
+    all
 }

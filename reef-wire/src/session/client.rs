@@ -17,6 +17,9 @@ use std::time::{Duration, Instant};
 /// Time for which a client tries again where nothing listens: a server that is busy may not yet.
 const ABSENT_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Time for which a client tries again to begin a session, if its connection breaks.
+const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Way of a client to its server.
 pub struct ClientOptions {
     /// Makes a connection.
@@ -58,10 +61,22 @@ impl ClientOptions {
         received: Progress,
     ) -> Result<(Link, Decoder, Welcome)> {
         let (program, request) = (self.program.clone(), self.request.clone());
-        let hello = Hello { program, request, session, received, proof: None };
+        let hello = Hello { program, request, session, received, proof: None, tenant: None };
         let (mut link, mut decoder) = ((self.dial)()?, Decoder::default());
         let welcome = greet(&mut link, &mut decoder, self.schema, self.token.as_ref(), hello)?;
         Ok((link, decoder, welcome))
+    }
+
+    /// Begins a session.
+    fn begin(&self) -> Result<(Link, Decoder, Welcome)> {
+        let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
+        loop {
+            match self.connect(None, Progress::default()) {
+                Err(Error::Broken(_)) if begin.elapsed() < BEGIN_TIMEOUT => thread::sleep(pause),
+                result => return result,
+            }
+            pause *= 2;
+        }
     }
 
     /// Connects, again and again while the connection breaks, until its timeout. A server that is
@@ -97,14 +112,15 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins a session. Fails at once if there is no server.
+    /// Begins a session. Fails at once if there is no server. If the connection breaks before there
+    /// is a session, tries again for 1 s.
     ///
     /// # Errors
     ///
     /// `Broken` without a connection; `Refused` with the server's reason, or for another version or
     /// schema.
     pub fn open(options: ClientOptions, handler: Box<dyn Handler>) -> Result<Self> {
-        let (link, decoder, welcome) = options.connect(None, Progress::default())?;
+        let (link, decoder, welcome) = options.begin()?;
         let (session, facts) = (welcome.session, welcome.facts);
         let reconnect = move |endpoint: &Endpoint, inbox: &mut Inbox| {
             let received = inbox.received();

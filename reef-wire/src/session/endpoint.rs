@@ -2,7 +2,7 @@
 
 use super::handshake::{OP_END, OP_REPLY};
 use super::inbox::{Inbox, Message, Sink, is_closed};
-use super::outbox::{self, Growth, Outbox};
+use super::outbox::{self, Growth, Outbox, Traffic};
 use crate::credit::Limits;
 use crate::error::{Error, Result};
 use crate::exchange::reader::Turns;
@@ -249,6 +249,11 @@ impl Endpoint {
         self.writer.stop();
         self.turns.stop();
         self.wake();
+    }
+
+    /// Returns what has gone to and fro.
+    pub fn traffic(&self) -> Traffic {
+        self.writer.with(|outbox| outbox.traffic())
     }
 
     /// Returns why the session is over, if it is.

@@ -93,6 +93,21 @@ pub struct Hello {
     pub(crate) received: Progress,
     /// Proof that the client has a token of the server.
     pub(crate) proof: Option<[u8; 32]>,
+    /// Name of that token, as the server knows it.
+    #[serde(skip)]
+    pub(crate) tenant: Option<String>,
+}
+
+impl Hello {
+    /// Returns the name of the session that the client continues; `None` for a new one.
+    pub fn session(&self) -> Option<[u8; 16]> {
+        self.session
+    }
+
+    /// Returns the name of the client's token, if the server has names for its tokens.
+    pub fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
+    }
 }
 
 /// Answer of a server.
@@ -107,7 +122,10 @@ pub(crate) struct Welcome {
 
 /// A secret that client and server share. It is never sent: a client proves that it has it.
 #[derive(Clone)]
-pub struct Token(hmac::Key);
+pub struct Token {
+    key: hmac::Key,
+    tenant: Option<String>,
+}
 
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -118,7 +136,17 @@ impl fmt::Debug for Token {
 impl Token {
     /// A token of these bytes.
     pub fn new(secret: &[u8]) -> Self {
-        Self(hmac::Key::new(hmac::HMAC_SHA256, secret))
+        Self { key: hmac::Key::new(hmac::HMAC_SHA256, secret), tenant: None }
+    }
+
+    /// Names the token, for a server that has several.
+    #[must_use]
+    pub fn of_tenant(self, name: &str) -> Self {
+        Self { tenant: Some(name.into()), ..self }
+    }
+
+    pub(crate) fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
     }
 
     /// HMAC-SHA-256 of what is of this connection alone.
@@ -127,7 +155,7 @@ impl Token {
     }
 
     pub(crate) fn prove(&self, nonce: &Nonce, binding: Option<[u8; 32]>) -> [u8; 32] {
-        let tag = hmac::sign(&self.0, &Self::text(nonce, binding));
+        let tag = hmac::sign(&self.key, &Self::text(nonce, binding));
         tag.as_ref().try_into().expect("a tag of SHA-256 has 32 bytes")
     }
 
@@ -137,7 +165,7 @@ impl Token {
         nonce: &Nonce,
         binding: Option<[u8; 32]>,
     ) -> bool {
-        hmac::verify(&self.0, &Self::text(nonce, binding), proof).is_ok()
+        hmac::verify(&self.key, &Self::text(nonce, binding), proof).is_ok()
     }
 }
 

@@ -14,11 +14,13 @@ mod endpoint;
 pub(crate) mod handshake;
 mod inbox;
 mod outbox;
+mod reception;
 mod server;
 
 pub use client::{Client, ClientOptions};
 pub use endpoint::{Endpoint, Handler};
 pub use handshake::{Hello, Token};
 pub use inbox::Message;
-pub use outbox::Growth;
+pub use outbox::{Growth, Traffic};
+pub use reception::{NO_SESSION, Reception, refuse};
 pub use server::{Authority, Server, ServerOptions};

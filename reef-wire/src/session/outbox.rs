@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::exchange::writer::Source;
 use crate::frame::{self, FLAG_PAYLOAD, FLAG_UNCOUNTED, frame_len};
 use crate::journal::{Batch, Journal, Progress};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use zerocopy::little_endian::U64;
@@ -39,6 +40,22 @@ struct Open {
     at: usize,
 }
 
+/// Frames and bytes of a session, over all of its connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Traffic {
+    /// Frames that this end has handled.
+    pub received_frames: u64,
+    /// Bytes of them.
+    pub received_bytes: u64,
+    /// Frames that this end has pushed.
+    pub sent_frames: u64,
+    /// Bytes of them.
+    pub sent_bytes: u64,
+    /// There is a connection.
+    pub is_connected: bool,
+}
+
 #[derive(Debug)]
 pub(super) struct Outbox {
     /// Frames that were not sent yet.
@@ -49,7 +66,8 @@ pub(super) struct Outbox {
     again: VecDeque<Arc<Batch>>,
     pushed: Progress,
     acknowledged: Progress,
-    /// Consumed frames of the peer, and those of them that the peer has been told of.
+    /// Consumed frames of the peer, and those that the peer has been told of. After a cut these
+    /// may be more: chunks of an incomplete payload have come.
     consumed: Progress,
     told: Progress,
     is_connected: bool,
@@ -90,6 +108,16 @@ impl Outbox {
     /// Returns whether there is credit for a message of this size.
     pub(super) fn has_credit(&self, size: Progress) -> bool {
         self.limits.allow(self.outstanding(), size.frames, size.bytes)
+    }
+
+    pub(super) fn traffic(&self) -> Traffic {
+        Traffic {
+            received_frames: self.consumed.frames,
+            received_bytes: self.consumed.bytes,
+            sent_frames: self.pushed.frames,
+            sent_bytes: self.pushed.bytes,
+            is_connected: self.is_connected,
+        }
     }
 
     /// Frames and bytes that were pushed and not acknowledged.
@@ -177,8 +205,9 @@ impl Outbox {
     }
 
     fn acknowledgement_is_due(&self) -> bool {
-        let frames = self.consumed.frames - self.told.frames;
-        self.limits.acknowledgement_is_due(frames, self.consumed.bytes - self.told.bytes)
+        let frames = self.consumed.frames.saturating_sub(self.told.frames);
+        let bytes = self.consumed.bytes.saturating_sub(self.told.bytes);
+        self.limits.acknowledgement_is_due(frames, bytes)
     }
 
     /// Continues on another connection: the peer has `received` so much, and has been told that
@@ -208,7 +237,7 @@ impl Source for Outbox {
         if let Some(batch) = self.again.pop_front() {
             return Some(batch);
         }
-        if self.told != self.consumed {
+        if self.told.frames < self.consumed.frames {
             self.told = self.consumed;
             let (frames, bytes) = (U64::new(self.told.frames), U64::new(self.told.bytes));
             let body = Acknowledgement { frames, bytes };
@@ -309,6 +338,18 @@ mod tests {
         assert!(!grow(&mut outbox, 1, b"", b"x", &vec![0; MAX_INLINE_LEN + 1]));
         assert!(!grow(&mut outbox, 1, b"", b"x", b"y"), "chunks do not grow");
         assert!(!grow(&mut outbox, 1, &[0; 2], b"", b"y"), "it is shorter");
+    }
+
+    #[test]
+    fn chunks_told_at_a_handshake_are_not_taken_back() {
+        let mut outbox = Outbox::new(Limits { frames: 8, bytes: 1 << 20 });
+        outbox.connect(Progress::default(), Progress { frames: 3, bytes: 300 }).unwrap();
+        assert!(!outbox.is_ready());
+        let (told, is_due) = outbox.consume(Progress { frames: 1, bytes: 16 });
+        assert_eq!((told.frames, is_due), (3, false));
+        outbox.push(16, 0, 0, &[]);
+        assert_eq!(outbox.take().unwrap().bytes.len(), 16, "a frame alone");
+        assert!(outbox.consume(Progress { frames: 6, bytes: 600 }).1);
     }
 
     #[test]

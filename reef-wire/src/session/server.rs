@@ -1,10 +1,8 @@
 //! The server's end: sessions of many clients, each continued by whichever connection names it.
 
 use super::endpoint::{Endpoint, Handler, Side};
-use super::handshake::{
-    HANDSHAKE_TIMEOUT, Hello, Nonce, OP_GREETING, OP_HELLO, OP_REFUSED, OP_WELCOME, Opening, Token,
-    Welcome, hear, say,
-};
+use super::handshake::{Hello, OP_WELCOME, Token, Welcome, say};
+use super::reception::{NO_SESSION, Reception, refuse};
 use crate::codec;
 use crate::credit::Limits;
 use crate::error::{Error, Result};
@@ -12,13 +10,11 @@ use crate::exchange::sync::lock;
 use crate::frame::Decoder;
 use crate::journal::Progress;
 use crate::transport::link::Link;
-use ring::rand::{SecureRandom, SystemRandom};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
-use zerocopy::IntoBytes;
 
 /// Bounds of a server.
 #[derive(Debug, Clone)]
@@ -80,7 +76,7 @@ struct Shared {
     options: ServerOptions,
     authority: Box<dyn Authority>,
     sessions: Mutex<HashMap<[u8; 16], Arc<Session>>>,
-    random: SystemRandom,
+    reception: Reception,
 }
 
 impl fmt::Debug for Server {
@@ -91,6 +87,8 @@ impl fmt::Debug for Server {
 
 struct Session {
     endpoint: Arc<Endpoint>,
+    /// Owner of the token with which it began.
+    tenant: Option<String>,
     /// Number of connections that it has had; changes under the lock of the inbox.
     connections: Mutex<u64>,
     changed: Condvar,
@@ -99,12 +97,9 @@ struct Session {
 impl Server {
     /// A server without sessions.
     pub fn new(options: ServerOptions, authority: impl Authority + 'static) -> Self {
-        Self(Arc::new(Shared {
-            options,
-            authority: Box::new(authority),
-            sessions: Mutex::default(),
-            random: SystemRandom::new(),
-        }))
+        let reception = Reception::new(options.schema, options.tokens.clone());
+        let authority = Box::new(authority);
+        Self(Arc::new(Shared { options, authority, sessions: Mutex::default(), reception }))
     }
 
     /// Number of sessions, with or without a connection.
@@ -125,41 +120,25 @@ impl Server {
     /// Why there is no session: the client was refused, or said nothing that makes sense; or why
     /// the session has ended.
     pub fn serve(&self, mut link: Link) -> Result<()> {
-        let mut decoder = Decoder::default();
-        match self.answer(&mut link, &mut decoder) {
-            Ok(hello) => match hello.session {
-                Some(name) => self.resume(link, decoder, name, hello.received),
-                None => self.begin(link, decoder, &hello),
-            },
-            Err(error) => {
-                let text = match &error {
-                    Error::Refused(text) => text.clone(),
-                    other => other.to_string(),
-                };
-                refuse(&mut link, &text);
-                Err(error)
-            }
+        let hello = self.0.reception.greet(&mut link)?;
+        let name = self.0.reception.name()?;
+        self.serve_greeted(link, &hello, name)
+    }
+
+    /// As [`serve`](Self::serve), for a client that a [`Reception`] has greeted, perhaps in another
+    /// process. A new session gets this name.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn serve_greeted(&self, link: Link, hello: &Hello, name: [u8; 16]) -> Result<()> {
+        match hello.session {
+            Some(session) => self.resume(link, hello, session),
+            None => self.begin(link, hello, name),
         }
     }
 
-    /// Greets a client, and returns what it says if it may have a session.
-    fn answer(&self, link: &mut Link, decoder: &mut Decoder) -> Result<Hello> {
-        let (options, end) = (&self.0.options, Instant::now() + HANDSHAKE_TIMEOUT);
-        let nonce: Nonce = self.random()?;
-        say(link, OP_GREETING, &[Opening::new(options.schema).as_bytes(), &nonce])?;
-        let body = hear(link, decoder, OP_HELLO, end)?;
-        let hello: Hello = codec::read(Opening::check(&body, options.schema)?)?;
-        let is_known =
-            |proof| options.tokens.iter().any(|token| token.verifies(proof, &nonce, link.binding));
-        match &hello.proof {
-            _ if options.tokens.is_empty() => Ok(hello),
-            None => Err(Error::Refused("this server wants a token".into())),
-            Some(proof) if is_known(proof) => Ok(hello),
-            Some(_) => Err(Error::Refused("the token is not one of this server's".into())),
-        }
-    }
-
-    fn begin(&self, mut link: Link, decoder: Decoder, hello: &Hello) -> Result<()> {
+    fn begin(&self, mut link: Link, hello: &Hello, name: [u8; 16]) -> Result<()> {
         let options = &self.0.options;
         if self.len() >= options.max_sessions {
             let text = too_many(self.len());
@@ -177,8 +156,8 @@ impl Server {
         let endpoint = Arc::new(Endpoint::new(options.limits, side, handler));
         endpoint.begin();
         let (connections, changed) = (Mutex::new(1), Condvar::new());
-        let session = Arc::new(Session { endpoint, connections, changed });
-        let name = self.random()?;
+        let tenant = hello.tenant.clone();
+        let session = Arc::new(Session { endpoint, tenant, connections, changed });
         let none = Progress::default();
         let welcome = Welcome { session: name, received: none, limits: options.limits, facts };
         let welcome = codec::write(&welcome)?;
@@ -188,6 +167,7 @@ impl Server {
         }
         if say(&mut link, OP_WELCOME, &[&welcome]).is_ok() {
             let endpoint = &session.endpoint;
+            let decoder = Decoder::default();
             endpoint.connect(&mut lock(endpoint.inbox()), link, decoder, none, none)?;
         }
         let end = self.run(&session);
@@ -238,18 +218,13 @@ impl Server {
         end
     }
 
-    /// Gives a connection to the session that it names.
-    fn resume(
-        &self,
-        mut link: Link,
-        decoder: Decoder,
-        name: [u8; 16],
-        received: Progress,
-    ) -> Result<()> {
-        let Some(session) = lock(&self.0.sessions).get(&name).cloned() else {
-            let text = "there is no such session (any more)";
-            refuse(&mut link, text);
-            return Err(Error::Refused(text.into()));
+    /// Gives a connection to the session that it names. Its client has shown its token and knows
+    /// the session's name, so it may disturb the connection before.
+    fn resume(&self, mut link: Link, hello: &Hello, name: [u8; 16]) -> Result<()> {
+        let found = lock(&self.0.sessions).get(&name).cloned();
+        let Some(session) = found.filter(|session| session.tenant == hello.tenant) else {
+            refuse(&mut link, NO_SESSION);
+            return Err(Error::Refused(NO_SESSION.into()));
         };
         let endpoint = &session.endpoint;
         endpoint.cut(); // the connection before, which this end may believe in
@@ -258,7 +233,9 @@ impl Server {
         let (told, limits) = (inbox.received(), self.0.options.limits);
         let welcome = Welcome { session: name, received: told, limits, facts: Vec::new() };
         say(&mut link, OP_WELCOME, &[&codec::write(&welcome)?])?;
-        if let Err(error) = endpoint.connect(&mut inbox, link, decoder, received, told) {
+        let connected =
+            endpoint.connect(&mut inbox, link, Decoder::default(), hello.received, told);
+        if let Err(error) = connected {
             drop(inbox);
             endpoint.end(error.clone());
             return Err(error);
@@ -267,13 +244,6 @@ impl Server {
         drop(inbox);
         session.changed.notify_all();
         Ok(())
-    }
-
-    fn random<const LEN: usize>(&self) -> Result<[u8; LEN]> {
-        let mut bytes = [0; LEN];
-        let filled = self.0.random.fill(&mut bytes);
-        filled.map_err(|_| Error::Invalid("the system has no random numbers".into()))?;
-        Ok(bytes)
     }
 }
 
@@ -304,9 +274,4 @@ impl Session {
 
 fn too_many(sessions: usize) -> String {
     format!("the server has {sessions} sessions, at most that many")
-}
-
-/// Tells a client why, as far as the connection still carries it.
-fn refuse(link: &mut Link, text: &str) {
-    let _ = say(link, OP_REFUSED, &[text.as_bytes()]); // it may be gone
 }

@@ -1,0 +1,101 @@
+//! The socket between a server and one of its workers: messages of their own, and connections.
+//!
+//! The server greets each client and keeps all secrets. What a worker gets is a connection whose
+//! client may have its session.
+
+use reef_wire::{Hello, Traffic, codec};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg,
+    sendmsg, socketpair,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Maximum number of bytes of a message.
+const MAX_LEN: usize = 16 << 10;
+
+/// Message of a server to a worker.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum ToWorker {
+    /// A client's connection, which comes along. A new session gets this name.
+    Arrived { hello: Hello, name: [u8; 16], is_tcp: bool },
+    /// The worker must say its status.
+    Ask,
+}
+
+/// Message of a worker to its server.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub(crate) enum FromWorker {
+    /// State of its session.
+    Status(Traffic),
+}
+
+/// Makes the two ends.
+///
+/// # Errors
+///
+/// The system's.
+pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let flags = SocketFlags::CLOEXEC;
+    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// Sends a message, and a connection along with it.
+///
+/// # Errors
+///
+/// The other end is gone.
+pub(crate) fn send(
+    socket: impl AsFd,
+    message: &impl Serialize,
+    connection: Option<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let bytes = codec::write(message).map_err(io::Error::other)?;
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = SendAncillaryBuffer::new(&mut space);
+    if let Some(connection) = &connection {
+        along.push(SendAncillaryMessage::ScmRights(std::slice::from_ref(connection)));
+    }
+    loop {
+        match sendmsg(&socket, &[IoSlice::new(&bytes)], &mut along, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            sent => return Ok(sent.map(|_| ())?),
+        }
+    }
+}
+
+/// Waits for a message, and returns it with the connection that came along.
+///
+/// # Errors
+///
+/// `UnexpectedEof` if the other end is gone; `InvalidData` for a message that cannot be.
+pub(crate) fn receive<T: DeserializeOwned>(socket: impl AsFd) -> io::Result<(T, Option<OwnedFd>)> {
+    let mut bytes = vec![0; MAX_LEN];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut along = RecvAncillaryBuffer::new(&mut space);
+    let got = loop {
+        let to = &mut [IoSliceMut::new(&mut bytes)];
+        match recvmsg(&socket, to, &mut along, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            got => break got?,
+        }
+    };
+    let connection = along.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    if got.bytes == 0 {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    if got.flags.contains(ReturnFlags::TRUNC) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
+    }
+    let message = codec::read(&bytes[..got.bytes]);
+    let invalid = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    Ok((message.map_err(invalid)?, connection))
+}

@@ -1,0 +1,30 @@
+//! Options of a server.
+
+use reef_remote::server::Security;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+/// Bounds of a server, and what its workers use.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct WorkerOptions {
+    /// File of the worker's program.
+    pub program: PathBuf,
+    /// First arguments of it, by which it calls [`run_worker`](crate::run_worker) with the others.
+    pub command: Vec<OsString>,
+    /// Library that workers take for the driver; `None`: the one of the system, or of `REEF_CUDA`.
+    pub driver: Option<PathBuf>,
+    /// Files for connections from other machines.
+    pub security: Security,
+    /// Sessions at a time.
+    pub max_sessions: usize,
+}
+
+impl WorkerOptions {
+    /// Options with the worker's program, such as this crate's: the system's driver, no files,
+    /// 1,000 sessions.
+    pub fn new(program: PathBuf) -> Self {
+        let command = vec!["session".into()];
+        Self { program, command, driver: None, security: Security::default(), max_sessions: 1000 }
+    }
+}

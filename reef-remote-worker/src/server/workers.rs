@@ -1,0 +1,159 @@
+//! Connections, and the sessions that they belong to.
+
+use super::options::WorkerOptions;
+use super::worker::{Greeted, Worker};
+use crate::state::lock::lock;
+use reef_core::{Error, Result};
+use reef_remote::server::Listener;
+use reef_remote_calls::SCHEMA;
+use reef_wire::{Address, Hello, Link, NO_SESSION, Reception, TlsServer, refuse};
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+/// Time after which a server tries to accept again where the system could not.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Listening socket, and the worker of each session.
+#[derive(Debug)]
+pub struct Workers {
+    listener: Listener,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: WorkerOptions,
+    tls: Option<TlsServer>,
+    /// For connections by TCP, and for those by a UNIX socket: that belongs to one user.
+    receptions: [Reception; 2],
+    /// Workers by the names of their sessions.
+    workers: Mutex<HashMap<[u8; 16], Arc<Worker>>>,
+}
+
+impl Workers {
+    /// Listens on an address. One that other machines can reach must have a token and TLS.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if they are missing or the worker's program is; `Host` with the system's reason.
+    pub fn bind(address: &Address, options: WorkerOptions) -> Result<Self> {
+        if !options.program.is_file() {
+            let text = format!("worker {}: no such file", options.program.display());
+            return Err(Error::Invalid(text));
+        }
+        let listener = Listener::bind(address, &options.security)?;
+        let (tls, tokens) = (options.security.tls()?, options.security.tokens()?);
+        let receptions = [Reception::new(SCHEMA, tokens), Reception::new(SCHEMA, Vec::new())];
+        let workers = Mutex::default();
+        Ok(Self { listener, shared: Arc::new(Shared { options, tls, receptions, workers }) })
+    }
+
+    /// Returns the address that programs connect to.
+    pub fn address(&self) -> String {
+        self.listener.address()
+    }
+
+    /// Accepts connections for ever, each on a thread of its own. A session lasts for 30 s without
+    /// a connection; its worker ends with it, or with this process.
+    pub fn run(&self) {
+        loop {
+            let Ok((socket, is_tcp)) = self.listener.accept() else {
+                thread::sleep(ACCEPT_RETRY_INTERVAL); // too many files are open
+                continue;
+            };
+            let shared = self.shared.clone();
+            let answer = move || {
+                if let (Err(error), Some(_)) =
+                    (shared.answer(socket, is_tcp), std::env::var_os("REEF_LOG"))
+                {
+                    eprintln!("reef: {error}");
+                }
+            };
+            // Without a thread the connection is closed, and the client tries again.
+            let _ = thread::Builder::new().name("reef-program".into()).spawn(answer);
+        }
+    }
+}
+
+impl Shared {
+    /// Greets a client, and hands its connection to its worker. If its session is new, this thread
+    /// stays with the worker.
+    fn answer(&self, socket: OwnedFd, is_tcp: bool) -> reef_wire::Result<()> {
+        let broken = |e: io::Error| reef_wire::Error::Broken(e.to_string());
+        let (mut link, socket) = match (&self.tls, is_tcp) {
+            (Some(tls), true) => (tls.accept(socket.into())?, None),
+            _ => {
+                let own = socket.try_clone().map_err(broken)?;
+                let link = if is_tcp { Link::tcp(own.into()) } else { Link::unix(own.into()) };
+                (link.map_err(broken)?, Some(socket))
+            }
+        };
+        let reception = &self.receptions[usize::from(!is_tcp)];
+        let hello = reception.greet(&mut link)?;
+        let greeted = |link| match socket {
+            Some(socket) => Greeted::Plain { socket, is_tcp },
+            None => Greeted::Tls(link),
+        };
+        match hello.session() {
+            Some(name) => {
+                let found = lock(&self.workers).get(&name).cloned();
+                match found.filter(|worker| worker.tenant.as_deref() == hello.tenant()) {
+                    Some(worker) => worker.hand(greeted(link), hello, name).map_err(broken),
+                    None => Err(refused(&mut link, NO_SESSION.into())),
+                }
+            }
+            None => {
+                let name = reception.name()?;
+                match self.start(name, &hello) {
+                    Ok((worker, child)) => {
+                        self.stay(name, &worker, child, || worker.hand(greeted(link), hello, name));
+                        Ok(())
+                    }
+                    Err(text) => Err(refused(&mut link, text)),
+                }
+            }
+        }
+    }
+
+    /// Starts the worker of a new session.
+    fn start(&self, name: [u8; 16], hello: &Hello) -> Result<(Arc<Worker>, Child), String> {
+        let mut workers = lock(&self.workers);
+        let max = self.options.max_sessions;
+        if workers.len() >= max {
+            return Err(format!("the server has {} sessions, at most {max}", workers.len()));
+        }
+        let program = self.options.program.display();
+        let started = Worker::start(&self.options, hello.tenant());
+        let (worker, child) = started.map_err(|e| format!("{program}: {e}"))?;
+        let worker = Arc::new(worker);
+        workers.insert(name, worker.clone());
+        Ok((worker, child))
+    }
+
+    /// Hands the first connection to a worker, and waits until it has ended.
+    fn stay(
+        &self,
+        name: [u8; 16],
+        worker: &Worker,
+        mut child: Child,
+        hand: impl FnOnce() -> io::Result<()>,
+    ) {
+        if hand().is_err() {
+            let _ = child.kill(); // it has ended
+        }
+        worker.listen();
+        lock(&self.workers).remove(&name);
+        let _ = child.wait(); // it has reported its own errors
+    }
+}
+
+/// Tells a client why it has no session.
+fn refused(link: &mut Link, text: String) -> reef_wire::Error {
+    refuse(link, &text);
+    reef_wire::Error::Refused(text)
+}

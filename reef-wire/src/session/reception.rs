@@ -1,0 +1,118 @@
+//! The first words of a server with a client, before there is a session.
+
+use super::handshake::{
+    HANDSHAKE_TIMEOUT, Hello, Nonce, OP_GREETING, OP_HELLO, OP_REFUSED, Opening, Token, hear, say,
+};
+use crate::codec;
+use crate::error::{Error, Result};
+use crate::frame::Decoder;
+use crate::transport::link::Link;
+use ring::rand::{SecureRandom, SystemRandom};
+use std::fmt;
+use std::time::Instant;
+use zerocopy::IntoBytes;
+
+/// Maximum number of bytes of a client's request.
+const MAX_REQUEST_LEN: usize = 4096;
+/// Maximum number of characters of a client's name.
+const MAX_PROGRAM_LEN: usize = 128;
+
+/// Text for a client that names a session which is not there.
+pub const NO_SESSION: &str = "there is no such session (any more)";
+
+/// Part of a server that has its secrets: it learns which clients may have a session.
+///
+/// The process of the sessions may be another one, which then has no secret but its sessions'
+/// names: [`Server::serve_greeted`](crate::Server::serve_greeted).
+pub struct Reception {
+    schema: u64,
+    tokens: Vec<Token>,
+    random: SystemRandom,
+}
+
+impl fmt::Debug for Reception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reception").field("tokens", &self.tokens.len()).finish_non_exhaustive()
+    }
+}
+
+impl Reception {
+    /// A reception for clients of this schema. With tokens a client must have one of them.
+    pub fn new(schema: u64, tokens: Vec<Token>) -> Self {
+        Self { schema, tokens, random: SystemRandom::new() }
+    }
+
+    /// Greets a client, and returns what it says if it may have a session. Another one is told why
+    /// not. Blocks for 10 s at most.
+    ///
+    /// # Errors
+    ///
+    /// `Refused` with the reason; `Protocol`; `Broken`.
+    pub fn greet(&self, link: &mut Link) -> Result<Hello> {
+        let heard = self.hear(link);
+        if let Err(error) = &heard {
+            let text = match error {
+                Error::Refused(text) => text.clone(),
+                other => other.to_string(),
+            };
+            refuse(link, &text);
+        }
+        heard
+    }
+
+    fn hear(&self, link: &mut Link) -> Result<Hello> {
+        let (mut decoder, end) = (Decoder::default(), Instant::now() + HANDSHAKE_TIMEOUT);
+        let nonce: Nonce = self.random()?;
+        say(link, OP_GREETING, &[Opening::new(self.schema).as_bytes(), &nonce])?;
+        let body = hear(link, &mut decoder, OP_HELLO, end)?;
+        let mut hello: Hello = codec::read(Opening::check(&body, self.schema)?)?;
+        hello.tenant = self.tenant(&hello, &nonce, link)?;
+        hello.proof = None;
+        if hello.request.len() > MAX_REQUEST_LEN {
+            let len = hello.request.len();
+            let text = format!("request: must have at most {MAX_REQUEST_LEN} bytes, got {len}");
+            return Err(Error::Refused(text));
+        }
+        if hello.program.chars().nth(MAX_PROGRAM_LEN).is_some() {
+            hello.program = hello.program.chars().take(MAX_PROGRAM_LEN).collect();
+        }
+        if !decoder.is_empty() {
+            return Err(Error::protocol("the client must wait for the answer to its hello"));
+        }
+        Ok(hello)
+    }
+
+    /// Returns the name of the token that the client has.
+    fn tenant(&self, hello: &Hello, nonce: &Nonce, link: &Link) -> Result<Option<String>> {
+        if self.tokens.is_empty() {
+            return Ok(None);
+        }
+        let refused = |text: &str| Error::Refused(text.into());
+        let proof = hello.proof.ok_or_else(|| refused("this server wants a token"))?;
+        let is_it = |token: &&Token| token.verifies(&proof, nonce, link.binding);
+        let found = self.tokens.iter().find(is_it);
+        let token = found.ok_or_else(|| refused("the token is not one of this server's"))?;
+        Ok(token.tenant().map(Into::into))
+    }
+
+    /// Makes up the name of a session, which no stranger can guess.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` if the system has no random numbers.
+    pub fn name(&self) -> Result<[u8; 16]> {
+        self.random()
+    }
+
+    fn random<const LEN: usize>(&self) -> Result<[u8; LEN]> {
+        let mut bytes = [0; LEN];
+        let filled = self.random.fill(&mut bytes);
+        filled.map_err(|_| Error::Invalid("the system has no random numbers".into()))?;
+        Ok(bytes)
+    }
+}
+
+/// Tells a client why it has no session, as far as the connection still carries it.
+pub fn refuse(link: &mut Link, text: &str) {
+    let _ = say(link, OP_REFUSED, &[text.as_bytes()]); // it may be gone
+}
