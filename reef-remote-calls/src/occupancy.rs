@@ -3,7 +3,7 @@
 /// Returns the largest number of threads, of whole warps up to `most`, by which most threads are
 /// resident, and how many such blocks a multiprocessor has: zeros if none fits.
 ///
-/// `active` tells how many blocks of so many threads a multiprocessor has at a time, and `resident`
+/// `active` tells how many blocks of that size a multiprocessor has at a time, and `resident`
 /// is the number of threads that it has at most.
 ///
 /// # Errors
@@ -38,7 +38,7 @@ mod tests {
         // 2048 threads and 16 blocks at most: 1024 is the first that fills it.
         let active = |threads: i32| Ok::<_, ()>((2048 / threads).min(16));
         assert_eq!(largest_block(1024, 32, 2048, active), Ok((1024, 2)));
-        // A bound that is no whole number of warps is tried as well.
+        // A bound in the middle of a warp is tried as well.
         assert_eq!(largest_block(1000, 32, 2048, active), Ok((512, 4)));
         // 1500 threads' worth of registers: blocks of 736 leave the least over.
         let active = |threads: i32| Ok::<_, ()>(1500 / threads);
