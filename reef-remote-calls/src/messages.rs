@@ -51,6 +51,8 @@ messages! {
     hot 25 HostReturned { call: U64 }
     /// Of the worker: the stream has come to a host function.
     hot 26 HostCalled { token: U64, call: U64 }
+    /// Of the worker: text that kernels have printed follows.
+    hot 51 KernelPrinted { reserved: U64 }
     /// Of the worker: a call that has no reply has failed.
     hot 27 Failed { code: U32, call: U32 }
     /// Asks for memory of the window, for allocations in the lane's context: `least` or more

@@ -6,8 +6,8 @@ use crate::state::leases::{give_up_window, keep_window};
 use crate::state::lock::lock;
 use crate::state::thread::{Thread, in_thread};
 use reef_remote_calls::{
-    Advance, Barrier, Define, Facts, Failed, HostCalled, HostReturned, Request, SCHEMA, SetCurrent,
-    TableCall, WINDOW_SLOTS,
+    Advance, Barrier, Define, Facts, Failed, HostCalled, HostReturned, KernelPrinted, Request,
+    SCHEMA, SetCurrent, TableCall, WINDOW_SLOTS,
 };
 use reef_replay::{Line as Replayed, Numbers, Op, Player};
 use reef_wire::little_endian::{U16, U32, U64};
@@ -178,6 +178,7 @@ impl Handler for Receiver {
                 }
                 HAS_FAILED.store(true, Ordering::Release);
             }
+            KernelPrinted::OP => print(KernelPrinted::split(message.body)?.1),
             HostCalled::OP => {
                 let called = HostCalled::split(message.body)?.0;
                 run_host_function(called.token.get(), called.call.get(), post_returned);
@@ -382,6 +383,15 @@ impl Replayed for Sender<'_> {
         let &reef_replay::Growth { replace, more, fresh } = growth;
         self.client.grow(Advance::OP, self.lane, &Growth { replace, more, fresh })
     }
+}
+
+/// Writes to the program's output, in order with what the program has printed by C's functions.
+fn print(text: &[u8]) {
+    unsafe extern "C" {
+        static stdout: *mut libc::FILE;
+    }
+    // SAFETY: C's stream, which is there as long as the process, and bytes of this length.
+    unsafe { libc::fwrite(text.as_ptr().cast(), 1, text.len(), stdout) };
 }
 
 fn lost(why: &Error) -> u32 {

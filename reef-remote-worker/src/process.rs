@@ -3,6 +3,7 @@
 use crate::arguments::Arguments;
 use crate::control::{self, FromWorker, ToWorker};
 use crate::session::Sessions;
+use crate::state::printed::Printed;
 use rustix::process::{Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -22,6 +23,7 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     if parent != getppid().map(|parent| parent.as_raw_nonzero().get()) {
         return Ok(());
     }
+    Printed::begin().map_err(|e| format!("output: {e}"))?;
     let control = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
     let sessions = Arc::new(Sessions::new(driver));
     while let Ok((message, connection)) = control::receive(&control) {

@@ -6,6 +6,7 @@
 pub(crate) mod handles;
 pub(crate) mod host_calls;
 pub(crate) mod lock;
+pub(crate) mod printed;
 pub(crate) mod queue;
 pub(crate) mod shared;
 pub(crate) mod staging;

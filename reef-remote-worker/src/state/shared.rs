@@ -3,12 +3,13 @@
 use super::handles::Handles;
 use super::host_calls::HostCalls;
 use super::lock::lock;
+use super::printed::Printed;
 use super::staging::Staging;
 use super::waiters::Waiters;
 use super::window::Window;
 use crate::driver::Driver;
-use reef_remote_calls::Failed;
-use reef_wire::little_endian::U32;
+use reef_remote_calls::{CALLS, Failed, KernelPrinted, ToDevice, ToHost, Way};
+use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -68,6 +69,14 @@ impl Shared {
         let endpoint = self.host_calls.endpoint();
         let sent = if request.wants_reply {
             let head = [code.to_le_bytes(), [0; 4]].concat();
+            if Self::has_waited(request.call) {
+                // Before the reply, as a driver of this machine writes it before it returns.
+                Printed::take(|bytes| {
+                    let body = KernelPrinted { reserved: U64::new(0) };
+                    let parts = [hot_bytes(&body), bytes];
+                    let _ = endpoint.push(KernelPrinted::OP, 0, &parts); // as below
+                });
+            }
             let sent = endpoint.reply(request.number, Ok(&[&head, bytes]));
             endpoint.flush();
             sent
@@ -78,6 +87,14 @@ impl Shared {
             Ok(())
         };
         let _ = sent; // the session is over, and this process with it
+    }
+
+    /// Returns whether a call may have waited for kernels, which have printed then.
+    fn has_waited(call: u32) -> bool {
+        match CALLS.get(call as usize) {
+            Some(spec) => spec.way == Way::Blocking,
+            None => [ToDevice::OP, ToHost::OP].iter().any(|op| call == u32::MAX - u32::from(*op)),
+        }
     }
 
     /// Has another thread do this, in a context.

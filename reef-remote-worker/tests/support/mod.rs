@@ -43,6 +43,7 @@ pub(crate) fn socket(name: &str) -> String {
 }
 
 /// A copy of the client's library, which has a session of its own.
+#[allow(dead_code)] // not all tests need it
 pub(crate) fn client(name: &str) -> Driver {
     let copy = std::env::temp_dir().join(format!("reef-b0-{name}-{}.so", std::process::id()));
     std::fs::copy(library(CLIENT), &copy).unwrap();

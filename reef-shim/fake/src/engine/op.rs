@@ -11,6 +11,8 @@ pub(crate) enum Kernel {
     Mix,
     Add,
     Join,
+    /// Prints its value.
+    Say,
 }
 
 impl Kernel {
@@ -19,6 +21,7 @@ impl Kernel {
             "mix" => Some(Self::Mix),
             "add" => Some(Self::Add),
             "join" => Some(Self::Join),
+            "say" => Some(Self::Say),
             _ => None,
         }
     }
@@ -122,6 +125,10 @@ pub(crate) unsafe fn take_effect(op: &Op) {
                 *to = match kernel {
                     Kernel::Add => (*to).wrapping_add(value),
                     Kernel::Mix => (*to).wrapping_mul(MULTIPLIER).wrapping_add(value),
+                    Kernel::Say => {
+                        libc::printf(c"say %llu\n".as_ptr(), value);
+                        *to
+                    }
                     Kernel::Join => {
                         (*to).wrapping_mul(MULTIPLIER).wrapping_add(*(value as *const u64))
                     }
