@@ -25,7 +25,8 @@ impl Printed {
     pub(crate) fn begin() -> std::io::Result<()> {
         let file = memfd_create("reef-printed", MemfdFlags::CLOEXEC)?;
         rustix::stdio::dup2_stdout(&file)?;
-        let _ = PRINTED.set(Self { file: file.into(), taken: Mutex::new(0) }); // this process has one session
+        let printed = Self { file: file.into(), taken: Mutex::new(0) };
+        let _ = PRINTED.set(printed); // this process has one session
         Ok(())
     }
 
