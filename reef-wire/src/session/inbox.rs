@@ -48,6 +48,8 @@ pub(super) trait Sink {
 pub(super) struct Inbox {
     receive: Option<Box<dyn ReceiveHalf>>,
     decoder: Decoder,
+    /// The decoder has bytes that a handshake has read, and no frame of them was handled yet.
+    has_unread: bool,
     arrivals: Arrivals,
     received_bytes: u64,
     /// The peer closed the link.
@@ -68,6 +70,7 @@ impl Inbox {
         Self {
             receive: None,
             decoder: Decoder::default(),
+            has_unread: false,
             arrivals: Arrivals::default(),
             received_bytes: 0,
             is_closed: false,
@@ -83,6 +86,7 @@ impl Inbox {
 
     /// Continues with a link, of which `decoder` may have read some bytes already.
     pub(super) fn connect(&mut self, receive: Box<dyn ReceiveHalf>, decoder: Decoder) {
+        self.has_unread = !decoder.is_empty();
         (self.receive, self.decoder, self.is_closed) = (Some(receive), decoder, false);
     }
 
@@ -94,11 +98,15 @@ impl Inbox {
     /// Drops the link: it is broken.
     pub(super) fn disconnect(&mut self) {
         self.receive = None;
+        self.has_unread = false;
         self.decoder.clear();
     }
 
     /// Waits until there are bytes (true) or a wake came.
     pub(super) fn wait(&mut self, timeout: Option<Duration>) -> Result<bool> {
+        if self.has_unread {
+            return Ok(true);
+        }
         let receive = self.receive.as_mut().ok_or_else(Error::not_connected)?;
         receive.wait(timeout).map_err(|e| Error::io("wait", &e))
     }
@@ -106,7 +114,9 @@ impl Inbox {
     /// Receives once, and handles all whole frames.
     pub(super) fn read(&mut self, sink: &impl Sink) -> Result<()> {
         // What a handshake has read beyond its own frames comes first.
-        if self.handle_frames(sink)? == 0 {
+        if std::mem::take(&mut self.has_unread) {
+            self.handle_frames(sink)?;
+        } else {
             let receive = self.receive.as_mut().ok_or_else(Error::not_connected)?;
             let count = receive.receive(self.decoder.space());
             self.is_closed = count.as_ref().is_err_and(is_closed);
@@ -119,11 +129,8 @@ impl Inbox {
         limits.check(received.frames - told.frames, received.bytes - told.bytes)
     }
 
-    /// Returns the number of frames.
-    fn handle_frames(&mut self, sink: &impl Sink) -> Result<usize> {
-        let mut count = 0;
+    fn handle_frames(&mut self, sink: &impl Sink) -> Result<()> {
         while let Some(frame) = self.decoder.next()? {
-            count += 1;
             if frame.flags & FLAG_UNCOUNTED != 0 {
                 handle_uncounted(&frame, sink)?;
                 continue;
@@ -143,7 +150,7 @@ impl Inbox {
                 self.consumed = Progress { frames, bytes };
             }
         }
-        Ok(count)
+        Ok(())
     }
 }
 
