@@ -43,7 +43,22 @@ unsafe fn to_device_now(is_twin: bool, to: u64, from: *const u8, bytes: usize) -
     unsafe { up(to, from, bytes, stream(0, is_twin), true) }
 }
 
-unsafe fn up(to: u64, from: *const u8, bytes: usize, on: u64, waits: bool) -> Result<(), u32> {
+/// Sends bytes to the device.
+///
+/// # Errors
+///
+/// The driver's code.
+///
+/// # Safety
+///
+/// `from` has `bytes` bytes.
+pub(super) unsafe fn up(
+    to: u64,
+    from: *const u8,
+    bytes: usize,
+    on: u64,
+    waits: bool,
+) -> Result<(), u32> {
     let session = session()?;
     if from.is_null() && bytes > 0 || !fits(session, to, bytes) {
         return Err(INVALID_VALUE);
@@ -90,7 +105,16 @@ unsafe fn to_host_now(is_twin: bool, to: *mut u8, from: u64, bytes: usize) -> Re
     unsafe { down(to, from, bytes, stream(0, is_twin)) }
 }
 
-unsafe fn down(to: *mut u8, from: u64, bytes: usize, on: u64) -> Result<(), u32> {
+/// Reads bytes from the device.
+///
+/// # Errors
+///
+/// The driver's code.
+///
+/// # Safety
+///
+/// `to` has room for `bytes` bytes.
+pub(super) unsafe fn down(to: *mut u8, from: u64, bytes: usize, on: u64) -> Result<(), u32> {
     let session = session()?;
     if to.is_null() && bytes > 0 || !fits(session, from, bytes) {
         return Err(INVALID_VALUE);

@@ -7,3 +7,4 @@ mod copies;
 mod device_memory;
 mod host_memory;
 mod pools;
+mod rows;

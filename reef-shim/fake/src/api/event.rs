@@ -12,6 +12,7 @@ plain! {
     cuEventDestroy_v2(event: usize) = destroy;
     cuEventQuery(event: usize) = query;
     cuEventSynchronize(event: usize) = synchronize;
+    cuEventElapsedTime(millis: *mut f32, from: usize, to: usize) = elapsed;
 }
 
 twin! {
@@ -43,6 +44,20 @@ unsafe fn query(event: usize) -> u32 {
         Some(event) if event.is_reached(event.recorded) => SUCCESS,
         Some(_) => NOT_READY,
     }
+}
+
+/// One millisecond between any two.
+unsafe fn elapsed(millis: *mut f32, from: usize, to: usize) -> u32 {
+    for event in [from, to] {
+        // SAFETY: no addresses.
+        match unsafe { query(event) } {
+            SUCCESS => {}
+            code => return code,
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(millis, 1.0) };
+    SUCCESS
 }
 
 unsafe fn synchronize(event: usize) -> u32 {

@@ -96,7 +96,7 @@ unsafe fn unpack(
     SUCCESS
 }
 
-unsafe fn function(function: *mut usize, _module: usize, name: *const c_char) -> u32 {
+pub(crate) unsafe fn function(function: *mut usize, _module: usize, name: *const c_char) -> u32 {
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
     if Kernel::named(&name).is_none() {
@@ -111,7 +111,12 @@ unsafe fn function(function: *mut usize, _module: usize, name: *const c_char) ->
 }
 
 /// Each of the kernels has two parameters of 64 bits.
-unsafe fn param(function: usize, index: usize, offset: *mut usize, bytes: *mut usize) -> u32 {
+pub(crate) unsafe fn param(
+    function: usize,
+    index: usize,
+    offset: *mut usize,
+    bytes: *mut usize,
+) -> u32 {
     if !world().names.contains_key(&function) {
         return INVALID_HANDLE;
     }

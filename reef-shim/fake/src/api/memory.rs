@@ -39,6 +39,9 @@ twin! {
         kinds: usize, stream: usize
     ) = copy_all;
     cuMemsetD8Async / cuMemsetD8Async_ptsz(to: usize, value: u8, bytes: usize, stream: usize) = fill;
+    cuMemsetD2D8Async / cuMemsetD2D8Async_ptsz(
+        to: usize, pitch: usize, value: u8, width: usize, height: usize, stream: usize
+    ) = fill_rows;
     cuMemsetD8_v2 / cuMemsetD8_v2_ptds(to: usize, value: u8, bytes: usize) = fill_first;
 }
 
@@ -202,14 +205,41 @@ unsafe fn copy_now(is_twin: bool, to: usize, from: usize, bytes: usize) -> u32 {
     }
 }
 
-/// Of rows that lie behind each other.
+/// Rows that lie one after the other are one copy, others are several.
 unsafe fn copy_rows(is_twin: bool, rows: *const Rows, stream: usize) -> u32 {
     // SAFETY: the caller's promise.
     let Rows { from, to, size: [width, height] } = unsafe { &*rows };
-    if (from.pitch, to.pitch) != (*width, *width) {
-        return NOT_SUPPORTED;
+    if (from.pitch, to.pitch) == (*width, *width) {
+        let bytes = width * height;
+        return give_to(is_twin, stream, Op::Copy { to: to.at(), from: from.at(), bytes });
     }
-    give_to(is_twin, stream, Op::Copy { to: to.at(), from: from.at(), bytes: width * height })
+    for row in 0..*height {
+        let (to, from) = (to.at() + row * to.pitch, from.at() + row * from.pitch);
+        let code = give_to(is_twin, stream, Op::Copy { to, from, bytes: *width });
+        if code != SUCCESS {
+            return code;
+        }
+    }
+    SUCCESS
+}
+
+unsafe fn fill_rows(
+    is_twin: bool,
+    to: usize,
+    pitch: usize,
+    value: u8,
+    width: usize,
+    height: usize,
+    stream: usize,
+) -> u32 {
+    for row in 0..height {
+        let op = Op::Fill { to: to + row * pitch, value, bytes: width };
+        let code = give_to(is_twin, stream, op);
+        if code != SUCCESS {
+            return code;
+        }
+    }
+    SUCCESS
 }
 
 #[allow(clippy::too_many_arguments)] // the driver's

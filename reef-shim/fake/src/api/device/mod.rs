@@ -2,6 +2,7 @@
 
 mod addresses;
 mod arrays;
+mod libraries;
 mod limits;
 mod modules;
 mod pieces;

@@ -1,0 +1,85 @@
+//! The driver's functions by name, for programs that call both.
+
+use crate::calls::export::{give, plain};
+use crate::codes::*;
+use crate::driver::driver;
+use std::ffi::c_char;
+
+plain! {
+    cudaGetDriverEntryPoint(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find;
+    cudaGetDriverEntryPoint_ptsz(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find_twin;
+    cudaGetDriverEntryPointByVersion(
+        name: *const c_char, to: *mut usize, version: u32, flags: u64, status: *mut u32
+    ) = find_version;
+    cudaGetDriverEntryPointByVersion_ptsz(
+        name: *const c_char, to: *mut usize, version: u32, flags: u64, status: *mut u32
+    ) = find_version_twin;
+}
+
+/// Release whose variants are found if the program names none.
+const DEFAULT_RELEASE: u32 = 12_090;
+/// `cudaEnableLegacyStream` and `cudaEnablePerThreadDefaultStream`.
+const LEGACY: u64 = 1;
+const PER_THREAD: u64 = 2;
+
+unsafe fn find_version(
+    name: *const c_char,
+    to: *mut usize,
+    version: u32,
+    flags: u64,
+    status: *mut u32,
+) -> Result<(), u32> {
+    let driver = driver()?;
+    if name.is_null() || to.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    let version = i32::try_from(version).map_err(|_| INVALID_VALUE)?;
+    let mut found = 0;
+    // SAFETY: the caller's promise, and a place for a number.
+    let result = unsafe { driver.cuGetProcAddress_v2(name, to, version, flags, &raw mut found) };
+    if !status.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { give(status, found) }?;
+        return Ok(());
+    }
+    match (result, found) {
+        (Err(code), _) => Err(code),
+        (Ok(()), 0) => Ok(()),
+        (Ok(()), _) => Err(NOT_FOUND),
+    }
+}
+
+fn of_twin(flags: u64) -> u64 {
+    if flags & LEGACY == 0 { flags | PER_THREAD } else { flags }
+}
+
+unsafe fn find_version_twin(
+    name: *const c_char,
+    to: *mut usize,
+    version: u32,
+    flags: u64,
+    status: *mut u32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { find_version(name, to, version, of_twin(flags), status) }
+}
+
+unsafe fn find(
+    name: *const c_char,
+    to: *mut usize,
+    flags: u64,
+    status: *mut u32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { find_version(name, to, DEFAULT_RELEASE, flags, status) }
+}
+
+unsafe fn find_twin(
+    name: *const c_char,
+    to: *mut usize,
+    flags: u64,
+    status: *mut u32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { find_version(name, to, DEFAULT_RELEASE, of_twin(flags), status) }
+}

@@ -1,0 +1,310 @@
+//! Copies of bytes and of rows.
+
+use super::pointers::{self, HOST};
+use crate::calls::export::{by_default, plain, twin};
+use crate::codes::*;
+use crate::driver::Driver;
+use crate::state::context::{check_device, enter, primary};
+use crate::types::Stream;
+
+by_default! {
+    cudaMemcpy / cudaMemcpy_ptds(to: usize, from: usize, bytes: usize, kind: u32) = copy_any;
+    cudaMemcpy2D / cudaMemcpy2D_ptds(
+        to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize, kind: u32
+    ) = copy_rows;
+}
+
+twin! {
+    cudaMemcpyAsync / cudaMemcpyAsync_ptsz(to: usize, from: usize, bytes: usize, kind: u32, stream: Stream) = queue_any;
+    cudaMemcpy2DAsync / cudaMemcpy2DAsync_ptsz(
+        to: usize, to_pitch: usize, from: usize, from_pitch: usize, width: usize, height: usize, kind: u32,
+        stream: Stream
+    ) = queue_rows;
+}
+
+plain! {
+    cudaMemcpyPeer(to: u64, to_device: i32, from: u64, from_device: i32, bytes: usize) = copy_peer;
+    cudaMemcpyPeerAsync(
+        to: u64, to_device: i32, from: u64, from_device: i32, bytes: usize, stream: Stream
+    ) = queue_peer;
+}
+
+/// `cudaMemcpyKind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    OnHost,
+    ToDevice,
+    ToHost,
+    OnDevice,
+    /// As the addresses are.
+    Open,
+}
+
+impl Kind {
+    /// Reads the program's number.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_DIRECTION`.
+    pub(crate) fn of(kind: u32) -> Result<Self, u32> {
+        let all = [Self::OnHost, Self::ToDevice, Self::ToHost, Self::OnDevice, Self::Open];
+        all.get(kind as usize).copied().ok_or(INVALID_DIRECTION)
+    }
+
+    /// Decides what the program has left open.
+    ///
+    /// # Errors
+    ///
+    /// The driver's code.
+    pub(crate) fn decide(self, driver: &Driver, to: usize, from: usize) -> Result<Self, u32> {
+        if self != Self::Open {
+            return Ok(self);
+        }
+        let is_host = |at: usize| pointers::kind(driver, at as u64).map(|kind| kind == HOST);
+        Ok(match (is_host(to)?, is_host(from)?) {
+            (true, true) => Self::OnHost,
+            (false, true) => Self::ToDevice,
+            (true, false) => Self::ToHost,
+            (false, false) => Self::OnDevice,
+        })
+    }
+
+    /// Returns whether the target and the source are the host's.
+    pub(crate) fn sides(self) -> [bool; 2] {
+        [matches!(self, Self::OnHost | Self::ToHost), matches!(self, Self::OnHost | Self::ToDevice)]
+    }
+}
+
+unsafe fn copy_any(
+    stream: Stream,
+    to: usize,
+    from: usize,
+    bytes: usize,
+    kind: u32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { copy(stream, to, from, bytes, Kind::of(kind)?) }
+}
+
+unsafe fn queue_any(
+    to: usize,
+    from: usize,
+    bytes: usize,
+    kind: u32,
+    stream: Stream,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { queue(to, from, bytes, Kind::of(kind)?, stream) }
+}
+
+/// Copies, and waits for the end as far as the driver does.
+///
+/// # Errors
+///
+/// `INVALID_DIRECTION`, or the driver's code.
+///
+/// # Safety
+///
+/// Both addresses have `bytes` bytes of memory, of the kinds that are named.
+pub(crate) unsafe fn copy(
+    stream: Stream,
+    to: usize,
+    from: usize,
+    bytes: usize,
+    kind: Kind,
+) -> Result<(), u32> {
+    let driver = enter()?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    if stream != Stream::DEFAULT {
+        // SAFETY: the caller's promise.
+        return unsafe {
+            queue(to, from, bytes, kind, stream)?;
+            driver.cuStreamSynchronize(stream)
+        };
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match kind.decide(driver, to, from)? {
+            Kind::ToDevice => driver.cuMemcpyHtoD_v2(to as u64, from, bytes),
+            Kind::ToHost => driver.cuMemcpyDtoH_v2(to, from as u64, bytes),
+            Kind::OnDevice => driver.cuMemcpyDtoD_v2(to as u64, from as u64, bytes),
+            Kind::OnHost | Kind::Open => on_host(driver, to, from, bytes, stream),
+        }
+    }
+}
+
+/// Copies in the order of a stream.
+///
+/// # Errors
+///
+/// As [`copy`].
+///
+/// # Safety
+///
+/// As [`copy`], until the stream has reached the copy's end.
+pub(crate) unsafe fn queue(
+    to: usize,
+    from: usize,
+    bytes: usize,
+    kind: Kind,
+    stream: Stream,
+) -> Result<(), u32> {
+    let driver = enter()?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match kind.decide(driver, to, from)? {
+            Kind::ToDevice => driver.cuMemcpyHtoDAsync_v2(to as u64, from, bytes, stream),
+            Kind::ToHost => driver.cuMemcpyDtoHAsync_v2(to, from as u64, bytes, stream),
+            Kind::OnDevice => driver.cuMemcpyDtoDAsync_v2(to as u64, from as u64, bytes, stream),
+            Kind::OnHost | Kind::Open => on_host(driver, to, from, bytes, stream),
+        }
+    }
+}
+
+/// Copies within the host's memory, after all that the stream has.
+unsafe fn on_host(
+    driver: &Driver,
+    to: usize,
+    from: usize,
+    bytes: usize,
+    stream: Stream,
+) -> Result<(), u32> {
+    // SAFETY: a stream; memory, by the caller's promise.
+    unsafe {
+        driver.cuStreamSynchronize(stream)?;
+        std::ptr::copy(from as *const u8, to as *mut u8, bytes);
+    }
+    Ok(())
+}
+
+/// A side of `CUDA_MEMCPY2D`: a corner, the kind of memory, its address by its kind, and how far
+/// rows are apart.
+#[derive(Debug)]
+#[repr(C)]
+struct Side {
+    corner: [usize; 2],
+    kind: u32,
+    host: usize,
+    device: usize,
+    array: usize,
+    pitch: usize,
+}
+
+impl Side {
+    fn new(at: usize, pitch: usize, is_host: bool) -> Self {
+        let (host, device) = if is_host { (at, 0) } else { (0, at) };
+        Self { corner: [0; 2], kind: if is_host { 1 } else { 2 }, host, device, array: 0, pitch }
+    }
+}
+
+/// `CUDA_MEMCPY2D`.
+#[derive(Debug)]
+#[repr(C)]
+struct Rows {
+    from: Side,
+    to: Side,
+    size: [usize; 2],
+}
+
+#[allow(clippy::too_many_arguments)] // the runtime's
+unsafe fn copy_rows(
+    stream: Stream,
+    to: usize,
+    to_pitch: usize,
+    from: usize,
+    from_pitch: usize,
+    width: usize,
+    height: usize,
+    kind: u32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        queue_rows(to, to_pitch, from, from_pitch, width, height, kind, stream)?;
+        enter()?.cuStreamSynchronize(stream)
+    }
+}
+
+/// Copies rows in the order of a stream.
+///
+/// # Errors
+///
+/// `INVALID_PITCH`, `INVALID_DIRECTION`, or the driver's code.
+///
+/// # Safety
+///
+/// Both addresses have the rows, until the stream has reached the copy's end.
+#[allow(clippy::too_many_arguments)] // the runtime's
+pub(super) unsafe fn queue_rows(
+    to: usize,
+    to_pitch: usize,
+    from: usize,
+    from_pitch: usize,
+    width: usize,
+    height: usize,
+    kind: u32,
+    stream: Stream,
+) -> Result<(), u32> {
+    let (driver, kind) = (enter()?, Kind::of(kind)?);
+    if width == 0 || height == 0 {
+        return Ok(());
+    }
+    if width > to_pitch || width > from_pitch {
+        return Err(INVALID_PITCH);
+    }
+    let kind = kind.decide(driver, to, from)?;
+    if height == 1 || width == to_pitch && width == from_pitch {
+        let bytes = width.checked_mul(height).ok_or(INVALID_VALUE)?;
+        // SAFETY: the caller's promise: rows without a gap.
+        return unsafe { queue(to, from, bytes, kind, stream) };
+    }
+    let [to_host, from_host] = kind.sides();
+    let rows = Rows {
+        from: Side::new(from, from_pitch, from_host),
+        to: Side::new(to, to_pitch, to_host),
+        size: [width, height],
+    };
+    // SAFETY: the caller's promise.
+    unsafe { driver.cuMemcpy2DAsync_v2((&raw const rows).cast(), stream) }
+}
+
+unsafe fn copy_peer(
+    to: u64,
+    to_device: i32,
+    from: u64,
+    from_device: i32,
+    bytes: usize,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        queue_peer(to, to_device, from, from_device, bytes, Stream::DEFAULT)?;
+        enter()?.cuStreamSynchronize(Stream::DEFAULT)
+    }
+}
+
+unsafe fn queue_peer(
+    to: u64,
+    to_device: i32,
+    from: u64,
+    from_device: i32,
+    bytes: usize,
+    stream: Stream,
+) -> Result<(), u32> {
+    let driver = enter()?;
+    check_device(driver, to_device)?;
+    check_device(driver, from_device)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    if to_device == from_device {
+        // SAFETY: the caller's promise.
+        return unsafe { driver.cuMemcpyDtoDAsync_v2(to, from, bytes, stream) };
+    }
+    let contexts = [primary(driver, to_device)?, primary(driver, from_device)?];
+    // SAFETY: the caller's promise.
+    unsafe { driver.cuMemcpyPeerAsync(to, contexts[0], from, contexts[1], bytes, stream) }
+}

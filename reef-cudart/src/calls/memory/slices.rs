@@ -1,0 +1,178 @@
+//! Copies of boxes. Those without arrays are copies of rows, slice by slice, which more drivers
+//! have.
+
+use super::copies::{Kind, queue_rows};
+use crate::calls::export::{by_default, twin};
+use crate::codes::*;
+use crate::driver::Driver;
+use crate::state::context::enter;
+use crate::types::{Extent, Pitched, Position, Stream};
+
+by_default! {
+    cudaMemcpy3D / cudaMemcpy3D_ptds(params: *const Params) = copy;
+}
+
+twin! {
+    cudaMemcpy3DAsync / cudaMemcpy3DAsync_ptsz(params: *const Params, stream: Stream) = queue;
+}
+
+/// `cudaMemcpy3DParms`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Params {
+    from_array: usize,
+    from_corner: Position,
+    from: Pitched,
+    to_array: usize,
+    to_corner: Position,
+    to: Pitched,
+    extent: Extent,
+    kind: u32,
+}
+
+/// A side of `CUDA_MEMCPY3D`: a corner with a level, the kind of memory, its address by its kind,
+/// how far rows are apart, and rows of a slice.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+struct Side {
+    corner: [usize; 4],
+    kind: u32,
+    host: usize,
+    device: usize,
+    array: usize,
+    reserved: usize,
+    pitch: usize,
+    height: usize,
+}
+
+/// `CUDA_MEMCPY3D`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Slices {
+    from: Side,
+    to: Side,
+    size: [usize; 3],
+}
+
+/// `CUDA_ARRAY3D_DESCRIPTOR`.
+#[derive(Debug, Default, Clone, Copy)]
+#[repr(C)]
+pub(super) struct ArrayDescriptor {
+    pub(super) size: [usize; 3],
+    pub(super) format: u32,
+    pub(super) channels: u32,
+    pub(super) flags: u32,
+}
+
+impl ArrayDescriptor {
+    pub(super) fn of(driver: &Driver, array: usize) -> Result<Self, u32> {
+        let mut found = Self::default();
+        // SAFETY: a place of this size.
+        unsafe { driver.cuArray3DGetDescriptor_v2((&raw mut found).cast(), array) }?;
+        Ok(found)
+    }
+
+    /// Bytes of an element.
+    pub(super) fn element(&self) -> usize {
+        let channel = match self.format {
+            0x01 | 0x08 => 1,        // 8 bits
+            0x02 | 0x09 | 0x10 => 2, // 16 bits
+            _ => 4,
+        };
+        channel * self.channels as usize
+    }
+}
+
+impl Params {
+    /// A copy of `bytes` bytes.
+    pub(crate) fn line(to: usize, from: usize, bytes: usize, kind: u32) -> Self {
+        let corner = Position { x: 0, y: 0, z: 0 };
+        let memory = |at| Pitched { at, pitch: bytes, width: bytes, height: 1 };
+        Self {
+            from_array: 0,
+            from_corner: corner,
+            from: memory(from),
+            to_array: 0,
+            to_corner: corner,
+            to: memory(to),
+            extent: Extent { width: bytes, height: 1, depth: 1 },
+            kind,
+        }
+    }
+
+    /// The driver's form.
+    ///
+    /// # Errors
+    ///
+    /// `INVALID_DIRECTION`, or the driver's code.
+    pub(crate) fn slices(&self, driver: &Driver) -> Result<Slices, u32> {
+        let array = if self.from_array != 0 { self.from_array } else { self.to_array };
+        let element = match array {
+            0 => 1,
+            array => ArrayDescriptor::of(driver, array)?.element(),
+        };
+        let kind = Kind::of(self.kind)?;
+        let kind = match (self.to_array, self.from_array) {
+            (0, 0) => kind.decide(driver, self.to.at, self.from.at)?,
+            (_, 0) => kind.decide(driver, self.from.at, self.from.at)?,
+            _ => kind.decide(driver, self.to.at, self.to.at)?,
+        };
+        let [to_host, from_host] = kind.sides();
+        let side = |array: usize, corner: Position, memory: Pitched, is_host: bool| {
+            let (kind, element) = match (array, is_host) {
+                (0, true) => (1, 1),
+                (0, false) => (2, 1),
+                _ => (3, element), // CU_MEMORYTYPE_ARRAY; its corner is in elements
+            };
+            let (host, device) = if kind == 1 { (memory.at, 0) } else { (0, memory.at) };
+            let corner = [corner.x * element, corner.y, corner.z, 0];
+            let device = if kind == 2 { device } else { 0 };
+            let (pitch, height) = (memory.pitch, memory.height);
+            Side { corner, kind, host, device, array, reserved: 0, pitch, height }
+        };
+        let Extent { width, height, depth } = self.extent;
+        Ok(Slices {
+            from: side(self.from_array, self.from_corner, self.from, from_host),
+            to: side(self.to_array, self.to_corner, self.to, to_host),
+            size: [width * element, height, depth],
+        })
+    }
+}
+
+unsafe fn copy(stream: Stream, params: *const Params) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        queue(params, stream)?;
+        enter()?.cuStreamSynchronize(stream)
+    }
+}
+
+unsafe fn queue(params: *const Params, stream: Stream) -> Result<(), u32> {
+    let driver = enter()?;
+    if params.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    let params = unsafe { &*params };
+    let Extent { width, height, depth } = params.extent;
+    if width == 0 || height == 0 || depth == 0 {
+        return Ok(());
+    }
+    if params.from_array != 0 || params.to_array != 0 {
+        let slices = params.slices(driver)?;
+        // SAFETY: the caller's promise.
+        return unsafe { driver.cuMemcpy3DAsync_v2((&raw const slices).cast(), stream) };
+    }
+    let row = |memory: Pitched, corner: Position, slice: usize| {
+        let rows = (corner.z + slice) * memory.height + corner.y;
+        memory.at + rows * memory.pitch + corner.x
+    };
+    for slice in 0..depth {
+        let (to, from) =
+            (row(params.to, params.to_corner, slice), row(params.from, params.from_corner, slice));
+        let (to_pitch, from_pitch) = (params.to.pitch, params.from.pitch);
+        // SAFETY: the caller's promise.
+        unsafe { queue_rows(to, to_pitch, from, from_pitch, width, height, params.kind, stream) }?;
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! Nodes of graphs that launch kernels.
+
+use crate::calls::export::{forward, give, plain};
+use crate::codes::*;
+use crate::driver::Driver;
+use crate::state::context::enter;
+use crate::state::loaded::kernel;
+use crate::state::registered::function;
+use crate::types::Dim3;
+use std::ffi::c_void;
+
+plain! {
+    cudaGraphAddKernelNode(
+        node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const Params
+    ) = add;
+    cudaGraphKernelNodeGetParams(node: usize, params: *mut Params) = get;
+    cudaGraphKernelNodeSetParams(node: usize, params: *const Params) = set;
+    cudaGraphExecKernelNodeSetParams(exec: usize, node: usize, params: *const Params) = set_exec;
+}
+
+forward! {
+    cudaGraphKernelNodeGetAttribute(node: usize, attribute: u32, value: *mut c_void)
+        => cuGraphKernelNodeGetAttribute(node, attribute, value);
+    cudaGraphKernelNodeSetAttribute(node: usize, attribute: u32, value: *const c_void)
+        => cuGraphKernelNodeSetAttribute(node, attribute, value);
+}
+
+/// `cudaKernelNodeParams`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Params {
+    function: usize,
+    grid: Dim3,
+    block: Dim3,
+    shared: u32,
+    params: usize,
+    extra: usize,
+}
+
+/// `CUDA_KERNEL_NODE_PARAMS`, second version.
+#[derive(Debug)]
+#[repr(C)]
+struct DriverParams {
+    function: usize,
+    grid: Dim3,
+    block: Dim3,
+    shared: u32,
+    params: usize,
+    extra: usize,
+    kernel: usize,
+    context: usize,
+}
+
+/// Calls with the driver's form.
+unsafe fn with_params(
+    params: *const Params,
+    call: impl FnOnce(&Driver, *const c_void) -> Result<(), u32>,
+) -> Result<(), u32> {
+    let driver = enter()?;
+    if params.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    let &Params { function, grid, block, shared, params, extra } = unsafe { &*params };
+    let kernel = kernel(driver, function)?;
+    let params =
+        DriverParams { function: 0, grid, block, shared, params, extra, kernel, context: 0 };
+    call(driver, (&raw const params).cast())
+}
+
+unsafe fn add(
+    node: *mut usize,
+    graph: usize,
+    after: *const usize,
+    count: usize,
+    params: *const Params,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_params(params, |driver, params| {
+            driver.cuGraphAddKernelNode_v2(node, graph, after, count, params)
+        })
+    }
+}
+
+unsafe fn get(node: usize, params: *mut Params) -> Result<(), u32> {
+    let driver = enter()?;
+    let mut found = DriverParams {
+        function: 0,
+        grid: Dim3 { x: 0, y: 0, z: 0 },
+        block: Dim3 { x: 0, y: 0, z: 0 },
+        shared: 0,
+        params: 0,
+        extra: 0,
+        kernel: 0,
+        context: 0,
+    };
+    // SAFETY: a place of this size.
+    unsafe { driver.cuGraphKernelNodeGetParams_v2(node, (&raw mut found).cast()) }?;
+    let DriverParams { grid, block, shared, params: list, extra, .. } = found;
+    let handle = if found.kernel == 0 { found.function } else { found.kernel };
+    // The program knows the kernel by the host's function.
+    let host = function(handle).map_or(handle, |function| function.host);
+    // SAFETY: the caller's promise.
+    unsafe { give(params, Params { function: host, grid, block, shared, params: list, extra }) }
+}
+
+unsafe fn set(node: usize, params: *const Params) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_params(params, |driver, params| driver.cuGraphKernelNodeSetParams_v2(node, params))
+    }
+}
+
+unsafe fn set_exec(exec: usize, node: usize, params: *const Params) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_params(params, |driver, params| {
+            driver.cuGraphExecKernelNodeSetParams_v2(exec, node, params)
+        })
+    }
+}

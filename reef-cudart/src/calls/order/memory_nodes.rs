@@ -1,0 +1,137 @@
+//! Nodes of graphs that copy and fill.
+
+use crate::calls::export::plain;
+use crate::calls::memory::slices::Params;
+use crate::codes::*;
+use crate::driver::Driver;
+use crate::state::context::{current, enter};
+use std::ffi::c_void;
+
+plain! {
+    cudaGraphAddMemcpyNode(
+        node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const Params
+    ) = add_copy;
+    cudaGraphAddMemcpyNode1D(
+        node: *mut usize, graph: usize, after: *const usize, count: usize, to: usize, from: usize, bytes: usize,
+        kind: u32
+    ) = add_line;
+    cudaGraphMemcpyNodeSetParams(node: usize, params: *const Params) = set_copy;
+    cudaGraphExecMemcpyNodeSetParams(exec: usize, node: usize, params: *const Params) = set_exec_copy;
+    cudaGraphExecMemcpyNodeSetParams1D(
+        exec: usize, node: usize, to: usize, from: usize, bytes: usize, kind: u32
+    ) = set_exec_line;
+    cudaGraphAddMemsetNode(
+        node: *mut usize, graph: usize, after: *const usize, count: usize, params: *const Fill
+    ) = add_fill;
+    cudaGraphMemsetNodeSetParams(node: usize, params: *const Fill) = set_fill;
+    cudaGraphExecMemsetNodeSetParams(exec: usize, node: usize, params: *const Fill) = set_exec_fill;
+}
+
+/// `cudaMemsetParams`, which are the driver's.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Fill {
+    at: u64,
+    pitch: usize,
+    value: u32,
+    element: u32,
+    width: usize,
+    height: usize,
+}
+
+/// Calls with the driver's form of a copy.
+unsafe fn with_copy(
+    params: *const Params,
+    call: impl FnOnce(&Driver, *const c_void, usize) -> Result<(), u32>,
+) -> Result<(), u32> {
+    let driver = enter()?;
+    if params.is_null() {
+        return Err(INVALID_VALUE);
+    }
+    // SAFETY: the caller's promise.
+    let slices = unsafe { &*params }.slices(driver)?;
+    call(driver, (&raw const slices).cast(), current(driver)?)
+}
+
+unsafe fn add_copy(
+    node: *mut usize,
+    graph: usize,
+    after: *const usize,
+    count: usize,
+    params: *const Params,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_copy(params, |driver, copy, context| {
+            driver.cuGraphAddMemcpyNode(node, graph, after, count, copy, context)
+        })
+    }
+}
+
+#[allow(clippy::too_many_arguments)] // the runtime's
+unsafe fn add_line(
+    node: *mut usize,
+    graph: usize,
+    after: *const usize,
+    count: usize,
+    to: usize,
+    from: usize,
+    bytes: usize,
+    kind: u32,
+) -> Result<(), u32> {
+    let params = Params::line(to, from, bytes, kind);
+    // SAFETY: the caller's promise.
+    unsafe { add_copy(node, graph, after, count, &raw const params) }
+}
+
+unsafe fn set_copy(node: usize, params: *const Params) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { with_copy(params, |driver, copy, _| driver.cuGraphMemcpyNodeSetParams(node, copy)) }
+}
+
+unsafe fn set_exec_copy(exec: usize, node: usize, params: *const Params) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        with_copy(params, |driver, copy, context| {
+            driver.cuGraphExecMemcpyNodeSetParams(exec, node, copy, context)
+        })
+    }
+}
+
+unsafe fn set_exec_line(
+    exec: usize,
+    node: usize,
+    to: usize,
+    from: usize,
+    bytes: usize,
+    kind: u32,
+) -> Result<(), u32> {
+    let params = Params::line(to, from, bytes, kind);
+    // SAFETY: the caller's promise.
+    unsafe { set_exec_copy(exec, node, &raw const params) }
+}
+
+unsafe fn add_fill(
+    node: *mut usize,
+    graph: usize,
+    after: *const usize,
+    count: usize,
+    params: *const Fill,
+) -> Result<(), u32> {
+    let driver = enter()?;
+    let context = current(driver)?;
+    // SAFETY: the caller's promise.
+    unsafe { driver.cuGraphAddMemsetNode(node, graph, after, count, params.cast(), context) }
+}
+
+unsafe fn set_fill(node: usize, params: *const Fill) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { enter()?.cuGraphMemsetNodeSetParams(node, params.cast()) }
+}
+
+unsafe fn set_exec_fill(exec: usize, node: usize, params: *const Fill) -> Result<(), u32> {
+    let driver = enter()?;
+    let context = current(driver)?;
+    // SAFETY: the caller's promise.
+    unsafe { driver.cuGraphExecMemsetNodeSetParams(exec, node, params.cast(), context) }
+}

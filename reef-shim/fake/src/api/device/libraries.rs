@@ -1,0 +1,113 @@
+//! Libraries' kernels and variables. A variable is memory of the device that comes to be when it is
+//! first asked for; kernels are those that modules have.
+
+use crate::api::code::*;
+use crate::api::export::{give, plain};
+use crate::api::launch::{function, param};
+use crate::api::memory::alloc;
+use std::collections::BTreeMap;
+use std::ffi::{CStr, CString, c_char};
+use std::sync::{Mutex, PoisonError};
+
+plain! {
+    cuLibraryGetKernel(kernel: *mut usize, library: usize, name: *const c_char) = kernel;
+    cuLibraryGetGlobal(at: *mut usize, bytes: *mut usize, library: usize, name: *const c_char) = global;
+    cuLibraryGetKernelCount(count: *mut u32, library: usize) = count;
+    cuKernelGetFunction(function: *mut usize, kernel: usize) = function_of;
+    cuKernelGetParamInfo(kernel: usize, index: usize, offset: *mut usize, bytes: *mut usize) = param;
+    cuKernelGetAttribute(value: *mut i32, attribute: u32, kernel: usize, device: i32) = attribute;
+    cuKernelSetAttribute(attribute: u32, value: i32, kernel: usize, device: i32) = set_attribute;
+    cuKernelSetCacheConfig(kernel: usize, config: u32, device: i32) = set_cache;
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: *mut i32, function: usize, threads: i32, shared: usize, flags: u32
+    ) = occupancy;
+}
+
+/// Bytes of each variable.
+const VARIABLE: usize = 4096;
+/// Attributes of each kernel: threads of a block, three kinds of memory, registers, versions.
+const ATTRIBUTES: [i32; 10] = [1024, 0, 0, 0, 16, 90, 90, 0, 48 << 10, -1];
+
+static VARIABLES: Mutex<BTreeMap<(usize, CString), usize>> = Mutex::new(BTreeMap::new());
+
+/// A kernel is asked for again, and has one handle.
+unsafe fn kernel(kernel: *mut usize, library: usize, name: *const c_char) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { function(kernel, library, name) }
+}
+
+/// A variable's name begins with `v`.
+unsafe fn global(at: *mut usize, bytes: *mut usize, library: usize, name: *const c_char) -> u32 {
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_owned();
+    if !name.as_bytes().starts_with(b"v") {
+        return NOT_FOUND;
+    }
+    let mut all = VARIABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = all.get(&(library, name.clone())).copied();
+    let place = known.map_or_else(
+        || {
+            let mut new = 0;
+            // SAFETY: a place of ours.
+            match unsafe { alloc(&raw mut new, VARIABLE) } {
+                SUCCESS => Ok(new),
+                code => Err(code),
+            }
+        },
+        Ok,
+    );
+    let place = match place {
+        Ok(place) => place,
+        Err(code) => return code,
+    };
+    all.insert((library, name), place);
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(at, place);
+        give(bytes, VARIABLE);
+    }
+    SUCCESS
+}
+
+unsafe fn count(count: *mut u32, _library: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(count, 3) };
+    SUCCESS
+}
+
+unsafe fn function_of(function: *mut usize, kernel: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { give(function, kernel) };
+    SUCCESS
+}
+
+unsafe fn attribute(value: *mut i32, attribute: u32, _kernel: usize, _device: i32) -> u32 {
+    let Some(found) = ATTRIBUTES.get(attribute as usize) else { return INVALID_VALUE };
+    // SAFETY: the caller's promise.
+    unsafe { give(value, *found) };
+    SUCCESS
+}
+
+unsafe fn set_attribute(attribute: u32, _value: i32, _kernel: usize, _device: i32) -> u32 {
+    if matches!(attribute, 8 | 9) { SUCCESS } else { INVALID_VALUE }
+}
+
+unsafe fn set_cache(_kernel: usize, _config: u32, _device: i32) -> u32 {
+    SUCCESS
+}
+
+/// 2,048 threads of a unit.
+unsafe fn occupancy(
+    blocks: *mut i32,
+    _function: usize,
+    threads: i32,
+    _shared: usize,
+    _flags: u32,
+) -> u32 {
+    if threads <= 0 {
+        return INVALID_VALUE;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(blocks, 2048 / threads) };
+    SUCCESS
+}
