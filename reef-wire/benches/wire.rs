@@ -87,6 +87,12 @@ impl<S: Read + Write> Bare<S> {
     }
 }
 
+fn over_memory() -> Client {
+    let (near, far) = UnixStream::pair().unwrap();
+    let near = Link::share(near).unwrap();
+    client(near, Link::shared(far).unwrap())
+}
+
 fn bare_tcp() -> Bare<TcpStream> {
     let (near, far) = tcp_pair();
     near.set_nodelay(true).unwrap();
@@ -144,7 +150,7 @@ fn quiet(client: &Client, bursts: u32) -> (f64, f64) {
 fn table(is_short: bool) {
     let (messages, bursts, calls) =
         if is_short { (5_000, 3, 200) } else { (5_000_000, 1_000, 30_000) };
-    for (name, client) in [("tcp", over_tcp()), ("unix", over_unix())] {
+    for (name, client) in [("tcp", over_tcp()), ("unix", over_unix()), ("shm", over_memory())] {
         let (rate, caller) = throughput(&client, messages);
         println!("{name}: {:.2} million messages/s, caller {caller:.0} ns each", rate / 1e6);
         let (burst, single) = quiet(&client, bursts);
@@ -153,13 +159,14 @@ fn table(is_short: bool) {
         );
     }
     let (mut tcp, mut unix) = (bare_tcp(), bare(UnixStream::pair().unwrap()));
-    let (over_tcp, over_unix) = (over_tcp(), over_unix());
+    let (over_tcp, over_unix, over_memory) = (over_tcp(), over_unix(), over_memory());
     for round in 1..=3 {
         let rows = [
             ("tcp bare", percentiles(calls, || tcp.call())),
             ("tcp call", percentiles(calls, || drop(over_tcp.call(NOTHING, 0, &[]).unwrap()))),
             ("unix bare", percentiles(calls, || unix.call())),
             ("unix call", percentiles(calls, || drop(over_unix.call(NOTHING, 0, &[]).unwrap()))),
+            ("shm call", percentiles(calls, || drop(over_memory.call(NOTHING, 0, &[]).unwrap()))),
         ];
         for (name, (p50, p99)) in rows {
             println!("round {round}: {name}: {p50:.1} µs p50, {p99:.1} µs p99");

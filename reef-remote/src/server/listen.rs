@@ -85,11 +85,13 @@ pub struct Listener {
 #[derive(Debug)]
 enum Socket {
     Tcp(TcpListener),
-    Unix(UnixListener, PathBuf),
+    /// With its path; true for links through shared memory.
+    Unix(UnixListener, PathBuf, bool),
 }
 
 impl Listener {
-    /// Listens on an address: a UNIX socket, which only this user may open, or TCP. An address that
+    /// Listens on an address: a UNIX socket, which only this user may open, with or without shared
+    /// memory, or TCP. An address that
     /// other machines can reach must have a token and TLS.
     ///
     /// # Errors
@@ -99,14 +101,15 @@ impl Listener {
         let host = |e: &std::io::Error| Error::host(format!("listen on {address}"), e);
         let tls = security.tls()?;
         match address {
-            Address::Unix(path) => {
+            Address::Unix(path) | Address::Shared(path) => {
+                let is_shared = matches!(address, Address::Shared(_));
                 if path.exists() && UnixStream::connect(path).is_err() {
                     std::fs::remove_file(path).map_err(|e| host(&e))?; // of a server that is gone
                 }
                 let socket = UnixListener::bind(path).map_err(|e| host(&e))?;
                 std::fs::set_permissions(path, Permissions::from_mode(0o600))
                     .map_err(|e| host(&e))?;
-                Ok(Self { socket: Socket::Unix(socket, path.clone()), tls: None })
+                Ok(Self { socket: Socket::Unix(socket, path.clone(), is_shared), tls: None })
             }
             Address::Tcp(at) | Address::Tls(at) => {
                 let all: Vec<SocketAddr> = at.to_socket_addrs().map_err(|e| host(&e))?.collect();
@@ -125,7 +128,8 @@ impl Listener {
     /// Returns the address that clients connect to.
     pub fn address(&self) -> String {
         match (&self.socket, &self.tls) {
-            (Socket::Unix(_, path), _) => format!("unix:{}", path.display()),
+            (Socket::Unix(_, path, true), _) => format!("shm:{}", path.display()),
+            (Socket::Unix(_, path, false), _) => format!("unix:{}", path.display()),
             (Socket::Tcp(socket), tls) => {
                 let at = socket.local_addr().map(|at| at.to_string()).unwrap_or_default();
                 if tls.is_some() { format!("tls:{at}") } else { at }
@@ -140,7 +144,7 @@ impl Listener {
     /// The system's.
     pub fn accept(&self) -> std::io::Result<(OwnedFd, bool)> {
         Ok(match &self.socket {
-            Socket::Unix(socket, _) => (socket.accept()?.0.into(), false),
+            Socket::Unix(socket, ..) => (socket.accept()?.0.into(), false),
             Socket::Tcp(socket) => (socket.accept()?.0.into(), true),
         })
     }
@@ -155,8 +159,9 @@ impl Listener {
         loop {
             let accepted: std::io::Result<Box<dyn FnOnce() -> reef_wire::Result<Link> + Send>> =
                 match &self.socket {
-                    Socket::Unix(socket, _) => socket.accept().map(|(stream, _)| {
-                        Box::new(move || Link::unix(stream).map_err(broken)) as Box<_>
+                    Socket::Unix(socket, _, is_shared) => socket.accept().map(|(stream, _)| {
+                        let open = if *is_shared { Link::shared } else { Link::unix };
+                        Box::new(move || open(stream).map_err(broken)) as Box<_>
                     }),
                     Socket::Tcp(socket) => socket.accept().map(|(stream, _)| {
                         let tls = self.tls.clone();
@@ -188,7 +193,7 @@ fn broken(error: std::io::Error) -> reef_wire::Error {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Socket::Unix(_, path) = &self.socket {
+        if let Socket::Unix(_, path, _) = &self.socket {
             let _ = std::fs::remove_file(path); // gone is fine
         }
     }

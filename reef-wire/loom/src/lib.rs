@@ -4,6 +4,8 @@
 
 #![allow(dead_code)] // the models use a part of each file
 
+#[path = "../../src/transport/shared/cursor.rs"]
+mod cursor;
 #[path = "../../src/exchange/reader.rs"]
 mod reader;
 #[path = "../../src/exchange/sync.rs"]

@@ -1,5 +1,6 @@
-//! A writer and a reader with two callers each.
+//! A writer and a reader with two callers each; a receiver that sleeps.
 
+use crate::cursor::Cursor;
 use crate::reader::Turns;
 use crate::writer::{Source, Writer};
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -179,4 +180,59 @@ fn background_reader_makes_room_for_a_caller() {
         shared.1.interrupt();
         background.join().unwrap();
     });
+}
+
+/// A receiver that may sleep is woken for each move of the sender's, and sees what was sent.
+#[test]
+fn receiver_does_not_sleep_through_a_move() {
+    check(4, || {
+        let shared = Arc::new((Cursor::default(), AtomicUsize::new(0), Bell::default()));
+        let sender = thread::spawn({
+            let shared = shared.clone();
+            move || {
+                for at in 1..=2 {
+                    shared.1.store(at, Ordering::Relaxed);
+                    if shared.0.set(at as u32) {
+                        shared.2.ring();
+                    }
+                }
+            }
+        });
+        let mut seen = 0;
+        while seen < 2 {
+            let at = shared.0.get();
+            if at != seen {
+                assert!(shared.1.load(Ordering::Relaxed) >= at as usize);
+                seen = at;
+            } else {
+                if shared.0.may_sleep(seen) {
+                    shared.2.sleep();
+                }
+                shared.0.wakes();
+            }
+        }
+        sender.join().unwrap();
+    });
+}
+
+/// The socket: bytes that mean nothing but that there is something.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    came: Condvar,
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap() = true;
+        self.came.notify_all();
+    }
+
+    fn sleep(&self) {
+        let mut rung = self.rung.lock().unwrap();
+        while !*rung {
+            rung = self.came.wait(rung).unwrap();
+        }
+        *rung = false;
+    }
 }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Address of a server: `HOST:PORT`, `[V6]:PORT`, `tls:HOST:PORT` or `unix:PATH`.
+/// Address of a server: `HOST:PORT`, `[V6]:PORT`, `tls:HOST:PORT`, `unix:PATH` or `shm:PATH`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Address {
     /// TCP.
@@ -21,6 +21,8 @@ pub enum Address {
     Tls(String),
     /// A socket of this machine.
     Unix(PathBuf),
+    /// Memory that both processes share, and a socket of this machine by which it is agreed on.
+    Shared(PathBuf),
 }
 
 impl FromStr for Address {
@@ -28,11 +30,14 @@ impl FromStr for Address {
 
     fn from_str(text: &str) -> Result<Self> {
         let invalid = || {
-            let forms = "HOST:PORT, [V6]:PORT, tls:HOST:PORT or unix:PATH";
+            let forms = "HOST:PORT, [V6]:PORT, tls:HOST:PORT, unix:PATH or shm:PATH";
             Error::Invalid(format!("address: must be {forms}, got {text:?}"))
         };
         if let Some(path) = text.strip_prefix("unix:") {
             return if path.is_empty() { Err(invalid()) } else { Ok(Self::Unix(path.into())) };
+        }
+        if let Some(path) = text.strip_prefix("shm:") {
+            return if path.is_empty() { Err(invalid()) } else { Ok(Self::Shared(path.into())) };
         }
         let (rest, is_tls) = match text.strip_prefix("tls:") {
             Some(rest) => (rest, true),
@@ -53,6 +58,7 @@ impl fmt::Display for Address {
             Self::Tcp(at) => f.write_str(at),
             Self::Tls(at) => write!(f, "tls:{at}"),
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Shared(path) => write!(f, "shm:{}", path.display()),
         }
     }
 }
@@ -70,6 +76,10 @@ impl Address {
             Self::Unix(path) => {
                 let stream = UnixStream::connect(path).map_err(|e| failed(&e))?;
                 Link::unix(stream).map_err(|e| failed(&e))
+            }
+            Self::Shared(path) => {
+                let stream = UnixStream::connect(path).map_err(|e| failed(&e))?;
+                Link::share(stream).map_err(|e| failed(&e))
             }
             Self::Tcp(at) => Link::tcp(self.tcp(at, timeout)?).map_err(|e| failed(&e)),
             Self::Tls(at) => {
@@ -102,10 +112,10 @@ impl Address {
         Err(failed(&last))
     }
 
-    /// True if no other machine can reach it: a UNIX socket, or a loopback address as a number.
+    /// True if no other machine can reach it: a socket or memory of this one, or a loopback address as a number.
     pub fn is_local(&self) -> bool {
         match self {
-            Self::Unix(_) => true,
+            Self::Unix(_) | Self::Shared(_) => true,
             Self::Tcp(at) | Self::Tls(at) => {
                 let host = at.rsplit_once(':').map_or(at.as_str(), |(host, _)| host);
                 let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -142,11 +152,14 @@ mod tests {
 
     #[test]
     fn address_round_trips_or_is_refused() {
-        for text in ["host:7733", "[::1]:1", "tls:host:7733", "unix:/run/reef.sock"] {
+        for text in
+            ["host:7733", "[::1]:1", "tls:host:7733", "unix:/run/reef.sock", "shm:/run/reef.sock"]
+        {
             assert_eq!(text.parse::<Address>().unwrap().to_string(), text);
         }
         assert_eq!("tcp:a:1".parse::<Address>().unwrap().to_string(), "a:1");
-        for text in ["", "host", "host:", "host:70000", ":1", "::1:5", "unix:", "tls:host"] {
+        for text in ["", "host", "host:", "host:70000", ":1", "::1:5", "unix:", "shm:", "tls:host"]
+        {
             let said = text.parse::<Address>().unwrap_err().to_string();
             assert!(said.contains("HOST:PORT"), "{text}: {said}");
         }
@@ -155,7 +168,9 @@ mod tests {
     #[test]
     fn loopback_and_unix_sockets_are_local() {
         let is_local = |text: &str| text.parse::<Address>().unwrap().is_local();
-        for text in ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/a", "tls:127.9.0.1:1"] {
+        for text in
+            ["127.0.0.1:1", "[::1]:1", "localhost:1", "unix:/a", "shm:/a", "tls:127.9.0.1:1"]
+        {
             assert!(is_local(text), "{text}");
         }
         for text in ["0.0.0.0:1", "[::]:1", "10.0.0.1:1", "host:1"] {

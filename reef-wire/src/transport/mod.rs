@@ -1,4 +1,4 @@
-//! Ways for bytes to go: TCP, UNIX sockets, TLS, and a line that is made slower than it is.
+//! Ways for bytes to go: TCP, UNIX sockets, TLS, shared memory, and a line that is made slower than it is.
 //!
 //! *In*: an address. *Out*: a [`Link`], whose two halves are used by two threads. *Invariant*:
 //! bytes arrive in order, or the link breaks: then both halves give errors for ever.
@@ -7,6 +7,7 @@
 mod address;
 mod emulated;
 pub(crate) mod link;
+mod shared;
 mod socket;
 mod tls;
 

@@ -14,7 +14,7 @@ use std::time::Duration;
 const BUFFER_LEN: usize = 4 << 20;
 
 /// Time after which a peer that acknowledges nothing counts as gone.
-const PEER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(super) const PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Sets what every TCP connection has.
 pub(super) fn tcp_options(stream: &TcpStream) -> io::Result<()> {
@@ -93,6 +93,49 @@ impl Socket {
             let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]); // empty: another wait took it
         }
         Ok(!fds[0].revents().is_empty())
+    }
+}
+
+impl Socket {
+    /// Sends one byte that means nothing but that there is something elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// The system's. A full socket is fine: the peer has bytes to wake for.
+    pub(super) fn ring(&self) -> io::Result<()> {
+        match send(&self.fd, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes such bytes. Returns whether the peer has closed the connection.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub(super) fn drain(&self) -> io::Result<bool> {
+        loop {
+            match recv(&self.fd, &mut [0; 64][..], RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Ok(true),
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return Ok(false),
+                Err(Errno::CONNRESET) => return Ok(true),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Returns whether the peer has closed the connection.
+    pub(super) fn is_gone(&self) -> bool {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::RDHUP)];
+        let now = Duration::ZERO.try_into().ok();
+        poll(&mut fds, now.as_ref()).is_ok_and(|count| count > 0)
+    }
+
+    /// Forgets wakes that have been seen otherwise.
+    pub(super) fn forget_wakes(&self) {
+        let _ = rustix::io::read(self.wake.as_fd(), &mut [0; 8]); // none is fine
     }
 }
 

@@ -1,0 +1,206 @@
+//! The two halves of a link.
+
+use super::mapping::Mapping;
+use super::ring::{Receiver, Sender};
+use crate::transport::link::{Control, Link, ReceiveHalf, SendHalf};
+use crate::transport::socket::{PEER_TIMEOUT, Socket};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time for which a receiver looks before it sleeps.
+const SPIN: Duration = Duration::from_micros(20);
+/// Time between two looks of a sender for room.
+const FULL_INTERVAL: Duration = Duration::from_micros(100);
+/// Time within which a client must send its memory.
+const OFFER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Memory and socket of a link.
+#[derive(Debug)]
+struct Both {
+    mapping: Mapping,
+    socket: Socket,
+    /// Ring that this end sends by; it receives by the other one.
+    own: usize,
+    is_cut: AtomicBool,
+    is_woken: AtomicBool,
+}
+
+impl Link {
+    /// A link through memory that this end makes, and sends to the peer of a UNIX socket.
+    ///
+    /// # Errors
+    ///
+    /// The system's.
+    pub fn share(stream: UnixStream) -> io::Result<Self> {
+        let (mapping, file) = Mapping::create()?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut offer = SendAncillaryBuffer::new(&mut space);
+        let files = [file.as_fd()];
+        offer.push(SendAncillaryMessage::ScmRights(&files));
+        sendmsg(&stream, &[IoSlice::new(&[0])], &mut offer, SendFlags::NOSIGNAL)?;
+        link(mapping, stream, 0)
+    }
+
+    /// A link through the memory that the peer of a UNIX socket has made.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` for a peer that sends none within 10 s, or one that can shrink; the system's.
+    pub fn shared(stream: UnixStream) -> io::Result<Self> {
+        sockopt::set_socket_timeout(&stream, sockopt::Timeout::Recv, Some(OFFER_TIMEOUT))?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut offer = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        recvmsg(&stream, &mut [IoSliceMut::new(&mut byte)], &mut offer, RecvFlags::CMSG_CLOEXEC)?;
+        sockopt::set_socket_timeout(&stream, sockopt::Timeout::Recv, None)?;
+        let files = offer.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(files) => Some(files),
+            _ => None,
+        });
+        let file: Option<OwnedFd> = files.flatten().next();
+        let text = "shared memory: the peer sent none";
+        let file = file.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, text))?;
+        link(Mapping::open(file)?, stream, 1)
+    }
+}
+
+fn link(mapping: Mapping, stream: UnixStream, own: usize) -> io::Result<Link> {
+    let socket = Socket::new(stream.into())?;
+    let (is_cut, is_woken) = (AtomicBool::new(false), AtomicBool::new(false));
+    let both = Arc::new(Both { mapping, socket, own, is_cut, is_woken });
+    Ok(Link {
+        send: Box::new(Sending { both: both.clone(), end: Sender::default() }),
+        receive: Box::new(Receiving {
+            both: both.clone(),
+            end: Receiver::default(),
+            is_closed: false,
+        }),
+        control: both,
+        binding: None,
+    })
+}
+
+impl Both {
+    fn check(&self) -> io::Result<()> {
+        if self.is_cut.load(Ordering::Relaxed) {
+            return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the connection is cut"));
+        }
+        Ok(())
+    }
+}
+
+impl Control for Both {
+    fn cut(&self) {
+        self.is_cut.store(true, Ordering::Relaxed);
+        self.socket.cut();
+    }
+
+    fn wake(&self) {
+        self.is_woken.store(true, Ordering::Release);
+        self.socket.wake();
+    }
+}
+
+#[derive(Debug)]
+struct Sending {
+    both: Arc<Both>,
+    end: Sender,
+}
+
+impl SendHalf for Sending {
+    fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        let ring = &self.both.mapping.get().rings[self.both.own];
+        let mut begin = None;
+        while !bytes.is_empty() {
+            self.both.check()?;
+            let (count, must_wake) = ring.put(&mut self.end, bytes)?;
+            bytes = &bytes[count..];
+            if must_wake {
+                self.both.socket.ring()?;
+            }
+            if count > 0 {
+                begin = None;
+                continue;
+            }
+            if self.both.socket.is_gone() {
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer is gone"));
+            }
+            if begin.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
+                let text = format!("the peer took nothing for {} s", PEER_TIMEOUT.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            thread::sleep(FULL_INTERVAL);
+        }
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct Receiving {
+    both: Arc<Both>,
+    end: Receiver,
+    /// The peer has closed the socket. What it sent before is still taken.
+    is_closed: bool,
+}
+
+impl ReceiveHalf for Receiving {
+    fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let count = self.both.mapping.get().rings[1 - self.both.own].take(&mut self.end, to)?;
+            if count > 0 || to.is_empty() {
+                return Ok(count);
+            }
+            self.both.check()?;
+            if self.is_closed {
+                let text = "the peer has closed the connection";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
+            }
+            self.wait(None)?;
+        }
+    }
+
+    fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
+        let ring = &self.both.mapping.get().rings[1 - self.both.own];
+        let is_ready = |end: &Receiver, is_closed: bool| {
+            ring.has_bytes(end) || is_closed || self.both.is_cut.load(Ordering::Relaxed)
+        };
+        let spin = timeout.map_or(SPIN, |timeout| timeout.min(SPIN));
+        let begin = Instant::now();
+        loop {
+            if is_ready(&self.end, self.is_closed) {
+                return Ok(true);
+            }
+            if self.both.is_woken.swap(false, Ordering::Acquire) {
+                self.both.socket.forget_wakes();
+                return Ok(false);
+            }
+            if begin.elapsed() >= spin {
+                break;
+            }
+            for _ in 0..64 {
+                std::hint::spin_loop();
+            }
+            thread::yield_now();
+        }
+        let mut has_rung = false;
+        if ring.sent.may_sleep(self.end.0) {
+            has_rung = self.both.socket.wait(timeout.map(|time| time.saturating_sub(spin)))?;
+            self.both.is_woken.store(false, Ordering::Relaxed);
+        }
+        ring.sent.wakes();
+        if has_rung {
+            self.is_closed |= self.both.socket.drain()?;
+        }
+        Ok(is_ready(&self.end, self.is_closed))
+    }
+}
