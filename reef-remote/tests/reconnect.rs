@@ -26,7 +26,7 @@ fn append(device: &str, cut_after: u64) {
     assert_eq!(cells.read().unwrap(), [appended(1..=12); 3], "cut after {cut_after} bytes");
 }
 
-/// Each connection of a session breaks after so many bytes of both directions.
+/// Each connection of a session breaks after a number of bytes, of both directions.
 #[test]
 fn own_session_cut_again_and_again_runs_each_block_once() {
     let served = support::own();

@@ -40,11 +40,16 @@ impl Workers {
     ///
     /// # Errors
     ///
-    /// `Invalid` if they are missing or the worker's program is; `Host` with the system's reason.
+    /// `Invalid` if they are missing or the worker's program is, or for shared memory; `Host` with
+    /// the system's reason.
     pub fn bind(address: &Address, options: WorkerOptions) -> Result<Self> {
         if !options.program.is_file() {
             let text = format!("worker {}: no such file", options.program.display());
             return Err(Error::Invalid(text));
+        }
+        if matches!(address, Address::Shared(_)) {
+            let text = "programs: must be HOST:PORT or unix:PATH, got shared memory";
+            return Err(Error::invalid(text));
         }
         let listener = Listener::bind(address, &options.security)?;
         let (tls, tokens) = (options.security.tls()?, options.security.tokens()?);

@@ -112,7 +112,8 @@ impl Address {
         Err(failed(&last))
     }
 
-    /// True if no other machine can reach it: a socket or memory of this one, or a loopback address as a number.
+    /// True if no other machine can reach it: a socket or memory of this one, or a loopback address
+    /// as a number.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) | Self::Shared(_) => true,

@@ -1,4 +1,5 @@
-//! Ways for bytes to go: TCP, UNIX sockets, TLS, shared memory, and a line that is made slower than it is.
+//! Ways for bytes to go: TCP, UNIX sockets, TLS, shared memory, and a line that is made slower than
+//! it is.
 //!
 //! *In*: an address. *Out*: a [`Link`], whose two halves are used by two threads. *Invariant*:
 //! bytes arrive in order, or the link breaks: then both halves give errors for ever.

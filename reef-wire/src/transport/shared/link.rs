@@ -26,7 +26,7 @@ const OFFER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Memory and socket of a link.
 #[derive(Debug)]
-struct Both {
+struct Connection {
     mapping: Mapping,
     socket: Socket,
     /// Ring that this end sends by; it receives by the other one.
@@ -77,20 +77,20 @@ impl Link {
 fn link(mapping: Mapping, stream: UnixStream, own: usize) -> io::Result<Link> {
     let socket = Socket::new(stream.into())?;
     let (is_cut, is_woken) = (AtomicBool::new(false), AtomicBool::new(false));
-    let both = Arc::new(Both { mapping, socket, own, is_cut, is_woken });
+    let connection = Arc::new(Connection { mapping, socket, own, is_cut, is_woken });
     Ok(Link {
-        send: Box::new(Sending { both: both.clone(), end: Sender::default() }),
+        send: Box::new(Sending { connection: connection.clone(), end: Sender::default() }),
         receive: Box::new(Receiving {
-            both: both.clone(),
+            connection: connection.clone(),
             end: Receiver::default(),
             is_closed: false,
         }),
-        control: both,
+        control: connection,
         binding: None,
     })
 }
 
-impl Both {
+impl Connection {
     fn check(&self) -> io::Result<()> {
         if self.is_cut.load(Ordering::Relaxed) {
             return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the connection is cut"));
@@ -99,7 +99,7 @@ impl Both {
     }
 }
 
-impl Control for Both {
+impl Control for Connection {
     fn cut(&self) {
         self.is_cut.store(true, Ordering::Relaxed);
         self.socket.cut();
@@ -113,26 +113,26 @@ impl Control for Both {
 
 #[derive(Debug)]
 struct Sending {
-    both: Arc<Both>,
+    connection: Arc<Connection>,
     end: Sender,
 }
 
 impl SendHalf for Sending {
     fn send(&mut self, mut bytes: &[u8]) -> io::Result<()> {
-        let ring = &self.both.mapping.get().rings[self.both.own];
+        let ring = &self.connection.mapping.get().rings[self.connection.own];
         let mut begin = None;
         while !bytes.is_empty() {
-            self.both.check()?;
+            self.connection.check()?;
             let (count, must_wake) = ring.put(&mut self.end, bytes)?;
             bytes = &bytes[count..];
             if must_wake {
-                self.both.socket.ring()?;
+                self.connection.socket.ring()?;
             }
             if count > 0 {
                 begin = None;
                 continue;
             }
-            if self.both.socket.is_gone() {
+            if self.connection.socket.is_gone() {
                 return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer is gone"));
             }
             if begin.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
@@ -147,7 +147,7 @@ impl SendHalf for Sending {
 
 #[derive(Debug)]
 struct Receiving {
-    both: Arc<Both>,
+    connection: Arc<Connection>,
     end: Receiver,
     /// The peer has closed the socket. What it sent before is still taken.
     is_closed: bool,
@@ -156,11 +156,12 @@ struct Receiving {
 impl ReceiveHalf for Receiving {
     fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
         loop {
-            let count = self.both.mapping.get().rings[1 - self.both.own].take(&mut self.end, to)?;
+            let count = self.connection.mapping.get().rings[1 - self.connection.own]
+                .take(&mut self.end, to)?;
             if count > 0 || to.is_empty() {
                 return Ok(count);
             }
-            self.both.check()?;
+            self.connection.check()?;
             if self.is_closed {
                 let text = "the peer has closed the connection";
                 return Err(io::Error::new(io::ErrorKind::UnexpectedEof, text));
@@ -170,9 +171,9 @@ impl ReceiveHalf for Receiving {
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        let ring = &self.both.mapping.get().rings[1 - self.both.own];
+        let ring = &self.connection.mapping.get().rings[1 - self.connection.own];
         let is_ready = |end: &Receiver, is_closed: bool| {
-            ring.has_bytes(end) || is_closed || self.both.is_cut.load(Ordering::Relaxed)
+            ring.has_bytes(end) || is_closed || self.connection.is_cut.load(Ordering::Relaxed)
         };
         let spin = timeout.map_or(SPIN, |timeout| timeout.min(SPIN));
         let begin = Instant::now();
@@ -180,8 +181,8 @@ impl ReceiveHalf for Receiving {
             if is_ready(&self.end, self.is_closed) {
                 return Ok(true);
             }
-            if self.both.is_woken.swap(false, Ordering::Acquire) {
-                self.both.socket.forget_wakes();
+            if self.connection.is_woken.swap(false, Ordering::Acquire) {
+                self.connection.socket.forget_wakes();
                 return Ok(false);
             }
             if begin.elapsed() >= spin {
@@ -194,12 +195,13 @@ impl ReceiveHalf for Receiving {
         }
         let mut has_rung = false;
         if ring.sent.may_sleep(self.end.0) {
-            has_rung = self.both.socket.wait(timeout.map(|time| time.saturating_sub(spin)))?;
-            self.both.is_woken.store(false, Ordering::Relaxed);
+            has_rung =
+                self.connection.socket.wait(timeout.map(|time| time.saturating_sub(spin)))?;
+            self.connection.is_woken.store(false, Ordering::Relaxed);
         }
         ring.sent.wakes();
         if has_rung {
-            self.is_closed |= self.both.socket.drain()?;
+            self.is_closed |= self.connection.socket.drain()?;
         }
         Ok(is_ready(&self.end, self.is_closed))
     }

@@ -1,4 +1,4 @@
-//! Links through memory that both processes have mapped, beside a UNIX socket.
+//! Links through memory that both processes have mapped, next to a UNIX socket.
 //!
 //! ```text
 //! sender ──bytes──▶ ring in shared memory ──▶ receiver         one ring for each direction

@@ -20,7 +20,7 @@ pub(super) struct Shared {
 pub(super) struct Ring {
     /// Moved by the sender.
     pub(super) sent: Cursor,
-    /// Moved by the receiver. Nobody sleeps on it.
+    /// Moved by the receiver. The sender does not sleep on it.
     taken: Cursor,
     bytes: UnsafeCell<[u8; LEN]>,
 }
