@@ -8,9 +8,11 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 /// Names that mean another function since CUDA 13, and the function's name in sources.
-const RENAMED: [(&str, &str); 16] = [
+const RENAMED: [(&str, &str); 18] = [
     ("cudaEventElapsedTime", "cudaEventElapsedTime_v2"),
     ("cudaGetDeviceProperties", "cudaGetDeviceProperties_v13"),
+    ("cudaGetDriverEntryPoint", "cudaGetDriverEntryPoint_v13"),
+    ("cudaGetDriverEntryPoint_ptsz", "cudaGetDriverEntryPoint_v13_ptsz"),
     ("cudaGraphAddDependencies", "cudaGraphAddDependencies_v2"),
     ("cudaGraphAddNode", "cudaGraphAddNode_v2"),
     ("cudaGraphGetEdges", "cudaGraphGetEdges_v2"),

@@ -50,6 +50,11 @@ fn errors_belong_to_threads_and_missing_functions_are_named() {
 }
 
 #[test]
+fn error_that_breaks_the_context_stays() {
+    is_silent(&run("sticky.c", &[]));
+}
+
+#[test]
 fn process_forks_before_its_first_use_of_the_device() {
     is_silent(&run("forks.c", &[]));
 }

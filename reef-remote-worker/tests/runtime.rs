@@ -52,3 +52,11 @@ fn calls_after_the_end_of_the_main_thread_answer_unloading() {
         assert_eq!(errors.trim_end(), "late: 4 4");
     }
 }
+
+#[test]
+fn program_with_the_vendors_runtime_is_told_once() {
+    for errors in run("vendor.c") {
+        assert_eq!(errors.matches("link the program with -cudart shared").count(), 1, "{errors}");
+        assert!(errors.contains("cuGetExportTable 6bd5fb6c0000"), "{errors}");
+    }
+}

@@ -396,6 +396,17 @@ fn names_its_device() {
     };
     let name = std::ffi::CStr::from_bytes_until_nul(&name).unwrap();
     println!("codes {codes:?}, device {}", name.to_str().unwrap());
+    // Both releases of the runtime are found by their names, too.
+    for release in ["libcudart.so.12", "libcudart.so.13"] {
+        let mut count = 0;
+        // SAFETY: a library in the runtime's place, whose function has this argument.
+        let code = unsafe {
+            let runtime = libloading::Library::new(release).unwrap();
+            let ask = runtime.get::<extern "C" fn(*mut i32) -> u32>("cudaGetDeviceCount").unwrap();
+            ask(&raw mut count)
+        };
+        println!("{release} code {code}, devices {count}");
+    }
 }
 
 #[test]
@@ -415,12 +426,16 @@ fn a_program_runs_on_the_driver_of_a_server() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
     command.args(["exec", "--remote", &programs, "--"]).args(this_test("names_its_device"));
     command.env("REEF_REMOTE_LIBRARY", library("libreef_remote_cuda.so"));
+    command.env("REEF_CUDART", library("libreef_cudart.so"));
     command.env("REEF_CUDA", "/nowhere").env("XDG_RUNTIME_DIR", folder.path(""));
     let output = command.output().unwrap();
     server.kill().unwrap();
     server.wait().unwrap();
     let said = text(&output.stdout);
     assert!(said.contains("codes (0, 0), device fake"), "{said} {}", text(&output.stderr));
+    for release in [12, 13] {
+        assert!(said.contains(&format!("libcudart.so.{release} code 0, devices 1")), "{said}");
+    }
 }
 
 #[test]

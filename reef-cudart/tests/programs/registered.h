@@ -51,6 +51,7 @@ int cudaEventRecord(event_t, stream_t);
 int cudaEventSynchronize(event_t);
 int cudaEventElapsedTime(float *, event_t, event_t);
 int cudaRuntimeGetVersion(int *);
+int cudaGetDriverEntryPoint(const char *, void **, unsigned long long, int *);
 int cudaCreateTextureObject(void *, const void *, const void *, const void *);
 int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *, const void *, int, size_t);
 

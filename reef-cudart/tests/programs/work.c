@@ -17,6 +17,13 @@ int main(void) {
     CHECK(cudaRuntimeGetVersion(&version));
     EXPECT(RELEASE, version / 1000);
 
+    // The driver's functions by name: of the release that the program was linked with.
+    void *found = 0;
+    CHECK(cudaGetDriverEntryPoint("cuMemAlloc", &found, 0, 0));
+    EXPECT(1, found != 0);
+    EXPECT(500, cudaGetDriverEntryPoint("cuNoSuchFunction", &found, 0, 0));
+    EXPECT(500, cudaGetLastError());
+
     CHECK(cudaMalloc((void **)&memory, 64));
     CHECK(cudaMemset(memory, 0, 64));
     CHECK(cudaMemcpy(memory, &value, 8, TO_DEVICE));

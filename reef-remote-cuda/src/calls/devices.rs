@@ -2,11 +2,11 @@
 
 use super::export::{give, plain};
 use crate::codes::*;
-use crate::refused::refuse;
 use crate::session::{Session, session};
 use crate::state::thread::in_thread;
 use reef_remote_calls::DeviceFacts;
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::Once;
 
 plain! {
     cuInit(flags: u32) = init;
@@ -152,13 +152,24 @@ unsafe fn error_text(code: u32, text: *mut *const c_char) -> Result<(), u32> {
     unsafe { error(text, code, 1) }
 }
 
-/// Tables of functions that only the vendor's own libraries know.
-unsafe fn export_table(table: *mut *const c_void, _uuid: *const [u8; 16]) -> Result<(), u32> {
+/// Tables of functions that only the vendor's own libraries know. The runtime is the first that
+/// asks for one.
+unsafe fn export_table(table: *mut *const c_void, uuid: *const [u8; 16]) -> Result<(), u32> {
+    static SAID: Once = Once::new();
     if !table.is_null() {
         // SAFETY: the caller's promise.
         unsafe { table.write(std::ptr::null()) };
     }
-    Err(refuse(c"cuGetExportTable (a program with the vendor's CUDA runtime or libraries)"))
+    // SAFETY: the caller's promise: a number of 16 bytes, or none.
+    let uuid = unsafe { uuid.as_ref() }.copied().unwrap_or_default();
+    let uuid: String = uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    SAID.call_once(|| {
+        eprintln!(
+            "reef: cuGetExportTable {uuid}: the vendor's CUDA runtime or libraries are not \
+             supported on a remote device; link the program with -cudart shared"
+        );
+    });
+    Err(NOT_SUPPORTED)
 }
 
 unsafe fn exchange_mode(mode: *mut u32) -> Result<(), u32> {

@@ -13,6 +13,8 @@ pub(crate) const DRIVER_VARIABLE: &str = "REEF_CUDA";
 pub(crate) const SHIM: &str = "libreef_cuda_shim.so";
 /// Library that they take for the driver if their GPU is in another machine.
 pub(crate) const REMOTE: &str = "libreef_remote_cuda.so";
+/// Library that they take for the CUDA runtime then.
+pub(crate) const RUNTIME: &str = "libreef_cudart.so";
 /// Library that they take for the driver's management library, if `REEF_NVML=1` asks for it.
 pub(crate) const NVML_SHIM: &str = "libreef_nvml_shim.so";
 

@@ -1,6 +1,6 @@
 //! `reef exec --remote`: the program's GPU is in another machine.
 
-use super::library::{REMOTE, library};
+use super::library::{REMOTE, RUNTIME, library};
 use crate::report::usage::Usage;
 use anyhow::{Context, Result, bail};
 use std::ffi::OsString;
@@ -10,13 +10,17 @@ use std::path::Path;
 const CONFLICTS: [&str; 8] =
     ["class", "strict", "allow_unprotected", "job", "shim", "call_profile", "reserve", "swappable"];
 
+/// Variable that names the runtime's library.
+const RUNTIME_VARIABLE: &str = "REEF_CUDART";
+
 /// Options of the connection.
 #[derive(clap::Args)]
 pub(super) struct Remote {
     /// Run the program on the GPU of a server: HOST:PORT, tls:HOST:PORT or unix:PATH.
     ///
     /// The server is `reef remote serve --programs`. The program's calls of the CUDA driver are
-    /// made there. It needs no driver here.
+    /// made there. It needs no driver here. A program that is linked with `-cudart shared` gets
+    /// REEF's CUDA runtime.
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -49,8 +53,18 @@ pub(super) fn variables(
         ("NUMBA_CUDA_DRIVER", ours.clone().into()),
         ("REEF_REMOTE", address.into()),
     ];
+    // A package without the runtime's library does for programs that do not use the runtime.
+    let named = std::env::var_os(RUNTIME_VARIABLE).is_some();
+    let runtime = match library(RUNTIME, None, RUNTIME_VARIABLE) {
+        Err(why) if named => return Err(why.context("not run")),
+        found => found.ok(),
+    };
     // Programs that look the driver up by a path of its own are told this one.
-    set.push(("TRITON_LIBCUDA_PATH", folder(&ours)?.into()));
+    let folder = folder(&ours, runtime.as_deref())?;
+    let path = std::env::var_os("LD_LIBRARY_PATH").filter(|more| !more.is_empty());
+    let path: Vec<_> = [OsString::from(&folder)].into_iter().chain(path).collect();
+    set.push(("LD_LIBRARY_PATH", path.join(&OsString::from(":"))));
+    set.push(("TRITON_LIBCUDA_PATH", folder.into()));
     let files =
         [("REEF_REMOTE_CA", remote.remote_ca.as_deref()), ("REEF_REMOTE_TOKEN_FILE", token)];
     for (name, file) in files {
@@ -62,12 +76,22 @@ pub(super) fn variables(
     Ok(set)
 }
 
-/// A folder in which the library has the driver's names, for programs that search for these.
-fn folder(library: &Path) -> Result<std::path::PathBuf> {
+/// A folder in which the libraries have the names that programs search for.
+fn folder(driver: &Path, runtime: Option<&Path>) -> Result<std::path::PathBuf> {
     let base = reef_serve::folder(None).join("remote-cuda");
     std::fs::create_dir_all(&base).with_context(|| base.display().to_string())?;
-    for name in ["libcuda.so.1", "libcuda.so"] {
+    let names = [
+        ("libcuda.so.1", Some(driver)),
+        ("libcuda.so", Some(driver)),
+        ("libcudart.so.12", runtime),
+        ("libcudart.so.13", runtime),
+    ];
+    for (name, library) in names {
         let (link, new) = (base.join(name), base.join(format!("{name}.{}", std::process::id())));
+        let Some(library) = library else {
+            let _ = std::fs::remove_file(&link); // one of an earlier package
+            continue;
+        };
         if std::fs::read_link(&link).is_ok_and(|target| target == library) {
             continue;
         }

@@ -51,6 +51,11 @@ pub(crate) struct FunctionAttributes {
     reserved: [i32; 16],
 }
 
+// As the headers of both releases have it (tests/programs/layouts.c).
+const _: () = assert!(size_of::<FunctionAttributes>() == 144);
+const _: () = assert!(std::mem::offset_of!(FunctionAttributes, cluster) == 56);
+const _: () = assert!(std::mem::offset_of!(FunctionAttributes, may_exceed_cluster) == 72);
+
 unsafe fn attributes_of(attributes: *mut FunctionAttributes, function: usize) -> Result<(), u32> {
     let driver = enter()?;
     let (kernel, device) = (kernel(driver, function)?, device(driver)?);

@@ -41,6 +41,10 @@ struct Config {
     count: u32,
 }
 
+// As the headers of both releases have it (tests/programs/layouts.c).
+const _: () = assert!(size_of::<Config>() == 56);
+const _: () = assert!(std::mem::offset_of!(Config, count) == 48);
+
 /// `CUlaunchConfig`: its attributes are the runtime's.
 #[derive(Debug)]
 #[repr(C)]

@@ -8,6 +8,8 @@ use std::ffi::c_char;
 plain! {
     cudaGetDriverEntryPoint(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find;
     cudaGetDriverEntryPoint_ptsz(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find_twin;
+    cudaGetDriverEntryPoint_v13(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find_13;
+    cudaGetDriverEntryPoint_v13_ptsz(name: *const c_char, to: *mut usize, flags: u64, status: *mut u32) = find_13_twin;
     cudaGetDriverEntryPointByVersion(
         name: *const c_char, to: *mut usize, version: u32, flags: u64, status: *mut u32
     ) = find_version;
@@ -16,8 +18,9 @@ plain! {
     ) = find_version_twin;
 }
 
-/// Release whose variants are found if the program names none.
-const DEFAULT_RELEASE: u32 = 12_090;
+/// Releases whose variants are found if the program names none.
+const RELEASE_12: u32 = 12_090;
+const RELEASE_13: u32 = 13_000;
 /// `cudaEnableLegacyStream` and `cudaEnablePerThreadDefaultStream`.
 const LEGACY: u64 = 1;
 const PER_THREAD: u64 = 2;
@@ -71,7 +74,7 @@ unsafe fn find(
     status: *mut u32,
 ) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { find_version(name, to, DEFAULT_RELEASE, flags, status) }
+    unsafe { find_version(name, to, RELEASE_12, flags, status) }
 }
 
 unsafe fn find_twin(
@@ -81,5 +84,25 @@ unsafe fn find_twin(
     status: *mut u32,
 ) -> Result<(), u32> {
     // SAFETY: the caller's promise.
-    unsafe { find_version(name, to, DEFAULT_RELEASE, of_twin(flags), status) }
+    unsafe { find_version(name, to, RELEASE_12, of_twin(flags), status) }
+}
+
+unsafe fn find_13(
+    name: *const c_char,
+    to: *mut usize,
+    flags: u64,
+    status: *mut u32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { find_version(name, to, RELEASE_13, flags, status) }
+}
+
+unsafe fn find_13_twin(
+    name: *const c_char,
+    to: *mut usize,
+    flags: u64,
+    status: *mut u32,
+) -> Result<(), u32> {
+    // SAFETY: the caller's promise.
+    unsafe { find_version(name, to, RELEASE_13, of_twin(flags), status) }
 }

@@ -31,6 +31,9 @@ pub(crate) struct PointerAttributes {
     on_host: u64,
 }
 
+// As the headers of both releases begin it (tests/programs/layouts.c).
+const _: () = assert!(size_of::<PointerAttributes>() == 24);
+
 /// Kinds of memory: `CUmemorytype` for the first three, and `cudaMemoryType`.
 const UNREGISTERED: u32 = 0;
 pub(super) const HOST: u32 = 1;

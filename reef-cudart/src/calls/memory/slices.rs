@@ -30,6 +30,11 @@ pub(crate) struct Params {
     kind: u32,
 }
 
+// As the headers of both releases have it (tests/programs/layouts.c).
+const _: () = assert!(size_of::<Params>() == 160);
+const _: () = assert!(std::mem::offset_of!(Params, to_array) == 64);
+const _: () = assert!(std::mem::offset_of!(Params, kind) == 152);
+
 /// A side of `CUDA_MEMCPY3D`: a corner with a level, the kind of memory, its address by its kind,
 /// how far rows are apart, and rows of a slice.
 #[derive(Debug, Clone, Copy)]

@@ -37,6 +37,10 @@ pub(crate) struct Params {
     extra: usize,
 }
 
+// As the headers of both releases have it (tests/programs/layouts.c).
+const _: () = assert!(size_of::<Params>() == 56);
+const _: () = assert!(std::mem::offset_of!(Params, params) == 40);
+
 /// `CUDA_KERNEL_NODE_PARAMS`, second version.
 #[derive(Debug)]
 #[repr(C)]

@@ -39,6 +39,8 @@ pub(crate) struct Fill {
     height: usize,
 }
 
+const _: () = assert!(size_of::<Fill>() == 40);
+
 /// Calls with the driver's form of a copy.
 unsafe fn with_copy(
     params: *const Params,
