@@ -10,6 +10,8 @@ use std::path::PathBuf;
 pub struct Arguments {
     /// Number of the process that started this one.
     pub parent: Option<i32>,
+    /// The server keeps an account of the program's memory.
+    pub has_quota: bool,
     /// Library that is the driver.
     pub driver: Option<PathBuf>,
     /// Files for connections from other machines.
@@ -29,6 +31,7 @@ impl Arguments {
             let value = args.next().ok_or_else(|| format!("{name}: must have a value"))?;
             let file = Some(PathBuf::from(&value));
             match &*name {
+                "--quota" => parsed.has_quota = value == "1",
                 "--driver" => parsed.driver = file,
                 "--token-file" => parsed.security.token = file,
                 "--cert" => parsed.security.cert = file,

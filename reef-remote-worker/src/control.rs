@@ -26,6 +26,8 @@ pub(crate) enum ToWorker {
     Arrived { hello: Hello, name: [u8; 16], is_tcp: bool },
     /// The worker must say its status.
     Ask,
+    /// Answer to a reservation: whether there is room for it.
+    Reserved(bool),
 }
 
 /// Message of a worker to its server.
@@ -33,6 +35,10 @@ pub(crate) enum ToWorker {
 pub(crate) enum FromWorker {
     /// State of its session.
     Status(Traffic),
+    /// The program is about to allocate bytes of the device's memory.
+    Reserve(u64),
+    /// It has freed them.
+    Release(u64),
 }
 
 /// Makes the two ends.

@@ -4,6 +4,7 @@ use crate::arguments::Arguments;
 use crate::control::{self, FromWorker, ToWorker};
 use crate::session::Sessions;
 use crate::state::printed::Printed;
+use crate::state::quota::Quota;
 use rustix::process::{Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -17,7 +18,7 @@ use std::thread;
 ///
 /// The arguments are wrong, or the system refuses something.
 pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
-    let Arguments { parent, driver, .. } = Arguments::parse(args)?;
+    let Arguments { parent, driver, has_quota, .. } = Arguments::parse(args)?;
     // This process ends with its server.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| e.to_string())?;
     if parent != getppid().map(|parent| parent.as_raw_nonzero().get()) {
@@ -25,7 +26,12 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     }
     Printed::begin().map_err(|e| format!("output: {e}"))?;
     let control = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
-    let sessions = Arc::new(Sessions::new(driver));
+    let quota = if has_quota {
+        Some(Quota::new(control.try_clone().map_err(|e| e.to_string())?))
+    } else {
+        None
+    };
+    let sessions = Arc::new(Sessions::new(driver, quota.clone()));
     while let Ok((message, connection)) = control::receive(&control) {
         match (message, connection) {
             (ToWorker::Arrived { hello, name, is_tcp }, Some(connection)) => {
@@ -44,6 +50,9 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
                 let _ = thread::Builder::new().name("reef-session".into()).spawn(serve);
             }
             (ToWorker::Arrived { .. }, None) => {}
+            (ToWorker::Reserved(is_granted), _) => {
+                quota.iter().for_each(|quota| quota.answer(is_granted));
+            }
             (ToWorker::Ask, _) => {
                 let status = FromWorker::Status(sessions.traffic());
                 let _ = control::send(&control, &status, None); // the server is gone: so is this

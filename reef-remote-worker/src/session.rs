@@ -3,6 +3,7 @@
 use crate::driver::Driver;
 use crate::executor::Executor;
 use crate::state::queue::Queue;
+use crate::state::quota::Quota;
 use crate::state::shared::Shared;
 use crate::state::window::Window;
 use reef_remote_calls::{HostReturned, Request, SCHEMA};
@@ -21,11 +22,11 @@ pub(crate) struct Sessions(Server, Arc<OnceLock<Arc<Endpoint>>>);
 
 impl Sessions {
     /// A process without a session. The driver is opened when it begins.
-    pub(crate) fn new(driver: Option<PathBuf>) -> Self {
+    pub(crate) fn new(driver: Option<PathBuf>, quota: Option<Arc<Quota>>) -> Self {
         let mut options = ServerOptions::new(SCHEMA);
         options.max_sessions = 1;
         let endpoint = Arc::default();
-        let admission = Admission { driver, endpoint: Arc::clone(&endpoint) };
+        let admission = Admission { driver, quota, endpoint: Arc::clone(&endpoint) };
         Self(Server::new(options, admission), endpoint)
     }
 
@@ -55,6 +56,7 @@ impl Sessions {
 
 struct Admission {
     driver: Option<PathBuf>,
+    quota: Option<Arc<Quota>>,
     endpoint: Arc<OnceLock<Arc<Endpoint>>>,
 }
 
@@ -65,11 +67,12 @@ impl Authority for Admission {
             [] => Request::default(),
             bytes => codec::read(bytes).map_err(|e| e.to_string())?,
         };
-        let window = Window::reserve(&driver, &request.windows);
+        let window = Window::reserve(&driver, &request.windows, self.quota.as_ref());
         let mut facts = driver.facts()?;
         facts.window = window.as_ref().map(Window::base);
         let facts = codec::write(&facts).map_err(|e| e.to_string())?;
-        let (shared, queue) = (Arc::new(Shared::new(driver, window)), Arc::new(Queue::default()));
+        let shared = Arc::new(Shared::new(driver, window, self.quota.clone()));
+        let queue = Arc::new(Queue::default());
         let known = self.endpoint.clone();
         Ok((Box::new(Reader { shared, queue, known }), facts))
     }

@@ -3,7 +3,7 @@
 use crate::report::usage::Usage;
 use anyhow::Result;
 use reef::op::Operators;
-use reef::remote::server::{DeviceHost, Devices, Host, Listener, Security};
+use reef::remote::server::{DeviceHost, Devices, Host, Listener, Security, Tenants};
 use reef::{Visit, with_device};
 #[cfg(feature = "daemon")]
 use reef_remote_worker::{WorkerOptions, Workers};
@@ -43,6 +43,12 @@ pub(crate) struct Serve {
     /// File with the token that clients must have, of at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// File of tenants: `[rights."token NAME"]` with token_file, sessions and memory.
+    ///
+    /// Each client must have the token of one of them. The bounds hold for all sessions of a tenant
+    /// together.
+    #[arg(long, value_name = "FILE", conflicts_with = "token_file")]
+    rights: Option<PathBuf>,
     /// File with the server's certificates (PEM).
     #[arg(long, value_name = "FILE", requires = "key")]
     cert: Option<PathBuf>,
@@ -86,7 +92,7 @@ where
 }
 
 pub(crate) fn run(command: Command) -> Result<()> {
-    let Serve { listen, own, programs, token_file, cert, key } = match command {
+    let Serve { listen, own, programs, token_file, rights, cert, key } = match command {
         Command::Serve(serve) => serve,
         #[cfg(feature = "daemon")]
         Command::Session { args } => {
@@ -94,17 +100,19 @@ pub(crate) fn run(command: Command) -> Result<()> {
         }
     };
     let address = listen.parse().map_err(|e| Usage(format!("--listen: {e}")))?;
-    let security = Security { token: token_file, cert, key };
     let usage = |e: reef::Error| match e {
         reef::Error::Invalid(text) => anyhow::Error::from(Usage(text)),
         other => other.into(),
     };
+    let tenants = rights.as_deref().map(Tenants::read).transpose().map_err(usage)?;
+    let tenants = tenants.unwrap_or_default();
+    let security = Security { token: token_file, cert, key, tenants };
     let devices = if own {
         Devices::each(|name| open(name, Lend))
     } else {
         Devices::shared(|name| open(name, Start))
     };
-    let server = devices.serve(security.tokens().map_err(usage)?);
+    let server = devices.for_tenants(&security.tenants).serve(security.tokens().map_err(usage)?);
     let listener = Listener::bind(&address, &security).map_err(usage)?;
     println!("listening on {}", listener.address());
     if let Some(programs) = programs {

@@ -4,6 +4,7 @@
 //! *Invariant*: a body that cannot be ends the session, before any call of it is made.
 
 pub(crate) mod caller;
+pub(crate) mod charges;
 pub(crate) mod copies;
 pub(crate) mod copy_nodes;
 pub(crate) mod images;

@@ -1,6 +1,7 @@
 //! Calls of the table.
 
 use super::caller::{Caller, Lane};
+use super::charges::Change;
 use super::reader::{Reader, words};
 use crate::driver::{Function, INVALID_VALUE, NOT_FOUND};
 use crate::state::lock::lock;
@@ -146,9 +147,23 @@ fn prepare(
 
 /// Makes the call, and answers.
 fn make(shared: &Shared, mut prepared: Prepared, request: Request) {
+    let change = match &shared.quota {
+        None => Change::No,
+        Some(quota) => match Change::prepare(shared, quota, prepared.spec, &prepared.args) {
+            Ok(change) => change,
+            Err(code) => {
+                let bytes = prepared.results(shared, code);
+                return shared.answer(request, code, &bytes);
+            }
+        },
+    };
     // SAFETY: the arguments are what the table says of the function: numbers, handles of the
     // driver's, and places of this call's, of the sizes that the function uses.
     let code = unsafe { prepared.function.call(prepared.args) };
+    if let Some(quota) = &shared.quota {
+        let at = prepared.places[0].as_ref().map_or(0, |place| place[0]);
+        change.settle(quota, prepared.context, code, at);
+    }
     let bytes = prepared.results(shared, code);
     shared.answer(request, code, &bytes);
 }

@@ -4,11 +4,13 @@ use super::bridge::bridge;
 use super::options::WorkerOptions;
 use crate::control::{self, FromWorker, ToWorker};
 use crate::state::lock::lock;
+use reef_remote::server::Account;
 use reef_wire::{Hello, Link, Traffic};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
@@ -39,9 +41,11 @@ impl Greeted {
 #[derive(Debug)]
 pub(super) struct Worker {
     control: OwnedFd,
-    #[allow(dead_code)] // for lists of sessions
     pub(super) pid: u32,
     pub(super) tenant: Option<String>,
+    account: Account,
+    /// A reservation was refused, and the server's log has it.
+    has_complained: AtomicBool,
     /// Number of answers, and the last one.
     status: Mutex<(u64, Traffic)>,
     told: Condvar,
@@ -56,10 +60,14 @@ impl Worker {
     pub(super) fn start(
         options: &WorkerOptions,
         tenant: Option<&str>,
+        account: Account,
     ) -> io::Result<(Self, Child)> {
         let (control, theirs) = control::pair()?;
         let mut command = Command::new(&options.program);
         command.args(&options.command).args(["--parent", &std::process::id().to_string()]);
+        if account.is_bounded() {
+            command.args(["--quota", "1"]);
+        }
         if let Some(driver) = &options.driver {
             command.arg("--driver").arg(driver);
         }
@@ -68,7 +76,8 @@ impl Worker {
         let child = command.stdin(Stdio::from(theirs)).stdout(messages).spawn()?;
         let (status, told) = (Mutex::default(), Condvar::new());
         let tenant = tenant.map(Into::into);
-        Ok((Self { control, pid: child.id(), tenant, status, told }, child))
+        let (pid, has_complained) = (child.id(), AtomicBool::new(false));
+        Ok((Self { control, pid, tenant, account, has_complained, status, told }, child))
     }
 
     /// Hands a connection to the process.
@@ -91,6 +100,17 @@ impl Worker {
                     *status = (status.0 + 1, traffic);
                     self.told.notify_all();
                 }
+                FromWorker::Reserve(bytes) => {
+                    let reserved = self.account.reserve(bytes);
+                    let answer = ToWorker::Reserved(reserved.is_ok());
+                    let _ = control::send(&self.control, &answer, None); // gone: the loop ends
+                    if let Err(text) = reserved
+                        && !self.has_complained.swap(true, Ordering::Relaxed)
+                    {
+                        eprintln!("reef: worker {}: {text}", self.pid);
+                    }
+                }
+                FromWorker::Release(bytes) => self.account.release(bytes),
             }
         }
     }

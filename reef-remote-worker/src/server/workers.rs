@@ -133,7 +133,8 @@ impl Shared {
             return Err(format!("the server has {} sessions, at most {max}", workers.len()));
         }
         let program = self.options.program.display();
-        let started = Worker::start(&self.options, hello.tenant());
+        let account = self.options.security.tenants.open(hello.tenant())?;
+        let started = Worker::start(&self.options, hello.tenant(), account);
         let (worker, child) = started.map_err(|e| format!("{program}: {e}"))?;
         let worker = Arc::new(worker);
         workers.insert(name, worker.clone());

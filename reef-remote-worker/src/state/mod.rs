@@ -8,6 +8,7 @@ pub(crate) mod host_calls;
 pub(crate) mod lock;
 pub(crate) mod printed;
 pub(crate) mod queue;
+pub(crate) mod quota;
 pub(crate) mod shared;
 pub(crate) mod staging;
 pub(crate) mod waiters;

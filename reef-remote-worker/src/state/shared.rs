@@ -4,6 +4,7 @@ use super::handles::Handles;
 use super::host_calls::HostCalls;
 use super::lock::lock;
 use super::printed::Printed;
+use super::quota::Quota;
 use super::staging::Staging;
 use super::waiters::Waiters;
 use super::window::Window;
@@ -27,6 +28,8 @@ pub(crate) struct Shared {
     pub(crate) primaries: Mutex<HashMap<usize, u64>>,
     /// Addresses that the client has reserved as well.
     pub(crate) window: Mutex<Option<Window>>,
+    /// Bound of the program's memory, if it has one.
+    pub(crate) quota: Option<Arc<Quota>>,
     waiters: Waiters,
 }
 
@@ -41,7 +44,7 @@ pub(crate) struct Request {
 }
 
 impl Shared {
-    pub(crate) fn new(driver: Driver, window: Option<Window>) -> Self {
+    pub(crate) fn new(driver: Driver, window: Option<Window>, quota: Option<Arc<Quota>>) -> Self {
         Self {
             driver,
             handles: Mutex::default(),
@@ -50,6 +53,7 @@ impl Shared {
             own_streams: Mutex::default(),
             primaries: Mutex::default(),
             window: Mutex::new(window),
+            quota,
             waiters: Waiters::default(),
         }
     }
@@ -61,6 +65,9 @@ impl Shared {
         self.staging.forget(context);
         if let Some(window) = &mut *lock(&self.window) {
             window.end_context(&self.driver, context);
+        }
+        if let Some(quota) = &self.quota {
+            quota.end_context(context);
         }
     }
 

@@ -1,9 +1,11 @@
 //! Addresses that client and worker have reserved at the same place, and memory that is mapped
 //! there.
 
+use super::quota::Quota;
 use crate::driver::{Driver, INVALID_VALUE, OUT_OF_MEMORY};
 use reef_remote_calls::{SLAB_LEN, WINDOW_LEN, WINDOW_SLOTS};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// `CUmemAllocationProp`: pinned memory of one device, which no other process may open.
 #[repr(C)]
@@ -46,16 +48,22 @@ pub(crate) struct Window {
     /// Lengths of free ranges, by their first addresses.
     free: BTreeMap<u64, u64>,
     slabs: BTreeMap<u64, Slab>,
+    /// Bound of the program's memory, if it has one.
+    quota: Option<Arc<Quota>>,
 }
 
 impl Window {
     /// Reserves the first of these windows that the driver gives at the address that is asked for.
-    pub(crate) fn reserve(driver: &Driver, slots: &[u64]) -> Option<Self> {
+    pub(crate) fn reserve(
+        driver: &Driver,
+        slots: &[u64],
+        quota: Option<&Arc<Quota>>,
+    ) -> Option<Self> {
         let known = slots.iter().filter(|slot| WINDOW_SLOTS.contains(slot));
-        known.take(WINDOW_SLOTS.len()).find_map(|slot| Self::at(driver, *slot))
+        known.take(WINDOW_SLOTS.len()).find_map(|slot| Self::at(driver, *slot, quota))
     }
 
-    fn at(driver: &Driver, base: u64) -> Option<Self> {
+    fn at(driver: &Driver, base: u64, quota: Option<&Arc<Quota>>) -> Option<Self> {
         let (mut got, bytes) = (0_u64, WINDOW_LEN as usize);
         let place = &raw mut got as usize;
         // SAFETY: a place for an address, and numbers.
@@ -70,7 +78,7 @@ impl Window {
             return None;
         }
         let free = BTreeMap::from([(base, WINDOW_LEN)]);
-        Some(Self { base, free, slabs: BTreeMap::new() })
+        Some(Self { base, free, slabs: BTreeMap::new(), quota: quota.cloned() })
     }
 
     /// Returns the first address.
@@ -116,7 +124,10 @@ impl Window {
         if !is_whole || end > from + len {
             return Err(INVALID_VALUE);
         }
-        let handle = back(driver, at, bytes, device)?;
+        if let Some(quota) = &self.quota {
+            quota.reserve(bytes)?;
+        }
+        let handle = back(driver, at, bytes, device).inspect_err(|_| self.release(bytes))?;
         self.free.remove(&from);
         for (from, end) in [(from, at), (end, from + len)] {
             if from < end {
@@ -131,6 +142,7 @@ impl Window {
     pub(crate) fn unmap(&mut self, driver: &Driver, at: u64) {
         let Some(slab) = self.slabs.remove(&at) else { return };
         unback(driver, at, slab.bytes, slab.handle);
+        self.release(slab.bytes);
         let (mut from, mut len) = (at, slab.bytes);
         if let Some(behind) = self.free.remove(&(at + slab.bytes)) {
             len += behind;
@@ -140,6 +152,12 @@ impl Window {
             (from, len) = (before, len + its);
         }
         self.free.insert(from, len);
+    }
+
+    fn release(&self, bytes: u64) {
+        if let Some(quota) = &self.quota {
+            quota.release(bytes);
+        }
     }
 
     /// Ends the memory of a context that has ended.

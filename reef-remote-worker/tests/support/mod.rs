@@ -19,6 +19,7 @@ const REPLY: u16 = 7;
 pub(crate) const CLIENT: &str = "libreef_remote_cuda.so";
 
 /// Starts a server on an address, and returns where it listens. It lasts as long as this process.
+#[allow(dead_code)] // not all tests need it
 pub(crate) fn serve(address: &str) -> String {
     serve_with(address, |_| ())
 }

@@ -2,6 +2,7 @@
 
 use super::session::Session;
 use super::shared::Shared;
+use super::tenants::{Account, Tenants};
 use crate::messages::{ColocationKind, Facts, Request};
 use crate::schema::schema;
 use parking_lot::Mutex;
@@ -15,8 +16,9 @@ use std::sync::Arc;
 
 /// A device with its dispatcher, whatever its type is.
 pub trait DeviceHost: Debug + Send + Sync {
-    /// Returns what handles a new session's messages, and facts about the device.
-    fn session(&self) -> (Box<dyn Handler>, Facts);
+    /// Returns what handles a new session's messages, and facts about the device. The session's
+    /// memory is recorded in its account.
+    fn session(&self, account: Account) -> (Box<dyn Handler>, Facts);
 }
 
 /// A device, and the dispatcher that shares it among sessions.
@@ -78,7 +80,7 @@ impl<D: Operators> Host<D> {
 }
 
 impl<D: Operators> DeviceHost for Host<D> {
-    fn session(&self) -> (Box<dyn Handler>, Facts) {
+    fn session(&self, account: Account) -> (Box<dyn Handler>, Facts) {
         let (info, is_own) = (self.0.device.info(), self.0.dispatcher.is_none());
         let (level, colocation) = if is_own {
             (info.level, self.0.device.colocation().into())
@@ -100,7 +102,7 @@ impl<D: Operators> DeviceHost for Host<D> {
             has_trace: is_own && self.0.device.set_trace(false),
             colocation,
         };
-        (Box::new(Session::new(self.0.clone())), facts)
+        (Box::new(Session::new(self.0.clone(), account)), facts)
     }
 }
 
@@ -111,6 +113,7 @@ pub struct Devices {
     open: Box<Open>,
     /// Devices that sessions share; `None`: each session opens its own.
     shared: Option<Mutex<HashMap<String, Arc<dyn DeviceHost>>>>,
+    tenants: Tenants,
 }
 
 impl Debug for Devices {
@@ -124,14 +127,20 @@ impl Devices {
     pub fn shared(
         open: impl Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync + 'static,
     ) -> Self {
-        Self { open: Box::new(open), shared: Some(Mutex::default()) }
+        Self { open: Box::new(open), shared: Some(Mutex::default()), tenants: Tenants::default() }
     }
 
     /// Devices that `open` opens by name, one for each session.
     pub fn each(
         open: impl Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync + 'static,
     ) -> Self {
-        Self { open: Box::new(open), shared: None }
+        Self { open: Box::new(open), shared: None, tenants: Tenants::default() }
+    }
+
+    /// Bounds what the sessions of these tenants have.
+    #[must_use]
+    pub fn for_tenants(self, tenants: &Tenants) -> Self {
+        Self { tenants: tenants.clone(), ..self }
     }
 
     /// A server of these devices. With tokens a client must have one of them.
@@ -157,8 +166,9 @@ impl Devices {
 impl Authority for Devices {
     fn admit(&self, hello: &Hello, _: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
         let request: Request = codec::read(&hello.request).map_err(|e| e.to_string())?;
+        let account = self.tenants.open(hello.tenant())?;
         let host = self.device(&request.device).map_err(|e| e.to_string())?;
-        let (handler, facts) = host.session();
+        let (handler, facts) = host.session(account);
         Ok((handler, codec::write(&facts).map_err(|e| e.to_string())?))
     }
 }

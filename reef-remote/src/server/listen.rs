@@ -1,5 +1,6 @@
 //! Sockets that a server listens on.
 
+use super::tenants::{Tenants, token};
 use reef_core::{Error, Result};
 use reef_wire::{Address, Link, Server, TlsServer, Token};
 use rustls::ServerConfig;
@@ -26,24 +27,23 @@ pub struct Security {
     pub cert: Option<PathBuf>,
     /// File with its private key.
     pub key: Option<PathBuf>,
+    /// Clients with tokens of their own.
+    pub tenants: Tenants,
 }
 
 impl Security {
-    /// Reads the token, if there is one.
+    /// Reads the token, if there is one. The tenants' follow.
     ///
     /// # Errors
     ///
     /// `Invalid` names the file.
     pub fn tokens(&self) -> Result<Vec<Token>> {
-        let Some(path) = &self.token else { return Ok(Vec::new()) };
-        let text = std::fs::read_to_string(path).map_err(|e| wrong("token", path, &e))?;
-        let token = text.trim();
-        if token.len() < 16 {
-            let bytes = token.len();
-            let text = format!("must have at least 16 bytes, got {bytes}");
-            return Err(wrong("token", path, &text));
-        }
-        Ok(vec![Token::new(token.as_bytes())])
+        let own = self.token.as_deref().map(token).transpose()?;
+        Ok(own.into_iter().chain(self.tenants.tokens()).collect())
+    }
+
+    fn has_token(&self) -> bool {
+        self.token.is_some() || !self.tenants.is_empty()
     }
 
     /// Reads certificate and key, if there are any.
@@ -114,7 +114,7 @@ impl Listener {
             Address::Tcp(at) | Address::Tls(at) => {
                 let all: Vec<SocketAddr> = at.to_socket_addrs().map_err(|e| host(&e))?.collect();
                 let is_local = all.iter().all(|address| address.ip().is_loopback());
-                if !is_local && (tls.is_none() || security.token.is_none()) {
+                if !is_local && (tls.is_none() || !security.has_token()) {
                     return Err(Error::Invalid(format!(
                         "listen on {address}: other machines can reach it, so it must have a token and TLS"
                     )));

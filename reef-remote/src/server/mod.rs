@@ -14,6 +14,8 @@ mod own_lane;
 mod own_session;
 mod session;
 mod shared;
+mod tenants;
 
 pub use host::{DeviceHost, Devices, Host};
 pub use listen::{Listener, Security};
+pub use tenants::{Account, Tenants};

@@ -1,5 +1,6 @@
 //! Objects of one session, by the names that its client gave them.
 
+use super::tenants::{Account, Charge};
 use crate::error::NAME;
 use crate::messages::{
     BUFFER, CHECKPOINT, GRAPH, LAUNCHES, MAX_OUTPUTS_LEN, PREEMPTOR, Place, RemoteCommand, Section,
@@ -41,6 +42,8 @@ struct Memory<D: Operators> {
     /// Its address as the client sees it, and its bytes.
     address: u64,
     bytes: u64,
+    /// Its bytes in the session's account.
+    _charge: Charge,
 }
 
 #[derive(Debug)]
@@ -82,11 +85,14 @@ pub(super) struct Objects<D: Operators> {
     pub(super) graphs: Table<Task<D>>,
     pub(super) checkpoints: Checkpoints<D>,
     pub(super) preemptors: Table<Arc<D::Preemptor>>,
+    account: Arc<Account>,
 }
 
-impl<D: Operators> Default for Objects<D> {
-    fn default() -> Self {
+impl<D: Operators> Objects<D> {
+    /// No objects yet; their memory goes to this account.
+    pub(super) fn new(account: Account) -> Self {
         Self {
+            account: Arc::new(account),
             buffers: Table::new(BUFFER, "buffer", MAX_OBJECTS),
             addresses: BTreeMap::new(),
             launches: Table::new(LAUNCHES, "launches", MAX_OBJECTS),
@@ -95,18 +101,27 @@ impl<D: Operators> Default for Objects<D> {
             preemptors: Table::new(PREEMPTOR, "preemptor", MAX_OBJECTS),
         }
     }
-}
 
-impl<D: Operators> Objects<D> {
+    /// Reserves bytes for a buffer.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid`, with the tenant's bound.
+    pub(super) fn charge(&self, bytes: u64) -> Outcome<Charge> {
+        self.account.charge(bytes).map_err(|text| Error::Invalid(text).into())
+    }
+
+    /// Adds a buffer, whose bytes are charged.
     pub(super) fn add_buffer(
         &mut self,
         id: u64,
         address: u64,
         bytes: u64,
         buffer: D::Buffer,
+        charge: Charge,
     ) -> Outcome<()> {
         let id = Id::from_bits(id);
-        self.buffers.insert(id, Memory { buffer, address, bytes })?;
+        self.buffers.insert(id, Memory { buffer, address, bytes, _charge: charge })?;
         self.addresses.insert(address, id);
         Ok(())
     }

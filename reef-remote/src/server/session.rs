@@ -4,6 +4,7 @@ use super::lanes::{SharedLane, no_lane};
 use super::objects::{Fault, Launches, Objects, Outcome};
 use super::own_lane::OwnLane;
 use super::shared::Shared;
+use super::tenants::Account;
 use crate::error::{NAME, RemoteError};
 use crate::messages::{
     AbandonLane, Alloc, Ask, AskClock, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph,
@@ -42,8 +43,8 @@ pub(super) enum Lane<D: Operators> {
 }
 
 impl<D: Operators> Session<D> {
-    pub(super) fn new(host: Arc<Shared<D>>) -> Self {
-        let (objects, lanes) = (Objects::default(), HashMap::new());
+    pub(super) fn new(host: Arc<Shared<D>>, account: Account) -> Self {
+        let (objects, lanes) = (Objects::new(account), HashMap::new());
         Self { host, endpoint: None, objects, lanes, staged: Vec::new() }
     }
 
@@ -95,8 +96,9 @@ impl<D: Operators> Session<D> {
     fn alloc(&mut self, alloc: &Alloc) -> Outcome<Vec<u8>> {
         let device = &self.host.device;
         let bytes = usize::try_from(alloc.bytes).unwrap_or(usize::MAX);
+        let charge = self.objects.charge(alloc.bytes)?;
         let buffer = if alloc.is_host { device.alloc_host(bytes) } else { device.alloc(bytes) };
-        self.objects.add_buffer(alloc.id, alloc.address, alloc.bytes, buffer?)?;
+        self.objects.add_buffer(alloc.id, alloc.address, alloc.bytes, buffer?, charge)?;
         encode(&())
     }
 
@@ -219,15 +221,17 @@ impl<D: Operators> Session<D> {
             reef_wire::Error::Protocol(format!("pack: must have {weights} weights, got {got}"))
         })?;
         asked.op.check()?;
+        let charge = self.objects.charge(size_of_val(&*staged) as u64)?;
         let buffer = self.host.device.pack(&asked.op, weights, bias)?;
-        self.objects.add_buffer(asked.id, asked.address, 0, buffer)?;
+        self.objects.add_buffer(asked.id, asked.address, 0, buffer, charge)?;
         encode(&())
     }
 
     fn pack_input(&mut self, asked: &PackInput) -> Outcome<Vec<u8>> {
         let staged = std::mem::take(&mut self.staged);
+        let charge = self.objects.charge(size_of_val(&*staged) as u64)?;
         let buffer = self.host.device.pack_input(&asked.packed.into(), &staged)?;
-        self.objects.add_buffer(asked.id, asked.address, 0, buffer)?;
+        self.objects.add_buffer(asked.id, asked.address, 0, buffer, charge)?;
         encode(&())
     }
 

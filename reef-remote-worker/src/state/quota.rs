@@ -1,0 +1,87 @@
+//! Bound of the device's memory that the program allocates. The server keeps the account.
+//!
+//! The worker asks the server before an allocation, on the socket between them, and waits for the
+//! answer. Without a bound nothing is asked.
+
+use super::lock::lock;
+use crate::control::{self, FromWorker};
+use crate::driver::OUT_OF_MEMORY;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+/// Bytes of an allocation, and the number of the context with which it ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Charge {
+    pub(crate) bytes: u64,
+    pub(crate) context: u64,
+}
+
+/// Questions to the server, one at a time.
+#[derive(Debug)]
+pub(crate) struct Quota {
+    control: OwnedFd,
+    /// Taken for a question and its answer.
+    asking: Mutex<()>,
+    answer: Mutex<Option<bool>>,
+    answered: Condvar,
+    /// Allocations, by their addresses.
+    charges: Mutex<HashMap<u64, Charge>>,
+}
+
+impl Quota {
+    pub(crate) fn new(control: OwnedFd) -> Arc<Self> {
+        let (asking, answer, answered) = Default::default();
+        Arc::new(Self { control, asking, answer, answered, charges: Mutex::default() })
+    }
+
+    /// Asks for bytes.
+    ///
+    /// # Errors
+    ///
+    /// `OUT_OF_MEMORY`: the bound would be exceeded, or the server is gone.
+    pub(crate) fn reserve(&self, bytes: u64) -> Result<(), u32> {
+        let _alone = lock(&self.asking);
+        *lock(&self.answer) = None;
+        control::send(&self.control, &FromWorker::Reserve(bytes), None)
+            .map_err(|_| OUT_OF_MEMORY)?;
+        let answer = self.answered.wait_while(lock(&self.answer), |answer| answer.is_none());
+        let granted = *answer.unwrap_or_else(PoisonError::into_inner) == Some(true);
+        if granted { Ok(()) } else { Err(OUT_OF_MEMORY) }
+    }
+
+    /// Takes the server's answer.
+    pub(crate) fn answer(&self, is_granted: bool) {
+        *lock(&self.answer) = Some(is_granted);
+        self.answered.notify_all();
+    }
+
+    /// Gives bytes back.
+    pub(crate) fn release(&self, bytes: u64) {
+        // Without a server there is no account.
+        let _ = control::send(&self.control, &FromWorker::Release(bytes), None);
+    }
+
+    /// Notes an allocation whose bytes are reserved.
+    pub(crate) fn put(&self, at: u64, charge: Charge) {
+        lock(&self.charges).insert(at, charge);
+    }
+
+    /// Takes the charge of an allocation before it is freed: its address may be another one's as
+    /// soon as the driver has freed it.
+    pub(crate) fn take(&self, at: u64) -> Option<Charge> {
+        lock(&self.charges).remove(&at)
+    }
+
+    /// Gives back the bytes of a context that has ended.
+    pub(crate) fn end_context(&self, context: u64) {
+        let mut bytes = 0;
+        lock(&self.charges).retain(|_, charge| {
+            bytes += if charge.context == context { charge.bytes } else { 0 };
+            charge.context != context
+        });
+        if bytes > 0 {
+            self.release(bytes);
+        }
+    }
+}

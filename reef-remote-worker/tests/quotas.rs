@@ -1,0 +1,184 @@
+//! Bounds of what the sessions of a tenant have together.
+
+#[path = "../../reef-shim/tests/common/mod.rs"]
+mod common;
+mod support;
+
+use common::SOON;
+use reef_remote::server::Tenants;
+use reef_remote_calls::{Arg, CALLS, Call, Lease, SCHEMA, SetCurrent, TableCall};
+use reef_wire::little_endian::{U16, U32, U64};
+use reef_wire::{Client, ClientOptions, Endpoint, Error, Handler, Hot, Message, Token, hot_bytes};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const MIB: u64 = 1 << 20;
+const ALICE: &str = "the token of alice";
+const BOB: &str = "the token of bob, another one";
+
+/// A test that kills a worker must know which one is its own.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Receiver of messages that does nothing.
+struct Deaf;
+
+impl Handler for Deaf {
+    fn handle(&mut self, _: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
+        Ok(())
+    }
+}
+
+/// A server on which alice may have two sessions and 64 MiB, and bob has no bounds.
+fn serve(name: &str) -> String {
+    let folder = std::env::temp_dir().join(format!("reef-quotas-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("alice"), ALICE).unwrap();
+    std::fs::write(folder.join("bob"), BOB).unwrap();
+    let rights = "[rights.\"token alice\"]\ntoken_file = \"alice\"\nsessions = 2\n\
+                  memory = \"64MiB\"\n[rights.\"token bob\"]\ntoken_file = \"bob\"\n";
+    std::fs::write(folder.join("rights"), rights).unwrap();
+    let tenants = Tenants::read(&folder.join("rights")).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    support::serve_with("127.0.0.1:0", |options| options.security.tenants = tenants)
+}
+
+fn open(server: &str, token: &str) -> reef_wire::Result<Client> {
+    let address: reef_wire::Address = server.parse().unwrap();
+    let mut options = ClientOptions::new(SCHEMA, move || address.connect(SOON, None));
+    options.token = Some(Token::new(token.as_bytes()));
+    Client::open(options, Box::new(Deaf))
+}
+
+/// As [`open`], with a context.
+fn begin(server: &str, token: &str) -> Client {
+    in_context(open(server, token).unwrap())
+}
+
+fn in_context(client: Client) -> Client {
+    let (code, id) = table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]);
+    assert_eq!(code, 0);
+    let context = SetCurrent { context: U64::new(id) };
+    client.call(SetCurrent::OP, 1, &[hot_bytes(&context)]).unwrap();
+    client
+}
+
+/// Makes a call, and returns its code and the first word of its result.
+fn table(client: &Client, call: Call, words: &[u64]) -> (u32, u64) {
+    let head =
+        TableCall { call: U16::new(call as u16), reserved: U16::new(0), reserved2: U32::new(0) };
+    let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    reply(&client.call(TableCall::OP, 1, &[hot_bytes(&head), &words]).unwrap())
+}
+
+fn reply(reply: &[u8]) -> (u32, u64) {
+    let word = reply.get(8..16).map_or(0, |word| u64::from_le_bytes(word.try_into().unwrap()));
+    (u32::from_le_bytes(reply[..4].try_into().unwrap()), word)
+}
+
+fn alloc(client: &Client, bytes: u64) -> (u32, u64) {
+    table(client, Call::cuMemAlloc_v2, &[1, bytes])
+}
+
+/// Each call that allocates stops at the bound, and a free makes room again.
+#[test]
+fn each_allocating_call_stops_at_the_bound() {
+    let _one = one_at_a_time();
+    let client = begin(&serve("calls"), ALICE);
+    let (code, pool) = table(&client, Call::cuDeviceGetDefaultMemPool, &[48, 0]);
+    assert_eq!(code, 0);
+    assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]).0, 0);
+    let part = 16 * MIB;
+    let calls: [(Call, &[u64]); 4] = [
+        (Call::cuMemAlloc_v2, &[1, part]),
+        (Call::cuMemAllocPitch_v2, &[1, 1, MIB, 16, 4]),
+        (Call::cuMemAllocAsync, &[1, part, 64]),
+        (Call::cuMemAllocFromPoolAsync, &[1, part, pool, 64]),
+    ];
+    for (call, words) in calls {
+        for _ in 0..3 {
+            let got: Vec<_> = (0..5).map(|_| table(&client, call, words)).collect();
+            let codes: Vec<u32> = got.iter().map(|(code, _)| *code).collect();
+            assert_eq!(codes, [0, 0, 0, 0, 2], "{call:?}: four parts of 64 MiB");
+            for (other, words) in calls {
+                assert_eq!(table(&client, other, words).0, 2, "{other:?} after {call:?}");
+            }
+            let lease = Lease { least: U64::new(part), wished: U64::new(part) };
+            let leased = client.call(Lease::OP, 1, &[hot_bytes(&lease)]).unwrap();
+            assert_ne!(reply(&leased).0, 0, "a lease after {call:?}");
+            for (_, at) in &got[..4] {
+                assert_eq!(table(&client, Call::cuMemFree_v2, &[*at]).0, 0);
+            }
+        }
+    }
+    // Each call of the table that returns an address of new memory is one of these.
+    let names = CALLS.iter().filter(|spec| {
+        let name = spec.name.to_str().unwrap();
+        name.contains("Alloc") && matches!(spec.args.first(), Some(Arg::Out(8)))
+    });
+    let mut known = calls.map(|(call, _)| call.spec().name);
+    known.sort_unstable();
+    let mut names: Vec<_> = names.map(|spec| spec.name).collect();
+    names.sort_unstable();
+    assert_eq!(names, known);
+    // A failed free keeps the charge.
+    let (code, at) = alloc(&client, 64 * MIB);
+    assert_eq!(code, 0);
+    assert_ne!(table(&client, Call::cuMemFree_v2, &[at + 1]).0, 0);
+    assert_eq!(alloc(&client, 1).0, 2);
+}
+
+/// Other ways to memory of the device are closed where it has a bound, and open without one.
+#[test]
+fn ways_around_the_bound_are_refused() {
+    let _one = one_at_a_time();
+    let server = serve("ways");
+    for (token, expected) in [(ALICE, 801), (BOB, 0)] {
+        let client = begin(&server, token);
+        let (code, pool) = table(&client, Call::cuDeviceGetDefaultMemPool, &[48, 0]);
+        assert_eq!(code, 0);
+        let heap = table(&client, Call::cuCtxSetLimit, &[2, 8 << 30]).0;
+        assert_eq!(heap == 801, expected == 801, "the heap of kernels: {heap}");
+        let keep = table(&client, Call::cuMemPoolSetAttribute, &[pool, 4, 8, u64::MAX]).0;
+        assert_eq!(keep == 801, expected == 801, "bytes that a pool keeps: {keep}");
+        assert_eq!(table(&client, Call::cuStreamCreate, &[64, 1]).0, 0);
+        assert_eq!(table(&client, Call::cuStreamBeginCapture_v2, &[64, 2]).0, 0);
+        let captured = table(&client, Call::cuMemAllocAsync, &[1, MIB, 64]).0;
+        assert_eq!(captured == 801, expected == 801, "memory of a graph: {captured}");
+    }
+}
+
+/// The bounds are of all sessions together; what a killed worker had comes back.
+#[test]
+fn sessions_of_a_tenant_share_its_bounds() {
+    let _one = one_at_a_time();
+    let server = serve("sessions");
+    let before = support::children(std::process::id());
+    let first = begin(&server, ALICE);
+    let mine = support::children(std::process::id());
+    let worker = *mine.iter().find(|pid| !before.contains(pid)).unwrap();
+    let second = begin(&server, ALICE);
+    let Err(Error::Refused(said)) = open(&server, ALICE) else { panic!("a third session") };
+    assert_eq!(said, "tenant alice: must have at most 2 sessions, got 2");
+    assert_eq!(alloc(&first, 40 * MIB).0, 0);
+    assert_eq!(alloc(&second, 40 * MIB).0, 2);
+    assert_eq!(alloc(&second, 24 * MIB).0, 0);
+    let other = begin(&server, BOB);
+    assert_eq!(alloc(&other, 100 * MIB).0, 0, "bob has no bound");
+    // SAFETY: a process that this test started.
+    unsafe { libc::kill(worker as i32, libc::SIGKILL) };
+    common::until("the memory of the killed worker is free", || {
+        let (code, _) = alloc(&second, 40 * MIB);
+        code == 0
+    });
+    let mut third = None;
+    common::until("there is room for a session", || {
+        third = open(&server, ALICE).ok();
+        third.is_some()
+    });
+    // Also when a context ends with what is in it.
+    assert_eq!(table(&second, Call::cuDevicePrimaryCtxReset_v2, &[0]).0, 0);
+    let third = in_context(third.unwrap());
+    assert_eq!(alloc(&third, 64 * MIB).0, 0);
+}

@@ -1,0 +1,285 @@
+//! Tenants of a server: names of tokens, and bounds of what their sessions have together.
+
+use reef_core::{Error, Result};
+use reef_wire::Token;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Minimum number of bytes of a token.
+const MIN_TOKEN_LEN: usize = 16;
+
+/// File of rights, as a daemon's configuration has them.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    rights: BTreeMap<String, Right>,
+}
+
+/// Rights of one tenant.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Right {
+    token_file: PathBuf,
+    sessions: Option<usize>,
+    memory: Option<String>,
+}
+
+/// Tenants of a server. Cloning is cheap, and each clone has the same accounts.
+#[derive(Debug, Clone, Default)]
+pub struct Tenants(Arc<BTreeMap<String, Arc<Tenant>>>);
+
+#[derive(Debug)]
+struct Tenant {
+    name: String,
+    token: Token,
+    max_sessions: Option<usize>,
+    max_memory: Option<u64>,
+    sessions: AtomicUsize,
+    memory: AtomicU64,
+}
+
+impl Tenants {
+    /// Reads a file of rights: for each tenant `[rights."token NAME"]` with `token_file`, relative
+    /// to the file, and the bounds `sessions` and `memory`, such as `"8GiB"`.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` names the file and the key.
+    pub fn read(path: &Path) -> Result<Self> {
+        let wrong = |why: &dyn std::fmt::Display| {
+            Error::Invalid(format!("rights {}: {why}", path.display()))
+        };
+        let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+        let file: File = toml::from_str(&text).map_err(|e| wrong(&e.message()))?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut all = BTreeMap::new();
+        for (principal, right) in file.rights {
+            let wrong = |why: &dyn std::fmt::Display| wrong(&format!("{principal:?}: {why}"));
+            let name = principal.strip_prefix("token ").filter(|name| !name.is_empty());
+            let name = name.ok_or_else(|| wrong(&"must be \"token NAME\""))?.to_owned();
+            let token = token(&folder.join(&right.token_file))?.of_tenant(&name);
+            let max_memory = right.memory.as_deref().map(bytes).transpose();
+            let tenant = Tenant {
+                name: name.clone(),
+                token,
+                max_sessions: right.sessions,
+                max_memory: max_memory.map_err(|e| wrong(&e))?,
+                sessions: AtomicUsize::new(0),
+                memory: AtomicU64::new(0),
+            };
+            all.insert(name, Arc::new(tenant));
+        }
+        if all.is_empty() {
+            return Err(wrong(&"must have a tenant"));
+        }
+        Ok(Self(Arc::new(all)))
+    }
+
+    /// Returns whether there is no tenant: sessions have no bounds then.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the tenants' tokens.
+    pub fn tokens(&self) -> Vec<Token> {
+        self.0.values().map(|tenant| tenant.token.clone()).collect()
+    }
+
+    /// Returns the account of a new session. `None`, or a name that is not there: without bounds.
+    ///
+    /// # Errors
+    ///
+    /// The reason, with both numbers: the tenant has as many sessions as it may have.
+    pub fn open(&self, tenant: Option<&str>) -> std::result::Result<Account, String> {
+        let tenant = tenant.and_then(|name| self.0.get(name)).cloned();
+        if let Some(tenant) = &tenant {
+            let max = tenant.max_sessions.unwrap_or(usize::MAX);
+            let more = |sessions: usize| (sessions < max).then_some(sessions + 1);
+            if let Err(has) =
+                tenant.sessions.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            {
+                let name = &tenant.name;
+                return Err(format!("tenant {name}: must have at most {max} sessions, got {has}"));
+            }
+        }
+        Ok(Account { tenant, memory: AtomicU64::new(0) })
+    }
+}
+
+/// Account of one session. Dropping it gives back what the session has.
+#[derive(Debug, Default)]
+pub struct Account {
+    tenant: Option<Arc<Tenant>>,
+    /// Bytes of the session.
+    memory: AtomicU64,
+}
+
+impl Account {
+    /// Records bytes of the device's memory before they are allocated.
+    ///
+    /// # Errors
+    ///
+    /// The reason, with both numbers: the tenant would have more than it may have.
+    pub fn reserve(&self, bytes: u64) -> std::result::Result<(), String> {
+        if let Some(tenant) = &self.tenant {
+            let max = tenant.max_memory.unwrap_or(u64::MAX);
+            let more = |has: u64| has.checked_add(bytes).filter(|sum| *sum <= max);
+            if let Err(has) = tenant.memory.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            {
+                return Err(format!(
+                    "tenant {}: memory: must be at most {max} bytes, got {has} and {bytes} more",
+                    tenant.name
+                ));
+            }
+        }
+        self.memory.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Gives back bytes that were reserved; at most as many as the session has.
+    pub fn release(&self, bytes: u64) {
+        let less = |has: u64| Some(has - bytes.min(has));
+        let has = self.memory.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let has = has.unwrap_or_else(|has| has);
+        if let Some(tenant) = &self.tenant {
+            tenant.memory.fetch_sub(bytes.min(has), Ordering::Relaxed);
+        }
+    }
+
+    /// Records bytes as long as the charge lives.
+    ///
+    /// # Errors
+    ///
+    /// As [`reserve`](Self::reserve).
+    pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> std::result::Result<Charge, String> {
+        self.reserve(bytes)?;
+        Ok(Charge { account: self.clone(), bytes })
+    }
+
+    /// Returns the bytes of the session.
+    pub fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the session's memory has a bound.
+    pub fn is_bounded(&self) -> bool {
+        self.tenant.as_ref().is_some_and(|tenant| tenant.max_memory.is_some())
+    }
+}
+
+/// Bytes of one allocation. Dropping it gives them back.
+#[derive(Debug)]
+pub(super) struct Charge {
+    account: Arc<Account>,
+    bytes: u64,
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.account.release(self.bytes);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.release(self.memory());
+        if let Some(tenant) = &self.tenant {
+            tenant.sessions.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Reads a file with a token.
+///
+/// # Errors
+///
+/// `Invalid` names the file.
+pub(super) fn token(path: &Path) -> Result<Token> {
+    let wrong =
+        |why: &dyn std::fmt::Display| Error::Invalid(format!("token {}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|e| wrong(&e))?;
+    let token = text.trim();
+    if token.len() < MIN_TOKEN_LEN {
+        let len = token.len();
+        return Err(wrong(&format!("must have at least {MIN_TOKEN_LEN} bytes, got {len}")));
+    }
+    Ok(Token::new(token.as_bytes()))
+}
+
+/// Reads a number of bytes, such as `8GiB`.
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let shift = match unit.trim() {
+        "" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        "TiB" => 40,
+        _ => 64,
+    };
+    let number = number.parse::<u64>().ok();
+    let bytes = number.and_then(|number| number.checked_mul(1_u64.checked_shl(shift)?));
+    bytes.ok_or_else(|| {
+        format!("memory: must be a number with KiB, MiB, GiB, TiB or no unit, got {text:?}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Tenants> {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("a"), "aaaaaaaaaaaaaaaa\n").unwrap();
+        std::fs::write(folder.path().join("b"), "bbbbbbbbbbbbbbbb\n").unwrap();
+        std::fs::write(folder.path().join("rights"), text).unwrap();
+        Tenants::read(&folder.path().join("rights"))
+    }
+
+    #[test]
+    fn bounds_are_of_a_tenants_sessions_together() {
+        let tenants = read(
+            "[rights.\"token alice\"]\ntoken_file = \"a\"\nsessions = 2\nmemory = \"1KiB\"\n\
+             [rights.\"token bob\"]\ntoken_file = \"b\"",
+        )
+        .unwrap();
+        assert_eq!(tenants.tokens().len(), 2);
+        let [first, second] = [(); 2].map(|()| tenants.open(Some("alice")).unwrap());
+        let said = tenants.open(Some("alice")).unwrap_err();
+        assert_eq!(said, "tenant alice: must have at most 2 sessions, got 2");
+        first.reserve(1000).unwrap();
+        let said = second.reserve(25).unwrap_err();
+        assert_eq!(said, "tenant alice: memory: must be at most 1024 bytes, got 1000 and 25 more");
+        second.reserve(24).unwrap();
+        assert!(second.reserve(u64::MAX).is_err());
+        second.release(100);
+        assert_eq!((first.memory(), second.memory()), (1000, 0), "no more than it has");
+        assert!(second.reserve(25).is_err());
+        drop(first);
+        second.reserve(1024).unwrap();
+        tenants.open(Some("alice")).unwrap();
+        let bob = tenants.open(Some("bob")).unwrap();
+        bob.reserve(1 << 60).unwrap();
+        assert!(!bob.is_bounded() && second.is_bounded());
+    }
+
+    #[test]
+    fn file_that_cannot_be_is_refused_by_its_key() {
+        for (text, what) in [
+            ("", "rights"),
+            ("[rights]", "must have a tenant"),
+            ("[rights.\"user 5\"]\ntoken_file = \"a\"", "\"user 5\": must be \"token NAME\""),
+            ("[rights.\"token x\"]\ntoken_file = \"c\"", "c: No such file"),
+            ("[rights.\"token x\"]\ntoken_file = \"a\"\nmemory = \"8GB\"", "got \"8GB\""),
+            ("[rights.\"token x\"]\ntoken_file = \"a\"\nmemory = \"99999999TiB\"", "must be"),
+            ("[rights.\"token x\"]\ntoken_file = \"a\"\nrt = true", "unknown field"),
+        ] {
+            let said = read(text).unwrap_err().to_string();
+            assert!(said.contains(what), "{text}: {said}");
+        }
+    }
+}
