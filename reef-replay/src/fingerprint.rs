@@ -17,22 +17,18 @@ fn mix(hash: u64, word: u64) -> u64 {
 pub(crate) fn extend(hash: u64, op: &Op<'_>) -> u64 {
     let lens = (op.words.len() as u64) << 32 ^ op.payload.len() as u64;
     let mut hash = mix(mix(hash, u64::from(op.kind) << 32 | op.shape.len() as u64), lens);
-    for chunk in op.shape.chunks(8) {
-        hash = mix(hash, word(chunk));
+    let (words, rest) = op.shape.as_chunks::<8>();
+    for bytes in words {
+        hash = mix(hash, u64::from_le_bytes(*bytes));
     }
-    hash
+    mix(hash, word(rest))
 }
 
 /// Reads up to eight bytes as a number, with zeros after them.
 pub(crate) fn word(chunk: &[u8]) -> u64 {
-    match chunk.try_into() {
-        Ok(bytes) => u64::from_le_bytes(bytes),
-        Err(_) => {
-            let mut bytes = [0; 8];
-            bytes[..chunk.len()].copy_from_slice(chunk);
-            u64::from_le_bytes(bytes)
-        }
-    }
+    let mut bytes = [0; 8];
+    bytes[..chunk.len()].copy_from_slice(chunk);
+    u64::from_le_bytes(bytes)
 }
 
 #[cfg(test)]

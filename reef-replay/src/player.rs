@@ -260,9 +260,8 @@ impl Player {
 
 /// Appends the token of an operation with its changes, which stay in the template.
 fn changes(segment: &mut Segment, at: usize, words: &[u8], to: &mut Vec<u8>) {
-    let changed = segment.words(at).chunks(8).zip(words.chunks(8)).filter(|(was, is)| was != is);
     to.push(CHANGED);
-    put(to, changed.count() as u64);
+    put(to, segment.count_changes(at, words) as u64);
     let mut next = 0;
     segment.change(at, words, |index, was, is| {
         put(to, index - next);

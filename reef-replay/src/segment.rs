@@ -108,13 +108,26 @@ impl Segment {
     /// Calls with each word that differs: its index, what it was and what it is. Keeps what it is.
     pub(crate) fn change(&mut self, at: usize, words: &[u8], mut each: impl FnMut(u64, u64, u64)) {
         let entry = self.entries[at];
-        let kept = &mut self.bytes[entry.words..entry.end];
-        for (index, (was, is)) in kept.chunks_mut(8).zip(words.chunks(8)).enumerate() {
+        let (kept, short) = self.bytes[entry.words..entry.end].as_chunks_mut::<8>();
+        let (words, short_words) = words.as_chunks::<8>();
+        for (index, (was, is)) in kept.iter_mut().zip(words).enumerate() {
             if was != is {
-                each(index as u64, word(was), word(is));
-                was.copy_from_slice(is);
+                each(index as u64, u64::from_le_bytes(*was), u64::from_le_bytes(*is));
+                *was = *is;
             }
         }
+        if short != short_words {
+            each(kept.len() as u64, word(short), word(short_words));
+            short.copy_from_slice(short_words);
+        }
+    }
+
+    /// Number of words that differ.
+    pub(crate) fn count_changes(&self, at: usize, words: &[u8]) -> usize {
+        let (kept, short) = self.words(at).as_chunks::<8>();
+        let (words, short_words) = words.as_chunks::<8>();
+        let whole = kept.iter().zip(words).filter(|(was, is)| was != is).count();
+        whole + usize::from(short != short_words)
     }
 
     /// Returns a word of an operation, and the place of its bytes. `None`: it has fewer.
