@@ -21,7 +21,7 @@ use rustls::pki_types::pem::PemObject;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
@@ -44,6 +44,9 @@ pub(crate) struct Session {
     is_strict: bool,
     /// Numbers of templates, if calls are recorded and replayed.
     replay: Option<Numbers>,
+    /// Calls that were sent. Counted after a call is sent and before it returns, so a thread that
+    /// knows of a call counts it.
+    sent: AtomicU64,
     quiet: AtomicU32,
     quiet_len: AtomicUsize,
 }
@@ -138,8 +141,8 @@ fn open() -> Result<Session, String> {
     let is = |name, value| std::env::var_os(name).is_some_and(|is| is == value);
     let is_strict = is("REEF_REMOTE_STRICT", "1");
     let replay = (!is_strict && !is("REEF_REMOTE_REPLAY", "0")).then(Numbers::default);
-    let (quiet, quiet_len) = (AtomicU32::new(0), AtomicUsize::new(0));
-    Ok(Session { client, facts, errors, is_strict, replay, quiet, quiet_len })
+    let (sent, quiet, quiet_len) = (AtomicU64::new(0), AtomicU32::new(0), AtomicUsize::new(0));
+    Ok(Session { client, facts, errors, is_strict, replay, sent, quiet, quiet_len })
 }
 
 /// Returns the line that is to be emulated: `REEF_REMOTE_EMULATE`, such as `rtt:5ms+bw:100mbit`.
@@ -259,10 +262,29 @@ impl Session {
         result
     }
 
+    /// Notes that a stream had no work left when the last call of this thread ended. `before` is
+    /// the number of calls before that one.
+    pub(crate) fn note_done(&self, stream: u64, before: u64) {
+        let _ = in_thread(|thread| thread.done.set((stream, before + 1)));
+    }
+
+    /// Number of calls that were sent.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether a stream has no work left, as far as is known here: nothing at all was sent
+    /// after the call of this thread that ended with the stream's work.
+    pub(crate) fn is_done(&self, stream: u64) -> bool {
+        let known = in_thread(|thread| thread.done.get()) == Ok((stream, self.sent()));
+        known && !self.is_strict && !self.is_broken() && !HAS_FAILED.load(Ordering::Acquire)
+    }
+
     /// Calls without ending the segment of the thread.
     fn call_without_end(&self, op: u16, parts: &[&[u8]]) -> Result<(u32, Vec<u8>), u32> {
         let lane = self.enter()?;
         let mut reply = self.client.call(op, lane, parts).map_err(|e| lost(&e))?;
+        self.sent.fetch_add(1, Ordering::Relaxed);
         if reply.len() < 8 {
             return Err(DEVICE_UNAVAILABLE);
         }
@@ -335,6 +357,7 @@ impl Session {
 
     fn send_quiet(&self, len: usize, send: impl FnOnce(u32) -> Result<(), u32>) -> u32 {
         let sent = self.enter().and_then(|lane| send(lane).map(|()| lane));
+        self.sent.fetch_add(1, Ordering::Relaxed);
         let lane = match sent {
             Ok(lane) => lane,
             Err(code) => return code,

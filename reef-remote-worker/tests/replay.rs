@@ -6,7 +6,7 @@ mod common;
 mod support;
 
 use common::{Driver, call, fake_copy};
-use reef_remote_calls::{Advance, Define, Launch};
+use reef_remote_calls::{Advance, Define, Launch, TableCall};
 use reef_wire::Hot;
 use std::sync::{Mutex, MutexGuard};
 use support::relay::{Counts, relay};
@@ -191,4 +191,36 @@ fn emulated_line_delays_a_call_and_no_launch() {
     let waited = begin.elapsed();
     assert!(waited.as_millis() >= 30, "{waited:?}");
     assert!(launched * 2 < waited, "500 launches took {launched:?}, the wait ended at {waited:?}");
+}
+
+#[test]
+fn synchronization_after_a_copy_to_the_host_is_free() {
+    let (driver, counts) = counted("free-wait", &[]);
+    let mut context = 0_usize;
+    assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
+    let work = driver.work(64);
+    let launcher = driver.launcher("cuLaunchKernel");
+    let waits = || counts.of(TableCall::OP).0;
+    let read = |stream: usize| {
+        let (mut word, memory) = (0_u64, work.memory);
+        assert_eq!(call!(driver, cuMemcpyDtoHAsync_v2(&raw mut word, memory, 8, stream)), 0);
+    };
+    let wait = || assert_eq!(call!(driver, cuStreamSynchronize(work.stream)), 0);
+    read(work.stream);
+    let before = waits();
+    wait();
+    wait();
+    assert_eq!(waits(), before, "nothing was sent since");
+    read(0);
+    wait();
+    assert_eq!(waits(), before + 1, "the copy was in another stream");
+    read(work.stream);
+    let launch = || assert_eq!(launcher.launch(work.mix, work.stream, work.memory, 1), 0);
+    std::thread::scope(|scope| scope.spawn(launch).join().unwrap());
+    wait();
+    assert_eq!(waits(), before + 2, "another thread has launched");
+    read(work.stream);
+    std::thread::scope(|scope| scope.spawn(wait).join().unwrap());
+    assert_eq!(waits(), before + 3, "another thread knows nothing of the copy");
 }

@@ -21,6 +21,8 @@ pub(crate) struct Thread {
     pub(crate) capture_mode: Cell<u32>,
     /// It runs a function for the device.
     pub(crate) is_callback: Cell<bool>,
+    /// Stream that has no work left, and how many calls the process had sent then.
+    pub(crate) done: Cell<(u64, u64)>,
     /// Record and replay of its calls; made at the first one.
     pub(crate) player: RefCell<Option<Player>>,
 }
@@ -34,6 +36,7 @@ impl Thread {
             told: Cell::new(0),
             capture_mode: Cell::new(0),
             is_callback: Cell::new(false),
+            done: Cell::new((0, 0)),
             player: RefCell::new(None),
         }
     }

@@ -13,7 +13,21 @@
 //! All decisions are made under one lock, so a push is seen by step 3 or sees its note. A thread
 //! that flushes sends one batch and leaves the rest to the writer's thread, so its time is bounded.
 
-use super::sync::{Condvar, Mutex, lock, wait};
+use super::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+
+/// Number of times that the writer's thread looks for more after a batch, before it sleeps. Models
+/// have no time: there it sleeps at once.
+const LOOKS: u32 = if cfg!(loom) { 0 } else { 40 };
+
+#[cfg(not(loom))]
+fn look_later<'a, T>(work: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    /// Time between two looks; the system makes about twice as much of it.
+    const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_micros(50);
+    super::sync::wait_for(work, state, LOOK_INTERVAL)
+}
+
+#[cfg(loom)]
+use super::sync::wait as look_later;
 
 /// Frames to be sent.
 pub(crate) trait Source {
@@ -101,16 +115,24 @@ impl<S: Source> Writer<S> {
         }
     }
 
-    /// Sends all that is pushed, until [`stop`](Self::stop). The body of the writer's thread.
+    /// Sends all that is pushed, until [`stop`](Self::stop). The body of the writer's thread. After
+    /// a batch it looks for another one at times before it sleeps, so pushes need not wake it.
     pub(crate) fn run(&self, mut send: impl FnMut(S::Batch)) {
         let mut state = lock(&self.state);
+        let mut looks = 0;
         while !state.is_stopped {
             let batch = if state.is_sending { None } else { state.source.take() };
             let Some(batch) = batch else {
-                state.is_asleep = true;
-                state = wait(&self.work, state);
+                if looks > 0 {
+                    looks -= 1;
+                    state = look_later(&self.work, state);
+                } else {
+                    state.is_asleep = true;
+                    state = wait(&self.work, state);
+                }
                 continue;
             };
+            looks = LOOKS;
             (state.is_sending, state.is_asleep) = (true, false);
             drop(state);
             send(batch);

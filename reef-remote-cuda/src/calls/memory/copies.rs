@@ -127,8 +127,10 @@ pub(super) unsafe fn down(to: *mut u8, from: u64, bytes: usize, on: u64) -> Resu
             bytes: U64::new(len as u64),
             stream: U64::new(on),
         };
+        let before = session.sent();
         let (code, read) = session.call(ToHost::OP, &[hot_bytes(&head)])?;
         check(code)?;
+        session.note_done(on, before);
         if read.len() != len {
             return Err(DEVICE_UNAVAILABLE);
         }
