@@ -2,7 +2,7 @@
 """Time of an inference of a program whose GPU is elsewhere, over emulated lines: each call waits, none waits, replayed.
 
     tools/remote/replay.py FOLDER [--driver FILE] [--rtt 0.1,1,5,30] [--bandwidth 100mbit] [--launches 57,300]
-                           [--tinygrad WHEEL] [--json FILE] [--seconds 500]
+                           [--tinygrad WHEEL [--jit 1,2,0]] [--json FILE] [--seconds 500]
 
 FOLDER has libreef_remote_cuda.so and reef-remote-worker, as cargo builds them. Needs neither Rust nor a network. The program
 copies 602,112 bytes to the device, launches, and copies 4,000 bytes back. With --tinygrad, ResNet-50 with random weights on
@@ -49,11 +49,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder")
     parser.add_argument("--driver", help="library in the driver's place, for a machine without a GPU")
-    parser.add_argument("--rtt", default="0.1,1,5,30", help="milliseconds")
+    parser.add_argument("--rtt", default="0.1,1,5,30", help="milliseconds; none: the line as it is")
     parser.add_argument("--bandwidth", default="100mbit")
     parser.add_argument("--launches", default="57,300")
     parser.add_argument("--tinygrad", help="wheel of tinygrad")
     parser.add_argument("--tinygrad-device", default="CUDA:PTX")
+    parser.add_argument("--jit", default="1,2,0", help="of tinygrad")
     parser.add_argument("--json")
     parser.add_argument("--seconds", type=float, default=500)
     args = parser.parse_args()
@@ -83,9 +84,9 @@ def run(args, work, end):
             with zipfile.ZipFile(args.tinygrad) as wheel:
                 wheel.extractall(os.path.join(work, "tinygrad"))
             path = os.path.join(work, "tinygrad")
-            programs += [{"tinygrad": path, "device": args.tinygrad_device, "jit": jit} for jit in (1, 2, 0)]
+            programs += [{"tinygrad": path, "device": args.tinygrad_device, "jit": int(jit)} for jit in args.jit.split(",")]
         for program in programs:
-            bench.program(program, [float(rtt) for rtt in args.rtt.split(",")])
+            bench.program(program, [None if rtt == "none" else float(rtt) for rtt in args.rtt.split(",")])
     finally:
         server.kill()
         server.wait()
@@ -114,12 +115,15 @@ class Bench:
         for rtt in rtts:
             for mode, variables in MODES.items():
                 counted = self.count(program, variables)
-                line = f"rtt:{rtt}ms+bw:{self.bandwidth}"
+                line = f"rtt:{rtt}ms+bw:{self.bandwidth}" if rtt is not None else ""
+                shown = "none" if rtt is None else f"{rtt:g}"
                 got = self.child(program, self.address, line, variables)
                 if got is None:
-                    print(f"| {rtt:g} | {mode} | – | | | | |", flush=True)
+                    print(f"| {shown} | {mode} | – | | | | |", flush=True)
                     continue
-                floor = rtt + 1000 * (INPUT + OUTPUT) / bytes_per_second(self.bandwidth) + local["ms"]
+                floor = local["ms"]
+                if rtt is not None:
+                    floor += rtt + 1000 * (INPUT + OUTPUT) / bytes_per_second(self.bandwidth)
                 # Random numbers are tinygrad's own, equal in each process.
                 is_equal = got["output"] == local["output"]
                 self.wrong += not is_equal
@@ -129,7 +133,7 @@ class Bench:
                            local_ms=local["ms"], equal=is_equal)
                 self.rows.append(row)
                 differs = "" if is_equal else " DIFFERS"
-                print(f"| {rtt:g} | {mode} | {got['ms']:.2f}{differs} | {messages:.0f} | {up:,.0f} | {down:,.0f} | {floor:.2f} |",
+                print(f"| {shown} | {mode} | {got['ms']:.2f}{differs} | {messages:.0f} | {up:,.0f} | {down:,.0f} | {floor:.2f} |",
                       flush=True)
 
     def count(self, program, variables):
@@ -234,16 +238,16 @@ def child(spec):
     outputs, times = hashlib.sha256(), []
     fixed = spec.get("count")
     begin = time.monotonic()
-    # Six passes are recorded, defined and tried; the first six do not count unless each is slow.
+    # The first six passes are recorded, defined and tried. They do not count, unless each takes long.
     for at in range(fixed or 200):
         start = time.monotonic()
         output = inference(at)
         times.append(1000 * (time.monotonic() - start))
-        if at < 8:
+        if at < 3:
             outputs.update(output)
-        if not fixed and at >= 8 and time.monotonic() - begin > 3:
+        if not fixed and at >= (2 if times[-1] > 700 else 11) and time.monotonic() - begin > 3:
             break
-    times = sorted(times[6:] or times)
+    times = sorted(times[6:] or times[1:])
     print(json.dumps(dict(ms=statistics.median(times), p90=times[len(times) * 9 // 10], count=len(times),
                           output=outputs.hexdigest())))
     sys.stdout.flush()
