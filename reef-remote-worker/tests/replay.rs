@@ -6,7 +6,7 @@ mod common;
 mod support;
 
 use common::{Driver, call, fake_copy};
-use reef_remote_calls::{Advance, Define, Launch, TableCall};
+use reef_remote_calls::{Advance, Barrier, Define, Launch, TableCall};
 use reef_wire::Hot;
 use std::sync::{Mutex, MutexGuard};
 use support::relay::{Counts, relay};
@@ -26,7 +26,7 @@ fn remote(name: &str, address: &str, variables: &[(&str, &str)]) -> Driver {
     // SAFETY: no other thread of this process reads or writes the environment now.
     unsafe {
         std::env::set_var("REEF_REMOTE", address);
-        std::env::remove_var("REEF_REMOTE_REPLAY");
+        std::env::set_var("REEF_REMOTE_REPLAY", "1");
         std::env::remove_var("REEF_REMOTE_EMULATE");
         variables.iter().for_each(|(name, value)| std::env::set_var(name, value));
     }
@@ -171,6 +171,25 @@ fn failure_of_a_replayed_call_reaches_its_thread() {
     assert_eq!(pass(event + 0x1000), 400, "there is no such event");
     assert_eq!(pass(event), 0);
     assert_eq!((counts.of(Launch::OP).0, counts.of(Define::OP).0), (sent, 1), "all were replayed");
+}
+
+#[test]
+fn replay_begins_by_itself_on_a_long_line_alone() {
+    let far = [("REEF_REMOTE_REPLAY", ""), ("REEF_REMOTE_EMULATE", "rtt:2ms")];
+    let (driver, counts) = counted("far", &far);
+    let mut context = 0_usize;
+    assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);
+    assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
+    let work = driver.work(64);
+    let launcher = driver.launcher("cuLaunchKernel");
+    for _ in 0..6 {
+        for at in 0..8 {
+            assert_eq!(launcher.launch(work.mix, work.stream, work.memory, at), 0);
+        }
+        assert_eq!(call!(driver, cuStreamSynchronize(work.stream)), 0);
+    }
+    assert_eq!((counts.of(Launch::OP).0, counts.of(Define::OP).0), (24, 1));
+    assert!(counts.of(Barrier::OP).0 >= 3, "round trips are measured");
 }
 
 #[test]

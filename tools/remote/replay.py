@@ -29,7 +29,7 @@ import time
 import zipfile
 
 INPUT, OUTPUT = 602_112, 4_000
-MODES = {"strict": {"REEF_REMOTE_STRICT": "1"}, "pipelined": {"REEF_REMOTE_REPLAY": "0"}, "replay": {}}
+MODES = {"strict": {"REEF_REMOTE_STRICT": "1"}, "pipelined": {"REEF_REMOTE_REPLAY": "0"}, "replay": {"REEF_REMOTE_REPLAY": "1"}}
 # word = word * 31 + value, so that a lost, doubled or misplaced launch shows in the output.
 PTX = b"""
 .version 7.0
