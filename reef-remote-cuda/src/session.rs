@@ -151,7 +151,7 @@ fn open() -> Result<Session, String> {
     Ok(Session { client, facts, errors, is_strict, replay, sent, quiet, quiet_len })
 }
 
-/// Returns whether the least of a few round trips is longer than on a machine or between neighbours.
+/// Returns whether the least of a few round trips is longer than within a machine.
 fn is_far(client: &Client) -> bool {
     let body = Barrier { reserved: U64::new(0) };
     (0..ROUND_TRIPS).all(|_| {

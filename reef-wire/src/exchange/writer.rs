@@ -15,15 +15,15 @@
 
 use super::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
-/// Number of times that the writer's thread looks for more after a batch, before it sleeps. Models
-/// have no time: there it sleeps at once.
-const LOOKS: u32 = if cfg!(loom) { 0 } else { 40 };
+/// Maximum number of looks of the writer's thread after a batch, before it sleeps. Models have no
+/// time: there it sleeps at once.
+const MAX_LOOKS: u32 = if cfg!(loom) { 0 } else { 40 };
 
 #[cfg(not(loom))]
 fn look_later<'a, T>(work: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     /// Time between two looks; the system makes about twice as much of it.
-    const LOOK_INTERVAL: std::time::Duration = std::time::Duration::from_micros(50);
-    super::sync::wait_for(work, state, LOOK_INTERVAL)
+    const RETRY_INTERVAL: std::time::Duration = std::time::Duration::from_micros(50);
+    super::sync::wait_for(work, state, RETRY_INTERVAL)
 }
 
 #[cfg(loom)]
@@ -132,7 +132,7 @@ impl<S: Source> Writer<S> {
                 }
                 continue;
             };
-            looks = LOOKS;
+            looks = MAX_LOOKS;
             (state.is_sending, state.is_asleep) = (true, false);
             drop(state);
             send(batch);
