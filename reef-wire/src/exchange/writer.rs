@@ -15,19 +15,19 @@
 
 use super::sync::{Condvar, Mutex, MutexGuard, lock, wait};
 
-/// Maximum number of looks of the writer's thread after a batch, before it sleeps. Models have no
+/// Maximum number of polls of the writer's thread after a batch, before it sleeps. Models have no
 /// time: there it sleeps at once.
-const MAX_LOOKS: u32 = if cfg!(loom) { 0 } else { 40 };
+const MAX_POLLS: u32 = if cfg!(loom) { 0 } else { 40 };
 
 #[cfg(not(loom))]
-fn look_later<'a, T>(work: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
-    /// Time between two looks; the system makes about twice as much of it.
-    const RETRY_INTERVAL: std::time::Duration = std::time::Duration::from_micros(50);
-    super::sync::wait_for(work, state, RETRY_INTERVAL)
+fn poll_later<'a, T>(work: &Condvar, state: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+    /// Time between two polls; the system makes about twice as much of it.
+    const POLL_INTERVAL: std::time::Duration = std::time::Duration::from_micros(50);
+    super::sync::wait_for(work, state, POLL_INTERVAL)
 }
 
 #[cfg(loom)]
-use super::sync::wait as look_later;
+use super::sync::wait as poll_later;
 
 /// Frames to be sent.
 pub(crate) trait Source {
@@ -119,20 +119,20 @@ impl<S: Source> Writer<S> {
     /// a batch it looks for another one at times before it sleeps, so pushes need not wake it.
     pub(crate) fn run(&self, mut send: impl FnMut(S::Batch)) {
         let mut state = lock(&self.state);
-        let mut looks = 0;
+        let mut polls = 0;
         while !state.is_stopped {
             let batch = if state.is_sending { None } else { state.source.take() };
             let Some(batch) = batch else {
-                if looks > 0 {
-                    looks -= 1;
-                    state = look_later(&self.work, state);
+                if polls > 0 {
+                    polls -= 1;
+                    state = poll_later(&self.work, state);
                 } else {
                     state.is_asleep = true;
                     state = wait(&self.work, state);
                 }
                 continue;
             };
-            looks = MAX_LOOKS;
+            polls = MAX_POLLS;
             (state.is_sending, state.is_asleep) = (true, false);
             drop(state);
             send(batch);
