@@ -19,9 +19,6 @@ plain! {
     cuGraphAddKernelNode_v2(node: *mut u64, graph: u64, after: *const u64, count: usize, params: *const NodeParams) = add;
     cuGraphKernelNodeSetParams_v2(node: u64, params: *const NodeParams) = set;
     cuGraphExecKernelNodeSetParams_v2(exec: u64, node: u64, params: *const NodeParams) = set_exec;
-    cuGraphAddKernelNode(node: *mut u64, graph: u64, after: *const u64, count: usize, params: *const FirstParams) = add_first;
-    cuGraphKernelNodeSetParams(node: u64, params: *const FirstParams) = set_first;
-    cuGraphExecKernelNodeSetParams(exec: u64, node: u64, params: *const FirstParams) = set_exec_first;
     cuGraphInstantiate_v2(exec: *mut u64, graph: u64, error: *mut u64, log: *mut u8, bytes: usize) = instantiate;
     cuGraphExecUpdate_v2(exec: u64, graph: u64, result: *mut UpdateResult) = update;
     cuGraphGetNodes(graph: u64, nodes: *mut u64, count: *mut usize) = nodes;
@@ -50,32 +47,6 @@ impl NodeParams {
                 function => function,
             }
         }
-    }
-}
-
-/// `CUDA_KERNEL_NODE_PARAMS`, first version.
-#[repr(C)]
-struct FirstParams {
-    function: u64,
-    sizes: [u32; 7],
-    params: *const *const u8,
-    extra: *const usize,
-}
-
-impl FirstParams {
-    /// Calls with the same parameters in the second version.
-    ///
-    /// # Safety
-    ///
-    /// `first` is null or the parameters.
-    unsafe fn with<T>(first: *const Self, then: impl FnOnce(*const NodeParams) -> T) -> T {
-        if first.is_null() {
-            return then(std::ptr::null());
-        }
-        // SAFETY: the caller's promise.
-        let &Self { function, sizes, params, extra } = unsafe { &*first };
-        let params = NodeParams { function, sizes, params, extra, kernel: 0, context: 0 };
-        then(&raw const params)
     }
 }
 
@@ -204,27 +175,6 @@ unsafe fn set_exec(exec: u64, node: u64, params: *const NodeParams) -> Result<()
 unsafe fn set_exec_first(exec: u64, node: u64, params: *const NodeParams) -> Result<(), u32> {
     // SAFETY: the caller's promise.
     unsafe { send(SET_EXEC_NODE, node, exec, &[], params, true) }
-}
-
-unsafe fn add_first(
-    node: *mut u64,
-    graph: u64,
-    after: *const u64,
-    count: usize,
-    params: *const FirstParams,
-) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
-    unsafe { FirstParams::with(params, |params| add(node, graph, after, count, params)) }
-}
-
-unsafe fn set_first(node: u64, params: *const FirstParams) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
-    unsafe { FirstParams::with(params, |params| set(node, params)) }
-}
-
-unsafe fn set_exec_first(exec: u64, node: u64, params: *const FirstParams) -> Result<(), u32> {
-    // SAFETY: the caller's promise.
-    unsafe { FirstParams::with(params, |params| set_exec(exec, node, params)) }
 }
 
 /// Instantiates. The log stays empty, and an error names no node.
