@@ -465,6 +465,23 @@ mod tests {
     }
 
     #[test]
+    fn lengths_of_words_and_payload_tell_operations_apart() {
+        let mut program = Program::new(usize::MAX);
+        for pass in 0..12 {
+            let (words, payload) = ([1, 2, 3], [7; 24]);
+            let (words, payload) = match pass {
+                8 => (&words[..], &payload[..16]),
+                10 => (&words[..2], &payload[..]),
+                _ => (&words[..], &payload[..]),
+            };
+            (0..3).for_each(|shape| program.issue(shape, &[5], &[]));
+            program.issue(9, words, payload);
+            program.wait();
+        }
+        assert_eq!(program.wire.plain, 3 * 4 + 2);
+    }
+
+    #[test]
     fn one_small_operation_is_not_worth_a_template() {
         let mut program = Program::new(usize::MAX);
         assert_eq!([0; 5].map(|_| program.segment("a")), [0; 5]);
