@@ -21,8 +21,8 @@ def main():
     parser.add_argument("--device", default="cpu:0")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--time", default="3s")
-    parser.add_argument("more", nargs="*")
-    args = parser.parse_args()
+    args, more = parser.parse_known_args()
+    args.more = [option for option in more if option != "--"]
     servers = []
     with tempfile.TemporaryDirectory() as work:
         places = {"here": args.device}
