@@ -4,8 +4,9 @@ use crate::driver::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE};
 use reef_remote_calls::Kind;
 use std::collections::HashMap;
 
-/// Bit of numbers that this end has chosen.
-const OWN: u64 = 1 << 63;
+/// Bit of numbers that this end has chosen. Programs take handles for addresses: cuda-python refuses
+/// negative ones.
+const OWN: u64 = 1 << 46;
 /// Lowest number that names an object. Lower ones have meanings of their own.
 const FIRST: u64 = 16;
 

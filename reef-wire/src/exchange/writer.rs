@@ -13,7 +13,9 @@
 //! All decisions are made under one lock, so a push is seen by step 3 or sees its note. A thread
 //! that flushes sends one batch and leaves the rest to the writer's thread, so its time is bounded.
 
-use super::sync::{Condvar, Mutex, MutexGuard, lock, wait};
+#[cfg(not(loom))]
+use super::sync::MutexGuard;
+use super::sync::{Condvar, Mutex, lock, wait};
 
 /// Maximum number of polls of the writer's thread after a batch, before it sleeps. Models have no
 /// time: there it sleeps at once.
