@@ -4,8 +4,8 @@ use crate::driver::{INVALID_CONTEXT, INVALID_HANDLE, INVALID_VALUE};
 use reef_remote_calls::Kind;
 use std::collections::HashMap;
 
-/// Bit of numbers that this end has chosen. Programs take handles for addresses: cuda-python refuses
-/// negative ones.
+/// Bit of numbers that this end has chosen. Programs take handles for addresses: cuda-python
+/// refuses negative ones.
 const OWN: u64 = 1 << 46;
 /// Lowest number that names an object. Lower ones have meanings of their own.
 const FIRST: u64 = 16;
@@ -152,6 +152,7 @@ mod tests {
     fn object_keeps_its_number_until_it_ends() {
         let mut handles = Handles::default();
         let id = handles.name(Kind::Context, 0x1000, 0);
+        assert!(id < 1 << 47, "it could be an address");
         assert_eq!(handles.name(Kind::Context, 0x1000, 0), id);
         handles.remove(id);
         assert_ne!(handles.name(Kind::Context, 0x1000, 0), id);
