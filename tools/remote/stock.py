@@ -180,7 +180,10 @@ def main():
                     continue
                 same = one == other
                 equal, wrong = equal + same, wrong + (not same)
-                what = f"{len(one[1])} tests" if isinstance(one[1], dict) else repr(str(one[1]).strip()[-90:])
+                what = repr(str(one[1]).strip()[-90:])
+                if isinstance(one[1], dict):
+                    passed = sum(end.lower() in ("ok", "passed") for end in one[1].values())
+                    what = f"{len(one[1])} tests, {passed} of them pass here"
                 print(f"{name}: {'equal' if same else 'DIFFERS'}, code {one[0]}, {what}; {local_s:.1f} s locally, {remote_s:.1f} s", flush=True)
                 refused = sorted(set(re.findall(r"reef: .*", remote.stderr)))
                 for line in refused:
