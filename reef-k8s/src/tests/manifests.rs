@@ -141,3 +141,43 @@ fn the_charts_dashboard_is_that_of_deploy() {
     let wanted = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/grafana/reef-serve.json");
     assert_eq!(link.canonicalize().unwrap(), wanted.canonicalize().unwrap());
 }
+
+#[test]
+fn program_elsewhere_names_the_service_that_has_the_gpu() {
+    let documents = documents("remote.yaml");
+    let of = |kind: &str| documents.iter().find(|it| text(it, "kind") == kind).unwrap();
+    let arguments = |container: &Yaml| -> Vec<String> {
+        list(container, "args").map(|argument| argument.as_str().unwrap().to_owned()).collect()
+    };
+    let (service, template, pod) =
+        (of("Service"), &of("Deployment")["spec"]["template"], &of("Pod")["spec"]);
+    let port = list(&service["spec"], "ports").next().unwrap()["port"].as_i64().unwrap();
+    assert_eq!(service["spec"]["selector"], template["metadata"]["labels"]);
+    assert_eq!(of("Deployment")["spec"]["selector"]["matchLabels"], template["metadata"]["labels"]);
+    let server = list(&template["spec"], "containers").next().unwrap();
+    let ports: Vec<_> = list(server, "ports").map(|it| it["containerPort"].as_i64()).collect();
+    assert_eq!(ports, [Some(port)]);
+    assert!(arguments(server).contains(&format!("--programs=0.0.0.0:{port}")));
+    assert_eq!(server["resources"]["limits"]["nvidia.com/gpu"].as_i64(), Some(1));
+    let program = list(pod, "containers").next().unwrap();
+    let address = format!("--remote=tls:{}:{port}", text(&service["metadata"], "name"));
+    assert!(arguments(program).contains(&address), "{address}");
+    assert!(program["resources"].is_badvalue() && pod["runtimeClassName"].is_badvalue());
+    // Both read files of the secret where they are mounted, and the program gets no private key.
+    for (container, of) in [(server, &template["spec"]), (program, pod)] {
+        let mounted = mounts(container);
+        let is_mounted = |file: &str| mounted.keys().any(|at| file.starts_with(&format!("{at}/")));
+        let files: Vec<String> = arguments(container)
+            .iter()
+            .filter_map(|flag| Some(flag.split_once("=/")?.1.to_owned()))
+            .collect();
+        assert!(files.len() >= 2 && files.iter().all(|file| is_mounted(&format!("/{file}"))));
+        assert_eq!(
+            list(of, "volumes").next().unwrap()["secret"]["defaultMode"].as_i64(),
+            Some(440)
+        );
+    }
+    let secret = &list(pod, "volumes").next().unwrap()["secret"];
+    let keys: Vec<_> = list(secret, "items").map(|item| text(item, "key")).collect();
+    assert_eq!(keys, ["token", "certificate.pem"]);
+}
