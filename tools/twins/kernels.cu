@@ -82,3 +82,9 @@ extern "C" __global__ void note(uint64_t *at) {
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
     *at = now;
 }
+
+// Counts the words in which two buffers differ.
+extern "C" __global__ void differs(const uint32_t *a, const uint32_t *b, uint32_t n, uint32_t *count) {
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x)
+        if (a[i] != b[i]) atomicAdd(count, 1);
+}

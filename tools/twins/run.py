@@ -260,44 +260,44 @@ def cost(case, on, words):
     return plain, twin, cut, -(-length // step)
 
 
-def stops(case, on, other, words, count, end):
-    """Runs with stops at random. Returns runs, stops that hit, wrong results."""
-    fill = lambda: call("cuMemsetD32_v2", U64(case.result), U32(0x3F000000), SIZE(case.numbers))
-    want, got = np.empty(case.numbers, np.float32), np.empty(case.numbers, np.float32)
+def stops(case, differs, on, other, words, count, end):
+    """Runs with stops at random. Returns runs, stops that left blocks undone, wrong words, and whether the map has bytes left."""
+    want, counter = alloc(4 * case.numbers), alloc(4)
+    fill = lambda: call("cuMemsetD32Async", U64(case.result), U32(0x3F000000), SIZE(case.numbers), on)
     fill()
     case.run_plain(on)
-    call("cuStreamSynchronize", on)
-    down(case.result, want)
+    call("cuMemcpyDtoDAsync_v2", U64(want), U64(case.result), SIZE(4 * case.numbers), on)
+    call("cuMemsetD32Async", U64(counter), U32(0), SIZE(1), on)
+    compare = [struct.pack("<Q", case.result), struct.pack("<Q", want), struct.pack("<I", case.numbers), struct.pack("<Q", counter)]
     length = statistics.median(timed(lambda: case.run_twin(on, words), on, 5)) / 1e3
-    runs = hits = wrong = 0
-    dirty = np.zeros(1, np.uint32)
-    left = np.zeros(1, np.uint8)
+    runs = hits = 0
+    word = np.zeros(1, np.uint32)
     while hits < count and time.monotonic() < end:
         fill()
-        call("cuStreamSynchronize", None)
-        mode = 0
+        call("cuStreamSynchronize", on)
         for turn in range(50):
             call("cuMemsetD32Async", U64(words.dirty), U32(0), SIZE(1), on)
-            case.run_twin(on, words, mode)
+            case.run_twin(on, words, 1 if turn else 0)
             if turn < 40:
-                wait = time.perf_counter() + random.uniform(0, length)
+                wait = time.perf_counter() + random.uniform(0, length / (1 + turn % 4))
                 while time.perf_counter() < wait:
                     pass
                 call("cuMemsetD32Async", U64(words.stop), U32(1), SIZE(1), other)
             call("cuStreamSynchronize", on)
             call("cuMemsetD32Async", U64(words.stop), U32(0), SIZE(1), other)
             call("cuStreamSynchronize", other)
-            down(words.dirty, dirty)
-            mode = 1
-            if dirty[0] == 0:
+            down(words.dirty, word)
+            if word[0] == 0:
                 break
             hits += 1
         runs += 1
-        down(case.result, got)
-        wrong += not np.array_equal(want.view(np.uint32), got.view(np.uint32))
-    total = case.grid[0] * case.grid[1] * case.grid[2]
-    down(words.map, left := np.empty(total, np.uint8))
-    return runs, hits, wrong, int(left.any())
+        differs.launch((132 * 8, 1, 1), (256, 1, 1), compare, on)
+    call("cuStreamSynchronize", on)
+    down(counter, word)
+    left = np.empty(case.grid[0] * case.grid[1] * case.grid[2], np.uint8)
+    down(words.map, left)
+    call("cuMemFree_v2", U64(want))
+    return runs, hits, int(word[0]), bool(left.any())
 
 
 def starts(made, on, other, words, count):
@@ -384,11 +384,12 @@ def main():
                 f"{case.plain.registers} {case.twin.registers}")
         for line in starts(made, on, other, words, 150):
             say(line)
+        differs = Kernel(made["differs"][0], "differs")
         every, end = list(cases(made, 1 << 24)), time.monotonic() + args.seconds
         for at, case in enumerate(every):
             until = time.monotonic() + (end - time.monotonic()) / (len(every) - at)
-            runs, hits, wrong, left = stops(case, on, other, words, args.stops, until)
-            say(f"{case.name:16} {runs} runs, {hits} stops, {wrong} wrong results, map {'not zero' if left else 'zero'} at the end")
+            runs, hits, wrong, left = stops(case, differs, on, other, words, args.stops, until)
+            say(f"{case.name:16} {runs} runs, {hits} stops, {wrong} wrong words, map {'not zero' if left else 'zero'} at the end")
     if args.out:
         with open(args.out, "w") as file:
             file.write("\n".join(lines) + "\n")
