@@ -227,10 +227,10 @@ fn handles_that_are_not_there_are_refused() {
     let client = open(&serve(&socket("hostile-handles")));
     assert_eq!(table(&client, Call::cuDevicePrimaryCtxRetain, &[32, 0]), 0);
     // The worker has chosen this number: the first one of its own.
-    let context = SetCurrent { context: U64::new(1 << 63 | 1 << 4) };
+    let context = SetCurrent { context: U64::new(1 << 46 | 1 << 4) };
     assert_eq!(code(&client, SetCurrent::OP, &[hot_bytes(&context)]), 0);
     assert_eq!(table(&client, Call::cuCtxSynchronize, &[]), 0);
-    for id in [3, 32, 0xdead_beef, u64::MAX, 1 << 63] {
+    for id in [3, 32, 0xdead_beef, u64::MAX, 1 << 63, 1 << 46] {
         assert_eq!(table(&client, Call::cuStreamSynchronize, &[id]), 400, "{id:#x}");
         assert_eq!(table(&client, Call::cuEventRecord, &[id, 1]), 400, "{id:#x}");
         assert_eq!(table(&client, Call::cuGraphLaunch, &[id, 1]), 1, "{id:#x}");
