@@ -18,6 +18,8 @@ mod disb_daemon;
 #[cfg(feature = "daemon")]
 mod doctor;
 #[cfg(feature = "daemon")]
+mod elsewhere;
+#[cfg(feature = "daemon")]
 mod exec;
 #[path = "../../../reef-models/tests/handmade/mod.rs"]
 mod handmade;
