@@ -6,8 +6,8 @@
 //! | following | goes on: a few bytes of a record; branches: another template; else record | the next start |
 //! | recording | as it is | the segment repeats: a definition |
 //!
-//! What was recorded of a template stays valid when an operation diverges: a record has the
-//! operations that were issued and no others.
+//! Records stay valid when an operation diverges: a record has the operations that were issued and
+//! no others.
 
 use crate::advance::{CHANGED, MAX_RUN, SWITCH, place, put, put_difference};
 use crate::economics::{Economics, MIN_FRAMES_LEN};

@@ -1,9 +1,10 @@
-//! Kernel nodes of graphs.
+//! Nodes of graphs that are added or changed, and those that are kernels.
 
 use super::caller::Caller;
 use super::reader::Reader;
-use crate::driver::INVALID_HANDLE;
+use crate::driver::{Function, INVALID_HANDLE};
 use crate::state::lock::lock;
+use crate::state::shared::Shared;
 use reef_remote_calls::{ADD_NODE, KernelNode, Kind, MAX_PARAMS_LEN, SET_EXEC_NODE, SET_NODE};
 use reef_wire::{Error, Hot, Result};
 
@@ -26,24 +27,16 @@ struct NodeParams {
 pub(crate) fn kernel_node(caller: &mut Caller, body: &[u8]) -> Result<u32> {
     let (node, rest) = KernelNode::split(body)?;
     let mut rest = Reader(rest);
-    let mut after = Vec::new();
-    for _ in 0..node.after.get() {
-        after.push(rest.word()?);
-    }
+    let after = rest.words(node.after.get())?;
     let given = rest.0;
     if given.len() > MAX_PARAMS_LEN {
         return Err(Error::Protocol(format!("node: {} bytes of parameters", given.len())));
     }
     let shared = caller.shared.clone();
-    let get = |kind, id| lock(&shared.handles).get(kind, id);
-    let after: Result<Vec<usize>, u32> = after.into_iter().map(|id| get(Kind::Node, id)).collect();
-    let function = match get(Kind::Function, node.function.get()) {
-        Ok(0) => Err(INVALID_HANDLE),
-        other => other,
-    };
-    let (function, after) = match (function, after) {
-        (Ok(function), Ok(after)) => (function, after),
-        (Err(code), _) | (_, Err(code)) => return Ok(code),
+    let function = match lock(&shared.handles).get(Kind::Function, node.function.get()) {
+        Ok(0) => return Ok(INVALID_HANDLE),
+        Ok(function) => function,
+        Err(code) => return Ok(code),
     };
     let layout = caller.layouts.get(&node.function.get());
     caller.params.set(given, layout);
@@ -63,44 +56,80 @@ pub(crate) fn kernel_node(caller: &mut Caller, body: &[u8]) -> Result<u32> {
     ]
     .map(|size| size.get());
     let params = NodeParams { function, sizes, params, extra, kernel: 0, context: 0 };
-    let params = &raw const params as usize;
     let functions = &shared.driver.functions;
-    match node.what.get() {
-        ADD_NODE => {
-            let graph = match get(Kind::Graph, node.of.get()) {
-                Ok(graph) => graph,
-                Err(code) => return Ok(code),
-            };
-            let mut new = 0_usize;
-            let place = &raw mut new as usize;
-            let (list, count) = (after.as_ptr() as usize, after.len());
-            // SAFETY: a place for a handle, handles of the driver's, and parameters as it has
-            // described them.
-            let code =
-                unsafe { functions.add_kernel_node.call([place, graph, list, count, params]) };
-            if code == 0 {
-                let mut handles = lock(&shared.handles);
-                if let Err(code) = handles.insert(Kind::Node, node.node.get(), new, node.of.get()) {
-                    return Ok(code);
-                }
-            }
-            Ok(code)
-        }
-        SET_NODE => match get(Kind::Node, node.node.get()) {
-            // SAFETY: as above.
-            Ok(node) => Ok(unsafe { functions.set_kernel_node.call([node, params]) }),
-            Err(code) => Ok(code),
-        },
-        SET_EXEC_NODE => {
-            let found = (get(Kind::Exec, node.of.get()), get(Kind::Node, node.node.get()));
-            match found {
-                (Ok(exec), Ok(node)) => {
-                    // SAFETY: as above.
-                    Ok(unsafe { functions.set_exec_kernel_node.call([exec, node, params]) })
-                }
-                (Err(code), _) | (_, Err(code)) => Ok(code),
-            }
-        }
-        what => Err(Error::Protocol(format!("node: operation {what}"))),
+    let change = Change {
+        what: node.what.get(),
+        node: node.node.get(),
+        of: node.of.get(),
+        context: 0,
+        after,
+        functions: [
+            functions.add_kernel_node,
+            functions.set_kernel_node,
+            functions.set_exec_kernel_node,
+        ],
+    };
+    // SAFETY: parameters as the driver has described them, and a kernel of the driver's.
+    unsafe { change.make(&shared, &raw const params as usize) }
+}
+
+/// Node that is added to a graph, or changed in one.
+pub(super) struct Change {
+    /// [`ADD_NODE`], [`SET_NODE`] or [`SET_EXEC_NODE`].
+    pub(super) what: u32,
+    pub(super) node: u64,
+    /// Graph, or executable graph.
+    pub(super) of: u64,
+    /// Context of a copy. Zero for a kernel, whose functions have no such argument.
+    pub(super) context: u64,
+    /// Nodes before it.
+    pub(super) after: Vec<u64>,
+    /// Functions that add the node, and change it in a graph and in an executable graph.
+    pub(super) functions: [Function; 3],
+}
+
+impl Change {
+    /// Makes the call, and returns the driver's code.
+    ///
+    /// # Errors
+    ///
+    /// `Protocol` for another operation.
+    ///
+    /// # Safety
+    ///
+    /// `params` is the address of what the functions want, and that may be used as they use it.
+    pub(super) unsafe fn make(&self, shared: &Shared, params: usize) -> Result<u32> {
+        let get = |kind, id| lock(&shared.handles).get(kind, id);
+        let [add, set, set_exec] = self.functions;
+        let made = match self.what {
+            ADD_NODE => (|| {
+                let graph = get(Kind::Graph, self.of)?;
+                let context = get(Kind::Context, self.context)?;
+                let after = self.after.iter().map(|id| get(Kind::Node, *id));
+                let after = after.collect::<Result<Vec<usize>, u32>>()?;
+                let (mut new, list, count) = (0_usize, after.as_ptr() as usize, after.len());
+                let place = &raw mut new as usize;
+                // SAFETY: a place for a handle, and handles of the driver's; the caller's promise.
+                check(unsafe { add.call([place, graph, list, count, params, context]) })?;
+                lock(&shared.handles).insert(Kind::Node, self.node, new, self.of)
+            })(),
+            SET_NODE => get(Kind::Node, self.node).and_then(|node| {
+                // SAFETY: as above.
+                check(unsafe { set.call([node, params]) })
+            }),
+            SET_EXEC_NODE => (|| {
+                let exec = get(Kind::Exec, self.of)?;
+                let node = get(Kind::Node, self.node)?;
+                let context = get(Kind::Context, self.context)?;
+                // SAFETY: as above.
+                check(unsafe { set_exec.call([exec, node, params, context]) })
+            })(),
+            what => return Err(Error::Protocol(format!("node: operation {what}"))),
+        };
+        Ok(made.err().unwrap_or(0))
     }
+}
+
+fn check(code: u32) -> Result<(), u32> {
+    if code == 0 { Ok(()) } else { Err(code) }
 }

@@ -29,6 +29,15 @@ impl<'a> Reader<'a> {
         Ok(u64::from_le_bytes(bytes.try_into().expect("it has 8 bytes")))
     }
 
+    /// Takes words.
+    ///
+    /// # Errors
+    ///
+    /// As [`take`](Self::take).
+    pub(crate) fn words(&mut self, count: u32) -> Result<Vec<u64>> {
+        (0..count).map(|_| self.word()).collect()
+    }
+
     /// Takes a length and bytes of that length, up to a multiple of eight.
     ///
     /// # Errors
