@@ -92,10 +92,17 @@ def run(args, work, end):
         server.wait()
     if args.json:
         with open(args.json, "w") as file:
-            json.dump(bench.rows, file, indent=1)
+            json.dump(result(bench.rows), file, indent=1)
     if bench.wrong:
         print(f"{bench.wrong} outputs differ from the local one", flush=True)
     return 1 if bench.wrong else 0
+
+
+def result(rows):
+    """In the form of `reef bench`, for `cargo xtask tables`."""
+    said = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True)
+    return {"bench": "remote-programs", "command": " ".join(["tools/remote/replay.py"] + sys.argv[1:]), "device": {"name": said.stdout.strip()},
+            "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "rows": rows}
 
 
 class Bench:

@@ -45,6 +45,23 @@ pub trait Operators: Device {
     /// what is read; `Unsupported` names an op that the device has no kernel for.
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
 
+    /// The launches of several operations, each as [`operator`](Self::operator) gives them. A device
+    /// of another machine makes them all in one round trip.
+    ///
+    /// # Errors
+    ///
+    /// That of the first operation that has one.
+    fn operators(&self, ops: &[(&Op, Operands<'_, Self>)]) -> Result<Vec<Vec<Launch<Self>>>> {
+        ops.iter().map(|(op, operands)| self.operator(op, operands)).collect()
+    }
+
+    /// Says that questions about these operations follow: a device of another machine answers them
+    /// all in one round trip. The default does nothing.
+    fn foresee(&self, _ops: &[&Op]) {}
+
+    /// As [`foresee`](Self::foresee), for operations on tensors.
+    fn foresee_tensors(&self, _ops: &[&TensorOp]) {}
+
     /// Returns the memory that [`tensor_operator`](Self::tensor_operator) needs for `op` in
     /// addition to its operands.
     fn tensor_scratch(&self, _op: &TensorOp) -> Scratch {
@@ -88,6 +105,20 @@ pub trait Operators: Device {
     ) -> Result<Vec<Launch<Self>>> {
         let each = ops.iter().map(|(op, operands)| self.tensor_operator(op, operands));
         Ok(each.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    }
+
+    /// The launches of several groups, each as [`tensor_group`](Self::tensor_group) gives them. A
+    /// device of another machine makes them all in one round trip.
+    ///
+    /// # Errors
+    ///
+    /// The number of the first group that has an error, and that.
+    fn tensor_groups(
+        &self,
+        groups: &[Vec<(&Arc<TensorOp>, TensorOperands<'_, Self>)>],
+    ) -> Result<Vec<Vec<Launch<Self>>>, (usize, Error)> {
+        let group = |(at, ops): (usize, &Vec<_>)| self.tensor_group(ops).map_err(|e| (at, e));
+        groups.iter().enumerate().map(group).collect()
     }
 
     /// Returns the input of `op` that this device's kernels want in a form of their own, if its

@@ -85,9 +85,11 @@ impl<D: Operators> Network<D> {
         let memory = Memory::alloc(device, plan, ports, scratch(device, model, &rounded))?;
         let (mut launches, mut names) = (Vec::new(), Vec::new());
         let steps = model.graph().steps.iter().zip(model.layers()).zip(&weights.constants);
-        for (((step, layer), constants), rounded) in steps.zip(rounded) {
-            let operands = operands(&memory, step, constants.as_ref(), rounded)?;
-            let made = device.operator(&layer.op, &operands)?;
+        let ops = steps.zip(rounded).map(|(((step, layer), constants), rounded)| {
+            Ok((&layer.op, operands(&memory, step, constants.as_ref(), rounded)?))
+        });
+        let made = device.operators(&ops.collect::<Result<Vec<_>>>()?)?;
+        for (step, made) in model.graph().steps.iter().zip(made) {
             names.extend(launch_names(&step.name, made.len()));
             launches.extend(made);
         }
@@ -113,8 +115,8 @@ impl<D: Operators> Network<D> {
         let plan = model.arena_of(groups.iter().copied());
         let memory = Memory::alloc(device, plan, ports, scratch)?;
         let (mut launches, mut counts) = (Vec::new(), Vec::new());
-        for group in groups {
-            let made = tensor_launches(device, &memory, weights, group)?;
+        let made = tensor_launches(device, &memory, weights, &groups)?;
+        for (group, made) in groups.iter().zip(made) {
             counts.push((group[0].name.as_str(), made.len()));
             launches.extend(made);
         }
@@ -289,13 +291,19 @@ fn tensor_launches<D: Operators>(
     device: &D,
     memory: &Memory<D>,
     weights: &TensorWeights<D>,
-    group: &[TensorStep],
-) -> Result<Vec<Launch<D>>> {
-    let operands = group.iter().map(|step| tensor_operands(device, memory, weights, step));
-    let operands = operands.collect::<Result<Vec<_>>>()?;
-    let ops: Vec<_> = group.iter().map(|step| &step.op).zip(operands).collect();
-    device.tensor_group(&ops).map_err(|why| match why {
-        reef_core::Error::Unsupported { .. } => Error::Refused { node: group[0].name.clone(), why },
+    groups: &[&[TensorStep]],
+) -> Result<Vec<Vec<Launch<D>>>> {
+    let mut ops = Vec::with_capacity(groups.len());
+    for group in groups {
+        let of = group
+            .iter()
+            .map(|step| Ok((&step.op, tensor_operands(device, memory, weights, step)?)));
+        ops.push(of.collect::<Result<Vec<_>>>()?);
+    }
+    device.tensor_groups(&ops).map_err(|(group, why)| match why {
+        reef_core::Error::Unsupported { .. } => {
+            Error::Refused { node: groups[group][0].name.clone(), why }
+        }
         other => other.into(),
     })
 }

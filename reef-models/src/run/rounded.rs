@@ -10,6 +10,7 @@ type Use<'a> = (&'a [usize], usize, Rounding);
 
 /// Numbers of each step that are rounded.
 pub(crate) fn rounded<D: Operators>(device: &D, model: &PictureModel) -> Vec<Rounded> {
+    device.foresee(&model.layers().iter().map(|layer| &layer.op).collect::<Vec<_>>());
     let steps = model.graph().steps.iter().zip(model.layers());
     let uses: Vec<Use<'_>> = steps
         .map(|(step, layer)| (&step.reads[..], step.writes, device.rounding(&layer.op)))

@@ -41,9 +41,11 @@ impl TensorModel {
     /// round what it reads.
     pub fn steps_on<D: Operators>(&self, device: &D) -> Vec<TensorStep> {
         let has = |op: &TensorOp| device.has_joined(op);
+        foresee(device, &self.steps);
         let steps = find::joined(&self.steps, &self.outputs, &has);
         let steps = channels_last(depthwise::join(&steps, &self.outputs, &has), &self.outputs);
         let steps = joined(&steps, &self.outputs, &has);
+        foresee(device, &steps);
         let known = || self.constants.iter().map(|(storage, _)| *storage);
         let ports = self.inputs.iter().chain(&self.outputs).map(|port| port.storage);
         let (constants, given): (HashSet<usize>, _) =
@@ -53,7 +55,9 @@ impl TensorModel {
             packed.is_none_or(|packed| constants.contains(&step.reads[packed.input]))
                 && device.rounds_to_halves(&step.op, k)
         };
-        narrowed(steps, &given, &rounds, &|op| device.takes_halves(op))
+        let steps = narrowed(steps, &given, &rounds, &|op| device.takes_halves(op));
+        foresee(device, &steps);
+        steps
     }
 
     /// Values of all constants.
@@ -141,4 +145,9 @@ impl TensorModel {
 
 fn unwritten(reader: &str) -> Error {
     Error::Tensor { why: format!("{reader}: it reads what nothing has written") }
+}
+
+/// Questions about these steps follow.
+fn foresee<D: Operators>(device: &D, steps: &[TensorStep]) {
+    device.foresee_tensors(&steps.iter().map(|step| &*step.op).collect::<Vec<_>>());
 }

@@ -4,7 +4,8 @@ use super::lane::{Lanes, Pushed};
 use super::options::Options;
 use crate::error::{NAME, of_ended, of_wire};
 use crate::messages::{
-    AskClock, BUFFER, CHECKPOINT, Facts, Free, GRAPH, LAUNCHES, PREEMPTOR, Request,
+    Ask, AskClock, AskEach, BUFFER, CHECKPOINT, Facts, Free, GRAPH, LAUNCHES, PREEMPTOR, Question,
+    Request,
 };
 use crate::schema::schema;
 use parking_lot::Mutex;
@@ -15,7 +16,7 @@ use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -32,6 +33,20 @@ const ADDRESS_ALIGNMENT: u64 = 4096;
 /// Round trips that estimate the offset of the server's clock.
 const CLOCK_ROUNDS: usize = 8;
 
+/// Maximum number of questions of a message.
+const MAX_QUESTIONS: usize = 256;
+
+/// Objects that are being made, while the client goes on.
+#[derive(Debug, Default)]
+struct Making {
+    /// Numbers of the messages that make them, and their names.
+    begun: Vec<(u64, Id)>,
+    /// Names of those that were not made.
+    failed: HashSet<u64>,
+    /// The first error of them that nobody knows of.
+    error: Option<Error>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     client: Client,
@@ -42,6 +57,7 @@ pub(crate) struct Connection {
     next_lane: AtomicU32,
     /// Answers by question: they depend on nothing else.
     answers: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    making: Mutex<Making>,
     opened: Instant,
     /// The server's time when `opened` was now.
     offset: Duration,
@@ -87,6 +103,7 @@ impl Connection {
             next_address: AtomicU64::new(FIRST_ADDRESS),
             next_lane: AtomicU32::new(1),
             answers: Mutex::default(),
+            making: Mutex::default(),
             opened: Instant::now(),
             offset: Duration::ZERO,
         };
@@ -123,6 +140,12 @@ impl Connection {
 
     /// Releases an object at the server. Doesn't wait.
     pub(crate) fn free(&self, id: Id) {
+        if id.tag() == BUFFER {
+            self.settle();
+            if self.making.lock().failed.remove(&id.bits()) {
+                return self.release(id); // it was not made
+            }
+        }
         let free = Free { id: U64::new(id.bits()) };
         // Without a session there is nothing to release. The order of frames is that of names: the
         // next object of this index comes after it.
@@ -154,6 +177,36 @@ impl Connection {
         self.next_lane.fetch_add(1, Ordering::Relaxed)
     }
 
+    /// Sends a message that makes an object, whose reply the next call waits for.
+    pub(crate) fn begin_making<M: Cold>(&self, id: Id, message: &M) -> Result<()> {
+        let body = message.to_bytes().map_err(of_wire)?;
+        let mut making = self.making.lock();
+        let number = self.client.begin_call(M::OP, 0, &[&body]).map_err(of_wire)?;
+        making.begun.push((number, id));
+        Ok(())
+    }
+
+    /// Waits until all that was begun is made. The error of what was not is that of the next call.
+    fn settle(&self) {
+        let mut making = self.making.lock();
+        for (number, id) in std::mem::take(&mut making.begun) {
+            if let Err(error) = self.client.finish_call(number) {
+                making.failed.insert(id.bits());
+                making.error.get_or_insert_with(|| of_wire(error));
+            }
+        }
+    }
+
+    /// As [`settle`](Self::settle).
+    ///
+    /// # Errors
+    ///
+    /// Of what was not made, once.
+    fn settled(&self) -> Result<()> {
+        self.settle();
+        self.making.lock().error.take().map_or(Ok(()), Err)
+    }
+
     /// Sends a message, and reads the reply.
     pub(crate) fn call<M: Cold, R: DeserializeOwned>(&self, message: &M) -> Result<R> {
         self.call_on(0, message)
@@ -164,6 +217,7 @@ impl Connection {
         lane: u32,
         message: &M,
     ) -> Result<R> {
+        self.settled()?;
         let body = message.to_bytes().map_err(of_wire)?;
         let reply = self.client.call(M::OP, lane, &[&body]).map_err(of_wire)?;
         self.lanes.check()?;
@@ -172,6 +226,7 @@ impl Connection {
 
     /// As [`call`](Self::call), but the error of an earlier message is left to another call.
     pub(crate) fn call_unlatched<M: Cold, R: DeserializeOwned>(&self, message: &M) -> Result<R> {
+        self.settled()?;
         let body = message.to_bytes().map_err(of_wire)?;
         let reply = self.client.call(M::OP, 0, &[&body]).map_err(of_wire)?;
         codec::read(&reply).map_err(of_wire)
@@ -179,6 +234,7 @@ impl Connection {
 
     /// As [`call`](Self::call), for a hot message; returns the reply's bytes.
     pub(crate) fn call_hot<M: Hot>(&self, message: &M) -> Result<Vec<u8>> {
+        self.settled()?;
         let reply = self.client.call(M::OP, 0, &[hot_bytes(message)]).map_err(of_wire)?;
         self.lanes.check()?;
         Ok(reply)
@@ -205,6 +261,18 @@ impl Connection {
         Ok(())
     }
 
+    /// As [`post_with`](Self::post_with), but the message may wait for the thread that sends, up to
+    /// 100 µs, or for [`flush`](Self::flush).
+    pub(crate) fn post_soon<M: Cold>(&self, lane: u32, message: &M, bytes: &[u8]) -> Result<()> {
+        let body = message.to_bytes().map_err(of_wire)?;
+        self.client.post(M::OP, lane, &[&body, bytes]).map(|_| ()).map_err(of_wire)
+    }
+
+    /// Sends what waits.
+    pub(crate) fn flush(&self) {
+        self.client.flush();
+    }
+
     /// Returns an error if the session is over, or an earlier message had one.
     pub(crate) fn check(&self) -> Result<()> {
         self.client.ended().map_or(Ok(()), |why| Err(of_ended(why)))?;
@@ -222,6 +290,25 @@ impl Connection {
         self.client.push(M::OP, lane, &[hot_bytes(message)]).map_err(of_wire)?;
         self.client.flush();
         Ok(())
+    }
+
+    /// Asks all of these that were not asked before, some in each message. Without a session nothing
+    /// is known afterwards.
+    pub(crate) fn ask_each(&self, questions: impl Iterator<Item = Question>) {
+        let mut fresh = Vec::new();
+        for question in questions {
+            let Ok(body) = (Ask { question: question.clone() }).to_bytes() else { continue };
+            let is_known = self.answers.lock().contains_key(&body);
+            if !is_known && !fresh.iter().any(|(_, known)| *known == body) {
+                fresh.push((question, body));
+            }
+        }
+        for some in fresh.chunks(MAX_QUESTIONS) {
+            let questions = some.iter().map(|(question, _)| question.clone()).collect();
+            let Ok(answers) = self.call::<_, Vec<Vec<u8>>>(&AskEach { questions }) else { return };
+            let bodies = some.iter().map(|(_, body)| body.clone());
+            self.answers.lock().extend(bodies.zip(answers));
+        }
     }
 
     /// Asks once for each question.

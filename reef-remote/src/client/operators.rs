@@ -2,15 +2,17 @@
 
 use super::objects::{Buffer, Handle, Kernel, KernelSource};
 use super::remote::Remote;
+use crate::error::RemoteError;
 use crate::messages::{
     Ask, BUFFER, LAUNCHES, MAX_PIECE_LEN, Operation, Pack, PackInput, PackedSpec, Place, Prepare,
-    Question, Shape, Stage, TensorCall,
+    PrepareEach, Question, Shape, Stage, TensorCall,
 };
 use reef_core::dkp::Resources;
 use reef_core::op::{Op, Operands, Operators, PackedInput, Scratch, Storage, TensorOperands};
 use reef_core::rounding::{Rounded, Rounding};
 use reef_core::tensor::TensorOp;
-use reef_core::{Args, Launch, Result};
+use reef_core::{Args, Error, Launch, Result};
+use reef_wire::Cold;
 use reef_wire::little_endian::U64;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
@@ -33,8 +35,46 @@ impl Remote {
     }
 
     fn prepare(&self, operation: Operation) -> Result<Vec<Launch<Self>>> {
-        let (handle, shapes): (Handle, Vec<Shape>) =
-            self.make(LAUNCHES, |id| Prepare { id, operation })?;
+        let (handle, shapes) = self.make(LAUNCHES, |id| Prepare { id, operation })?;
+        Ok(self.launches(handle, shapes))
+    }
+
+    /// As [`prepare`](Self::prepare) of each, in messages of some operations.
+    ///
+    /// # Errors
+    ///
+    /// The number of the first operation that has an error, and that.
+    fn prepare_each(
+        &self,
+        operations: impl Iterator<Item = Operation>,
+    ) -> Result<Vec<Vec<Launch<Self>>>, (usize, Error)> {
+        let (mut operations, mut made) = (operations.peekable(), Vec::new());
+        while operations.peek().is_some() {
+            let some = operations.by_ref().take(MAX_PREPARED);
+            let each: Vec<_> = some.map(|operation| (self.0.mint(LAUNCHES), operation)).collect();
+            let ids: Vec<_> = each.iter().map(|(id, _)| *id).collect();
+            let each = each.into_iter().map(|(id, operation)| (id.bits(), operation)).collect();
+            let before = made.len();
+            let reply: Result<PreparedEach> = self.0.call_unlatched(&PrepareEach { each });
+            let shapes = match reply {
+                Ok(Ok(shapes)) if shapes.len() == ids.len() => shapes,
+                other => {
+                    ids.into_iter().for_each(|id| self.0.release(id)); // they were not made
+                    return Err(match other {
+                        Ok(Err((at, error))) => (before + at as usize, error.into()),
+                        Ok(Ok(_)) => (before, Error::invalid("a reply of another length")),
+                        Err(error) => (before, error),
+                    });
+                }
+            };
+            for (id, shapes) in ids.into_iter().zip(shapes) {
+                made.push(self.launches(Handle { connection: self.0.clone(), id }, shapes));
+            }
+        }
+        Ok(made)
+    }
+
+    fn launches(&self, handle: Handle, shapes: Vec<Shape>) -> Vec<Launch<Self>> {
         let handle = Arc::new(handle);
         let launch = |(index, shape): (usize, Shape)| {
             let [threads, registers, shared] = shape.resources;
@@ -48,8 +88,43 @@ impl Remote {
                 Launch::new(kernel, shape.grid, shape.block, Args::default())
             }
         };
-        Ok(shapes.into_iter().enumerate().map(launch).collect())
+        shapes.into_iter().enumerate().map(launch).collect()
     }
+
+    /// Packs what was staged. The next call of the session waits for the reply.
+    fn pack_staged<M: Cold>(&self, pack: impl FnOnce(u64, u64) -> M) -> Result<Buffer> {
+        let (address, id) = (self.0.address(0), self.0.mint(BUFFER));
+        if let Err(error) = self.0.begin_making(id, &pack(id.bits(), address)) {
+            self.0.release(id);
+            return Err(error);
+        }
+        // Its form is the device's own, so nothing but the device touches its bytes.
+        let handle = Arc::new(Handle { connection: self.0.clone(), id });
+        Ok(Buffer { handle, address, bytes: 0, mirror: None })
+    }
+}
+
+/// Shapes of each operation's launches, or the number of the first operation with an error.
+type PreparedEach = Result<Vec<Vec<Shape>>, (u64, RemoteError)>;
+
+/// Maximum number of operations of a message.
+const MAX_PREPARED: usize = 256;
+
+fn picture(op: &Op, operands: &Operands<'_, Remote>) -> Operation {
+    Operation::Picture {
+        op: *op,
+        input: place(&operands.input),
+        residual: operands.residual.as_ref().map(place),
+        output: place(&operands.output),
+        constants: operands.constants.map(Buffer::id),
+        scratch: operands.scratch.as_ref().map(place),
+        rounded: [operands.rounded.input, operands.rounded.output],
+    }
+}
+
+fn group(ops: &[(&Arc<TensorOp>, TensorOperands<'_, Remote>)]) -> Operation {
+    let ops = ops.iter().map(|(op, operands)| call(op, operands)).collect();
+    Operation::Tensors { ops, is_group: true }
 }
 
 fn place(storage: &Storage<'_, Remote>) -> Place {
@@ -73,11 +148,46 @@ fn scratch([zeroed, bytes]: [u64; 2]) -> Scratch {
 
 impl Operators for Remote {
     fn pack(&self, op: &Op, weights: &[f32], bias: &[f32]) -> Result<Buffer> {
+        op.check()?;
+        let [want_weights, want_bias] = op.constants();
+        if [weights.len(), bias.len()] != [want_weights, want_bias] {
+            return Err(Error::Invalid(format!(
+                "{} weights and {} biases, {want_weights} and {want_bias} needed",
+                weights.len(),
+                bias.len()
+            )));
+        }
         self.stage([weights, bias])?;
-        let (address, weights) = (self.0.address(0), weights.len() as u64);
-        let (handle, ()) = self.make(BUFFER, |id| Pack { id, address, op: *op, weights })?;
-        // Its form is the device's own, so nothing but the device touches its bytes.
-        Ok(Buffer { handle: Arc::new(handle), address, bytes: 0, mirror: None })
+        let weights = weights.len() as u64;
+        self.pack_staged(|id, address| Pack { id, address, op: *op, weights })
+    }
+
+    fn foresee(&self, ops: &[&Op]) {
+        let scratch = [[false, false], [false, true], [true, false], [true, true]];
+        let about = |op: &&Op| {
+            let op = **op;
+            scratch
+                .map(|rounded| Question::Scratch(op, rounded))
+                .into_iter()
+                .chain([Question::Rounding(op)])
+        };
+        self.0.ask_each(ops.iter().flat_map(about));
+    }
+
+    fn foresee_tensors(&self, ops: &[&TensorOp]) {
+        let about = |op: &&TensorOp| {
+            let op: &TensorOp = op;
+            let rounds = |input| Question::RoundsToHalves(op.clone(), input as u64);
+            let inputs = (0..op.inputs.len()).map(rounds);
+            let facts = [
+                Question::HasJoined,
+                Question::PackedInput,
+                Question::TakesHalves,
+                Question::TensorScratch,
+            ];
+            facts.map(|question| question(op.clone())).into_iter().chain(inputs).collect::<Vec<_>>()
+        };
+        self.0.ask_each(ops.iter().flat_map(about));
     }
 
     fn scratch(&self, op: &Op, rounded: Rounded) -> Scratch {
@@ -90,15 +200,12 @@ impl Operators for Remote {
     }
 
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>> {
-        self.prepare(Operation::Picture {
-            op: *op,
-            input: place(&operands.input),
-            residual: operands.residual.as_ref().map(place),
-            output: place(&operands.output),
-            constants: operands.constants.map(Buffer::id),
-            scratch: operands.scratch.as_ref().map(place),
-            rounded: [operands.rounded.input, operands.rounded.output],
-        })
+        self.prepare(picture(op, operands))
+    }
+
+    fn operators(&self, ops: &[(&Op, Operands<'_, Self>)]) -> Result<Vec<Vec<Launch<Self>>>> {
+        let each = ops.iter().map(|(op, operands)| picture(op, operands));
+        self.prepare_each(each).map_err(|(_, error)| error)
     }
 
     fn tensor_scratch(&self, op: &TensorOp) -> Scratch {
@@ -122,8 +229,14 @@ impl Operators for Remote {
         &self,
         ops: &[(&Arc<TensorOp>, TensorOperands<'_, Self>)],
     ) -> Result<Vec<Launch<Self>>> {
-        let ops = ops.iter().map(|(op, operands)| call(op, operands)).collect();
-        self.prepare(Operation::Tensors { ops, is_group: true })
+        self.prepare(group(ops))
+    }
+
+    fn tensor_groups(
+        &self,
+        groups: &[Vec<(&Arc<TensorOp>, TensorOperands<'_, Self>)>],
+    ) -> Result<Vec<Vec<Launch<Self>>>, (usize, Error)> {
+        self.prepare_each(groups.iter().map(|ops| group(ops)))
     }
 
     fn packed_input(&self, op: &TensorOp) -> Option<PackedInput> {
@@ -132,9 +245,8 @@ impl Operators for Remote {
 
     fn pack_input(&self, packed: &PackedInput, values: &[f32]) -> Result<Buffer> {
         self.stage([values, &[]])?;
-        let (address, packed) = (self.0.address(0), (*packed).into());
-        let (handle, ()) = self.make(BUFFER, |id| PackInput { id, address, packed })?;
-        Ok(Buffer { handle: Arc::new(handle), address, bytes: 0, mirror: None })
+        let packed = (*packed).into();
+        self.pack_staged(|id, address| PackInput { id, address, packed })
     }
 
     fn has_joined(&self, op: &TensorOp) -> bool {

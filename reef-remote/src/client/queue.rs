@@ -9,12 +9,12 @@ use super::remote::Remote;
 use super::transfers::{CopyKind, Inputs, Transfers};
 use crate::messages::{
     AbandonLane, CHECKPOINT, CapBlocks, CloseLane, Drain, ReleaseHeld, RemoteCommand, Run,
-    RunPadded,
+    RunPadded, WakeAt,
 };
 use reef_core::dkp::Padding;
 use reef_core::{Command, Copy, Drained, Error, Fill, Launch, Result, Seq};
-use reef_wire::Id;
 use reef_wire::little_endian::U64;
+use reef_wire::{Cold, Id};
 use std::sync::Arc;
 use std::thread::Thread;
 
@@ -24,8 +24,12 @@ pub struct Queue {
     device: Remote,
     number: u32,
     lane: Arc<Lane>,
-    /// Position after the last command that was sent.
+    /// Position after the last command.
     next: u64,
+    /// Commands wait for a later message, or for the thread that sends.
+    has_unsent: bool,
+    /// Position up to which the server was told to say nothing.
+    wanted: u64,
     /// Number of drains that were asked for, and the name for the record of the one that has no
     /// answer yet.
     drains: u64,
@@ -109,8 +113,9 @@ pub(super) fn transfers<'a>(commands: impl IntoIterator<Item = &'a Command<Remot
 
 impl Queue {
     pub(super) fn new(device: Remote, number: u32, lane: Arc<Lane>) -> Self {
-        let (next, drains, draining, is_abandoned) = (0, 0, None, false);
-        Self { device, number, lane, next, drains, draining, is_abandoned }
+        let (next, has_unsent, wanted) = (0, false, 0);
+        let (drains, draining, is_abandoned) = (0, None, false);
+        Self { device, number, lane, next, has_unsent, wanted, drains, draining, is_abandoned }
     }
 
     fn run(
@@ -138,9 +143,28 @@ impl Queue {
         }
         let Inputs { sections: inputs, bytes, held } = transfers.inputs()?;
         let run = Run { seq: seq.0, command, resume, marks, inputs, outputs };
-        let sent = self.device.0.post_with(self.number, &run, &bytes);
+        let sent = self.send(&run, &bytes);
         drop(held);
         sent
+    }
+
+    /// The device waits for the first command of an idle lane. The others may go together: the
+    /// caller looks, or asks to be woken, when it has launched them.
+    fn send<M: Cold>(&mut self, message: &M, bytes: &[u8]) -> Result<()> {
+        let is_first = self.lane.completed()? + 1 >= self.next;
+        self.has_unsent = !is_first;
+        let connection = &self.device.0;
+        if is_first {
+            connection.post_with(self.number, message, bytes)
+        } else {
+            connection.post_soon(self.number, message, bytes)
+        }
+    }
+
+    fn flush(&mut self) {
+        if std::mem::take(&mut self.has_unsent) {
+            self.device.0.flush();
+        }
     }
 
     /// A command follows, so a drain that has no answer yet gets none.
@@ -189,8 +213,7 @@ impl reef_core::Queue for Queue {
         self.lane.mark(seq.0, Mark::Left(record.left.clone()));
         let padding = [padding.rt_units, padding.be_per_unit, padding.be_blocks];
         let (command, other, seq) = (launch_of(rt), launch_of(be), seq.0);
-        let message = RunPadded { seq, command, padding, other, checkpoint };
-        self.device.0.post_on(self.number, &message)
+        self.send(&RunPadded { seq, command, padding, other, checkpoint }, &[])
     }
 
     fn launch_graph(&mut self, seq: Seq, graph: &Graph, resume: Option<&Checkpoint>) -> Result<()> {
@@ -229,6 +252,7 @@ impl reef_core::Queue for Queue {
     }
 
     fn completed(&mut self) -> Result<Seq> {
+        self.flush();
         self.lane.completed().map(Seq)
     }
 
@@ -241,6 +265,7 @@ impl reef_core::Queue for Queue {
         let Some(id) = self.draining else {
             let id = self.device.0.mint(CHECKPOINT);
             (self.drains, self.draining) = (self.drains + 1, Some(id));
+            (self.has_unsent, self.wanted) = (false, 0);
             let (ticket, checkpoint) = (U64::new(self.drains), U64::new(id.bits()));
             self.device.0.post_hot_on(self.number, &Drain { ticket, checkpoint })?;
             return Ok(None);
@@ -284,8 +309,18 @@ impl reef_core::Queue for Queue {
         true
     }
 
+    /// The server tells of the next command that ends, unless it knows that a later one is wanted.
     fn wake_at(&mut self, seq: Seq) {
         self.lane.cursor.wake_at(seq.0);
+        let done = self.lane.cursor.done();
+        let told = if self.wanted > done { self.wanted } else { done + 1 };
+        if self.device.0.facts.is_own && seq.0 > done && seq.0 != told {
+            self.wanted = seq.0;
+            self.has_unsent = false;
+            // An error is the session's, and the lane's next answer.
+            let _ = self.device.0.post_hot_on(self.number, &WakeAt { seq: U64::new(seq.0) });
+        }
+        self.flush();
     }
 }
 

@@ -77,6 +77,8 @@ struct State<D: Operators> {
     /// Position before which the client knows that all has ended, and after the last command.
     told: u64,
     next: u64,
+    /// Position up to which the client wants no word.
+    wanted: u64,
     draining: Option<Drain>,
     has_failed: bool,
     /// The device wakes no thread.
@@ -121,6 +123,7 @@ impl<D: Operators> OwnLane<D> {
             events: Vec::new(),
             told: 0,
             next: 0,
+            wanted: 0,
             draining: None,
             has_failed: false,
             has_to_poll: false,
@@ -172,18 +175,33 @@ impl<D: Operators> OwnLane<D> {
     }
 
     pub(super) fn drain(&self, drain: &Drain) {
-        self.inner.state.lock().draining = Some(*drain);
+        let mut state = self.inner.state.lock();
+        (state.draining, state.wanted) = (Some(*drain), 0);
+        drop(state);
         self.retry_drain();
     }
 
     /// Looks again whether what was asked back has stopped.
     pub(super) fn retry_drain(&self) {
         let mut state = self.inner.state.lock();
-        if state.draining.is_none() || state.has_failed {
+        if state.draining.is_some() {
+            self.look(&mut state);
+        }
+    }
+
+    /// Tells the client nothing more of commands that end before all before `seq` have.
+    pub(super) fn wake_at(&self, seq: u64) {
+        let mut state = self.inner.state.lock();
+        state.wanted = seq;
+        self.look(&mut state);
+    }
+
+    fn look(&self, state: &mut State<D>) {
+        if state.has_failed {
             return;
         }
-        if let Err(error) = self.inner.look(&mut state) {
-            self.inner.fail(&mut state, &error);
+        if let Err(error) = self.inner.look(state) {
+            self.inner.fail(state, &error);
         }
         if state.has_to_poll {
             self.thread.unpark();
@@ -234,6 +252,12 @@ impl<D: Operators> State<D> {
     /// Returns whether something of the device is to be told.
     fn is_waiting(&self) -> bool {
         !self.has_failed && (self.told != self.next || self.draining.is_some())
+    }
+
+    /// Position of the hardware queue of which the client is told.
+    fn target(&self) -> Seq {
+        let next = if self.wanted > self.told { self.wanted.min(self.next) } else { self.told + 1 };
+        Seq(next.max(self.told + 1) * POSITIONS)
     }
 
     fn queue(&mut self) -> Result<&mut D::Queue> {
@@ -334,13 +358,14 @@ impl<D: Operators> Inner<D> {
     /// Tells what has ended and was taken back, and asks to be woken for more.
     fn look(&self, state: &mut State<D>) -> Result<()> {
         loop {
-            self.tell_completed(state)?;
-            self.tell_drained(state)?;
+            if state.draining.is_some() || state.queue()?.completed()? >= state.target() {
+                self.tell_completed(state)?;
+                self.tell_drained(state)?;
+            }
             if state.told == state.next {
                 return Ok(());
             }
-            let target = last(state.told);
-            let target = Seq(target.0 + 1);
+            let target = state.target();
             let queue = state.queue()?;
             queue.wake_at(target);
             if queue.completed()? < target {

@@ -9,7 +9,7 @@ use crate::error::NAME;
 use crate::messages::{
     BlocksLeft, CapBlocks, Drain, EVICT, MakeCheckpoint, MakePreemptor, OpenLane, REACTIVATE,
     RESET, ReadCheckpoint, ReleaseHeld, RemoteCommand, Run, RunPadded, SetTrace, Stop, TakeTrace,
-    Traced, WriteCheckpoint,
+    Traced, WakeAt, WriteCheckpoint,
 };
 use reef_core::dkp::Padding;
 use reef_core::op::Operators;
@@ -76,6 +76,11 @@ impl<D: Operators> Session<D> {
             CapBlocks::OP => {
                 let blocks = CapBlocks::split(body)?.0.blocks.get() as u32;
                 self.own_lane(message.lane)?.cap_blocks((blocks > 0).then_some(blocks));
+                Ok(())
+            }
+            WakeAt::OP => {
+                let seq = WakeAt::split(body)?.0.seq.get();
+                self.own_lane(message.lane)?.wake_at(seq);
                 Ok(())
             }
             SetTrace::OP => {

@@ -7,9 +7,9 @@ use super::shared::Shared;
 use super::tenants::Account;
 use crate::error::{NAME, RemoteError};
 use crate::messages::{
-    AbandonLane, Alloc, Ask, AskClock, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph,
-    NamedKernel, OpenLane, Operation, Pack, PackInput, PackedSpec, Prepare, Question, Read,
-    RemoteCommand, Run, Section, Shape, Stage, TensorCall, Write,
+    AbandonLane, Alloc, Ask, AskClock, AskEach, CloseLane, Failed, Free, MAX_PIECE_LEN, MakeGraph,
+    NamedKernel, OpenLane, Operation, Pack, PackInput, PackedSpec, Prepare, PrepareEach, Question,
+    Read, RemoteCommand, Run, Section, Shape, Stage, TensorCall, Write,
 };
 use reef_core::dkp::Resources;
 use reef_core::op::{Operands, Operators, TensorOperands};
@@ -58,9 +58,20 @@ impl<D: Operators> Session<D> {
             MakeGraph::OP => self.make_graph(&MakeGraph::from_bytes(body)?),
             OpenLane::OP => self.open_lane(message.lane, &OpenLane::from_bytes(body)?),
             Ask::OP => self.ask(Ask::from_bytes(body)?.question),
+            AskEach::OP => {
+                let questions = AskEach::from_bytes(body)?.questions.into_iter();
+                let answers = questions.map(|question| self.ask(question));
+                encode(&answers.collect::<Outcome<Vec<_>>>()?)
+            }
             Pack::OP => self.pack(&Pack::from_bytes(body)?),
             PackInput::OP => self.pack_input(&PackInput::from_bytes(body)?),
-            Prepare::OP => self.prepare(Prepare::from_bytes(body)?),
+            Prepare::OP => {
+                let Prepare { id, operation } = Prepare::from_bytes(body)?;
+                let (launches, shapes) = self.prepare(operation)?;
+                self.objects.launches.insert(Id::from_bits(id), Launches::Prepared(launches))?;
+                encode(&shapes)
+            }
+            PrepareEach::OP => self.prepare_each(PrepareEach::from_bytes(body)?.each),
             AskClock::OP => encode(&(self.host.device.clock().as_nanos() as u64)),
             _ => self.answer_own(message),
         }
@@ -235,8 +246,30 @@ impl<D: Operators> Session<D> {
         encode(&())
     }
 
-    fn prepare(&mut self, asked: Prepare) -> Outcome<Vec<u8>> {
-        let launches = match asked.operation {
+    fn prepare_each(&mut self, each: Vec<(u64, Operation)>) -> Outcome<Vec<u8>> {
+        let mut made = Vec::with_capacity(each.len());
+        for (at, (id, operation)) in each.into_iter().enumerate() {
+            match self.prepare(operation) {
+                Ok(prepared) => made.push((id, prepared)),
+                Err(Fault::Device(error)) => {
+                    return encode(&Err::<Vec<Vec<Shape>>, _>((
+                        at as u64,
+                        RemoteError::from(&error),
+                    )));
+                }
+                Err(fault) => return Err(fault),
+            }
+        }
+        let mut shapes = Vec::with_capacity(made.len());
+        for (id, (launches, shape)) in made {
+            self.objects.launches.insert(Id::from_bits(id), Launches::Prepared(launches))?;
+            shapes.push(shape);
+        }
+        encode(&Ok::<_, (u64, RemoteError)>(shapes))
+    }
+
+    fn prepare(&self, operation: Operation) -> Outcome<(Vec<Launch<D>>, Vec<Shape>)> {
+        let launches = match operation {
             Operation::Picture { op, input, residual, output, constants, scratch, rounded } => {
                 op.check()?;
                 let [in_rounded, out_rounded] = rounded;
@@ -257,9 +290,8 @@ impl<D: Operators> Session<D> {
             let resources = [threads, registers, shared];
             Shape { grid: launch.grid(), block: launch.block(), resources }
         };
-        let shapes: Vec<Shape> = launches.iter().map(shape).collect();
-        self.objects.launches.insert(Id::from_bits(asked.id), Launches::Prepared(launches))?;
-        encode(&shapes)
+        let shapes = launches.iter().map(shape).collect();
+        Ok((launches, shapes))
     }
 
     fn tensor_launches(&self, calls: Vec<TensorCall>, is_group: bool) -> Outcome<Vec<Launch<D>>> {

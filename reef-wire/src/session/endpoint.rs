@@ -181,13 +181,7 @@ impl Endpoint {
         let size = self.size(parts)?;
         self.enter();
         let number = loop {
-            let pushed = self.writer.with(|outbox| {
-                self.may_push(outbox, size).then(|| {
-                    let number = outbox.push(op, FLAG_REPLY, lane, parts);
-                    lock(&self.replies).insert(number, None);
-                    number
-                })
-            });
+            let pushed = self.writer.with(|outbox| self.push_call(outbox, size, op, lane, parts));
             if let Some(number) = pushed {
                 break number;
             }
@@ -199,6 +193,53 @@ impl Endpoint {
                 return Err(end.clone());
             }
         };
+        self.reply_to(number)
+    }
+
+    /// Sends a message as [`post`](Self::post) does, and returns the number for
+    /// [`finish_call`](Self::finish_call), which must follow: the reply is kept for it.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](Self::post).
+    pub fn begin_call(&self, op: u16, lane: u32, parts: &[&[u8]]) -> Result<u64> {
+        let size = self.size(parts)?;
+        loop {
+            let pushed = self.writer.push(|outbox| self.push_call(outbox, size, op, lane, parts));
+            match pushed {
+                Some(number) => return self.check().map(|()| number),
+                None => self.await_credit(size)?,
+            }
+        }
+    }
+
+    /// Waits for the reply to a message of [`begin_call`](Self::begin_call), once.
+    ///
+    /// # Errors
+    ///
+    /// As [`call`](Self::call).
+    pub fn finish_call(&self, number: u64) -> Result<Vec<u8>> {
+        self.enter();
+        self.reply_to(number)
+    }
+
+    fn push_call(
+        &self,
+        outbox: &mut Outbox,
+        size: Progress,
+        op: u16,
+        lane: u32,
+        parts: &[&[u8]],
+    ) -> Option<u64> {
+        self.may_push(outbox, size).then(|| {
+            let number = outbox.push(op, FLAG_REPLY, lane, parts);
+            lock(&self.replies).insert(number, None);
+            number
+        })
+    }
+
+    /// Sends what was pushed and reads until the reply is there. The caller has entered.
+    fn reply_to(&self, number: u64) -> Result<Vec<u8>> {
         self.flush();
         let reply = self.turns.wait(
             || {
