@@ -119,13 +119,13 @@ messages! {
     cold 44 SetTrace { on: bool }
     /// Takes these notes. The reply is a list of [`Traced`].
     cold 45 TakeTrace {}
-    /// Commands of the lane may end without a word until all before `seq` have. Until the first such
-    /// message, after that position and after a drain the end of each command is told.
+    /// Commands of the lane may end without a word until all before `seq` have. Before the first
+    /// such message, after that position and after a drain the end of each command is told.
     hot 46 WakeAt { seq: U64 }
     /// Asks the device all of these. The reply has the answers of [`Ask`], in order.
     cold 47 AskEach { questions: Vec<Question> }
-    /// Prepares the launches of all of these under their ids, or of none. The reply is a list of the
-    /// replies to [`Prepare`]; of an operation that has an error, its number and [`RemoteError`].
+    /// Prepares the launches of all of these under their ids, or of none. The reply is a list of
+    /// the replies to [`Prepare`], or the number and the error of the first that has one.
     cold 48 PrepareEach { each: Vec<(u64, Operation)> }
 }
 

@@ -17,7 +17,7 @@ const ADVANCE: u16 = 31;
 /// Operation that packs constants.
 const PACK: u16 = 27;
 /// Wanted of a whole load, the session's beginning included.
-const MOST_ROUND_TRIPS: usize = 40;
+const MAX_ROUND_TRIPS: usize = 40;
 /// Operation of acknowledgements, which belong to the session. They go along with other frames.
 const ACKNOWLEDGE: u16 = 5;
 /// Bytes of a frame before its body, whose length stands first and is rounded up to 8.
@@ -27,7 +27,7 @@ const HEADER_LEN: usize = 16;
 const FILLED_LEN: usize = 64 << 20;
 /// Commands of a round, and rounds of which one has to show it.
 const COMMANDS: u64 = 8;
-const MOST_ROUNDS: u64 = 30;
+const MAX_ROUNDS: u64 = 30;
 
 /// Number of frames by direction (up: from the client) and operation.
 type Counts = Arc<Mutex<BTreeMap<(&'static str, u16), usize>>>;
@@ -111,8 +111,8 @@ fn warm_inference_is_one_frame_up_and_one_down() {
     assert!(outputs[..12].iter().all(|output| *output != first));
 }
 
-/// Requests that a client waits for, when it loads a network: packing waits for none, and operations
-/// are prepared together.
+/// Requests that a client waits for, when it loads a network: packing waits for none, and
+/// operations are prepared together.
 #[test]
 fn network_is_loaded_in_few_round_trips() {
     let served = support::shared();
@@ -127,7 +127,7 @@ fn network_is_loaded_in_few_round_trips() {
     let packed = count(PACK);
     assert!(packed > 50, "packed constants: {packed}");
     let waited = count(REQUESTS) - packed;
-    assert!(waited <= MOST_ROUND_TRIPS, "round trips: {waited}; frames: {counts:?}");
+    assert!(waited <= MAX_ROUND_TRIPS, "round trips: {waited}; frames: {counts:?}");
     drop(task);
 }
 
@@ -143,7 +143,7 @@ fn end_that_is_waited_for_is_the_only_one_that_is_told() {
     let mut queue = device.queue(Priority::RealTime, None).unwrap();
     assert!(queue.wake(std::thread::current()));
     let mut told = Vec::new();
-    for round in 0..MOST_ROUNDS {
+    for round in 0..MAX_ROUNDS {
         let begin = round * COMMANDS;
         counts.lock().unwrap().clear();
         (begin..begin + COMMANDS).for_each(|seq| queue.fill(Seq(seq), &fill).unwrap());

@@ -9,6 +9,7 @@ socket; with `none` the line is as it is: shared memory, a UNIX socket, TCP.
 
 Columns, medians of the rounds in milliseconds: p50 of an inference here and there, and the floor: round trip, bytes of input and
 output at the line's bandwidth, and the time here. An inference is one after the other, with its input and output on the host.
+The last column: best-effort inferences a second there as a part of those here, several in flight, without copies.
 """
 
 import argparse
@@ -76,26 +77,26 @@ def measure(args, devices):
             if key[0] == "here":
                 args.head = {"date": result["date"], "device": result["device"]}
             for row in result["rows"]:
-                found.setdefault((row["network"], key), []).append(row["total_p50_ms"])
+                found.setdefault((row["network"], key), []).append((row["total_p50_ms"], row["best_effort_ms"]))
         print(f"round {number + 1} of {args.rounds}", flush=True)
     return found
 
 
 def table(found):
     rows = []
-    print("| model | line | RTT, ms | bandwidth | here, ms | there, ms | floor, ms |", flush=True)
-    print("|---|---|--:|---|--:|--:|--:|", flush=True)
-    for (model, (place, rtt, bandwidth)), times in found.items():
-        here = statistics.median(found[model, ("here", None, None)])
+    print("| model | line | RTT, ms | bandwidth | here, ms | there, ms | floor, ms | best effort |", flush=True)
+    print("|---|---|--:|---|--:|--:|--:|--:|", flush=True)
+    medians = {key: [statistics.median(column) for column in zip(*rounds)] for key, rounds in found.items()}
+    for (model, (place, rtt, bandwidth)), (there, best_effort) in medians.items():
+        here, best_effort_here = medians[model, ("here", None, None)]
         if place == "here":
             continue
         seconds = 0 if bandwidth is None else 8 * CONTENT / bits_per_second(bandwidth)
-        floor = here + (rtt or 0) + 1000 * seconds
-        there = statistics.median(times)
+        floor, kept = here + (rtt or 0) + 1000 * seconds, best_effort_here / best_effort
         rows.append(dict(model=model, line=place, rtt_ms=rtt, bandwidth=bandwidth, here_ms=here, there_ms=there, floor_ms=floor,
-                         rounds_ms=times))
+                         best_effort=kept, rounds_ms=found[model, (place, rtt, bandwidth)]))
         shown = ["as it is" if rtt is None else f"{rtt:g}", bandwidth or "as it is"]
-        print(f"| {model} | {place} | {shown[0]} | {shown[1]} | {here:.3f} | {there:.3f} | {floor:.3f} |", flush=True)
+        print(f"| {model} | {place} | {shown[0]} | {shown[1]} | {here:.3f} | {there:.3f} | {floor:.3f} | {kept:.3f} |", flush=True)
     return rows
 
 

@@ -175,6 +175,7 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("here_ms", "here p50 ms", 3),
             ("there_ms", "there p50 ms", 3),
             ("floor_ms", "floor ms", 3),
+            ("best_effort", "best-effort throughput ÷ here", 3),
         ],
         "remote-programs" => &[
             ("program", "program", 0),
