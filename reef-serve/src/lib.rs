@@ -67,6 +67,7 @@ pub use daemon::{Endpoints, run, run_reloading};
 pub use error::{Error, Result};
 pub use local::client::connection::Client;
 pub use local::client::options::{Options, Timing};
+pub use local::client::pending::Pending;
 pub use log_level::on_log_level;
 pub use name::ModelName;
 pub use net::folder::{connect, folder, no_daemon};

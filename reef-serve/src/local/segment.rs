@@ -69,8 +69,8 @@ impl Layout {
     }
 }
 
-/// The shared memory, with accessors for its parts.
-#[derive(Debug)]
+/// The shared memory, with accessors for its parts. A clone is the same memory.
+#[derive(Debug, Clone)]
 pub(super) struct Segment {
     mapping: Arc<Mapping>,
     layout: Layout,

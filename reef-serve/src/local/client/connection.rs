@@ -1,6 +1,7 @@
 //! An accepted client: its requests and their answers.
 
 use super::options::{Options, Timing};
+use super::pending::Pending;
 use super::tensor_buffers::{OpenRequest, TensorBuffers};
 use crate::class::Class;
 use crate::error::{Error, Result};
@@ -243,6 +244,43 @@ impl Client {
         })
     }
 
+    /// Returns the answer of the oldest requested inference if there is one. Doesn't wait, unless
+    /// the daemon has ended or the model was reloaded.
+    ///
+    /// # Errors
+    ///
+    /// Errors of [`receive`](Self::receive). If [`open_requests`](Self::open_requests) is as
+    /// before, the connection has ended, and with it all open requests.
+    pub fn try_receive(&mut self) -> Result<Option<(Vec<f32>, Timing)>> {
+        let answers = self.segment.answers();
+        if self.open_requests() > 0 && answers.cursor() == self.received {
+            if is_over(&self.stream) && answers.cursor() == self.received {
+                let reason = self.end_reason();
+                self.resume(reason)?;
+            }
+            return Ok(None);
+        }
+        let mut output = vec![0.0; self.output_len()];
+        let timing = self.receive(&mut output)?;
+        Ok(Some((output, timing)))
+    }
+
+    /// Returns the oldest open request, for a thread that waits while others use the client.
+    pub fn pending(&self) -> Option<Pending> {
+        let (segment, n, spin) = (self.segment.clone(), self.received, self.spin());
+        (self.open_requests() > 0).then_some(Pending { segment, n, spin })
+    }
+
+    /// Number of requests whose answers were not received.
+    pub fn open_requests(&self) -> u32 {
+        self.submitted.wrapping_sub(self.received)
+    }
+
+    /// Sets the maximum time of the next requests; `None` for the daemon's.
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) {
+        self.options.timeout = timeout;
+    }
+
     /// Makes a round trip without an inference.
     ///
     /// # Errors
@@ -256,7 +294,7 @@ impl Client {
     }
 
     fn check_room(&self) -> Result<()> {
-        let open = self.submitted.wrapping_sub(self.received);
+        let open = self.open_requests();
         if open < self.segment.layout().slots {
             return Ok(());
         }
@@ -305,7 +343,7 @@ impl Client {
             return Err(error);
         }
         let mut input = vec![0.0; self.input_len()];
-        for open in 0..old.submitted.wrapping_sub(old.received) {
+        for open in 0..old.open_requests() {
             let from = old.received.wrapping_add(open);
             old.segment.input(old.buffers.of(from).buffer).read_floats(&mut input);
             self.segment.input(self.buffers.next()).copy_floats(0, &input);
@@ -325,13 +363,16 @@ impl Client {
         }
     }
 
+    /// Time for which it polls before it sleeps.
+    fn spin(&self) -> Duration {
+        let spin = self.options.spin;
+        if self.last > spin + SLEEP_MARGIN { Duration::ZERO } else { spin }
+    }
+
     /// Polls for a while, then sleeps, until request `n` is answered.
     fn wait(&self, n: u32) -> Result<()> {
         let answers = self.segment.answers();
-        let mut spin = self.options.spin;
-        if self.last > spin + SLEEP_MARGIN {
-            spin = Duration::ZERO;
-        }
+        let mut spin = self.spin();
         // In this order, because answers before the daemon's end count.
         while !answers.wait(n, spin, POLL_INTERVAL) {
             if is_over(&self.stream) && answers.cursor() == n {

@@ -7,4 +7,5 @@
 
 pub(crate) mod connection;
 pub(crate) mod options;
+pub(crate) mod pending;
 mod tensor_buffers;

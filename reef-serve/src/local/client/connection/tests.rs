@@ -397,6 +397,63 @@ fn submit_from_iterator_equals_submit_of_slice() {
     assert!(client.receive(&mut got).is_err(), "nothing was submitted");
 }
 
+#[test]
+fn threads_wait_while_others_submit() {
+    let fixture = Fixture::new("pending");
+    let mut client = fixture.client(Class::RealTime);
+    let inputs = [0.2, 0.6, 0.9].map(|value| vec![value; client.input_len()]);
+    let want = inputs.each_ref().map(|input| client.infer(input).unwrap());
+    assert!(client.pending().is_none());
+    client.submit(&inputs[0]).unwrap();
+    let first = client.pending().unwrap();
+    let begin = Instant::now();
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| while !first.wait(TEST_TIMEOUT) {});
+        inputs[1..].iter().for_each(|input| client.submit(input).unwrap());
+        waiter.join().unwrap();
+    });
+    assert!(begin.elapsed() < TEST_TIMEOUT, "it was woken");
+    for (n, want) in (0..3).zip(&want) {
+        assert_eq!(client.open_requests(), 3 - n);
+        let (got, _) = loop {
+            let answer = client.try_receive().unwrap();
+            if let Some(answer) = answer {
+                break answer;
+            }
+            client.pending().unwrap().wait(Duration::from_millis(50));
+        };
+        assert_eq!(&got, want);
+    }
+    assert!(client.try_receive().is_err(), "no request is open");
+}
+
+/// A request's error leaves the others open; the daemon's end does not.
+#[test]
+fn error_of_a_request_is_told_from_that_of_a_connection() {
+    let fixture = Fixture::new("told-apart");
+    let mut client = fixture.client(Class::BestEffort);
+    let input = vec![0.5; client.input_len()];
+    client.set_timeout(Some(Duration::from_micros(1)));
+    client.submit(&input).unwrap();
+    client.set_timeout(None);
+    client.submit(&input).unwrap();
+    let answer = |client: &mut Client| loop {
+        if let Some(answer) = client.try_receive().transpose() {
+            break answer.map(drop);
+        }
+        client.pending().unwrap().wait(Duration::from_millis(50));
+    };
+    assert!(matches!(answer(&mut client), Err(Error::Deadline(_))));
+    assert_eq!(client.open_requests(), 1);
+    answer(&mut client).unwrap();
+    fixture.server.registry.unload(&crate::ModelName::new("tiny").unwrap()).unwrap();
+    fixture.wait_until_empty();
+    client.submit(&input).unwrap();
+    let said = answer(&mut client).unwrap_err();
+    assert_eq!(said, Error::Unavailable("the model was unloaded".into()));
+    assert_eq!(client.open_requests(), 1);
+}
+
 /// A staged input is used by the next request only, and the phases of a request add up to no more
 /// than its time.
 #[test]
