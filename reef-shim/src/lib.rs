@@ -11,6 +11,8 @@
 //! (`limit`) are independent of that: they need no daemon, and a failure there ends in refused
 //! allocations.
 //!
+//! The program itself may begin and end real-time `phases`, by C symbols.
+//!
 //! A `profile` counts and times calls, with or without the rest.
 //!
 //! x86-64 Linux alone: elsewhere the library is empty.
@@ -25,6 +27,7 @@ mod graph_gates;
 mod guest;
 mod hooks;
 mod limit;
+mod phases;
 mod profile;
 mod settings;
 mod swap;

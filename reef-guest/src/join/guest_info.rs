@@ -1,12 +1,13 @@
-//! Job, token and part of the time that a guest sends with its request.
+//! Job, token, part of the time and wish for phases that a guest sends with its request.
 
-/// Job and token of a program (`reef exec --job`, `--token-file`), and its part of the device's
-/// time.
+/// Job and token of a program (`reef exec --job`, `--token-file`), its part of the device's time,
+/// and whether it asks for phases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GuestInfo {
     job: String,
     token: Secret,
     part: u32,
+    is_for_phases: bool,
 }
 
 /// Text that isn't printed.
@@ -34,7 +35,7 @@ impl GuestInfo {
         let (job, token) = (job.into(), token.into());
         check("a job's name", &job, Self::MAX_JOB)?;
         check("a token", &token, Self::MAX_TOKEN)?;
-        Ok(Self { job, token: Secret(token), part: 0 })
+        Ok(Self { job, token: Secret(token), part: 0, is_for_phases: false })
     }
 
     /// Sets the part of the device's time that the program may have, in parts per million. Zero: no
@@ -47,6 +48,18 @@ impl GuestInfo {
     /// Returns the part of the device's time, in parts per million. Zero: no limit.
     pub fn part(&self) -> u32 {
         self.part
+    }
+
+    /// Makes the request one for real-time phases of a best-effort guest: it never holds that guest
+    /// or its job.
+    #[must_use]
+    pub fn for_phases(self) -> Self {
+        Self { is_for_phases: true, ..self }
+    }
+
+    /// Returns whether the request is for real-time phases.
+    pub fn is_for_phases(&self) -> bool {
+        self.is_for_phases
     }
 
     /// Returns the job's name. Processes of one user with the same job are held together. Empty:

@@ -79,7 +79,9 @@ impl Message {
             Self::Join(request, info) | Self::Ask(request, info) => {
                 put_info(&mut bytes, info);
                 let kind = if matches!(self, Self::Join(..)) { 1 } else { 6 };
-                (kind, [request.class.to_number(), info.part(), 0, 0], &request.device)
+                let numbers =
+                    [request.class.to_number(), info.part(), info.is_for_phases().into(), 0];
+                (kind, numbers, &request.device)
             }
             Self::Memory(request, info) => {
                 put_info(&mut bytes, info);
@@ -121,10 +123,14 @@ impl Message {
             let info = GuestInfo::new(text(&bytes[JOB..TOKEN]), text(&bytes[TOKEN..]))?;
             Ok::<_, String>(info.with_part(word(20)))
         };
+        let phased = || {
+            let info = info()?;
+            Ok::<_, String>(if word(24) == 0 { info } else { info.for_phases() })
+        };
         let join = || Ok::<_, String>(JoinRequest { class: class()?, device: device() });
         Ok(match word(12) {
-            1 => Self::Join(join()?, info()?),
-            6 => Self::Ask(join()?, info()?),
+            1 => Self::Join(join()?, phased()?),
+            6 => Self::Ask(join()?, phased()?),
             2 => Self::Page(Identity {
                 guest: word(20),
                 class: class()?,
@@ -235,6 +241,7 @@ mod tests {
             Message::Join(request, GuestInfo::default()),
             Message::Join(request, GuestInfo::new("j".repeat(40), "t".repeat(160)).unwrap()),
             Message::Join(request, GuestInfo::default().with_part(300_000)),
+            Message::Join(request, GuestInfo::default().for_phases()),
             Message::Page(who),
             Message::Refused("class rt is not granted to user 7".into()),
             Message::Ask(request, GuestInfo::new("", "token").unwrap()),

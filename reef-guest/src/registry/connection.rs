@@ -90,6 +90,8 @@ pub(super) struct Guest {
     pub(super) ends: Arc<EndWatch>,
     /// Relay of a real-time guest, which holds others for it.
     pub(super) relay: Option<Relay>,
+    /// It stands for the real-time phases of a best-effort guest of the same process.
+    pub(super) is_for_phases: bool,
     /// No holder closes its gates.
     pub(super) is_exempt: bool,
 }
@@ -98,6 +100,12 @@ impl Guest {
     /// Returns whether both are held together, on whichever devices they run.
     pub(super) fn shares_job_with(&self, other: &Self) -> bool {
         !self.job.is_empty() && self.job == other.job && self.uid == other.uid
+    }
+
+    /// Returns whether it stands for phases of this guest, or of one in its job: it doesn't hold
+    /// those.
+    pub(super) fn is_phase_of(&self, other: &Self) -> bool {
+        self.is_for_phases && (self.who.pid == other.who.pid || self.shares_job_with(other))
     }
 
     /// Returns whether it is held (best-effort) or holds (real-time).

@@ -57,9 +57,21 @@ impl Guests {
         let ends = EndWatch::of(socket, caller)?;
         let (uid, device, joined) = (caller.uid, request.device, Time::now());
         let (job, part) = (caller.info.job().to_owned(), caller.info.part());
-        let is_exempt = false;
-        let guest =
-            Guest { who, uid, joined, job, device, part, place, page, ends, relay, is_exempt };
+        let (is_for_phases, is_exempt) = (caller.info.is_for_phases(), false);
+        let guest = Guest {
+            who,
+            uid,
+            joined,
+            job,
+            device,
+            part,
+            place,
+            page,
+            ends,
+            relay,
+            is_for_phases,
+            is_exempt,
+        };
         self.welcome(guest, &file);
         Ok(())
     }
@@ -184,7 +196,10 @@ impl Guests {
             gates.set_real_time(self.of(*device, Class::RealTime).next().is_some());
         }
         for rt in &self.all {
-            let pages = || self.held_with(rt.device).map(|be| be.page.clone()).collect();
+            let pages = || {
+                let held = self.held_with(rt.device).filter(|be| !rt.is_phase_of(be));
+                held.map(|be| be.page.clone()).collect()
+            };
             rt.relay.iter().for_each(|relay| relay.gates().set_pages(pages()));
         }
     }

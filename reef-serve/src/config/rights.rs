@@ -24,6 +24,9 @@ pub type Rights = BTreeMap<String, Right>;
 pub struct Right {
     /// May use the real-time class.
     pub rt: bool,
+    /// Its best-effort programs may have real-time phases, which they begin and end themselves.
+    /// Implied by `rt`.
+    pub phases: bool,
     /// Guarantees its real-time requests `budget_us` of device time in each `period_us`, in
     /// microseconds. They precede requests without a budget or with a used-up one. Without it they
     /// share the remaining time.

@@ -9,7 +9,8 @@ use reef_guest::page::Class;
 use reef_guest::registry::Caller;
 
 /// Returns the requested class, or the reason for a refusal. Real time requires a user or token
-/// with that right, or a named program. `own` is the daemon's user.
+/// with that right, or a named program; phases of real time require that or the right to phases.
+/// `own` is the daemon's user.
 pub(super) fn grant(
     config: &Config,
     tokens: &Tokens,
@@ -17,7 +18,11 @@ pub(super) fn grant(
     caller: &Caller,
     wish: &JoinRequest,
 ) -> Result<Class, String> {
-    let has_rt = |principal: &Principal| Grant::of(&config.rights, principal, own).rt;
+    let is_for_phases = caller.info.is_for_phases();
+    let has_rt = |principal: &Principal| {
+        let grant = Grant::of(&config.rights, principal, own);
+        if is_for_phases { grant.phases } else { grant.rt }
+    };
     let programs = &config.guests.rt_programs;
     let is_granted = wish.class == Class::BestEffort
         || has_rt(&Principal::User(caller.uid))
@@ -30,8 +35,10 @@ pub(super) fn grant(
     }
     let exe = caller.exe.as_ref().map_or("?".into(), |exe| exe.display().to_string());
     let uid = caller.uid;
+    let (what, right) =
+        if is_for_phases { ("a real-time phase", "phases") } else { ("class rt", "rt") };
     Err(format!(
-        "class rt requires rights.\"user {uid}\".rt, a token with that right, or guests.rt_programs with {exe}"
+        "{what} requires rights.\"user {uid}\".{right}, a token with that right, or guests.rt_programs with {exe}"
     ))
 }
 
@@ -71,6 +78,25 @@ mod tests {
         let want = "class rt requires rights.\"user 8\".rt, a token with that right, or guests.rt_programs with /bin/sh";
         assert_eq!(said, want);
         std::fs::remove_file(&file).unwrap();
+    }
+
+    #[test]
+    fn right_to_phases_grants_phases_alone() {
+        let text = "[rights.\"user 7\"]\nphases = true\n[rights.\"user 8\"]\nrt = true\n";
+        let config: Config = toml::from_str(text).unwrap();
+        let asks = |uid, info| {
+            let caller = Caller { uid, pid: 1, exe: None, info };
+            let wish = JoinRequest { class: Class::RealTime, device: [0; 16] };
+            grant(&config, &Tokens::default(), 1000, &caller, &wish)
+        };
+        let phases = || GuestInfo::default().for_phases();
+        for uid in [7, 8, 1000] {
+            assert_eq!(asks(uid, phases()), Ok(Class::RealTime), "user {uid}");
+        }
+        let said = asks(9, phases()).unwrap_err();
+        let want = "a real-time phase requires rights.\"user 9\".phases, a token with that right, or guests.rt_programs with ?";
+        assert_eq!(said, want);
+        assert!(asks(7, GuestInfo::default()).unwrap_err().starts_with("class rt requires"));
     }
 
     #[test]

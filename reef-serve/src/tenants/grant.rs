@@ -11,6 +11,8 @@ use reef::{ClientConfig, Rate};
 pub(crate) struct Grant {
     /// May use the real-time class.
     pub(crate) rt: bool,
+    /// Its best-effort programs may have real-time phases.
+    pub(crate) phases: bool,
     /// Budget of its real-time work.
     pub(crate) rate: Option<Rate>,
     /// Weight of its best-effort work.
@@ -55,6 +57,7 @@ impl From<&Right> for Grant {
     fn from(right: &Right) -> Self {
         Self {
             rt: right.rt,
+            phases: right.rt || right.phases,
             rate: right.rate().ok().flatten(), // checked with the configuration
             weight: right.weight.unwrap_or(1),
             control: right.control,
@@ -103,9 +106,9 @@ mod tests {
             "[others]\nweight = 3\n[\"token ci\"]\nrt = true\nperiod_us = 10\nbudget_us = 2\n";
         let rights: Rights = toml::from_str(text).unwrap();
         let grant = |principal: Principal| Grant::of(&rights, &principal, 1000);
-        let all = Grant { rt: true, rate: None, weight: 1, control: true };
+        let all = Grant { rt: true, phases: true, rate: None, weight: 1, control: true };
         assert_eq!([grant(Principal::User(1000)), grant(Principal::User(0))], [all; 2]);
-        let other = Grant { rt: false, rate: None, weight: 3, control: false };
+        let other = Grant { rt: false, phases: false, rate: None, weight: 3, control: false };
         assert_eq!(grant(Principal::User(1001)), other);
         assert_eq!(grant(Principal::Certificate("ci".into())), other);
         let ci = grant(Principal::Token("ci".into()));

@@ -138,6 +138,7 @@ impl Launch {
         if device.is_real_time() {
             self.hold_others();
         } else {
+            device.phase.launch();
             self.wait_and_gate();
         }
         Some(self)

@@ -9,6 +9,7 @@ use crate::explain;
 use crate::limit::device::{self as limit, LimitState};
 use crate::settings::settings;
 use reef_guest::join::{JoinRequest, Uuid};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Mutex, MutexGuard};
 
 /// `CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT`: a display's watchdog ends work that waits for long.
@@ -24,6 +25,15 @@ fn memberships() -> MutexGuard<'static, Vec<&'static Membership>> {
 /// Returns one of the joined devices.
 pub(crate) fn any() -> Option<&'static Device> {
     memberships().iter().find_map(|member| member.device())
+}
+
+/// Returns the devices that a daemon has joined, with their UUIDs.
+pub(crate) fn joined() -> Vec<(&'static Device, Uuid)> {
+    let joined = |member: &&'static Membership| {
+        let device = member.device().filter(|device| device.has_daemon())?;
+        (!device.is_orphaned.load(Relaxed)).then_some((device, member.request.device))
+    };
+    memberships().iter().filter_map(joined).collect()
 }
 
 /// Returns the current context's device and its ordinal. `None`: calls are passed on until a late

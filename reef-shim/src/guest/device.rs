@@ -1,6 +1,7 @@
 //! Device that this process has joined.
 
 use super::meter::Meter;
+use super::phase::state::Phase;
 use reef_guest::pace::{MARK_EVERY, Spacing};
 use reef_guest::page::{Class, Identity, Mapping, Time};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -35,6 +36,8 @@ pub(crate) struct Device {
     /// Set while the daemon has ended and no other one has been joined.
     pub(crate) is_orphaned: AtomicBool,
     keeper: Option<Thread>,
+    /// Real-time phases, if it is a best-effort guest.
+    pub(crate) phase: Phase,
     /// Meter, if its time is limited.
     pub(crate) meter: Option<Meter>,
     began: Instant,
@@ -58,6 +61,7 @@ impl Device {
             settled: AtomicU64::new(0),
             is_orphaned: AtomicBool::new(false),
             keeper,
+            phase: Phase::default(),
             meter,
             began: Instant::now(),
             timed: AtomicU64::new(0),

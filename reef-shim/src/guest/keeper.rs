@@ -123,8 +123,8 @@ impl Keeper {
     /// Without a daemon no process removes dead holders, so all holders are cleared then.
     fn breathe(&mut self) {
         let holders = &self.device.page.holders;
-        if !holders.is_held() {
-            self.closed = None;
+        if !holders.is_held() || self.device.phase.is_active() {
+            self.closed = None; // or open, as long as the phase lasts
         } else if self.closed.get_or_insert_with(Instant::now).elapsed() >= MAX_CLOSED {
             self.device.page.counts.breathers.fetch_add(1, Relaxed);
             holders.override_all();
@@ -132,7 +132,7 @@ impl Keeper {
             if self.device.is_orphaned.load(Relaxed) {
                 self.device.page.clear(Time::now());
             }
-            holders.end_override();
+            self.device.phase.unless_active(|| holders.end_override());
             self.closed = None;
         }
         self.rest();
@@ -159,6 +159,7 @@ impl Keeper {
     fn count_busy(&mut self) {
         let now = Instant::now();
         let (seen, is_idle) = self.device.progress();
+        self.device.phase.show_progress(seen.into());
         let Progress { changed, looked, .. } = self.progress;
         let changed = if seen == self.progress.seen { changed } else { now };
         self.progress = Progress { seen, changed, looked: now };

@@ -14,6 +14,7 @@ pub(crate) mod keeper;
 mod link;
 pub(crate) mod membership;
 pub(crate) mod meter;
+pub(crate) mod phase;
 mod progress;
 pub(crate) mod tree;
 pub(crate) mod ungated_captures;

@@ -5,6 +5,7 @@ mod costs;
 mod killed;
 mod limits;
 mod odd;
+mod phases;
 mod processes;
 mod profile;
 
