@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Tests the Python package: builds its module, lays everything out as the wheel does in a new virtual environment
-# (target/python), and runs the tests, the examples of the docs, the types, and the command. Skipped aloud where Python
-# 3.10 or NumPy can't be had.
+# (target/python), and runs the tests, the examples of the docs, the types, and the command. A part of the tests runs with
+# each other Python from 3.10 to 3.14 that is installed, and those of PyTorch with one that has it. What can't be had here is
+# skipped aloud.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 environment=$target/python
 
-skip() { echo "skipped: Python package: $1"; exit 0; }
+left_out() { echo "skipped: Python package: $1"; }
+skip() { left_out "$1"; exit 0; }
 python3 -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || skip "no Python 3.10 or later"
 rm -rf "$environment"
 python3 -m venv "$environment" || skip "no virtual environment"
@@ -23,8 +25,43 @@ mkdir -p "$environment/lib"
 cp "$target"/debug/libreef_{cuda,nvml}_shim.so "$environment/lib/"
 
 export PATH=$environment/bin:$PATH
-python -m unittest discover --start-directory reef-python/tests
+export REEF_TEST_FAKE_DRIVER=$target/debug/libfake_libcuda.so
+tests() { "$1" -W error::ResourceWarning -m unittest discover --start-directory reef-python/tests "${@:2}"; }
+tests python
 (cd reef-python && mypy --strict python/reef)
+if "$environment/bin/pip" install --quiet "pyright>=1.1.380" && pyright --version >/dev/null 2>&1; then
+    pyright --pythonpath "$environment/bin/python" reef-python/python/reef
+    (cd "$environment" && pyright --verifytypes reef --ignoreexternal >pyright.log || { cat pyright.log; exit 1; })
+else
+    left_out "pyright can't be installed"
+fi
 reef devices | grep -q cpu
 reef exec --explain -- true 2>&1 | grep -q "$environment/lib/libreef_cuda_shim.so" ||
-    echo "skipped: Python package: reef exec has no driver here"
+    left_out "reef exec has no driver here"
+
+# The package alone, for other interpreters.
+alone=$environment/alone
+mkdir "$alone"
+cp -r "$packages/reef" "$alone/"
+for minor in 10 11 12 13 14; do
+    other=
+    for found in "python3.$minor" "${PYENV_ROOT:-$HOME/.pyenv}"/versions/3."$minor".*/bin/python3; do
+        if "$found" -c "import sys; sys.exit(sys.version_info[:2] != (3, $minor))" 2>/dev/null; then other=$found; fi
+    done
+    if [ -z "$other" ]; then
+        left_out "no Python 3.$minor"
+    elif ! { "$other" -m venv "$environment/3.$minor" && "$environment/3.$minor/bin/pip" install --quiet "numpy>=1.24"; }; then
+        left_out "no NumPy for Python 3.$minor"
+    else
+        PYTHONPATH=$alone tests "$environment/3.$minor/bin/python" -k Devices -k both_classes -k asyncio -k Absent -k forked
+    fi
+done
+torch=
+for found in python3 /usr/bin/python3; do
+    if "$found" -c 'import numpy, torch' 2>/dev/null; then torch=$found; fi
+done
+if [ -n "$torch" ]; then
+    PYTHONPATH=$alone tests "$torch" --pattern test_torch.py
+else
+    left_out "no Python here has torch: the tests of its modules did not run"
+fi

@@ -88,6 +88,23 @@ impl Device {
         Ok(Network::new(name, network))
     }
 
+    /// Loads a network of an ONNX file's bytes.
+    fn load_onnx(
+        &self,
+        py: Python<'_>,
+        bytes: &[u8],
+        name: &str,
+        batch: Option<usize>,
+        input_size: Option<usize>,
+    ) -> PyResult<Network> {
+        let device = self.device.get()?;
+        let loaded = py.detach(|| {
+            let model = Model::from_onnx(bytes, name).input_size(input_size).batch(batch).read()?;
+            device.load(&model)
+        });
+        Ok(Network::new(name.to_owned(), loaded.map_err(raised)?))
+    }
+
     /// Opens a client: a real-time or a best-effort one.
     fn client(
         &self,

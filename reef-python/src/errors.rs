@@ -17,6 +17,16 @@ create_exception!(reef, FileError, Error, "A file can't be read, or isn't what i
 create_exception!(reef, DriverError, Error, "The vendor's driver refused a call.");
 create_exception!(reef, HostError, Error, "The operating system refused something.");
 
+/// Returns the exception of a daemon's error: one of `python/reef/_errors.py`, by its kind.
+pub(crate) fn daemon_error(error: &reef_serve::Error) -> PyErr {
+    Python::attach(|py| {
+        let made = py
+            .import("reef._errors")
+            .and_then(|module| module.call_method1("of_kind", (error.kind(), error.to_string())));
+        made.map_or_else(|broken| broken, PyErr::from_value)
+    })
+}
+
 /// Returns the exception of a fault.
 pub(crate) fn raised(fault: Fault) -> PyErr {
     let text = fault.text;

@@ -1,10 +1,12 @@
 //! REEF for Python: the private module `reef._reef`.
 //!
-//! *In*: calls of any Python thread. *Out*: objects of [`reef_any`], and its faults as exceptions.
+//! *In*: calls of any Python thread. *Out*: objects of [`reef_any`] and clients of a daemon, and
+//! their faults as exceptions.
 //! *Invariant*: no call holds the interpreter's lock while it waits; a process that was forked gets
 //! an exception instead of its parent's device. Shapes, types and names are checked in Python, in
 //! `python/reef/`; bytes that do not fit are refused here.
 
+mod daemon;
 mod device;
 mod errors;
 mod network;
@@ -16,6 +18,8 @@ use pyo3::prelude::*;
 /// Private module of the package `reef`.
 #[pymodule(gil_used = false)]
 mod _reef {
+    #[pymodule_export]
+    use super::daemon::session::{DaemonRequest, Session, daemon_socket};
     #[pymodule_export]
     use super::device::{Client, Device, devices, open, schedulers};
     #[pymodule_export]

@@ -26,7 +26,7 @@ impl<T> Owned<T> {
             return Ok(&self.object);
         }
         Err(Error::new_err(format!(
-            "opened in process {}, of which this one is a fork: open a device here",
+            "opened in process {}, of which this one is a fork: open it again here",
             self.process
         )))
     }

@@ -13,7 +13,11 @@ Errors are `reef.Error` and its subclasses. Objects may be used by any thread. A
 other threads of Python run, and ends with KeyboardInterrupt where that is raised.
 """
 
+from typing import TYPE_CHECKING, Any
+
+from ._daemon import Daemon, Model, ServedClient, connect
 from ._device import BestEffort, Device, RealTime, Stats, devices, open, schedulers
+from ._errors import DeadlineError, DeniedError, UnavailableError
 from ._network import Network, Port
 from ._reef import (
     BusyError,
@@ -30,10 +34,16 @@ from ._reef import (
 )
 from ._request import Future, Timing
 
+if TYPE_CHECKING:
+    from . import guest, torch
+
 __all__ = [
     "BestEffort",
     "BusyError",
     "CancelledError",
+    "Daemon",
+    "DeadlineError",
+    "DeniedError",
     "Device",
     "DeviceLostError",
     "DriverError",
@@ -42,15 +52,30 @@ __all__ = [
     "Future",
     "HostError",
     "InvalidError",
+    "Model",
     "Network",
     "NotFoundError",
     "OutOfMemoryError",
     "Port",
     "RealTime",
+    "ServedClient",
     "Stats",
     "Timing",
+    "UnavailableError",
     "UnsupportedError",
+    "connect",
     "devices",
+    "guest",
     "open",
     "schedulers",
+    "torch",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported at their first use: `import reef` is quick.
+    if name in ("guest", "torch"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

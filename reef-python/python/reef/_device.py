@@ -140,7 +140,7 @@ class Device(_Closing):
 
     def load(
         self,
-        what: str | os.PathLike[str],
+        what: str | os.PathLike[str] | bytes,
         *,
         batch: int | None = None,
         input_size: int | None = None,
@@ -148,7 +148,8 @@ class Device(_Closing):
         seed: int = 0,
         instances: int = 8,
     ) -> Network:
-        """Loads a network: an .onnx file, a folder of `reef model import`, or a name as "resnet18".
+        """Loads a network: an .onnx file, the bytes of one, a folder of `reef model import`, or a name
+        as "resnet18".
 
         `batch` and `input_size` set free sizes. A network that is built by name has weights of the
         file `weights`, or made-up ones of `seed`. At most `instances` requests of it can be on
@@ -156,6 +157,8 @@ class Device(_Closing):
 
         Raises NotFoundError, FileError: what is wrong with the name or the file; OutOfMemoryError.
         """
+        if isinstance(what, bytes):
+            return Network(self._device.load_onnx(what, "model", batch, input_size), instances)
         return Network(self._device.load(what, batch, input_size, weights, seed), instances)
 
     def real_time(self, priority: int = 0) -> RealTime:

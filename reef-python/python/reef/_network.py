@@ -99,20 +99,8 @@ class Network:
     def _write(
         self, instance: _reef.Network, values: Sequence[Any], named: Mapping[str, Any]
     ) -> None:
-        for index, value in enumerate(self._in_order(values, named)):
-            instance.write(index, _bytes(self.inputs[index], value))
-
-    def _in_order(self, values: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        names = [port.name for port in self.inputs]
-        found = dict(zip(names, values))
-        for name, value in named.items():
-            if name not in names or name in found:
-                raise _reef.InvalidError(f"{self.name}: no further input {name!r} (have: {names})")
-            found[name] = value
-        if len(values) > len(names) or len(found) < len(names):
-            given = len(values) + len(named)
-            raise _reef.InvalidError(f"{self.name}: {len(names)} inputs {names}, got {given}")
-        return [found[name] for name in names]
+        for index, array in enumerate(arrays_of(self.name, self.inputs, values, named)):
+            instance.write(index, array.reshape(-1).view("uint8"))
 
     def _read(self, instance: _reef.Network) -> Any:
         arrays = tuple(
@@ -122,18 +110,39 @@ class Network:
         return arrays[0] if len(arrays) == 1 else arrays
 
 
-def _bytes(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
-    """The bytes of an array, which must have the port's shape and type."""
+def arrays_of(
+    name: str, ports: Sequence[Port], values: Sequence[Any], named: Mapping[str, Any]
+) -> list[numpy.ndarray[Any, Any]]:
+    """Returns the inputs of a network as contiguous arrays, in the order of its ports.
+
+    Each must have its port's type and shape; a size of -1 stands for any.
+    """
+    names = [port.name for port in ports]
+    found = dict(zip(names, values))
+    for key, value in named.items():
+        if key not in names or key in found:
+            raise _reef.InvalidError(f"{name}: no further input {key!r} (have: {names})")
+        found[key] = value
+    if len(values) > len(names) or len(found) < len(names):
+        given = len(values) + len(named)
+        raise _reef.InvalidError(f"{name}: {len(names)} inputs {names}, got {given}")
+    return [_checked(port, found[port.name]) for port in ports]
+
+
+def _checked(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
     import numpy
 
     if not isinstance(value, numpy.ndarray):
         value = _array(port, value)
-    if value.dtype != port.dtype or value.shape != port.shape:
+    fits = len(value.shape) == len(port.shape) and all(
+        want in (-1, size) for size, want in zip(value.shape, port.shape)
+    )
+    if value.dtype != port.dtype or not fits:
         raise _reef.InvalidError(
             f"input {port.name} must be {port.dtype} {port.shape}, "
             f"got {value.dtype} {value.shape}"
         )
-    return numpy.ascontiguousarray(value).reshape(-1).view(numpy.uint8)
+    return numpy.ascontiguousarray(value)
 
 
 def _array(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
@@ -141,10 +150,25 @@ def _array(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
 
     try:
         if hasattr(value, "__dlpack__"):
-            return numpy.from_dlpack(value)
+            return _shared(value)
         return numpy.asarray(value, dtype=port.dtype)
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
         kind = type(value).__name__
         raise _reef.InvalidError(
             f"input {port.name}: {kind} must be an array in the host's memory: {error}"
         ) from error
+
+
+_HOST = 1  # kDLCPU
+
+
+def _shared(value: Any) -> numpy.ndarray[Any, Any]:
+    """The memory of an array of another library. Some have no DLPack for some types, as booleans."""
+    import numpy
+
+    try:
+        return numpy.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError):
+        if hasattr(value, "__array__") and value.__dlpack_device__()[0] == _HOST:
+            return numpy.asarray(value)
+        raise

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from . import _reef
-from ._network import Network
 
 
 class Timing(NamedTuple):
     """Times of a request, in seconds.
 
     `delay`: from the submission until its first kernel could start; `device`: from then until its
-    last kernel had ended. Both are of real-time requests alone. `total`: from the submission until
-    the end was seen.
+    last kernel had ended. Both are of real-time requests alone, and of those to a daemon through
+    shared memory. `total`: from the submission until the end was seen.
     """
 
     delay: float | None
     device: float | None
     total: float
+
+
+class Pending(Protocol):
+    """A request that is on its way."""
+
+    def wait(self, timeout: float | None, /) -> tuple[float | None, float | None, float] | None: ...
+    def cancel(self) -> bool: ...
+
+
+class Source(Protocol):
+    """What has the outputs of requests, each in an instance of its own."""
+
+    def _read(self, instance: Any, /) -> Any: ...
+    def _give(self, instance: Any, /) -> None: ...
+    def _leave(self, instance: Any, request: Any, /) -> None: ...
 
 
 class Future:
@@ -29,9 +43,9 @@ class Future:
     If nobody keeps it, the inference goes on, and its result is lost.
     """
 
-    def __init__(self, network: Network, instance: _reef.Network, request: _reef.Request) -> None:
+    def __init__(self, network: Source, instance: Any, request: Pending) -> None:
         self._network = network
-        self._instance: _reef.Network | None = instance
+        self._instance: Any = instance
         self._request = request
         self._lock = threading.Lock()
         self._timing: Timing | None = None
@@ -85,7 +99,8 @@ class Future:
         """Takes back what the device has not got of a real-time request. Returns whether there was
         such a thing; it then ends with CancelledError.
 
-        Raises UnsupportedError for a best-effort request, which ends with its client.
+        Raises UnsupportedError for a best-effort request, which ends with its client, and for one of
+        a daemon, which ends at its deadline.
         """
         return self._request.cancel()
 

@@ -1,0 +1,137 @@
+"""Calls of a daemon over HTTP, on a Unix socket or TCP."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from . import _errors, _reef
+
+if TYPE_CHECKING:
+    import ssl
+
+_JSON_LENGTH = "Inference-Header-Content-Length"
+
+
+class _UnixConnection(HTTPConnection):
+    """Connection to the daemon's socket in a folder, which may be that of no other user."""
+
+    def __init__(self, folder: str | None) -> None:
+        super().__init__("localhost")
+        self._folder = folder
+
+    def connect(self) -> None:
+        self.sock = socket.socket(fileno=_reef.daemon_socket(self._folder, "http.sock"))
+
+
+class Http:
+    """Connections to one daemon. Any thread may call it; each call has a connection of its own."""
+
+    def __init__(self, address: str | None, token: str | None, context: ssl.SSLContext | None) -> None:
+        self._place = address
+        self._url = urlsplit(address) if address and "://" in address else None
+        if self._url and (self._url.scheme not in ("http", "https") or not self._url.hostname):
+            raise _reef.InvalidError(
+                f"address must be a folder, http://HOST:PORT or https://HOST:PORT, got {address!r}"
+            )
+        self._context = context
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._free: list[HTTPConnection] = []
+        self._is_closed = False
+        self._lock = threading.Lock()
+
+    @property
+    def folder(self) -> str | None:
+        """Folder of the sockets, or nothing for the default one."""
+        return None if self._url else self._place
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the daemon is on this machine, behind Unix sockets."""
+        return self._url is None
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            free, self._free = self._free, []
+        for connection in free:
+            connection.close()
+
+    def _open(self) -> HTTPConnection:
+        if self._url is None:
+            return _UnixConnection(self._place)
+        host = self._url.hostname or ""
+        if self._url.scheme == "https":
+            return HTTPSConnection(host, self._url.port, context=self._context)
+        return HTTPConnection(host, self._url.port)
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """Makes a call with JSON, and returns that of the answer."""
+        data = b"" if body is None else json.dumps(body).encode()
+        answer, _, _ = self._exchange(method, path, data, {"Content-Type": "application/json"})
+        return json.loads(answer) if answer else None
+
+    def infer(self, model: str, head: dict[str, Any], tensors: list[Any]) -> tuple[Any, bytearray, int]:
+        """Requests an inference. Returns the answer's JSON, and its bytes with the place at which
+        binary data begins."""
+        text = json.dumps(head).encode()
+        headers = {_JSON_LENGTH: str(len(text)), "Content-Type": "application/octet-stream"}
+        body = b"".join([text, *(tensor.data for tensor in tensors)])
+        path = f"/v2/models/{quote(model, safe='')}/infer"
+        data, length, _ = self._exchange("POST", path, body, headers)
+        return json.loads(bytes(memoryview(data)[:length])), data, length
+
+    def _keep(self, connection: HTTPConnection) -> None:
+        with self._lock:
+            if not self._is_closed:
+                return self._free.append(connection)
+        connection.close()
+
+    def _exchange(
+        self, method: str, path: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[bytearray, int, int]:
+        """Returns the body of the answer, the length of its JSON, and the status.
+
+        A connection that was left open may have been closed by the daemon meanwhile, before it read
+        anything; the call is made again on a new one then.
+        """
+        while True:
+            with self._lock:
+                connection = self._free.pop() if self._free else None
+            is_new = connection is None
+            connection = connection or self._open()
+            has_begun = False
+            try:
+                connection.request(method, path, body, {**self._headers, **headers})
+                answer = connection.getresponse()
+                has_begun = True
+                data = bytearray(answer.read())
+            except (OSError, HTTPException) as error:
+                connection.close()
+                if isinstance(error, _reef.Error):
+                    raise
+                if is_new or has_begun:
+                    place = self._place or "its folder"
+                    text = f"no answer of the daemon at {place}: {error or type(error).__name__}"
+                    raise _errors.UnavailableError(text) from error
+                continue
+            except BaseException:
+                connection.close()
+                raise
+            self._keep(connection)
+            if answer.status >= 300:
+                raise _errors.of_status(answer.status, _text(data, answer.reason))
+            return data, int(answer.headers.get(_JSON_LENGTH, len(data))), answer.status
+
+
+def _text(data: bytearray, reason: str) -> str:
+    """The daemon's words in an answer."""
+    try:
+        return str(json.loads(data)["error"])
+    except (ValueError, KeyError, TypeError):
+        return data.decode(errors="replace")[:200] or reason
+

@@ -1,0 +1,109 @@
+//! A model of a daemon, and requests to it.
+
+use super::exchange::{Answer, Exchange, RequestId};
+use crate::errors::{Error, daemon_error};
+use crate::owned::Owned;
+use crate::request::{Timing, until_ended};
+use numpy::{PyArray1, PyReadonlyArray1};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use reef_serve::{Class, Client, Options, Rate};
+use std::os::fd::IntoRawFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Connects to a socket in a daemon's folder, after checking its owner. Returns the descriptor.
+#[pyfunction]
+pub(crate) fn daemon_socket(folder: Option<PathBuf>, socket: &str) -> PyResult<i32> {
+    let stream = reef_serve::connect(folder.as_deref(), socket);
+    stream.map(IntoRawFd::into_raw_fd).map_err(|error| daemon_error(&error))
+}
+
+/// A connection to a model of a daemon, through shared memory.
+#[pyclass(frozen, module = "reef._reef")]
+pub(crate) struct Session(Owned<Arc<Exchange>>);
+
+#[pymethods]
+impl Session {
+    /// Connects, and waits until the model is loaded. `rate` is a period and a budget in seconds.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        folder: Option<PathBuf>,
+        model: &str,
+        is_real_time: Option<bool>,
+        rate: Option<(f64, f64)>,
+    ) -> PyResult<Self> {
+        let class = is_real_time
+            .map(|is_real_time| if is_real_time { Class::RealTime } else { Class::BestEffort });
+        let rate = rate.map(|(period, budget)| {
+            let rate = Rate::new(duration("period", period)?, duration("budget", budget)?);
+            rate.map_err(|error| daemon_error(&error.into()))
+        });
+        let rate = rate.transpose()?;
+        let options = Options { folder, class, rate, ..Options::default() };
+        let client = py.detach(|| Client::connect(model, &options));
+        let client = client.map_err(|error| daemon_error(&error))?;
+        Ok(Self(Owned::new(Arc::new(Exchange::new(client)))))
+    }
+
+    /// Submits one inference, to end within `deadline` seconds if that is given.
+    fn submit(
+        &self,
+        py: Python<'_>,
+        input: PyReadonlyArray1<'_, f32>,
+        deadline: Option<f64>,
+    ) -> PyResult<DaemonRequest> {
+        let exchange = self.0.get()?;
+        let timeout = deadline.map(|seconds| duration("deadline", seconds)).transpose()?;
+        let input = input.as_slice()?;
+        let id = py.detach(|| exchange.submit(input, timeout));
+        let id = id.map_err(|error| daemon_error(&error))?;
+        let sent = Sent { exchange: exchange.clone(), id, answer: Mutex::new(None) };
+        Ok(DaemonRequest(Owned::new(sent)))
+    }
+}
+
+fn duration(what: &str, seconds: f64) -> PyResult<Duration> {
+    Duration::try_from_secs_f64(seconds)
+        .map_err(|error| daemon_error(&reef_serve::Error::Invalid(format!("{what}: {error}"))))
+}
+
+/// A submitted inference.
+#[pyclass(frozen, module = "reef._reef")]
+pub(crate) struct DaemonRequest(Owned<Sent>);
+
+struct Sent {
+    exchange: Arc<Exchange>,
+    id: RequestId,
+    answer: Mutex<Option<Answer>>,
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        self.exchange.abandon(self.id);
+    }
+}
+
+#[pymethods]
+impl DaemonRequest {
+    /// Waits until it has ended, as `Request.wait` does. Raises its error once.
+    fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<Option<Timing>> {
+        let sent = self.0.get()?;
+        let outcome = until_ended(py, timeout, |limit| sent.exchange.wait(sent.id, limit))?;
+        let Some(outcome) = outcome else { return Ok(None) };
+        let answer = outcome.map_err(|error| daemon_error(&error))?;
+        let Answer { timing, total, .. } = &answer;
+        let seconds = [timing.delay, timing.infer, *total].map(|time| time.as_secs_f64());
+        *sent.answer.lock() = Some(answer);
+        Ok(Some((Some(seconds[0]), Some(seconds[1]), seconds[2])))
+    }
+
+    /// Takes the output, once.
+    fn output<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f32>>> {
+        let answer = self.0.get()?.answer.lock().take();
+        let answer = answer.ok_or_else(|| Error::new_err("the output was taken"))?;
+        Ok(PyArray1::from_vec(py, answer.output))
+    }
+}

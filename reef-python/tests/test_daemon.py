@@ -1,0 +1,346 @@
+"""Tests of the client of a daemon, with the real one on the CPU device."""
+
+import asyncio
+import gc
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+import numpy as np
+import reef
+
+SIZE = 32
+COMMAND = shutil.which("reef")
+
+
+def picture(seed=0, size=SIZE):
+    return np.random.default_rng(seed).random((1, 3, size, size), dtype=np.float32)
+
+
+class Process:
+    """A daemon with the model `tiny` loaded and `large` and `free` not."""
+
+    def __init__(self, **settings):
+        self.folder = Path(tempfile.mkdtemp(prefix="reef-py-"))
+        self.sockets = self.folder / "sockets"
+        for name, size in [("tiny", SIZE), ("large", 160)]:
+            (self.folder / "models" / name / "1").mkdir(parents=True)
+            network = "resnet18" if name == "tiny" else "resnet50"
+            text = f'network = "{network}"\nsize = {size}\nseed = 1\n'
+            (self.folder / "models" / name / "model.toml").write_text(text)
+        self.write_embedding()
+        self.settings = settings
+        self.start()
+
+    def write_embedding(self):
+        try:
+            from test_onnx import embedding
+
+            place = self.folder / "models/embedding/1"
+            place.mkdir(parents=True)
+            (place / "model.onnx").write_bytes(embedding().SerializeToString())
+        except (ImportError, AttributeError):
+            pass
+
+    def start(self):
+        settings = {"models.load": '["tiny"]', "limits.connects_per_second": "0", **self.settings}
+        flags = [flag for key, value in settings.items() for flag in ("--set", f"{key}={value}")]
+        models = str(self.folder / "models")
+        command = [COMMAND, "serve", "--device", "cpu:0?units=2", "--repository", models]
+        log = open(self.folder / "log", "ab")
+        self.child = subprocess.Popen(
+            [*command, "--socket-dir", str(self.sockets), *flags], stdout=log, stderr=log
+        )
+        log.close()
+        end = time.monotonic() + 60
+        while True:
+            try:
+                with reef.connect(self.sockets) as daemon:
+                    if "tiny" in daemon.models():
+                        return
+            except reef.Error as error:
+                if self.child.poll() is not None or time.monotonic() > end:
+                    raise AssertionError((self.folder / "log").read_text()) from error
+            time.sleep(0.05)
+
+    def kill(self):
+        self.child.kill()
+        self.child.wait()
+
+    def end(self):
+        self.kill()
+        shutil.rmtree(self.folder)
+
+
+@unittest.skipIf(COMMAND is None, "no command reef in PATH")
+class Served(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.process = Process(**{"listen.http": "127.0.0.1:0"})
+        cls.sockets = cls.process.sockets
+        cls.daemon = reef.connect(cls.sockets)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.daemon.close()
+        cls.process.end()
+
+    def test_all_ways_give_the_output_of_the_library(self):
+        with reef.open("cpu:0?units=1") as device, device.real_time() as rt:
+            net = device.load("resnet18", batch=1, input_size=SIZE, seed=1)
+            expected = [rt.run(net, picture(seed)) for seed in range(2)]
+        model = self.daemon.model("tiny")
+        self.assertEqual(model.inputs, (reef.Port("input", (1, 3, SIZE, SIZE), "float32"),))
+        with reef.connect(self.sockets, shared_memory=False) as http:
+            for daemon in (self.daemon, http):
+                for client in (daemon, daemon.real_time(), daemon.best_effort()):
+                    for seed, wanted in enumerate(expected):
+                        found = client.run("tiny", picture(seed))
+                        self.assertEqual((found.shape, found.dtype), (wanted.shape, wanted.dtype))
+                        self.assertTrue(np.array_equal(found, wanted))
+                    self.assertTrue(np.array_equal(client.run(model, input=picture()), expected[0]))
+            self.assertEqual(len(http._sessions), 0)
+        self.assertEqual(list(self.daemon._sessions), ["tiny"])
+
+    def test_request_through_shared_memory_has_times(self):
+        with self.daemon.real_time() as rt:
+            job = rt.submit("tiny", picture())
+            job.result()
+            self.assertGreater(job.timing.device, 0)
+            self.assertGreaterEqual(job.timing.total, job.timing.device)
+            with self.assertRaises(reef.UnsupportedError):
+                job.cancel()
+
+    def test_model_of_several_inputs_goes_over_http(self):
+        if not (self.process.folder / "models/embedding/1/model.onnx").exists():
+            self.skipTest("onnx is not installed")
+        model = self.daemon.load("embedding")
+        self.assertEqual([port.dtype for port in model.inputs], ["int64", "bool"])
+        mask = np.array([[True], [True], [False]])
+        masked, sums = self.daemon.run("embedding", np.array([4, 0, 2]), mask=mask)
+        table = np.arange(20, dtype=np.float32).reshape(5, 4)
+        self.assertTrue(np.array_equal(masked, table[[4, 0, 2]] * mask))
+        self.assertTrue(np.array_equal(sums, masked.sum(1)))
+        sums[0] = 1  # the caller's own memory
+        self.assertIn("embedding", self.daemon.models())
+        self.daemon.unload("embedding")
+        with self.assertRaises(reef.Error):
+            self.daemon.run("embedding", np.array([4, 0, 2]), mask=mask)
+
+    def test_arrays_with_dlpack_are_taken(self):
+        class Foreign:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, **options):
+                return self.array.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        expected = self.daemon.run("tiny", picture())
+        self.assertTrue(np.array_equal(self.daemon.run("tiny", Foreign(picture())), expected))
+
+    def test_futures_of_one_connection_end_in_any_order(self):
+        with self.daemon.best_effort() as be:
+            expected = [be.run("tiny", picture(seed)) for seed in range(4)]
+            for order in ([3, 1, 0, 2], [0, 1, 2, 3]):
+                jobs = [be.submit("tiny", picture(seed)) for seed in range(4)]
+                with self.assertRaises(reef.BusyError):
+                    be.submit("tiny", picture())
+                for seed in order:
+                    self.assertTrue(np.array_equal(jobs[seed].result(timeout=60), expected[seed]))
+
+    def test_abandoned_requests_free_their_places(self):
+        with self.daemon.best_effort() as be:
+            expected = be.run("tiny", picture())
+            for _ in range(10):
+                try:
+                    be.submit("tiny", picture(1))
+                except reef.BusyError:
+                    time.sleep(0.01)
+                gc.collect()
+            end = time.monotonic() + 60
+            while True:
+                try:
+                    self.assertTrue(np.array_equal(be.run("tiny", picture()), expected))
+                    break
+                except reef.BusyError:
+                    self.assertLess(time.monotonic(), end)
+
+    def test_threads_share_a_client(self):
+        for shared_memory in (True, False):
+            outputs = []
+            with reef.connect(self.sockets, shared_memory=shared_memory) as daemon:
+                rt = daemon.real_time()
+                expected = [rt.run("tiny", picture(seed)) for seed in range(3)]
+
+                def work(seed):
+                    for _ in range(10):
+                        outputs.append((seed, rt.run("tiny", picture(seed))))
+
+                threads = [threading.Thread(target=work, args=(seed,)) for seed in range(3)]
+                [thread.start() for thread in threads]
+                [thread.join() for thread in threads]
+            self.assertEqual(len(outputs), 30)
+            for seed, output in outputs:
+                self.assertTrue(np.array_equal(output, expected[seed]))
+
+    def test_tasks_of_asyncio_wait(self):
+        async def all_of_them(client):
+            return await asyncio.gather(*(client.submit("tiny", picture(seed)) for seed in range(4)))
+
+        with self.daemon.best_effort() as be:
+            outputs = asyncio.run(all_of_them(be))
+            for seed, output in enumerate(outputs):
+                self.assertTrue(np.array_equal(output, be.run("tiny", picture(seed))))
+
+    def test_wrong_requests_are_refused_in_the_daemons_words(self):
+        for what, wrong, kind, words in [
+            ("tiny", picture(size=31), reef.InvalidError, "must be float32 (1, 3, 32, 32)"),
+            ("nothing", picture(), reef.NotFoundError, "nothing"),
+            ("large", picture(), reef.Error, "large"),
+            ("no/name?", picture(), reef.Error, ""),
+        ]:
+            with self.subTest(what), self.assertRaises(kind) as raised:
+                self.daemon.run(what, wrong)
+            self.assertIn(words, str(raised.exception))
+        with self.assertRaises(reef.InvalidError):
+            self.daemon.real_time(period=1.0)
+
+    def test_deadline_ends_a_request(self):
+        for shared_memory in (True, False):
+            with reef.connect(self.sockets, shared_memory=shared_memory) as daemon:
+                with self.assertRaises(reef.DeadlineError) as raised:
+                    daemon.run("tiny", picture(), deadline=1e-6)
+                self.assertIsInstance(raised.exception, TimeoutError)
+                self.assertEqual(daemon.run("tiny", picture(), deadline=60).shape, (1, 1000))
+
+    def test_interrupt_ends_a_wait(self):
+        self.daemon.load("large")
+        for shared_memory in (True, False):
+            with reef.connect(self.sockets, shared_memory=shared_memory) as daemon:
+                be = daemon.best_effort()
+                be.run("large", picture(size=160))
+                timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+                timer.start()
+                with self.assertRaises(KeyboardInterrupt):
+                    for _ in range(1000):
+                        be.run("large", picture(size=160))
+                timer.join()
+        self.daemon.unload("large")
+
+    def test_forked_process_gets_an_exception(self):
+        code = f"""
+import os, reef, numpy
+daemon = reef.connect({str(self.sockets)!r})
+x = numpy.zeros((1, 3, 32, 32), numpy.float32)
+expected = daemon.run("tiny", x)
+job = daemon.submit("tiny", x)
+child = os.fork()
+if child == 0:
+    for call in (lambda: daemon.run("tiny", x), job.result, daemon.models):
+        try:
+            call()
+            raise SystemExit(1)
+        except reef.Error as error:
+            assert "fork" in str(error), error
+    del job, daemon
+    own = reef.connect({str(self.sockets)!r})
+    raise SystemExit(7 if numpy.array_equal(own.run("tiny", x), expected) else 2)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+assert numpy.array_equal(job.result(), expected)
+assert numpy.array_equal(daemon.run("tiny", x), expected)
+"""
+        run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, text=True)
+        self.assertEqual((run.stdout, run.returncode), ("7\n", 0), run.stderr)
+
+    def test_wrong_addresses_are_refused(self):
+        with self.assertRaises(reef.UnavailableError) as raised:
+            reef.connect(self.process.folder / "nowhere")
+        self.assertIn("no daemon at", str(raised.exception))
+        self.assertIsInstance(raised.exception, ConnectionError)
+        for address in ("ftp://host", "http://"):
+            with self.assertRaises(reef.InvalidError):
+                reef.connect(address)
+        with self.assertRaises(reef.UnavailableError):
+            reef.connect("http://127.0.0.1:9")
+        open_to_all = self.process.folder / "open"
+        open_to_all.mkdir()
+        open_to_all.chmod(0o777)
+        with self.assertRaises(reef.DeniedError) as raised:
+            reef.connect(open_to_all)
+        self.assertIsInstance(raised.exception, PermissionError)
+
+
+@unittest.skipIf(COMMAND is None, "no command reef in PATH")
+class Changing(unittest.TestCase):
+    """Daemons that end, reload and refuse."""
+
+    def test_restarted_daemon_serves_the_same_client(self):
+        process = Process()
+        try:
+            with reef.connect(process.sockets) as daemon:
+                expected = daemon.run("tiny", picture())
+                process.kill()
+                for _ in range(2):
+                    with self.assertRaises(reef.UnavailableError):
+                        daemon.run("tiny", picture())
+                process.start()
+                self.assertTrue(np.array_equal(daemon.run("tiny", picture()), expected))
+        finally:
+            process.end()
+
+    def test_model_of_another_shape_is_seen_after_one_error(self):
+        process = Process()
+        try:
+            for shared_memory in (True, False):
+                with reef.connect(process.sockets, shared_memory=shared_memory) as daemon:
+                    with reef.connect(process.sockets) as other:
+                        for size in (64, SIZE):
+                            daemon.run("tiny", picture(size=96 - size))
+                            text = f'network = "resnet18"\nsize = {size}\nseed = 1\n'
+                            (process.folder / "models/tiny/model.toml").write_text(text)
+                            other.load("tiny")
+                            with self.assertRaises(reef.Error):
+                                for _ in range(1000):  # the old one may answer for a while
+                                    daemon.run("tiny", picture(size=96 - size))
+                            self.assertEqual(daemon.run("tiny", picture(size=size)).shape, (1, 1000))
+        finally:
+            process.end()
+
+    def test_tcp_needs_the_token_and_real_time_the_right(self):
+        folder = Path(tempfile.mkdtemp(prefix="reef-py-token-"))
+        (folder / "token").write_text("secret-of-the-test\n")
+        (folder / "token").chmod(0o600)
+        import socket
+
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        process = Process(
+            **{"listen.http": f"127.0.0.1:{port}", "listen.token_file": str(folder / "token")}
+        )
+        try:
+            address = f"http://127.0.0.1:{port}"
+            with self.assertRaises(reef.DeniedError):
+                reef.connect(address)
+            with reef.connect(address, token="secret-of-the-test") as daemon:
+                self.assertEqual(daemon.best_effort().run("tiny", picture()).shape, (1, 1000))
+                with self.assertRaises(reef.DeniedError) as raised:
+                    daemon.real_time().run("tiny", picture())
+                self.assertIn("real-time", str(raised.exception).replace("real time", "real-time"))
+        finally:
+            process.end()
+            shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
