@@ -69,6 +69,16 @@ class Examples(unittest.TestCase):
                     self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(found, 5)
 
+    def test_notebook_runs(self):
+        run = subprocess.run(
+            [sys.executable, PACKAGE / "examples/tour.py"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertRegex(run.stdout, r"8 jobs, [1-9]\d* preemptions")
+
 
 if __name__ == "__main__":
     unittest.main()

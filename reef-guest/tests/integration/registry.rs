@@ -115,6 +115,25 @@ fn exempt_guest_is_held_by_no_holder_until_that_ends() {
     [&be, &other].into_iter().for_each(until_open);
 }
 
+/// Its peers elsewhere are held: the shim's tests have them.
+#[test]
+fn phase_guest_holds_no_guest_of_its_own_process() {
+    let (registry, path) = registry();
+    let be = guest(&path, BestEffort, GPU);
+    let wish = JoinRequest { class: RealTime, device: GPU };
+    let phase = join_as(&path, &wish, &GuestInfo::default().for_phases(), SOON).unwrap();
+    launch(&phase);
+    until("held", || registry.guests().iter().any(|guest| guest.is_active));
+    assert!(!be.page.holders.is_closed());
+    let real_time = guest(&path, RealTime, GPU);
+    launch(&real_time);
+    until_held(&be);
+    finish(&phase);
+    assert!(be.page.holders.is_closed());
+    finish(&real_time);
+    until_open(&be);
+}
+
 /// Each holds repeatedly, at its own pace. The last one decides.
 #[test]
 fn random_holds_of_many_guests_end_as_the_live_ones_set() {

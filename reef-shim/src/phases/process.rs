@@ -48,15 +48,14 @@ pub(super) fn begin() -> Result<Effect, Refusal> {
         if joined.is_empty() {
             return Ok(Effect::None);
         }
-        let has_phases = |device: &Device| !device.is_real_time();
-        for (device, uuid) in joined.iter().filter(|(device, _)| has_phases(device)) {
-            device.phase.ask(*uuid)?;
-        }
-        joined.iter().for_each(|(device, _)| {
-            if has_phases(device) {
-                device.phase.begin(&device.page);
+        let be: Vec<_> = joined.iter().filter(|(device, _)| !device.is_real_time()).collect();
+        for (index, (device, uuid)) in be.iter().enumerate() {
+            if let Err(why) = device.phase.ask(*uuid) {
+                be[..index].iter().for_each(|(device, _)| device.phase.take_back());
+                return Err(why);
             }
-        });
+        }
+        be.iter().for_each(|(device, _)| device.phase.begin(&device.page));
     }
     *phases += 1;
     Ok(Effect::Begun)

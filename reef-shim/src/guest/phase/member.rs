@@ -2,17 +2,26 @@
 
 use crate::settings::settings;
 use crate::thread;
-use reef_guest::join::{JoinRequest, Joined, Link, Uuid, join_as};
+use reef_guest::join::{JoinRequest, Joined, Uuid, join_as};
 use reef_guest::page::{Class, Mapping, Time};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time within which the daemon must answer, and this process's thread with it.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const THREAD_TIMEOUT: Duration = Duration::from_secs(4);
-/// Interval between polls of the connection, which says by itself that it has ended.
-const POLL_INTERVAL: Duration = Duration::from_secs(10);
+/// Time without a phase after which the daemon need not know it: it counts as a real-time program.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Interval between looks whether that time has passed.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+
+/// No phase uses it.
+const IDLE: u32 = 0;
+/// A phase uses it, or is about to.
+const USED: u32 = 1;
+/// Its connection has ended, or is about to.
+const OVER: u32 = 2;
 
 /// Reason for which a phase can't begin.
 #[derive(Debug)]
@@ -27,13 +36,18 @@ pub(crate) enum Refusal {
 #[derive(Debug)]
 pub(super) struct PhaseMember {
     page: Mapping,
-    is_over: AtomicBool,
+    /// [`IDLE`], [`USED`] or, for good, [`OVER`]. Phases use it, its thread ends it.
+    state: AtomicU32,
+    since: Instant,
+    /// Time of the last use's end, in nanoseconds since `since`. Written before `state`.
+    used: AtomicU64,
 }
 
 type Answer = Result<&'static PhaseMember, Refusal>;
 
 impl PhaseMember {
-    /// Asks the daemon for one. A thread without the program's files keeps the connection.
+    /// Asks the daemon for one, which is used from the beginning. A thread without the program's
+    /// files keeps the connection.
     pub(super) fn ask(device: Uuid) -> Answer {
         let (say, said) = channel();
         let started = thread::spawn("reef-phase", move || {
@@ -46,9 +60,24 @@ impl PhaseMember {
         })
     }
 
-    /// Returns whether its daemon has ended, or has revoked it.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Relaxed)
+    /// Uses it for a phase. Returns false if it is over: its daemon has ended or has revoked it, or
+    /// it was idle for long.
+    pub(super) fn use_again(&self) -> bool {
+        self.state.compare_exchange(IDLE, USED, SeqCst, SeqCst) != Err(OVER)
+    }
+
+    /// Ends the use.
+    pub(super) fn end_use(&self) {
+        let nanos = u64::try_from(self.since.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.used.store(nanos, SeqCst);
+        let _ = self.state.compare_exchange(USED, IDLE, SeqCst, SeqCst); // or it is over
+    }
+
+    /// Ends it if it has been idle for long. Returns whether it did.
+    fn leave(&self) -> bool {
+        let idle =
+            self.since.elapsed().saturating_sub(Duration::from_nanos(self.used.load(SeqCst)));
+        idle >= IDLE_TIMEOUT && self.state.compare_exchange(IDLE, OVER, SeqCst, SeqCst).is_ok()
     }
 
     /// Has the peers held.
@@ -83,20 +112,17 @@ impl PhaseMember {
 fn keep(device: Uuid, say: &Sender<Answer>) {
     let (member, link) = match join(device) {
         Ok(Joined { page, link, .. }) => {
-            let member = PhaseMember { page, is_over: AtomicBool::new(false) };
+            let (state, used) = (AtomicU32::new(USED), AtomicU64::new(0));
+            let member = PhaseMember { page, state, since: Instant::now(), used };
             let member: &'static PhaseMember = Box::leak(Box::new(member));
             (member, link)
         }
         Err(why) => return drop(say.send(Err(why))),
     };
     if say.send(Ok(member)).is_ok() {
-        wait(&link);
+        link.wait_for_end(POLL_INTERVAL, || member.leave());
     }
-    member.is_over.store(true, Relaxed);
-}
-
-fn wait(link: &Link) {
-    link.wait_for_end(POLL_INTERVAL, || false);
+    member.state.store(OVER, SeqCst);
 }
 
 fn join(device: Uuid) -> Result<Joined, Refusal> {

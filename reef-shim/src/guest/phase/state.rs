@@ -35,13 +35,18 @@ impl Phase {
         !self.active.load(SeqCst).is_null()
     }
 
-    /// Asks the daemon for the right, unless it has granted it already.
+    /// Asks the daemon for the right to a phase, unless it has granted it shortly before.
     pub(crate) fn ask(&self, device: Uuid) -> Result<(), Refusal> {
         let mut known = self.lock();
-        if known.is_none_or(PhaseMember::is_over) {
+        if !known.is_some_and(PhaseMember::use_again) {
             *known = Some(PhaseMember::ask(device)?);
         }
         Ok(())
+    }
+
+    /// Has no phase, for which it was asked.
+    pub(crate) fn take_back(&self) {
+        self.lock().iter().for_each(|member| member.end_use());
     }
 
     /// Begins a phase, if the right is granted: opens the guest's own gates, and has others held.
@@ -60,6 +65,7 @@ impl Phase {
         let Some(member) = self.active() else { return };
         self.active.store(ptr::null_mut(), SeqCst);
         member.release();
+        member.end_use();
         own.holders.end_override();
     }
 

@@ -2,7 +2,7 @@
 
 use super::processes::piped;
 use crate::common::{self, Driver, FAKE, SHIM, SOON, UUID, Work, call, library, until};
-use reef_guest::join::{JoinRequest, Joined, join};
+use reef_guest::join::{GuestInfo, JoinRequest, Joined, join, join_as};
 use reef_guest::page::Class;
 use reef_guest::registry::{GuestView, Registry, Rules};
 use std::io::{BufRead, BufReader, Write};
@@ -95,7 +95,7 @@ impl Program {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--exact", "loader::phases::obeys", "--include-ignored", "--nocapture"]);
         command.env("REEF_CUDA", library(FAKE)).env("REEF_GUESTS", &path).env("REEF_CLASS", class);
-        command.stdin(Stdio::piped());
+        command.env("REEF_JOB", "team").stdin(Stdio::piped());
         let mut child = piped(&mut command);
         let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let peer = best_effort(&path);
@@ -146,6 +146,8 @@ fn phase_holds_others_until_its_end_and_never_itself() {
     let mut program = Program::start("held", "be");
     program.join();
     assert_eq!((program.says("class"), program.says("phases")), (1, 0));
+    let (wish, team) = (JoinRequest { class: Class::BestEffort, device: UUID }, "team");
+    let mate = join_as(&program.path, &wish, &GuestInfo::new(team, "").unwrap(), SOON).unwrap();
     for _ in 0..3 {
         assert_eq!((program.says("begin"), program.says("phases")), (0, 1));
         until("held", || program.is_closed());
@@ -156,6 +158,7 @@ fn phase_holds_others_until_its_end_and_never_itself() {
             assert_eq!((program.says("launch"), program.says("held")), (0, 0));
             std::thread::sleep(Duration::from_millis(5));
             assert!(program.is_closed(), "the phase lasts");
+            assert!(!mate.page.holders.is_closed(), "it may wait for the program of its job");
         }
         assert_eq!((program.says("end"), program.says("phases")), (0, 0));
         until("released", || !program.is_closed() && !newcomer.page.holders.is_closed());
@@ -182,6 +185,11 @@ fn phases_nest_and_threads_share_them() {
     assert_eq!(program.says("end"), 0);
     until("released", || !program.is_closed());
     assert_eq!(program.says("end"), libc::EINVAL as u32, "none has begun");
+    // After a while the daemon knows it as a best-effort program alone, until its next phase.
+    assert_eq!(program.of_program().len(), 2);
+    until("best-effort alone", || program.of_program().len() == 1);
+    assert_eq!((program.says("begin"), program.of_program().len()), (0, 2));
+    until("held", || program.is_closed());
 }
 
 #[test]
