@@ -125,6 +125,34 @@ fn throughput(client: &Client, count: u64) -> (f64, f64) {
     (count as f64 / begin.elapsed().as_secs_f64(), posted.as_secs_f64() * 1e9 / count as f64)
 }
 
+/// Bytes a second of long messages, in 10^9.
+fn bulk(client: &Client, count: usize) -> f64 {
+    let piece = vec![7; 4 << 20];
+    let begin = Instant::now();
+    for _ in 0..count {
+        client.post(QUIET, 0, &[&piece]).unwrap();
+    }
+    client.call(NOTHING, 0, &[]).unwrap();
+    (count * piece.len()) as f64 / begin.elapsed().as_secs_f64() / 1e9
+}
+
+/// Bytes a second over two sockets of std, as [`bulk`].
+fn bare_bulk<S: Read + Write + Send + 'static>((mut near, mut far): (S, S), count: usize) -> f64 {
+    let piece = vec![7; 4 << 20];
+    let len = piece.len();
+    let reader = thread::spawn(move || {
+        let mut piece = vec![0; len];
+        (0..count).for_each(|_| far.read_exact(&mut piece).unwrap());
+        far.write_all(&[1]).unwrap();
+    });
+    let begin = Instant::now();
+    (0..count).for_each(|_| near.write_all(&piece).unwrap());
+    near.read_exact(&mut [0]).unwrap();
+    let rate = (count * len) as f64 / begin.elapsed().as_secs_f64() / 1e9;
+    reader.join().unwrap();
+    rate
+}
+
 /// Time of a message in a burst that fits into the credit (mean), and of one after a pause (50th
 /// percentile).
 fn quiet(client: &Client, bursts: u32) -> (f64, f64) {
@@ -157,6 +185,12 @@ fn table(is_short: bool) {
         println!(
             "{name}: caller's time without reply: {burst:.0} ns in bursts, {single:.0} ns alone"
         );
+    }
+    let pieces = if is_short { 4 } else { 500 };
+    println!("tcp bare: {:.2} GB/s", bare_bulk(tcp_pair(), pieces));
+    println!("unix bare: {:.2} GB/s", bare_bulk(UnixStream::pair().unwrap(), pieces));
+    for (name, client) in [("tcp", over_tcp()), ("unix", over_unix()), ("shm", over_memory())] {
+        println!("{name}: {:.2} GB/s in messages of 4 MiB", bulk(&client, pieces));
     }
     let (mut tcp, mut unix) = (bare_tcp(), bare(UnixStream::pair().unwrap()));
     let (over_tcp, over_unix, over_memory) = (over_tcp(), over_unix(), over_memory());

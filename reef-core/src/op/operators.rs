@@ -45,8 +45,8 @@ pub trait Operators: Device {
     /// what is read; `Unsupported` names an op that the device has no kernel for.
     fn operator(&self, op: &Op, operands: &Operands<'_, Self>) -> Result<Vec<Launch<Self>>>;
 
-    /// The launches of several operations, each as [`operator`](Self::operator) gives them. A device
-    /// of another machine makes them all in one round trip.
+    /// The launches of several operations, each as [`operator`](Self::operator) gives them. A
+    /// device of another machine makes them all in one round trip.
     ///
     /// # Errors
     ///

@@ -43,7 +43,7 @@ struct Making {
     begun: Vec<(u64, Id)>,
     /// Names of those that were not made.
     failed: HashSet<u64>,
-    /// The first error of them that nobody knows of.
+    /// The first error of them that no call has returned.
     error: Option<Error>,
 }
 
@@ -292,8 +292,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Asks all of these that were not asked before, some in each message. Without a session nothing
-    /// is known afterwards.
+    /// Asks all of these that were not asked before, some in each message. Without a session
+    /// nothing is known afterwards.
     pub(crate) fn ask_each(&self, questions: impl Iterator<Item = Question>) {
         let mut fresh = Vec::new();
         for question in questions {

@@ -309,7 +309,7 @@ impl reef_core::Queue for Queue {
         true
     }
 
-    /// The server tells of the next command that ends, unless it knows that a later one is wanted.
+    /// The server tells of the next command that ends, or of a later one that it was told.
     fn wake_at(&mut self, seq: Seq) {
         self.lane.cursor.wake_at(seq.0);
         let done = self.lane.cursor.done();
