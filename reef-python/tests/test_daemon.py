@@ -295,6 +295,14 @@ class Changing(unittest.TestCase):
                         daemon.run("tiny", picture())
                 process.start()
                 self.assertTrue(np.array_equal(daemon.run("tiny", picture()), expected))
+                process.kill()
+                text = 'network = "resnet18"\nsize = 64\nseed = 1\n'
+                (process.folder / "models/tiny/model.toml").write_text(text)
+                process.start()
+                for _ in range(2):  # the connection that has ended, and the other shape
+                    with self.assertRaises(reef.Error):
+                        daemon.run("tiny", picture())
+                self.assertEqual(daemon.run("tiny", picture(size=64)).shape, (1, 1000))
         finally:
             process.end()
 
@@ -326,17 +334,26 @@ class Changing(unittest.TestCase):
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         process = Process(
-            **{"listen.http": f"127.0.0.1:{port}", "listen.token_file": str(folder / "token")}
+            **{
+                "listen.http": f"127.0.0.1:{port}",
+                "listen.token_file": str(folder / "token"),
+                "rights.owner": "{ control = true }",
+            }
         )
         try:
             address = f"http://127.0.0.1:{port}"
             with self.assertRaises(reef.DeniedError):
                 reef.connect(address)
-            with reef.connect(address, token="secret-of-the-test") as daemon:
-                self.assertEqual(daemon.best_effort().run("tiny", picture()).shape, (1, 1000))
-                with self.assertRaises(reef.DeniedError) as raised:
-                    daemon.real_time().run("tiny", picture())
-                self.assertIn("real-time", str(raised.exception).replace("real time", "real-time"))
+            for daemon in [
+                reef.connect(address, token="secret-of-the-test"),
+                reef.connect(process.sockets),
+                reef.connect(process.sockets, shared_memory=False),
+            ]:
+                with daemon, daemon.best_effort() as be, daemon.real_time() as rt:
+                    self.assertEqual(be.run("tiny", picture()).shape, (1, 1000))
+                    with self.assertRaises(reef.DeniedError) as raised:
+                        rt.run("tiny", picture())
+                    self.assertIn("rights.", str(raised.exception))
         finally:
             process.end()
             shutil.rmtree(folder)

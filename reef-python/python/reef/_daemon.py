@@ -30,6 +30,9 @@ _TYPES = {
     "BF16": _DTYPES["bfloat16"],
 }
 
+# Errors after which the daemon is asked about a model again.
+_CHANGED = (_reef.InvalidError, _reef.NotFoundError, _errors.UnavailableError)
+
 # Threads for requests over HTTP at the same time.
 _MAX_THREADS = 8
 
@@ -115,7 +118,11 @@ class _Served(_Closing):
             self._forget(model.name)  # it may have been loaded again, with another shape
             raise
         if self._daemon._uses_shared_memory and model._fits_shared_memory:
-            request = self._session(model.name).submit(arrays[0].reshape(-1), deadline)
+            try:
+                request = self._session(model.name).submit(arrays[0].reshape(-1), deadline)
+            except _CHANGED:
+                self._forget(model.name)
+                raise
             local = _Local(request, lambda: self._forget(model.name))
             return Future(_Output(model), request, local)
         answer = self._daemon._threads.run(lambda: self._infer(model, arrays, deadline))
@@ -172,7 +179,7 @@ class _Served(_Closing):
         head = {"parameters": parameters, "inputs": inputs}
         try:
             answer, data, at = self._daemon._http.infer(model.name, head, arrays)
-        except (_reef.InvalidError, _reef.NotFoundError, _errors.UnavailableError):
+        except _CHANGED:
             self._forget(model.name)
             raise
         outputs = {}
