@@ -74,7 +74,16 @@ pub(crate) fn chunks<'a>(
 #[derive(Debug, Default)]
 pub(crate) struct Assembly {
     parts: HashMap<u64, Vec<u8>>,
+    /// Memory of a payload that was handled, for the next one.
+    spare: Vec<u8>,
+    /// Frames without payload that came since.
+    others: u32,
 }
+
+/// Capacity above which the memory of a payload is not kept for the next one, and the number of
+/// frames without payload after which it is given back.
+const MAX_SPARE_LEN: usize = 8 << 20;
+const MAX_OTHERS: u32 = 256;
 
 /// Upper bound of payloads that arrive at a time. Ours send one after the other.
 const MAX_PAYLOADS: usize = 64;
@@ -101,7 +110,7 @@ impl Assembly {
         if !self.parts.contains_key(&ticket) && self.parts.len() >= MAX_PAYLOADS {
             return Err(Error::Protocol(format!("payloads: at most {MAX_PAYLOADS} at a time")));
         }
-        let part = self.parts.entry(ticket).or_default();
+        let part = self.parts.entry(ticket).or_insert_with(|| std::mem::take(&mut self.spare));
         if offset != part.len() as u64 {
             let text = format!("chunk: its offset must be {}, got {offset}", part.len());
             return Err(Error::Protocol(text));
@@ -128,6 +137,23 @@ impl Assembly {
             return Err(Error::Protocol(format!("payload: must have {len} bytes, got {got}")));
         }
         Ok(payload)
+    }
+
+    /// Keeps the memory of a payload that was handled.
+    pub(crate) fn give_back(&mut self, mut payload: Vec<u8>) {
+        if payload.capacity() <= MAX_SPARE_LEN {
+            payload.clear();
+            (self.spare, self.others) = (payload, 0);
+        }
+    }
+
+    /// Counts a frame without payload.
+    pub(crate) fn count_other(&mut self) {
+        self.others += 1;
+        if self.others == MAX_OTHERS {
+            self.spare = Vec::new();
+        }
+        self.others %= MAX_OTHERS;
     }
 
     /// True if no payload is incomplete.

@@ -26,12 +26,17 @@ pub(crate) struct Batch {
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
     batches: VecDeque<Arc<Batch>>,
-    /// A buffer to be used again.
-    spare: Option<Vec<u8>>,
+    /// Buffers to be used again: fresh memory costs a page fault for each of its pages, which takes
+    /// longer than copying.
+    spare: Vec<Vec<u8>>,
 }
 
-/// Capacity above which a buffer is not kept for later.
-const MAX_SPARE_LEN: usize = 1 << 20;
+/// Capacity above which a buffer is not kept for later, and the maximum number of those kept.
+const MAX_SPARE_LEN: usize = 5 << 20;
+const MAX_SPARE: usize = 4;
+/// Capacity of a buffer for messages without payload. Larger ones are given back, one for each
+/// small batch, when no payload follows.
+const SMALL_LEN: usize = 1 << 20;
 
 impl Journal {
     /// Keeps a batch, and returns a handle of it to send.
@@ -55,16 +60,20 @@ impl Journal {
             let batch = self.batches.pop_front().expect("it was just there");
             if let Some(batch) = Arc::into_inner(batch)
                 && batch.bytes.capacity() <= MAX_SPARE_LEN
+                && self.spare.len() < MAX_SPARE
             {
-                self.spare = Some(batch.bytes);
+                self.spare.push(batch.bytes);
             }
         }
         Ok(())
     }
 
-    /// Returns an empty buffer.
-    pub(crate) fn buffer(&mut self) -> Vec<u8> {
-        let mut buffer = self.spare.take().unwrap_or_default();
+    /// Returns an empty buffer for what follows a batch of `len` bytes.
+    pub(crate) fn buffer(&mut self, len: usize) -> Vec<u8> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        if len < SMALL_LEN && buffer.capacity() > SMALL_LEN {
+            return Vec::new();
+        }
         buffer.clear();
         buffer
     }
@@ -131,7 +140,7 @@ mod tests {
             journal.unacknowledged().iter().map(|batch| batch.end).collect()
         };
         assert_eq!(ends(&journal), [5], "a batch is sent again as a whole");
-        assert!(journal.buffer().capacity() >= 16, "its buffer is used again");
+        assert!(journal.buffer(16).capacity() >= 16, "its buffer is used again");
         journal.acknowledge(3, 5).unwrap();
         assert_eq!(ends(&journal), [5], "an old acknowledgement changes nothing");
         journal.acknowledge(5, 5).unwrap();

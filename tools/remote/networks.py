@@ -9,7 +9,7 @@ socket; with `none` the line is as it is: shared memory, a UNIX socket, TCP.
 
 Columns, medians of the rounds in milliseconds: p50 of an inference here and there, and the floor: round trip, bytes of input and
 output at the line's bandwidth, and the time here. An inference is one after the other, with its input and output on the host.
-The last column: best-effort inferences a second there as a part of those here, several in flight, without copies.
+The last column: best-effort inferences a second there as a part of those here, 64 commands in flight, without copies.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def measure(args, devices):
     found = {}
     for number in range(args.rounds):
         for key, device in devices.items():
-            command = [args.reef, "bench", "networks", "--device", device, "--time", args.time, "--json"]
+            command = [args.reef, "bench", "networks", "--device", device, "--time", args.time, "--window", "64", "--json"]
             said = subprocess.run(command + args.more + args.models.split(","), capture_output=True, text=True)
             if said.returncode != 0:
                 raise SystemExit(f"{device}: {said.stderr.strip()[-500:]}")

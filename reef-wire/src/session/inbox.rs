@@ -142,7 +142,9 @@ impl Inbox {
             } else if frame.flags & FLAG_PAYLOAD != 0 {
                 let body = self.assembly.take(frame.body)?;
                 handle(&Frame { body: &body, ..frame }, number, sink)?;
+                self.assembly.give_back(body);
             } else {
+                self.assembly.count_other();
                 handle(&frame, number, sink)?;
             }
             if self.assembly.is_empty() {

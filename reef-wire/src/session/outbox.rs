@@ -132,6 +132,7 @@ impl Outbox {
         if len <= MAX_INLINE_LEN {
             return self.append(op, flags, lane, parts);
         }
+        self.pending.reserve(size(len).bytes as usize);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         for (header, mut slices) in bulk::chunks(ticket, parts) {
@@ -244,7 +245,8 @@ impl Source for Outbox {
             let parts = [body.as_bytes()];
             frame::append(&mut self.pending, OP_ACKNOWLEDGE, FLAG_UNCOUNTED, 0, 0, &parts);
         }
-        let bytes = std::mem::replace(&mut self.pending, self.journal.buffer());
+        let next = self.journal.buffer(self.pending.len());
+        let bytes = std::mem::replace(&mut self.pending, next);
         Some(self.journal.keep(Batch { bytes, end: self.pushed.frames }))
     }
 

@@ -40,6 +40,9 @@ pub(crate) struct Args {
     /// Rows and columns of pictures, where the model does not fix them.
     #[arg(long)]
     size: Option<usize>,
+    /// Commands that the best-effort loops keep launched. A device of another machine wants more.
+    #[arg(long, default_value = "8", value_parser = clap::value_parser!(u64).range(1..=1024))]
+    window: u64,
 }
 
 /// One network.
@@ -113,16 +116,17 @@ const TURNS: u32 = 5;
 
 /// Cost of being stoppable: milliseconds of an inference without and with it. Each is the median of
 /// a few turns, so that the device's clock is the same for both.
-fn cost<D: Operators>(device: &D, network: &Network<D>, time: Duration) -> Result<[f64; 2]> {
+fn cost<D: Operators>(device: &D, network: &Network<D>, args: &Args) -> Result<[f64; 2]> {
     let commands = network.graphs(BE_GRAPH)?;
     let is_launched = |c: &&Command<D>| matches!(c, Command::Launch(_) | Command::Graph(_));
     let commands: Vec<_> = commands.iter().filter(is_launched).cloned().collect();
-    let time = time / (2 * TURNS);
+    let time = args.time / (2 * TURNS);
     let mut millis = [Vec::new(), Vec::new()];
     for _ in 0..TURNS {
         for (millis, level) in millis.iter_mut().zip([PreemptLevel::HostQueue, device.info().level])
         {
-            millis.push(loop_for(device, &commands, level, time)?);
+            let config = Config::default().level(level).window(args.window);
+            millis.push(loop_for(device, &commands, config, time)?);
         }
     }
     Ok(millis.map(|mut turns| {
@@ -135,11 +139,10 @@ fn cost<D: Operators>(device: &D, network: &Network<D>, time: Duration) -> Resul
 fn loop_for<D: Operators>(
     device: &D,
     commands: &[Command<D>],
-    level: PreemptLevel,
+    config: Config,
     time: Duration,
 ) -> Result<f64> {
-    let (mut submitter, queue) =
-        VirtualQueue::enable(device, Config::default().level(level).window(8))?;
+    let (mut submitter, queue) = VirtualQueue::enable(device, config)?;
     let infer = |submitter: &mut Submitter<D>| {
         let submit = |command: &Command<D>| submitter.submit_blocking(command.clone());
         commands.iter().map(submit).last().expect("a network has launches")
@@ -161,15 +164,21 @@ fn measure<D: Operators>(device: &D, args: &Args, name: &str) -> Result<Row> {
     let dispatcher = Dispatcher::start(device, Box::new(RtOnly))?;
     let (mut client, task) = (dispatcher.real_time()?, Task::new(network.graphs(usize::MAX)?)?);
     let launches = network.launches().count();
-    let [plain, stoppable] = cost(device, &network, args.time)?;
+    let [plain, stoppable] = cost(device, &network, args)?;
     let (device_times, total) = (histogram(), histogram());
     let mut row =
         Row { name: name.into(), launches, device: device_times, total, plain, stoppable };
     for _ in 0..WARM_UP {
         client.run(&task)?;
     }
+    // A device of another machine gets an input that has changed, and no other.
+    let input = vec![0.5; network.input_len()];
+    let is_of_floats = network.stage_input(&input).is_ok();
     let end = device.clock() + args.time;
     while device.clock() < end || row.total.is_empty() {
+        if is_of_floats {
+            network.stage_input(&input)?;
+        }
         let timing = client.run(&task)?;
         note(&mut row.device, timing.device);
         note(&mut row.total, timing.total);
