@@ -1,9 +1,10 @@
 //! Description of a driver's function.
 
+use serde::{Deserialize, Serialize};
 use std::ffi::CStr;
 
 /// Object of the driver that a handle names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "as the driver names them")]
 pub enum Kind {
     Context,

@@ -24,4 +24,6 @@ pub const WINDOW_SLOTS: [u64; 8] = [
 pub struct Request {
     /// First addresses of the windows that the program has kept free, best first.
     pub windows: Vec<u64>,
+    /// The client is another server, which sends a session.
+    pub is_carried: bool,
 }

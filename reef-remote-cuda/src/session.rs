@@ -22,7 +22,7 @@ use std::collections::HashMap;
 use std::ffi::CString;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 /// Time within which the server must answer.
@@ -121,15 +121,25 @@ fn open() -> Result<Session, String> {
     };
     let tls = file("REEF_REMOTE_CA").map(|path| authorities(&path)).transpose()?;
     let line = line()?;
-    let dial = move || {
+    let is_secret = matches!(address, Address::Tls(_));
+    let connect = move |address: &Address| {
         let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
         let Some(line) = line else { return Ok(link) };
         link.emulated(line).map_err(|e| Error::Broken(format!("emulated line: {e}")))
     };
-    let mut options = ClientOptions::new(SCHEMA, dial);
+    let connect = Arc::new(connect);
+    let again = connect.clone();
+    let mut options = ClientOptions::new(SCHEMA, move || connect(&address));
+    options.dial_moved = Some(Box::new(move |text| {
+        let to: Address = text.parse()?;
+        if is_secret && !matches!(to, Address::Tls(_)) {
+            return Err(Error::Refused(format!("the session has moved to {to}, without TLS")));
+        }
+        again(&to)
+    }));
     options.token = token;
     let windows: Vec<u64> = WINDOW_SLOTS.into_iter().filter(|slot| keep_window(*slot)).collect();
-    let request = Request { windows: windows.clone() };
+    let request = Request { windows: windows.clone(), is_carried: false };
     options.request = codec::write(&request).map_err(|e| e.to_string())?;
     let opened = Client::open(options, Box::new(Receiver)).map_err(|e| e.to_string());
     let facts = opened.and_then(|client| {

@@ -28,10 +28,12 @@ pub(crate) enum ToWorker {
     Ask,
     /// Answer to a reservation: whether there is room for it.
     Reserved(bool),
+    /// The server has taken notice of what the worker said.
+    Noted,
 }
 
 /// Message of a worker to its server.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
     /// State of its session.
     Status(Traffic),
@@ -39,6 +41,10 @@ pub(crate) enum FromWorker {
     Reserve(u64),
     /// It has freed them.
     Release(u64),
+    /// The worker has a session of this name, which another server had.
+    Adopted { name: [u8; 16] },
+    /// The session of this name is at another server.
+    Moved { name: [u8; 16], address: String },
 }
 
 /// Makes the two ends.

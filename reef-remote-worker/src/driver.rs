@@ -118,6 +118,7 @@ functions! {
     to_device = cuMemcpyHtoDAsync_v2;
     to_host = cuMemcpyDtoHAsync_v2;
     host_alloc = cuMemHostAlloc;
+    host_free = cuMemFreeHost;
     load_module = cuModuleLoadDataEx;
     load_library = cuLibraryLoadData;
     link = cuLinkCreate_v2;

@@ -1,8 +1,10 @@
 //! The thread that makes all calls, in the order of the session.
 
 use crate::requests::caller::Caller;
+use crate::requests::notes::note;
 use crate::requests::{copies, copy_nodes, images, launches, leases, links, nodes, table};
-use crate::state::queue::{Head, Queue, Waiting};
+use crate::state::log::Logged;
+use crate::state::queue::{Head, Queue, Threads, Waiting};
 use crate::state::shared::{Request, Shared};
 use reef_remote_calls::{
     Advance, Barrier, CallHost, CopyNode, Define, FindFunction, FreeLeased, KernelNode, Launch,
@@ -10,7 +12,11 @@ use reef_remote_calls::{
 };
 use reef_replay::{Malformed, Templates};
 use reef_wire::{Error, Hot, Result};
+use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Number of a message that this process makes again: no client's has it.
+pub(crate) const REPEATED: u64 = u64::MAX;
 
 /// The thread, and its queue.
 #[derive(Debug)]
@@ -18,6 +24,8 @@ pub(crate) struct Executor {
     caller: Caller,
     queue: Arc<Queue>,
     templates: Templates,
+    /// Definitions of the templates, as they came.
+    defined: BTreeMap<u16, Vec<u8>>,
 }
 
 /// Why a record cannot be made.
@@ -32,7 +40,8 @@ impl From<Malformed> for Refused {
 impl Executor {
     pub(crate) fn new(shared: Arc<Shared>, queue: Arc<Queue>) -> Self {
         let caller = Caller::new(shared, queue.clone());
-        Self { caller, queue, templates: Templates::default() }
+        let (templates, defined) = (Templates::default(), BTreeMap::new());
+        Self { caller, queue, templates, defined }
     }
 
     /// Body of the thread. Returns why the session must end.
@@ -42,7 +51,8 @@ impl Executor {
         loop {
             batch.heads.clear();
             batch.bodies.clear();
-            batch = self.queue.take(batch);
+            let jobs;
+            (batch, jobs) = self.queue.take(batch);
             let mut at = 0;
             for head in &batch.heads {
                 let body = &batch.bodies[at..at + head.len];
@@ -51,17 +61,45 @@ impl Executor {
                     return error;
                 }
             }
+            jobs.into_iter().for_each(|job| job(self.threads()));
         }
+    }
+
+    /// Makes a message again, and returns its code.
+    ///
+    /// # Errors
+    ///
+    /// The message cannot be.
+    pub(crate) fn repeat(&mut self, message: &Logged) -> Result<u32> {
+        let &Logged { lane, context, op, ref body } = message;
+        self.caller.set_current(lane, context);
+        let len = body.len();
+        self.handle(Head { op, lane, number: REPEATED, wants_reply: true, len }, body)?;
+        Ok(self.caller.shared.repeated())
+    }
+
+    /// Returns the contexts of the client's threads, and the definitions of its templates.
+    fn threads(&self) -> Threads {
+        let templates = self.defined.values().cloned().collect();
+        Threads { lanes: self.caller.lanes(), templates }
+    }
+
+    /// Sets the contexts of the client's threads.
+    pub(crate) fn set_lanes(&mut self, lanes: &[(u32, u64)]) {
+        self.caller.set_lanes(lanes);
     }
 
     fn handle(&mut self, head: Head, body: &[u8]) -> Result<()> {
         let Head { op, lane, number, wants_reply, .. } = head;
-        let request = Request { lane, number, wants_reply, call: u32::MAX - u32::from(op) };
+        let call = u32::MAX - u32::from(op);
+        let is_repeated = number == REPEATED;
+        let mut request = Request { lane, number, wants_reply, call, is_noted: false, is_repeated };
         match op {
             Define::OP => {
                 let (head, definition) = Define::split(body)?;
                 let defined = self.templates.define(head.template.get(), definition, is_replayed);
                 defined.map_err(|why| Refused::from(why).0)?;
+                self.defined.insert(head.template.get(), body.to_vec());
                 self.caller.shared.answer(request, 0, &[]);
                 return Ok(());
             }
@@ -80,6 +118,7 @@ impl Executor {
         }
         let caller = &mut self.caller;
         let lane = caller.enter(lane);
+        request.is_noted = note(caller, lane, &head, body);
         let (code, bytes) = match op {
             TableCall::OP => return table::table_call(caller, lane, request, body),
             ToDevice::OP => {
@@ -128,6 +167,9 @@ fn replayed(
     payload: &[u8],
 ) -> Result<()> {
     let lane = caller.enter(request.lane);
+    let head = Head { op, lane: request.lane, number: request.number, wants_reply: false, len: 0 };
+    let is_noted = note(caller, lane, &head, body);
+    let request = Request { is_noted, ..request };
     match op {
         TableCall::OP if payload.is_empty() => table::table_call(caller, lane, request, body),
         Launch::OP if payload.is_empty() => {

@@ -9,10 +9,13 @@
 //! |---|---|
 //! | `server` | greets programs, and starts a process for each session |
 //! | `control` | the socket between the server and a worker |
+//! | `notices` | what a worker tells the server of its sessions |
+//! | `reader` | words of a message's body |
 //! | `process`, `arguments` | a worker's process and its command line |
 //! | `session` | the session of this process: what is admitted, the reader |
 //! | `executor` | one thread that makes all calls in the order of the session |
 //! | `requests` | what each message becomes |
+//! | `carry` | a session in another process: its log, its state, its copies |
 //! | `state` | what the threads share: handles, staging memory, host calls, threads that wait |
 //! | `driver` | the driver's functions |
 //!
@@ -21,15 +24,19 @@
 //! an address of this process's host memory.
 
 mod arguments;
+mod carry;
 mod control;
 mod driver;
 mod executor;
+mod notices;
 mod process;
+mod reader;
 mod requests;
 mod server;
 mod session;
 mod state;
 
 pub use arguments::Arguments;
+pub use carry::commands::{Carried, Place, migrate, restore, snapshot};
 pub use process::run_worker;
 pub use server::{WorkerOptions, Workers};

@@ -1,9 +1,12 @@
 //! `reef-remote-worker`: serves one program, or starts a server of such processes.
 
-use reef_remote_worker::{Arguments, WorkerOptions, Workers, run_worker};
+use reef_remote_worker::{
+    Arguments, Place, WorkerOptions, Workers, migrate, restore, run_worker, snapshot,
+};
+use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: reef-remote-worker serve ADDRESS [--driver FILE] [--token-file FILE] [--cert FILE --key FILE]";
+const USAGE: &str = "usage: reef-remote-worker migrate PID ADDRESS | snapshot PID FOLDER [end] | restore FOLDER ADDRESS | serve ADDRESS [--driver FILE] [--token-file FILE] [--cert FILE --key FILE]";
 
 fn main() -> ExitCode {
     match run() {
@@ -20,6 +23,11 @@ fn run() -> Result<(), String> {
     let command = args.next().ok_or(USAGE)?;
     match command.to_str() {
         Some("session") => run_worker(args),
+        Some(command @ ("migrate" | "snapshot" | "restore")) => {
+            let words: Vec<String> = args.map(|arg| arg.to_string_lossy().into_owned()).collect();
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            carry(command, &words)
+        }
         Some("serve") => {
             let address = args.next().ok_or(USAGE)?;
             let address = address.to_str().ok_or(USAGE)?.parse();
@@ -35,4 +43,33 @@ fn run() -> Result<(), String> {
         }
         _ => Err(USAGE.into()),
     }
+}
+
+/// Moves, writes or reads a session. The address may have an emulated line after a comma.
+fn carry(command: &str, words: &[&str]) -> Result<(), String> {
+    let place = |text: &str| {
+        let (address, line) = text.split_once(',').unwrap_or((text, ""));
+        let mut place = Place::new(address);
+        place.emulate = (!line.is_empty()).then(|| line.into());
+        place
+    };
+    let carried = match (command, words) {
+        ("restore", &[folder, to]) => {
+            let bytes = restore(Path::new(folder), &place(to))?;
+            println!("restored {bytes} bytes");
+            return Ok(());
+        }
+        ("migrate", &[pid, to]) => migrate(pid.parse().map_err(|_| USAGE)?, &place(to))?,
+        ("snapshot", &[pid, folder, ref rest @ ..]) => {
+            let pid = pid.parse().map_err(|_| USAGE)?;
+            snapshot(pid, Path::new(folder), rest == ["end"])?
+        }
+        _ => return Err(USAGE.into()),
+    };
+    let (pause, memory, delta) = (carried.pause, carried.memory, carried.delta);
+    println!(
+        "pause {:.1} ms, memory {memory} bytes, {delta} in the pause",
+        pause.as_secs_f64() * 1e3
+    );
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::control::{self, FromWorker, ToWorker};
+use crate::notices::Notices;
 use crate::session::Sessions;
 use crate::state::printed::Printed;
 use crate::state::quota::Quota;
@@ -31,7 +32,8 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     } else {
         None
     };
-    let sessions = Arc::new(Sessions::new(driver, quota.clone()));
+    let notices = Notices::new(control.try_clone().map_err(|e| e.to_string())?);
+    let sessions = Arc::new(Sessions::new(driver, quota.clone(), notices.clone()));
     while let Ok((message, connection)) = control::receive(&control) {
         match (message, connection) {
             (ToWorker::Arrived { hello, name, is_tcp }, Some(connection)) => {
@@ -53,6 +55,7 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
             (ToWorker::Reserved(is_granted), _) => {
                 quota.iter().for_each(|quota| quota.answer(is_granted));
             }
+            (ToWorker::Noted, _) => notices.noted(),
             (ToWorker::Ask, _) => {
                 let status = FromWorker::Status(sessions.traffic());
                 let _ = control::send(&control, &status, None); // the server is gone: so is this

@@ -1,7 +1,13 @@
 //! The session of this process.
 
+use crate::carry::commands;
+use crate::carry::source::Carrier;
+use crate::carry::state::State;
+use crate::carry::target::Incoming;
 use crate::driver::Driver;
 use crate::executor::Executor;
+use crate::notices::Notices;
+use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::quota::Quota;
 use crate::state::shared::Shared;
@@ -13,25 +19,38 @@ use reef_wire::{
 };
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
-use std::thread;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::thread::{self, JoinHandle};
 
 /// The session of this process, and the connections that it has in turn.
 #[derive(Debug)]
-pub(crate) struct Sessions(Server, Arc<OnceLock<Arc<Endpoint>>>);
+pub(crate) struct Sessions {
+    server: Server,
+    current: Arc<Current>,
+}
+
+/// State of the process's session.
+#[derive(Debug)]
+struct Current {
+    name: OnceLock<[u8; 16]>,
+    endpoint: OnceLock<Arc<Endpoint>>,
+    adopted: Mutex<Option<JoinHandle<Error>>>,
+    notices: Notices,
+}
 
 impl Sessions {
     /// A process without a session. The driver is opened when it begins.
-    pub(crate) fn new(driver: Option<PathBuf>, quota: Option<Arc<Quota>>) -> Self {
+    pub(crate) fn new(driver: Option<PathBuf>, quota: Option<Arc<Quota>>, notices: Notices) -> Self {
         let mut options = ServerOptions::new(SCHEMA);
-        options.max_sessions = 1;
-        let endpoint = Arc::default();
-        let admission = Admission { driver, quota, endpoint: Arc::clone(&endpoint) };
-        Self(Server::new(options, admission), endpoint)
+        options.max_sessions = 2; // one, or that of another server and the one that it brings
+        let (name, endpoint) = (OnceLock::new(), OnceLock::new());
+        let current = Arc::new(Current { name, endpoint, adopted: Mutex::default(), notices });
+        let admission = Admission { driver, quota, current: current.clone() };
+        Self { server: Server::new(options, admission), current }
     }
 
     /// Serves a connection of a client that the server has greeted: until the session is over if
-    /// it begins with it.
+    /// it begins with it, or brings it.
     ///
     /// # Errors
     ///
@@ -45,23 +64,38 @@ impl Sessions {
     ) -> Result<()> {
         let link = if is_tcp { Link::tcp(socket.into()) } else { Link::unix(socket.into()) };
         let link = link.map_err(|e| Error::Broken(e.to_string()))?;
-        self.0.serve_greeted(link, hello, name)
+        if hello.session().is_none() {
+            let _ = self.current.name.set(name); // it is the first one
+        }
+        let served = self.server.serve_greeted(link, hello, name);
+        if hello.session().is_some() {
+            return served; // a connection of the session, and not what has brought it
+        }
+        let adopted = lock(&self.current.adopted).take();
+        match adopted {
+            Some(adopted) => Err(adopted.join().unwrap_or_else(|_| Error::Ended("a panic".into()))),
+            None => served,
+        }
     }
 
     /// Returns what has gone to and fro.
     pub(crate) fn traffic(&self) -> Traffic {
-        self.1.get().map(|endpoint| endpoint.traffic()).unwrap_or_default()
+        self.current.endpoint.get().map(|endpoint| endpoint.traffic()).unwrap_or_default()
     }
 }
 
 struct Admission {
     driver: Option<PathBuf>,
     quota: Option<Arc<Quota>>,
-    endpoint: Arc<OnceLock<Arc<Endpoint>>>,
+    current: Arc<Current>,
 }
 
 impl Authority for Admission {
-    fn admit(&self, hello: &Hello, _: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
+    fn admit(
+        &self,
+        hello: &Hello,
+        sessions: &Server,
+    ) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
         let driver = Driver::open(self.driver.as_deref())?;
         let request: Request = match &*hello.request {
             [] => Request::default(),
@@ -72,29 +106,85 @@ impl Authority for Admission {
         facts.window = window.as_ref().map(Window::base);
         let facts = codec::write(&facts).map_err(|e| e.to_string())?;
         let shared = Arc::new(Shared::new(driver, window, self.quota.clone()));
+        let (current, server) = (self.current.clone(), sessions.clone());
+        if request.is_carried {
+            let tenant = hello.tenant().map(str::to_owned);
+            let begin = move |state: &State, shared, queue, executor| {
+                adopt(&current, &server, tenant.as_deref(), state, (shared, queue, executor))
+            };
+            return Ok((Box::new(Incoming::new(shared, Box::new(begin))), facts));
+        }
         let queue = Arc::new(Queue::default());
-        let known = self.endpoint.clone();
-        Ok((Box::new(Reader { shared, queue, known }), facts))
+        let executor = Executor::new(shared.clone(), queue.clone());
+        let name = self.current.name.get().copied().unwrap_or_default();
+        Ok((
+            Box::new(Reader { shared, queue, current, server, name, executor: Some(executor) }),
+            facts,
+        ))
     }
+}
+
+/// Begins a session that another server has brought.
+fn adopt(
+    current: &Arc<Current>,
+    server: &Server,
+    tenant: Option<&str>,
+    state: &State,
+    made: (Arc<Shared>, Arc<Queue>, Executor),
+) -> Result<(), String> {
+    let (shared, queue, executor) = made;
+    let (current, server, name) = (current.clone(), server.clone(), state.name);
+    let reader = Reader {
+        shared,
+        queue,
+        current: current.clone(),
+        server: server.clone(),
+        name,
+        executor: Some(executor),
+    };
+    let adopted = server.adopt(name, tenant, &state.end, Box::new(reader));
+    let adopted = adopted.map_err(|e| e.to_string())?;
+    let thread = thread::Builder::new().name("reef-session".into()).spawn(move || adopted.run());
+    *lock(&current.adopted) = Some(thread.map_err(|e| format!("no thread: {e}"))?);
+    if current.notices.adopted(name) {
+        return Ok(());
+    }
+    if let Some(endpoint) = current.endpoint.get() {
+        endpoint.end(Error::Ended("the server takes no notice".into()));
+    }
+    Err("the server takes no notice".into())
 }
 
 /// Receiver of the program's messages.
 struct Reader {
     shared: Arc<Shared>,
     queue: Arc<Queue>,
-    /// Takes the end of the session.
-    known: Arc<OnceLock<Arc<Endpoint>>>,
+    current: Arc<Current>,
+    server: Server,
+    name: [u8; 16],
+    /// Until the session begins.
+    executor: Option<Executor>,
 }
 
 impl Handler for Reader {
     fn begun(&mut self, endpoint: &Arc<Endpoint>) {
         self.shared.host_calls.begin(endpoint.clone());
-        let _ = self.known.set(endpoint.clone()); // there is one session
-        let executor = Executor::new(self.shared.clone(), self.queue.clone());
-        let endpoint = endpoint.clone();
-        let body = move || endpoint.end(executor.run());
+        let _ = self.current.endpoint.set(endpoint.clone()); // there is one session
+        let carrier = Carrier {
+            shared: self.shared.clone(),
+            queue: self.queue.clone(),
+            server: self.server.clone(),
+            name: self.name,
+            notices: self.current.notices.clone(),
+        };
+        if let (Err(error), Some(_)) = (commands::listen(carrier), std::env::var_os("REEF_LOG")) {
+            eprintln!("reef: worker: no commands: {error}");
+        }
+        let Some(executor) = self.executor.take() else { return };
+        let own = endpoint.clone();
+        let body = move || own.end(executor.run());
         if let Err(error) = thread::Builder::new().name("reef-executor".into()).spawn(body) {
-            self.shared.host_calls.endpoint().end(Error::Ended(format!("no thread: {error}")));
+            endpoint.end(Error::Ended(format!("no thread: {error}")));
         }
     }
 

@@ -49,11 +49,13 @@
 
 #![forbid(unsafe_code)]
 
+mod archive;
 mod digest;
 mod error;
 pub mod format;
 mod state;
 
+pub use archive::{ARCHIVE_FILE, Archive, ArchiveWriter, Regions};
 pub use digest::Digest;
 pub use error::{Error, Result};
 pub use format::file::{FILE, Snapshot, Written};

@@ -156,6 +156,16 @@ impl Assembly {
         self.others %= MAX_OTHERS;
     }
 
+    /// Returns what has come of incomplete payloads.
+    pub(crate) fn parts(&self) -> Vec<(u64, Vec<u8>)> {
+        self.parts.iter().map(|(ticket, part)| (*ticket, part.clone())).collect()
+    }
+
+    /// Goes on with what came to another process.
+    pub(crate) fn restore(&mut self, parts: Vec<(u64, Vec<u8>)>) {
+        self.parts = parts.into_iter().collect();
+    }
+
     /// True if no payload is incomplete.
     pub(crate) fn is_empty(&self) -> bool {
         self.parts.is_empty()

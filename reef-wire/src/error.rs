@@ -21,6 +21,9 @@ pub enum Error {
     /// The peer refuses the connection or the session, with its reason.
     #[error("refused: {0}")]
     Refused(String),
+    /// The session is at another server, with its address.
+    #[error("the session has moved to {0}")]
+    Moved(String),
     /// The session is over, with the reason.
     #[error("session ended: {0}")]
     Ended(String),

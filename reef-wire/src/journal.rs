@@ -116,6 +116,11 @@ impl Arrivals {
         Err(Error::Protocol(text))
     }
 
+    /// Goes on with another number.
+    pub(crate) fn at(next: u64) -> Self {
+        Self { next }
+    }
+
     /// Number of the next frame.
     pub(crate) fn next(&self) -> u64 {
         self.next

@@ -41,8 +41,8 @@ pub use error::{Error, Result};
 pub use frame::{Decoder, FIRST_OP, Frame, MAX_BODY_LEN};
 pub use id::{Id, Mint, Table};
 pub use session::{
-    Authority, Client, ClientOptions, Endpoint, Growth, Handler, Hello, Message, NO_SESSION,
-    Reception, Server, ServerOptions, Token, Traffic, refuse,
+    Adopted, Authority, Client, ClientOptions, Endpoint, Growth, Handler, Held, Hello, Message,
+    NO_SESSION, Reception, Server, ServerOptions, Token, Traffic, redirect, refuse,
 };
 pub use transport::{Address, Control, Line, Link, ReceiveHalf, SendHalf, TlsClient, TlsServer};
 /// Numbers as they lie in [`Hot`] messages.

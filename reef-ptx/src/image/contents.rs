@@ -15,6 +15,8 @@ pub struct Image {
     pub sources: Vec<Source>,
     /// Machine code, in the order of the image.
     pub machine: Vec<MachineCode>,
+    /// Names of variables in global and constant memory, each once.
+    pub variables: Vec<String>,
     /// Packed entries that this build cannot unpack.
     pub packed: usize,
 }
@@ -107,7 +109,8 @@ impl Image {
     }
 
     fn add_cubin(&mut self, image: &[u8]) -> Result<(), Error> {
-        let cubin::Cubin { capability, kernels, ptx } = cubin::read(image)?;
+        let cubin::Cubin { capability, kernels, variables, ptx } = cubin::read(image)?;
+        self.add_variables(variables);
         self.machine.push(MachineCode { capability, kernels, has_ptx: ptx.is_some() });
         ptx.map_or(Ok(()), |text| self.add_text(Container::Cubin, text))
     }
@@ -120,8 +123,17 @@ impl Image {
         if held + text.len() > MAX_TEXT {
             return Err(Error::Image("the PTX of this image has more than 1 GiB"));
         }
+        self.add_variables(ptx::variables(&text));
         self.sources.push(Source { container, text });
         Ok(())
+    }
+
+    fn add_variables(&mut self, names: Vec<String>) {
+        for name in names {
+            if !self.variables.contains(&name) {
+                self.variables.push(name);
+            }
+        }
     }
 }
 

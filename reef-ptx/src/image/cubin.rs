@@ -5,10 +5,13 @@
 
 use crate::error::Error;
 use object::LittleEndian as Little;
-use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, SHT_SYMTAB};
+use object::SectionIndex;
+use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, SHT_SYMTAB, STT_OBJECT};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
 
 pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";
+
+const DAMAGED: &str = "this CUBIN is cut off or damaged";
 
 /// Section with the PTX that the code was made from.
 const TEXT_SECTION: &[u8] = b".nv_debug_ptx_txt";
@@ -18,6 +21,8 @@ pub(super) struct Cubin {
     /// As 90.
     pub(super) capability: u32,
     pub(super) kernels: Vec<String>,
+    /// Names of variables in global and constant memory.
+    pub(super) variables: Vec<String>,
     /// PTX with line ends.
     pub(super) ptx: Option<String>,
 }
@@ -31,7 +36,7 @@ pub(super) fn check(image: &[u8]) -> Result<(), Error> {
     let header = header(image)?;
     match is_whole(header, image) {
         Some(true) => Ok(()),
-        _ => Err(Error::Image("this CUBIN is cut off or damaged")),
+        _ => Err(Error::Image(DAMAGED)),
     }
 }
 
@@ -48,13 +53,14 @@ pub(super) fn is_cubin(image: &[u8]) -> bool {
 pub(super) fn read(image: &[u8]) -> Result<Cubin, Error> {
     check(image)?;
     let header = header(image)?;
-    let damaged = |_| Error::Image("this CUBIN is cut off or damaged");
+    let damaged = |_| Error::Image(DAMAGED);
     let sections = header.sections(Little, image).map_err(damaged)?;
     let flags = header.e_flags.get(Little).0;
     // From version 8 of the ABI on, the number stands one byte higher.
     let low = flags & 0xff;
     let capability = if header.e_ident.abi_version >= 8 { (flags >> 8) & 0xff } else { low };
-    let mut cubin = Cubin { capability, kernels: Vec::new(), ptx: None };
+    let variables = variables(header, image).ok_or(Error::Image(DAMAGED))?;
+    let mut cubin = Cubin { capability, kernels: Vec::new(), variables, ptx: None };
     for section in sections.iter() {
         let name = sections.section_name(Little, section).map_err(damaged)?;
         if let Some(kernel) = name.strip_prefix(b".nv.constant0.") {
@@ -64,6 +70,24 @@ pub(super) fn read(image: &[u8]) -> Result<Cubin, Error> {
         }
     }
     Ok(cubin)
+}
+
+/// Names of the objects in sections of global and constant memory.
+fn variables(header: &FileHeader64<Little>, image: &[u8]) -> Option<Vec<String>> {
+    let sections = header.sections(Little, image).ok()?;
+    let symbols = sections.symbols(Little, image, SHT_SYMTAB).ok()?;
+    let mut names = Vec::new();
+    for symbol in symbols.iter().filter(|symbol| symbol.st_type() == STT_OBJECT) {
+        let Ok(section) = sections.section(SectionIndex(symbol.st_shndx(Little).0.into())) else {
+            continue; // it is of another image
+        };
+        let place = sections.section_name(Little, section).ok()?;
+        if place.starts_with(b".nv.global") || place.starts_with(b".nv.constant") {
+            let name = symbol.name(Little, symbols.strings()).ok()?;
+            names.push(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    Some(names)
 }
 
 /// PTX of a section, if that is what it has.

@@ -24,6 +24,25 @@ pub(super) fn is_ptx(text: &str) -> bool {
     first_directive(text).is_some_and(|directive| directive.starts_with(".version"))
 }
 
+/// Names of the variables in global and constant memory that a text declares and defines.
+pub(super) fn variables(text: &str) -> Vec<String> {
+    let statements = text.split([';', '{', '}']).map(|statement| {
+        statement.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>()
+    });
+    let mut names = Vec::new();
+    for statement in statements {
+        let statement = statement.join(" ");
+        let declared = statement.split('=').next().unwrap_or_default();
+        let words: Vec<&str> = declared.split_whitespace().collect();
+        let is_variable = words.iter().any(|word| matches!(*word, ".global" | ".const"));
+        if is_variable && !words.contains(&".extern") {
+            let name = declared.split('[').next().unwrap_or_default();
+            names.extend(name.split_whitespace().last().map(str::to_owned));
+        }
+    }
+    names
+}
+
 /// Skips white space and comments, and returns the rest; `None` if a comment doesn't end.
 fn first_directive(mut text: &str) -> Option<&str> {
     loop {
@@ -39,6 +58,14 @@ fn first_directive(mut text: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn variables_of_a_text_are_found() {
+        let text = ".version 8.0\n// .global .u32 no;\n.visible .global .align 4 .b8 table[16] = {1, 2};\n\
+            .extern .global .u32 elsewhere;\n.const .align 8 .u64 scale = 3;\n.global .u32 count;\n\
+            .visible .entry k(.param .u64 a) { ld.global.u32 r1, [a]; st.global.u32 [a], r1; }";
+        assert_eq!(variables(text), ["table", "scale", "count"]);
+    }
 
     #[test]
     fn comments_may_come_first_and_nuls_last() {

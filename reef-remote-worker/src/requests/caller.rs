@@ -60,6 +60,17 @@ impl Caller {
         self.lanes.insert(lane, context);
     }
 
+    /// Returns the contexts of the client's threads.
+    pub(crate) fn lanes(&self) -> Vec<(u32, u64)> {
+        self.lanes.iter().map(|(lane, context)| (*lane, *context)).collect()
+    }
+
+    /// Sets the contexts of the client's threads.
+    pub(crate) fn set_lanes(&mut self, lanes: &[(u32, u64)]) {
+        self.lanes = lanes.iter().copied().collect();
+        self.forget_current();
+    }
+
     /// Makes the context of a thread of the client current.
     pub(crate) fn enter(&mut self, number: u32) -> Lane {
         let context = self.lanes.get(&number).copied().unwrap_or(0);

@@ -2,7 +2,7 @@
 
 use super::caller::Caller;
 use super::nodes::Change;
-use super::reader::Reader;
+use crate::reader::Reader;
 use reef_remote_calls::{BOX_WORDS, CopyNode};
 use reef_wire::{Hot, Result};
 

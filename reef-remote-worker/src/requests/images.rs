@@ -3,8 +3,8 @@
 use super::caller::{Caller, Lane};
 use super::jit_options::{JitOptions, read_options};
 use super::params::Layout;
-use super::reader::{Reader, words};
 use crate::driver::{Function, NOT_SUPPORTED};
+use crate::reader::{Reader, words};
 use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;

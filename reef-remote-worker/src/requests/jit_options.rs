@@ -1,6 +1,6 @@
 //! Options of a compilation or a link.
 
-use super::reader::Reader;
+use crate::reader::Reader;
 use reef_wire::{Error, Result};
 
 /// Upper bound of the options of a load or a link.

@@ -68,7 +68,7 @@ pub(crate) fn launch(caller: &mut Caller, lane: Lane, body: &[u8]) -> Result<u32
     let [bx, by, bz] = block.map(|n| n as usize);
     let functions = &caller.shared.driver.functions;
     if count > 0 {
-        let attributes = super::reader::words(attributes);
+        let attributes = crate::reader::words(attributes);
         let attributes = attributes.as_ptr().cast();
         let config = Config { grid, block, shared, stream, attributes, count: count as u32 };
         let config = &raw const config as usize;

@@ -2,7 +2,7 @@
 
 use super::caller::{Caller, Lane};
 use super::jit_options::{JitOptions, read_options};
-use super::reader::{Reader, words};
+use crate::reader::{Reader, words};
 use crate::state::shared::{Request, Shared};
 use reef_remote_calls::Link;
 use reef_wire::{Error, Hot, Result};

@@ -13,6 +13,6 @@ pub(crate) mod launches;
 pub(crate) mod leases;
 pub(crate) mod links;
 pub(crate) mod nodes;
+pub(crate) mod notes;
 pub(crate) mod params;
-pub(crate) mod reader;
 pub(crate) mod table;

@@ -1,8 +1,8 @@
 //! Nodes of graphs that are added or changed, and those that are kernels.
 
 use super::caller::Caller;
-use super::reader::Reader;
 use crate::driver::{Function, INVALID_HANDLE};
+use crate::reader::Reader;
 use crate::state::lock::lock;
 use crate::state::shared::Shared;
 use reef_remote_calls::{ADD_NODE, KernelNode, Kind, MAX_PARAMS_LEN, SET_EXEC_NODE, SET_NODE};

@@ -2,8 +2,8 @@
 
 use super::caller::{Caller, Lane};
 use super::charges::Change;
-use super::reader::{Reader, words};
 use crate::driver::{Function, INVALID_VALUE, NOT_FOUND};
+use crate::reader::{Reader, words};
 use crate::state::lock::lock;
 use crate::state::shared::Request;
 use crate::state::shared::Shared;
@@ -199,8 +199,8 @@ impl Prepared {
                         0 => lock(&shared.handles).name(kind, first as usize, parent),
                         _ => 0,
                     };
-                    if kind == Kind::Context && self.is(Call::cuDevicePrimaryCtxRetain) {
-                        lock(&shared.primaries).insert(self.args[1], id);
+                    if code == 0 && self.is(Call::cuDevicePrimaryCtxRetain) {
+                        lock(&shared.primaries).entry(self.args[1]).or_insert((id, 0)).1 += 1;
                     }
                     bytes.extend_from_slice(&id.to_le_bytes());
                 }
@@ -215,6 +215,9 @@ impl Prepared {
         }
         let ends = [Call::cuDevicePrimaryCtxRelease_v2, Call::cuDevicePrimaryCtxReset_v2];
         if code == 0 && ends.into_iter().any(|call| self.is(call)) {
+            if let Some((_, retains)) = lock(&shared.primaries).get_mut(&self.args[0]) {
+                *retains = retains.saturating_sub(1);
+            }
             bytes.extend_from_slice(&u64::from(end_primary(shared, self.args[0])).to_le_bytes());
         }
         bytes
@@ -251,8 +254,12 @@ fn end_primary(shared: &Shared, device: usize) -> bool {
     let state = shared.driver.of(Call::cuDevicePrimaryCtxGetState);
     // SAFETY: places for numbers.
     let code = unsafe { state.call([device, places[0], places[1]]) };
-    let context = lock(&shared.primaries).get(&device).copied();
-    if let (0, 0, Some(context)) = (code, is_active, context) {
+    let mut primaries = lock(&shared.primaries);
+    let context = primaries.get_mut(&device);
+    if let (0, 0, Some((context, retains))) = (code, is_active, context) {
+        let context = *context;
+        *retains = 0;
+        drop(primaries);
         shared.end_context(context);
         return true;
     }

@@ -37,6 +37,15 @@ impl Greeted {
     }
 }
 
+/// Message of a worker about a session by its name.
+#[derive(Debug)]
+pub(super) enum Notice {
+    /// It has one that another server had.
+    Adopted([u8; 16]),
+    /// One is at another server, with this address.
+    Moved([u8; 16], String),
+}
+
 /// A worker, and the socket to it.
 #[derive(Debug)]
 pub(super) struct Worker {
@@ -92,9 +101,17 @@ impl Worker {
     }
 
     /// Reads the process's messages until it has ended.
-    pub(super) fn listen(&self) {
+    pub(super) fn listen(&self, mut notice: impl FnMut(Notice)) {
         while let Ok((message, _)) = control::receive(&self.control) {
             match message {
+                FromWorker::Adopted { name } => {
+                    notice(Notice::Adopted(name));
+                    let _ = control::send(&self.control, &ToWorker::Noted, None); // it has ended
+                }
+                FromWorker::Moved { name, address } => {
+                    notice(Notice::Moved(name, address));
+                    let _ = control::send(&self.control, &ToWorker::Noted, None); // as above
+                }
                 FromWorker::Status(traffic) => {
                     let mut status = lock(&self.status);
                     *status = (status.0 + 1, traffic);

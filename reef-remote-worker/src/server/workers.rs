@@ -1,22 +1,25 @@
 //! Connections, and the sessions that they belong to.
 
 use super::options::WorkerOptions;
-use super::worker::{Greeted, Worker};
+use super::worker::{Greeted, Notice, Worker};
 use crate::state::lock::lock;
 use reef_core::{Error, Result};
 use reef_remote::server::Listener;
 use reef_remote_calls::SCHEMA;
-use reef_wire::{Address, Hello, Link, NO_SESSION, Reception, TlsServer, refuse};
+use reef_wire::{Address, Hello, Link, NO_SESSION, Reception, TlsServer, redirect, refuse};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time after which a server tries to accept again where the system could not.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Time for which clients are told where a session has gone.
+const MOVED_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Listening socket, and the worker of each session.
 #[derive(Debug)]
@@ -33,6 +36,8 @@ struct Shared {
     receptions: [Reception; 2],
     /// Workers by the names of their sessions.
     workers: Mutex<HashMap<[u8; 16], Arc<Worker>>>,
+    /// Addresses of servers that have sessions of this one, and since when.
+    moved: Mutex<HashMap<[u8; 16], (String, Instant)>>,
 }
 
 impl Workers {
@@ -54,8 +59,9 @@ impl Workers {
         let listener = Listener::bind(address, &options.security)?;
         let (tls, tokens) = (options.security.tls()?, options.security.tokens()?);
         let receptions = [Reception::new(SCHEMA, tokens), Reception::new(SCHEMA, Vec::new())];
-        let workers = Mutex::default();
-        Ok(Self { listener, shared: Arc::new(Shared { options, tls, receptions, workers }) })
+        let (workers, moved) = (Mutex::default(), Mutex::default());
+        let shared = Shared { options, tls, receptions, workers, moved };
+        Ok(Self { listener, shared: Arc::new(shared) })
     }
 
     /// Returns the address that programs connect to.
@@ -106,6 +112,15 @@ impl Shared {
         };
         match hello.session() {
             Some(name) => {
+                let moved = lock(&self.moved).get(&name).map(|(address, _)| address.clone());
+                if let Some(address) = moved {
+                    if address.is_empty() {
+                        let text = "the session has no server"; // its client tries again
+                        return Err(reef_wire::Error::Broken(text.into()));
+                    }
+                    redirect(&mut link, &address);
+                    return Err(reef_wire::Error::Moved(address));
+                }
                 let found = lock(&self.workers).get(&name).cloned();
                 match found.filter(|worker| worker.tenant.as_deref() == hello.tenant()) {
                     Some(worker) => worker.hand(greeted(link), hello, name).map_err(broken),
@@ -145,15 +160,32 @@ impl Shared {
     fn stay(
         &self,
         name: [u8; 16],
-        worker: &Worker,
+        worker: &Arc<Worker>,
         mut child: Child,
         hand: impl FnOnce() -> io::Result<()>,
     ) {
         if hand().is_err() {
             let _ = child.kill(); // it has ended
         }
-        worker.listen();
-        lock(&self.workers).remove(&name);
+        let mut names = vec![name];
+        worker.listen(|notice| match notice {
+            Notice::Adopted(name) => {
+                lock(&self.moved).remove(&name); // it may have been here before
+                lock(&self.workers).insert(name, worker.clone());
+                names.push(name);
+            }
+            Notice::Moved(name, address) => {
+                let mut moved = lock(&self.moved);
+                moved.retain(|_, (_, since)| since.elapsed() < MOVED_TIMEOUT);
+                moved.insert(name, (address, Instant::now()));
+            }
+        });
+        let mut workers = lock(&self.workers);
+        let is_its =
+            |name: &[u8; 16]| workers.get(name).is_some_and(|known| Arc::ptr_eq(known, worker));
+        names.retain(is_its);
+        names.iter().for_each(|name| drop(workers.remove(name)));
+        drop(workers);
         let _ = child.wait(); // it has reported its own errors
     }
 }

@@ -24,6 +24,10 @@ pub(crate) struct Handles {
     by_id: HashMap<u64, Entry>,
     by_handle: HashMap<(Kind, usize), u64>,
     next: u64,
+    /// Number that was given last to an object without one.
+    named: u64,
+    /// Number that the next such object gets.
+    forced: Option<u64>,
 }
 
 /// Code of a number that names no object of this kind.
@@ -86,7 +90,7 @@ impl Handles {
         if let Some(&known) = self.by_handle.get(&(kind, handle)) {
             return Ok(known);
         }
-        self.insert(kind, id, handle, parent).map(|()| id)
+        self.insert(kind, id, handle, parent).map(|()| id).inspect(|id| self.named = *id)
     }
 
     /// Returns the number of an object, which gets one if it has none. Null is zero.
@@ -97,11 +101,64 @@ impl Handles {
         if let Some(&id) = self.by_handle.get(&(kind, handle)) {
             return id;
         }
-        self.next += 1;
-        let id = OWN | (self.next << 4);
+        let forced = self.forced.take().filter(|id| id & OWN != 0 && !self.by_id.contains_key(id));
+        let id = forced.unwrap_or_else(|| {
+            self.next += 1;
+            OWN | (self.next << 4)
+        });
+        self.named = id;
         self.by_id.insert(id, Entry { kind, handle, parent });
         self.by_handle.insert((kind, handle), id);
         id
+    }
+
+    /// Returns whether the last object that got a number is this one, once.
+    pub(crate) fn take_named(&mut self, id: u64) -> bool {
+        let is_it = self.named == id && id != 0;
+        self.named = if is_it { 0 } else { self.named };
+        is_it
+    }
+
+    /// Has the next object without a number get this one, if this end chooses such numbers.
+    pub(crate) fn force(&mut self, id: Option<u64>) {
+        self.forced = id;
+    }
+
+    /// Returns the count of the numbers that this end has chosen.
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// Goes on from another count.
+    pub(crate) fn set_next(&mut self, next: u64) {
+        self.next = next;
+    }
+
+    /// Returns whether a number names an object.
+    pub(crate) fn is_live(&self, id: u64) -> bool {
+        self.by_id.contains_key(&id)
+    }
+
+    /// Returns the graph that a node is of.
+    pub(crate) fn graph_of(&self, id: u64) -> Option<u64> {
+        let entry = self.by_id.get(&id).filter(|entry| entry.kind == Kind::Node)?;
+        Some(entry.parent)
+    }
+
+    /// Returns the objects of a kind, with those that they end with.
+    pub(crate) fn children(&self, kind: Kind) -> Vec<(u64, u64)> {
+        let of = self.by_id.iter().filter(|(_, entry)| entry.kind == kind);
+        let mut all: Vec<_> = of.map(|(id, entry)| (*id, entry.parent)).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Returns the objects of a kind, with the driver's handles.
+    pub(crate) fn all(&self, kind: Kind) -> Vec<(u64, usize)> {
+        let of = self.by_id.iter().filter(|(_, entry)| entry.kind == kind);
+        let mut all: Vec<_> = of.map(|(id, entry)| (*id, entry.handle)).collect();
+        all.sort_unstable();
+        all
     }
 
     /// Forgets an object, and all that ends with it.

@@ -6,10 +6,12 @@
 pub(crate) mod handles;
 pub(crate) mod host_calls;
 pub(crate) mod lock;
+pub(crate) mod log;
 pub(crate) mod printed;
 pub(crate) mod queue;
 pub(crate) mod quota;
 pub(crate) mod shared;
 pub(crate) mod staging;
+pub(crate) mod uses;
 pub(crate) mod waiters;
 pub(crate) mod window;

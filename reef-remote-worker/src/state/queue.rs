@@ -24,10 +24,21 @@ pub(crate) struct Waiting {
     pub(crate) bodies: Vec<u8>,
 }
 
+/// Work between two messages, by the executor's thread.
+pub(crate) type Job = Box<dyn FnOnce(Threads) + Send>;
+
+/// Threads of the client: their contexts, and the definitions of their repeated calls.
+#[derive(Debug)]
+pub(crate) struct Threads {
+    pub(crate) lanes: Vec<(u32, u64)>,
+    pub(crate) templates: Vec<Vec<u8>>,
+}
+
 /// Messages from the reader to the executor.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Queue {
     waiting: Mutex<Waiting>,
+    jobs: Mutex<Vec<Job>>,
     changed: Condvar,
 }
 
@@ -53,17 +64,53 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes all messages, and leaves an empty list. Waits for one.
-    pub(crate) fn take(&self, empty: Waiting) -> Waiting {
+    /// Leaves a message that came to another process.
+    pub(crate) fn push_again(&self, head: Head, body: &[u8]) {
         let mut waiting = lock(&self.waiting);
-        while waiting.heads.is_empty() {
+        waiting.heads.push(head);
+        waiting.bodies.extend_from_slice(body);
+        self.changed.notify_one();
+    }
+
+    /// Has the executor do this before the messages that come from now on.
+    pub(crate) fn interrupt(&self, job: Job) {
+        let _waiting = lock(&self.waiting);
+        lock(&self.jobs).push(job);
+        self.changed.notify_one();
+    }
+
+    /// Takes all messages and the work that follows them, and leaves an empty list. Waits for
+    /// either.
+    pub(crate) fn take(&self, empty: Waiting) -> (Waiting, Vec<Job>) {
+        let mut waiting = lock(&self.waiting);
+        loop {
+            let jobs = std::mem::take(&mut *lock(&self.jobs));
+            if !waiting.heads.is_empty() || !jobs.is_empty() {
+                return (std::mem::replace(&mut *waiting, empty), jobs);
+            }
             waiting = self.changed.wait(waiting).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        std::mem::replace(&mut *waiting, empty)
+    }
+
+    /// Returns the messages that wait. They stay.
+    pub(crate) fn pending(&self) -> Vec<(Head, Vec<u8>)> {
+        let waiting = lock(&self.waiting);
+        let mut at = 0;
+        let body = |head: &Head| {
+            at += head.len;
+            (*head, waiting.bodies[at - head.len..at].to_vec())
+        };
+        waiting.heads.iter().map(body).collect()
     }
 
     /// True if no message waits, as far as can be seen.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.waiting).heads.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queue").field("is_empty", &self.is_empty()).finish_non_exhaustive()
     }
 }

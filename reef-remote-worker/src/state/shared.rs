@@ -3,17 +3,20 @@
 use super::handles::Handles;
 use super::host_calls::HostCalls;
 use super::lock::lock;
+use super::log::{Log, Logged};
 use super::printed::Printed;
 use super::quota::Quota;
 use super::staging::Staging;
+use super::uses::{Effect, Uses};
 use super::waiters::Waiters;
 use super::window::Window;
 use crate::driver::Driver;
-use reef_remote_calls::{CALLS, Failed, KernelPrinted, ToDevice, ToHost, Way};
+use reef_remote_calls::{CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHost, Way};
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 /// State that the reader, the executor and the waiters share.
 #[derive(Debug)]
@@ -24,13 +27,36 @@ pub(crate) struct Shared {
     pub(crate) host_calls: Arc<HostCalls>,
     /// Streams that stand for the own default streams of the client's threads, in each context.
     pub(crate) own_streams: Mutex<HashMap<(u32, u64), usize>>,
-    /// Numbers of the devices' primary contexts.
-    pub(crate) primaries: Mutex<HashMap<usize, u64>>,
+    /// Numbers of the devices' primary contexts, and how often they are retained.
+    pub(crate) primaries: Mutex<HashMap<usize, (u64, u64)>>,
     /// Addresses that the client has reserved as well.
     pub(crate) window: Mutex<Option<Window>>,
     /// Bound of the program's memory, if it has one.
     pub(crate) quota: Option<Arc<Quota>>,
+    /// Messages that have made the session's objects.
+    pub(crate) log: Mutex<Log>,
+    /// Messages whose codes are not known yet, by their numbers.
+    pub(crate) notes: Mutex<HashMap<u64, Note>>,
+    /// A capture is open.
+    pub(crate) is_capturing: AtomicBool,
+    /// Number of calls that waiters make.
+    pub(crate) waiting: AtomicUsize,
+    /// Code of a message that this process makes again.
+    repeated: (Mutex<Option<u32>>, Condvar),
     waiters: Waiters,
+}
+
+/// A message whose code is not known yet.
+#[derive(Debug)]
+pub(crate) struct Note {
+    pub(crate) uses: Uses,
+    pub(crate) message: Logged,
+    /// Capture that the stream was in before the call.
+    pub(crate) capture: Option<u64>,
+    pub(crate) stream: usize,
+    pub(crate) context: usize,
+    /// Graph of the node that it changes.
+    pub(crate) graph: Option<u64>,
 }
 
 /// Message that is to be answered.
@@ -41,6 +67,10 @@ pub(crate) struct Request {
     pub(crate) wants_reply: bool,
     /// Call of the table that the message is, or a number of its operation.
     pub(crate) call: u32,
+    /// Its outcome is noted.
+    pub(crate) is_noted: bool,
+    /// This process makes it again: there is no reply.
+    pub(crate) is_repeated: bool,
 }
 
 impl Shared {
@@ -54,6 +84,11 @@ impl Shared {
             primaries: Mutex::default(),
             window: Mutex::new(window),
             quota,
+            log: Mutex::default(),
+            notes: Mutex::default(),
+            is_capturing: AtomicBool::new(false),
+            waiting: AtomicUsize::new(0),
+            repeated: (Mutex::default(), Condvar::new()),
             waiters: Waiters::default(),
         }
     }
@@ -71,8 +106,24 @@ impl Shared {
         }
     }
 
+    /// Returns contexts that may have work, with the driver's handles.
+    pub(crate) fn contexts(&self) -> Vec<(u64, usize)> {
+        let all = lock(&self.handles).all(Kind::Context);
+        let primaries = lock(&self.primaries);
+        let is_over = |id: u64| primaries.values().any(|known| *known == (id, 0));
+        all.into_iter().filter(|(id, _)| !is_over(*id)).collect()
+    }
+
     /// Answers a message, or reports its failure if it has no reply.
     pub(crate) fn answer(&self, request: Request, code: u32, bytes: &[u8]) {
+        if request.is_noted {
+            self.settle(request.number, code, bytes);
+        }
+        if request.is_repeated {
+            *lock(&self.repeated.0) = Some(code);
+            self.repeated.1.notify_all();
+            return;
+        }
         let endpoint = self.host_calls.endpoint();
         let sent = if request.wants_reply {
             let head = [code.to_le_bytes(), [0; 4]].concat();
@@ -104,6 +155,20 @@ impl Shared {
         }
     }
 
+    /// Waits for the code of a message that this process makes again.
+    pub(crate) fn repeated(&self) -> u32 {
+        let mut code = lock(&self.repeated.0);
+        loop {
+            match code.take() {
+                Some(code) => return code,
+                None => {
+                    code =
+                        self.repeated.1.wait(code).unwrap_or_else(|poisoned| poisoned.into_inner());
+                }
+            }
+        }
+    }
+
     /// Has another thread do this, in a context.
     pub(crate) fn wait_for(
         self: &Arc<Self>,
@@ -114,7 +179,88 @@ impl Shared {
         let job = Box::new(move || {
             this.driver.set_context(context);
             job(&this);
+            this.waiting.fetch_sub(1, Ordering::SeqCst);
         });
+        self.waiting.fetch_add(1, Ordering::SeqCst);
         self.waiters.run(job, move || relaxed.driver.relax_captures());
+    }
+}
+
+impl Shared {
+    /// The driver's number of the capture that a stream is part of.
+    pub(crate) fn capture_of(&self, stream: usize) -> Option<u64> {
+        let (mut status, mut number) = (0_u32, 0_u64);
+        let places = [&raw mut status as usize, &raw mut number as usize];
+        let ask = self.driver.of(Call::cuStreamGetCaptureInfo);
+        // SAFETY: a stream of the driver's, and places for numbers.
+        let code = unsafe { ask.call([stream, places[0], places[1]]) };
+        (code == 0 && status != 0).then_some(number)
+    }
+
+    /// Notes the outcome of a message's call, whose reply is `bytes`.
+    fn settle(&self, number: u64, code: u32, bytes: &[u8]) {
+        let Some(note) = lock(&self.notes).remove(&number) else { return };
+        let Note { uses, message, capture, stream, context, graph } = note;
+        let first = bytes.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+        let mut log = lock(&self.log);
+        if uses.effect == Effect::EndsCapture {
+            if let Some(number) = capture {
+                let mut all = uses.ids.clone();
+                all.push(message.context);
+                log.capture(number, all, message);
+                log.end_capture(number, (code == 0 && first != 0).then_some(first));
+            }
+            self.is_capturing.store(log.is_capturing(), Ordering::Relaxed);
+            return;
+        }
+        if code != 0 {
+            return;
+        }
+        let mut all = uses.ids.clone();
+        all.push(message.context);
+        let mut made = Vec::new();
+        match uses.effect {
+            Effect::Makes(id) => made.push(id),
+            Effect::Finds if lock(&self.handles).take_named(first) => made.push(first),
+            Effect::Changes(id) => made.push(graph.unwrap_or(id)), // of a node: its graph
+            Effect::Always => {}
+            Effect::Allocates => {
+                log.outside.insert(first);
+                return;
+            }
+            Effect::Frees(at) => {
+                log.outside.remove(&at);
+                return;
+            }
+            Effect::TellsGlobal => {
+                log.globals.insert(first);
+                return;
+            }
+            Effect::Finds => return,
+            Effect::BeginsCapture | Effect::Works | Effect::EndsCapture => {
+                let is_begin = uses.effect == Effect::BeginsCapture;
+                self.driver.set_context(context);
+                if let Some(number) = capture.or_else(|| self.capture_of(stream)) {
+                    log.capture(number, all, message);
+                }
+                if is_begin {
+                    self.is_capturing.store(log.is_capturing(), Ordering::Relaxed);
+                }
+                return;
+            }
+        }
+        // A node is part of its graph.
+        let graphs = made.iter().filter_map(|id| lock(&self.handles).graph_of(*id));
+        let graphs: Vec<u64> = graphs.collect();
+        made.extend(graphs);
+        log.add(made, all, message);
+        if log.is_long() {
+            self.prune(&mut log);
+        }
+    }
+
+    fn prune(&self, log: &mut Log) {
+        let handles = lock(&self.handles);
+        log.prune(|id| handles.is_live(id));
     }
 }

@@ -38,6 +38,7 @@ pub(crate) struct Slab {
     pub(crate) bytes: u64,
     /// Number of the context with which it ends.
     pub(crate) context: u64,
+    pub(crate) device: i32,
     handle: usize,
 }
 
@@ -84,6 +85,23 @@ impl Window {
     /// Returns the first address.
     pub(crate) const fn base(&self) -> u64 {
         self.base
+    }
+
+    /// Returns the memory that is mapped, by its first addresses.
+    pub(crate) const fn slabs(&self) -> &BTreeMap<u64, Slab> {
+        &self.slabs
+    }
+
+    /// Gives memory to the context that `of` returns, or ends it.
+    pub(crate) fn keep(&mut self, driver: &Driver, of: impl Fn(u64, &Slab) -> Option<u64>) {
+        let all: Vec<u64> = self.slabs.keys().copied().collect();
+        for at in all {
+            let context = self.slabs.get(&at).and_then(|slab| of(at, slab));
+            match (context, self.slabs.get_mut(&at)) {
+                (Some(context), Some(slab)) => slab.context = context,
+                _ => self.unmap(driver, at),
+            }
+        }
     }
 
     /// Maps new memory for a context with its device, and returns its first address.
@@ -134,7 +152,7 @@ impl Window {
                 self.free.insert(from, end - from);
             }
         }
-        self.slabs.insert(at, Slab { bytes, context, handle });
+        self.slabs.insert(at, Slab { bytes, context, device, handle });
         Ok(())
     }
 

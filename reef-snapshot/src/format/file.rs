@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 /// Name of the file of a network's snapshot in its folder.
 pub const FILE: &str = "network.reef";
 
-/// Name of the file while it is written. A writer that was killed leaves it; the next one takes it.
-const UNFINISHED: &str = "network.reef.unfinished";
+/// End of the name of a file while it is written. A writer that was killed leaves it; the next one
+/// takes it.
+const UNFINISHED: &str = "unfinished";
 
 /// Size and place of a snapshot that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +42,12 @@ impl Snapshot {
     ///
     /// `Io`, `Version`; `Damaged` says which part is wrong.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
-        let path = folder.as_ref().join(FILE);
+        Self::open_file(folder.as_ref(), FILE)
+    }
+
+    /// Opens a file of this name.
+    pub(crate) fn open_file(folder: &Path, name: &str) -> Result<Self> {
+        let path = folder.join(name);
         let file = File::open(&path).map_err(|why| Error::io(&path, &why))?;
         let reader = Reader::open(BufReader::new(file)).map_err(|fault| refusal(&path, fault))?;
         Ok(Self { path, reader })
@@ -86,17 +92,18 @@ fn refusal(path: &Path, fault: Fault) -> Error {
 #[derive(Debug)]
 pub(crate) struct Unfinished {
     folder: PathBuf,
+    name: &'static str,
     file: File,
 }
 
 impl Unfinished {
-    /// Begins one in `folder`, which is made if it isn't there.
+    /// Begins one of this name in `folder`, which is made if it isn't there.
     ///
     /// The lock on it is held until it is finished or the process ends. Only its holder renames, so
     /// a file that is still called so when it is locked is not finished.
-    pub(crate) fn begin(folder: &Path) -> Result<Self> {
+    pub(crate) fn begin(folder: &Path, name: &'static str) -> Result<Self> {
         fs::create_dir_all(folder).map_err(|why| Error::io(folder, &why))?;
-        let path = folder.join(UNFINISHED);
+        let path = folder.join(format!("{name}.{UNFINISHED}"));
         let failed = |why: io::Error| Error::io(&path, &why);
         let locked = || Error::Locked { file: folder.display().to_string() };
         let mut options = OpenOptions::new();
@@ -113,7 +120,7 @@ impl Unfinished {
             _ => return Err(locked()), // its writer has just finished it
         }
         file.set_len(0).map_err(failed)?;
-        Ok(Self { folder: folder.into(), file })
+        Ok(Self { folder: folder.into(), name, file })
     }
 
     pub(crate) fn writer(&self) -> Result<ChunkWriter<BufWriter<&File>>> {
@@ -139,12 +146,16 @@ impl Unfinished {
         let (mut out, manifest) = writer.end(manifest)?;
         out.flush()?;
         self.file.sync_all()?;
-        fs::rename(self.folder.join(UNFINISHED), self.folder.join(FILE))?;
+        fs::rename(self.unfinished(), self.folder.join(self.name))?;
         File::open(&self.folder)?.sync_all()?;
         Ok((self.file.metadata()?.len(), manifest))
     }
 
     pub(crate) fn failed(&self, why: &io::Error) -> Error {
-        Error::io(&self.folder.join(UNFINISHED), why)
+        Error::io(&self.unfinished(), why)
+    }
+
+    fn unfinished(&self) -> PathBuf {
+        self.folder.join(format!("{}.{UNFINISHED}", self.name))
     }
 }

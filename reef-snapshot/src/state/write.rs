@@ -2,7 +2,7 @@
 
 use super::work::{Region, Work};
 use crate::error::{Error, Result};
-use crate::format::file::{Unfinished, Written};
+use crate::format::file::{FILE, Unfinished, Written};
 use crate::format::layout::CHUNK;
 use crate::format::manifest::{Manifest, PartialBlocks, QueueState, RegionState};
 use crate::format::writer::ChunkWriter;
@@ -25,7 +25,7 @@ pub fn write<D: Device>(
     note: serde_json::Value,
 ) -> Result<Written> {
     let queue = state(work, parked)?;
-    let unfinished = Unfinished::begin(folder.as_ref())?;
+    let unfinished = Unfinished::begin(folder.as_ref(), FILE)?;
     let mut writer = unfinished.writer()?;
     let mut memory = Vec::new();
     for region in &work.memory {

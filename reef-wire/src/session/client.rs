@@ -10,7 +10,7 @@ use crate::journal::Progress;
 use crate::transport::link::Link;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,19 @@ const ABSENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Time for which a client tries again to begin a session, if its connection breaks.
 const BEGIN_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// Function that makes a connection to an address.
+type Dial = Box<dyn Fn(&str) -> Result<Link> + Send + Sync>;
+
+/// Maximum number of times that a session moves while its client connects.
+const MAX_MOVES: u32 = 8;
+
 /// Way of a client to its server.
 pub struct ClientOptions {
     /// Makes a connection.
     pub dial: Box<dyn Fn() -> Result<Link> + Send + Sync>,
+    /// Makes a connection to the address that a server names as the session's. `None`: a session
+    /// can't move.
+    pub dial_moved: Option<Dial>,
     /// Hash of the messages' declarations.
     pub schema: u64,
     /// Secret that the server wants.
@@ -47,6 +56,7 @@ impl ClientOptions {
     pub fn new(schema: u64, dial: impl Fn() -> Result<Link> + Send + Sync + 'static) -> Self {
         Self {
             dial: Box::new(dial),
+            dial_moved: None,
             schema,
             token: None,
             program: format!("process {}", std::process::id()),
@@ -59,10 +69,15 @@ impl ClientOptions {
         &self,
         session: Option<[u8; 16]>,
         received: Progress,
+        moved: Option<&str>,
     ) -> Result<(Link, Decoder, Welcome)> {
         let (program, request) = (self.program.clone(), self.request.clone());
         let hello = Hello { program, request, session, received, proof: None, tenant: None };
-        let (mut link, mut decoder) = ((self.dial)()?, Decoder::default());
+        let link = match (moved, &self.dial_moved) {
+            (Some(address), Some(dial)) => dial(address)?,
+            _ => (self.dial)()?,
+        };
+        let (mut link, mut decoder) = (link, Decoder::default());
         let welcome = greet(&mut link, &mut decoder, self.schema, self.token.as_ref(), hello)?;
         Ok((link, decoder, welcome))
     }
@@ -71,7 +86,7 @@ impl ClientOptions {
     fn begin(&self) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
         loop {
-            match self.connect(None, Progress::default()) {
+            match self.connect(None, Progress::default(), None) {
                 Err(Error::Broken(_)) if begin.elapsed() < BEGIN_TIMEOUT => thread::sleep(pause),
                 result => return result,
             }
@@ -85,11 +100,19 @@ impl ClientOptions {
         &self,
         session: Option<[u8; 16]>,
         received: Progress,
+        moved: &Mutex<Option<String>>,
         is_over: impl Fn() -> bool,
     ) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
+        let mut moves = 0;
         loop {
-            let (error, timeout) = match self.connect(session, received) {
+            let to = lock(moved).clone();
+            let (error, timeout) = match self.connect(session, received, to.as_deref()) {
+                Err(Error::Moved(to)) if self.dial_moved.is_some() && moves < MAX_MOVES => {
+                    *lock(moved) = Some(to);
+                    moves += 1;
+                    continue;
+                }
                 Err(error @ Error::Absent(_)) => (error, ABSENT_TIMEOUT),
                 Err(error @ Error::Broken(_)) => (error, self.reconnect_timeout),
                 result => return result,
@@ -122,11 +145,12 @@ impl Client {
     pub fn open(options: ClientOptions, handler: Box<dyn Handler>) -> Result<Self> {
         let (link, decoder, welcome) = options.begin()?;
         let (session, facts) = (welcome.session, welcome.facts);
+        let moved = Mutex::new(None);
         let reconnect = move |endpoint: &Endpoint, inbox: &mut Inbox| {
             let received = inbox.received();
             let is_over = || endpoint.ended().is_some();
             let (link, decoder, welcome) =
-                options.connect_again(Some(session), received, is_over)?;
+                options.connect_again(Some(session), received, &moved, is_over)?;
             endpoint.connect(inbox, link, decoder, welcome.received, received)
         };
         let side = Side::Client(Box::new(reconnect));

@@ -2,7 +2,7 @@
 
 use super::handshake::{OP_END, OP_REPLY};
 use super::inbox::{Inbox, Message, Sink, is_closed};
-use super::outbox::{self, Growth, Outbox, Traffic};
+use super::outbox::{self, CarriedOutbox, Growth, Outbox, Traffic};
 use crate::credit::Limits;
 use crate::error::{Error, Result};
 use crate::exchange::reader::Turns;
@@ -465,6 +465,16 @@ impl Endpoint {
         })?;
         inbox.connect(receive, decoder);
         Ok(())
+    }
+
+    /// Returns the state of what it has sent.
+    pub(super) fn carried_outbox(&self) -> CarriedOutbox {
+        self.writer.with(|outbox| outbox.carried())
+    }
+
+    /// Goes on with the state of another end.
+    pub(super) fn restore_outbox(&self, carried: CarriedOutbox) {
+        self.writer.with(|outbox| outbox.restore(carried));
     }
 
     pub(super) fn inbox(&self) -> &Mutex<Inbox> {

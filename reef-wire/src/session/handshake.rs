@@ -28,6 +28,7 @@ pub(crate) const OP_ACKNOWLEDGE: u16 = 5;
 pub(crate) const OP_CHUNK: u16 = 6;
 pub(crate) const OP_REPLY: u16 = 7;
 pub(crate) const OP_END: u16 = 8;
+pub(crate) const OP_MOVED: u16 = 9;
 
 const MAGIC: [u8; 8] = *b"REEFRMT1";
 
@@ -195,6 +196,7 @@ pub(crate) fn hear(
             return match frame.op {
                 got if got == op => Ok(frame.body.to_vec()),
                 OP_REFUSED => Err(Error::Refused(String::from_utf8_lossy(frame.body).into_owned())),
+                OP_MOVED => Err(Error::Moved(String::from_utf8_lossy(frame.body).into_owned())),
                 got => Err(Error::Protocol(format!("operation: must be {op}, got {got}"))),
             };
         }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::frame::{Decoder, FIRST_OP, FLAG_PAYLOAD, FLAG_REPLY, FLAG_UNCOUNTED, Frame, frame_len};
 use crate::journal::{Arrivals, Progress};
 use crate::transport::link::ReceiveHalf;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 use std::{fmt, io};
 use zerocopy::FromBytes;
@@ -43,6 +44,15 @@ pub(super) trait Sink {
 
     /// Handles any other message.
     fn handle(&self, message: &Message<'_>) -> Result<()>;
+}
+
+/// State of an inbox, without a link.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct CarriedInbox {
+    received: Progress,
+    consumed: Progress,
+    /// Incomplete payloads.
+    parts: Vec<(u64, Vec<u8>)>,
 }
 
 pub(super) struct Inbox {
@@ -82,6 +92,20 @@ impl Inbox {
     /// Frames of the peer that have come.
     pub(super) fn received(&self) -> Progress {
         Progress { frames: self.arrivals.next(), bytes: self.received_bytes }
+    }
+
+    /// Returns its state.
+    pub(super) fn carried(&self) -> CarriedInbox {
+        let (received, parts) = (self.received(), self.assembly.parts());
+        CarriedInbox { received, consumed: self.consumed, parts }
+    }
+
+    /// Goes on with the state of another one.
+    pub(super) fn restore(&mut self, carried: CarriedInbox) {
+        let CarriedInbox { received, consumed, parts } = carried;
+        (self.arrivals, self.received_bytes) = (Arrivals::at(received.frames), received.bytes);
+        self.consumed = consumed;
+        self.assembly.restore(parts);
     }
 
     /// Continues with a link, of which `decoder` may have read some bytes already.

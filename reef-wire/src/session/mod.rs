@@ -9,6 +9,7 @@
 //! replies to the callers that wait for them. *Invariant*: the peer handles each posted message
 //! exactly once and in order, or the session ends with an error at both ends.
 
+mod carry;
 mod client;
 mod endpoint;
 pub(crate) mod handshake;
@@ -17,10 +18,11 @@ mod outbox;
 mod reception;
 mod server;
 
+pub use carry::{Adopted, Held};
 pub use client::{Client, ClientOptions};
 pub use endpoint::{Endpoint, Handler};
 pub use handshake::{Hello, Token};
 pub use inbox::Message;
 pub use outbox::{Growth, Traffic};
-pub use reception::{NO_SESSION, Reception, refuse};
+pub use reception::{NO_SESSION, Reception, redirect, refuse};
 pub use server::{Authority, Server, ServerOptions};

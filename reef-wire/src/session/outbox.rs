@@ -3,7 +3,7 @@
 use super::handshake::{OP_ACKNOWLEDGE, OP_CHUNK};
 use crate::bulk::{self, MAX_INLINE_LEN, PayloadRef};
 use crate::credit::Limits;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exchange::writer::Source;
 use crate::frame::{self, FLAG_PAYLOAD, FLAG_UNCOUNTED, frame_len};
 use crate::journal::{Batch, Journal, Progress};
@@ -54,6 +54,18 @@ pub struct Traffic {
     pub sent_bytes: u64,
     /// There is a connection.
     pub is_connected: bool,
+}
+
+/// State of an outbox, without a connection.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct CarriedOutbox {
+    pending: Vec<u8>,
+    /// Batches that may have to be sent again, and the numbers after their last frames.
+    kept: Vec<(Vec<u8>, u64)>,
+    pushed: Progress,
+    acknowledged: Progress,
+    consumed: Progress,
+    next_ticket: u64,
 }
 
 #[derive(Debug)]
@@ -214,11 +226,41 @@ impl Outbox {
     /// Continues on another connection: the peer has `received` so much, and has been told that
     /// `told` has come here.
     pub(super) fn connect(&mut self, received: Progress, told: Progress) -> Result<()> {
+        if received.frames < self.acknowledged.frames {
+            let (must, got) = (self.acknowledged.frames, received.frames);
+            let text =
+                format!("the peer's end is an older one: must have {must} frames, got {got}");
+            return Err(Error::Protocol(text));
+        }
         self.acknowledge(received)?;
         self.again = self.journal.unacknowledged().into();
         self.told = told;
         self.is_connected = true;
         Ok(())
+    }
+
+    /// Returns its state.
+    pub(super) fn carried(&self) -> CarriedOutbox {
+        let kept = self.journal.unacknowledged().into_iter();
+        CarriedOutbox {
+            pending: self.pending.clone(),
+            kept: kept.map(|batch| (batch.bytes.clone(), batch.end)).collect(),
+            pushed: self.pushed,
+            acknowledged: self.acknowledged,
+            consumed: self.consumed,
+            next_ticket: self.next_ticket,
+        }
+    }
+
+    /// Goes on with the state of another one.
+    pub(super) fn restore(&mut self, carried: CarriedOutbox) {
+        let CarriedOutbox { pending, kept, pushed, acknowledged, consumed, next_ticket } = carried;
+        for (bytes, end) in kept {
+            self.journal.keep(Batch { bytes, end });
+        }
+        self.pending = pending;
+        (self.pushed, self.acknowledged, self.consumed) = (pushed, acknowledged, consumed);
+        self.next_ticket = next_ticket;
     }
 
     /// Keeps all that is pushed until there is another connection.

@@ -1,7 +1,8 @@
 //! The first words of a server with a client, before there is a session.
 
 use super::handshake::{
-    HANDSHAKE_TIMEOUT, Hello, Nonce, OP_GREETING, OP_HELLO, OP_REFUSED, Opening, Token, hear, say,
+    HANDSHAKE_TIMEOUT, Hello, Nonce, OP_GREETING, OP_HELLO, OP_MOVED, OP_REFUSED, Opening, Token,
+    hear, say,
 };
 use crate::codec;
 use crate::error::{Error, Result};
@@ -110,6 +111,11 @@ impl Reception {
         filled.map_err(|_| Error::Invalid("the system has no random numbers".into()))?;
         Ok(bytes)
     }
+}
+
+/// Tells a client that its session is at another server, as far as the connection carries it.
+pub fn redirect(link: &mut Link, address: &str) {
+    let _ = say(link, OP_MOVED, &[address.as_bytes()]); // it may be gone
 }
 
 /// Tells a client why it has no session, as far as the connection still carries it.

@@ -1,7 +1,7 @@
 //! The server's end: sessions of many clients, each continued by whichever connection names it.
 
 use super::endpoint::{Endpoint, Handler, Side};
-use super::handshake::{Hello, OP_WELCOME, Token, Welcome, say};
+use super::handshake::{Hello, OP_MOVED, OP_WELCOME, Token, Welcome, say};
 use super::reception::{NO_SESSION, Reception, refuse};
 use crate::codec;
 use crate::credit::Limits;
@@ -85,8 +85,19 @@ impl fmt::Debug for Server {
     }
 }
 
-struct Session {
-    endpoint: Arc<Endpoint>,
+/// Right of a session to a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hold {
+    Free,
+    /// Clients that come wait.
+    Held,
+    /// It is at another server, with this address.
+    Moved(String),
+}
+
+pub(super) struct Session {
+    hold: Mutex<Hold>,
+    pub(super) endpoint: Arc<Endpoint>,
     /// Owner of the token with which it began.
     tenant: Option<String>,
     /// Number of connections that it has had; changes under the lock of the inbox.
@@ -155,9 +166,7 @@ impl Server {
         let side = Side::Server { max_unread: options.max_unread };
         let endpoint = Arc::new(Endpoint::new(options.limits, side, handler));
         endpoint.begin();
-        let (connections, changed) = (Mutex::new(1), Condvar::new());
-        let tenant = hello.tenant.clone();
-        let session = Arc::new(Session { endpoint, tenant, connections, changed });
+        let session = Arc::new(Session::new(endpoint, hello.tenant.clone(), 1));
         let none = Progress::default();
         let welcome = Welcome { session: name, received: none, limits: options.limits, facts };
         let welcome = codec::write(&welcome)?;
@@ -170,15 +179,28 @@ impl Server {
             let decoder = Decoder::default();
             endpoint.connect(&mut lock(endpoint.inbox()), link, decoder, none, none)?;
         }
-        let end = self.run(&session);
+        Err(self.serve_session(&session, name))
+    }
+
+    /// Serves a session until it is over, and returns why.
+    pub(super) fn serve_session(&self, session: &Arc<Session>, name: [u8; 16]) -> Error {
+        let end = self.run(session);
         lock(&self.0.sessions).remove(&name);
         session.endpoint.end(end.clone());
         session.endpoint.close();
-        Err(end)
+        end
+    }
+
+    pub(super) fn options(&self) -> &ServerOptions {
+        &self.0.options
+    }
+
+    pub(super) fn session(&self, name: [u8; 16]) -> Option<Arc<Session>> {
+        lock(&self.0.sessions).get(&name).cloned()
     }
 
     /// Records a session, unless others took the last place meanwhile.
-    fn insert(&self, name: [u8; 16], session: &Arc<Session>) -> Result<(), String> {
+    pub(super) fn insert(&self, name: [u8; 16], session: &Arc<Session>) -> Result<(), String> {
         let mut sessions = lock(&self.0.sessions);
         if sessions.len() >= self.0.options.max_sessions {
             return Err(too_many(sessions.len()));
@@ -195,7 +217,7 @@ impl Server {
             Ok(writer) => writer,
             Err(error) => return Error::Ended(format!("no thread: {error}")),
         };
-        let mut seen = 1;
+        let mut seen = *lock(&session.connections);
         let end = loop {
             let broken = match session.endpoint.serve() {
                 Error::Broken(why) => why,
@@ -226,6 +248,13 @@ impl Server {
             refuse(&mut link, NO_SESSION);
             return Err(Error::Refused(NO_SESSION.into()));
         };
+        if let Some(address) = session.await_release() {
+            if address.is_empty() {
+                return Err(Error::Broken("the session has no server".into()));
+            }
+            let _ = say(&mut link, OP_MOVED, &[address.as_bytes()]); // it may be gone
+            return Err(Error::Moved(address));
+        }
         let endpoint = &session.endpoint;
         endpoint.cut(); // the connection before, which this end may believe in
         let mut inbox = lock(endpoint.inbox());
@@ -248,6 +277,54 @@ impl Server {
 }
 
 impl Session {
+    pub(super) fn new(endpoint: Arc<Endpoint>, tenant: Option<String>, connections: u64) -> Self {
+        let (hold, connections) = (Mutex::new(Hold::Free), Mutex::new(connections));
+        Self { hold, endpoint, tenant, connections, changed: Condvar::new() }
+    }
+
+    /// Returns false if it is held already.
+    pub(super) fn begin_hold(&self) -> bool {
+        let mut hold = lock(&self.hold);
+        let is_free = *hold == Hold::Free;
+        if is_free {
+            *hold = Hold::Held;
+        }
+        is_free
+    }
+
+    pub(super) fn set_hold(&self, new: Hold) {
+        *lock(&self.hold) = new;
+    }
+
+    /// Ends a hold, unless the session has moved.
+    pub(super) fn release(&self) {
+        let mut hold = lock(&self.hold);
+        if *hold == Hold::Held {
+            *hold = Hold::Free;
+        }
+        drop(hold);
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        let _connections = lock(&self.connections);
+        self.changed.notify_all();
+    }
+
+    /// Waits while it is held. Returns the address of the server that has it now.
+    fn await_release(&self) -> Option<String> {
+        let mut connections = lock(&self.connections);
+        loop {
+            match &*lock(&self.hold) {
+                Hold::Free => return None,
+                Hold::Moved(address) => return Some(address.clone()),
+                Hold::Held => {}
+            }
+            let waited = self.changed.wait(connections);
+            connections = waited.unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
     /// Drops the connection that broke, unless there is another one already.
     fn disconnect(&self, seen: u64) {
         let mut inbox = lock(self.endpoint.inbox());
@@ -258,13 +335,18 @@ impl Session {
 
     /// Waits for the next connection, and returns its number.
     fn await_connection(&self, seen: u64, reconnect_timeout: Duration) -> Option<u64> {
-        let end = Instant::now() + reconnect_timeout;
+        let mut end = Instant::now() + reconnect_timeout;
         let mut connections = lock(&self.connections);
         while *connections == seen {
+            let is_held = *lock(&self.hold) == Hold::Held;
+            if is_held {
+                end = Instant::now() + reconnect_timeout;
+            }
             let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() || self.endpoint.ended().is_some() {
+            if left.is_zero() && !is_held || self.endpoint.ended().is_some() {
                 return None;
             }
+            let left = left.max(Duration::from_millis(10));
             let waited = self.changed.wait_timeout(connections, left);
             connections = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }

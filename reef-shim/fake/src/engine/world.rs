@@ -92,6 +92,8 @@ pub(crate) struct World {
     pub(crate) graph_memory: GraphMemory,
     pub(crate) registered: BTreeMap<usize, Registered>,
     pub(crate) names: HashMap<usize, String>,
+    /// Arrays of modules: names, addresses, bytes.
+    pub(crate) globals: HashMap<usize, Vec<(String, usize, usize)>>,
     last: u64,
     pub(crate) seed: u64,
     /// Look-ups that were answered, and that weren't.

@@ -13,29 +13,70 @@ plain! {
     cuModuleLoad(module: *mut usize, path: *const c_char) = load_file;
     cuModuleUnload(module: usize) = unload;
     cuModuleGetLoadingMode(mode: *mut u32) = mode;
+    cuModuleGetGlobal_v2(at: *mut usize, bytes: *mut usize, module: usize, name: *const c_char) = global;
+    cuLibraryGetGlobal(at: *mut usize, bytes: *mut usize, library: usize, name: *const c_char) = global;
     cuLibraryLoadData(library: *mut usize, image: *const c_char, a: usize, b: usize, c: u32, d: usize, e: usize, f: u32) = load_library;
     cuLibraryUnload(library: usize) = unload;
 }
 
-/// Bytes of the arrays `.global … .b8 name[bytes];` of a text.
-fn globals(text: &str) -> u64 {
-    let arrays = text
-        .split(".global")
-        .skip(1)
-        .filter_map(|rest| rest.split_once('[')?.1.split_once(']')?.0.trim().parse::<u64>().ok());
-    arrays.sum()
+/// Names and bytes of the arrays `.global … .b8 name[bytes];` of a text.
+fn globals(text: &str) -> Vec<(String, u64)> {
+    let array = |rest: &str| {
+        let (name, rest) = rest.split_once('[')?;
+        let bytes = rest.split_once(']')?.0.trim().parse::<u64>().ok()?;
+        Some((name.split_whitespace().last()?.to_owned(), bytes))
+    };
+    text.split(".global").skip(1).filter_map(array).collect()
 }
 
 fn make(module: *mut usize, text: &str) -> u32 {
-    let bytes = globals(text);
+    let arrays = globals(text);
+    let bytes = arrays.iter().map(|(_, bytes)| bytes).sum();
     if !take(bytes) {
         return OUT_OF_MEMORY;
     }
     let mut world = world();
     let handle = world.handle();
     world.taken.insert(handle, bytes);
+    // At the addresses of every process that has loaded the same modules in the same order.
+    let mut made = Vec::new();
+    for (name, bytes) in arrays {
+        let mut places = (0..1 << 20).map(|place| GLOBALS + GLOBALS_STEP * place);
+        let at = places.find_map(|at| map_global(at, bytes as usize));
+        let Some(at) = at else { return OUT_OF_MEMORY };
+        made.push((name, at, bytes as usize));
+    }
+    world.globals.insert(handle, made);
     // SAFETY: the caller's promise.
     unsafe { give(module, handle) };
+    SUCCESS
+}
+
+/// First address of the arrays of modules, each of which has a place of its own.
+const GLOBALS: usize = 0x6000_0000_0000;
+const GLOBALS_STEP: usize = 1 << 20;
+
+fn map_global(at: usize, bytes: usize) -> Option<usize> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let len = bytes.max(1);
+    // SAFETY: new memory, which takes the place of no other.
+    let got = unsafe { libc::mmap(at as *mut _, len, access, flags, -1, 0) };
+    (got != libc::MAP_FAILED).then_some(got as usize)
+}
+
+unsafe fn global(at: *mut usize, bytes: *mut usize, module: usize, name: *const c_char) -> u32 {
+    // SAFETY: the caller's promise: a text.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    let world = world();
+    let arrays = world.globals.get(&module).into_iter().flatten();
+    let found = arrays.into_iter().find(|(known, ..)| *known == name);
+    let Some((_, from, len)) = found else { return NOT_FOUND };
+    // SAFETY: the caller's promise.
+    unsafe {
+        give(at, *from);
+        give(bytes, *len);
+    }
     SUCCESS
 }
 
@@ -85,6 +126,10 @@ unsafe fn unload(module: usize) -> u32 {
         return SUCCESS; // as tests do that have none
     }
     let bytes = world().taken.remove(&module);
+    for (_, at, len) in world().globals.remove(&module).into_iter().flatten() {
+        // SAFETY: a mapping of ours, which the program doesn't use any more.
+        unsafe { libc::munmap(at as *mut _, len.max(1)) };
+    }
     bytes.map(give_back).map_or(INVALID_HANDLE, |()| SUCCESS)
 }
 

@@ -1,0 +1,210 @@
+//! Commands of this machine's user to a worker, by a socket in a folder of the user's own.
+
+use super::copy::{Copy, Target};
+use super::file;
+use super::source::{Carrier, Report};
+use reef_wire::{Address, TlsClient, Token, codec};
+use rustix::process::geteuid;
+use rustls::RootCertStore;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, Read, Write};
+use std::net::Shutdown;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// Maximum number of bytes of a command or an answer.
+const MAX_LEN: u64 = 64 << 10;
+
+/// Another server, as a command names it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Place {
+    /// Its address: `HOST:PORT`, `tls:HOST:PORT` or `unix:PATH`.
+    pub address: String,
+    /// File with its token.
+    pub token: Option<PathBuf>,
+    /// Certificates of authorities, for `tls:`.
+    pub ca: Option<PathBuf>,
+    /// Properties of an emulated line to it, for tests.
+    pub emulate: Option<String>,
+}
+
+impl Place {
+    /// A server without a token.
+    pub fn new(address: &str) -> Self {
+        Self { address: address.into(), ..Self::default() }
+    }
+
+    fn target(&self) -> Result<Target, String> {
+        let address: Address = self.address.parse().map_err(|e| format!("--to: {e}"))?;
+        let token = match &self.token {
+            Some(path) => {
+                let text = fs::read_to_string(path);
+                let text = text.map_err(|e| format!("token {}: {e}", path.display()))?;
+                Some(Token::new(text.trim().as_bytes()))
+            }
+            None => None,
+        };
+        let tls = self.ca.as_deref().map(authorities).transpose()?;
+        let line = self.emulate.as_deref().map(str::parse).transpose();
+        let line = line.map_err(|e: reef_wire::Error| e.to_string())?;
+        Ok(Target { address, token, tls, line })
+    }
+}
+
+fn authorities(path: &Path) -> Result<TlsClient, String> {
+    let invalid = |e: &dyn std::fmt::Display| format!("ca {}: {e}", path.display());
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| invalid(&e))? {
+        let certificate = certificate.map_err(|e| invalid(&e))?;
+        roots.add(certificate).map_err(|e| invalid(&e))?;
+    }
+    Ok(TlsClient::new(roots))
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Command {
+    Migrate(Place),
+    Snapshot { folder: PathBuf, ends: bool },
+}
+
+/// Outcome of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Carried {
+    /// Time for which the program's calls waited.
+    pub pause: Duration,
+    /// Bytes of the session's memory.
+    pub memory: u64,
+    /// Bytes that were sent or written in that time.
+    pub delta: u64,
+}
+
+impl From<Report> for Carried {
+    fn from(report: Report) -> Self {
+        let Report { pause, memory, delta } = report;
+        Self { pause, memory, delta }
+    }
+}
+
+/// Moves the session of a worker of this machine, by its process number, to another server.
+///
+/// # Errors
+///
+/// Why it runs on where it is, or has ended.
+pub fn migrate(worker: u32, to: &Place) -> Result<Carried, String> {
+    let absolute = |path: &Option<PathBuf>| {
+        path.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()))
+    };
+    let place = Place { token: absolute(&to.token), ca: absolute(&to.ca), ..to.clone() };
+    ask(worker, &Command::Migrate(place))
+}
+
+/// Writes the session of a worker of this machine to a folder. With `ends` it ends, and
+/// [`restore`] continues it.
+///
+/// # Errors
+///
+/// What can't be written. The session runs on.
+pub fn snapshot(worker: u32, folder: &Path, ends: bool) -> Result<Carried, String> {
+    let folder = std::path::absolute(folder).map_err(|e| e.to_string())?;
+    ask(worker, &Command::Snapshot { folder, ends })
+}
+
+/// Has a server begin the session that a folder has. Its program connects to that server by itself
+/// if it is the one that it had. Returns the bytes of its memory.
+///
+/// # Errors
+///
+/// The file is damaged, or the server can't make the session.
+pub fn restore(folder: &Path, to: &Place) -> Result<u64, String> {
+    let target = to.target()?;
+    file::restore(folder, |window| Copy::begin(&target, window))
+}
+
+fn ask(worker: u32, command: &Command) -> Result<Carried, String> {
+    let path = folder().join(format!("{worker}.sock"));
+    let failed = |e: io::Error| format!("session {worker}: {e}");
+    let mut socket = UnixStream::connect(&path).map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            format!("session {worker}: there is none on this machine, for this user")
+        }
+        _ => failed(e),
+    })?;
+    let bytes = codec::write(command).map_err(|e| e.to_string())?;
+    socket.write_all(&bytes).map_err(failed)?;
+    socket.shutdown(Shutdown::Write).map_err(failed)?;
+    let mut answer = Vec::new();
+    socket.take(MAX_LEN).read_to_end(&mut answer).map_err(failed)?;
+    let answer: Result<Carried, String> =
+        codec::read(&answer).map_err(|_| format!("session {worker}: it has ended"))?;
+    answer.map_err(|why| format!("session {worker}: {why}"))
+}
+
+/// Folder of the sockets: `REEF_REMOTE_FOLDER`, or one of the user's own.
+fn folder() -> PathBuf {
+    let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(folder) = variable("REEF_REMOTE_FOLDER") {
+        return folder.into();
+    }
+    match variable("XDG_RUNTIME_DIR") {
+        Some(folder) => PathBuf::from(folder).join("reef-remote"),
+        None => std::env::temp_dir().join(format!("reef-remote-{}", geteuid().as_raw())),
+    }
+}
+
+/// Listens for commands about the session of this process, on a thread of its own.
+///
+/// # Errors
+///
+/// The system's; a folder that is another user's.
+pub(crate) fn listen(carrier: Carrier) -> io::Result<()> {
+    let folder = folder();
+    DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    let its = fs::metadata(&folder)?;
+    if its.uid() != geteuid().as_raw() {
+        return Err(io::Error::other(format!("{} is another user's", folder.display())));
+    }
+    fs::set_permissions(&folder, Permissions::from_mode(0o700))?;
+    let path = folder.join(format!("{}.sock", std::process::id()));
+    let _ = fs::remove_file(&path); // of a process that had this number
+    let listener = UnixListener::bind(&path)?;
+    let body = move || {
+        for socket in listener.incoming().flatten() {
+            // A session that ends takes this process along.
+            let last = |outcome: &Result<Report, String>| {
+                let _ = fs::remove_file(&path);
+                answer(&socket, outcome);
+            };
+            let outcome = serve(&carrier, &socket, last);
+            answer(&socket, &outcome);
+        }
+    };
+    thread::Builder::new().name("reef-commands".into()).spawn(body).map(|_| ())
+}
+
+fn answer(mut socket: &UnixStream, outcome: &Result<Report, String>) {
+    let outcome = outcome.as_ref().map(|report| Carried::from(*report));
+    let bytes = codec::write(&outcome).unwrap_or_default();
+    let _ = socket.write_all(&bytes); // it is gone
+    let _ = socket.shutdown(Shutdown::Both);
+}
+
+fn serve(
+    carrier: &Carrier,
+    socket: &UnixStream,
+    last: impl FnOnce(&Result<Report, String>),
+) -> Result<Report, String> {
+    let mut bytes = Vec::new();
+    socket.take(MAX_LEN).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
+    match codec::read(&bytes).map_err(|e| e.to_string())? {
+        Command::Migrate(place) => carrier.migrate(&place.target()?, last),
+        Command::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last),
+    }
+}

@@ -1,0 +1,140 @@
+//! A session at another server, which is made of a state.
+
+use super::state::{Range, State};
+use reef_remote_calls::{
+    CarryBytes, CarryClear, CarryCommit, CarryMap, CarryPrepare, CarryState, Facts, Request, SCHEMA,
+};
+use reef_wire::little_endian::{U32, U64};
+use reef_wire::{
+    Address, Client, ClientOptions, Endpoint, Error, Handler, Hot, Message, TlsClient, Token,
+    codec, hot_bytes,
+};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Time within which the other server must answer.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time for which the connection to the other server is made anew.
+const RECONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+/// Bytes of a state in one message.
+const STATE_PIECE: usize = 4 << 20;
+
+/// Way to another server.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    pub(crate) address: Address,
+    pub(crate) token: Option<Token>,
+    pub(crate) tls: Option<TlsClient>,
+    /// Properties of an emulated line, for tests.
+    pub(crate) line: Option<reef_wire::Line>,
+}
+
+/// Receiver of a server that says nothing by itself.
+struct Quiet;
+
+impl Handler for Quiet {
+    fn handle(&mut self, message: &Message<'_>, _: &Endpoint) -> reef_wire::Result<()> {
+        Err(Error::Protocol(format!("operation {}: cannot come here", message.op)))
+    }
+}
+
+/// Session at another server that begins with a state.
+pub(crate) struct Copy {
+    pub(super) client: Client,
+    /// Memory that is mapped there.
+    mapped: HashMap<u64, (u64, i32)>,
+    /// Digests of the pieces that are there.
+    pieces: HashMap<u64, [u8; 32]>,
+    pub(super) sent: u64,
+}
+
+impl Copy {
+    /// Begins one, with the same window.
+    ///
+    /// # Errors
+    ///
+    /// There is no such server, or its window is another one.
+    pub(crate) fn begin(target: &Target, window: u64) -> Result<Self, String> {
+        let Target { address, token, tls, line } = target.clone();
+        let dial = move || {
+            let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
+            match line {
+                Some(line) => link.emulated(line).map_err(|e| Error::Broken(format!("line: {e}"))),
+                None => Ok(link),
+            }
+        };
+        let mut options = ClientOptions::new(SCHEMA, dial);
+        let request = Request { windows: vec![window], is_carried: true };
+        options.request = codec::write(&request).map_err(|e| e.to_string())?;
+        (options.token, options.reconnect_timeout) = (token, RECONNECT_TIMEOUT);
+        let client = Client::open(options, Box::new(Quiet)).map_err(|e| e.to_string())?;
+        let facts: Facts = codec::read(client.facts()).map_err(|e| e.to_string())?;
+        if facts.window != Some(window) {
+            let got = facts.window;
+            return Err(format!("window at the other server: must be {window:#x}, got {got:x?}"));
+        }
+        Ok(Self { client, mapped: HashMap::new(), pieces: HashMap::new(), sent: 0 })
+    }
+
+    fn post(&mut self, op: u16, parts: &[&[u8]]) -> Result<(), String> {
+        self.sent += parts.iter().map(|part| part.len() as u64).sum::<u64>();
+        self.client.post(op, 0, parts).map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// Sends a piece of memory, if it differs from what is there.
+    ///
+    /// # Errors
+    ///
+    /// The other server's.
+    pub(crate) fn piece(&mut self, range: &Range, at: u64, bytes: &[u8]) -> Result<(), String> {
+        let has = (range.bytes, range.device);
+        if self.mapped.get(&range.at) != Some(&has) {
+            let pieces = range.at..range.at + range.bytes;
+            self.pieces.retain(|at, _| !pieces.contains(at));
+            self.mapped.insert(range.at, has);
+            let map = CarryMap {
+                at: U64::new(range.at),
+                bytes: U64::new(range.bytes),
+                device: U32::new(range.device as u32),
+                reserved: U32::new(0),
+            };
+            self.post(CarryMap::OP, &[hot_bytes(&map)])?;
+        }
+        let digest = *blake3::hash(bytes).as_bytes();
+        if self.pieces.insert(at, digest) == Some(digest) {
+            return Ok(());
+        }
+        if bytes.iter().all(|byte| *byte == 0) {
+            let clear = CarryClear { at: U64::new(at), bytes: U64::new(bytes.len() as u64) };
+            return self.post(CarryClear::OP, &[hot_bytes(&clear)]);
+        }
+        self.post(CarryBytes::OP, &[hot_bytes(&CarryBytes { at: U64::new(at) }), bytes])
+    }
+
+    /// Has the other server make the session of its state. It doesn't run there yet.
+    ///
+    /// # Errors
+    ///
+    /// The other server's.
+    pub(crate) fn prepare(&mut self, state: &State) -> Result<(), String> {
+        let bytes = codec::write(state).map_err(|e| e.to_string())?;
+        for piece in bytes.chunks(STATE_PIECE) {
+            let head = CarryState { reserved: U64::new(0) };
+            self.post(CarryState::OP, &[hot_bytes(&head), piece])?;
+        }
+        let head = CarryPrepare { reserved: U64::new(0) };
+        let said = self.client.call(CarryPrepare::OP, 0, &[hot_bytes(&head)]);
+        said.map(|_| ()).map_err(|e| e.to_string())
+    }
+
+    /// Has the session run there.
+    ///
+    /// # Errors
+    ///
+    /// It is not known whether it does.
+    pub(crate) fn commit(&self) -> Result<(), String> {
+        let head = CarryCommit { reserved: U64::new(0) };
+        let said = self.client.call(CarryCommit::OP, 0, &[hot_bytes(&head)]);
+        said.map(|_| ()).map_err(|e| e.to_string())
+    }
+}

@@ -1,0 +1,162 @@
+//! Sends a session to another server, or to a file, while it runs and then while it stands still.
+
+use super::copy::{Copy, Target};
+use super::file;
+use super::memory::{Copier, PIECE};
+use super::state::Range;
+use super::take::{Pause, ranges};
+use crate::notices::Notices;
+use crate::state::lock::lock;
+use crate::state::queue::Queue;
+use crate::state::shared::Shared;
+use reef_remote_calls::Kind;
+use reef_wire::{Error, Server};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time within which a session must come to stand still.
+const PAUSE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The session of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Carrier {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) server: Server,
+    pub(crate) name: [u8; 16],
+    pub(crate) notices: Notices,
+}
+
+/// Outcome of a copy.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Report {
+    /// Time for which the session stood still.
+    pub(crate) pause: Duration,
+    /// Bytes of its memory.
+    pub(crate) memory: u64,
+    /// Bytes that were sent, or written, meanwhile.
+    pub(crate) delta: u64,
+}
+
+impl Carrier {
+    /// Reads all memory of the window, piece by piece. Memory that ends meanwhile is left out.
+    fn read(
+        &self,
+        ranges: &[Range],
+        mut each: impl FnMut(&Range, u64, &[u8]) -> Result<(), String>,
+    ) -> Result<(), String> {
+        let mut copiers: HashMap<u64, Copier> = HashMap::new();
+        for range in ranges {
+            let handle = lock(&self.shared.handles).get(Kind::Context, range.context);
+            let Ok(handle) = handle else { continue }; // it has just ended
+            let failed = |code: u32| format!("memory at {:#x}: code {code}", range.at);
+            if !copiers.contains_key(&range.context) {
+                let copier = Copier::new(&self.shared, handle).map_err(failed)?;
+                copiers.insert(range.context, copier);
+            }
+            let copier = copiers.get_mut(&range.context).expect("it was just made");
+            let mut at = range.at;
+            while at < range.at + range.bytes {
+                let len = (range.at + range.bytes - at).min(PIECE as u64) as usize;
+                // Nothing is unmapped while it is read.
+                let window = lock(&self.shared.window);
+                let slabs = window.as_ref().map(|window| window.slabs());
+                let slab = slabs.and_then(|slabs| slabs.get(&range.at));
+                if slab.is_none_or(|slab| slab.bytes != range.bytes) {
+                    break;
+                }
+                let bytes = copier.read(at, len).map_err(failed)?;
+                drop(window);
+                each(range, at, bytes)?;
+                at += len as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves the session to another server. It runs there then, and its program is told after
+    /// `done`: this process ends then.
+    ///
+    /// # Errors
+    ///
+    /// Why it runs on here. Or it has ended, as it is not known whether it runs there.
+    pub(crate) fn migrate(
+        &self,
+        target: &Target,
+        done: impl FnOnce(&Result<Report, String>),
+    ) -> Result<Report, String> {
+        let window = lock(&self.shared.window).as_ref().map(|window| window.base());
+        let window = window.ok_or("it has memory without a window")?;
+        let mut copy = Copy::begin(target, window)?;
+        // What changes meanwhile is sent again.
+        let early =
+            self.read(&ranges(&self.shared), |range, at, bytes| copy.piece(range, at, bytes));
+        // Memory that has just ended can't be read, and needn't be.
+        let _ = early.or_else(|why| copy.client.ended().map_or(Ok(()), |_| Err(why)))?;
+        let begin = Instant::now();
+        let pause = Pause::begin(&self.shared, &self.queue, PAUSE_TIMEOUT)?;
+        copy.sent = 0;
+        let mut state = pause.state()?;
+        self.read(&state.memory, |range, at, bytes| copy.piece(range, at, bytes))?;
+        let held = self.server.hold(self.name).ok_or("it has ended")?;
+        state.name = self.name;
+        state.end = held.carried().map_err(|e| e.to_string())?;
+        state.pending = pause.pending();
+        copy.prepare(&state)?;
+        let memory = state.memory.iter().map(|range| range.bytes).sum();
+        // From here on it never runs here again.
+        match copy.commit() {
+            Ok(()) => {
+                let address = target.address.to_string();
+                self.notices.moved(self.name, &address);
+                let report = Report { pause: begin.elapsed(), memory, delta: copy.sent };
+                done(&Ok(report));
+                held.moved(&address);
+                std::mem::forget(pause);
+                Ok(report)
+            }
+            Err(why) => {
+                let text =
+                    format!("it was being moved to {}, which does not answer", target.address);
+                let failed = Err(format!("{why}: the session has ended"));
+                done(&failed);
+                held.end(Error::Ended(text));
+                std::mem::forget(pause);
+                failed
+            }
+        }
+    }
+
+    /// Writes the session to a folder. It runs on, unless it is to end.
+    ///
+    /// # Errors
+    ///
+    /// What can't be written. The session runs on.
+    pub(crate) fn snapshot(
+        &self,
+        folder: &Path,
+        ends: bool,
+        done: impl FnOnce(&Result<Report, String>),
+    ) -> Result<Report, String> {
+        let begin = Instant::now();
+        let pause = Pause::begin(&self.shared, &self.queue, PAUSE_TIMEOUT)?;
+        let mut state = pause.state()?;
+        let held = self.server.hold(self.name).ok_or("it has ended")?;
+        state.name = self.name;
+        state.end = held.carried().map_err(|e| e.to_string())?;
+        state.pending = pause.pending();
+        let written = file::write(folder, &state, |each| self.read(&state.memory, each))?;
+        let memory = state.memory.iter().map(|range| range.bytes).sum();
+        let report = Report { pause: begin.elapsed(), memory, delta: written };
+        if ends {
+            // Its program waits until a server has it.
+            self.notices.moved(self.name, "");
+            done(&Ok(report));
+            held.moved("");
+            std::mem::forget(pause);
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,140 @@
+//! Receives a session from another server, or from a file.
+
+use super::make::make;
+use super::memory::Copier;
+use super::state::State;
+use crate::executor::Executor;
+use crate::state::lock::lock;
+use crate::state::queue::Queue;
+use crate::state::shared::Shared;
+use reef_remote_calls::{
+    Call, CarryBytes, CarryClear, CarryCommit, CarryMap, CarryPrepare, CarryState,
+};
+use reef_wire::{Endpoint, Error, Handler, Hot, Message, Result, codec};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes of the largest state.
+const MAX_STATE_LEN: usize = 4 << 30;
+
+/// Has a session run that was made of a state: its objects, its queue and its thread.
+pub(crate) type Begin =
+    Box<dyn FnMut(&State, Arc<Shared>, Arc<Queue>, Executor) -> Result<(), String> + Send>;
+
+/// Receiver of a session.
+pub(crate) struct Incoming {
+    shared: Arc<Shared>,
+    queue: Arc<Queue>,
+    /// Memory of each device is written in its primary context.
+    copiers: HashMap<i32, Copier>,
+    state: Vec<u8>,
+    /// First failure: the session is refused with it.
+    failed: Option<String>,
+    made: Option<(State, Executor)>,
+    begin: Begin,
+}
+
+impl Incoming {
+    pub(crate) fn new(shared: Arc<Shared>, begin: Begin) -> Self {
+        let (copiers, state, failed, made) = (HashMap::new(), Vec::new(), None, None);
+        Self { shared, queue: Arc::default(), copiers, state, failed, made, begin }
+    }
+
+    fn map(&mut self, map: &CarryMap) -> Result<(), String> {
+        let (at, bytes, device) = (map.at.get(), map.bytes.get(), map.device.get() as i32);
+        let failed = |code: u32| format!("memory at {at:#x}: code {code}");
+        if !self.copiers.contains_key(&device) {
+            let mut context = 0_usize;
+            let retain = self.shared.driver.of(Call::cuDevicePrimaryCtxRetain);
+            // SAFETY: a place for a handle, and a number.
+            let code = unsafe { retain.call([&raw mut context as usize, device as usize]) };
+            super::memory::check(code).map_err(failed)?;
+            let copier = Copier::new(&self.shared, context).map_err(failed)?;
+            self.copiers.insert(device, copier);
+        }
+        let mut window = lock(&self.shared.window);
+        let window = window.as_mut().ok_or("there is no window")?;
+        let driver = &self.shared.driver;
+        let overlaps = |(from, slab): (&u64, &crate::state::window::Slab)| {
+            (*from < at.saturating_add(bytes) && at < from + slab.bytes).then_some(*from)
+        };
+        let old: Vec<u64> = window.slabs().iter().filter_map(overlaps).collect();
+        old.into_iter().for_each(|at| window.unmap(driver, at));
+        window.map(driver, at, bytes, (0, device)).map_err(failed)
+    }
+
+    /// The copier of the memory at an address, of this length.
+    fn copier(&mut self, at: u64, len: u64) -> Result<&mut Copier, String> {
+        let window = lock(&self.shared.window);
+        let slabs = window.as_ref().ok_or("there is no window")?.slabs();
+        let slab = slabs.range(..=at).next_back();
+        let slab = slab.filter(|(from, slab)| at.saturating_add(len) <= *from + slab.bytes);
+        let device = slab.ok_or_else(|| format!("memory at {at:#x}: is not mapped"))?.1.device;
+        drop(window);
+        self.copiers.get_mut(&device).ok_or_else(|| "device: has no memory".into())
+    }
+
+    fn take(&mut self, message: &Message<'_>) -> Result<Result<(), String>> {
+        let failed = |code: u32| format!("memory: code {code}");
+        Ok(match message.op {
+            CarryMap::OP => self.map(CarryMap::split(message.body)?.0),
+            CarryBytes::OP => {
+                let (head, bytes) = CarryBytes::split(message.body)?;
+                let at = head.at.get();
+                let copier = self.copier(at, bytes.len() as u64);
+                copier.and_then(|copier| copier.write(at, bytes).map_err(failed))
+            }
+            CarryClear::OP => {
+                let head = CarryClear::split(message.body)?.0;
+                let (at, len) = (head.at.get(), head.bytes.get());
+                let copier = self.copier(at, len);
+                copier.and_then(|copier| copier.clear(at, len as usize).map_err(failed))
+            }
+            CarryState::OP => {
+                self.state.extend_from_slice(CarryState::split(message.body)?.1);
+                let is_long = self.state.len() > MAX_STATE_LEN;
+                if is_long { Err("state: is too long".into()) } else { Ok(()) }
+            }
+            op => return Err(Error::Protocol(format!("operation {op}: cannot come here"))),
+        })
+    }
+
+    fn prepare(&mut self) -> Result<(), String> {
+        if let Some(why) = &self.failed {
+            return Err(why.clone());
+        }
+        let state: State = codec::read(&self.state).map_err(|e| e.to_string())?;
+        let executor = make(&self.shared, &self.queue, &state)?;
+        for device in std::mem::take(&mut self.copiers).into_keys() {
+            let release = self.shared.driver.of(Call::cuDevicePrimaryCtxRelease_v2);
+            // SAFETY: a number.
+            unsafe { release.call([device as usize]) };
+        }
+        self.made = Some((state, executor));
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), String> {
+        let (state, executor) = self.made.take().ok_or("nothing is prepared")?;
+        (self.begin)(&state, self.shared.clone(), self.queue.clone(), executor)
+    }
+}
+
+impl Handler for Incoming {
+    fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> Result<()> {
+        let done = match message.op {
+            CarryPrepare::OP => self.prepare(),
+            CarryCommit::OP => self.commit(),
+            _ => {
+                if let (Err(why), None) = (self.take(message)?, &self.failed) {
+                    self.failed = Some(why);
+                }
+                return Ok(());
+            }
+        };
+        match done {
+            Ok(()) => endpoint.reply(message.number, Ok(&[])),
+            Err(why) => endpoint.reply(message.number, Err((1, &why))),
+        }
+    }
+}

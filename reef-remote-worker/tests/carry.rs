@@ -1,0 +1,418 @@
+//! Sessions that move between servers while their programs run.
+
+#[path = "../../reef-shim/tests/common/mod.rs"]
+mod common;
+mod support;
+
+use common::{Driver, call, fake_copy, library, until};
+use reef_remote_worker::{Place, migrate, restore, snapshot};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use support::{client, socket};
+
+/// Tests set variables, and look for workers, one after the other.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// A server in a process of its own.
+struct Server {
+    child: Child,
+    address: String,
+}
+
+impl Server {
+    fn start(name: &str) -> Self {
+        let address = socket(name);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_reef-remote-worker"));
+        let driver = library(common::FAKE);
+        command.args(["serve", &address, "--driver", driver.to_str().unwrap()]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("listening on "), "{line}");
+        Self { child, address }
+    }
+
+    /// Processes that it has started.
+    fn workers(&self) -> Vec<u32> {
+        let mut all = Vec::new();
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{}/task", self.child.id())) else {
+            return all;
+        };
+        for task in tasks.flatten() {
+            let text = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+            all.extend(text.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        }
+        all
+    }
+
+    /// The one worker that it has.
+    fn worker(&self) -> u32 {
+        until("it has one worker", || self.workers().len() == 1);
+        self.workers()[0]
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Folder of the workers' sockets.
+fn prepare() -> std::sync::MutexGuard<'static, ()> {
+    let one = ONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let folder = std::env::temp_dir().join(format!("reef-carry-{}", std::process::id()));
+    // SAFETY: other threads read it only while they hold the lock.
+    unsafe { std::env::set_var("REEF_REMOTE_FOLDER", folder) };
+    one
+}
+
+fn open(name: &str, address: &str) -> Driver {
+    let driver = client(name);
+    // SAFETY: as above.
+    unsafe { std::env::set_var("REEF_REMOTE", address) };
+    assert_eq!(call!(driver, cuInit(0)), 0);
+    driver
+}
+
+/// Image with a variable that kernels and copies may use.
+const IMAGE: &std::ffi::CStr = c".version 8.0\n.target sm_70\n.global .align 8 .b8 table[64];\n";
+
+/// A program with something of all kinds.
+struct Program {
+    driver: Driver,
+    streams: [usize; 2],
+    event: usize,
+    mix: usize,
+    join: usize,
+    memory: usize,
+    global: usize,
+    graphs: Vec<usize>,
+    extra: Vec<usize>,
+    random: u64,
+}
+
+const WORDS: usize = 16;
+
+impl Program {
+    fn begin(driver: Driver, seed: u64) -> Self {
+        let (mut context, mut memory, mut module, mut global) =
+            (0_usize, 0_usize, 0_usize, 0_usize);
+        assert_eq!(call!(driver, cuDevicePrimaryCtxRetain(&raw mut context, 0)), 0);
+        assert_eq!(call!(driver, cuCtxSetCurrent(context)), 0);
+        assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut memory, 8 * WORDS)), 0);
+        assert_eq!(call!(driver, cuMemsetD8_v2(memory, 3, 8 * WORDS)), 0);
+        assert_eq!(call!(driver, cuModuleLoadData(&raw mut module, IMAGE.as_ptr())), 0);
+        let place = &raw mut global;
+        assert_eq!(
+            call!(driver, cuModuleGetGlobal_v2(place, 0_usize, module, c"table".as_ptr())),
+            0
+        );
+        assert_eq!(call!(driver, cuMemsetD8_v2(global, 5, 64)), 0);
+        let function = |name: &std::ffi::CStr| {
+            let mut function = 0_usize;
+            assert_eq!(
+                call!(driver, cuModuleGetFunction(&raw mut function, module, name.as_ptr())),
+                0
+            );
+            function
+        };
+        let (mix, join) = (function(c"mix"), function(c"join"));
+        let mut event = 0_usize;
+        assert_eq!(call!(driver, cuEventCreate(&raw mut event, 0)), 0);
+        let mut streams = [0_usize; 2];
+        for stream in &mut streams {
+            assert_eq!(call!(driver, cuStreamCreate(std::ptr::from_mut(stream), 1)), 0);
+        }
+        assert_eq!(call!(driver, cuCtxSynchronize()), 0);
+        let (graphs, extra) = (Vec::new(), Vec::new());
+        Self { driver, streams, event, mix, join, memory, global, graphs, extra, random: seed }
+    }
+
+    fn next(&mut self, below: u64) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(97);
+        (self.random >> 33) % below
+    }
+
+    fn word(&self, at: usize) -> usize {
+        self.memory + 8 * at
+    }
+
+    fn launch(&self, kernel: usize, stream: usize, to: usize, value: u64) {
+        assert_eq!(self.driver.launch("cuLaunchKernel", kernel, stream, to, value), 0);
+    }
+
+    /// A step whose effect depends on the order of all steps of its stream.
+    fn step(&mut self) {
+        let driver = self.driver;
+        let which = self.next(2) as usize;
+        let (stream, value) = (self.streams[which], self.next(1 << 30));
+        match self.next(12) {
+            0..4 => self.launch(self.mix, stream, self.word(which), value),
+            4 => {
+                // The other stream takes up this one's word.
+                assert_eq!(call!(driver, cuEventRecord(self.event, stream)), 0);
+                let other = self.streams[1 - which];
+                assert_eq!(call!(driver, cuStreamWaitEvent(other, self.event, 0)), 0);
+                self.launch(self.join, other, self.word(1 - which), self.word(which) as u64);
+                assert_eq!(call!(driver, cuStreamSynchronize(other)), 0);
+            }
+            5 => {
+                let bytes = value.to_le_bytes();
+                let to = self.word(2 + which);
+                assert_eq!(call!(driver, cuMemcpyHtoDAsync_v2(to, bytes.as_ptr(), 8, stream)), 0);
+                assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+            }
+            6 => {
+                assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+                self.launch(self.mix, stream, self.global + 8 * which, value);
+            }
+            7 => {
+                let mut graph = 0_usize;
+                let mut exec = 0_usize;
+                assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 0)), 0);
+                for more in 0..3 {
+                    self.launch(self.mix, stream, self.word(which), value + more);
+                }
+                assert_eq!(call!(driver, cuStreamEndCapture(stream, &raw mut graph)), 0);
+                let code = call!(driver, cuGraphInstantiateWithFlags(&raw mut exec, graph, 0));
+                assert_eq!(code, 0);
+                // What was instantiated lives without the graph.
+                assert_eq!(call!(driver, cuGraphDestroy(graph)), 0);
+                self.graphs.push(exec);
+                if self.graphs.len() > 3 {
+                    let old = self.graphs.remove(0);
+                    assert_eq!(call!(driver, cuStreamSynchronize(self.streams[0])), 0);
+                    assert_eq!(call!(driver, cuStreamSynchronize(self.streams[1])), 0);
+                    assert_eq!(call!(driver, cuGraphExecDestroy(old)), 0);
+                }
+            }
+            8 if !self.graphs.is_empty() => {
+                let at = self.next(self.graphs.len() as u64) as usize;
+                let exec = self.graphs[at];
+                // A graph's word may be the other stream's.
+                let other = self.streams[1 - which];
+                assert_eq!(call!(driver, cuStreamSynchronize(other)), 0);
+                assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+                assert_eq!(call!(driver, cuGraphLaunch(exec, stream)), 0);
+                assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+            }
+            9 => {
+                let (mut at, bytes) = (0_usize, 8 * (1 + self.next(600_000) as usize));
+                assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, bytes)), 0);
+                let last = at + bytes - 8;
+                assert_eq!(call!(driver, cuMemsetD8Async(last, value as u8, 8, stream)), 0);
+                self.launch(self.join, stream, self.word(4 + which), last as u64);
+                self.extra.push(at);
+                if self.extra.len() > 5 {
+                    let at = self.next(5) as usize;
+                    let old = self.extra.remove(at);
+                    assert_eq!(call!(driver, cuMemFree_v2(old)), 0);
+                }
+            }
+            10 => {
+                let mut word = 0_u64;
+                assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+                let from = self.word(which);
+                assert_eq!(call!(driver, cuMemcpyDtoH_v2(&raw mut word, from, 8)), 0);
+                self.launch(self.mix, stream, self.word(6 + which), word);
+            }
+            _ => assert_eq!(call!(driver, cuCtxSynchronize()), 0),
+        }
+    }
+
+    /// All words, and those of the variable.
+    fn end(self) -> Vec<u64> {
+        let driver = self.driver;
+        assert_eq!(call!(driver, cuCtxSynchronize()), 0);
+        let mut words = vec![0_u64; WORDS + 8];
+        let to = words.as_mut_ptr();
+        assert_eq!(call!(driver, cuMemcpyDtoH_v2(to, self.memory, 8 * WORDS)), 0);
+        // SAFETY: there are eight more words.
+        let to = unsafe { to.add(WORDS) };
+        assert_eq!(call!(driver, cuMemcpyDtoH_v2(to, self.global, 64)), 0);
+        words
+    }
+}
+
+fn seed() -> u64 {
+    let asked = std::env::var("REEF_TEST_SEED").ok().and_then(|value| value.parse().ok());
+    let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |now| now.as_nanos() as u64);
+    let seed = asked.unwrap_or(now);
+    println!("REEF_TEST_SEED={seed}");
+    seed
+}
+
+/// Words that the program leaves on the fake driver, without a server.
+fn expected(name: &str, seed: u64, steps: usize) -> Vec<u64> {
+    let copy = fake_copy(name);
+    let plain = Driver::open(&copy);
+    assert_eq!(call!(plain, cuInit(0)), 0);
+    let mut program = Program::begin(plain, seed);
+    (0..steps).for_each(|_| program.step());
+    std::fs::remove_file(copy).unwrap();
+    program.end()
+}
+
+#[test]
+fn program_that_moves_twenty_times_ends_as_without() {
+    const STEPS: usize = 4000;
+    let _one = prepare();
+    let seed = seed();
+    let expected = expected("carry-plain", seed, STEPS);
+    let servers = [Server::start("carry-a"), Server::start("carry-b")];
+    let driver = open("carry", &servers[0].address);
+    let mut program = Program::begin(driver, seed);
+    let is_over = AtomicBool::new(false);
+    let moves = std::thread::scope(|scope| {
+        let mover = scope.spawn(|| {
+            let mut moves = 0;
+            while !is_over.load(Ordering::SeqCst) && moves < 20 {
+                std::thread::sleep(Duration::from_millis((seed >> (moves % 40)) % 20));
+                let worker = servers[moves % 2].worker();
+                let to = Place::new(&servers[1 - moves % 2].address);
+                let carried = loop {
+                    match migrate(worker, &to) {
+                        Ok(carried) => break carried,
+                        // It is between the two calls of a capture, and runs on.
+                        Err(why) if why.contains("a capture that is open") => {}
+                        Err(why) => panic!("{moves}: {why}"),
+                    }
+                };
+                println!("move {moves}: {carried:?}");
+                moves += 1;
+            }
+            moves
+        });
+        for step in 0.. {
+            if step < STEPS {
+                program.step();
+            } else if mover.is_finished() {
+                break;
+            } else {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if step + 1 == STEPS / 2 || step > STEPS / 2 && step < STEPS && step % 100 == 0 {
+                std::thread::sleep(Duration::from_millis(20)); // so that it lasts
+            }
+        }
+        mover.join().unwrap()
+    });
+    is_over.store(true, Ordering::SeqCst);
+    assert_eq!(moves, 20);
+    assert_eq!(program.end(), expected, "REEF_TEST_SEED={seed}");
+}
+
+#[test]
+fn session_in_a_folder_goes_on_where_it_is_restored() {
+    const STEPS: usize = 600;
+    let _one = prepare();
+    let seed = seed();
+    let expected = expected("carry-folder-plain", seed, STEPS);
+    let server = Server::start("carry-folder");
+    let mut program = Program::begin(open("carry-folder", &server.address), seed);
+    (0..STEPS / 3).for_each(|_| program.step());
+    let folder = std::env::temp_dir().join(format!("reef-carry-folder-{}", std::process::id()));
+    // It runs on, and what was written is older than it.
+    let written = snapshot(server.worker(), &folder, false).unwrap();
+    println!("written: {written:?}");
+    (0..STEPS / 3).for_each(|_| program.step());
+    snapshot(server.worker(), &folder, true).unwrap();
+    let path = folder.join("session.reef");
+    let whole = std::fs::read(&path).unwrap();
+    let mut damaged = whole.clone();
+    damaged[whole.len() / 2] ^= 1;
+    std::fs::write(&path, &damaged).unwrap();
+    let place = Place::new(&server.address);
+    let why = restore(&folder, &place).unwrap_err();
+    assert!(why.contains("checksum"), "{why}");
+    std::fs::write(&path, &whole).unwrap();
+    // The program waits meanwhile.
+    let rest = std::thread::scope(|scope| {
+        let restored = scope.spawn(|| {
+            std::thread::sleep(Duration::from_millis(100));
+            restore(&folder, &place)
+        });
+        (0..STEPS / 3).for_each(|_| program.step());
+        restored.join().unwrap().unwrap();
+        program.end()
+    });
+    assert_eq!(rest, expected, "REEF_TEST_SEED={seed}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn session_that_cannot_move_says_why_and_runs_on() {
+    let _one = prepare();
+    let servers = [Server::start("carry-refused-a"), Server::start("carry-refused-b")];
+    let driver = open("carry-refused", &servers[0].address);
+    let mut program = Program::begin(driver, 1);
+    let to = Place::new(&servers[1].address);
+    let why = || migrate(servers[0].worker(), &to).unwrap_err();
+    let mut pooled = 0_usize;
+    assert_eq!(call!(driver, cuMemAllocAsync(&raw mut pooled, 100, 0_usize)), 0);
+    let said = why();
+    assert!(said.contains("1 allocations of pools"), "{said}");
+    assert_eq!(call!(driver, cuMemFreeAsync(pooled, 0_usize)), 0);
+    let (stream, mut graph) = (program.streams[0], 0_usize);
+    assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 0)), 0);
+    let said = why();
+    assert!(said.contains("a capture that is open") || said.contains("code 900"), "{said}");
+    call!(driver, cuStreamEndCapture(stream, &raw mut graph));
+    let nowhere = Place::new("unix:/nowhere/reef.sock");
+    assert!(migrate(servers[0].worker(), &nowhere).is_err());
+    (0..100).for_each(|_| program.step());
+    migrate(servers[0].worker(), &to).unwrap();
+    (0..100).for_each(|_| program.step());
+    until("the first has none", || servers[0].workers().is_empty());
+    assert_eq!(servers[1].workers().len(), 1);
+    program.end();
+}
+
+/// Either server is killed at a random time of a move: the program goes on at one of them, or ends
+/// with a clear error.
+#[test]
+fn killed_server_leaves_the_session_at_one_or_none() {
+    let _one = prepare();
+    let seed = seed();
+    for case in 0..4_u64 {
+        let names = ["a", "b"].map(|end| format!("carry-kill-{end}{case}"));
+        let servers = names.map(|name| Server::start(&name));
+        let driver = open(&format!("carry-kill-{case}"), &servers[0].address);
+        let begun = Program::begin(driver, seed);
+        let word = begun.memory;
+        let (mix, stream) = (begun.mix, begun.streams[0]);
+        let worker = servers[0].worker();
+        let to = Place::new(&servers[1].address);
+        let victim = (case % 2) as usize;
+        let delay = Duration::from_micros((seed >> (case % 16)) % 12_000);
+        let moved = std::thread::scope(|scope| {
+            let mover = scope.spawn(|| migrate(worker, &to));
+            std::thread::sleep(delay);
+            let pid = servers[victim].child.id() as i32;
+            // SAFETY: a process of this test's.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+            mover.join().unwrap()
+        });
+        let mut codes = Vec::new();
+        for value in 0..50 {
+            let code = driver.launch("cuLaunchKernel", mix, stream, word, value);
+            codes.push(if code == 0 { call!(driver, cuStreamSynchronize(stream)) } else { code });
+        }
+        let goes_on = codes.iter().all(|code| *code == 0);
+        let ends = codes.last() == Some(&46);
+        println!(
+            "{case}: {victim} killed after {delay:?}: moved {:?}, goes on {goes_on}",
+            moved.is_ok()
+        );
+        assert!(goes_on || ends, "{codes:?}");
+        if goes_on {
+            let left = &servers[1 - victim];
+            assert_eq!(left.workers().len(), 1, "one of both has it");
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Named pieces of memory in a folder, of anything: in the format of [`format`](crate::format).
+
+use crate::digest::Digest;
+use crate::error::{Error, Result};
+use crate::format::file::{Snapshot, Unfinished};
+use crate::format::layout::CHUNK;
+use crate::format::manifest::{DeviceFacts, Manifest, QueueState, RegionState};
+use crate::format::writer::ChunkWriter;
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::Path;
+
+/// Name of the file of an archive in its folder.
+pub const ARCHIVE_FILE: &str = "session.reef";
+
+/// An archive that takes the place of the one in its folder when it is finished.
+#[derive(Debug)]
+pub struct ArchiveWriter(Unfinished);
+
+/// Regions of an archive that is being written.
+#[derive(Debug)]
+pub struct Regions<'a> {
+    chunks: ChunkWriter<BufWriter<&'a File>>,
+    memory: Vec<RegionState>,
+    unfinished: &'a Unfinished,
+}
+
+impl ArchiveWriter {
+    /// Begins one in `folder`, which is made if it isn't there.
+    ///
+    /// # Errors
+    ///
+    /// `Io`; `Locked` if another process writes there.
+    pub fn begin(folder: impl AsRef<Path>) -> Result<Self> {
+        Unfinished::begin(folder.as_ref(), ARCHIVE_FILE).map(Self)
+    }
+
+    /// Returns what takes its regions.
+    ///
+    /// # Errors
+    ///
+    /// `Io`.
+    pub fn writer(&self) -> Result<Regions<'_>> {
+        let chunks = self.0.writer()?;
+        Ok(Regions { chunks, memory: Vec::new(), unfinished: &self.0 })
+    }
+
+    /// Puts the archive into its place. Returns the bytes of its file.
+    ///
+    /// # Errors
+    ///
+    /// `Io`. An archive that was there is whole then.
+    pub fn finish(&self, regions: Regions<'_>) -> Result<u64> {
+        let nothing = Digest::of(&[]);
+        let manifest = Manifest {
+            written_by: format!("reef {}", env!("CARGO_PKG_VERSION")),
+            name: "session".into(),
+            model: nothing,
+            weights: nothing,
+            plan: nothing,
+            device: DeviceFacts { backend: "cuda".into(), name: String::new() },
+            queue: QueueState { commands: 1, completed: 0, left: 0, partial: None },
+            memory: regions.memory,
+            chunks: Vec::new(),
+            note: serde_json::Value::Null,
+        };
+        self.0.finish(regions.chunks, manifest).map(|(bytes, _)| bytes)
+    }
+}
+
+impl Regions<'_> {
+    /// Writes a region.
+    ///
+    /// # Errors
+    ///
+    /// `Io`.
+    pub fn region(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
+        self.begin_region(name, bytes.len() as u64);
+        bytes.chunks(CHUNK).try_for_each(|piece| self.piece(piece))
+    }
+
+    /// Begins a region of `bytes` bytes, whose [pieces](Self::piece) follow.
+    pub fn begin_region(&mut self, name: &str, bytes: u64) {
+        let (name, chunks) = (name.to_owned(), Vec::new());
+        self.memory.push(RegionState { name, bytes, lasts: true, chunks });
+    }
+
+    /// Writes the next piece of the region: 2 MiB, but for the last one. Zeros, and pieces that are
+    /// there already, take no room.
+    ///
+    /// # Errors
+    ///
+    /// `Io`.
+    ///
+    /// # Panics
+    ///
+    /// If no region has begun, or the piece is longer.
+    pub fn piece(&mut self, bytes: &[u8]) -> Result<()> {
+        assert!(bytes.len() <= CHUNK, "{} bytes, at most {CHUNK}", bytes.len());
+        let index = self.chunks.chunk(bytes).map_err(|why| self.unfinished.failed(&why))?;
+        self.memory.last_mut().expect("a region has begun").chunks.push(index);
+        Ok(())
+    }
+}
+
+/// An archive on disk, all of which has been checked.
+#[derive(Debug)]
+pub struct Archive(Snapshot);
+
+impl Archive {
+    /// Opens the archive in `folder`, and checks all of its bytes.
+    ///
+    /// # Errors
+    ///
+    /// `Io`, `Version`; `Damaged` says which part is wrong.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
+        Snapshot::open_file(folder.as_ref(), ARCHIVE_FILE).map(Self)
+    }
+
+    /// Gives the contents of region `index`, which must have this name, to `each`: the first byte
+    /// of each piece, and the piece.
+    ///
+    /// # Errors
+    ///
+    /// `Damaged` if there is no such region, or the file has been changed; those of `each`.
+    pub fn region(
+        &mut self,
+        index: usize,
+        name: &str,
+        mut each: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let region = self.0.manifest().memory.get(index).cloned();
+        let region = region.filter(|region| region.name == name).ok_or_else(|| Error::Damaged {
+            file: ARCHIVE_FILE.into(),
+            why: format!("region {index}: must be {name:?}"),
+        })?;
+        let mut failed = None;
+        let read = self.0.reader.region(&region, |at, bytes| {
+            if failed.is_none() {
+                failed = each(at, bytes).err();
+            }
+            Ok::<(), crate::format::reader::Fault>(())
+        });
+        read.map_err(|fault| self.0.refusal(fault))?;
+        failed.map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(folder: &Path) -> Vec<Vec<u8>> {
+        let odd: Vec<u8> = (0..CHUNK + 5).map(|at| (at * 7 >> 3) as u8).collect();
+        let regions = vec![vec![1, 2, 3], vec![0; CHUNK + 9], odd.clone(), odd];
+        let archive = ArchiveWriter::begin(folder).unwrap();
+        let mut writer = archive.writer().unwrap();
+        for (at, region) in regions.iter().enumerate() {
+            writer.region(&format!("region {at}"), region).unwrap();
+        }
+        let bytes = archive.finish(writer).unwrap();
+        assert!(bytes < 2 * CHUNK as u64, "zeros and copies take no room: {bytes}");
+        regions
+    }
+
+    fn read(folder: &Path, count: usize) -> Result<Vec<Vec<u8>>> {
+        let mut archive = Archive::open(folder)?;
+        let mut region = |at: usize| {
+            let mut all = Vec::new();
+            archive.region(at, &format!("region {at}"), |offset, bytes| {
+                assert_eq!(offset, all.len());
+                all.extend_from_slice(bytes);
+                Ok(())
+            })?;
+            Ok(all)
+        };
+        (0..count).map(&mut region).collect()
+    }
+
+    #[test]
+    fn regions_come_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let regions = write(folder.path());
+        assert!(read(folder.path(), 4).unwrap() == regions);
+        let mut archive = Archive::open(folder.path()).unwrap();
+        assert!(archive.region(0, "another", |_, _| Ok(())).is_err());
+        assert!(archive.region(9, "region 9", |_, _| Ok(())).is_err());
+    }
+
+    #[test]
+    fn flipped_bit_is_refused_wherever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path());
+        let path = folder.path().join(ARCHIVE_FILE);
+        let whole = std::fs::read(&path).unwrap();
+        for at in [0, 9, 12, 2000, whole.len() - 700, whole.len() - 60, whole.len() - 1] {
+            let mut damaged = whole.clone();
+            damaged[at] ^= 4;
+            std::fs::write(&path, &damaged).unwrap();
+            assert!(Archive::open(folder.path()).is_err(), "byte {at}");
+        }
+        std::fs::write(&path, &whole[..whole.len() - 9]).unwrap();
+        assert!(Archive::open(folder.path()).is_err(), "it is cut short");
+    }
+}
