@@ -11,8 +11,8 @@ use reef_remote_calls::{
     Layout, Lease, Link, Load, SetCurrent, TableCall, ToDevice, ToHost, is_replayed,
 };
 use reef_replay::{Malformed, Templates};
-use reef_wire::{Error, Hot, Result};
-use std::collections::BTreeMap;
+use reef_wire::little_endian::{U16, U32};
+use reef_wire::{Error, Hot, Result, hot_bytes};
 use std::sync::Arc;
 
 /// Number of a message that this process makes again: no client's has it.
@@ -24,8 +24,6 @@ pub(crate) struct Executor {
     caller: Caller,
     queue: Arc<Queue>,
     templates: Templates,
-    /// Definitions of the templates, as they came.
-    defined: BTreeMap<u16, Vec<u8>>,
 }
 
 /// Why a record cannot be made.
@@ -40,8 +38,7 @@ impl From<Malformed> for Refused {
 impl Executor {
     pub(crate) fn new(shared: Arc<Shared>, queue: Arc<Queue>) -> Self {
         let caller = Caller::new(shared, queue.clone());
-        let (templates, defined) = (Templates::default(), BTreeMap::new());
-        Self { caller, queue, templates, defined }
+        Self { caller, queue, templates: Templates::default() }
     }
 
     /// Body of the thread. Returns why the session must end.
@@ -78,9 +75,15 @@ impl Executor {
         Ok(self.caller.shared.repeated())
     }
 
-    /// Returns the contexts of the client's threads, and the definitions of its templates.
+    /// Returns the contexts of the client's threads, and definitions of its templates as they are
+    /// now: the records that come later change their words by differences.
     fn threads(&self) -> Threads {
-        let templates = self.defined.values().cloned().collect();
+        let templates = self.templates.definitions().map(|(number, definition)| {
+            let (template, reserved) = (U16::new(number), U16::new(0));
+            let head = Define { template, reserved, reserved2: U32::new(0) };
+            [hot_bytes(&head), &definition].concat()
+        });
+        let templates = templates.collect();
         Threads { lanes: self.caller.lanes(), templates }
     }
 
@@ -99,7 +102,6 @@ impl Executor {
                 let (head, definition) = Define::split(body)?;
                 let defined = self.templates.define(head.template.get(), definition, is_replayed);
                 defined.map_err(|why| Refused::from(why).0)?;
-                self.defined.insert(head.template.get(), body.to_vec());
                 self.caller.shared.answer(request, 0, &[]);
                 return Ok(());
             }

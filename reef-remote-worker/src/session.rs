@@ -40,7 +40,11 @@ struct Current {
 
 impl Sessions {
     /// A process without a session. The driver is opened when it begins.
-    pub(crate) fn new(driver: Option<PathBuf>, quota: Option<Arc<Quota>>, notices: Notices) -> Self {
+    pub(crate) fn new(
+        driver: Option<PathBuf>,
+        quota: Option<Arc<Quota>>,
+        notices: Notices,
+    ) -> Self {
         let mut options = ServerOptions::new(SCHEMA);
         options.max_sessions = 2; // one, or that of another server and the one that it brings
         let (name, endpoint) = (OnceLock::new(), OnceLock::new());

@@ -50,8 +50,12 @@ impl Server {
 
     /// The one worker that it has.
     fn worker(&self) -> u32 {
-        until("it has one worker", || self.workers().len() == 1);
-        self.workers()[0]
+        let mut one = None;
+        until("it has one worker", || {
+            one = <[u32; 1]>::try_from(self.workers()).ok();
+            one.is_some()
+        });
+        one.expect("it was just there")[0]
     }
 }
 
@@ -72,9 +76,17 @@ fn prepare() -> std::sync::MutexGuard<'static, ()> {
 }
 
 fn open(name: &str, address: &str) -> Driver {
+    open_with(name, address, "0")
+}
+
+/// A program at a server, whose repeated calls are replayed if `replay` is 1.
+fn open_with(name: &str, address: &str, replay: &str) -> Driver {
     let driver = client(name);
     // SAFETY: as above.
-    unsafe { std::env::set_var("REEF_REMOTE", address) };
+    unsafe {
+        std::env::set_var("REEF_REMOTE", address);
+        std::env::set_var("REEF_REMOTE_REPLAY", replay);
+    }
     assert_eq!(call!(driver, cuInit(0)), 0);
     driver
 }
@@ -151,7 +163,7 @@ impl Program {
         let driver = self.driver;
         let which = self.next(2) as usize;
         let (stream, value) = (self.streams[which], self.next(1 << 30));
-        match self.next(12) {
+        match self.next(13) {
             0..4 => self.launch(self.mix, stream, self.word(which), value),
             4 => {
                 // The other stream takes up this one's word.
@@ -221,6 +233,16 @@ impl Program {
                 assert_eq!(call!(driver, cuMemcpyDtoH_v2(&raw mut word, from, 8)), 0);
                 self.launch(self.mix, stream, self.word(6 + which), word);
             }
+            // The same calls again and again, with other values: they are replayed.
+            11 => {
+                for more in 0..6 {
+                    for at in 0..4 {
+                        let to = self.word(8 + which);
+                        self.launch(self.mix, stream, to, value + 10 * more + at);
+                    }
+                    assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+                }
+            }
             _ => assert_eq!(call!(driver, cuCtxSynchronize()), 0),
         }
     }
@@ -260,12 +282,22 @@ fn expected(name: &str, seed: u64, steps: usize) -> Vec<u64> {
 
 #[test]
 fn program_that_moves_twenty_times_ends_as_without() {
+    moves_twenty_times("plain", "0");
+}
+
+#[test]
+fn program_whose_calls_are_replayed_moves_twenty_times() {
+    moves_twenty_times("replay", "1");
+}
+
+/// Moves a program at random times while it runs, and compares it with one that has not moved.
+fn moves_twenty_times(name: &str, replay: &str) {
     const STEPS: usize = 4000;
     let _one = prepare();
     let seed = seed();
-    let expected = expected("carry-plain", seed, STEPS);
-    let servers = [Server::start("carry-a"), Server::start("carry-b")];
-    let driver = open("carry", &servers[0].address);
+    let expected = expected(&format!("carry-{name}-local"), seed, STEPS);
+    let servers = ["a", "b"].map(|end| Server::start(&format!("carry-{name}-{end}")));
+    let driver = open_with(&format!("carry-{name}"), &servers[0].address, replay);
     let mut program = Program::begin(driver, seed);
     let is_over = AtomicBool::new(false);
     let moves = std::thread::scope(|scope| {

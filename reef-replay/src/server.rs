@@ -46,6 +46,13 @@ impl Templates {
         Ok(())
     }
 
+    /// Returns each template with its number, as a definition of what it holds now: words that
+    /// records have changed are as changed. Defined elsewhere, they take the records that follow.
+    pub fn definitions(&self) -> impl Iterator<Item = (u16, Vec<u8>)> + '_ {
+        let all = self.by_number.iter().enumerate();
+        all.filter_map(|(number, known)| Some((number as u16, known.as_ref()?.write())))
+    }
+
     /// Calls with each operation of a record, in order: its kind, its body up to the payload, and
     /// the payload.
     ///
@@ -171,6 +178,31 @@ mod tests {
         }
         assert!(expand(&mut templates, &far).unwrap_err().contains("no word"));
         assert_eq!(expand(&mut templates, &[3, 0, 0, 0, 1, CHANGED, 0, 7, 8]), Ok(2));
+    }
+
+    #[test]
+    fn definitions_of_another_process_have_changed_words() {
+        let mut here = templates();
+        let made = |templates: &mut Templates, record: &[u8]| {
+            let mut made = Vec::new();
+            let each = |kind: u16, body: &[u8], payload: &[u8]| {
+                made.push((kind, [body, payload].concat()));
+                Ok::<(), Malformed>(())
+            };
+            templates.expand(record, each).unwrap();
+            made
+        };
+        let grows = [3, 0, 0, 0, CHANGED, 1, 0, 4]; // its first word, by two
+        assert_eq!(made(&mut here, &grows), [(1, b"shape32345678ab".to_vec())]);
+        let mut there = Templates::default();
+        for (number, definition) in here.definitions() {
+            there.define(number, &definition, |_| true).unwrap();
+        }
+        let more = made(&mut there, &grows);
+        assert_eq!(more, [(1, b"shape52345678ab".to_vec())]);
+        assert_eq!(more, made(&mut here, &grows));
+        let rest = [3, 0, 1, 0, CHANGED, 0, b'x', b'y'];
+        assert_eq!(made(&mut there, &rest), [(2, b"xy".to_vec())], "its payload has its length");
     }
 
     #[test]

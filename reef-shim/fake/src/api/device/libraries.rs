@@ -1,6 +1,7 @@
-//! Libraries' kernels and variables. A variable is memory of the device that comes to be when it is
-//! first asked for; kernels are those that modules have.
+//! Libraries' kernels and variables. A variable is an array of the library's text, or memory of the
+//! device that comes to be when it is first asked for; kernels are those that modules have.
 
+use super::modules::array;
 use crate::api::code::*;
 use crate::api::export::{give, plain};
 use crate::api::launch::{function, param};
@@ -36,10 +37,18 @@ unsafe fn kernel(kernel: *mut usize, library: usize, name: *const c_char) -> u32
     unsafe { function(kernel, library, name) }
 }
 
-/// A variable's name begins with `v`.
+/// The name of a variable that is not in the text begins with `v`.
 unsafe fn global(at: *mut usize, bytes: *mut usize, library: usize, name: *const c_char) -> u32 {
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_owned();
+    if let Some((from, len)) = array(library, &name) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            give(at, from);
+            give(bytes, len);
+        }
+        return SUCCESS;
+    }
     if !name.as_bytes().starts_with(b"v") {
         return NOT_FOUND;
     }

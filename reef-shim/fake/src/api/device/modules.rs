@@ -14,7 +14,6 @@ plain! {
     cuModuleUnload(module: usize) = unload;
     cuModuleGetLoadingMode(mode: *mut u32) = mode;
     cuModuleGetGlobal_v2(at: *mut usize, bytes: *mut usize, module: usize, name: *const c_char) = global;
-    cuLibraryGetGlobal(at: *mut usize, bytes: *mut usize, library: usize, name: *const c_char) = global;
     cuLibraryLoadData(library: *mut usize, image: *const c_char, a: usize, b: usize, c: u32, d: usize, e: usize, f: u32) = load_library;
     cuLibraryUnload(library: usize) = unload;
 }
@@ -65,17 +64,22 @@ fn map_global(at: usize, bytes: usize) -> Option<usize> {
     (got != libc::MAP_FAILED).then_some(got as usize)
 }
 
+/// Address and bytes of an array of a module.
+pub(super) fn array(module: usize, name: &CStr) -> Option<(usize, usize)> {
+    let (name, world) = (name.to_string_lossy(), world());
+    let found = world.globals.get(&module)?.iter().find(|(known, ..)| *known == name);
+    found.map(|(_, at, bytes)| (*at, *bytes))
+}
+
 unsafe fn global(at: *mut usize, bytes: *mut usize, module: usize, name: *const c_char) -> u32 {
     // SAFETY: the caller's promise: a text.
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-    let world = world();
-    let arrays = world.globals.get(&module).into_iter().flatten();
-    let found = arrays.into_iter().find(|(known, ..)| *known == name);
-    let Some((_, from, len)) = found else { return NOT_FOUND };
+    let Some((from, len)) = array(module, unsafe { CStr::from_ptr(name) }) else {
+        return NOT_FOUND;
+    };
     // SAFETY: the caller's promise.
     unsafe {
-        give(at, *from);
-        give(bytes, *len);
+        give(at, from);
+        give(bytes, len);
     }
     SUCCESS
 }
