@@ -138,6 +138,7 @@ fn open() -> Result<Session, String> {
         again(&to)
     }));
     options.token = token;
+    options.program = program();
     let windows: Vec<u64> = WINDOW_SLOTS.into_iter().filter(|slot| keep_window(*slot)).collect();
     let request = Request { windows: windows.clone(), is_carried: false };
     options.request = codec::write(&request).map_err(|e| e.to_string())?;
@@ -176,6 +177,13 @@ fn line() -> Result<Option<Line>, String> {
     let Some(text) = variable("REEF_REMOTE_EMULATE") else { return Ok(None) };
     let line = text.replace('+', ",").parse();
     line.map(Some).map_err(|e| format!("REEF_REMOTE_EMULATE: {e}"))
+}
+
+/// Name of this program and its process, for people at the server.
+fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    format!("{name} {}", std::process::id())
 }
 
 fn variable(name: &str) -> Option<String> {

@@ -3,7 +3,7 @@
 //! The server greets each client and keeps all secrets. What a worker gets is a connection whose
 //! client may have its session.
 
-use reef_wire::{Hello, Traffic, codec};
+use reef_wire::{Hello, Key, Moved, Traffic, codec};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -42,9 +42,9 @@ pub(crate) enum FromWorker {
     /// It has freed them.
     Release(u64),
     /// The worker has a session of this name, which another server had.
-    Adopted { name: [u8; 16] },
+    Adopted { name: [u8; 16], key: Key },
     /// The session of this name is at another server.
-    Moved { name: [u8; 16], address: String },
+    Moved { name: [u8; 16], moved: Moved },
 }
 
 /// Makes the two ends.

@@ -2,6 +2,7 @@
 
 use crate::control::{self, FromWorker};
 use crate::state::lock::lock;
+use reef_wire::{Key, Moved};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -33,13 +34,13 @@ impl Notices {
     }
 
     /// This process has a session of this name.
-    pub(crate) fn adopted(&self, name: [u8; 16]) -> bool {
-        self.tell(&FromWorker::Adopted { name })
+    pub(crate) fn adopted(&self, name: [u8; 16], key: Key) -> bool {
+        self.tell(&FromWorker::Adopted { name, key })
     }
 
     /// The session of this name is at another server.
-    pub(crate) fn moved(&self, name: [u8; 16], address: &str) -> bool {
-        self.tell(&FromWorker::Moved { name, address: address.into() })
+    pub(crate) fn moved(&self, name: [u8; 16], moved: Moved) -> bool {
+        self.tell(&FromWorker::Moved { name, moved })
     }
 
     /// Returns whether the server has taken notice.

@@ -14,8 +14,8 @@ use crate::state::shared::Shared;
 use crate::state::window::Window;
 use reef_remote_calls::{HostReturned, Request, SCHEMA};
 use reef_wire::{
-    Authority, Endpoint, Error, Handler, Hello, Hot, Link, Message, Result, Server, ServerOptions,
-    Traffic, codec,
+    Authority, Endpoint, Error, Handler, Hello, Hot, Key, Link, Message, Result, Server,
+    ServerOptions, Traffic, codec,
 };
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -121,10 +121,10 @@ impl Authority for Admission {
         let queue = Arc::new(Queue::default());
         let executor = Executor::new(shared.clone(), queue.clone());
         let name = self.current.name.get().copied().unwrap_or_default();
-        Ok((
-            Box::new(Reader { shared, queue, current, server, name, executor: Some(executor) }),
-            facts,
-        ))
+        let key = Key::make().ok_or("the system has no random numbers")?;
+        let (program, executor) = (hello.program.clone(), Some(executor));
+        let reader = Reader { shared, queue, current, server, name, program, key, executor };
+        Ok((Box::new(reader), facts))
     }
 }
 
@@ -138,19 +138,22 @@ fn adopt(
 ) -> Result<(), String> {
     let (shared, queue, executor) = made;
     let (current, server, name) = (current.clone(), server.clone(), state.name);
+    let key = state.key.clone().ok_or("the state has no key")?;
     let reader = Reader {
         shared,
         queue,
         current: current.clone(),
         server: server.clone(),
         name,
+        program: state.program.clone(),
+        key: key.clone(),
         executor: Some(executor),
     };
     let adopted = server.adopt(name, tenant, &state.end, Box::new(reader));
     let adopted = adopted.map_err(|e| e.to_string())?;
     let thread = thread::Builder::new().name("reef-session".into()).spawn(move || adopted.run());
     *lock(&current.adopted) = Some(thread.map_err(|e| format!("no thread: {e}"))?);
-    if current.notices.adopted(name) {
+    if current.notices.adopted(name, key) {
         return Ok(());
     }
     if let Some(endpoint) = current.endpoint.get() {
@@ -166,6 +169,8 @@ struct Reader {
     current: Arc<Current>,
     server: Server,
     name: [u8; 16],
+    program: String,
+    key: Key,
     /// Until the session begins.
     executor: Option<Executor>,
 }
@@ -179,6 +184,8 @@ impl Handler for Reader {
             queue: self.queue.clone(),
             server: self.server.clone(),
             name: self.name,
+            program: self.program.clone(),
+            key: self.key.clone(),
             notices: self.current.notices.clone(),
         };
         if let (Err(error), Some(_)) = (commands::listen(carrier), std::env::var_os("REEF_LOG")) {

@@ -1,5 +1,6 @@
 //! Errors of a connection and of a session.
 
+use crate::moved::Moved;
 use std::io;
 
 /// Result of this crate.
@@ -21,9 +22,9 @@ pub enum Error {
     /// The peer refuses the connection or the session, with its reason.
     #[error("refused: {0}")]
     Refused(String),
-    /// The session is at another server, with its address.
+    /// The session is at another server.
     #[error("the session has moved to {0}")]
-    Moved(String),
+    Moved(Moved),
     /// The session is over, with the reason.
     #[error("session ended: {0}")]
     Ended(String),

@@ -9,6 +9,7 @@
 //! | `journal`, `credit` | bytes that are kept until they are acknowledged, and their upper bound |
 //! | `bulk`, `cursor`, `id` | long bodies; progress of a lane; names of objects |
 //! | `codec`, `frame` | bodies and frames as bytes |
+//! | `moved` | the place of a session that is at another server |
 //! | `transport` | TCP, UNIX sockets, TLS, an emulated line |
 //!
 //! *In*: messages that a user of this crate declares with [`messages!`]. *Out*: the same messages
@@ -31,6 +32,7 @@ mod frame;
 pub mod fuzzing;
 mod id;
 mod journal;
+mod moved;
 mod session;
 mod transport;
 
@@ -40,6 +42,7 @@ pub use cursor::Cursor;
 pub use error::{Error, Result};
 pub use frame::{Decoder, FIRST_OP, Frame, MAX_BODY_LEN};
 pub use id::{Id, Mint, Table};
+pub use moved::{Key, Moved};
 pub use session::{
     Adopted, Authority, Client, ClientOptions, Endpoint, Growth, Handler, Held, Hello, Message,
     NO_SESSION, Reception, Server, ServerOptions, Token, Traffic, redirect, refuse,

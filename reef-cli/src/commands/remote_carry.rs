@@ -1,86 +1,136 @@
-//! `reef remote migrate|snapshot|restore`: sessions of unmodified programs.
+//! `reef remote ps|migrate|snapshot|restore`: sessions of unmodified programs.
 
+use crate::report::output::print;
+use crate::report::table::table;
 use crate::report::usage::Usage;
-use anyhow::{Result, anyhow};
-use reef_remote_worker::{Carried, Place, migrate, restore, snapshot};
+use anyhow::{Result, anyhow, bail};
+use reef_remote_worker::{Carried, Place, migrate, restore, sessions, snapshot};
+use serde_json::json;
 use std::path::PathBuf;
+
+#[derive(clap::Args)]
+pub(crate) struct Ps {
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 /// Another server.
 #[derive(clap::Args)]
-pub(crate) struct To {
+struct To {
     /// Address of the server: HOST:PORT, tls:HOST:PORT or unix:PATH.
     #[arg(long, value_name = "ADDRESS")]
     to: String,
-    /// File with the server's token.
+    /// File with a token of that server: the session belongs to its tenant there.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
     /// Certificates (PEM) of authorities for tls: addresses.
     #[arg(long, value_name = "FILE")]
     remote_ca: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Session of this machine.
+#[derive(clap::Args)]
+struct Session {
+    /// Process number of the session's worker on this machine, as `reef remote ps` says.
+    #[arg(value_name = "WORKER")]
+    worker: u32,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Migrate {
-    /// Process number of the session's worker on this machine.
-    session: u32,
+    #[command(flatten)]
+    session: Session,
     #[command(flatten)]
     to: To,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Snapshot {
-    /// Process number of the session's worker on this machine.
-    session: u32,
+    #[command(flatten)]
+    session: Session,
     /// Folder for the snapshot.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
     /// End the session; its program waits up to 30 s for `reef remote restore`.
     #[arg(long)]
     end: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
 }
 
 #[derive(clap::Args)]
 pub(crate) struct Restore {
     /// Folder of the snapshot.
+    #[arg(value_name = "DIR")]
     folder: PathBuf,
     #[command(flatten)]
     to: To,
 }
 
 impl To {
-    fn place(self) -> Result<Place> {
+    fn place(&self) -> Result<Place> {
         if self.to.is_empty() {
-            anyhow::bail!(Usage("--to: must be an address".into()));
+            bail!(Usage("--to: must be an address".into()));
         }
         let mut place = Place::new(&self.to);
-        (place.token, place.ca) = (self.token_file, self.remote_ca);
+        (place.token, place.ca) = (self.token_file.clone(), self.remote_ca.clone());
         Ok(place)
     }
 }
 
-fn say(what: &str, carried: &Carried) {
-    let pause = carried.pause.as_secs_f64() * 1e3;
-    println!(
-        "{what}: {} bytes of memory, {} in a pause of {pause:.1} ms",
-        carried.memory, carried.delta
-    );
+fn say(what: &str, carried: &Carried, is_json: bool) -> Result<()> {
+    let millis = carried.pause.as_secs_f64() * 1e3;
+    let Carried { memory, delta, .. } = carried;
+    if is_json {
+        let said = json!({ "pause_ms": millis, "memory_bytes": memory, "pause_bytes": delta });
+        print(said)
+    } else {
+        print(format_args!(
+            "{what}: {memory} bytes of memory, {delta} of them in a pause of {millis:.1} ms"
+        ))
+    }
 }
 
-pub(crate) fn run_migrate(command: Migrate) -> Result<()> {
-    let carried = migrate(command.session, &command.to.place()?).map_err(|e| anyhow!(e))?;
-    say("moved", &carried);
-    Ok(())
+pub(crate) fn run_ps(command: &Ps) -> Result<()> {
+    let all = sessions();
+    if command.json {
+        let session = |session: &reef_remote_worker::Running| {
+            let reef_remote_worker::Running { worker, program, memory, .. } = session;
+            json!({ "worker": worker, "program": program, "memory_bytes": memory })
+        };
+        let all: Vec<_> = all.iter().map(session).collect();
+        return print(json!(all));
+    }
+    let mut table = table(&["program", "worker", "memory (MiB)"]);
+    for session in &all {
+        let mebibytes = (session.memory >> 20).to_string();
+        table.add_row([&session.program, &session.worker.to_string(), &mebibytes]);
+    }
+    print(table)
+}
+
+pub(crate) fn run_migrate(command: &Migrate) -> Result<()> {
+    let Migrate { session, to } = command;
+    let carried = migrate(session.worker, &to.place()?).map_err(|e| anyhow!(e))?;
+    say("moved", &carried, to.json)
 }
 
 pub(crate) fn run_snapshot(command: &Snapshot) -> Result<()> {
-    let Snapshot { session, out, end } = command;
-    let carried = snapshot(*session, out, *end).map_err(|e| anyhow!(e))?;
-    say("written", &carried);
-    Ok(())
+    let Snapshot { session, out, end, json } = command;
+    let carried = snapshot(session.worker, out, *end).map_err(|e| anyhow!(e))?;
+    say("written", &carried, *json)
 }
 
-pub(crate) fn run_restore(command: Restore) -> Result<()> {
+pub(crate) fn run_restore(command: &Restore) -> Result<()> {
     let bytes = restore(&command.folder, &command.to.place()?).map_err(|e| anyhow!(e))?;
-    println!("restored: {bytes} bytes of memory");
-    Ok(())
+    if command.to.json {
+        print(json!({ "memory_bytes": bytes }))
+    } else {
+        print(format_args!("restored: {bytes} bytes of memory"))
+    }
 }

@@ -1,7 +1,9 @@
 //! `reef remote serve`: lends this machine's devices to programs of other machines.
 
 #[cfg(feature = "daemon")]
-use super::remote_carry::{Migrate, Restore, Snapshot, run_migrate, run_restore, run_snapshot};
+use super::remote_carry::{
+    Migrate, Ps, Restore, Snapshot, run_migrate, run_ps, run_restore, run_snapshot,
+};
 use crate::report::usage::Usage;
 use anyhow::Result;
 use reef::op::Operators;
@@ -16,13 +18,16 @@ use std::sync::Arc;
 pub(crate) enum Command {
     /// Lend this machine's devices to programs elsewhere.
     Serve(Serve),
-    /// Move a session of a program that uses the CUDA driver to another server.
+    /// List this machine's sessions of programs that use the CUDA driver.
+    #[cfg(feature = "daemon")]
+    Ps(Ps),
+    /// Move such a session to another server while its program runs.
     #[cfg(feature = "daemon")]
     Migrate(Migrate),
     /// Write such a session to a folder.
     #[cfg(feature = "daemon")]
     Snapshot(Snapshot),
-    /// Continue such a session from a folder.
+    /// Continue such a session from a folder, at a server.
     #[cfg(feature = "daemon")]
     Restore(Restore),
     /// Serve one program, as `serve` asks.
@@ -106,11 +111,13 @@ pub(crate) fn run(command: Command) -> Result<()> {
     let Serve { listen, own, programs, token_file, rights, cert, key } = match command {
         Command::Serve(serve) => serve,
         #[cfg(feature = "daemon")]
-        Command::Migrate(command) => return run_migrate(command),
+        Command::Ps(command) => return run_ps(&command),
+        #[cfg(feature = "daemon")]
+        Command::Migrate(command) => return run_migrate(&command),
         #[cfg(feature = "daemon")]
         Command::Snapshot(command) => return run_snapshot(&command),
         #[cfg(feature = "daemon")]
-        Command::Restore(command) => return run_restore(command),
+        Command::Restore(command) => return run_restore(&command),
         #[cfg(feature = "daemon")]
         Command::Session { args } => {
             return reef_remote_worker::run_worker(args.into_iter()).map_err(anyhow::Error::msg);

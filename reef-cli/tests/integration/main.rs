@@ -3,6 +3,8 @@
 #[cfg(feature = "bench")]
 mod bench;
 #[cfg(feature = "daemon")]
+mod carry;
+#[cfg(feature = "daemon")]
 mod check;
 #[cfg(feature = "bench")]
 mod cli;

@@ -3,6 +3,7 @@
 use super::copy::{Copy, Target};
 use super::file;
 use super::source::{Carrier, Report};
+use super::state::Running;
 use reef_wire::{Address, TlsClient, Token, codec};
 use rustix::process::geteuid;
 use rustls::RootCertStore;
@@ -70,8 +71,16 @@ fn authorities(path: &Path) -> Result<TlsClient, String> {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Command {
+    Show,
     Migrate(Place),
     Snapshot { folder: PathBuf, ends: bool },
+}
+
+/// Answer to a command.
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    Shown(Running),
+    Carried(Carried),
 }
 
 /// Outcome of a command.
@@ -103,7 +112,23 @@ pub fn migrate(worker: u32, to: &Place) -> Result<Carried, String> {
         path.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()))
     };
     let place = Place { token: absolute(&to.token), ca: absolute(&to.ca), ..to.clone() };
-    ask(worker, &Command::Migrate(place))
+    carried(worker, &Command::Migrate(place))
+}
+
+/// Returns the sessions of unmodified programs that this user's servers on this machine have, by
+/// the process numbers of their workers.
+pub fn sessions() -> Vec<Running> {
+    let entries = fs::read_dir(folder()).into_iter().flatten().flatten();
+    let worker = |entry: fs::DirEntry| {
+        entry.file_name().to_str()?.strip_suffix(".sock")?.parse::<u32>().ok()
+    };
+    let mut workers: Vec<u32> = entries.filter_map(worker).collect();
+    workers.sort_unstable();
+    let running = |worker| match ask(worker, &Command::Show) {
+        Ok(Answer::Shown(running)) => Some(running),
+        _ => None, // it has ended
+    };
+    workers.into_iter().filter_map(running).collect()
 }
 
 /// Writes the session of a worker of this machine to a folder. With `ends` it ends, and
@@ -114,7 +139,7 @@ pub fn migrate(worker: u32, to: &Place) -> Result<Carried, String> {
 /// What can't be written. The session runs on.
 pub fn snapshot(worker: u32, folder: &Path, ends: bool) -> Result<Carried, String> {
     let folder = std::path::absolute(folder).map_err(|e| e.to_string())?;
-    ask(worker, &Command::Snapshot { folder, ends })
+    carried(worker, &Command::Snapshot { folder, ends })
 }
 
 /// Has a server begin the session that a folder has. Its program connects to that server by itself
@@ -128,7 +153,14 @@ pub fn restore(folder: &Path, to: &Place) -> Result<u64, String> {
     file::restore(folder, |window| Copy::begin(&target, window))
 }
 
-fn ask(worker: u32, command: &Command) -> Result<Carried, String> {
+fn carried(worker: u32, command: &Command) -> Result<Carried, String> {
+    match ask(worker, command)? {
+        Answer::Carried(carried) => Ok(carried),
+        Answer::Shown(_) => Err(format!("session {worker}: another answer")),
+    }
+}
+
+fn ask(worker: u32, command: &Command) -> Result<Answer, String> {
     let path = folder().join(format!("{worker}.sock"));
     let failed = |e: io::Error| format!("session {worker}: {e}");
     let mut socket = UnixStream::connect(&path).map_err(|e| match e.kind() {
@@ -142,7 +174,7 @@ fn ask(worker: u32, command: &Command) -> Result<Carried, String> {
     socket.shutdown(Shutdown::Write).map_err(failed)?;
     let mut answer = Vec::new();
     socket.take(MAX_LEN).read_to_end(&mut answer).map_err(failed)?;
-    let answer: Result<Carried, String> =
+    let answer: Result<Answer, String> =
         codec::read(&answer).map_err(|_| format!("session {worker}: it has ended"))?;
     answer.map_err(|why| format!("session {worker}: {why}"))
 }
@@ -178,20 +210,19 @@ pub(crate) fn listen(carrier: Carrier) -> io::Result<()> {
     let body = move || {
         for socket in listener.incoming().flatten() {
             // A session that ends takes this process along.
+            let carried = |report: &Report| Answer::Carried(Carried::from(*report));
             let last = |outcome: &Result<Report, String>| {
                 let _ = fs::remove_file(&path);
-                answer(&socket, outcome);
+                answer(&socket, &outcome.as_ref().map(carried));
             };
-            let outcome = serve(&carrier, &socket, last);
-            answer(&socket, &outcome);
+            answer(&socket, &serve(&carrier, &socket, last).as_ref());
         }
     };
     thread::Builder::new().name("reef-commands".into()).spawn(body).map(|_| ())
 }
 
-fn answer(mut socket: &UnixStream, outcome: &Result<Report, String>) {
-    let outcome = outcome.as_ref().map(|report| Carried::from(*report));
-    let bytes = codec::write(&outcome).unwrap_or_default();
+fn answer(mut socket: &UnixStream, outcome: &impl Serialize) {
+    let bytes = codec::write(outcome).unwrap_or_default();
     let _ = socket.write_all(&bytes); // it is gone
     let _ = socket.shutdown(Shutdown::Both);
 }
@@ -200,11 +231,13 @@ fn serve(
     carrier: &Carrier,
     socket: &UnixStream,
     last: impl FnOnce(&Result<Report, String>),
-) -> Result<Report, String> {
+) -> Result<Answer, String> {
     let mut bytes = Vec::new();
     socket.take(MAX_LEN).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
-    match codec::read(&bytes).map_err(|e| e.to_string())? {
-        Command::Migrate(place) => carrier.migrate(&place.target()?, last),
-        Command::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last),
-    }
+    let report = match codec::read(&bytes).map_err(|e| e.to_string())? {
+        Command::Show => return Ok(Answer::Shown(carrier.show())),
+        Command::Migrate(place) => carrier.migrate(&place.target()?, last)?,
+        Command::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last)?,
+    };
+    Ok(Answer::Carried(report.into()))
 }

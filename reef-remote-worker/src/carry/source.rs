@@ -3,14 +3,14 @@
 use super::copy::{Copy, Target};
 use super::file;
 use super::memory::{Copier, PIECE};
-use super::state::Range;
+use super::state::{Range, Running};
 use super::take::{Pause, ranges};
 use crate::notices::Notices;
 use crate::state::lock::lock;
 use crate::state::queue::Queue;
 use crate::state::shared::Shared;
 use reef_remote_calls::Kind;
-use reef_wire::{Error, Server};
+use reef_wire::{Error, Key, Moved, Server};
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +26,10 @@ pub(crate) struct Carrier {
     pub(crate) queue: Arc<Queue>,
     pub(crate) server: Server,
     pub(crate) name: [u8; 16],
+    /// Program, as it names itself.
+    pub(crate) program: String,
+    /// Secret by which its client is known to the next server.
+    pub(crate) key: Key,
     pub(crate) notices: Notices,
 }
 
@@ -41,6 +45,16 @@ pub(crate) struct Report {
 }
 
 impl Carrier {
+    /// Returns what is known of the session without stopping it.
+    pub(crate) fn show(&self) -> Running {
+        let memory = ranges(&self.shared).iter().map(|range| range.bytes).sum();
+        Running { worker: std::process::id(), program: self.program.clone(), memory }
+    }
+
+    fn moved(&self, address: String) -> Moved {
+        Moved { address, key: self.key.clone() }
+    }
+
     /// Reads all memory of the window, piece by piece. Memory that ends meanwhile is left out.
     fn read(
         &self,
@@ -101,7 +115,8 @@ impl Carrier {
         let mut state = pause.state()?;
         self.read(&state.memory, |range, at, bytes| copy.piece(range, at, bytes))?;
         let held = self.server.hold(self.name).ok_or("it has ended")?;
-        state.name = self.name;
+        (state.name, state.program) = (self.name, self.program.clone());
+        state.key = Some(self.key.clone());
         state.end = held.carried().map_err(|e| e.to_string())?;
         state.pending = pause.pending();
         copy.prepare(&state)?;
@@ -109,11 +124,11 @@ impl Carrier {
         // From here on it never runs here again.
         match copy.commit() {
             Ok(()) => {
-                let address = target.address.to_string();
-                self.notices.moved(self.name, &address);
+                let moved = self.moved(target.address.to_string());
+                self.notices.moved(self.name, moved.clone());
                 let report = Report { pause: begin.elapsed(), memory, delta: copy.sent };
                 done(&Ok(report));
-                held.moved(&address);
+                held.moved(moved);
                 std::mem::forget(pause);
                 Ok(report)
             }
@@ -144,7 +159,8 @@ impl Carrier {
         let pause = Pause::begin(&self.shared, &self.queue, PAUSE_TIMEOUT)?;
         let mut state = pause.state()?;
         let held = self.server.hold(self.name).ok_or("it has ended")?;
-        state.name = self.name;
+        (state.name, state.program) = (self.name, self.program.clone());
+        state.key = Some(self.key.clone());
         state.end = held.carried().map_err(|e| e.to_string())?;
         state.pending = pause.pending();
         let written = file::write(folder, &state, |each| self.read(&state.memory, each))?;
@@ -152,9 +168,10 @@ impl Carrier {
         let report = Report { pause: begin.elapsed(), memory, delta: written };
         if ends {
             // Its program waits until a server has it.
-            self.notices.moved(self.name, "");
+            let moved = self.moved(String::new());
+            self.notices.moved(self.name, moved.clone());
             done(&Ok(report));
-            held.moved("");
+            held.moved(moved);
             std::mem::forget(pause);
         }
         Ok(report)

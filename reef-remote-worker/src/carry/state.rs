@@ -3,6 +3,7 @@
 use super::globals::Global;
 use crate::state::log::Entry;
 use reef_remote_calls::Kind;
+use reef_wire::Key;
 use serde::{Deserialize, Serialize};
 
 /// Version of the state's form.
@@ -44,6 +45,18 @@ pub(crate) struct Primary {
     pub(crate) retains: u64,
 }
 
+/// A session that runs.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Running {
+    /// Process number of its worker on this machine.
+    pub worker: u32,
+    /// Program, as it names itself to the server.
+    pub program: String,
+    /// Bytes of its memory in the window.
+    pub memory: u64,
+}
+
 /// State of a session, but for the bytes of its memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {
@@ -69,6 +82,10 @@ pub(crate) struct State {
     /// The session's name, and its end as the transport keeps it.
     pub(crate) name: [u8; 16],
     pub(crate) end: Vec<u8>,
+    /// Secret by which its client is known to the next server.
+    pub(crate) key: Option<Key>,
+    /// Program, as it names itself.
+    pub(crate) program: String,
 }
 
 impl State {
@@ -90,6 +107,8 @@ impl State {
             pending: Vec::new(),
             name: [0; 16],
             end: Vec::new(),
+            key: None,
+            program: String::new(),
         }
     }
 

@@ -5,7 +5,7 @@ use super::options::WorkerOptions;
 use crate::control::{self, FromWorker, ToWorker};
 use crate::state::lock::lock;
 use reef_remote::server::Account;
-use reef_wire::{Hello, Link, Traffic};
+use reef_wire::{Hello, Key, Link, Moved, Traffic};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -41,9 +41,9 @@ impl Greeted {
 #[derive(Debug)]
 pub(super) enum Notice {
     /// It has one that another server had.
-    Adopted([u8; 16]),
-    /// One is at another server, with this address.
-    Moved([u8; 16], String),
+    Adopted([u8; 16], Key),
+    /// One is at another server.
+    Moved([u8; 16], Moved),
 }
 
 /// A worker, and the socket to it.
@@ -104,12 +104,12 @@ impl Worker {
     pub(super) fn listen(&self, mut notice: impl FnMut(Notice)) {
         while let Ok((message, _)) = control::receive(&self.control) {
             match message {
-                FromWorker::Adopted { name } => {
-                    notice(Notice::Adopted(name));
+                FromWorker::Adopted { name, key } => {
+                    notice(Notice::Adopted(name, key));
                     let _ = control::send(&self.control, &ToWorker::Noted, None); // it has ended
                 }
-                FromWorker::Moved { name, address } => {
-                    notice(Notice::Moved(name, address));
+                FromWorker::Moved { name, moved } => {
+                    notice(Notice::Moved(name, moved));
                     let _ = control::send(&self.control, &ToWorker::Noted, None); // as above
                 }
                 FromWorker::Status(traffic) => {

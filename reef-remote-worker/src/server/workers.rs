@@ -6,7 +6,9 @@ use crate::state::lock::lock;
 use reef_core::{Error, Result};
 use reef_remote::server::Listener;
 use reef_remote_calls::SCHEMA;
-use reef_wire::{Address, Hello, Link, NO_SESSION, Reception, TlsServer, redirect, refuse};
+use reef_wire::{
+    Address, Hello, Key, Link, Moved, NO_SESSION, Reception, TlsServer, redirect, refuse,
+};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -36,8 +38,10 @@ struct Shared {
     receptions: [Reception; 2],
     /// Workers by the names of their sessions.
     workers: Mutex<HashMap<[u8; 16], Arc<Worker>>>,
-    /// Addresses of servers that have sessions of this one, and since when.
-    moved: Mutex<HashMap<[u8; 16], (String, Instant)>>,
+    /// Keys of sessions that other servers had.
+    keys: Mutex<HashMap<[u8; 16], Key>>,
+    /// Places of sessions that this server had, and since when.
+    moved: Mutex<HashMap<[u8; 16], (Moved, Instant)>>,
 }
 
 impl Workers {
@@ -59,8 +63,8 @@ impl Workers {
         let listener = Listener::bind(address, &options.security)?;
         let (tls, tokens) = (options.security.tls()?, options.security.tokens()?);
         let receptions = [Reception::new(SCHEMA, tokens), Reception::new(SCHEMA, Vec::new())];
-        let (workers, moved) = (Mutex::default(), Mutex::default());
-        let shared = Shared { options, tls, receptions, workers, moved };
+        let (workers, keys, moved) = (Mutex::default(), Mutex::default(), Mutex::default());
+        let shared = Shared { options, tls, receptions, workers, keys, moved };
         Ok(Self { listener, shared: Arc::new(shared) })
     }
 
@@ -105,21 +109,21 @@ impl Shared {
             }
         };
         let reception = &self.receptions[usize::from(!is_tcp)];
-        let hello = reception.greet(&mut link)?;
+        let hello = reception.greet_moved(&mut link, |name| {
+            let key = lock(&self.keys).get(&name).cloned()?;
+            let worker = lock(&self.workers).get(&name).cloned()?;
+            Some((key, worker.tenant.clone()))
+        })?;
         let greeted = |link| match socket {
             Some(socket) => Greeted::Plain { socket, is_tcp },
             None => Greeted::Tls(link),
         };
         match hello.session() {
             Some(name) => {
-                let moved = lock(&self.moved).get(&name).map(|(address, _)| address.clone());
-                if let Some(address) = moved {
-                    if address.is_empty() {
-                        let text = "the session has no server"; // its client tries again
-                        return Err(reef_wire::Error::Broken(text.into()));
-                    }
-                    redirect(&mut link, &address);
-                    return Err(reef_wire::Error::Moved(address));
+                let moved = lock(&self.moved).get(&name).map(|(moved, _)| moved.clone());
+                if let Some(moved) = moved {
+                    redirect(&mut link, &moved);
+                    return Err(reef_wire::Error::Moved(moved));
                 }
                 let found = lock(&self.workers).get(&name).cloned();
                 match found.filter(|worker| worker.tenant.as_deref() == hello.tenant()) {
@@ -169,22 +173,26 @@ impl Shared {
         }
         let mut names = vec![name];
         worker.listen(|notice| match notice {
-            Notice::Adopted(name) => {
+            Notice::Adopted(name, key) => {
                 lock(&self.moved).remove(&name); // it may have been here before
+                lock(&self.keys).insert(name, key);
                 lock(&self.workers).insert(name, worker.clone());
                 names.push(name);
             }
-            Notice::Moved(name, address) => {
+            Notice::Moved(name, place) => {
                 let mut moved = lock(&self.moved);
                 moved.retain(|_, (_, since)| since.elapsed() < MOVED_TIMEOUT);
-                moved.insert(name, (address, Instant::now()));
+                moved.insert(name, (place, Instant::now()));
             }
         });
         let mut workers = lock(&self.workers);
         let is_its =
             |name: &[u8; 16]| workers.get(name).is_some_and(|known| Arc::ptr_eq(known, worker));
         names.retain(is_its);
-        names.iter().for_each(|name| drop(workers.remove(name)));
+        for name in names {
+            workers.remove(&name);
+            lock(&self.keys).remove(&name);
+        }
         drop(workers);
         let _ = child.wait(); // it has reported its own errors
     }

@@ -7,6 +7,7 @@ use super::server::{Hold, Server, Session};
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::exchange::sync::lock;
+use crate::moved::Moved;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::sync::Arc;
@@ -44,11 +45,11 @@ impl Held {
         codec::write(&Carried { outbox, inbox })
     }
 
-    /// Ends the session here: it goes on at another server, which the client is told. With an empty
-    /// address the client tries again, until there is one.
-    pub fn moved(self, address: &str) {
-        self.session.set_hold(Hold::Moved(address.into()));
-        self.session.endpoint.end(Error::Ended(format!("the session has moved to {address}")));
+    /// Ends the session here: it goes on at another server, which the client is told.
+    pub fn moved(self, moved: Moved) {
+        let end = Error::Ended(format!("the session has moved to {moved}"));
+        self.session.set_hold(Hold::Moved(moved));
+        self.session.endpoint.end(end);
         self.session.wake();
     }
 

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::exchange::sync::lock;
 use crate::frame::Decoder;
 use crate::journal::Progress;
+use crate::moved::Moved;
 use crate::transport::link::Link;
 use std::fmt;
 use std::ops::Deref;
@@ -69,16 +70,18 @@ impl ClientOptions {
         &self,
         session: Option<[u8; 16]>,
         received: Progress,
-        moved: Option<&str>,
+        moved: Option<&Moved>,
     ) -> Result<(Link, Decoder, Welcome)> {
         let (program, request) = (self.program.clone(), self.request.clone());
         let hello = Hello { program, request, session, received, proof: None, tenant: None };
         let link = match (moved, &self.dial_moved) {
-            (Some(address), Some(dial)) => dial(address)?,
+            (Some(Moved { address, .. }), Some(dial)) if !address.is_empty() => dial(address)?,
             _ => (self.dial)()?,
         };
+        let key = moved.map(|moved| Token::new(moved.key.bytes()));
+        let token = key.as_ref().or(self.token.as_ref());
         let (mut link, mut decoder) = (link, Decoder::default());
-        let welcome = greet(&mut link, &mut decoder, self.schema, self.token.as_ref(), hello)?;
+        let welcome = greet(&mut link, &mut decoder, self.schema, token, hello)?;
         Ok((link, decoder, welcome))
     }
 
@@ -95,23 +98,33 @@ impl ClientOptions {
     }
 
     /// Connects, again and again while the connection breaks, until its timeout. A server that is
-    /// gone is not waited for as long: no other process has the session.
+    /// gone is not waited for as long: no other process has the session, unless a file has it.
     fn connect_again(
         &self,
         session: Option<[u8; 16]>,
         received: Progress,
-        moved: &Mutex<Option<String>>,
+        moved: &Mutex<Option<Moved>>,
         is_over: impl Fn() -> bool,
     ) -> Result<(Link, Decoder, Welcome)> {
         let (begin, mut pause) = (Instant::now(), Duration::from_millis(1));
         let mut moves = 0;
         loop {
             let to = lock(moved).clone();
-            let (error, timeout) = match self.connect(session, received, to.as_deref()) {
+            let is_stored = to.as_ref().is_some_and(|to| to.address.is_empty());
+            let (error, timeout) = match self.connect(session, received, to.as_ref()) {
                 Err(Error::Moved(to)) if self.dial_moved.is_some() && moves < MAX_MOVES => {
+                    let error = Error::Moved(to.clone());
+                    let has_server = !to.address.is_empty();
                     *lock(moved) = Some(to);
-                    moves += 1;
-                    continue;
+                    if has_server {
+                        moves += 1;
+                        continue;
+                    }
+                    (error, self.reconnect_timeout)
+                }
+                // No server has it yet, or one that was started anew.
+                Err(error @ (Error::Absent(_) | Error::Refused(_))) if is_stored => {
+                    (error, self.reconnect_timeout)
                 }
                 Err(error @ Error::Absent(_)) => (error, ABSENT_TIMEOUT),
                 Err(error @ Error::Broken(_)) => (error, self.reconnect_timeout),

@@ -196,7 +196,7 @@ pub(crate) fn hear(
             return match frame.op {
                 got if got == op => Ok(frame.body.to_vec()),
                 OP_REFUSED => Err(Error::Refused(String::from_utf8_lossy(frame.body).into_owned())),
-                OP_MOVED => Err(Error::Moved(String::from_utf8_lossy(frame.body).into_owned())),
+                OP_MOVED => Err(Error::Moved(codec::read(frame.body)?)),
                 got => Err(Error::Protocol(format!("operation: must be {op}, got {got}"))),
             };
         }

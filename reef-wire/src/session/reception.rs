@@ -7,6 +7,8 @@ use super::handshake::{
 use crate::codec;
 use crate::error::{Error, Result};
 use crate::frame::Decoder;
+use crate::moved::Key;
+use crate::moved::Moved;
 use crate::transport::link::Link;
 use ring::rand::{SecureRandom, SystemRandom};
 use std::fmt;
@@ -50,7 +52,21 @@ impl Reception {
     ///
     /// `Refused` with the reason; `Protocol`; `Broken`.
     pub fn greet(&self, link: &mut Link) -> Result<Hello> {
-        let heard = self.hear(link);
+        self.greet_moved(link, |_| None)
+    }
+
+    /// As [`greet`](Self::greet), of a server that has sessions of other servers: `key_of` returns
+    /// the key of one, by its name, and its tenant. A client that has it needs no token.
+    ///
+    /// # Errors
+    ///
+    /// As `greet`.
+    pub fn greet_moved(
+        &self,
+        link: &mut Link,
+        key_of: impl Fn([u8; 16]) -> Option<(Key, Option<String>)>,
+    ) -> Result<Hello> {
+        let heard = self.hear(link, key_of);
         if let Err(error) = &heard {
             let text = match error {
                 Error::Refused(text) => text.clone(),
@@ -61,13 +77,25 @@ impl Reception {
         heard
     }
 
-    fn hear(&self, link: &mut Link) -> Result<Hello> {
+    fn hear(
+        &self,
+        link: &mut Link,
+        key_of: impl Fn([u8; 16]) -> Option<(Key, Option<String>)>,
+    ) -> Result<Hello> {
         let (mut decoder, end) = (Decoder::default(), Instant::now() + HANDSHAKE_TIMEOUT);
         let nonce: Nonce = self.random()?;
         say(link, OP_GREETING, &[Opening::new(self.schema).as_bytes(), &nonce])?;
         let body = hear(link, &mut decoder, OP_HELLO, end)?;
         let mut hello: Hello = codec::read(Opening::check(&body, self.schema)?)?;
-        hello.tenant = self.tenant(&hello, &nonce, link)?;
+        let has_key = |(key, _): &(Key, Option<String>)| {
+            let token = Token::new(key.bytes());
+            hello.proof.is_some_and(|proof| token.verifies(&proof, &nonce, link.binding))
+        };
+        let known = hello.session.and_then(key_of).filter(has_key);
+        hello.tenant = match known {
+            Some((_, tenant)) => tenant,
+            None => self.tenant(&hello, &nonce, link)?,
+        };
         hello.proof = None;
         if hello.request.len() > MAX_REQUEST_LEN {
             let len = hello.request.len();
@@ -114,8 +142,8 @@ impl Reception {
 }
 
 /// Tells a client that its session is at another server, as far as the connection carries it.
-pub fn redirect(link: &mut Link, address: &str) {
-    let _ = say(link, OP_MOVED, &[address.as_bytes()]); // it may be gone
+pub fn redirect(link: &mut Link, moved: &Moved) {
+    let _ = codec::write(moved).and_then(|bytes| say(link, OP_MOVED, &[&bytes])); // it may be gone
 }
 
 /// Tells a client why it has no session, as far as the connection still carries it.

@@ -1,14 +1,15 @@
 //! The server's end: sessions of many clients, each continued by whichever connection names it.
 
 use super::endpoint::{Endpoint, Handler, Side};
-use super::handshake::{Hello, OP_MOVED, OP_WELCOME, Token, Welcome, say};
-use super::reception::{NO_SESSION, Reception, refuse};
+use super::handshake::{Hello, OP_WELCOME, Token, Welcome, say};
+use super::reception::{NO_SESSION, Reception, redirect, refuse};
 use crate::codec;
 use crate::credit::Limits;
 use crate::error::{Error, Result};
 use crate::exchange::sync::lock;
 use crate::frame::Decoder;
 use crate::journal::Progress;
+use crate::moved::Moved;
 use crate::transport::link::Link;
 use std::collections::HashMap;
 use std::fmt;
@@ -91,8 +92,8 @@ pub(super) enum Hold {
     Free,
     /// Clients that come wait.
     Held,
-    /// It is at another server, with this address.
-    Moved(String),
+    /// It is at another server.
+    Moved(Moved),
 }
 
 pub(super) struct Session {
@@ -248,12 +249,9 @@ impl Server {
             refuse(&mut link, NO_SESSION);
             return Err(Error::Refused(NO_SESSION.into()));
         };
-        if let Some(address) = session.await_release() {
-            if address.is_empty() {
-                return Err(Error::Broken("the session has no server".into()));
-            }
-            let _ = say(&mut link, OP_MOVED, &[address.as_bytes()]); // it may be gone
-            return Err(Error::Moved(address));
+        if let Some(moved) = session.await_release() {
+            redirect(&mut link, &moved);
+            return Err(Error::Moved(moved));
         }
         let endpoint = &session.endpoint;
         endpoint.cut(); // the connection before, which this end may believe in
@@ -311,13 +309,13 @@ impl Session {
         self.changed.notify_all();
     }
 
-    /// Waits while it is held. Returns the address of the server that has it now.
-    fn await_release(&self) -> Option<String> {
+    /// Waits while it is held. Returns where it is if that is another server.
+    fn await_release(&self) -> Option<Moved> {
         let mut connections = lock(&self.connections);
         loop {
             match &*lock(&self.hold) {
                 Hold::Free => return None,
-                Hold::Moved(address) => return Some(address.clone()),
+                Hold::Moved(moved) => return Some(moved.clone()),
                 Hold::Held => {}
             }
             let waited = self.changed.wait(connections);

@@ -20,6 +20,28 @@ impl Driver {
         driver
     }
 
+    /// Opens the driver by its name, and makes its device's primary context current.
+    pub(crate) fn start_primary() -> Self {
+        // SAFETY: a driver of the tests.
+        let driver = Self(unsafe { libloading::Library::new("libcuda.so.1") }.unwrap());
+        // SAFETY: the function has these arguments.
+        let retain: extern "C" fn(*mut usize, i32) -> u32 =
+            unsafe { std::mem::transmute(driver.symbol("cuDevicePrimaryCtxRetain")) };
+        let mut context = 0;
+        assert_eq!(driver.one("cuInit")(0), 0);
+        assert_eq!(retain(&raw mut context, 0), 0);
+        assert_eq!(driver.one("cuCtxSetCurrent")(context), 0);
+        driver
+    }
+
+    /// Fills memory with a byte.
+    pub(crate) fn fill(&self, at: usize, byte: u8, bytes: usize) {
+        // SAFETY: the function has these arguments.
+        let fill: extern "C" fn(usize, u8, usize) -> u32 =
+            unsafe { std::mem::transmute(self.symbol("cuMemsetD8_v2")) };
+        assert_eq!(fill(at, byte, bytes), 0);
+    }
+
     /// Makes the context current in this thread.
     pub(crate) fn use_context(&self) {
         assert_eq!(self.one("cuCtxSetCurrent")(1), 0);
