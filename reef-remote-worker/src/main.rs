@@ -66,10 +66,8 @@ fn carry(command: &str, words: &[&str]) -> Result<(), String> {
         }
         _ => return Err(USAGE.into()),
     };
-    let (pause, memory, delta) = (carried.pause, carried.memory, carried.delta);
-    println!(
-        "pause {:.1} ms, memory {memory} bytes, {delta} in the pause",
-        pause.as_secs_f64() * 1e3
-    );
+    let reef_remote_worker::Carried { pause, memory, read, delta, .. } = carried;
+    let millis = pause.as_secs_f64() * 1e3;
+    println!("pause {millis:.1} ms, memory {memory} bytes, {read} read and {delta} sent in it");
     Ok(())
 }

@@ -377,6 +377,26 @@ fn session_in_a_folder_goes_on_where_it_is_restored() {
     std::fs::remove_dir_all(folder).unwrap();
 }
 
+/// The device's digests tell which pieces the other server has: nothing else is read in the pause.
+#[test]
+fn piece_that_has_not_changed_is_not_read_in_the_pause() {
+    let _one = prepare();
+    let servers = [Server::start("carry-digest-a"), Server::start("carry-digest-b")];
+    let driver = open("carry-digest", &servers[0].address);
+    let program = Program::begin(driver, 1);
+    let (mut large, bytes) = (0_usize, 24_usize << 20);
+    assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut large, bytes)), 0);
+    assert_eq!(call!(driver, cuMemsetD8_v2(large, 9, bytes)), 0);
+    let carried = migrate(servers[0].worker(), &Place::new(&servers[1].address)).unwrap();
+    println!("{carried:?}");
+    assert!(carried.memory >= 24 << 20, "{carried:?}");
+    assert_eq!(carried.read, 0, "{carried:?}");
+    let mut all = vec![0_u8; bytes];
+    assert_eq!(call!(driver, cuMemcpyDtoH_v2(all.as_mut_ptr(), large, bytes)), 0);
+    assert!(all.iter().all(|byte| *byte == 9));
+    program.end();
+}
+
 #[test]
 fn session_that_cannot_move_says_why_and_runs_on() {
     let _one = prepare();

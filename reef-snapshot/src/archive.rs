@@ -26,13 +26,16 @@ pub struct Regions<'a> {
 }
 
 impl ArchiveWriter {
-    /// Begins one in `folder`, which is made if it isn't there.
+    /// Begins one in `folder`, which is made if it isn't there. Its file can be read by its owner
+    /// alone.
     ///
     /// # Errors
     ///
     /// `Io`; `Locked` if another process writes there.
     pub fn begin(folder: impl AsRef<Path>) -> Result<Self> {
-        Unfinished::begin(folder.as_ref(), ARCHIVE_FILE).map(Self)
+        let unfinished = Unfinished::begin(folder.as_ref(), ARCHIVE_FILE)?;
+        unfinished.keep_private()?;
+        Ok(Self(unfinished))
     }
 
     /// Returns what takes its regions.
@@ -151,7 +154,7 @@ mod tests {
     use super::*;
 
     fn write(folder: &Path) -> Vec<Vec<u8>> {
-        let odd: Vec<u8> = (0..CHUNK + 5).map(|at| (at * 7 >> 3) as u8).collect();
+        let odd: Vec<u8> = (0..CHUNK + 5).map(|at| ((at * 7) >> 3) as u8).collect();
         let regions = vec![vec![1, 2, 3], vec![0; CHUNK + 9], odd.clone(), odd];
         let archive = ArchiveWriter::begin(folder).unwrap();
         let mut writer = archive.writer().unwrap();

@@ -1,18 +1,27 @@
 #!/usr/bin/env python3
 """A program whose GPU is remote moves between two servers of this machine while it runs, and is written and restored.
 
-    tools/remote/move.py FOLDER [--driver FILE] [--seconds 20] [--mib 512] [--moves 4]
+    tools/remote/move.py FOLDER [--driver FILE] [--mib 8192] [--moves 4] [--seconds 30] [--words 1048576]
 
-FOLDER has libreef_remote_cuda.so and reef-remote-worker, as cargo builds them. Needs gcc and a GPU, neither Rust nor a network.
-The program is in C, with PTX: it adds to an array, checks each round on the host, and ends with a sum that is known before.
-Prints each pause with the bytes that were sent in it. The session needs its memory twice while it moves.
+FOLDER has libreef_remote_cuda.so and reef-remote-worker, as cargo builds them. Needs gcc and a GPU with room for the program's
+memory twice, neither Rust nor a network. With --driver and --words 1 it also runs on the driver of the tests (libfake_libcuda.so),
+where --words is the number of words that the driver's kernel adds to.
+
+The program is in C, with PTX: it adds to an array, checks each round on the host, and checks all of its memory in the end. Prints one
+object of JSON: for each move its pause with the bytes that were sent in it, the goal (those bytes at the bandwidth of the copy before the
+pause, two round trips and 50 ms), and the longest round as the program saw it. Exits with 1 if a value is wrong or a move fails; a
+pause beyond the goal is reported only.
 """
 
 import argparse
+import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 PROGRAM = r"""
@@ -20,137 +29,207 @@ PROGRAM = r"""
 #include <stdlib.h>
 #include <time.h>
 typedef int R; typedef void *H; typedef unsigned long long D;
-R cuInit(unsigned); R cuDeviceGet(int*, int); R cuDevicePrimaryCtxRetain(H*, int); R cuCtxSetCurrent(H);
+R cuInit(unsigned); R cuDeviceGet(int*, int); R cuDevicePrimaryCtxRetain(H*, int); R cuCtxSetCurrent(H); R cuDeviceGetName(char*, int, int);
 R cuModuleLoadData(H*, const void*); R cuModuleGetFunction(H*, H, const char*); R cuModuleGetGlobal_v2(D*, size_t*, H, const char*);
-R cuMemAlloc_v2(D*, size_t); R cuMemcpyHtoD_v2(D, const void*, size_t); R cuMemcpyDtoH_v2(void*, D, size_t); R cuMemFree_v2(D);
-R cuCtxSynchronize(void); R cuStreamCreate(H*, unsigned); R cuStreamSynchronize(H); R cuMemsetD32_v2(D, unsigned, size_t);
+R cuMemAlloc_v2(D*, size_t); R cuMemcpyHtoD_v2(D, const void*, size_t); R cuMemcpyDtoH_v2(void*, D, size_t); R cuMemsetD8_v2(D, unsigned char, size_t);
+R cuCtxSynchronize(void); R cuStreamCreate(H*, unsigned); R cuStreamSynchronize(H);
 R cuStreamBeginCapture_v2(H, int); R cuStreamEndCapture(H, H*); R cuGraphInstantiateWithFlags(H*, H, unsigned long long);
 R cuGraphLaunch(H, H); R cuLaunchKernel(H, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, H, void**, void**);
-#define CHECK(call) do { R r = (call); if (r) { printf("%s: code %d after %ld rounds\n", #call, r, rounds); return 1; } } while (0)
+#define CHECK(call) do { R r = (call); if (r) { printf("%s: code %d after %llu rounds\n", #call, r, rounds); return 1; } } while (0)
+#define CHUNK (64ul << 20)
 static const char ptx[] =
-  ".version 7.0\n.target sm_70\n.address_size 64\n.visible .global .align 4 .u32 launches;\n"
-  ".visible .entry add(.param .u64 a, .param .u32 n) {\n"
-  ".reg .pred p; .reg .b32 r<8>; .reg .b64 d<6>;\n"
-  "ld.param.u64 d1, [a]; ld.param.u32 r1, [n];\n"
+  ".version 6.0\n.target sm_50\n.address_size 64\n.visible .global .align 8 .b8 launches[8];\n"
+  ".visible .entry add(.param .u64 a, .param .u64 value) {\n"
+  ".reg .pred p; .reg .b32 r<6>; .reg .b64 d<10>;\n"
+  "ld.param.u64 d1, [a]; ld.param.u64 d2, [value];\n"
   "mov.u32 r2, %ctaid.x; mov.u32 r3, %ntid.x; mov.u32 r4, %tid.x; mad.lo.s32 r5, r2, r3, r4;\n"
-  "setp.ne.u32 p, r5, 0; @p bra GO; mov.u64 d5, launches; ld.global.u32 r6, [d5]; add.u32 r6, r6, 1; st.global.u32 [d5], r6;\n"
-  "GO: setp.ge.u32 p, r5, r1; @p bra END;\n"
-  "mul.wide.u32 d3, r5, 4; cvta.to.global.u64 d4, d1; add.s64 d4, d4, d3;\n"
-  "ld.global.u32 r7, [d4]; add.u32 r7, r7, 1; st.global.u32 [d4], r7;\n"
-  "END: ret; }\n";
+  "setp.ne.u32 p, r5, 0; @p bra GO; mov.u64 d5, launches; ld.global.u64 d6, [d5]; add.u64 d6, d6, 1; st.global.u64 [d5], d6;\n"
+  "GO: mul.wide.u32 d3, r5, 8; cvta.to.global.u64 d4, d1; add.s64 d4, d4, d3;\n"
+  "ld.global.u64 d7, [d4]; add.u64 d7, d7, d2; st.global.u64 [d4], d7; ret; }\n";
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
 int main(int count, char **args) {
-  long rounds = 0; double seconds = atof(args[1]), worst = 0; size_t bytes = (size_t)atol(args[2]) << 20;
-  unsigned n = 1 << 20, word, launched; int device; H context, module, add, stream, graph, exec; D a, idle, global;
-  CHECK(cuInit(0)); CHECK(cuDeviceGet(&device, 0)); CHECK(cuDevicePrimaryCtxRetain(&context, device)); CHECK(cuCtxSetCurrent(context));
+  unsigned long long rounds = 0, sum = 0, word, launched, value, first = 5;
+  double seconds = atof(args[1]), worst = 0; size_t bytes = (size_t)atol(args[2]) << 20, n = atol(args[3]);
+  unsigned block = n < 256 ? n : 256, grid = n / block; int device; char name[100];
+  H context, module, add, stream, graph, exec; D a, idle, global;
+  CHECK(cuInit(0)); CHECK(cuDeviceGet(&device, 0)); CHECK(cuDeviceGetName(name, sizeof name, device));
+  CHECK(cuDevicePrimaryCtxRetain(&context, device)); CHECK(cuCtxSetCurrent(context));
   CHECK(cuModuleLoadData(&module, ptx)); CHECK(cuModuleGetFunction(&add, module, "add"));
-  CHECK(cuModuleGetGlobal_v2(&global, 0, module, "launches"));
-  CHECK(cuMemAlloc_v2(&a, 4ul * n)); CHECK(cuMemAlloc_v2(&idle, bytes)); CHECK(cuStreamCreate(&stream, 1));
-  CHECK(cuMemsetD32_v2(a, 0, n)); CHECK(cuMemsetD32_v2(idle, 0x01020304, bytes / 4)); CHECK(cuCtxSynchronize());
-  void *params[] = { &a, &n };
+  CHECK(cuModuleGetGlobal_v2(&global, 0, module, "launches")); CHECK(cuMemcpyHtoD_v2(global, &first, 8));
+  CHECK(cuMemAlloc_v2(&a, 8 * n)); CHECK(cuMemAlloc_v2(&idle, bytes)); CHECK(cuStreamCreate(&stream, 1));
+  CHECK(cuMemsetD8_v2(a, 0, 8 * n)); CHECK(cuMemsetD8_v2(idle, 7, bytes)); CHECK(cuCtxSynchronize());
+  void *params[] = { &a, &value };
   CHECK(cuStreamBeginCapture_v2(stream, 0));
-  for (int i = 0; i < 4; i++) CHECK(cuLaunchKernel(add, n / 256, 1, 1, 256, 1, 1, 0, stream, params, 0));
+  for (value = 1; value <= 4; value++) CHECK(cuLaunchKernel(add, grid, 1, 1, block, 1, 1, 0, stream, params, 0));
   CHECK(cuStreamEndCapture(stream, &graph)); CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-  fprintf(stderr, "ready\n");
+  fprintf(stderr, "ready %s\n", name);
   double begin = now();
   while (now() - begin < seconds) {
     double at = now();
-    for (int i = 0; i < 4; i++) CHECK(cuLaunchKernel(add, n / 256, 1, 1, 256, 1, 1, 0, stream, params, 0));
-    CHECK(cuGraphLaunch(exec, stream)); CHECK(cuStreamSynchronize(stream)); rounds++;
-    CHECK(cuMemcpyDtoH_v2(&word, a + 4 * (rounds % n), 4));
-    if (word != 8 * rounds) { printf("round %ld: must be %ld, got %u\n", rounds, 8 * rounds, word); return 1; }
+    for (value = rounds; value < rounds + 4; value++) { CHECK(cuLaunchKernel(add, grid, 1, 1, block, 1, 1, 0, stream, params, 0)); sum += value; }
+    CHECK(cuGraphLaunch(exec, stream)); CHECK(cuStreamSynchronize(stream)); rounds++; sum += 10;
+    CHECK(cuMemcpyDtoH_v2(&word, a + 8 * (rounds % n), 8));
+    if (word != sum) { printf("round %llu: must be %llu, got %llu\n", rounds, sum, word); return 1; }
     if (now() - at > worst) worst = now() - at;
   }
-  unsigned *all = malloc(bytes), *mine = malloc(4ul * n); CHECK(cuMemcpyDtoH_v2(all, idle, bytes)); CHECK(cuMemcpyDtoH_v2(mine, a, 4ul * n));
-  CHECK(cuMemcpyDtoH_v2(&launched, global, 4));
-  for (size_t i = 0; i < bytes / 4; i++) if (all[i] != 0x01020304) { printf("idle word %zu: %x\n", i, all[i]); return 1; }
-  for (unsigned i = 0; i < n; i++) if (mine[i] != 8 * rounds) { printf("word %u: %u\n", i, mine[i]); return 1; }
-  if (launched != 8 * rounds) { printf("launches: must be %ld, got %u\n", 8 * rounds, launched); return 1; }
-  printf("right: %ld rounds, longest %.1f ms\n", rounds, worst * 1e3);
+  unsigned char *some = malloc(CHUNK); unsigned long long *mine = malloc(8 * n);
+  for (size_t at = 0; at < bytes; at += CHUNK) {
+    size_t len = bytes - at < CHUNK ? bytes - at : CHUNK; CHECK(cuMemcpyDtoH_v2(some, idle + at, len));
+    for (size_t i = 0; i < len; i++) if (some[i] != 7) { printf("idle byte %zu: %d\n", at + i, some[i]); return 1; }
+  }
+  CHECK(cuMemcpyDtoH_v2(mine, a, 8 * n)); CHECK(cuMemcpyDtoH_v2(&launched, global, 8));
+  for (size_t i = 0; i < n; i++) if (mine[i] != sum) { printf("word %zu: must be %llu, got %llu\n", i, sum, mine[i]); return 1; }
+  if (launched != first + (n > 1 ? 8 * rounds : 0)) { printf("launches: must be %llu, got %llu\n", first + 8 * rounds, launched); return 1; }
+  printf("right: %llu rounds, longest %.1f ms\n", rounds, worst * 1e3);
   return 0;
 }
 """
 
+# Two round trips of a socket of this machine, and what the goal allows for all else.
+FIXED_MS = 50.2
 
-def children(pid):
-    with open(f"/proc/{pid}/task/{pid}/children") as file:
-        own = file.read().split()
-    for task in os.listdir(f"/proc/{pid}/task"):
+
+def workers(server):
+    """Processes that a server has started."""
+    found = set()
+    for task in os.listdir(f"/proc/{server.pid}/task"):
         try:
-            with open(f"/proc/{pid}/task/{task}/children") as file:
-                own += [child for child in file.read().split() if child not in own]
+            with open(f"/proc/{server.pid}/task/{task}/children") as file:
+                found.update(file.read().split())
         except OSError:
             pass
-    return own
+    return found
 
 
 def worker(server):
-    for _ in range(200):
-        found = children(server.pid)
+    for _ in range(400):
+        found = workers(server)
         if len(found) == 1:
-            return found[0]
+            return found.pop()
         time.sleep(0.05)
     raise SystemExit(f"server {server.pid}: {len(found)} workers")
+
+
+class Tool:
+    """The commands of reef-remote-worker."""
+
+    def __init__(self, path, environment):
+        self.path, self.environment, self.failures = path, environment, []
+
+    def run(self, *words):
+        """Returns milliseconds, and the numbers of what it has said."""
+        begin = time.monotonic()
+        said = subprocess.run([self.path, *words], env=self.environment, capture_output=True, text=True, timeout=600)
+        millis = (time.monotonic() - begin) * 1e3
+        text = (said.stdout + said.stderr).strip()
+        print(f"{words[0]}: {text}", file=sys.stderr, flush=True)
+        if said.returncode != 0:
+            self.failures.append(f"{words[0]}: {text}")
+            return millis, None
+        return millis, [float(number) for number in re.findall(r"[0-9.]+", text)]
+
+    def move(self, from_worker, address):
+        millis, said = self.run("migrate", from_worker, address)
+        if said is None:
+            return {"error": self.failures[-1]}
+        pause, memory, read, delta = said
+        bandwidth = memory / max(millis - pause, 0.1) / 1e6
+        goal = delta / (bandwidth * 1e6) + FIXED_MS
+        return {
+            "pause_ms": pause,
+            "pause_bytes": int(delta),
+            "read_bytes": int(read),
+            "goal_ms": round(goal, 1),
+            "is_within_goal": pause <= goal,
+            "memory_bytes": int(memory),
+            "whole_ms": round(millis, 1),
+            "copy_gb_s": round(bandwidth, 2),
+        }
+
+
+def compile_program(work, library):
+    source, program, libraries = (os.path.join(work, name) for name in ("move.c", "move", "lib"))
+    with open(source, "w") as file:
+        file.write(PROGRAM)
+    os.mkdir(libraries)
+    for name in ("libcuda.so.1", "libcuda.so"):
+        os.symlink(library, os.path.join(libraries, name))
+    subprocess.run(["gcc", "-O1", "-o", program, source, "-L" + libraries, "-l:libcuda.so.1"], check=True)
+    return program, libraries
+
+
+def read_ready(child):
+    """Waits until the program says that it runs; returns the device's name. What follows is passed on."""
+    for line in child.stderr:
+        if line.startswith("ready "):
+            threading.Thread(target=shutil.copyfileobj, args=(child.stderr, sys.stderr), daemon=True).start()
+            return line[len("ready "):].strip()
+        sys.stderr.write(line)
+    raise SystemExit("the program has ended: " + child.stdout.read())
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder")
     parser.add_argument("--driver")
-    parser.add_argument("--seconds", type=float, default=20)
-    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--mib", type=int, default=8192)
     parser.add_argument("--moves", type=int, default=4)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--words", type=int, default=1 << 20)
     options = parser.parse_args()
-    folder = os.path.abspath(options.folder)
-    tool = os.path.join(folder, "reef-remote-worker")
-    work = tempfile.mkdtemp(prefix="reef-move-")
+    folder, work = os.path.abspath(options.folder), tempfile.mkdtemp(prefix="reef-move-")
     environment = dict(os.environ, REEF_REMOTE_FOLDER=os.path.join(work, "sockets"))
-    source, program = os.path.join(work, "move.c"), os.path.join(work, "move")
-    with open(source, "w") as file:
-        file.write(PROGRAM)
-    libraries = os.path.join(work, "lib")
-    os.mkdir(libraries)
-    for name in ("libcuda.so.1", "libcuda.so"):
-        os.symlink(os.path.join(folder, "libreef_remote_cuda.so"), os.path.join(libraries, name))
-    subprocess.run(["gcc", "-O1", "-o", program, source, "-L" + libraries, "-l:libcuda.so.1"], check=True)
-    servers = []
-    for name in ("a", "b"):
-        command = [tool, "serve", f"unix:{work}/{name}.sock"]
-        if options.driver:
-            command += ["--driver", os.path.abspath(options.driver)]
-        server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-        print(server.stdout.readline().strip(), flush=True)
-        servers.append(server)
-    addresses = [f"unix:{work}/a.sock", f"unix:{work}/b.sock"]
-    environment.update(REEF_REMOTE=addresses[0], LD_LIBRARY_PATH=libraries)
-    command = [program, str(options.seconds), str(options.mib)]
-    child = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    while "ready" not in (line := child.stderr.readline()):
-        if not line:
-            raise SystemExit("the program has ended: " + child.stdout.read())
-    failed = False
-
-    def run(*words):
-        nonlocal failed
-        said = subprocess.run([tool, *words], env=environment, capture_output=True, text=True, timeout=120)
-        print(f"{words[0]}: {(said.stdout + said.stderr).strip()}", flush=True)
-        failed |= said.returncode != 0
-
-    at, pause = 0, options.seconds / (options.moves + 4)
-    for _ in range(options.moves):
+    tool = Tool(os.path.join(folder, "reef-remote-worker"), environment)
+    program, libraries = compile_program(work, os.path.join(folder, "libreef_remote_cuda.so"))
+    servers, addresses, child = [], [f"unix:{work}/{name}.sock" for name in "ab"], None
+    try:
+        for address in addresses:
+            command = [tool.path, "serve", address]
+            if options.driver:
+                command += ["--driver", os.path.abspath(options.driver)]
+            servers.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
+            servers[-1].stdout.readline()  # it listens
+        own = dict(environment, REEF_REMOTE=addresses[0], LD_LIBRARY_PATH=libraries)
+        command = [program, str(options.seconds), str(options.mib), str(options.words)]
+        child = subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        device = read_ready(child)
+        at, pause, moves = 0, options.seconds / (2 * options.moves + 6), []
+        for _ in range(options.moves):
+            time.sleep(pause)
+            moves.append(tool.move(worker(servers[at]), addresses[1 - at]))
+            if "error" in moves[-1]:
+                break
+            at = 1 - at
         time.sleep(pause)
-        run("migrate", worker(servers[at]), addresses[1 - at])
-        at = 1 - at
-    time.sleep(pause)
-    snapshot = os.path.join(work, "snapshot")
-    run("snapshot", worker(servers[at]), snapshot, "end")
-    print(f"snapshot: {os.path.getsize(os.path.join(snapshot, 'session.reef'))} bytes in the file", flush=True)
-    run("restore", snapshot, addresses[at])
-    out, errors = child.communicate(timeout=options.seconds + 120)
-    print("program:", out.strip(), errors.strip(), flush=True)
-    for server in servers:
-        server.kill()
-    sys.exit(1 if failed or child.returncode != 0 or "right" not in out else 0)
+        snapshot = os.path.join(work, "snapshot")
+        written, _ = tool.run("snapshot", worker(servers[at]), snapshot, "end")
+        restored, stored = None, None
+        if not tool.failures:
+            stored = os.path.getsize(os.path.join(snapshot, "session.reef"))
+            restored, _ = tool.run("restore", snapshot, addresses[at])
+        out, _ = child.communicate(timeout=options.seconds + 300)
+        is_right = child.returncode == 0 and out.startswith("right")
+        found = re.search(r"(\d+) rounds, longest ([0-9.]+) ms", out)
+        report = {
+            "device": device,
+            "mib": options.mib,
+            "moves": moves,
+            "snapshot_ms": round(written, 1),
+            "snapshot_bytes": stored,
+            "restore_ms": restored and round(restored, 1),
+            "is_right": is_right,
+            "rounds": int(found[1]) if found else None,
+            "longest_round_ms": float(found[2]) if found else None,
+            "program": out.strip(),
+            "failures": tool.failures,
+        }
+        print(json.dumps(report, indent=2))
+        sys.exit(0 if is_right and not tool.failures else 1)
+    finally:
+        for process in servers + [child]:
+            if process:
+                process.kill()
+        shutil.rmtree(work, ignore_errors=True)
 
 
 if __name__ == "__main__":

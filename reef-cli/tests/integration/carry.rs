@@ -4,6 +4,7 @@ use crate::common::driver::{Driver, library};
 use crate::common::{Folder, json};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -327,7 +328,6 @@ fn server_that_dies_meanwhile_leaves_the_program_where_it_is() {
             if name == "c" {
                 std::thread::sleep(Duration::from_millis(60)); // some of the memory is there
             }
-            // SAFETY: a process of this test's.
             rustix::process::kill_process(pid(b.child.id()), rustix::process::Signal::KILL)
                 .unwrap();
             mover.join().unwrap()
@@ -365,6 +365,8 @@ fn session_in_a_folder_is_restored_by_another_server_process() {
     a.kill();
     let a = Server::start_at(&folder, &address, &[]);
     let file = Path::new(&out).join("session.reef");
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "it has the program's memory");
     let whole = std::fs::read(&file).unwrap();
     for (at, mask) in [(0, 1), (whole.len() / 2, 0x10), (whole.len() - 1, 0x80)] {
         let mut damaged = whole.clone();

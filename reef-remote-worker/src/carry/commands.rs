@@ -91,14 +91,16 @@ pub struct Carried {
     pub pause: Duration,
     /// Bytes of the session's memory.
     pub memory: u64,
+    /// Bytes of it that were read in that time.
+    pub read: u64,
     /// Bytes that were sent or written in that time.
     pub delta: u64,
 }
 
 impl From<Report> for Carried {
     fn from(report: Report) -> Self {
-        let Report { pause, memory, delta } = report;
-        Self { pause, memory, delta }
+        let Report { pause, memory, read, delta } = report;
+        Self { pause, memory, read, delta }
     }
 }
 

@@ -1,5 +1,6 @@
 //! A session at another server, which is made of a state.
 
+use super::digest::Digest;
 use super::state::{Range, State};
 use reef_remote_calls::{
     CarryBytes, CarryClear, CarryCommit, CarryMap, CarryPrepare, CarryState, Facts, Request, SCHEMA,
@@ -44,7 +45,7 @@ pub(crate) struct Copy {
     /// Memory that is mapped there.
     mapped: HashMap<u64, (u64, i32)>,
     /// Digests of the pieces that are there.
-    pieces: HashMap<u64, [u8; 32]>,
+    pieces: HashMap<u64, Digest>,
     pub(super) sent: u64,
 }
 
@@ -81,6 +82,12 @@ impl Copy {
         self.client.post(op, 0, parts).map(|_| ()).map_err(|e| e.to_string())
     }
 
+    /// Returns whether a piece of memory with this digest is there.
+    pub(crate) fn has(&self, range: &Range, at: u64, digest: Digest) -> bool {
+        self.mapped.get(&range.at) == Some(&(range.bytes, range.device))
+            && self.pieces.get(&at) == Some(&digest)
+    }
+
     /// Sends a piece of memory, if it differs from what is there.
     ///
     /// # Errors
@@ -100,7 +107,7 @@ impl Copy {
             };
             self.post(CarryMap::OP, &[hot_bytes(&map)])?;
         }
-        let digest = *blake3::hash(bytes).as_bytes();
+        let digest = Digest::of(bytes);
         if self.pieces.insert(at, digest) == Some(digest) {
             return Ok(());
         }

@@ -11,13 +11,14 @@ pub(crate) const PIECE: usize = 2 << 20;
 #[derive(Debug)]
 pub(crate) struct Copier {
     shared: Arc<Shared>,
+    context: usize,
     /// Pinned memory of one piece.
     buffer: usize,
     stream: usize,
 }
 
 impl Copier {
-    /// Makes a context current in this thread, and what copies in it need.
+    /// Makes what copies in a context need. Each copy makes the context current in its thread.
     ///
     /// # Errors
     ///
@@ -32,7 +33,7 @@ impl Copier {
             check(driver.of(Call::cuStreamCreate).call([places[1], 1]))?;
             check(driver.functions.host_alloc.call([places[0], PIECE, 1]))?;
         }
-        Ok(Self { shared: shared.clone(), buffer, stream })
+        Ok(Self { shared: shared.clone(), context, buffer, stream })
     }
 
     /// Reads up to a piece.
@@ -41,6 +42,7 @@ impl Copier {
     ///
     /// The driver's code.
     pub(crate) fn read(&mut self, at: u64, len: usize) -> Result<&[u8], u32> {
+        self.enter()?;
         let len = len.min(PIECE);
         let copy = self.shared.driver.functions.to_host;
         // SAFETY: pinned memory of a piece; a wrong address is the driver's to refuse.
@@ -56,6 +58,7 @@ impl Copier {
     ///
     /// The driver's code.
     pub(crate) fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), u32> {
+        self.enter()?;
         for (number, piece) in bytes.chunks(PIECE).enumerate() {
             let to = at as usize + number * PIECE;
             // SAFETY: pinned memory of a piece, which no copy uses. A wrong address is the
@@ -80,10 +83,20 @@ impl Copier {
     ///
     /// The driver's code.
     pub(crate) fn clear(&mut self, at: u64, len: usize) -> Result<(), u32> {
+        self.enter()?;
         let fill = self.shared.driver.of(Call::cuMemsetD8Async);
         // SAFETY: numbers, and a stream. A wrong address is the driver's to refuse.
         check(unsafe { fill.call([at as usize, 0, len, self.stream]) })?;
         self.wait()
+    }
+
+    /// Returns the stream, which waits for no other one.
+    pub(crate) const fn stream(&self) -> usize {
+        self.stream
+    }
+
+    fn enter(&self) -> Result<(), u32> {
+        check(self.shared.driver.set_context(self.context))
     }
 
     fn wait(&self) -> Result<(), u32> {
@@ -94,6 +107,7 @@ impl Copier {
 
 impl Drop for Copier {
     fn drop(&mut self) {
+        let _ = self.enter(); // the context has ended, and these with it
         // SAFETY: a stream and memory of ours, which no copy uses.
         unsafe {
             self.shared.driver.of(Call::cuStreamDestroy_v2).call([self.stream]);

@@ -11,6 +11,7 @@
 
 pub(crate) mod commands;
 mod copy;
+mod digest;
 mod file;
 mod globals;
 pub(crate) mod make;

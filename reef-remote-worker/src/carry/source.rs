@@ -1,6 +1,7 @@
 //! Sends a session to another server, or to a file, while it runs and then while it stands still.
 
 use super::copy::{Copy, Target};
+use super::digest::Digester;
 use super::file;
 use super::memory::{Copier, PIECE};
 use super::state::{Range, Running};
@@ -11,7 +12,8 @@ use crate::state::queue::Queue;
 use crate::state::shared::Shared;
 use reef_remote_calls::Kind;
 use reef_wire::{Error, Key, Moved, Server};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,6 +42,8 @@ pub(crate) struct Report {
     pub(crate) pause: Duration,
     /// Bytes of its memory.
     pub(crate) memory: u64,
+    /// Bytes of it that were read in that time.
+    pub(crate) read: u64,
     /// Bytes that were sent, or written, meanwhile.
     pub(crate) delta: u64,
 }
@@ -55,10 +59,42 @@ impl Carrier {
         Moved { address, key: self.key.clone() }
     }
 
-    /// Reads all memory of the window, piece by piece. Memory that ends meanwhile is left out.
+    /// Makes the kernel of digests in each context with memory, where that can be.
+    fn digesters(&self, ranges: &[Range]) -> HashMap<u64, Digester> {
+        let mut all = HashMap::new();
+        for context in ranges.iter().map(|range| range.context).collect::<BTreeSet<u64>>() {
+            let handle = lock(&self.shared.handles).get(Kind::Context, context);
+            let made = handle.ok().and_then(|handle| Digester::new(&self.shared, handle));
+            all.extend(made.map(|digester| (context, digester)));
+        }
+        all
+    }
+
+    /// Returns the pieces of memory that the other server has as they are, by the device's digests.
+    fn unchanged(
+        ranges: &[Range],
+        copy: &Copy,
+        digesters: &mut HashMap<u64, Digester>,
+    ) -> HashSet<u64> {
+        let mut all = HashSet::new();
+        for range in ranges {
+            let Some(digester) = digesters.get_mut(&range.context) else { continue };
+            let pieces = range.bytes as usize / PIECE;
+            let digests = digester.of(range.at, pieces).unwrap_or_default(); // all is read then
+            let places = (range.at..).step_by(PIECE).zip(digests);
+            all.extend(
+                places.filter(|(at, digest)| copy.has(range, *at, *digest)).map(|(at, _)| at),
+            );
+        }
+        all
+    }
+
+    /// Reads memory of the window, piece by piece, without the pieces of `but`. Memory that ends
+    /// meanwhile is left out.
     fn read(
         &self,
         ranges: &[Range],
+        but: &HashSet<u64>,
         mut each: impl FnMut(&Range, u64, &[u8]) -> Result<(), String>,
     ) -> Result<(), String> {
         let mut copiers: HashMap<u64, Copier> = HashMap::new();
@@ -66,13 +102,14 @@ impl Carrier {
             let handle = lock(&self.shared.handles).get(Kind::Context, range.context);
             let Ok(handle) = handle else { continue }; // it has just ended
             let failed = |code: u32| format!("memory at {:#x}: code {code}", range.at);
-            if !copiers.contains_key(&range.context) {
-                let copier = Copier::new(&self.shared, handle).map_err(failed)?;
-                copiers.insert(range.context, copier);
-            }
-            let copier = copiers.get_mut(&range.context).expect("it was just made");
-            let mut at = range.at;
-            while at < range.at + range.bytes {
+            let copier = match copiers.entry(range.context) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    new.insert(Copier::new(&self.shared, handle).map_err(failed)?)
+                }
+            };
+            let places = (range.at..range.at + range.bytes).step_by(PIECE);
+            for at in places.filter(|at| !but.contains(at)) {
                 let len = (range.at + range.bytes - at).min(PIECE as u64) as usize;
                 // Nothing is unmapped while it is read.
                 let window = lock(&self.shared.window);
@@ -84,7 +121,6 @@ impl Carrier {
                 let bytes = copier.read(at, len).map_err(failed)?;
                 drop(window);
                 each(range, at, bytes)?;
-                at += len as u64;
             }
         }
         Ok(())
@@ -105,15 +141,21 @@ impl Carrier {
         let window = window.ok_or("it has memory without a window")?;
         let mut copy = Copy::begin(target, window)?;
         // What changes meanwhile is sent again.
-        let early =
-            self.read(&ranges(&self.shared), |range, at, bytes| copy.piece(range, at, bytes));
+        let (now, none) = (ranges(&self.shared), HashSet::new());
+        let early = self.read(&now, &none, |range, at, bytes| copy.piece(range, at, bytes));
         // Memory that has just ended can't be read, and needn't be.
-        let _ = early.or_else(|why| copy.client.ended().map_or(Ok(()), |_| Err(why)))?;
+        early.or_else(|why| copy.client.ended().map_or(Ok(()), |_| Err(why)))?;
+        let mut digesters = self.digesters(&now);
         let begin = Instant::now();
         let pause = Pause::begin(&self.shared, &self.queue, PAUSE_TIMEOUT)?;
         copy.sent = 0;
         let mut state = pause.state()?;
-        self.read(&state.memory, |range, at, bytes| copy.piece(range, at, bytes))?;
+        let same = Self::unchanged(&state.memory, &copy, &mut digesters);
+        let mut read = 0;
+        self.read(&state.memory, &same, |range, at, bytes| {
+            read += bytes.len() as u64;
+            copy.piece(range, at, bytes)
+        })?;
         let held = self.server.hold(self.name).ok_or("it has ended")?;
         (state.name, state.program) = (self.name, self.program.clone());
         state.key = Some(self.key.clone());
@@ -126,7 +168,7 @@ impl Carrier {
             Ok(()) => {
                 let moved = self.moved(target.address.to_string());
                 self.notices.moved(self.name, moved.clone());
-                let report = Report { pause: begin.elapsed(), memory, delta: copy.sent };
+                let report = Report { pause: begin.elapsed(), memory, read, delta: copy.sent };
                 done(&Ok(report));
                 held.moved(moved);
                 std::mem::forget(pause);
@@ -163,9 +205,10 @@ impl Carrier {
         state.key = Some(self.key.clone());
         state.end = held.carried().map_err(|e| e.to_string())?;
         state.pending = pause.pending();
-        let written = file::write(folder, &state, |each| self.read(&state.memory, each))?;
+        let none = HashSet::new();
+        let written = file::write(folder, &state, |each| self.read(&state.memory, &none, each))?;
         let memory = state.memory.iter().map(|range| range.bytes).sum();
-        let report = Report { pause: begin.elapsed(), memory, delta: written };
+        let report = Report { pause: begin.elapsed(), memory, read: memory, delta: written };
         if ends {
             // Its program waits until a server has it.
             let moved = self.moved(String::new());

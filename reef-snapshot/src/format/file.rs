@@ -5,9 +5,9 @@ use super::manifest::{Manifest, Position};
 use super::reader::{Fault, Reader};
 use super::writer::ChunkWriter;
 use crate::error::{Error, Result};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, BufReader, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Name of the file of a network's snapshot in its folder.
@@ -121,6 +121,12 @@ impl Unfinished {
         }
         file.set_len(0).map_err(failed)?;
         Ok(Self { folder: folder.into(), name, file })
+    }
+
+    /// Lets no other user read it.
+    pub(crate) fn keep_private(&self) -> Result<()> {
+        let own = Permissions::from_mode(0o600);
+        self.file.set_permissions(own).map_err(|why| self.failed(&why))
     }
 
     pub(crate) fn writer(&self) -> Result<ChunkWriter<BufWriter<&File>>> {

@@ -150,3 +150,44 @@ pub fn redirect(link: &mut Link, moved: &Moved) {
 pub fn refuse(link: &mut Link, text: &str) {
     let _ = say(link, OP_REFUSED, &[text.as_bytes()]); // it may be gone
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::handshake::{OP_WELCOME, greet};
+    use super::*;
+    use crate::journal::Progress;
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    /// Answer of a server with tokens to a client that names a session and has this secret.
+    fn answer(session: [u8; 16], secret: Option<&[u8]>, key: &Key) -> Result<Option<String>> {
+        let (near, far) = UnixStream::pair().unwrap();
+        let token = secret.map(Token::new);
+        let client = thread::spawn(move || {
+            let (received, session) = (Progress::default(), Some(session));
+            let (program, request) = (String::new(), Vec::new());
+            let hello = Hello { program, request, session, received, proof: None, tenant: None };
+            let mut link = Link::unix(near).unwrap();
+            let _ = greet(&mut link, &mut Decoder::default(), 7, token.as_ref(), hello);
+        });
+        let reception = Reception::new(7, vec![Token::new(b"a token").of_tenant("alice")]);
+        let mut link = Link::unix(far).unwrap();
+        let key_of = |name| (name == [1; 16]).then(|| (key.clone(), Some("bob".to_owned())));
+        let hello = reception.greet_moved(&mut link, key_of);
+        let _ = say(&mut link, OP_WELCOME, &[]); // which is not one: the client ends
+        client.join().unwrap();
+        hello.map(|hello| hello.tenant().map(Into::into))
+    }
+
+    #[test]
+    fn key_of_a_moved_session_is_good_for_that_session() {
+        let [key, other] = [(); 2].map(|()| Key::make().unwrap());
+        let refused = Err(Error::Refused("the token is not one of this server's".into()));
+        assert_eq!(answer([1; 16], Some(key.bytes()), &key), Ok(Some("bob".into())));
+        assert_eq!(answer([2; 16], Some(key.bytes()), &key), refused, "another session");
+        assert_eq!(answer([1; 16], Some(other.bytes()), &key), refused, "another key");
+        assert_eq!(answer([1; 16], Some(b"a token"), &key), Ok(Some("alice".into())));
+        let none = Err(Error::Refused("this server wants a token".into()));
+        assert_eq!(answer([1; 16], None, &key), none);
+    }
+}
