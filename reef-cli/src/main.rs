@@ -94,7 +94,7 @@ enum Command {
     /// Use devices of other machines.
     #[cfg(feature = "remote")]
     #[command(subcommand)]
-    Remote(commands::remote_serve::Command),
+    Remote(commands::remote::command::Command),
     /// Print a completion script for a shell.
     Completions(completions::Args),
     /// Print the manual page.
@@ -137,7 +137,7 @@ fn run(cli: Cli) -> anyhow::Result<()> {
         Command::Simulate(args) => simulate::run(&args),
         Command::K8s(command) => k8s::run(&command),
         #[cfg(feature = "remote")]
-        Command::Remote(command) => commands::remote_serve::run(command),
+        Command::Remote(command) => commands::remote::command::run(command),
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Man => man::run(Cli::command()),
     }

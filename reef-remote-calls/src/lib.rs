@@ -19,4 +19,4 @@ pub use messages::*;
 pub use occupancy::largest_block;
 pub use spec::{Arg, Kind, Spec, Way};
 pub use table::{CALLS, Call};
-pub use window::{Request, SLAB_LEN, WINDOW_LEN, WINDOW_SLOTS};
+pub use window::{Class, Request, SLAB_LEN, WINDOW_LEN, WINDOW_SLOTS};

@@ -26,4 +26,30 @@ pub struct Request {
     pub windows: Vec<u64>,
     /// The client is another server, which sends a session.
     pub is_carried: bool,
+    /// Class that the program wants as a guest of the server's daemon; `None`: the server's.
+    pub class: Option<Class>,
+}
+
+/// Class of a guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Class {
+    /// Its work is held while real-time work of others runs.
+    BestEffort,
+    /// Its work holds that of others.
+    RealTime,
+}
+
+impl Class {
+    /// Reads a name.
+    pub fn of(name: &str) -> Option<Self> {
+        [Self::BestEffort, Self::RealTime].into_iter().find(|class| class.name() == name)
+    }
+
+    /// Name in `REEF_CLASS`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BestEffort => "be",
+            Self::RealTime => "rt",
+        }
+    }
 }

@@ -6,8 +6,8 @@ use crate::state::leases::{give_up_window, keep_window};
 use crate::state::lock::lock;
 use crate::state::thread::{Thread, in_thread};
 use reef_remote_calls::{
-    Advance, Barrier, Define, Facts, Failed, HostCalled, HostReturned, KernelPrinted, Request,
-    SCHEMA, SetCurrent, TableCall, WINDOW_SLOTS,
+    Advance, Barrier, Class, Define, Facts, Failed, HostCalled, HostReturned, KernelPrinted,
+    Request, SCHEMA, SetCurrent, TableCall, WINDOW_SLOTS,
 };
 use reef_replay::{Line as Replayed, Numbers, Op, Player};
 use reef_wire::little_endian::{U16, U32, U64};
@@ -140,7 +140,11 @@ fn open() -> Result<Session, String> {
     options.token = token;
     options.program = program();
     let windows: Vec<u64> = WINDOW_SLOTS.into_iter().filter(|slot| keep_window(*slot)).collect();
-    let request = Request { windows: windows.clone(), is_carried: false };
+    let class = variable("REEF_CLASS").map(|name| {
+        Class::of(&name).ok_or_else(|| format!("REEF_CLASS: must be rt or be, got {name:?}"))
+    });
+    let class = class.transpose()?;
+    let request = Request { windows: windows.clone(), is_carried: false, class };
     options.request = codec::write(&request).map_err(|e| e.to_string())?;
     let opened = Client::open(options, Box::new(Receiver)).map_err(|e| e.to_string());
     let facts = opened.and_then(|client| {

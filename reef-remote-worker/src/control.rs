@@ -26,6 +26,8 @@ pub(crate) enum ToWorker {
     Arrived { hello: Hello, name: [u8; 16], is_tcp: bool },
     /// The worker must say its status.
     Ask,
+    /// The session must end, and its client is told why.
+    End(String),
     /// Answer to a reservation: whether there is room for it.
     Reserved(bool),
     /// The server has taken notice of what the worker said.
@@ -36,7 +38,7 @@ pub(crate) enum ToWorker {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum FromWorker {
     /// State of its session.
-    Status(Traffic),
+    Status(Status),
     /// The program is about to allocate bytes of the device's memory.
     Reserve(u64),
     /// It has freed them.
@@ -45,6 +47,18 @@ pub(crate) enum FromWorker {
     Adopted { name: [u8; 16], key: Key },
     /// The session of this name is at another server.
     Moved { name: [u8; 16], moved: Moved },
+}
+
+/// State of a session, as its worker says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) traffic: Traffic,
+    /// Calls that came by themselves.
+    pub(crate) single_calls: u64,
+    /// Calls that came in records.
+    pub(crate) replayed_calls: u64,
+    /// Bytes of the device's memory that the program has allocated.
+    pub(crate) memory_bytes: u64,
 }
 
 /// Makes the two ends.

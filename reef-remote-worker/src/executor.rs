@@ -14,6 +14,7 @@ use reef_replay::{Malformed, Templates};
 use reef_wire::little_endian::{U16, U32};
 use reef_wire::{Error, Hot, Result, hot_bytes};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Number of a message that this process makes again: no client's has it.
 pub(crate) const REPEATED: u64 = u64::MAX;
@@ -96,6 +97,9 @@ impl Executor {
         let Head { op, lane, number, wants_reply, .. } = head;
         let call = u32::MAX - u32::from(op);
         let is_repeated = number == REPEATED;
+        if !is_repeated && !matches!(op, Define::OP | Advance::OP) {
+            add(&self.caller.shared.calls.single, 1);
+        }
         let mut request = Request { lane, number, wants_reply, call, is_noted: false, is_repeated };
         match op {
             Define::OP => {
@@ -153,11 +157,17 @@ impl Executor {
     fn advance(&mut self, request: Request, record: &[u8]) -> Result<()> {
         let caller = &mut self.caller;
         let each = |op, body: &[u8], payload: &[u8]| {
+            add(&caller.shared.calls.replayed, 1);
             let request = Request { call: u32::MAX - u32::from(op), ..request };
             replayed(caller, request, op, body, payload).map_err(Refused)
         };
         self.templates.expand(record, each).map_err(|why| why.0)
     }
+}
+
+/// Adds to a number that this thread alone writes.
+fn add(to: &AtomicU64, count: u64) {
+    to.store(to.load(Ordering::Relaxed) + count, Ordering::Relaxed);
 }
 
 /// Makes an operation of a record.

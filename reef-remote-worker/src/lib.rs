@@ -37,7 +37,6 @@ mod session;
 mod state;
 
 pub use arguments::Arguments;
-pub use carry::commands::{Carried, Place, migrate, restore, sessions, snapshot};
-pub use carry::state::Running;
+pub use carry::commands::{Carried, Place, migrate, restore, snapshot};
 pub use process::run_worker;
 pub use server::{WorkerOptions, Workers};

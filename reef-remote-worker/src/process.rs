@@ -1,7 +1,7 @@
 //! A worker's process, from its beginning to its end.
 
 use crate::arguments::Arguments;
-use crate::control::{self, FromWorker, ToWorker};
+use crate::control::{self, ToWorker};
 use crate::notices::Notices;
 use crate::session::Sessions;
 use crate::state::printed::Printed;
@@ -27,17 +27,14 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
     }
     Printed::begin().map_err(|e| format!("output: {e}"))?;
     let control = std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;
-    let quota = if has_quota {
-        Some(Quota::new(control.try_clone().map_err(|e| e.to_string())?))
-    } else {
-        None
-    };
+    let last = Arc::new(control.try_clone().map_err(|e| e.to_string())?);
+    let quota = Quota::new(control.try_clone().map_err(|e| e.to_string())?, has_quota);
     let notices = Notices::new(control.try_clone().map_err(|e| e.to_string())?);
-    let sessions = Arc::new(Sessions::new(driver, quota.clone(), notices.clone()));
+    let sessions = Arc::new(Sessions::new(driver, Some(quota.clone()), notices.clone()));
     while let Ok((message, connection)) = control::receive(&control) {
         match (message, connection) {
             (ToWorker::Arrived { hello, name, is_tcp }, Some(connection)) => {
-                let sessions = sessions.clone();
+                let (sessions, last) = (sessions.clone(), last.clone());
                 let serve = move || {
                     let is_new = hello.session().is_none();
                     let served = sessions.serve(connection, is_tcp, &hello, name);
@@ -45,6 +42,9 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
                         eprintln!("reef: worker: {error}");
                     }
                     if is_new {
+                        // The sums of the server have what the session had. If the server is gone,
+                        // so is this process.
+                        let _ = control::send(last.as_fd(), &sessions.status(), None);
                         end(); // the session is over
                     }
                 };
@@ -53,13 +53,13 @@ pub fn run_worker(args: impl Iterator<Item = OsString>) -> Result<(), String> {
             }
             (ToWorker::Arrived { .. }, None) => {}
             (ToWorker::Reserved(is_granted), _) => {
-                quota.iter().for_each(|quota| quota.answer(is_granted));
+                quota.answer(is_granted);
             }
             (ToWorker::Noted, _) => notices.noted(),
             (ToWorker::Ask, _) => {
-                let status = FromWorker::Status(sessions.traffic());
-                let _ = control::send(&control, &status, None); // the server is gone: so is this
+                let _ = control::send(&control, &sessions.status(), None); // as below
             }
+            (ToWorker::End(why), _) => sessions.end(why),
         }
     }
     end();

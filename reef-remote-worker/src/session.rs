@@ -4,6 +4,7 @@ use crate::carry::commands;
 use crate::carry::source::Carrier;
 use crate::carry::state::State;
 use crate::carry::target::Incoming;
+use crate::control::{FromWorker, Status};
 use crate::driver::Driver;
 use crate::executor::Executor;
 use crate::notices::Notices;
@@ -15,10 +16,11 @@ use crate::state::window::Window;
 use reef_remote_calls::{HostReturned, Request, SCHEMA};
 use reef_wire::{
     Authority, Endpoint, Error, Handler, Hello, Hot, Key, Link, Message, Result, Server,
-    ServerOptions, Traffic, codec,
+    ServerOptions, codec,
 };
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 
@@ -33,7 +35,8 @@ pub(crate) struct Sessions {
 #[derive(Debug)]
 struct Current {
     name: OnceLock<[u8; 16]>,
-    endpoint: OnceLock<Arc<Endpoint>>,
+    /// End and state of the session, once it has begun.
+    parts: OnceLock<(Arc<Endpoint>, Arc<Shared>)>,
     adopted: Mutex<Option<JoinHandle<Error>>>,
     notices: Notices,
 }
@@ -47,8 +50,8 @@ impl Sessions {
     ) -> Self {
         let mut options = ServerOptions::new(SCHEMA);
         options.max_sessions = 2; // one, or that of another server and the one that it brings
-        let (name, endpoint) = (OnceLock::new(), OnceLock::new());
-        let current = Arc::new(Current { name, endpoint, adopted: Mutex::default(), notices });
+        let (name, parts) = (OnceLock::new(), OnceLock::new());
+        let current = Arc::new(Current { name, parts, adopted: Mutex::default(), notices });
         let admission = Admission { driver, quota, current: current.clone() };
         Self { server: Server::new(options, admission), current }
     }
@@ -82,9 +85,22 @@ impl Sessions {
         }
     }
 
-    /// Returns what has gone to and fro.
-    pub(crate) fn traffic(&self) -> Traffic {
-        self.current.endpoint.get().map(|endpoint| endpoint.traffic()).unwrap_or_default()
+    /// Returns what the session has done.
+    pub(crate) fn status(&self) -> FromWorker {
+        let status = self.current.parts.get().map(|(endpoint, shared)| Status {
+            traffic: endpoint.traffic(),
+            single_calls: shared.calls.single.load(Ordering::Relaxed),
+            replayed_calls: shared.calls.replayed.load(Ordering::Relaxed),
+            memory_bytes: shared.quota.as_ref().map_or(0, |quota| quota.memory()),
+        });
+        FromWorker::Status(status.unwrap_or_default())
+    }
+
+    /// Ends the session, if it has begun, and tells the client why.
+    pub(crate) fn end(&self, why: String) {
+        if let Some((endpoint, _)) = self.current.parts.get() {
+            endpoint.end(Error::Ended(why));
+        }
     }
 }
 
@@ -156,7 +172,7 @@ fn adopt(
     if current.notices.adopted(name, key) {
         return Ok(());
     }
-    if let Some(endpoint) = current.endpoint.get() {
+    if let Some((endpoint, _)) = current.parts.get() {
         endpoint.end(Error::Ended("the server takes no notice".into()));
     }
     Err("the server takes no notice".into())
@@ -178,7 +194,8 @@ struct Reader {
 impl Handler for Reader {
     fn begun(&mut self, endpoint: &Arc<Endpoint>) {
         self.shared.host_calls.begin(endpoint.clone());
-        let _ = self.current.endpoint.set(endpoint.clone()); // there is one session
+        // There is one session.
+        let _ = self.current.parts.set((endpoint.clone(), self.shared.clone()));
         let carrier = Carrier {
             shared: self.shared.clone(),
             queue: self.queue.clone(),

@@ -18,6 +18,7 @@ mod client;
 mod conversions;
 mod error;
 pub mod messages;
+pub mod observe;
 mod schema;
 pub mod server;
 

@@ -71,4 +71,5 @@ pub use local::client::pending::Pending;
 pub use log_level::on_log_level;
 pub use name::ModelName;
 pub use net::folder::{connect, folder, no_daemon};
+pub use net::listener::listen_owner;
 pub use preflight::check;

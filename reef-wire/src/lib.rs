@@ -45,7 +45,8 @@ pub use id::{Id, Mint, Table};
 pub use moved::{Key, Moved};
 pub use session::{
     Adopted, Authority, Client, ClientOptions, Endpoint, Growth, Handler, Held, Hello, Message,
-    NO_SESSION, Reception, Server, ServerOptions, Token, Traffic, redirect, refuse,
+    NO_SESSION, NO_TOKEN, Reception, Server, ServerOptions, Token, Traffic, WRONG_TOKEN, redirect,
+    refuse,
 };
 pub use transport::{Address, Control, Line, Link, ReceiveHalf, SendHalf, TlsClient, TlsServer};
 /// Numbers as they lie in [`Hot`] messages.

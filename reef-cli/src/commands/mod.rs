@@ -21,10 +21,8 @@ pub(crate) mod k8s;
 pub(crate) mod left_out;
 pub(crate) mod man;
 pub(crate) mod model;
-#[cfg(all(feature = "remote", feature = "daemon"))]
-pub(crate) mod remote_carry;
 #[cfg(feature = "remote")]
-pub(crate) mod remote_serve;
+pub(crate) mod remote;
 #[cfg(feature = "daemon")]
 pub(crate) mod request;
 pub(crate) mod restore;

@@ -46,6 +46,11 @@ impl Place {
         self.folder.as_deref()
     }
 
+    /// Returns whether its sockets are in a folder, where those of servers may be as well.
+    pub(crate) fn may_be_local(&self) -> bool {
+        self.url.is_none() && self.socket.is_none()
+    }
+
     /// The daemon there, whether it runs or not.
     pub(crate) fn daemon(&self) -> anyhow::Result<Daemon> {
         let address = match (&self.url, &self.socket) {
@@ -87,7 +92,7 @@ pub(crate) struct Daemon {
 
 enum Address {
     /// A socket in a folder that is known to be the daemon's.
-    Folder(Option<PathBuf>),
+    Folder(Option<PathBuf>, String),
     Unix(PathBuf),
     Tcp(String),
 }
@@ -96,7 +101,7 @@ impl Address {
     /// Option that names an address of this kind.
     fn option(&self) -> &'static str {
         match self {
-            Self::Folder(_) => "--socket-dir",
+            Self::Folder(..) => "--socket-dir",
             Self::Unix(_) => "--socket",
             Self::Tcp(_) => "--url",
         }
@@ -106,8 +111,8 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Folder(folder) => {
-                write!(f, "{}", reef_serve::folder(folder.as_deref()).join(HTTP).display())
+            Self::Folder(folder, socket) => {
+                write!(f, "{}", reef_serve::folder(folder.as_deref()).join(socket).display())
             }
             Self::Unix(path) => write!(f, "{}", path.display()),
             Self::Tcp(host) => f.write_str(host),
@@ -156,7 +161,12 @@ impl Error {
 impl Daemon {
     /// The one whose sockets are in `folder`, or in the user's own.
     pub(crate) fn in_folder(folder: Option<&Path>) -> anyhow::Result<Self> {
-        Self::at(Address::Folder(folder.map(Path::to_path_buf)), None)
+        Self::at_socket(folder, HTTP)
+    }
+
+    /// The process that listens at a socket in `folder`, or in the user's own.
+    pub(crate) fn at_socket(folder: Option<&Path>, socket: &str) -> anyhow::Result<Self> {
+        Self::at(Address::Folder(folder.map(Path::to_path_buf), socket.into()), None)
     }
 
     fn at(address: Address, token: Option<String>) -> anyhow::Result<Self> {
@@ -206,8 +216,8 @@ impl Daemon {
 
     async fn answer(&self, method: Method, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
         match &self.address {
-            Address::Folder(folder) => {
-                self.ask(self.connect(folder.as_deref())?, "localhost", method, path).await
+            Address::Folder(folder, socket) => {
+                self.ask(self.connect(folder.as_deref(), socket)?, "localhost", method, path).await
             }
             Address::Unix(socket) => {
                 self.ask(UnixStream::connect(socket).await?, "localhost", method, path).await
@@ -218,8 +228,8 @@ impl Daemon {
         }
     }
 
-    fn connect(&self, folder: Option<&Path>) -> anyhow::Result<UnixStream> {
-        let stream = reef_serve::connect(folder, HTTP).map_err(|error| {
+    fn connect(&self, folder: Option<&Path>, socket: &str) -> anyhow::Result<UnixStream> {
+        let stream = reef_serve::connect(folder, socket).map_err(|error| {
             if let reef_serve::Error::Unavailable(_) = error {
                 return io::Error::from(ErrorKind::NotFound).into();
             }

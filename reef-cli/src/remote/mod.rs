@@ -2,3 +2,4 @@
 
 pub(crate) mod daemon;
 pub(crate) mod scrape;
+pub(crate) mod servers;

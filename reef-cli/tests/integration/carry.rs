@@ -201,8 +201,10 @@ fn session(folder: &Folder, server: &Server) -> Value {
     loop {
         let all = says(folder, &["ps"]);
         let workers = server.workers();
-        let its = |session: &&Value| workers.iter().any(|worker| session["worker"] == *worker);
-        let its: Vec<&Value> = all.as_array().unwrap().iter().filter(its).collect();
+        let its = |session: &&Value| workers.iter().any(|worker| session["pid"] == *worker);
+        let servers = all.as_array().unwrap().iter();
+        let sessions = servers.flat_map(|server| server["sessions"].as_array().unwrap());
+        let its: Vec<&Value> = sessions.filter(its).collect();
         if let [one] = its[..] {
             return one.clone();
         }
@@ -222,7 +224,7 @@ fn await_free(server: &Server) {
 }
 
 fn worker(session: &Value) -> String {
-    session["worker"].to_string()
+    session["pid"].to_string()
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Programs whose GPU is a server's, where the server's workers are guests of a daemon.
+//! Programs whose GPU is a server's: its workers as guests of a daemon, and what an operator sees.
 
 use crate::common::daemon::{Daemon, metrics};
 use crate::common::driver::library;
-use crate::common::{Folder, json, says};
-use std::io::{BufRead, BufReader};
+use crate::common::{Folder, json, reef, refuses, says, text};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -57,6 +57,35 @@ fn takes_all() {
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 
+/// A server that ends with its test.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it has ended
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts the program [`takes_all`] on a server.
+fn program(folder: &Folder, address: &str) -> Child {
+    command(folder, address, &[]).spawn().unwrap()
+}
+
+fn command(folder: &Folder, address: &str, options: &[&str]) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_reef"));
+    program
+        .args(["exec", "--remote", address])
+        .args(options)
+        .arg("--")
+        .arg(std::env::current_exe().unwrap());
+    program.args(["--exact", "elsewhere::takes_all", "--include-ignored", "--nocapture"]);
+    program.env("REEF_REMOTE_LIBRARY", library("libreef_remote_cuda.so"));
+    program.env("REEF_CUDART", library("libreef_cudart.so"));
+    program.env("XDG_RUNTIME_DIR", folder.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
+    program
+}
+
 /// Reads lines up to one that has this text, and returns it.
 fn await_line(output: &mut impl BufRead, what: &str) -> String {
     let mut lines = output.lines().map(Result::unwrap);
@@ -75,19 +104,14 @@ fn worker_is_a_guest_of_the_servers_daemon() {
     let [own, programs] = ["own", "programs"].map(|name| format!("unix:{}", folder.path(name)));
     let mut server = Command::new(env!("CARGO_BIN_EXE_reef"));
     server.args(["remote", "serve", "--listen", &own, "--programs", &programs]);
+    server.args(["--socket-dir", &folder.path("")]);
     server.env("REEF_CUDA", library("libfake_libcuda.so")).env("REEF_BOOKS", &books);
     server.env("REEF_SHIM", library("libreef_cuda_shim.so")).stdout(Stdio::piped());
     server.env("REEF_GUESTS", folder.path("guests.sock")).env("REEF_JOB", "away");
     server.env("REEF_MEMORY", "64MiB").env("REEF_CLASS", "be");
-    let mut server = server.spawn().unwrap();
-    await_line(&mut output(&mut server), "for programs");
-    let mut program = Command::new(env!("CARGO_BIN_EXE_reef"));
-    program.args(["exec", "--remote", &programs, "--"]).arg(std::env::current_exe().unwrap());
-    program.args(["--exact", "elsewhere::takes_all", "--include-ignored", "--nocapture"]);
-    program.env("REEF_REMOTE_LIBRARY", library("libreef_remote_cuda.so"));
-    program.env("REEF_CUDART", library("libreef_cudart.so"));
-    program.env("XDG_RUNTIME_DIR", folder.path("")).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut program = program.spawn().unwrap();
+    let mut server = Server(server.spawn().unwrap());
+    await_line(&mut output(&mut server.0), "for programs");
+    let mut program = program(&folder, &programs);
     let mut lines = output(&mut program);
     let said = await_line(&mut lines, "got ");
     let got = said.split_once("got ").and_then(|(_, rest)| rest.split_once(" MiB, then code 2"));
@@ -100,6 +124,9 @@ fn worker_is_a_guest_of_the_servers_daemon() {
         let view = json(&says(&top));
         if view["guests"][0]["job"] == "away" && view["jobs"][0]["job"] == "away" {
             assert_eq!(view["guests"][0]["class"], "be", "{view}");
+            let client = view["guests"][0]["client"].as_str().unwrap();
+            assert!(client.contains("integration") && client.contains(" @ pid "), "{view}");
+            assert_eq!(view["sessions"][0]["client"], client, "{view}");
             assert_eq!(view["jobs"][0]["memory_bytes"].as_u64(), Some(64 << 20), "{view}");
             break;
         }
@@ -109,6 +136,84 @@ fn worker_is_a_guest_of_the_servers_daemon() {
     drop(program.stdin.take());
     await_line(&mut lines, "test result: ok");
     assert!(program.wait().unwrap().success());
-    server.kill().unwrap();
-    server.wait().unwrap();
+}
+
+/// All that an operator sees of a session, without a daemon, and its end.
+#[test]
+fn operator_sees_a_session_and_ends_it() {
+    let folder = Folder::new("operator");
+    let [own, programs] = ["own", "programs"].map(|name| format!("unix:{}", folder.path(name)));
+    let sockets = ["--socket-dir", &folder.path("")];
+    let mut server = Command::new(env!("CARGO_BIN_EXE_reef"));
+    server.args(["remote", "serve", "--listen", &own, "--programs", &programs]).args(sockets);
+    server.args(["--metrics", "127.0.0.1:0"]).env("REEF_CUDA", library("libfake_libcuda.so"));
+    let mut server = Server(server.stdout(Stdio::piped()).spawn().unwrap());
+    let mut lines = output(&mut server.0);
+    let said = await_line(&mut lines, "metrics at ");
+    let address = said.strip_prefix("metrics at http://").unwrap();
+    let address = address.strip_suffix("/metrics").unwrap().to_owned();
+    let with = |args: &[&str]| says(&[args, &sockets].concat());
+    assert!(with(&["remote", "ps"]).starts_with("no session (1 "));
+
+    // Without a right to it no program is real-time.
+    let asks = command(&folder, &programs, &["--class", "rt"]).stderr(Stdio::piped()).output();
+    let asks = asks.unwrap();
+    assert!(!asks.status.success());
+    assert!(text(&asks.stderr).contains("class: must be be, got rt"), "{}", text(&asks.stderr));
+
+    let mut program = program(&folder, &programs);
+    await_line(&mut output(&mut program), "got ");
+    let listed = json(&with(&["remote", "ps", "--json"]));
+    let session = &listed[0]["sessions"][0];
+    assert_eq!(listed[0]["listening"], serde_json::json!([own, programs]), "{listed}");
+    assert_eq!((&session["kind"], &session["id"]), (&"program".into(), &1.into()), "{listed}");
+    assert!(session["program"].as_str().unwrap().starts_with("integration"), "{listed}");
+    assert!(session["memory_bytes"].as_u64() >= Some(1 << 20), "{listed}");
+    assert!(session["replies"].as_u64() > Some(3), "{listed}");
+    let table = with(&["remote", "ps", &programs]);
+    assert!(
+        table.contains(&format!("{}.1", server.0.id())) && table.contains("connected"),
+        "{table}"
+    );
+    let view = json(&with(&["top", "--interval", "50ms", "--count", "1", "--json"]));
+    assert_eq!(view["sessions"][0]["kind"], "program", "without a daemon: {view}");
+
+    let mut http = std::net::TcpStream::connect(&*address).unwrap();
+    let ask = |http: &mut std::net::TcpStream, path: &str| {
+        write!(http, "GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n").unwrap();
+        let mut text = String::new();
+        http.read_to_string(&mut text).unwrap();
+        text
+    };
+    let numbers = ask(&mut http, "/metrics");
+    let line = "reef_remote_sessions{kind=\"program\",state=\"connected\"} 1";
+    assert!(numbers.lines().any(|have| have == line), "{numbers}");
+    let mut http = std::net::TcpStream::connect(&*address).unwrap();
+    assert!(
+        ask(&mut http, "/sessions").starts_with("HTTP/1.1 404"),
+        "by TCP there are numbers alone"
+    );
+
+    let trace = folder.path("trace.json");
+    assert!(with(&["remote", "trace", "--time", "100ms", "--out", &trace]).contains("events"));
+    let trace = std::fs::read_to_string(trace).unwrap();
+    assert!(trace.contains(&format!("session {}.1: ", server.0.id())), "{trace}");
+
+    let ends = ["remote", "end", &format!("{}.1", server.0.id()), sockets[0], sockets[1]];
+    assert!(says(&ends).ends_with(".1 ends\n"));
+    let begin = Instant::now();
+    while with(&["remote", "ps"]).contains("program") {
+        assert!(begin.elapsed() < Duration::from_secs(30), "the session is still there");
+    }
+    let again = reef(&ends);
+    assert_eq!(again.status.code(), Some(1));
+    assert_eq!(text(&again.stderr), "reef: session 1: there is none\n");
+    program.kill().unwrap();
+    program.wait().unwrap();
+    drop(server);
+    let gone = with(&["remote", "ps"]);
+    assert!(gone.starts_with("no server of this user runs here"), "{gone}");
+    assert!(refuses(&["remote", "end", "seven"]).contains("must be SERVER.NUMBER"));
+    let wide = ["remote", "serve", "--metrics", "0.0.0.0:1"];
+    assert!(refuses(&wide).contains("must be a loopback address"));
 }

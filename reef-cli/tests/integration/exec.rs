@@ -439,9 +439,9 @@ fn a_program_runs_on_the_driver_of_a_server() {
 }
 
 #[test]
-fn remote_is_refused_beside_a_class() {
+fn remote_is_refused_beside_a_job() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_reef"));
-    command.args(["exec", "--remote", "unix:/nowhere", "--class", "rt", "--", "true"]);
+    command.args(["exec", "--remote", "unix:/nowhere", "--job", "mine", "--", "true"]);
     let output = command.output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }

@@ -3,7 +3,6 @@
 use super::copy::{Copy, Target};
 use super::file;
 use super::source::{Carrier, Report};
-use super::state::Running;
 use reef_wire::{Address, TlsClient, Token, codec};
 use rustix::process::geteuid;
 use rustls::RootCertStore;
@@ -71,16 +70,8 @@ fn authorities(path: &Path) -> Result<TlsClient, String> {
 
 #[derive(Debug, Serialize, Deserialize)]
 enum Command {
-    Show,
     Migrate(Place),
     Snapshot { folder: PathBuf, ends: bool },
-}
-
-/// Answer to a command.
-#[derive(Debug, Serialize, Deserialize)]
-enum Answer {
-    Shown(Running),
-    Carried(Carried),
 }
 
 /// Outcome of a command.
@@ -117,22 +108,6 @@ pub fn migrate(worker: u32, to: &Place) -> Result<Carried, String> {
     carried(worker, &Command::Migrate(place))
 }
 
-/// Returns the sessions of unmodified programs that this user's servers on this machine have, by
-/// the process numbers of their workers.
-pub fn sessions() -> Vec<Running> {
-    let entries = fs::read_dir(folder()).into_iter().flatten().flatten();
-    let worker = |entry: fs::DirEntry| {
-        entry.file_name().to_str()?.strip_suffix(".sock")?.parse::<u32>().ok()
-    };
-    let mut workers: Vec<u32> = entries.filter_map(worker).collect();
-    workers.sort_unstable();
-    let running = |worker| match ask(worker, &Command::Show) {
-        Ok(Answer::Shown(running)) => Some(running),
-        _ => None, // it has ended
-    };
-    workers.into_iter().filter_map(running).collect()
-}
-
 /// Writes the session of a worker of this machine to a folder. With `ends` it ends, and
 /// [`restore`] continues it.
 ///
@@ -152,17 +127,10 @@ pub fn snapshot(worker: u32, folder: &Path, ends: bool) -> Result<Carried, Strin
 /// The file is damaged, or the server can't make the session.
 pub fn restore(folder: &Path, to: &Place) -> Result<u64, String> {
     let target = to.target()?;
-    file::restore(folder, |window| Copy::begin(&target, window))
+    file::restore(folder, |state| Copy::begin(&target, state.window, &state.program))
 }
 
 fn carried(worker: u32, command: &Command) -> Result<Carried, String> {
-    match ask(worker, command)? {
-        Answer::Carried(carried) => Ok(carried),
-        Answer::Shown(_) => Err(format!("session {worker}: another answer")),
-    }
-}
-
-fn ask(worker: u32, command: &Command) -> Result<Answer, String> {
     let path = folder().join(format!("{worker}.sock"));
     let failed = |e: io::Error| format!("session {worker}: {e}");
     let mut socket = UnixStream::connect(&path).map_err(|e| match e.kind() {
@@ -176,7 +144,7 @@ fn ask(worker: u32, command: &Command) -> Result<Answer, String> {
     socket.shutdown(Shutdown::Write).map_err(failed)?;
     let mut answer = Vec::new();
     socket.take(MAX_LEN).read_to_end(&mut answer).map_err(failed)?;
-    let answer: Result<Answer, String> =
+    let answer: Result<Carried, String> =
         codec::read(&answer).map_err(|_| format!("session {worker}: it has ended"))?;
     answer.map_err(|why| format!("session {worker}: {why}"))
 }
@@ -212,7 +180,7 @@ pub(crate) fn listen(carrier: Carrier) -> io::Result<()> {
     let body = move || {
         for socket in listener.incoming().flatten() {
             // A session that ends takes this process along.
-            let carried = |report: &Report| Answer::Carried(Carried::from(*report));
+            let carried = |report: &Report| Carried::from(*report);
             let last = |outcome: &Result<Report, String>| {
                 let _ = fs::remove_file(&path);
                 answer(&socket, &outcome.as_ref().map(carried));
@@ -233,13 +201,12 @@ fn serve(
     carrier: &Carrier,
     socket: &UnixStream,
     last: impl FnOnce(&Result<Report, String>),
-) -> Result<Answer, String> {
+) -> Result<Carried, String> {
     let mut bytes = Vec::new();
     socket.take(MAX_LEN).read_to_end(&mut bytes).map_err(|e| e.to_string())?;
     let report = match codec::read(&bytes).map_err(|e| e.to_string())? {
-        Command::Show => return Ok(Answer::Shown(carrier.show())),
         Command::Migrate(place) => carrier.migrate(&place.target()?, last)?,
         Command::Snapshot { folder, ends } => carrier.snapshot(&folder, ends, last)?,
     };
-    Ok(Answer::Carried(report.into()))
+    Ok(report.into())
 }

@@ -50,12 +50,12 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Begins one, with the same window.
+    /// Begins one for a program, with the same window.
     ///
     /// # Errors
     ///
     /// There is no such server, or its window is another one.
-    pub(crate) fn begin(target: &Target, window: u64) -> Result<Self, String> {
+    pub(crate) fn begin(target: &Target, window: u64, program: &str) -> Result<Self, String> {
         let Target { address, token, tls, line } = target.clone();
         let dial = move || {
             let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
@@ -65,7 +65,8 @@ impl Copy {
             }
         };
         let mut options = ClientOptions::new(SCHEMA, dial);
-        let request = Request { windows: vec![window], is_carried: true };
+        let request = Request { windows: vec![window], is_carried: true, class: None };
+        options.program = program.into();
         options.request = codec::write(&request).map_err(|e| e.to_string())?;
         (options.token, options.reconnect_timeout) = (token, RECONNECT_TIMEOUT);
         let client = Client::open(options, Box::new(Quiet)).map_err(|e| e.to_string())?;

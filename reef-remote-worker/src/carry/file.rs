@@ -43,7 +43,7 @@ pub(crate) fn write(
 /// The file is damaged; the server's.
 pub(crate) fn restore(
     folder: &Path,
-    begin: impl FnOnce(u64) -> Result<Copy, String>,
+    begin: impl FnOnce(&State) -> Result<Copy, String>,
 ) -> Result<u64, String> {
     let text = |e: reef_snapshot::Error| e.to_string();
     let mut archive = Archive::open(folder).map_err(text)?;
@@ -55,7 +55,7 @@ pub(crate) fn restore(
         })
         .map_err(text)?;
     let state: State = codec::read(&bytes).map_err(|e| format!("state: {e}"))?;
-    let mut copy = begin(state.window)?;
+    let mut copy = begin(&state)?;
     for (number, range) in state.memory.iter().enumerate() {
         let mut failed = None;
         let name = format!("{:#x}", range.at);

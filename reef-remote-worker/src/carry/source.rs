@@ -4,7 +4,7 @@ use super::copy::{Copy, Target};
 use super::digest::Digester;
 use super::file;
 use super::memory::{Copier, PIECE};
-use super::state::{Range, Running};
+use super::state::Range;
 use super::take::{Pause, ranges};
 use crate::notices::Notices;
 use crate::state::lock::lock;
@@ -49,12 +49,6 @@ pub(crate) struct Report {
 }
 
 impl Carrier {
-    /// Returns what is known of the session without stopping it.
-    pub(crate) fn show(&self) -> Running {
-        let memory = ranges(&self.shared).iter().map(|range| range.bytes).sum();
-        Running { worker: std::process::id(), program: self.program.clone(), memory }
-    }
-
     fn moved(&self, address: String) -> Moved {
         Moved { address, key: self.key.clone() }
     }
@@ -139,7 +133,7 @@ impl Carrier {
     ) -> Result<Report, String> {
         let window = lock(&self.shared.window).as_ref().map(|window| window.base());
         let window = window.ok_or("it has memory without a window")?;
-        let mut copy = Copy::begin(target, window)?;
+        let mut copy = Copy::begin(target, window, &self.program)?;
         // What changes meanwhile is sent again.
         let (now, none) = (ranges(&self.shared), HashSet::new());
         let early = self.read(&now, &none, |range, at, bytes| copy.piece(range, at, bytes));

@@ -45,18 +45,6 @@ pub(crate) struct Primary {
     pub(crate) retains: u64,
 }
 
-/// A session that runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Running {
-    /// Process number of its worker on this machine.
-    pub worker: u32,
-    /// Program, as it names itself to the server.
-    pub program: String,
-    /// Bytes of its memory in the window.
-    pub memory: u64,
-}
-
 /// State of a session, but for the bytes of its memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct State {

@@ -1,4 +1,4 @@
-//! Calls of the table that allocate or free memory, where it has a bound.
+//! Calls of the table that allocate or free memory.
 
 use crate::driver::NOT_SUPPORTED;
 use crate::state::quota::{Charge, Quota};
@@ -44,21 +44,25 @@ impl Change {
             let row = word(2).checked_next_multiple_of(MAX_PITCH_UNIT);
             row.and_then(|row| row.checked_mul(word(3))).unwrap_or(u64::MAX)
         } else if is(Call::cuMemAllocAsync) {
-            check_capture(shared, args[2])?;
+            check_capture(shared, quota, args[2])?;
             word(1)
         } else if is(Call::cuMemAllocFromPoolAsync) {
-            check_capture(shared, args[3])?;
+            check_capture(shared, quota, args[3])?;
             word(1)
         } else if is(Call::cuMemFree_v2) || is(Call::cuMemFreeAsync) {
             if is(Call::cuMemFreeAsync) {
-                check_capture(shared, args[1])?;
+                check_capture(shared, quota, args[1])?;
             }
             let charge = quota.take(word(0));
             return Ok(charge.map_or(Self::No, |charge| Self::Ends(word(0), charge)));
         } else {
             let takes_memory = is(Call::cuCtxSetLimit) && LIMITS.contains(&args[0])
                 || is(Call::cuMemPoolSetAttribute) && args[1] == RELEASE_THRESHOLD;
-            return if takes_memory { Err(NOT_SUPPORTED) } else { Ok(Self::No) };
+            return if takes_memory && quota.is_bounded() {
+                Err(NOT_SUPPORTED)
+            } else {
+                Ok(Self::No)
+            };
         };
         quota.reserve(bytes).map(|()| Self::Begins(bytes))
     }
@@ -76,7 +80,10 @@ impl Change {
 }
 
 /// Refuses memory of a graph: the graph could be launched after it is counted as freed.
-fn check_capture(shared: &Shared, stream: usize) -> Result<(), u32> {
+fn check_capture(shared: &Shared, quota: &Quota, stream: usize) -> Result<(), u32> {
+    if !quota.is_bounded() {
+        return Ok(());
+    }
     let mut status = 0_u32;
     let ask = shared.driver.of(Call::cuStreamIsCapturing);
     // SAFETY: a stream of the driver's, and a place for a number.

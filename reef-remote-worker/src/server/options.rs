@@ -1,5 +1,6 @@
 //! Options of a server.
 
+use reef_remote::observe::Sessions;
 use reef_remote::server::Security;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ pub struct WorkerOptions {
     pub security: Security,
     /// Sessions at a time.
     pub max_sessions: usize,
+    /// List that has the sessions.
+    pub sessions: Sessions,
 }
 
 impl WorkerOptions {
@@ -25,6 +28,7 @@ impl WorkerOptions {
     /// 1,000 sessions.
     pub fn new(program: PathBuf) -> Self {
         let command = vec!["session".into()];
-        Self { program, command, driver: None, security: Security::default(), max_sessions: 1000 }
+        let (security, sessions) = (Security::default(), Sessions::default());
+        Self { program, command, driver: None, security, max_sessions: 1000, sessions }
     }
 }

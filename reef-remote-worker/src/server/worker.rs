@@ -2,32 +2,46 @@
 
 use super::bridge::bridge;
 use super::options::WorkerOptions;
-use crate::control::{self, FromWorker, ToWorker};
+use crate::control::{self, FromWorker, Status, ToWorker};
 use crate::state::lock::lock;
+use reef_remote::observe::{Look, Watched};
 use reef_remote::server::Account;
-use reef_wire::{Hello, Key, Link, Moved, Traffic};
+use reef_wire::{Hello, Key, Link, Moved};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Time that a process has for its end before it is killed.
+const END_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Connection of a client that has been greeted.
 #[derive(Debug)]
 pub(super) enum Greeted {
     /// The client's own socket, which the worker uses from now on.
-    Plain { socket: OwnedFd, is_tcp: bool },
+    Plain { socket: OwnedFd, is_tcp: bool, peer: String },
     /// A link whose secrets stay here.
     Tls(Link),
 }
 
 impl Greeted {
+    /// Returns the client's end, for people.
+    fn peer(&self) -> &str {
+        match self {
+            Self::Plain { peer, .. } => peer,
+            Self::Tls(link) => &link.peer,
+        }
+    }
+
     /// Returns a socket for the worker, and whether it is TCP.
     fn into_socket(self) -> io::Result<(OwnedFd, bool)> {
         match self {
-            Self::Plain { socket, is_tcp } => Ok((socket, is_tcp)),
+            Self::Plain { socket, is_tcp, .. } => Ok((socket, is_tcp)),
             Self::Tls(link) => {
                 let (near, far) = UnixStream::pair()?;
                 bridge(link, near)?;
@@ -52,12 +66,20 @@ pub(super) struct Worker {
     control: OwnedFd,
     pub(super) pid: u32,
     pub(super) tenant: Option<String>,
+    /// Class as a guest; `None`: the server's.
+    pub(super) class: Option<String>,
     account: Account,
     /// A reservation was refused, and the server's log has it.
     has_complained: AtomicBool,
     /// Number of answers, and the last one.
-    status: Mutex<(u64, Traffic)>,
+    status: Mutex<(u64, Status)>,
     told: Condvar,
+    /// Number of answers before the last question.
+    asked: AtomicU64,
+    /// The client's end of the last connection.
+    peer: Mutex<String>,
+    /// Name of the process by which it can be killed, whatever its number means then.
+    process: Option<OwnedFd>,
 }
 
 impl Worker {
@@ -70,6 +92,7 @@ impl Worker {
         options: &WorkerOptions,
         tenant: Option<&str>,
         account: Account,
+        variables: Vec<(&'static str, String)>,
     ) -> io::Result<(Self, Child)> {
         let (control, theirs) = control::pair()?;
         let mut command = Command::new(&options.program);
@@ -80,13 +103,28 @@ impl Worker {
         if let Some(driver) = &options.driver {
             command.arg("--driver").arg(driver);
         }
+        let class = variables.iter().find(|(name, _)| *name == "REEF_CLASS");
+        let class = class.map(|(_, class)| class.clone());
+        command.envs(variables);
         // What kernels print goes where this server's messages go.
         let messages = io::stderr().as_fd().try_clone_to_owned()?;
         let child = command.stdin(Stdio::from(theirs)).stdout(messages).spawn()?;
-        let (status, told) = (Mutex::default(), Condvar::new());
-        let tenant = tenant.map(Into::into);
-        let (pid, has_complained) = (child.id(), AtomicBool::new(false));
-        Ok((Self { control, pid, tenant, account, has_complained, status, told }, child))
+        // An old system has no such names: its workers end by themselves alone.
+        let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();
+        let worker = Self {
+            control,
+            pid: child.id(),
+            tenant: tenant.map(Into::into),
+            class,
+            account,
+            has_complained: AtomicBool::new(false),
+            status: Mutex::default(),
+            told: Condvar::new(),
+            asked: AtomicU64::new(0),
+            peer: Mutex::default(),
+            process,
+        };
+        Ok((worker, child))
     }
 
     /// Hands a connection to the process.
@@ -95,6 +133,7 @@ impl Worker {
     ///
     /// The process has ended.
     pub(super) fn hand(&self, greeted: Greeted, hello: Hello, name: [u8; 16]) -> io::Result<()> {
+        *lock(&self.peer) = greeted.peer().to_owned();
         let (socket, is_tcp) = greeted.into_socket()?;
         let message = ToWorker::Arrived { hello, name, is_tcp };
         control::send(&self.control, &message, Some(socket.as_fd()))
@@ -112,9 +151,9 @@ impl Worker {
                     notice(Notice::Moved(name, moved));
                     let _ = control::send(&self.control, &ToWorker::Noted, None); // as above
                 }
-                FromWorker::Status(traffic) => {
+                FromWorker::Status(new) => {
                     let mut status = lock(&self.status);
-                    *status = (status.0 + 1, traffic);
+                    *status = (status.0 + 1, new);
                     self.told.notify_all();
                 }
                 FromWorker::Reserve(bytes) => {
@@ -131,17 +170,44 @@ impl Worker {
             }
         }
     }
+}
 
-    /// Asks the process for its status, and waits for it for a limited time. Without an answer it
-    /// is the last one.
-    #[allow(dead_code)] // for lists of sessions
-    pub(super) fn status(&self, timeout: Duration) -> Traffic {
-        let status = lock(&self.status);
-        let before = status.0;
-        if control::send(&self.control, &ToWorker::Ask, None).is_err() {
-            return status.1;
+impl Watched for Worker {
+    fn ask(&self) {
+        self.asked.store(lock(&self.status).0, Ordering::Relaxed);
+        // A process that has ended answers no more, and its last answer counts.
+        let _ = control::send(&self.control, &ToWorker::Ask, None);
+    }
+
+    fn look(&self, until: Option<Instant>) -> Look {
+        let mut status = lock(&self.status);
+        if let Some(until) = until {
+            let left = until.saturating_duration_since(Instant::now());
+            let asked = self.asked.load(Ordering::Relaxed);
+            let waited = self.told.wait_timeout_while(status, left, |status| status.0 == asked);
+            status = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let waited = self.told.wait_timeout_while(status, timeout, |status| status.0 == before);
-        waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.1
+        let Status { traffic, single_calls, replayed_calls, memory_bytes } = status.1;
+        Look {
+            peer: lock(&self.peer).clone(),
+            memory_bytes,
+            traffic,
+            single_calls: Some(single_calls),
+            replayed_calls: Some(replayed_calls),
+        }
+    }
+
+    /// The process is killed if it does not end within a second.
+    fn end(&self, why: &str) {
+        let _ = control::send(&self.control, &ToWorker::End(why.into()), None); // it has ended
+        let Some(process) = self.process.as_ref().and_then(|fd| fd.try_clone().ok()) else {
+            return;
+        };
+        let kill = move || {
+            thread::sleep(END_TIMEOUT);
+            let _ = pidfd_send_signal(process, Signal::KILL); // it has ended
+        };
+        // Without a thread it has its chance alone.
+        let _ = thread::Builder::new().name("reef-end".into()).spawn(kill);
     }
 }

@@ -4,10 +4,11 @@ use super::options::WorkerOptions;
 use super::worker::{Greeted, Notice, Worker};
 use crate::state::lock::lock;
 use reef_core::{Error, Result};
+use reef_remote::observe::{Facts, Kind, Refusal};
 use reef_remote::server::Listener;
-use reef_remote_calls::SCHEMA;
+use reef_remote_calls::{Class, Request, SCHEMA};
 use reef_wire::{
-    Address, Hello, Key, Link, Moved, NO_SESSION, Reception, TlsServer, redirect, refuse,
+    Address, Hello, Key, Link, Moved, NO_SESSION, Reception, TlsServer, codec, redirect, refuse,
 };
 use std::collections::HashMap;
 use std::io;
@@ -16,6 +17,9 @@ use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Variable with the class of a guest.
+const CLASS: &str = "REEF_CLASS";
 
 /// Time after which a server tries to accept again where the system could not.
 const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
@@ -101,7 +105,7 @@ impl Shared {
     fn answer(&self, socket: OwnedFd, is_tcp: bool) -> reef_wire::Result<()> {
         let broken = |e: io::Error| reef_wire::Error::Broken(e.to_string());
         let (mut link, socket) = match (&self.tls, is_tcp) {
-            (Some(tls), true) => (tls.accept(socket.into())?, None),
+            (Some(tls), true) => (self.counted(tls.accept(socket.into()))?, None),
             _ => {
                 let own = socket.try_clone().map_err(broken)?;
                 let link = if is_tcp { Link::tcp(own.into()) } else { Link::unix(own.into()) };
@@ -109,13 +113,13 @@ impl Shared {
             }
         };
         let reception = &self.receptions[usize::from(!is_tcp)];
-        let hello = reception.greet_moved(&mut link, |name| {
+        let hello = self.counted(reception.greet_moved(&mut link, |name| {
             let key = lock(&self.keys).get(&name).cloned()?;
             let worker = lock(&self.workers).get(&name).cloned()?;
             Some((key, worker.tenant.clone()))
-        })?;
-        let greeted = |link| match socket {
-            Some(socket) => Greeted::Plain { socket, is_tcp },
+        }))?;
+        let greeted = |link: Link| match socket {
+            Some(socket) => Greeted::Plain { socket, is_tcp, peer: link.peer },
             None => Greeted::Tls(link),
         };
         match hello.session() {
@@ -128,36 +132,86 @@ impl Shared {
                 let found = lock(&self.workers).get(&name).cloned();
                 match found.filter(|worker| worker.tenant.as_deref() == hello.tenant()) {
                     Some(worker) => worker.hand(greeted(link), hello, name).map_err(broken),
-                    None => Err(refused(&mut link, NO_SESSION.into())),
+                    None => Err(self.refused(&mut link, Refusal::Session, NO_SESSION.into())),
                 }
             }
             None => {
                 let name = reception.name()?;
                 match self.start(name, &hello) {
                     Ok((worker, child)) => {
+                        let facts = Facts {
+                            kind: Kind::Program,
+                            tenant: hello.tenant().map(Into::into),
+                            program: hello.program.clone(),
+                            device: None,
+                            pid: Some(worker.pid),
+                            class: worker.class.clone(),
+                        };
+                        let _place = self.options.sessions.begin(facts, worker.clone());
                         self.stay(name, &worker, child, || worker.hand(greeted(link), hello, name));
                         Ok(())
                     }
-                    Err(text) => Err(refused(&mut link, text)),
+                    Err((why, text)) => Err(self.refused(&mut link, why, text)),
                 }
             }
         }
     }
 
     /// Starts the worker of a new session.
-    fn start(&self, name: [u8; 16], hello: &Hello) -> Result<(Arc<Worker>, Child), String> {
+    fn start(
+        &self,
+        name: [u8; 16],
+        hello: &Hello,
+    ) -> Result<(Arc<Worker>, Child), (Refusal, String)> {
         let mut workers = lock(&self.workers);
         let max = self.options.max_sessions;
         if workers.len() >= max {
-            return Err(format!("the server has {} sessions, at most {max}", workers.len()));
+            let text = format!("the server has {} sessions, at most {max}", workers.len());
+            return Err((Refusal::Full, text));
         }
+        let variables = self.variables(hello)?;
         let program = self.options.program.display();
-        let account = self.options.security.tenants.open(hello.tenant())?;
-        let started = Worker::start(&self.options, hello.tenant(), account);
-        let (worker, child) = started.map_err(|e| format!("{program}: {e}"))?;
+        let account = self.options.security.tenants.open(hello.tenant());
+        let account = account.map_err(|text| (Refusal::Tenant, text))?;
+        let started = Worker::start(&self.options, hello.tenant(), account, variables);
+        let (worker, child) = started.map_err(|e| (Refusal::Device, format!("{program}: {e}")))?;
         let worker = Arc::new(worker);
         workers.insert(name, worker.clone());
         Ok((worker, child))
+    }
+
+    /// Variables of the worker's environment: its class and its part of the time.
+    ///
+    /// All sessions of a tenant are one job of limits, so that they share its part. A program
+    /// chooses among the classes of its tenant alone, by its request.
+    fn variables(&self, hello: &Hello) -> Result<Vec<(&'static str, String)>, (Refusal, String)> {
+        let request: Request = match &*hello.request {
+            [] => Request::default(),
+            bytes => {
+                codec::read(bytes).map_err(|e| (Refusal::Protocol, format!("request: {e}")))?
+            }
+        };
+        let (own, tenant) = (std::env::var(CLASS).ok(), hello.tenant());
+        let grant = self.options.security.tenants.grant(tenant);
+        let is_granted = match grant {
+            Some(grant) => grant.may_be_real_time,
+            None => own.as_deref() == Some(Class::RealTime.name()),
+        };
+        if request.class == Some(Class::RealTime) && !is_granted {
+            let whose = tenant.map(|name| format!("tenant {name}: ")).unwrap_or_default();
+            return Err((Refusal::Rights, format!("{whose}class: must be be, got rt")));
+        }
+        let mut variables = Vec::new();
+        let default = grant.map(|_| Class::BestEffort);
+        if let Some(class) = request.class.or(default) {
+            variables.push((CLASS, class.name().to_owned()));
+        }
+        if let (Some(percent), Some(name)) = (grant.and_then(|of| of.compute_percent), tenant) {
+            variables.push(("REEF_COMPUTE", format!("{percent}%")));
+            variables.push(("REEF_COMPUTE_POLICY", "hard".into()));
+            variables.push(("REEF_LIMIT_ID", format!("reef-remote {name}")));
+        }
+        Ok(variables)
     }
 
     /// Hands the first connection to a worker, and waits until it has ended.
@@ -196,10 +250,16 @@ impl Shared {
         drop(workers);
         let _ = child.wait(); // it has reported its own errors
     }
-}
 
-/// Tells a client why it has no session.
-fn refused(link: &mut Link, text: String) -> reef_wire::Error {
-    refuse(link, &text);
-    reef_wire::Error::Refused(text)
+    /// Counts a client whose handshake was not finished.
+    fn counted<T>(&self, shaken: reef_wire::Result<T>) -> reef_wire::Result<T> {
+        shaken.inspect_err(|error| self.options.sessions.refuse(Refusal::of(error)))
+    }
+
+    /// Tells a client why it has no session.
+    fn refused(&self, link: &mut Link, why: Refusal, text: String) -> reef_wire::Error {
+        self.options.sessions.refuse(why);
+        refuse(link, &text);
+        reef_wire::Error::Refused(text)
+    }
 }

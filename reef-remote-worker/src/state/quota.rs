@@ -1,4 +1,5 @@
-//! Bound of the device's memory that the program allocates. The server keeps the account.
+//! Count of the device's memory that the program allocates, and its bound. The server keeps the
+//! account of a bound.
 //!
 //! The worker asks the server before an allocation, on the socket between them, and waits for the
 //! answer. Without a bound nothing is asked.
@@ -8,6 +9,7 @@ use crate::control::{self, FromWorker};
 use crate::driver::OUT_OF_MEMORY;
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Bytes of an allocation, and the number of the context with which it ends.
@@ -17,10 +19,14 @@ pub(crate) struct Charge {
     pub(crate) context: u64,
 }
 
-/// Questions to the server, one at a time.
+/// The count, and questions to the server, one at a time.
 #[derive(Debug)]
 pub(crate) struct Quota {
     control: OwnedFd,
+    /// The server is asked.
+    is_bounded: bool,
+    /// Bytes that are allocated.
+    memory: AtomicU64,
     /// Taken for a question and its answer.
     asking: Mutex<()>,
     answer: Mutex<Option<bool>>,
@@ -30,9 +36,19 @@ pub(crate) struct Quota {
 }
 
 impl Quota {
-    pub(crate) fn new(control: OwnedFd) -> Arc<Self> {
-        let (asking, answer, answered) = Default::default();
-        Arc::new(Self { control, asking, answer, answered, charges: Mutex::default() })
+    pub(crate) fn new(control: OwnedFd, is_bounded: bool) -> Arc<Self> {
+        let (memory, asking, answer, answered, charges) = Default::default();
+        Arc::new(Self { control, is_bounded, memory, asking, answer, answered, charges })
+    }
+
+    /// Returns whether the memory has a bound.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.is_bounded
+    }
+
+    /// Returns the number of bytes that are allocated.
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory.load(Ordering::Relaxed)
     }
 
     /// Asks for bytes.
@@ -41,6 +57,14 @@ impl Quota {
     ///
     /// `OUT_OF_MEMORY`: the bound would be exceeded, or the server is gone.
     pub(crate) fn reserve(&self, bytes: u64) -> Result<(), u32> {
+        if self.is_bounded {
+            self.ask(bytes)?;
+        }
+        self.memory.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn ask(&self, bytes: u64) -> Result<(), u32> {
         let _alone = lock(&self.asking);
         *lock(&self.answer) = None;
         control::send(&self.control, &FromWorker::Reserve(bytes), None)
@@ -58,6 +82,10 @@ impl Quota {
 
     /// Gives bytes back.
     pub(crate) fn release(&self, bytes: u64) {
+        self.memory.fetch_sub(bytes, Ordering::Relaxed);
+        if !self.is_bounded {
+            return;
+        }
         // Without a server there is no account.
         let _ = control::send(&self.control, &FromWorker::Release(bytes), None);
     }

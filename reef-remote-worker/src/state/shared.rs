@@ -15,7 +15,7 @@ use reef_remote_calls::{CALLS, Call, Failed, KernelPrinted, Kind, ToDevice, ToHo
 use reef_wire::little_endian::{U32, U64};
 use reef_wire::{Hot, hot_bytes};
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 /// State that the reader, the executor and the waiters share.
@@ -31,7 +31,7 @@ pub(crate) struct Shared {
     pub(crate) primaries: Mutex<HashMap<usize, (u64, u64)>>,
     /// Addresses that the client has reserved as well.
     pub(crate) window: Mutex<Option<Window>>,
-    /// Bound of the program's memory, if it has one.
+    /// Count of the program's memory, and its bound.
     pub(crate) quota: Option<Arc<Quota>>,
     /// Messages that have made the session's objects.
     pub(crate) log: Mutex<Log>,
@@ -43,7 +43,17 @@ pub(crate) struct Shared {
     pub(crate) waiting: AtomicUsize,
     /// Code of a message that this process makes again.
     repeated: (Mutex<Option<u32>>, Condvar),
+    pub(crate) calls: Calls,
     waiters: Waiters,
+}
+
+/// Numbers of calls. Written by the executor alone.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    /// By themselves.
+    pub(crate) single: AtomicU64,
+    /// In records.
+    pub(crate) replayed: AtomicU64,
 }
 
 /// A message whose code is not known yet.
@@ -89,6 +99,7 @@ impl Shared {
             is_capturing: AtomicBool::new(false),
             waiting: AtomicUsize::new(0),
             repeated: (Mutex::default(), Condvar::new()),
+            calls: Calls::default(),
             waiters: Waiters::default(),
         }
     }

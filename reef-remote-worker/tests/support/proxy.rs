@@ -90,16 +90,19 @@ impl Proxy {
     }
 
     /// Number of connections so far.
+    #[allow(dead_code)] // not all tests need it
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
     /// Number of connections that broke after their bytes.
+    #[allow(dead_code)] // as above
     pub(crate) fn breaks(&self) -> usize {
         self.breaks.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes of the client on the last connection, which begin with its hello.
+    #[allow(dead_code)] // as above
     pub(crate) fn last_hello(&self) -> Vec<u8> {
         self.said.lock().unwrap().clone()
     }

@@ -1,9 +1,12 @@
 //! Devices of a server, and the clients that may use them.
 
+use super::list_entry::ListEntry;
 use super::session::Session;
 use super::shared::Shared;
 use super::tenants::{Account, Tenants};
 use crate::messages::{ColocationKind, Facts, Request};
+use crate::observe::refusal::Refusal;
+use crate::observe::sessions::{self, Kind, Sessions};
 use crate::schema::schema;
 use parking_lot::Mutex;
 use reef_core::op::Operators;
@@ -18,7 +21,7 @@ use std::sync::Arc;
 pub trait DeviceHost: Debug + Send + Sync {
     /// Returns what handles a new session's messages, and facts about the device. The session's
     /// memory is recorded in its account.
-    fn session(&self, account: Account) -> (Box<dyn Handler>, Facts);
+    fn session(&self, account: Arc<Account>) -> (Box<dyn Handler>, Facts);
 }
 
 /// A device, and the dispatcher that shares it among sessions.
@@ -80,7 +83,7 @@ impl<D: Operators> Host<D> {
 }
 
 impl<D: Operators> DeviceHost for Host<D> {
-    fn session(&self, account: Account) -> (Box<dyn Handler>, Facts) {
+    fn session(&self, account: Arc<Account>) -> (Box<dyn Handler>, Facts) {
         let (info, is_own) = (self.0.device.info(), self.0.dispatcher.is_none());
         let (level, colocation) = if is_own {
             (info.level, self.0.device.colocation().into())
@@ -108,12 +111,16 @@ impl<D: Operators> DeviceHost for Host<D> {
 
 type Open = dyn Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync;
 
+/// Devices that are open, by their names.
+type SharedDevices = Mutex<HashMap<String, Arc<dyn DeviceHost>>>;
+
 /// Devices that sessions may ask for, opened when the first one does.
 pub struct Devices {
     open: Box<Open>,
     /// Devices that sessions share; `None`: each session opens its own.
-    shared: Option<Mutex<HashMap<String, Arc<dyn DeviceHost>>>>,
+    shared: Option<SharedDevices>,
     tenants: Tenants,
+    sessions: Sessions,
 }
 
 impl Debug for Devices {
@@ -127,20 +134,30 @@ impl Devices {
     pub fn shared(
         open: impl Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync + 'static,
     ) -> Self {
-        Self { open: Box::new(open), shared: Some(Mutex::default()), tenants: Tenants::default() }
+        Self::new(Box::new(open), Some(Mutex::default()))
     }
 
     /// Devices that `open` opens by name, one for each session.
     pub fn each(
         open: impl Fn(&str) -> Result<Arc<dyn DeviceHost>> + Send + Sync + 'static,
     ) -> Self {
-        Self { open: Box::new(open), shared: None, tenants: Tenants::default() }
+        Self::new(Box::new(open), None)
+    }
+
+    fn new(open: Box<Open>, shared: Option<SharedDevices>) -> Self {
+        Self { open, shared, tenants: Tenants::default(), sessions: Sessions::default() }
     }
 
     /// Bounds what the sessions of these tenants have.
     #[must_use]
     pub fn for_tenants(self, tenants: &Tenants) -> Self {
         Self { tenants: tenants.clone(), ..self }
+    }
+
+    /// Puts sessions into this list.
+    #[must_use]
+    pub fn listed_in(self, sessions: &Sessions) -> Self {
+        Self { sessions: sessions.clone(), ..self }
     }
 
     /// A server of these devices. With tokens a client must have one of them.
@@ -165,10 +182,26 @@ impl Devices {
 
 impl Authority for Devices {
     fn admit(&self, hello: &Hello, _: &Server) -> Result<(Box<dyn Handler>, Vec<u8>), String> {
-        let request: Request = codec::read(&hello.request).map_err(|e| e.to_string())?;
-        let account = self.tenants.open(hello.tenant())?;
-        let host = self.device(&request.device).map_err(|e| e.to_string())?;
-        let (handler, facts) = host.session(account);
-        Ok((handler, codec::write(&facts).map_err(|e| e.to_string())?))
+        let counted = |refusal: Refusal, text: String| {
+            self.sessions.refuse(refusal);
+            text
+        };
+        let request: Request =
+            codec::read(&hello.request).map_err(|e| counted(Refusal::Protocol, e.to_string()))?;
+        let account = self.tenants.open(hello.tenant());
+        let account = Arc::new(account.map_err(|text| counted(Refusal::Tenant, text))?);
+        let host = self.device(&request.device);
+        let host = host.map_err(|e| counted(Refusal::Device, e.to_string()))?;
+        let (handler, facts) = host.session(account.clone());
+        let listed = sessions::Facts {
+            kind: if self.shared.is_some() { Kind::Shared } else { Kind::Own },
+            tenant: hello.tenant().map(Into::into),
+            program: hello.program.clone(),
+            device: Some(request.device),
+            pid: None,
+            class: None,
+        };
+        let handler = ListEntry::new(handler, &self.sessions, listed, &account);
+        Ok((Box::new(handler), codec::write(&facts).map_err(|e| e.to_string())?))
     }
 }

@@ -1,6 +1,8 @@
 //! Sockets that a server listens on.
 
 use super::tenants::{Tenants, token};
+use crate::observe::refusal::Refusal;
+use crate::observe::sessions::Sessions;
 use reef_core::{Error, Result};
 use reef_wire::{Address, Link, Server, TlsServer, Token};
 use rustls::ServerConfig;
@@ -80,6 +82,7 @@ fn wrong(what: &str, path: &Path, why: &dyn std::fmt::Display) -> Error {
 pub struct Listener {
     socket: Socket,
     tls: Option<TlsServer>,
+    sessions: Sessions,
 }
 
 #[derive(Debug)]
@@ -109,7 +112,8 @@ impl Listener {
                 let socket = UnixListener::bind(path).map_err(|e| host(&e))?;
                 std::fs::set_permissions(path, Permissions::from_mode(0o600))
                     .map_err(|e| host(&e))?;
-                Ok(Self { socket: Socket::Unix(socket, path.clone(), is_shared), tls: None })
+                let socket = Socket::Unix(socket, path.clone(), is_shared);
+                Ok(Self { socket, tls: None, sessions: Sessions::default() })
             }
             Address::Tcp(at) | Address::Tls(at) => {
                 let all: Vec<SocketAddr> = at.to_socket_addrs().map_err(|e| host(&e))?.collect();
@@ -120,9 +124,16 @@ impl Listener {
                     )));
                 }
                 let socket = TcpListener::bind(&*all).map_err(|e| host(&e))?;
-                Ok(Self { socket: Socket::Tcp(socket), tls })
+                Ok(Self { socket: Socket::Tcp(socket), tls, sessions: Sessions::default() })
             }
         }
+    }
+
+    /// Counts clients without a session in this list.
+    #[must_use]
+    pub fn counted_in(mut self, sessions: &Sessions) -> Self {
+        self.sessions = sessions.clone();
+        self
     }
 
     /// Returns the address that clients connect to.
@@ -176,8 +187,9 @@ impl Listener {
                 continue;
             };
             let (server, report) = (server.clone(), report.clone());
+            let sessions = self.sessions.clone();
             let serve = move || {
-                if let Err(error) = link().and_then(|link| server.serve(link)) {
+                if let Err(error) = serve(link, &server, &sessions) {
                     report(&error);
                 }
             };
@@ -185,6 +197,24 @@ impl Listener {
             let _ = thread::Builder::new().name("reef-session".into()).spawn(serve);
         }
     }
+}
+
+/// Serves one connection, as [`Server::serve`] does, and counts a client without a session.
+fn serve(
+    link: impl FnOnce() -> reef_wire::Result<Link>,
+    server: &Server,
+    sessions: &Sessions,
+) -> reef_wire::Result<()> {
+    let greeted = link().and_then(|mut link| Ok((server.greet(&mut link)?, link)));
+    let (hello, link) = greeted.inspect_err(|error| sessions.refuse(Refusal::of(error)))?;
+    let served = server.serve_greeted(link, &hello, server.name()?);
+    // Other refusals are counted where they are decided, and other errors are ends of sessions.
+    if let Err(error @ reef_wire::Error::Refused(_)) = &served
+        && let why @ (Refusal::Session | Refusal::Full) = Refusal::of(error)
+    {
+        sessions.refuse(why);
+    }
+    served
 }
 
 fn broken(error: std::io::Error) -> reef_wire::Error {

@@ -8,6 +8,7 @@
 
 mod host;
 mod lanes;
+mod list_entry;
 mod listen;
 mod objects;
 mod own_lane;
@@ -18,4 +19,4 @@ mod tenants;
 
 pub use host::{DeviceHost, Devices, Host};
 pub use listen::{Listener, Security};
-pub use tenants::{Account, Tenants};
+pub use tenants::{Account, Grant, Tenants};

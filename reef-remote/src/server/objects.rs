@@ -90,9 +90,9 @@ pub(super) struct Objects<D: Operators> {
 
 impl<D: Operators> Objects<D> {
     /// No objects yet; their memory goes to this account.
-    pub(super) fn new(account: Account) -> Self {
+    pub(super) fn new(account: Arc<Account>) -> Self {
         Self {
-            account: Arc::new(account),
+            account,
             buffers: Table::new(BUFFER, "buffer", MAX_OBJECTS),
             addresses: BTreeMap::new(),
             launches: Table::new(LAUNCHES, "launches", MAX_OBJECTS),

@@ -43,7 +43,7 @@ pub(super) enum Lane<D: Operators> {
 }
 
 impl<D: Operators> Session<D> {
-    pub(super) fn new(host: Arc<Shared<D>>, account: Account) -> Self {
+    pub(super) fn new(host: Arc<Shared<D>>, account: Arc<Account>) -> Self {
         let (objects, lanes) = (Objects::new(account), HashMap::new());
         Self { host, endpoint: None, objects, lanes, staged: Vec::new() }
     }

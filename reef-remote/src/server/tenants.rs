@@ -25,6 +25,18 @@ struct Right {
     token_file: PathBuf,
     sessions: Option<usize>,
     memory: Option<String>,
+    #[serde(default)]
+    rt: bool,
+    compute: Option<String>,
+}
+
+/// Rights of a tenant's programs as guests of the server's daemon.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grant {
+    /// They may ask for the class real-time.
+    pub may_be_real_time: bool,
+    /// Part of each device's time that all of them have together, in per cent.
+    pub compute_percent: Option<u8>,
 }
 
 /// Tenants of a server. Cloning is cheap, and each clone has the same accounts.
@@ -37,13 +49,15 @@ struct Tenant {
     token: Token,
     max_sessions: Option<usize>,
     max_memory: Option<u64>,
+    grant: Grant,
     sessions: AtomicUsize,
     memory: AtomicU64,
 }
 
 impl Tenants {
     /// Reads a file of rights: for each tenant `[rights."token NAME"]` with `token_file`, relative
-    /// to the file, and the bounds `sessions` and `memory`, such as `"8GiB"`.
+    /// to the file, the bounds
+    /// `sessions`, `memory`, such as `"8GiB"`, and `compute`, such as `"30%"`, and the right `rt`.
     ///
     /// # Errors
     ///
@@ -62,11 +76,14 @@ impl Tenants {
             let name = name.ok_or_else(|| wrong(&"must be \"token NAME\""))?.to_owned();
             let token = token(&folder.join(&right.token_file))?.of_tenant(&name);
             let max_memory = right.memory.as_deref().map(bytes).transpose();
+            let compute_percent = right.compute.as_deref().map(percent).transpose();
+            let compute_percent = compute_percent.map_err(|e| wrong(&e))?;
             let tenant = Tenant {
                 name: name.clone(),
                 token,
                 max_sessions: right.sessions,
                 max_memory: max_memory.map_err(|e| wrong(&e))?,
+                grant: Grant { may_be_real_time: right.rt, compute_percent },
                 sessions: AtomicUsize::new(0),
                 memory: AtomicU64::new(0),
             };
@@ -86,6 +103,17 @@ impl Tenants {
     /// Returns the tenants' tokens.
     pub fn tokens(&self) -> Vec<Token> {
         self.0.values().map(|tenant| tenant.token.clone()).collect()
+    }
+
+    /// Returns the rights of a tenant. `None`, or a name that is not there: nothing is granted or
+    /// bounded here.
+    pub fn grant(&self, tenant: Option<&str>) -> Option<&Grant> {
+        tenant.and_then(|name| self.0.get(name)).map(|tenant| &tenant.grant)
+    }
+
+    /// Returns whether the time of any tenant has a bound.
+    pub fn have_compute(&self) -> bool {
+        self.0.values().any(|tenant| tenant.grant.compute_percent.is_some())
     }
 
     /// Returns the account of a new session. `None`, or a name that is not there: without bounds.
@@ -209,6 +237,13 @@ pub(super) fn token(path: &Path) -> Result<Token> {
     Ok(Token::new(token.as_bytes()))
 }
 
+/// Reads a part of the time, such as `30%`.
+fn percent(text: &str) -> std::result::Result<u8, String> {
+    let number = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
+    let number = number.filter(|number| (1..=100).contains(number));
+    number.ok_or_else(|| format!("compute: must be from 1% to 100%, got {text:?}"))
+}
+
 /// Reads a number of bytes, such as `8GiB`.
 fn bytes(text: &str) -> std::result::Result<u64, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -276,7 +311,9 @@ mod tests {
             ("[rights.\"token x\"]\ntoken_file = \"c\"", "c: No such file"),
             ("[rights.\"token x\"]\ntoken_file = \"a\"\nmemory = \"8GB\"", "got \"8GB\""),
             ("[rights.\"token x\"]\ntoken_file = \"a\"\nmemory = \"99999999TiB\"", "must be"),
-            ("[rights.\"token x\"]\ntoken_file = \"a\"\nrt = true", "unknown field"),
+            ("[rights.\"token x\"]\ntoken_file = \"a\"\ncompute = \"0%\"", "got \"0%\""),
+            ("[rights.\"token x\"]\ntoken_file = \"a\"\ncompute = \"30\"", "from 1% to 100%"),
+            ("[rights.\"token x\"]\ntoken_file = \"a\"\nweight = 2", "unknown field"),
         ] {
             let said = read(text).unwrap_err().to_string();
             assert!(said.contains(what), "{text}: {said}");

@@ -7,6 +7,7 @@
 use crate::error::{Error, Result};
 use crate::net::access::Access;
 use crate::net::connection::Connection;
+use crate::net::folder::{folder, make_folder};
 use crate::net::identity::client_id::{ClientId, Protocol};
 use crate::net::identity::peer::Peer;
 use crate::net::identity::principal::Principal;
@@ -178,6 +179,21 @@ pub(crate) fn bind(path: &Path, access: Access) -> Result<std::os::unix::net::Un
     let listener = std::os::unix::net::UnixListener::bind(path).map_err(wrong)?;
     access.open_socket(path)?;
     Ok(listener)
+}
+
+/// Binds a Unix socket for this user alone in the folder of the daemon's sockets, configured or the
+/// user's own. Makes the folder if it is not there.
+///
+/// # Errors
+///
+/// `Denied` if another user could write to the folder; `Exists` if the socket is in use; `Failed`.
+pub fn listen_owner(
+    configured: Option<&Path>,
+    socket: &str,
+) -> Result<std::os::unix::net::UnixListener> {
+    let folder = folder(configured);
+    make_folder(&folder)?;
+    bind(&folder.join(socket), Access::Owner)
 }
 
 #[cfg(test)]

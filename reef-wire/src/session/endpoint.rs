@@ -58,6 +58,8 @@ pub struct Endpoint {
     /// Used by the thread that the writer lets send.
     sender: Mutex<Option<Box<dyn SendHalf>>>,
     control: Mutex<Option<Arc<dyn Control>>>,
+    /// The other end of the last connection.
+    peer: Mutex<String>,
     /// Requests whose callers wait, and replies that callers have not taken yet.
     replies: Mutex<HashMap<u64, Option<Result<Vec<u8>>>>>,
     end: OnceLock<Error>,
@@ -93,6 +95,7 @@ impl Endpoint {
             handler: Mutex::new(Some(handler)),
             sender: Mutex::new(None),
             control: Mutex::new(None),
+            peer: Mutex::default(),
             replies: Mutex::new(HashMap::new()),
             end: OnceLock::new(),
             is_cut: AtomicBool::new(false),
@@ -297,6 +300,11 @@ impl Endpoint {
         self.writer.with(|outbox| outbox.traffic())
     }
 
+    /// Returns the other end of the last connection, for people: see [`Link::peer`].
+    pub fn peer(&self) -> String {
+        lock(&self.peer).clone()
+    }
+
     /// Returns why the session is over, if it is.
     pub fn ended(&self) -> Option<&Error> {
         self.end.get()
@@ -456,7 +464,8 @@ impl Endpoint {
         received: Progress,
         told: Progress,
     ) -> Result<()> {
-        let Link { send, receive, control, .. } = link;
+        let Link { send, receive, control, peer, .. } = link;
+        *lock(&self.peer) = peer;
         self.writer.run_alone(|| {
             *lock(&self.control) = Some(control);
             self.is_cut.store(false, Ordering::Relaxed);

@@ -24,5 +24,5 @@ pub use endpoint::{Endpoint, Handler};
 pub use handshake::{Hello, Token};
 pub use inbox::Message;
 pub use outbox::{Growth, Traffic};
-pub use reception::{NO_SESSION, Reception, redirect, refuse};
+pub use reception::{NO_SESSION, NO_TOKEN, Reception, WRONG_TOKEN, redirect, refuse};
 pub use server::{Authority, Server, ServerOptions};

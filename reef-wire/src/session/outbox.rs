@@ -1,6 +1,6 @@
 //! Frames that wait to be sent, and those that wait to be acknowledged.
 
-use super::handshake::{OP_ACKNOWLEDGE, OP_CHUNK};
+use super::handshake::{OP_ACKNOWLEDGE, OP_CHUNK, OP_REPLY};
 use crate::bulk::{self, MAX_INLINE_LEN, PayloadRef};
 use crate::credit::Limits;
 use crate::error::{Error, Result};
@@ -54,6 +54,10 @@ pub struct Traffic {
     pub sent_bytes: u64,
     /// There is a connection.
     pub is_connected: bool,
+    /// Connections that the session has had.
+    pub connections: u64,
+    /// Replies that this end has pushed: round trips of the peer.
+    pub replies: u64,
 }
 
 /// State of an outbox, without a connection.
@@ -83,6 +87,8 @@ pub(super) struct Outbox {
     consumed: Progress,
     told: Progress,
     is_connected: bool,
+    connections: u64,
+    replies: u64,
     next_ticket: u64,
     limits: Limits,
 }
@@ -112,6 +118,8 @@ impl Outbox {
             consumed: Progress::default(),
             told: Progress::default(),
             is_connected: false,
+            connections: 0,
+            replies: 0,
             next_ticket: 0,
             limits,
         }
@@ -129,6 +137,8 @@ impl Outbox {
             sent_frames: self.pushed.frames,
             sent_bytes: self.pushed.bytes,
             is_connected: self.is_connected,
+            connections: self.connections,
+            replies: self.replies,
         }
     }
 
@@ -190,6 +200,7 @@ impl Outbox {
         let (seq, before) = (self.pushed.frames, self.pending.len());
         frame::append(&mut self.pending, op, flags, seq as u32, lane, parts);
         self.pushed.frames += 1;
+        self.replies += u64::from(op == OP_REPLY);
         self.pushed.bytes += (self.pending.len() - before) as u64;
         seq
     }
@@ -236,6 +247,7 @@ impl Outbox {
         self.again = self.journal.unacknowledged().into();
         self.told = told;
         self.is_connected = true;
+        self.connections += 1;
         Ok(())
     }
 

@@ -23,6 +23,12 @@ const MAX_PROGRAM_LEN: usize = 128;
 /// Text for a client that names a session which is not there.
 pub const NO_SESSION: &str = "there is no such session (any more)";
 
+/// Text for a client without a token, where one is needed.
+pub const NO_TOKEN: &str = "this server wants a token";
+
+/// Text for a client whose token is none of the server's.
+pub const WRONG_TOKEN: &str = "the token is not one of this server's";
+
 /// Part of a server that has its secrets: it learns which clients may have a session.
 ///
 /// The process of the sessions may be another one, which then has no secret but its sessions'
@@ -117,10 +123,10 @@ impl Reception {
             return Ok(None);
         }
         let refused = |text: &str| Error::Refused(text.into());
-        let proof = hello.proof.ok_or_else(|| refused("this server wants a token"))?;
+        let proof = hello.proof.ok_or_else(|| refused(NO_TOKEN))?;
         let is_it = |token: &&Token| token.verifies(&proof, nonce, link.binding);
         let found = self.tokens.iter().find(is_it);
-        let token = found.ok_or_else(|| refused("the token is not one of this server's"))?;
+        let token = found.ok_or_else(|| refused(WRONG_TOKEN))?;
         Ok(token.tenant().map(Into::into))
     }
 

@@ -17,6 +17,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+/// Time between two looks of a session without connection whether it has been ended.
+const END_INTERVAL: Duration = Duration::from_millis(100);
+
 /// Bounds of a server.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -132,9 +135,27 @@ impl Server {
     /// Why there is no session: the client was refused, or said nothing that makes sense; or why
     /// the session has ended.
     pub fn serve(&self, mut link: Link) -> Result<()> {
-        let hello = self.0.reception.greet(&mut link)?;
-        let name = self.0.reception.name()?;
+        let hello = self.greet(&mut link)?;
+        let name = self.name()?;
         self.serve_greeted(link, &hello, name)
+    }
+
+    /// The first step of [`serve`](Self::serve): [`Reception::greet`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Reception::greet`].
+    pub fn greet(&self, link: &mut Link) -> Result<Hello> {
+        self.0.reception.greet(link)
+    }
+
+    /// Makes up the name of a session: [`Reception::name`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Reception::name`].
+    pub fn name(&self) -> Result<[u8; 16]> {
+        self.0.reception.name()
     }
 
     /// As [`serve`](Self::serve), for a client that a [`Reception`] has greeted, perhaps in another
@@ -344,7 +365,7 @@ impl Session {
             if left.is_zero() && !is_held || self.endpoint.ended().is_some() {
                 return None;
             }
-            let left = left.max(Duration::from_millis(10));
+            let left = left.max(Duration::from_millis(10)).min(END_INTERVAL);
             let waited = self.changed.wait_timeout(connections, left);
             connections = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         }

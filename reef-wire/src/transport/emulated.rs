@@ -113,6 +113,7 @@ impl Link {
             receive: Box::new(Back { pipe: back, rest: Vec::new(), read: 0 }),
             control,
             binding: self.binding,
+            peer: self.peer,
         })
     }
 }

@@ -54,4 +54,6 @@ pub struct Link {
     /// Secret that both ends of this connection know and no other does, if there is one: a proof
     /// that is bound to it is of no use on another connection.
     pub binding: Option<[u8; 32]>,
+    /// The other end for people: `HOST:PORT`, or `pid NUMBER` of this machine. Empty: unknown.
+    pub peer: String,
 }

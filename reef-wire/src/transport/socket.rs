@@ -5,7 +5,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 use std::io;
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,13 +31,26 @@ pub(super) fn link(fd: OwnedFd) -> io::Result<Link> {
     sockopt::set_socket_send_buffer_size(&fd, BUFFER_LEN)?;
     sockopt::set_socket_recv_buffer_size(&fd, BUFFER_LEN)?;
     sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(PEER_TIMEOUT))?;
+    let peer = peer(&fd);
     let socket = Arc::new(Socket::new(fd)?);
     Ok(Link {
         send: Box::new(SocketHalf(socket.clone())),
         receive: Box::new(SocketHalf(socket.clone())),
         control: socket,
         binding: None,
+        peer,
     })
+}
+
+/// Returns the other end of a socket, as the system names it.
+pub(super) fn peer(socket: impl AsFd) -> String {
+    let address = rustix::net::getpeername(&socket).ok().flatten();
+    if let Some(Ok(address)) = address.map(SocketAddr::try_from) {
+        return address.to_string();
+    }
+    // A process that is not visible from here has no number.
+    let process = sockopt::socket_peercred(&socket);
+    process.map(|of| format!("pid {}", of.pid.as_raw_nonzero())).unwrap_or_default()
 }
 
 /// A socket, and an event that ends waits for it.

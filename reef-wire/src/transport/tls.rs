@@ -120,6 +120,7 @@ fn link(mut stream: TcpStream, mut state: Connection) -> Result<Link> {
         receive: Box::new(receive),
         control,
         binding: Some(binding),
+        peer: inner.peer,
     })
 }
 

@@ -18,7 +18,7 @@ cargo xtask snapshots --update  write tests/snapshots anew
 api/CRATE.txt     public items: names, signatures, fields
 errors/CRATE.txt  texts of errors
 json/CRATE.txt    keys of JSON, each with the number of places that have it
-metrics.txt       names of the daemon's metrics
+metrics.txt       names of metrics: the daemon's, and those of servers of devices
 versions.txt      numbers of formats and protocols
 
 A test keeps the help of commands in the same way: `REEF_UPDATE_SNAPSHOTS=1 cargo test -p reef-cli
@@ -43,7 +43,7 @@ fn snapshots() -> Result<Snapshots, String> {
     let crates = crates::all(&manifests()?)?;
     let mut all = Snapshots::new();
     let folder = Path::new(FOLDER);
-    let mut numbers = BTreeSet::new();
+    let (mut numbers, mut names) = (BTreeSet::new(), BTreeSet::new());
     for of in &crates {
         if of.is_library {
             add(&mut all, "api", of, &api::lines(of));
@@ -51,10 +51,11 @@ fn snapshots() -> Result<Snapshots, String> {
         add(&mut all, "errors", of, &errors::lines(of));
         add(&mut all, "json", of, &keys::lines(of));
         numbers.extend(versions::lines(of));
-        if of.name == "reef-serve" {
-            all.insert(folder.join("metrics.txt"), joined(&metrics::lines(of)));
+        if ["reef-remote", "reef-serve"].contains(&&*of.name) {
+            names.extend(metrics::lines(of));
         }
     }
+    all.insert(folder.join("metrics.txt"), joined(&names));
     all.insert(folder.join("versions.txt"), joined(&numbers));
     Ok(all)
 }

@@ -7,8 +7,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 /// Options of a guest of this machine.
-const CONFLICTS: [&str; 8] =
-    ["class", "strict", "allow_unprotected", "job", "shim", "call_profile", "reserve", "swappable"];
+const CONFLICTS: [&str; 7] =
+    ["strict", "allow_unprotected", "job", "shim", "call_profile", "reserve", "swappable"];
 
 /// Variable that names the runtime's library.
 const RUNTIME_VARIABLE: &str = "REEF_CUDART";

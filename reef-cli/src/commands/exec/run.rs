@@ -89,7 +89,8 @@ fn class(args: &Args) -> Class {
 /// Becomes the program: its exit status, signals and terminal are its own.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(address) = &args.remote.remote {
-        let set = remote::variables(&args.remote, address, args.token_file.as_deref())?;
+        let mut set = remote::variables(&args.remote, address, args.token_file.as_deref())?;
+        set.extend(args.class.map(|_| ("REEF_CLASS", class(args).to_string().into())));
         if args.explain {
             eprintln!("reef: the GPU of {address}");
         }

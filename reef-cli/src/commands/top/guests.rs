@@ -22,6 +22,8 @@ pub(crate) struct Guest {
     pub(crate) busy: f64,
     /// It is held, if it is best-effort, or it holds others.
     pub(crate) is_active: bool,
+    /// Program and machine that it works for, if these are elsewhere.
+    pub(crate) client: Option<String>,
     /// Memory that it had on its devices when it was suspended; `None`: it is on them.
     pub(crate) suspended_bytes: Option<u64>,
 }
@@ -47,6 +49,7 @@ fn guest(rates: Rates<'_>, labels: &Labels, active: f64) -> Guest {
     let same_process = |of: &Labels| of.get("pid") == Some(&pid);
     let suspended = rates.after.sum("reef_suspended_bytes", same_process);
     Guest {
+        client: None,
         suspended_bytes: suspended.map(|bytes| bytes as u64),
         class: text("class"),
         pid: pid.clone(),

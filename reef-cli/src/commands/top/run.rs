@@ -8,6 +8,7 @@ use crate::report::time;
 use crate::report::usage::Usage;
 use anyhow::Result;
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::Duration;
 
 /// Shortest and longest time from one look to the next.
@@ -35,7 +36,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let [min, max, got] = [MIN_INTERVAL, MAX_INTERVAL, interval].map(time::show);
         return Err(Usage(format!("--interval must be from {min} to {max}, got {got}")).into());
     }
-    let watch = Watch::new(args.place.daemon()?);
+    let folder = args.place.may_be_local().then(|| args.place.folder().map(Path::to_path_buf));
+    let watch = Watch::new(args.place.daemon()?, folder);
     if args.json || args.count.is_some() || !std::io::stdout().is_terminal() {
         return lines(watch, interval, args.count, args.json);
     }

@@ -1,6 +1,8 @@
 //! The screen of `reef top`.
 
-use super::tables::{guests_height, guests_table, jobs_height, jobs_table};
+use super::tables::{
+    guests_height, guests_table, jobs_height, jobs_table, sessions_height, sessions_table,
+};
 use super::view::{Model, Share, View};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -65,17 +67,19 @@ impl Screen {
         let devices = self.view.as_ref().map_or(0, |view| view.devices.len()).max(1) as u16;
         let programs = self.view.as_ref().map_or(0, |view| guests_height(&view.guests));
         let jobs = self.view.as_ref().map_or(0, |view| jobs_height(&view.jobs));
+        let remote = self.view.as_ref().map_or(0, |view| sessions_height(&view.sessions));
         let shares = self.view.as_ref().map_or(0, |view| view.shares.len());
         let shares = if shares > 0 { shares.min(MAX_SHARES) as u16 + 1 } else { 0 };
         let rows = [1, devices, 3, 4, shares].map(Constraint::Length);
         let rows = rows.into_iter().chain([
             Constraint::Min(3),
             Constraint::Length(programs),
+            Constraint::Length(remote),
             Constraint::Length(jobs),
             Constraint::Length(1),
         ]);
-        let [title, devices, facts, curves, shares, models, guests, limits, foot] =
-            Layout::vertical(rows).areas::<9>(frame.area());
+        let [title, devices, facts, curves, shares, models, guests, sessions, limits, foot] =
+            Layout::vertical(rows).areas::<10>(frame.area());
         frame.render_widget(Line::from(format!("reef top  {}", self.daemon)).bold(), title);
         frame.render_widget(self.foot(), foot);
         let Some(view) = &self.view else { return };
@@ -86,6 +90,9 @@ impl Screen {
         frame.render_widget(table(&view.models), models);
         if programs > 0 {
             frame.render_widget(guests_table(&view.guests), guests);
+        }
+        if remote > 0 {
+            frame.render_widget(sessions_table(&view.sessions), sessions);
         }
         if jobs > 0 {
             frame.render_widget(jobs_table(&view.jobs), limits);

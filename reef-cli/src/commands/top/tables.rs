@@ -2,11 +2,14 @@
 
 use super::guests::Guest;
 use super::jobs::Job;
+use super::sessions::RemoteSession;
 use ratatui::layout::Constraint;
 use ratatui::style::{Color, Stylize};
 use ratatui::widgets::{Row, Table};
 use reef_guest::limit::format_bytes;
 
+/// Most sessions of programs elsewhere that are shown.
+const MAX_SESSIONS: usize = 12;
 /// Most programs that are shown.
 const MAX_GUESTS: usize = 20;
 /// Most jobs that are shown.
@@ -38,9 +41,39 @@ fn guest_row(guest: &Guest) -> Row<'_> {
     let numbers = [guest.launches_per_second, guest.delayed_per_second];
     let [launches, delayed] = numbers.map(|number| format!("{number:>10.1}"));
     let pid = format!("pid {}", guest.pid);
-    let (number, class, job) = (guest.guest.clone(), guest.class.clone(), guest.job.clone());
+    let job = match &guest.client {
+        Some(client) if guest.job.is_empty() => format!("for {client}"),
+        Some(client) => format!("{} for {client}", guest.job),
+        None => guest.job.clone(),
+    };
+    let (number, class) = (guest.guest.clone(), guest.class.clone());
     let [held, busy] = [guest.held, guest.busy].map(|part| format!("{:>4.0} %", 100.0 * part));
     Row::new([pid, number, class, launches, delayed, held, busy, state, job]).style(style)
+}
+
+/// Number of lines of the table: 0 without sessions.
+pub(super) fn sessions_height(sessions: &[RemoteSession]) -> u16 {
+    if sessions.is_empty() { 0 } else { sessions.len().min(MAX_SESSIONS) as u16 + 1 }
+}
+
+pub(super) fn sessions_table(sessions: &[RemoteSession]) -> Table<'_> {
+    let header =
+        ["session", "kind", "memory", "up MB/s", "down MB/s", "trips/s", "state", "program"];
+    let widths = [11, 8, 10, 9, 9, 9, 9, 16].map(Constraint::Min);
+    Table::new(sessions.iter().take(MAX_SESSIONS).map(session_row), widths)
+        .header(Row::new(header).bold().underlined())
+}
+
+fn session_row(session: &RemoteSession) -> Row<'_> {
+    let rates = [
+        session.received_bytes_per_second / 1e6,
+        session.sent_bytes_per_second / 1e6,
+        session.round_trips_per_second,
+    ];
+    let [up, down, trips] = rates.map(|rate| format!("{rate:>9.1}"));
+    let (name, kind) = (session.session.clone(), session.kind.clone());
+    let (memory, state) = (format_bytes(session.memory_bytes), session.state.clone());
+    Row::new([name, kind, memory, up, down, trips, state, session.client.clone()])
 }
 
 /// Number of lines of the table: 0 without jobs that have limits.

@@ -3,6 +3,7 @@
 use super::guests::{Guest, guests};
 use super::jobs::{Job, jobs};
 use super::rates::{Rates, grown};
+use super::sessions::RemoteSession;
 use crate::remote::scrape::{Labels, Scrape};
 use crate::report::date::date;
 use serde::Serialize;
@@ -37,6 +38,8 @@ pub(crate) struct View {
     /// Jobs with limits.
     pub(crate) jobs: Vec<Job>,
     pub(crate) shares: Vec<Share>,
+    /// Programs of other machines that use devices of this one.
+    pub(crate) sessions: Vec<RemoteSession>,
 }
 
 /// One device.
@@ -125,6 +128,7 @@ impl Interval<'_> {
             guests: guests(self.rates()),
             jobs: jobs(self.rates()),
             shares: self.shares(),
+            sessions: Vec::new(),
         }
     }
 

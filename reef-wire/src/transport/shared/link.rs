@@ -3,7 +3,7 @@
 use super::mapping::Mapping;
 use super::ring::{Receiver, Sender};
 use crate::transport::link::{Control, Link, ReceiveHalf, SendHalf};
-use crate::transport::socket::{PEER_TIMEOUT, Socket};
+use crate::transport::socket::{PEER_TIMEOUT, Socket, peer};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg, sockopt,
@@ -75,7 +75,7 @@ impl Link {
 }
 
 fn link(mapping: Mapping, stream: UnixStream, own: usize) -> io::Result<Link> {
-    let socket = Socket::new(stream.into())?;
+    let (peer, socket) = (peer(&stream), Socket::new(stream.into())?);
     let (is_cut, is_woken) = (AtomicBool::new(false), AtomicBool::new(false));
     let connection = Arc::new(Connection { mapping, socket, own, is_cut, is_woken });
     Ok(Link {
@@ -87,6 +87,7 @@ fn link(mapping: Mapping, stream: UnixStream, own: usize) -> io::Result<Link> {
         }),
         control: connection,
         binding: None,
+        peer,
     })
 }
 

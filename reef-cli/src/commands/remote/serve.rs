@@ -1,43 +1,17 @@
 //! `reef remote serve`: lends this machine's devices to programs of other machines.
 
 #[cfg(feature = "daemon")]
-use super::remote_carry::{
-    Migrate, Ps, Restore, Snapshot, run_migrate, run_ps, run_restore, run_snapshot,
-};
+use super::control;
 use crate::report::usage::Usage;
 use anyhow::Result;
 use reef::op::Operators;
+use reef::remote::observe::Sessions;
 use reef::remote::server::{DeviceHost, Devices, Host, Listener, Security, Tenants};
 use reef::{Visit, with_device};
 #[cfg(feature = "daemon")]
 use reef_remote_worker::{WorkerOptions, Workers};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-#[derive(clap::Subcommand)]
-pub(crate) enum Command {
-    /// Lend this machine's devices to programs elsewhere.
-    Serve(Serve),
-    /// List this machine's sessions of programs that use the CUDA driver.
-    #[cfg(feature = "daemon")]
-    Ps(Ps),
-    /// Move such a session to another server while its program runs.
-    #[cfg(feature = "daemon")]
-    Migrate(Migrate),
-    /// Write such a session to a folder.
-    #[cfg(feature = "daemon")]
-    Snapshot(Snapshot),
-    /// Continue such a session from a folder, at a server.
-    #[cfg(feature = "daemon")]
-    Restore(Restore),
-    /// Serve one program, as `serve` asks.
-    #[cfg(feature = "daemon")]
-    #[command(hide = true)]
-    Session {
-        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-        args: Vec<std::ffi::OsString>,
-    },
-}
 
 #[derive(clap::Args)]
 pub(crate) struct Serve {
@@ -59,7 +33,7 @@ pub(crate) struct Serve {
     /// File with the token that clients must have, of at least 16 bytes.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// File of tenants: `[rights."token NAME"]` with token_file, sessions and memory.
+    /// File of tenants: `[rights."token NAME"]` with token_file, sessions, memory, rt and compute.
     ///
     /// Each client must have the token of one of them. The bounds hold for all sessions of a tenant
     /// together.
@@ -71,6 +45,14 @@ pub(crate) struct Serve {
     /// File with its private key (PEM).
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    /// Serve metrics for Prometheus at this address of this machine, such as 127.0.0.1:7735.
+    #[cfg(feature = "daemon")]
+    #[arg(long, value_name = "HOST:PORT")]
+    metrics: Option<String>,
+    /// Folder of the control socket [default: $XDG_RUNTIME_DIR/reef, or /tmp/reef-UID].
+    #[cfg(feature = "daemon")]
+    #[arg(long, value_name = "DIR")]
+    socket_dir: Option<PathBuf>,
 }
 
 /// Starts a dispatcher on a device.
@@ -107,22 +89,12 @@ where
     with_device(name, visit)?
 }
 
-pub(crate) fn run(command: Command) -> Result<()> {
-    let Serve { listen, own, programs, token_file, rights, cert, key } = match command {
-        Command::Serve(serve) => serve,
-        #[cfg(feature = "daemon")]
-        Command::Ps(command) => return run_ps(&command),
-        #[cfg(feature = "daemon")]
-        Command::Migrate(command) => return run_migrate(&command),
-        #[cfg(feature = "daemon")]
-        Command::Snapshot(command) => return run_snapshot(&command),
-        #[cfg(feature = "daemon")]
-        Command::Restore(command) => return run_restore(&command),
-        #[cfg(feature = "daemon")]
-        Command::Session { args } => {
-            return reef_remote_worker::run_worker(args.into_iter()).map_err(anyhow::Error::msg);
-        }
-    };
+pub(crate) fn run(args: Serve) -> Result<()> {
+    #[cfg(feature = "daemon")]
+    let metrics = args.metrics.as_deref().map(control::metrics_address).transpose()?;
+    #[cfg(feature = "daemon")]
+    let socket_dir = args.socket_dir.clone();
+    let Serve { listen, own, programs, token_file, rights, cert, key, .. } = args;
     let address = listen.parse().map_err(|e| Usage(format!("--listen: {e}")))?;
     let usage = |e: reef::Error| match e {
         reef::Error::Invalid(text) => anyhow::Error::from(Usage(text)),
@@ -136,37 +108,54 @@ pub(crate) fn run(command: Command) -> Result<()> {
     } else {
         Devices::shared(|name| open(name, Start))
     };
-    let server = devices.for_tenants(&security.tenants).serve(security.tokens().map_err(usage)?);
-    let listener = Listener::bind(&address, &security).map_err(usage)?;
-    println!("listening on {}", listener.address());
+    let sessions = Sessions::default();
+    let devices = devices.for_tenants(&security.tenants).listed_in(&sessions);
+    let server = devices.serve(security.tokens().map_err(usage)?);
+    let listener = Listener::bind(&address, &security).map_err(usage)?.counted_in(&sessions);
+    let mut listening = vec![listener.address()];
     if let Some(programs) = programs {
-        serve_programs(&programs, &security)?;
+        listening.push(serve_programs(&programs, &security, &sessions)?);
+    }
+    #[cfg(feature = "daemon")]
+    let metrics = {
+        let control = control::Control { sessions, listening: listening.clone() };
+        control::start(control, socket_dir.as_deref(), metrics)?
+    };
+    println!("listening on {}", listening[0]);
+    for programs in &listening[1..] {
+        println!("listening on {programs} for programs");
+    }
+    #[cfg(feature = "daemon")]
+    if let Some(address) = metrics {
+        println!("metrics at http://{address}/metrics");
     }
     listener.run(&server, |error| eprintln!("reef: {error}"));
     Ok(())
 }
 
-/// Accepts programs that use the CUDA driver.
+/// Accepts programs that use the CUDA driver. Returns where.
 #[cfg(feature = "daemon")]
-fn serve_programs(address: &str, security: &Security) -> Result<()> {
-    use super::exec::library::{SHIM, library};
+fn serve_programs(address: &str, security: &Security, sessions: &Sessions) -> Result<String> {
+    use crate::commands::exec::library::{SHIM, library};
     let address = address.parse().map_err(|e| Usage(format!("--programs: {e}")))?;
     let mut options = WorkerOptions::new(std::env::current_exe()?);
     options.command = ["remote", "session"].map(Into::into).into();
     options.security = security.clone();
-    if std::env::var_os("REEF_GUESTS").is_some_and(|socket| !socket.is_empty()) {
+    options.sessions = sessions.clone();
+    let is_guest = std::env::var_os("REEF_GUESTS").is_some_and(|socket| !socket.is_empty());
+    if is_guest || security.tenants.have_compute() {
         options.driver = Some(library(SHIM, None, "REEF_SHIM")?);
     }
     let workers = Workers::bind(&address, options).map_err(|e| match e {
         reef::Error::Invalid(text) => anyhow::Error::from(Usage(text)),
         other => other.into(),
     })?;
-    println!("listening on {} for programs", workers.address());
+    let address = workers.address();
     std::thread::Builder::new().name("reef-programs".into()).spawn(move || workers.run())?;
-    Ok(())
+    Ok(address)
 }
 
 #[cfg(not(feature = "daemon"))]
-fn serve_programs(_: &str, _: &Security) -> Result<()> {
+fn serve_programs(_: &str, _: &Security, _: &Sessions) -> Result<String> {
     anyhow::bail!(Usage("--programs: this build has no such sessions (feature daemon)".into()))
 }

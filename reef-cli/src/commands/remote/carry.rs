@@ -1,19 +1,11 @@
-//! `reef remote ps|migrate|snapshot|restore`: sessions of unmodified programs.
+//! `reef remote migrate|snapshot|restore`: sessions of unmodified programs.
 
 use crate::report::output::print;
-use crate::report::table::table;
 use crate::report::usage::Usage;
 use anyhow::{Result, anyhow, bail};
-use reef_remote_worker::{Carried, Place, migrate, restore, sessions, snapshot};
+use reef_remote_worker::{Carried, Place, migrate, restore, snapshot};
 use serde_json::json;
 use std::path::PathBuf;
-
-#[derive(clap::Args)]
-pub(crate) struct Ps {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
 
 /// Another server.
 #[derive(clap::Args)]
@@ -94,24 +86,6 @@ fn say(what: &str, carried: &Carried, is_json: bool) -> Result<()> {
             "{what}: {memory} bytes of memory, {delta} of them in a pause of {millis:.1} ms"
         ))
     }
-}
-
-pub(crate) fn run_ps(command: &Ps) -> Result<()> {
-    let all = sessions();
-    if command.json {
-        let session = |session: &reef_remote_worker::Running| {
-            let reef_remote_worker::Running { worker, program, memory, .. } = session;
-            json!({ "worker": worker, "program": program, "memory_bytes": memory })
-        };
-        let all: Vec<_> = all.iter().map(session).collect();
-        return print(json!(all));
-    }
-    let mut table = table(&["program", "worker", "memory (MiB)"]);
-    for session in &all {
-        let mebibytes = (session.memory >> 20).to_string();
-        table.add_row([&session.program, &session.worker.to_string(), &mebibytes]);
-    }
-    print(table)
 }
 
 pub(crate) fn run_migrate(command: &Migrate) -> Result<()> {

@@ -1,0 +1,252 @@
+//! A server's control socket, and its metrics: both HTTP.
+//!
+//! ```text
+//! control socket of the owner    GET /metrics, GET /sessions, POST /sessions/NUMBER/end
+//! address of --metrics           GET /metrics
+//! ```
+
+use crate::remote::servers::{PREFIX, SUFFIX, socket};
+use crate::report::usage::Usage;
+use anyhow::{Context, Result};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::CONTENT_TYPE;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use reef::remote::observe::Sessions;
+use reef_guest::unix_peer::Peer;
+use serde_json::json;
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+/// Connections at a time.
+const MAX_CONNECTIONS: usize = 64;
+/// Time within which a client must send its request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time after which a server tries to accept again where the system could not.
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(50);
+/// Text for the client of a session that is ended.
+const ENDED: &str = "the operator of the server has ended it";
+
+/// Source of the sockets' answers.
+pub(super) struct Control {
+    pub(super) sessions: Sessions,
+    /// Addresses of the server.
+    pub(super) listening: Vec<String>,
+}
+
+/// Address for metrics: one that no other machine can reach.
+///
+/// # Errors
+///
+/// It is not such an address.
+pub(super) fn metrics_address(text: &str) -> Result<SocketAddr, Usage> {
+    let address: Option<SocketAddr> = text.parse().ok();
+    address.filter(|address| address.ip().is_loopback()).ok_or_else(|| {
+        Usage(format!(
+            "--metrics: must be a loopback address, such as 127.0.0.1:7735, got {text:?}"
+        ))
+    })
+}
+
+/// Starts the control socket in a folder, and the metrics at an address, on a thread of their own.
+/// Returns the address of the metrics. If there can be no control socket, that is said on stderr.
+///
+/// # Errors
+///
+/// The address is in use.
+pub(super) fn start(
+    control: Control,
+    folder: Option<&Path>,
+    metrics: Option<SocketAddr>,
+) -> Result<Option<SocketAddr>> {
+    remove_stale(&reef_serve::folder(folder));
+    let unix = match reef_serve::listen_owner(folder, &socket(std::process::id())) {
+        Ok(listener) => Some(listener),
+        Err(error) => {
+            eprintln!("reef: no control socket, so `reef remote ps` has nothing of this: {error}");
+            None
+        }
+    };
+    let tcp = metrics.map(std::net::TcpListener::bind).transpose().context("--metrics")?;
+    let address = tcp.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
+    if let Some(listener) = &unix {
+        listener.set_nonblocking(true)?;
+    }
+    if let Some(listener) = &tcp {
+        listener.set_nonblocking(true)?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let body = move || {
+        let control = Arc::new(control);
+        let served = runtime.block_on(async move {
+            let unix = unix.map(UnixListener::from_std).transpose()?;
+            let tcp = tcp.map(TcpListener::from_std).transpose()?;
+            if let Some(unix) = unix {
+                tokio::spawn(serve_owner(unix, control.clone()));
+            }
+            if let Some(tcp) = tcp {
+                tokio::spawn(serve_metrics(tcp, control));
+            }
+            std::future::pending::<std::io::Result<()>>().await
+        });
+        let _ = served; // only sockets that tokio doesn't take end it
+    };
+    std::thread::Builder::new().name("reef-control".into()).spawn(body)?;
+    Ok(address)
+}
+
+/// Removes sockets of servers that are gone.
+fn remove_stale(folder: &Path) {
+    let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let is_ours = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX))
+    };
+    for path in files.map(|file| file.path()).filter(is_ours) {
+        let answer = std::os::unix::net::UnixStream::connect(&path);
+        if answer.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionRefused) {
+            let _ = std::fs::remove_file(path); // another server was faster
+        }
+    }
+}
+
+async fn serve_owner(listener: UnixListener, control: Arc<Control>) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) if is_owner(&stream) => {
+                let control = control.clone();
+                tokio::spawn(async move {
+                    serve(stream, control, true).await;
+                    drop(slot);
+                });
+            }
+            Ok(_) => {}
+            Err(_) => tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await, // too many files
+        }
+    }
+}
+
+async fn serve_metrics(listener: TcpListener, control: Arc<Control>) {
+    let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(slot) = slots.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let control = control.clone();
+                tokio::spawn(async move {
+                    serve(stream, control, false).await;
+                    drop(slot);
+                });
+            }
+            Err(_) => tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await, // too many files
+        }
+    }
+}
+
+/// Returns whether the peer is this user or root, as the system says.
+fn is_owner(stream: &UnixStream) -> bool {
+    let own = rustix::process::getuid().as_raw();
+    Peer::of(stream).is_ok_and(|peer| [own, 0].contains(&peer.uid))
+}
+
+async fn serve<S>(stream: S, control: Arc<Control>, is_owner: bool)
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let control = control.clone();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        async move {
+            let answer = move || control.answer(is_owner, &method, &path);
+            let answer = tokio::task::spawn_blocking(answer).await;
+            let (status, kind, text) = answer.unwrap_or_else(|panic| {
+                (StatusCode::INTERNAL_SERVER_ERROR, "text/plain", panic.to_string())
+            });
+            let mut response = Response::new(Full::new(Bytes::from(text)));
+            *response.status_mut() = status;
+            let kind = hyper::header::HeaderValue::from_static(kind);
+            response.headers_mut().insert(CONTENT_TYPE, kind);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(REQUEST_TIMEOUT).keep_alive(false);
+    let _ = http.serve_connection(TokioIo::new(stream), service).await; // the client is gone
+}
+
+impl Control {
+    /// Returns status, media type and text. Waits for workers' answers.
+    fn answer(
+        &self,
+        is_owner: bool,
+        method: &Method,
+        path: &str,
+    ) -> (StatusCode, &'static str, String) {
+        const JSON: &str = "application/json";
+        let refused =
+            |status: StatusCode, why: &str| (status, JSON, json!({"error": why}).to_string());
+        match (method, path) {
+            (&Method::GET, "/metrics") => {
+                let kind = "text/plain; version=0.0.4; charset=utf-8";
+                (StatusCode::OK, kind, self.sessions.metrics())
+            }
+            (&Method::GET, "/sessions") if is_owner => {
+                let (pid, listening) = (std::process::id(), &self.listening);
+                let sessions = self.sessions.list();
+                let body = json!({"pid": pid, "listening": listening, "sessions": sessions});
+                (StatusCode::OK, JSON, body.to_string())
+            }
+            (&Method::POST, path) if is_owner => {
+                let id = path.strip_prefix("/sessions/").and_then(|rest| rest.strip_suffix("/end"));
+                match id.and_then(|id| id.parse().ok()) {
+                    Some(id) if self.sessions.end(id, ENDED) => (StatusCode::OK, JSON, "{}".into()),
+                    Some(id) => {
+                        refused(StatusCode::NOT_FOUND, &format!("session {id}: there is none"))
+                    }
+                    None => refused(StatusCode::NOT_FOUND, "no such path"),
+                }
+            }
+            _ => refused(StatusCode::NOT_FOUND, "no such path"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_are_for_this_machine_alone() {
+        assert!(metrics_address("127.0.0.1:0").is_ok() && metrics_address("[::1]:9").is_ok());
+        for text in ["0.0.0.0:1", "10.0.0.1:9", "localhost", "[::]:1", ""] {
+            let said = metrics_address(text).unwrap_err().to_string();
+            assert!(said.contains("must be a loopback address") && said.contains(text), "{said}");
+        }
+    }
+
+    /// By TCP there are no sessions, and none can be ended.
+    #[test]
+    fn sessions_are_shown_to_the_owner_alone() {
+        let control = Control { sessions: Sessions::default(), listening: vec!["a".into()] };
+        let status = |is_owner, method: Method, path| control.answer(is_owner, &method, path).0;
+        for (path, method) in [("/sessions", Method::GET), ("/sessions/1/end", Method::POST)] {
+            assert_eq!(status(false, method, path), StatusCode::NOT_FOUND, "{path}");
+        }
+        assert_eq!(status(true, Method::GET, "/sessions"), StatusCode::OK);
+        assert_eq!(status(false, Method::GET, "/metrics"), StatusCode::OK);
+        let (status, _, text) = control.answer(true, &Method::POST, "/sessions/7/end");
+        assert_eq!(status, StatusCode::NOT_FOUND);
+        assert_eq!(text, "{\"error\":\"session 7: there is none\"}");
+    }
+}

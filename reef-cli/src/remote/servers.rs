@@ -1,0 +1,88 @@
+//! Servers of devices for other machines (`reef remote serve`), by their control sockets.
+
+use super::daemon::Daemon;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::time::Duration;
+
+/// Name of a server's control socket: this, the number of its process, and the suffix.
+pub(crate) const PREFIX: &str = "remote-";
+pub(crate) const SUFFIX: &str = ".sock";
+/// Longest time of an answer.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A server, and its sessions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Server {
+    /// Number of its process.
+    pub(crate) pid: u32,
+    /// Addresses for clients.
+    pub(crate) listening: Vec<String>,
+    pub(crate) sessions: Vec<Session>,
+}
+
+/// A session of a server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Session {
+    /// Number in its server.
+    pub(crate) id: u64,
+    pub(crate) age_seconds: f64,
+    /// `program`, `shared` or `own`.
+    pub(crate) kind: String,
+    pub(crate) tenant: Option<String>,
+    /// Program, as its client names it.
+    pub(crate) program: String,
+    pub(crate) device: Option<String>,
+    /// Process of the session on this machine.
+    pub(crate) pid: Option<u32>,
+    pub(crate) class: Option<String>,
+    /// The client's end: `HOST:PORT`, or `pid NUMBER` of this machine.
+    pub(crate) peer: String,
+    pub(crate) memory_bytes: u64,
+    pub(crate) is_connected: bool,
+    pub(crate) connections: u64,
+    pub(crate) received_frames: u64,
+    pub(crate) received_bytes: u64,
+    pub(crate) sent_frames: u64,
+    pub(crate) sent_bytes: u64,
+    /// Round trips of the client.
+    pub(crate) replies: u64,
+    pub(crate) single_calls: Option<u64>,
+    pub(crate) replayed_calls: Option<u64>,
+}
+
+impl Session {
+    pub(crate) fn state(&self) -> &'static str {
+        if self.is_connected { "connected" } else { "waiting" }
+    }
+
+    /// Part of its calls that came in records; `None`: none came.
+    pub(crate) fn replayed_part(&self) -> Option<f64> {
+        let (single, replayed) = (self.single_calls?, self.replayed_calls?);
+        (replayed > 0).then(|| replayed as f64 / (single + replayed) as f64)
+    }
+
+    /// The program and its machine, for a person.
+    pub(crate) fn client(&self) -> String {
+        format!("{} @ {}", self.program, self.peer)
+    }
+}
+
+/// Name of the control socket of a server.
+pub(crate) fn socket(pid: u32) -> String {
+    format!("{PREFIX}{pid}{SUFFIX}")
+}
+
+/// All servers of this user whose sockets are in a folder, or in the user's own. Those that don't
+/// answer are left out.
+pub(crate) fn servers(folder: Option<&Path>) -> Vec<Server> {
+    let files = std::fs::read_dir(reef_serve::folder(folder)).into_iter().flatten().flatten();
+    let pid = |name: &str| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.parse::<u32>().ok();
+    let mut pids: Vec<u32> = files.filter_map(|file| pid(file.file_name().to_str()?)).collect();
+    pids.sort_unstable();
+    let ask = |pid: u32| {
+        let daemon = Daemon::at_socket(folder, &socket(pid)).ok()?;
+        serde_json::from_slice(&daemon.get("/sessions", TIMEOUT).ok()?).ok()
+    };
+    pids.into_iter().filter_map(ask).collect()
+}

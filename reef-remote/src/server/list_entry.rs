@@ -1,0 +1,72 @@
+//! Sessions of Rust programs in the list of sessions.
+
+use super::tenants::Account;
+use crate::observe::sessions::{Facts, Look, Registration, Sessions, Watched};
+use parking_lot::Mutex;
+use reef_wire::{Endpoint, Error, Handler, Message, Result};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+/// Handler of a session that is in the list as long as it handles messages.
+pub(super) struct ListEntry {
+    handler: Box<dyn Handler>,
+    session: Arc<Session>,
+    _place: Registration,
+}
+
+/// Session as the list knows it. It keeps neither its end nor its account.
+#[derive(Debug)]
+struct Session {
+    endpoint: Mutex<Weak<Endpoint>>,
+    account: Weak<Account>,
+}
+
+impl ListEntry {
+    pub(super) fn new(
+        handler: Box<dyn Handler>,
+        sessions: &Sessions,
+        facts: Facts,
+        account: &Arc<Account>,
+    ) -> Self {
+        let account = Arc::downgrade(account);
+        let session = Arc::new(Session { endpoint: Mutex::default(), account });
+        let place = sessions.begin(facts, session.clone());
+        Self { handler, session, _place: place }
+    }
+}
+
+impl Handler for ListEntry {
+    fn handle(&mut self, message: &Message<'_>, endpoint: &Endpoint) -> Result<()> {
+        self.handler.handle(message, endpoint)
+    }
+
+    fn begun(&mut self, endpoint: &Arc<Endpoint>) {
+        *self.session.endpoint.lock() = Arc::downgrade(endpoint);
+        self.handler.begun(endpoint);
+    }
+
+    fn ended(&mut self, why: &Error) {
+        self.handler.ended(why);
+    }
+}
+
+impl Session {
+    fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        self.endpoint.lock().upgrade()
+    }
+}
+
+impl Watched for Session {
+    fn look(&self, _: Option<Instant>) -> Look {
+        let memory_bytes = self.account.upgrade().map_or(0, |account| account.memory());
+        let Some(endpoint) = self.endpoint() else { return Look::default() };
+        let (peer, traffic) = (endpoint.peer(), endpoint.traffic());
+        Look { peer, memory_bytes, traffic, ..Look::default() }
+    }
+
+    fn end(&self, why: &str) {
+        if let Some(endpoint) = self.endpoint() {
+            endpoint.end(Error::Ended(why.into()));
+        }
+    }
+}
