@@ -137,7 +137,8 @@ fn bulk(client: &Client, count: usize) -> f64 {
 }
 
 /// Bytes a second over two sockets of std, as [`bulk`].
-fn bare_bulk<S: Read + Write + Send + 'static>((mut near, mut far): (S, S), count: usize) -> f64 {
+fn bare_bulk<S: Read + Write + Send + 'static>(pair: (S, S), count: usize) -> f64 {
+    let (mut near, mut far) = pair;
     let piece = vec![7; 4 << 20];
     let len = piece.len();
     let reader = thread::spawn(move || {
