@@ -167,6 +167,13 @@ fn columns(bench: &str) -> Option<&'static [Column]> {
             ("device_p50_ms", "on the device p50 ms", 3),
             ("stoppable_ratio", "stoppable ÷ plain", 3),
         ],
+        "remote-goals" => &[
+            ("goal", "figure", 0),
+            ("wanted", "wanted", 0),
+            ("measured", "measured", 0),
+            ("beside", "next to it", 0),
+            ("command", "command", 0),
+        ],
         "remote-networks" => &[
             ("model", "network", 0),
             ("line", "line", 0),
