@@ -407,8 +407,8 @@ fn session_that_cannot_move_says_why_and_runs_on() {
     let why = || migrate(servers[0].worker(), &to).unwrap_err();
     let mut pooled = 0_usize;
     assert_eq!(call!(driver, cuMemAllocAsync(&raw mut pooled, 100, 0_usize)), 0);
-    let said = why();
-    assert!(said.contains("1 allocations of pools"), "{said}");
+    // On a busy host it may have been refused for the time that its work takes.
+    until("refused for its pool", || why().contains("1 allocations of pools"));
     assert_eq!(call!(driver, cuMemFreeAsync(pooled, 0_usize)), 0);
     let (stream, mut graph) = (program.streams[0], 0_usize);
     assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 0)), 0);

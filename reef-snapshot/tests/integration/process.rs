@@ -82,7 +82,7 @@ fn killed_writer_leaves_a_whole_snapshot() {
     let journal = Journal::new(&device);
     let work = journal.work();
     let (begin, mut unfinished, mut opened) = (Instant::now(), 0, 0);
-    for round in 0..20 {
+    for round in 0..100 {
         let mut child = start("write", folder.path());
         let first = || folder.path().join(reef_snapshot::FILE).exists();
         while !first() && child.try_wait().expect("a process").is_none() {

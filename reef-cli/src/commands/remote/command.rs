@@ -15,7 +15,7 @@ pub(crate) enum Command {
     /// End a session. Its program is told so.
     #[cfg(feature = "daemon")]
     End(end::Args),
-    /// Move a session to another server while its program runs, which uses the CUDA driver.
+    /// Move a session of a program that uses the CUDA driver to another server, while it runs.
     #[cfg(feature = "daemon")]
     Migrate(carry::Migrate),
     /// Write such a session to a folder.
