@@ -407,8 +407,8 @@ fn session_that_cannot_move_says_why_and_runs_on() {
     let why = || migrate(servers[0].worker(), &to).unwrap_err();
     let mut pooled = 0_usize;
     assert_eq!(call!(driver, cuMemAllocAsync(&raw mut pooled, 100, 0_usize)), 0);
-    // On a busy host it may have been refused for the time that its work takes.
-    until("refused for its pool", || why().contains("1 allocations of pools"));
+    let said = why();
+    assert!(said.contains("1 allocations of pools"), "{said}");
     assert_eq!(call!(driver, cuMemFreeAsync(pooled, 0_usize)), 0);
     let (stream, mut graph) = (program.streams[0], 0_usize);
     assert_eq!(call!(driver, cuStreamBeginCapture_v2(stream, 0)), 0);
@@ -431,7 +431,8 @@ fn session_that_cannot_move_says_why_and_runs_on() {
 fn killed_server_leaves_the_session_at_one_or_none() {
     let _one = prepare();
     let seed = seed();
-    for case in 0..4_u64 {
+    // Each client of this process keeps one of eight windows, also when its session has ended.
+    for case in 0..2_u64 {
         let names = ["a", "b"].map(|end| format!("carry-kill-{end}{case}"));
         let servers = names.map(|name| Server::start(&name));
         let driver = open(&format!("carry-kill-{case}"), &servers[0].address);
