@@ -68,6 +68,12 @@ impl Session {
     }
 }
 
+/// Finds a session by the process of its server and its number there.
+pub(crate) fn find(all: &[Server], pid: u32, id: u64) -> Option<&Session> {
+    let server = all.iter().find(|server| server.pid == pid)?;
+    server.sessions.iter().find(|session| session.id == id)
+}
+
 /// Name of the control socket of a server.
 pub(crate) fn socket(pid: u32) -> String {
     format!("{PREFIX}{pid}{SUFFIX}")

@@ -113,7 +113,7 @@ pub fn migrate(worker: u32, to: &Place) -> Result<Carried, String> {
 ///
 /// # Errors
 ///
-/// What can't be written. The session runs on.
+/// Reason why it can't be written. The session runs on.
 pub fn snapshot(worker: u32, folder: &Path, ends: bool) -> Result<Carried, String> {
     let folder = std::path::absolute(folder).map_err(|e| e.to_string())?;
     carried(worker, &Command::Snapshot { folder, ends })

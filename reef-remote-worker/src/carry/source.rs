@@ -184,7 +184,7 @@ impl Carrier {
     ///
     /// # Errors
     ///
-    /// What can't be written. The session runs on.
+    /// Reason why it can't be written. The session runs on.
     pub(crate) fn snapshot(
         &self,
         folder: &Path,

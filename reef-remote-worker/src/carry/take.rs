@@ -34,7 +34,7 @@ impl Pause {
     ///
     /// # Errors
     ///
-    /// What does not end, or cannot be carried. The session runs on.
+    /// Work that does not end, or state that cannot be carried. The session runs on.
     pub(crate) fn begin(
         shared: &Arc<Shared>,
         queue: &Arc<Queue>,

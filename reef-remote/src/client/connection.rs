@@ -295,11 +295,10 @@ impl Connection {
     /// Asks all of these that were not asked before, some in each message. Without a session
     /// nothing is known afterwards.
     pub(crate) fn ask_each(&self, questions: impl Iterator<Item = Question>) {
-        let mut fresh = Vec::new();
+        let (mut fresh, mut seen) = (Vec::new(), HashSet::new());
         for question in questions {
             let Ok(body) = (Ask { question: question.clone() }).to_bytes() else { continue };
-            let is_known = self.answers.lock().contains_key(&body);
-            if !is_known && !fresh.iter().any(|(_, known)| *known == body) {
+            if !self.answers.lock().contains_key(&body) && seen.insert(body.clone()) {
                 fresh.push((question, body));
             }
         }

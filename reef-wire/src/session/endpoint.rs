@@ -114,15 +114,10 @@ impl Endpoint {
     /// `Invalid` for a longer body; why the session has ended.
     pub fn post(&self, op: u16, lane: u32, parts: &[&[u8]]) -> Result<u64> {
         let size = self.size(parts)?;
-        loop {
-            let pushed = self.writer.push(|outbox| {
-                self.may_push(outbox, size).then(|| outbox.push(op, 0, lane, parts))
-            });
-            match pushed {
-                Some(number) => return self.check().map(|()| number),
-                None => self.await_credit(size)?,
-            }
-        }
+        self.with_credit(size, || {
+            self.writer
+                .push(|outbox| self.may_push(outbox, size).then(|| outbox.push(op, 0, lane, parts)))
+        })
     }
 
     /// Sends a message as [`post`](Self::post) does, without waking the thread that sends it:
@@ -133,15 +128,10 @@ impl Endpoint {
     /// As [`post`](Self::post).
     pub fn push(&self, op: u16, lane: u32, parts: &[&[u8]]) -> Result<u64> {
         let size = self.size(parts)?;
-        loop {
-            let pushed = self.writer.with(|outbox| {
-                self.may_push(outbox, size).then(|| outbox.push(op, 0, lane, parts))
-            });
-            match pushed {
-                Some(number) => return self.check().map(|()| number),
-                None => self.await_credit(size)?,
-            }
-        }
+        self.with_credit(size, || {
+            self.writer
+                .with(|outbox| self.may_push(outbox, size).then(|| outbox.push(op, 0, lane, parts)))
+        })
     }
 
     /// Adds to the last message if it has this operation and lane, came by this function, and was
@@ -155,19 +145,15 @@ impl Endpoint {
     /// As [`post`](Self::post).
     pub fn grow(&self, op: u16, lane: u32, growth: &Growth<'_>) -> Result<bool> {
         let size = self.size(growth.fresh)?;
-        loop {
-            let grown = self.writer.push(|outbox| {
+        self.with_credit(size, || {
+            self.writer.push(|outbox| {
                 if outbox.grow(op, lane, growth) {
                     return Some(true);
                 }
                 let is_free = self.may_push(outbox, size);
                 is_free.then(|| outbox.push_open(op, lane, growth.fresh)).map(|_| false)
-            });
-            match grown {
-                Some(has_grown) => return self.check().map(|()| has_grown),
-                None => self.await_credit(size)?,
-            }
-        }
+            })
+        })
     }
 
     /// Sends what was pushed, on the caller's thread.
@@ -207,13 +193,9 @@ impl Endpoint {
     /// As [`post`](Self::post).
     pub fn begin_call(&self, op: u16, lane: u32, parts: &[&[u8]]) -> Result<u64> {
         let size = self.size(parts)?;
-        loop {
-            let pushed = self.writer.push(|outbox| self.push_call(outbox, size, op, lane, parts));
-            match pushed {
-                Some(number) => return self.check().map(|()| number),
-                None => self.await_credit(size)?,
-            }
-        }
+        self.with_credit(size, || {
+            self.writer.push(|outbox| self.push_call(outbox, size, op, lane, parts))
+        })
     }
 
     /// Waits for the reply to a message of [`begin_call`](Self::begin_call), once.
@@ -352,6 +334,16 @@ impl Endpoint {
                     }
                 }
                 true
+            }
+        }
+    }
+
+    /// Pushes as soon as there is credit, and returns what `push` does then.
+    fn with_credit<T>(&self, size: Progress, mut push: impl FnMut() -> Option<T>) -> Result<T> {
+        loop {
+            match push() {
+                Some(pushed) => return self.check().map(|()| pushed),
+                None => self.await_credit(size)?,
             }
         }
     }

@@ -1,6 +1,6 @@
 //! `reef remote trace`: the frames of sessions in time, for Perfetto.
 
-use crate::remote::servers::{Server, Session, servers};
+use crate::remote::servers::{Server, Session, find, servers};
 use crate::report::checks::check_file;
 use crate::report::output::print;
 use crate::report::time;
@@ -61,11 +61,6 @@ fn track(server: &Server, session: &Session) -> Track {
     Track { process: server.pid, thread: u32::try_from(session.id).unwrap_or(u32::MAX) }
 }
 
-fn find<'a>(all: &'a [Server], server: &Server, id: u64) -> Option<&'a Session> {
-    let server = all.iter().find(|one| one.pid == server.pid)?;
-    server.sessions.iter().find(|one| one.id == id)
-}
-
 /// Names the tracks of sessions that were not there before.
 fn name(all: &[Server], before: &[Server], events: &mut Vec<Value>) {
     for server in all {
@@ -73,7 +68,7 @@ fn name(all: &[Server], before: &[Server], events: &mut Vec<Value>) {
             events
                 .push(perfetto::process(server.pid, &format!("reef remote serve {}", server.pid)));
         }
-        for one in server.sessions.iter().filter(|one| find(before, server, one.id).is_none()) {
+        for one in server.sessions.iter().filter(|one| find(before, server.pid, one.id).is_none()) {
             let text = format!("session {}.{}: {}", server.pid, one.id, one.client());
             events.push(perfetto::thread(track(server, one), &text));
         }
@@ -85,7 +80,7 @@ fn add(before: &[Server], after: &[Server], times: Interval, events: &mut Vec<Va
     let (from, to) = times;
     for server in after {
         for now in &server.sessions {
-            let Some(old) = find(before, server, now.id) else { continue };
+            let Some(old) = find(before, server.pid, now.id) else { continue };
             let grown = |of: fn(&Session) -> u64| of(now).saturating_sub(of(old));
             let frames = grown(|of| of.received_frames) + grown(|of| of.sent_frames);
             let text = match (now.is_connected, frames) {

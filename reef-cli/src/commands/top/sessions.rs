@@ -1,7 +1,7 @@
 //! Programs of other machines that use devices of this one.
 
 use super::guests::Guest;
-use crate::remote::servers::{Server, Session};
+use crate::remote::servers::{Server, Session, find};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -26,12 +26,9 @@ pub(crate) struct RemoteSession {
 
 /// The sessions that are there now, with what each did since it was looked at before.
 pub(super) fn sessions(before: &[Server], after: &[Server], time: Duration) -> Vec<RemoteSession> {
-    let of = |server: &Server, id: u64| {
-        let server = before.iter().find(|old| old.pid == server.pid)?;
-        server.sessions.iter().find(|old| old.id == id)
-    };
     let all = after.iter().flat_map(|server| server.sessions.iter().map(move |one| (server, one)));
-    all.map(|(server, one)| session(server.pid, of(server, one.id), one, time)).collect()
+    all.map(|(server, one)| session(server.pid, find(before, server.pid, one.id), one, time))
+        .collect()
 }
 
 fn session(server: u32, old: Option<&Session>, now: &Session, time: Duration) -> RemoteSession {
