@@ -1,4 +1,5 @@
-//! Costs of messages between two ends on one machine. `cargo bench -p reef-wire --bench wire`
+//! Costs of messages between two ends on one machine. `cargo bench -p reef-wire --bench wire`, and
+//! with `-- bulk` of long messages alone.
 //!
 //! Wanted on 2 cores: at least 1 million messages a second, at most 1 µs for the caller of a
 //! message without reply, and a call at most 6 µs slower than two bare sockets.
@@ -176,10 +177,13 @@ fn quiet(client: &Client, bursts: u32) -> (f64, f64) {
     (nanos(burst) / f64::from(bursts) / 1000.0, nanos(single[single.len() / 2]))
 }
 
-fn table(is_short: bool) {
-    let (messages, bursts, calls) =
-        if is_short { (5_000, 3, 200) } else { (5_000_000, 1_000, 30_000) };
-    for (name, client) in [("tcp", over_tcp()), ("unix", over_unix()), ("shm", over_memory())] {
+fn all() -> [(&'static str, Client); 3] {
+    [("tcp", over_tcp()), ("unix", over_unix()), ("shm", over_memory())]
+}
+
+fn small_table(is_short: bool) {
+    let (messages, bursts) = if is_short { (5_000, 3) } else { (5_000_000, 1_000) };
+    for (name, client) in all() {
         let (rate, caller) = throughput(&client, messages);
         println!("{name}: {:.2} million messages/s, caller {caller:.0} ns each", rate / 1e6);
         let (burst, single) = quiet(&client, bursts);
@@ -187,12 +191,19 @@ fn table(is_short: bool) {
             "{name}: caller's time without reply: {burst:.0} ns in bursts, {single:.0} ns alone"
         );
     }
+}
+
+fn bulk_table(is_short: bool) {
     let pieces = if is_short { 4 } else { 500 };
     println!("tcp bare: {:.2} GB/s", bare_bulk(tcp_pair(), pieces));
     println!("unix bare: {:.2} GB/s", bare_bulk(UnixStream::pair().unwrap(), pieces));
-    for (name, client) in [("tcp", over_tcp()), ("unix", over_unix()), ("shm", over_memory())] {
+    for (name, client) in all() {
         println!("{name}: {:.2} GB/s in messages of 4 MiB", bulk(&client, pieces));
     }
+}
+
+fn call_table(is_short: bool) {
+    let calls = if is_short { 200 } else { 30_000 };
     let (mut tcp, mut unix) = (bare_tcp(), bare(UnixStream::pair().unwrap()));
     let (over_tcp, over_unix, over_memory) = (over_tcp(), over_unix(), over_memory());
     for round in 1..=3 {
@@ -210,7 +221,13 @@ fn table(is_short: bool) {
 }
 
 fn wire(c: &mut Criterion) {
-    table(std::env::args().any(|arg| arg == "--test"));
+    let has = |word: &str| std::env::args().any(|arg| arg == word);
+    bulk_table(has("--test"));
+    if has("bulk") {
+        return;
+    }
+    small_table(has("--test"));
+    call_table(has("--test"));
     let client = over_tcp();
     c.bench_function("wire/post", |b| {
         b.iter(|| client.post(QUIET, 0, &[black_box(&BODY)]).unwrap());

@@ -53,8 +53,10 @@ impl Limits {
     }
 
     /// Returns whether so much has been consumed since the last acknowledgement that another one is
-    /// due, though nothing else is to be sent: a quarter of the credit.
+    /// due, though nothing else is to be sent: a quarter of the credit, or so many bytes that the
+    /// sender's buffers are worth using again.
     pub(crate) fn acknowledgement_is_due(&self, frames: u64, bytes: u64) -> bool {
-        frames * 4 >= u64::from(self.frames) || bytes * 4 >= self.bytes
+        const MAX_UNTOLD: u64 = 4 << 20;
+        frames * 4 >= u64::from(self.frames) || bytes >= (self.bytes / 4).min(MAX_UNTOLD)
     }
 }

@@ -152,6 +152,16 @@ impl Decoder {
         self.end += bytes;
     }
 
+    /// Returns the incomplete frame at the front with what has come of its body, and the bytes that
+    /// its body must have, once its header is there.
+    pub(crate) fn partial(&self) -> Option<(Frame<'_>, usize)> {
+        let bytes = &self.bytes[self.begin..self.end];
+        let (header, body) = Header::read_from_prefix(bytes).ok()?;
+        let (op, flags) = (header.op.get(), header.flags.get());
+        let (seq, lane) = (header.seq.get(), header.lane.get());
+        Some((Frame { op, flags, seq, lane, body }, header.len.get() as usize))
+    }
+
     /// Forgets an incomplete frame: the connection that it came by is gone.
     pub fn clear(&mut self) {
         (self.begin, self.end) = (0, 0);

@@ -32,8 +32,8 @@ pub(crate) struct Journal {
 }
 
 /// Capacity above which a buffer is not kept for later, and the maximum number of those kept.
-const MAX_SPARE_LEN: usize = 5 << 20;
-const MAX_SPARE: usize = 4;
+const MAX_SPARE_LEN: usize = 2 << 20;
+const MAX_SPARE: usize = 12;
 /// Capacity of a buffer for messages without payload. Larger ones are given back, one for each
 /// small batch, when no payload follows.
 const SMALL_LEN: usize = 1 << 20;
@@ -114,6 +114,11 @@ impl Arrivals {
         }
         let text = format!("frame {low}: must be {}, {ahead} frames are missing", self.next as u32);
         Err(Error::Protocol(text))
+    }
+
+    /// Returns whether this is the low half of the next number.
+    pub(crate) fn is_next(&self, low: u32) -> bool {
+        low == self.next as u32
     }
 
     /// Goes on with another number.

@@ -106,6 +106,36 @@ fn reconnecting_thread_is_alone_with_the_connection() {
     });
 }
 
+/// Threads that push much and wait for room find it, and what they push is sent once.
+#[test]
+fn thread_that_makes_room_has_it_or_sends_itself() {
+    check(3, || {
+        let shared = Arc::new((Writer::new(Numbers(Vec::new())), Line::default()));
+        let writer = thread::spawn({
+            let shared = shared.clone();
+            move || shared.0.run(|batch| shared.1.send(batch))
+        });
+        let push = |shared: &(Writer<Numbers>, Line), number| {
+            let has_room = |numbers: &Numbers| numbers.0.is_empty();
+            shared.0.make_room(has_room, |batch| shared.1.send(batch));
+            shared.0.push(|numbers| numbers.0.push(number));
+        };
+        let other = thread::spawn({
+            let shared = shared.clone();
+            move || push(&shared, 7)
+        });
+        push(&shared, 10);
+        push(&shared, 11);
+        let mut sent = shared.1.await_numbers(3);
+        sent.retain(|&number| number >= 10);
+        assert_eq!(sent, [10, 11]);
+        other.join().unwrap();
+        shared.0.stop();
+        writer.join().unwrap();
+        assert_eq!(shared.1.sent.lock().unwrap().len(), 3, "nothing is sent twice");
+    });
+}
+
 /// Answers as they come from the socket: each read gives the next one.
 #[derive(Default)]
 struct Socket {

@@ -102,11 +102,32 @@ impl<S: Source> Writer<S> {
         self.end_send();
     }
 
+    /// Sends until the source has room, or another batch is not to be had. Waits while another
+    /// thread sends.
+    pub(crate) fn make_room(&self, has_room: impl Fn(&S) -> bool, send: impl Fn(S::Batch)) {
+        loop {
+            let mut state = lock(&self.state);
+            while state.is_sending && !has_room(&state.source) {
+                state.is_awaited = true;
+                state = wait(&self.idle, state);
+            }
+            if has_room(&state.source) {
+                return;
+            }
+            let Some(batch) = state.source.take() else { return };
+            state.is_sending = true;
+            drop(state);
+            send(batch);
+            self.end_send();
+        }
+    }
+
     /// Ends a send of another thread than the writer's, to which it leaves what came meanwhile.
     fn end_send(&self) {
         let mut state = lock(&self.state);
         state.is_sending = false;
-        let (wakes, is_awaited) = (state.is_asleep && state.source.is_ready(), state.is_awaited);
+        let wakes = state.is_asleep && state.source.is_ready();
+        let is_awaited = std::mem::take(&mut state.is_awaited);
         state.is_asleep &= !wakes;
         drop(state);
         if wakes {
@@ -140,7 +161,7 @@ impl<S: Source> Writer<S> {
             send(batch);
             state = lock(&self.state);
             state.is_sending = false;
-            if state.is_awaited {
+            if std::mem::take(&mut state.is_awaited) {
                 self.idle.notify_all();
             }
         }
@@ -154,7 +175,7 @@ impl<S: Source> Writer<S> {
             state.is_awaited = true;
             state = wait(&self.idle, state);
         }
-        (state.is_sending, state.is_awaited) = (true, false);
+        state.is_sending = true;
         drop(state);
         let result = change();
         self.end_send();

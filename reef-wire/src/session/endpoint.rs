@@ -168,6 +168,7 @@ impl Endpoint {
     /// `Remote` with the peer's code and text; as [`post`](Self::post).
     pub fn call(&self, op: u16, lane: u32, parts: &[&[u8]]) -> Result<Vec<u8>> {
         let size = self.size(parts)?;
+        self.make_room(size);
         self.enter();
         let number = loop {
             let pushed = self.writer.with(|outbox| self.push_call(outbox, size, op, lane, parts));
@@ -338,8 +339,16 @@ impl Endpoint {
         }
     }
 
+    /// A client that sends payloads faster than they go sends them itself before it adds one.
+    fn make_room(&self, size: Progress) {
+        if size.frames > 1 && matches!(self.side, Side::Client(_)) {
+            self.writer.make_room(Outbox::has_room, |batch| self.send(&batch));
+        }
+    }
+
     /// Pushes as soon as there is credit, and returns what `push` does then.
     fn with_credit<T>(&self, size: Progress, mut push: impl FnMut() -> Option<T>) -> Result<T> {
+        self.make_room(size);
         loop {
             match push() {
                 Some(pushed) => return self.check().map(|()| pushed),

@@ -2,7 +2,7 @@
 
 use super::handshake::{OP_ACKNOWLEDGE, OP_CHUNK, OP_END, OP_REPLY};
 use super::outbox::Acknowledgement;
-use crate::bulk::Assembly;
+use crate::bulk::{self, Assembly};
 use crate::credit::Limits;
 use crate::error::{Error, Result};
 use crate::frame::{Decoder, FIRST_OP, FLAG_PAYLOAD, FLAG_REPLY, FLAG_UNCOUNTED, Frame, frame_len};
@@ -67,6 +67,8 @@ pub(super) struct Inbox {
     /// Frames that were handled: all before the first chunk of an incomplete payload.
     consumed: Progress,
     assembly: Assembly,
+    /// Number and bytes of the frame of the chunk that the assembly has open.
+    open: (u32, usize),
 }
 
 impl fmt::Debug for Inbox {
@@ -86,6 +88,7 @@ impl Inbox {
             is_closed: false,
             consumed: Progress::default(),
             assembly: Assembly::default(),
+            open: (0, 0),
         }
     }
 
@@ -124,6 +127,7 @@ impl Inbox {
         self.receive = None;
         self.has_unread = false;
         self.decoder.clear();
+        self.assembly.disconnect();
     }
 
     /// Waits until there are bytes (true) or a wake came.
@@ -142,10 +146,18 @@ impl Inbox {
             self.handle_frames(sink)?;
         } else {
             let receive = self.receive.as_mut().ok_or_else(Error::not_connected)?;
-            let count = receive.receive(self.decoder.space());
+            let space = self.assembly.space();
+            let is_chunk = space.is_some();
+            let count = receive.receive(space.unwrap_or_else(|| self.decoder.space()));
             self.is_closed = count.as_ref().is_err_and(is_closed);
-            self.decoder.filled(count.map_err(|e| Error::io("receive", &e))?);
-            self.handle_frames(sink)?;
+            let count = count.map_err(|e| Error::io("receive", &e))?;
+            if !is_chunk {
+                self.decoder.filled(count);
+                self.handle_frames(sink)?;
+            } else if self.assembly.filled(count)? {
+                self.arrivals.accept(self.open.0)?;
+                self.received_bytes += self.open.1 as u64;
+            }
         }
         let told = sink.consume(self.consumed);
         let received = self.received();
@@ -162,10 +174,10 @@ impl Inbox {
             let Some(number) = self.arrivals.accept(frame.seq)? else { continue };
             self.received_bytes += frame_len(frame.body.len()) as u64;
             if frame.op == OP_CHUNK {
-                self.assembly.add(frame.body, sink.limits().message())?;
+                self.assembly.begin(frame.body, frame.body.len(), sink.limits().message())?;
             } else if frame.flags & FLAG_PAYLOAD != 0 {
                 let body = self.assembly.take(frame.body)?;
-                handle(&Frame { body: &body, ..frame }, number, sink)?;
+                handle(&Frame { body: body.bytes(), ..frame }, number, sink)?;
                 self.assembly.give_back(body);
             } else {
                 self.assembly.count_other();
@@ -176,6 +188,19 @@ impl Inbox {
                 self.consumed = Progress { frames, bytes };
             }
         }
+        self.open_chunk(sink.limits().message())
+    }
+
+    /// Lets the rest of a chunk go where it belongs, if the front of one is there.
+    fn open_chunk(&mut self, max: u64) -> Result<()> {
+        let Some((frame, len)) = self.decoder.partial() else { return Ok(()) };
+        let is_chunk = (frame.op, frame.flags) == (OP_CHUNK, 0) && self.arrivals.is_next(frame.seq);
+        if !is_chunk || !bulk::may_open(frame.body, len) {
+            return Ok(());
+        }
+        self.open = (frame.seq, frame_len(len));
+        self.assembly.begin(frame.body, len, max)?;
+        self.decoder.clear();
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Frames that wait to be sent, and those that wait to be acknowledged.
 
 use super::handshake::{OP_ACKNOWLEDGE, OP_CHUNK, OP_REPLY};
-use crate::bulk::{self, MAX_INLINE_LEN, PayloadRef};
+use crate::bulk::{self, CHUNK_LEN, MAX_INLINE_LEN, PayloadRef};
 use crate::credit::Limits;
 use crate::error::{Error, Result};
 use crate::exchange::writer::Source;
@@ -78,8 +78,11 @@ pub(super) struct Outbox {
     pending: Vec<u8>,
     open: Option<Open>,
     journal: Journal,
-    /// Batches to be sent again after a cut.
-    again: VecDeque<Arc<Batch>>,
+    /// Batches to be sent before the pending frames: parts of payloads, and after a cut those that
+    /// the peer may not have.
+    closed: VecDeque<Arc<Batch>>,
+    /// Bytes of them.
+    closed_bytes: usize,
     pushed: Progress,
     acknowledged: Progress,
     /// Consumed frames of the peer, and those that the peer has been told of. After a cut these
@@ -93,17 +96,21 @@ pub(super) struct Outbox {
     limits: Limits,
 }
 
+/// Bytes of payloads that wait to be sent above which a client that has more sends them first. A
+/// buffer that is still in a processor's cache is cheap to send, and the journal needs few buffers.
+const MAX_UNSENT_LEN: usize = 4 << 20;
+
 /// Size of a message: its number of frames, and their bytes.
 pub(super) fn size(len: usize) -> Progress {
     if len <= MAX_INLINE_LEN {
         return Progress { frames: 1, bytes: frame_len(len) as u64 };
     }
     let header = size_of::<bulk::ChunkHeader>();
-    let (whole, rest) = (len / bulk::CHUNK_LEN, len % bulk::CHUNK_LEN);
+    let (whole, rest) = (len / CHUNK_LEN, len % CHUNK_LEN);
     let last = if rest > 0 { frame_len(header + rest) } else { 0 };
-    let chunks = whole * frame_len(header + bulk::CHUNK_LEN) + last;
+    let chunks = whole * frame_len(header + CHUNK_LEN) + last;
     let bytes = chunks + frame_len(size_of::<PayloadRef>());
-    Progress { frames: len.div_ceil(bulk::CHUNK_LEN) as u64 + 1, bytes: bytes as u64 }
+    Progress { frames: len.div_ceil(CHUNK_LEN) as u64 + 1, bytes: bytes as u64 }
 }
 
 impl Outbox {
@@ -112,7 +119,8 @@ impl Outbox {
             pending: Vec::new(),
             open: None,
             journal: Journal::default(),
-            again: VecDeque::new(),
+            closed: VecDeque::new(),
+            closed_bytes: 0,
             pushed: Progress::default(),
             acknowledged: Progress::default(),
             consumed: Progress::default(),
@@ -154,10 +162,12 @@ impl Outbox {
         if len <= MAX_INLINE_LEN {
             return self.append(op, flags, lane, parts);
         }
-        self.pending.reserve(size(len).bytes as usize);
         let ticket = self.next_ticket;
         self.next_ticket += 1;
         for (header, mut slices) in bulk::chunks(ticket, parts) {
+            if self.pending.len() >= CHUNK_LEN {
+                self.close_batch();
+            }
             slices.insert(0, header.as_bytes());
             self.append(OP_CHUNK, 0, lane, &slices);
         }
@@ -165,13 +175,30 @@ impl Outbox {
         self.append(op, flags | FLAG_PAYLOAD, lane, &[reference.as_bytes()])
     }
 
+    /// Makes the pending frames a batch of their own. A payload has one for each chunk, so buffers
+    /// of one size are used again, and the first chunk is sent while others come.
+    fn close_batch(&mut self) {
+        self.open = None;
+        let next = self.journal.buffer(self.pending.len());
+        let bytes = std::mem::replace(&mut self.pending, next);
+        self.closed_bytes += bytes.len();
+        let batch = self.journal.keep(Batch { bytes, end: self.pushed.frames });
+        self.closed.push_back(batch);
+    }
+
+    /// Returns whether so little waits to be sent that another payload may follow. Without a
+    /// connection the credit alone decides.
+    pub(super) fn has_room(&self) -> bool {
+        !self.is_connected || self.closed_bytes <= MAX_UNSENT_LEN
+    }
+
     /// Appends a message, which [`grow`](Self::grow) may add to until it is taken or another one
     /// follows.
     pub(super) fn push_open(&mut self, op: u16, lane: u32, parts: &[&[u8]]) -> u64 {
         let at = self.pending.len();
         let number = self.push(op, 0, lane, parts);
-        let is_inline = self.pending.len() - at <= frame_len(MAX_INLINE_LEN);
-        self.open = is_inline.then_some(Open { op, lane, at });
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        self.open = (len <= MAX_INLINE_LEN).then_some(Open { op, lane, at });
         number
     }
 
@@ -244,7 +271,8 @@ impl Outbox {
             return Err(Error::Protocol(text));
         }
         self.acknowledge(received)?;
-        self.again = self.journal.unacknowledged().into();
+        self.closed = self.journal.unacknowledged().into();
+        self.closed_bytes = self.closed.iter().map(|batch| batch.bytes.len()).sum();
         self.told = told;
         self.is_connected = true;
         self.connections += 1;
@@ -288,8 +316,8 @@ impl Source for Outbox {
         if !self.is_ready() {
             return None;
         }
-        self.open = None;
-        if let Some(batch) = self.again.pop_front() {
+        if let Some(batch) = self.closed.pop_front() {
+            self.closed_bytes -= batch.bytes.len();
             return Some(batch);
         }
         if self.told.frames < self.consumed.frames {
@@ -299,13 +327,13 @@ impl Source for Outbox {
             let parts = [body.as_bytes()];
             frame::append(&mut self.pending, OP_ACKNOWLEDGE, FLAG_UNCOUNTED, 0, 0, &parts);
         }
-        let next = self.journal.buffer(self.pending.len());
-        let bytes = std::mem::replace(&mut self.pending, next);
-        Some(self.journal.keep(Batch { bytes, end: self.pushed.frames }))
+        self.close_batch();
+        self.closed_bytes = 0;
+        self.closed.pop_front()
     }
 
     fn is_ready(&self) -> bool {
-        let has_frames = !self.again.is_empty() || !self.pending.is_empty();
+        let has_frames = !self.closed.is_empty() || !self.pending.is_empty();
         self.is_connected && (has_frames || self.acknowledgement_is_due())
     }
 }
@@ -313,7 +341,6 @@ impl Source for Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bulk::CHUNK_LEN;
 
     #[test]
     fn size_of_a_message_is_what_push_appends() {
@@ -321,7 +348,8 @@ mod tests {
             let mut outbox = Outbox::new(Limits::default());
             outbox.push(16, 0, 0, &[&vec![1; len]]);
             assert_eq!(outbox.pushed, size(len), "{len} bytes");
-            assert_eq!(outbox.pushed.bytes, outbox.pending.len() as u64);
+            let waiting = outbox.pending.len() + outbox.closed_bytes;
+            assert_eq!(outbox.pushed.bytes, waiting as u64);
         }
     }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time for which a receiver looks before it sleeps.
+/// Time for which a receiver looks for bytes, and a sender for room, before it sleeps.
 const SPIN: Duration = Duration::from_micros(20);
 /// Time between two looks of a sender for room.
 const FULL_INTERVAL: Duration = Duration::from_micros(100);
@@ -133,12 +133,17 @@ impl SendHalf for Sending {
                 begin = None;
                 continue;
             }
-            if self.connection.socket.is_gone() {
-                return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer is gone"));
-            }
-            if begin.get_or_insert_with(Instant::now).elapsed() > PEER_TIMEOUT {
+            let begin = begin.get_or_insert_with(Instant::now);
+            if begin.elapsed() > PEER_TIMEOUT {
                 let text = format!("the peer took nothing for {} s", PEER_TIMEOUT.as_secs());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            if begin.elapsed() < SPIN {
+                thread::yield_now();
+                continue;
+            }
+            if self.connection.socket.is_gone() {
+                return Err(io::Error::new(io::ErrorKind::BrokenPipe, "the peer is gone"));
             }
             thread::sleep(FULL_INTERVAL);
         }
