@@ -25,7 +25,7 @@ pub mod server;
 pub use client::event::Event;
 pub use client::graph::Graph;
 pub use client::objects::{Buffer, Kernel};
-pub use client::options::Options;
+pub use client::options::{Options, spin};
 pub use client::preemptor::{Checkpoint, Preemptor};
 pub use client::queue::Queue;
 pub use client::remote::Remote;

@@ -207,7 +207,11 @@ def main():
         if not tool.failures:
             stored = os.path.getsize(os.path.join(snapshot, "session.reef"))
             restored, _ = tool.run("restore", snapshot, addresses[at])
-        out, _ = child.communicate(timeout=options.seconds + 300)
+        timer = threading.Timer(options.seconds + 300, child.kill)
+        timer.daemon = True
+        timer.start()
+        out = child.stdout.read()
+        child.wait()
         is_right = child.returncode == 0 and out.startswith("right")
         found = re.search(r"(\d+) rounds, longest ([0-9.]+) ms", out)
         report = {

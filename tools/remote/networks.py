@@ -2,7 +2,7 @@
 """Time of an inference on a device of another process, by round trip, next to the same device of this process.
 
     tools/remote/networks.py REEF [--device cuda:0] [--models resnet50] [--rtt none,0.1,1,5,30] [--bandwidth 100mbit,1gbit]
-                             [--time 1s] [--rounds 3] [--json FILE] [-- more options of `reef bench networks`]
+                             [--time 1s] [--rounds 3] [--spin 0us] [--json FILE] [-- more options of `reef bench networks`]
 
 REEF is the command. The server's device is shared, as `reef remote serve` has it. Lines are emulated by the client, over a UNIX
 socket; with `none` the line is as it is: shared memory, a UNIX socket, TCP.
@@ -34,6 +34,7 @@ def main():
     parser.add_argument("--bandwidth", default="100mbit,1gbit")
     parser.add_argument("--time", default="1s")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--spin", default="0us", help="time for which both ends look for messages before they sleep")
     parser.add_argument("--json")
     args, more = parser.parse_known_args()
     args.more = [option for option in more if option != "--"]
@@ -42,17 +43,17 @@ def main():
         try:
             places = {}
             for name, listen in (("shm", f"shm:{work}/shm.sock"), ("unix", f"unix:{work}/reef.sock"), ("tcp", "127.0.0.1:0")):
-                command = [args.reef, "remote", "serve", "--listen", listen]
+                command = [args.reef, "remote", "serve", "--listen", listen, "--spin", args.spin]
                 server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
                 servers.append(server)
-                places[name] = f"remote:{server.stdout.readline().split()[-1]}/{args.device}"
+                places[name] = f"remote:{server.stdout.readline().split()[-1]}/{args.device}?remote.spin={args.spin}"
             lines = [(rtt, bandwidth) for rtt in args.rtt.split(",") if rtt != "none" for bandwidth in args.bandwidth.split(",")]
             devices = {("here", None, None): args.device}
             if "none" in args.rtt.split(","):
                 devices |= {(name, None, None): place for name, place in places.items()}
             for rtt, bandwidth in lines:
                 line = f"rtt:{rtt}ms+bw:{bandwidth}"
-                devices["unix", float(rtt), bandwidth] = f"{places['unix']}?remote.emulate={line}"
+                devices["unix", float(rtt), bandwidth] = f"{places['unix']}&remote.emulate={line}"
             found = measure(args, devices)
             rows = table(found)
         finally:

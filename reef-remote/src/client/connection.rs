@@ -74,9 +74,9 @@ impl Connection {
             return Err(Error::invalid("remote device: must be remote:ADDRESS/DEVICE"));
         };
         let tls = options.ca.as_deref().map(authorities).transpose()?.map(TlsClient::new);
-        let line = options.line;
+        let (line, spin) = (options.line, options.spin);
         let dial = move || {
-            let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?;
+            let link = address.connect(CONNECT_TIMEOUT, tls.as_ref())?.spin_for(spin);
             match line {
                 None => Ok(link),
                 Some(line) => link

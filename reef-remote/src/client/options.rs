@@ -3,6 +3,7 @@
 use reef_core::{Error, Result};
 use reef_wire::{Address, Line};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Place and name of a device, and the way there.
 #[derive(Debug, Clone, Default)]
@@ -17,6 +18,8 @@ pub struct Options {
     pub(crate) ca: Option<PathBuf>,
     /// Line to be emulated, `remote.emulate`.
     pub(crate) line: Option<Line>,
+    /// Time for which the reader looks for messages before it sleeps, `remote.spin`.
+    pub(crate) spin: Duration,
 }
 
 impl Options {
@@ -46,8 +49,11 @@ impl Options {
                     let line = value.replace('+', ",").parse();
                     read.line = Some(line.map_err(|e| Error::Invalid(format!("{key}: {e}")))?);
                 }
+                "remote.spin" => {
+                    read.spin = spin(value).map_err(|e| Error::Invalid(format!("{key}: {e}")))?;
+                }
                 _ => {
-                    let keys = "remote.token_file, remote.ca or remote.emulate";
+                    let keys = "remote.token_file, remote.ca, remote.emulate or remote.spin";
                     return Err(Error::Invalid(format!(
                         "option of a remote device: must be {keys}, got {key:?}; the server opens the device with its own"
                     )));
@@ -55,6 +61,19 @@ impl Options {
             }
         }
         Ok(read)
+    }
+}
+
+/// Reads a time to spin, such as `200us`, of at most 100 ms.
+///
+/// # Errors
+///
+/// What it must be.
+pub fn spin(text: &str) -> std::result::Result<Duration, String> {
+    let micros = text.strip_suffix("us").and_then(|number| number.parse::<u32>().ok());
+    match micros {
+        Some(micros @ 0..=100_000) => Ok(Duration::from_micros(micros.into())),
+        _ => Err(format!("must be a time of at most 100000us, such as 200us, got {text:?}")),
     }
 }
 
@@ -69,6 +88,7 @@ mod tests {
         assert_eq!(options.address.unwrap().to_string(), "unix:/run/a/reef.sock");
         assert_eq!((&*options.device, options.line.is_some()), ("cpu:0", true));
         assert_eq!(read("[::1]:7733/cuda:1").unwrap().device, "cuda:1");
+        assert_eq!(read("host:1/cpu?remote.spin=7us").unwrap().spin, Duration::from_micros(7));
         for (text, part) in [
             ("host:1", "ADDRESS/DEVICE"),
             ("host/cpu:0", "HOST:PORT"),
@@ -76,6 +96,8 @@ mod tests {
             ("host:1/cuda:*", "one device"),
             ("host:1/cpu?units=4", "got \"units\""),
             ("host:1/cpu?remote.emulate=x", "rtt:5ms"),
+            ("host:1/cpu?remote.spin=5", "such as 200us, got \"5\""),
+            ("host:1/cpu?remote.spin=100001us", "at most 100000us"),
         ] {
             let said = read(text).unwrap_err();
             assert!(said.contains(part), "{text}: {said}");

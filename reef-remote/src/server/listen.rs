@@ -83,6 +83,7 @@ pub struct Listener {
     socket: Socket,
     tls: Option<TlsServer>,
     sessions: Sessions,
+    spin: Duration,
 }
 
 #[derive(Debug)]
@@ -113,7 +114,7 @@ impl Listener {
                 std::fs::set_permissions(path, Permissions::from_mode(0o600))
                     .map_err(|e| host(&e))?;
                 let socket = Socket::Unix(socket, path.clone(), is_shared);
-                Ok(Self { socket, tls: None, sessions: Sessions::default() })
+                Ok(Self { socket, tls: None, sessions: Sessions::default(), spin: Duration::ZERO })
             }
             Address::Tcp(at) | Address::Tls(at) => {
                 let all: Vec<SocketAddr> = at.to_socket_addrs().map_err(|e| host(&e))?.collect();
@@ -124,7 +125,8 @@ impl Listener {
                     )));
                 }
                 let socket = TcpListener::bind(&*all).map_err(|e| host(&e))?;
-                Ok(Self { socket: Socket::Tcp(socket), tls, sessions: Sessions::default() })
+                let (socket, sessions) = (Socket::Tcp(socket), Sessions::default());
+                Ok(Self { socket, tls, sessions, spin: Duration::ZERO })
             }
         }
     }
@@ -133,6 +135,13 @@ impl Listener {
     #[must_use]
     pub fn counted_in(mut self, sessions: &Sessions) -> Self {
         self.sessions = sessions.clone();
+        self
+    }
+
+    /// Has the thread of each session look for messages for this time before it sleeps.
+    #[must_use]
+    pub fn spin_for(mut self, time: Duration) -> Self {
+        self.spin = time;
         self
     }
 
@@ -187,7 +196,8 @@ impl Listener {
                 continue;
             };
             let (server, report) = (server.clone(), report.clone());
-            let sessions = self.sessions.clone();
+            let (sessions, spin) = (self.sessions.clone(), self.spin);
+            let link = move || link().map(|link| link.spin_for(spin));
             let serve = move || {
                 if let Err(error) = serve(link, &server, &sessions) {
                     report(&error);

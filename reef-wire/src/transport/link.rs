@@ -31,6 +31,10 @@ pub trait ReceiveHalf: Debug + Send {
     ///
     /// The system's.
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool>;
+
+    /// Sets the time for which it looks for bytes before it sleeps. Transports that can't look
+    /// ignore it.
+    fn spin_for(&mut self, _time: Duration) {}
 }
 
 /// Handle of a link for other threads.
@@ -56,4 +60,14 @@ pub struct Link {
     pub binding: Option<[u8; 32]>,
     /// The other end for people: `HOST:PORT`, or `pid NUMBER` of this machine. Empty: unknown.
     pub peer: String,
+}
+
+impl Link {
+    /// Has the receiver look for bytes for this time before it sleeps. A wake of a thread costs
+    /// more than 10 µs, a look costs a processor.
+    #[must_use]
+    pub fn spin_for(mut self, time: Duration) -> Self {
+        self.receive.spin_for(time);
+        self
+    }
 }

@@ -8,7 +8,8 @@ use std::io;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bytes of a socket's buffers. Small segments take about 1 KiB of it each.
 const BUFFER_LEN: usize = 4 << 20;
@@ -34,8 +35,8 @@ pub(super) fn link(fd: OwnedFd) -> io::Result<Link> {
     let peer = peer(&fd);
     let socket = Arc::new(Socket::new(fd)?);
     Ok(Link {
-        send: Box::new(SocketHalf(socket.clone())),
-        receive: Box::new(SocketHalf(socket.clone())),
+        send: Box::new(Sending(socket.clone())),
+        receive: Box::new(Receiving { socket: socket.clone(), spin: Duration::ZERO }),
         control: socket,
         binding: None,
         peer,
@@ -91,6 +92,17 @@ impl Socket {
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    /// Returns whether there are bytes or a wake.
+    fn is_ready(&self) -> io::Result<bool> {
+        let mut fds =
+            [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
+        match poll(&mut fds, Duration::ZERO.try_into().ok().as_ref()) {
+            Ok(count) => Ok(count > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -163,20 +175,77 @@ impl Control for Socket {
 }
 
 #[derive(Debug)]
-struct SocketHalf(Arc<Socket>);
+struct Sending(Arc<Socket>);
 
-impl SendHalf for SocketHalf {
+impl SendHalf for Sending {
     fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.0.send(bytes)
     }
 }
 
-impl ReceiveHalf for SocketHalf {
+#[derive(Debug)]
+struct Receiving {
+    socket: Arc<Socket>,
+    spin: Duration,
+}
+
+impl Receiving {
+    /// Looks for bytes or a wake until the time to spin is over, or `timeout` if that is less.
+    fn look(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        let spin = timeout.map_or(self.spin, |timeout| timeout.min(self.spin));
+        if spin.is_zero() {
+            return Ok(false);
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < spin {
+            if self.socket.is_ready()? {
+                return Ok(true);
+            }
+            thread::yield_now();
+        }
+        Ok(false)
+    }
+}
+
+impl ReceiveHalf for Receiving {
     fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        self.0.receive(to)
+        self.look(None)?;
+        self.socket.receive(to)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        self.0.wait(timeout)
+        self.look(timeout)?;
+        self.socket.wait(timeout)
+    }
+
+    fn spin_for(&mut self, time: Duration) {
+        self.spin = time;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn receiver_that_spins_takes_bytes_wakes_and_the_end() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let long = Duration::from_secs(600);
+        let Link { mut receive, control, .. } = link(near.into()).unwrap().spin_for(long);
+        let waker = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(2));
+            control.wake();
+        });
+        assert!(!receive.wait(None).unwrap(), "a wake ends the wait");
+        waker.join().unwrap();
+        assert!(!receive.wait(Some(Duration::from_millis(2))).unwrap(), "so does the time");
+        far.write_all(b"abc").unwrap();
+        assert!(receive.wait(None).unwrap());
+        assert_eq!(receive.receive(&mut [0; 8]).unwrap(), 3);
+        drop(far);
+        let end = receive.receive(&mut [0; 8]).unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
     }
 }

@@ -45,6 +45,11 @@ pub(crate) struct Serve {
     /// File with its private key (PEM).
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+    /// Time for which a session's thread looks for messages before it sleeps, such as 200us.
+    ///
+    /// Each wait for a client takes a processor for so long. Requests start 15 to 20 µs earlier.
+    #[arg(long, value_name = "TIME", default_value = "0us", value_parser = reef::remote::spin)]
+    spin: std::time::Duration,
     /// Serve metrics for Prometheus at this address of this machine, such as 127.0.0.1:7735.
     #[cfg(feature = "daemon")]
     #[arg(long, value_name = "HOST:PORT")]
@@ -94,7 +99,7 @@ pub(crate) fn run(args: Serve) -> Result<()> {
     let metrics = args.metrics.as_deref().map(control::metrics_address).transpose()?;
     #[cfg(feature = "daemon")]
     let socket_dir = args.socket_dir.clone();
-    let Serve { listen, own, programs, token_file, rights, cert, key, .. } = args;
+    let Serve { listen, own, programs, token_file, rights, cert, key, spin, .. } = args;
     let address = listen.parse().map_err(|e| Usage(format!("--listen: {e}")))?;
     let usage = |e: reef::Error| match e {
         reef::Error::Invalid(text) => anyhow::Error::from(Usage(text)),
@@ -112,6 +117,7 @@ pub(crate) fn run(args: Serve) -> Result<()> {
     let devices = devices.for_tenants(&security.tenants).listed_in(&sessions);
     let server = devices.serve(security.tokens().map_err(usage)?);
     let listener = Listener::bind(&address, &security).map_err(usage)?.counted_in(&sessions);
+    let listener = listener.spin_for(spin);
     let mut listening = vec![listener.address()];
     if let Some(programs) = programs {
         listening.push(serve_programs(&programs, &security, &sessions)?);

@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Time for which a receiver looks for bytes, and a sender for room, before it sleeps.
+/// Time for which a receiver looks for bytes, and a sender for room, before it sleeps, unless it is
+/// told another.
 const SPIN: Duration = Duration::from_micros(20);
 /// Time between two looks of a sender for room.
 const FULL_INTERVAL: Duration = Duration::from_micros(100);
@@ -84,6 +85,7 @@ fn link(mapping: Mapping, stream: UnixStream, own: usize) -> io::Result<Link> {
             connection: connection.clone(),
             end: Receiver::default(),
             is_closed: false,
+            spin: SPIN,
         }),
         control: connection,
         binding: None,
@@ -157,6 +159,7 @@ struct Receiving {
     end: Receiver,
     /// The peer has closed the socket. What it sent before is still taken.
     is_closed: bool,
+    spin: Duration,
 }
 
 impl ReceiveHalf for Receiving {
@@ -181,7 +184,7 @@ impl ReceiveHalf for Receiving {
         let is_ready = |end: &Receiver, is_closed: bool| {
             ring.has_bytes(end) || is_closed || self.connection.is_cut.load(Ordering::Relaxed)
         };
-        let spin = timeout.map_or(SPIN, |timeout| timeout.min(SPIN));
+        let spin = timeout.map_or(self.spin, |timeout| timeout.min(self.spin));
         let begin = Instant::now();
         loop {
             if is_ready(&self.end, self.is_closed) {
@@ -210,5 +213,9 @@ impl ReceiveHalf for Receiving {
             self.is_closed |= self.connection.socket.drain()?;
         }
         Ok(is_ready(&self.end, self.is_closed))
+    }
+
+    fn spin_for(&mut self, time: Duration) {
+        self.spin = time.max(SPIN);
     }
 }

@@ -37,10 +37,9 @@ fn make(module: *mut usize, text: &str) -> u32 {
     let mut world = world();
     let handle = world.handle();
     world.taken.insert(handle, bytes);
-    // At the addresses of every process that has loaded the same modules in the same order.
-    let mut made = Vec::new();
+    let (mut made, first) = (Vec::new(), first_global());
     for (name, bytes) in arrays {
-        let mut places = (0..1 << 20).map(|place| GLOBALS + GLOBALS_STEP * place);
+        let mut places = (0..1 << 20).map(|place| first + GLOBALS_STEP * place);
         let at = places.find_map(|at| map_global(at, bytes as usize));
         let Some(at) = at else { return OUT_OF_MEMORY };
         made.push((name, at, bytes as usize));
@@ -51,8 +50,13 @@ fn make(module: *mut usize, text: &str) -> u32 {
     SUCCESS
 }
 
-/// First address of the arrays of modules, each of which has a place of its own.
-const GLOBALS: usize = 0x6000_0000_0000;
+/// First address of the arrays of modules, each of which has a place of its own. As with the real
+/// driver, two processes that have loaded the same modules in the same order have the same one only
+/// if the system chooses their addresses without chance.
+fn first_global() -> usize {
+    static PLACE: u8 = 0;
+    0x6000_0000_0000 + (((&raw const PLACE as usize) >> 12 & 0xfff) << 32)
+}
 const GLOBALS_STEP: usize = 1 << 20;
 
 fn map_global(at: usize, bytes: usize) -> Option<usize> {
