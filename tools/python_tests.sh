@@ -21,8 +21,8 @@ packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_p
 cp -r reef-python/python/reef "$packages/"
 cp "$target/debug/lib_reef.so" "$packages/reef/_reef.abi3.so"
 cp "$target/debug/reef" "$environment/bin/"
-mkdir -p "$environment/lib"
-cp "$target"/debug/libreef_{cuda,nvml}_shim.so "$environment/lib/"
+mkdir -p "$environment/lib/reef"
+cp "$target"/debug/libreef_{cuda,nvml}_shim.so "$environment/lib/reef/"
 
 export PATH=$environment/bin:$PATH
 export REEF_TEST_FAKE_DRIVER=$target/debug/libfake_libcuda.so
@@ -36,7 +36,7 @@ else
     left_out "pyright can't be installed"
 fi
 reef devices | grep -q cpu
-reef exec --explain -- true 2>&1 | grep -q "$environment/lib/libreef_cuda_shim.so" ||
+reef exec --explain -- true 2>&1 | grep -q "$environment/lib/reef/libreef_cuda_shim.so" ||
     left_out "reef exec has no driver here"
 
 # The package alone, for other interpreters.

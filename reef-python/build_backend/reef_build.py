@@ -90,8 +90,8 @@ def _stage(package: Path) -> None:
     shutil.rmtree(data, ignore_errors=True)
     for name, folder in [
         ("reef", "scripts"),
-        ("libreef_cuda_shim.so", "data/lib"),
-        ("libreef_nvml_shim.so", "data/lib"),
+        ("libreef_cuda_shim.so", "data/lib/reef"),
+        ("libreef_nvml_shim.so", "data/lib/reef"),
     ]:
         (data / folder).mkdir(parents=True, exist_ok=True)
         shutil.copy2(built / name, data / folder / name)

@@ -12,7 +12,7 @@ from pathlib import Path
 import reef
 
 COMMAND = shutil.which("reef")
-LIBRARY = COMMAND and Path(COMMAND).parents[1] / "lib/libreef_cuda_shim.so"
+LIBRARY = COMMAND and Path(COMMAND).parents[1] / "lib/reef/libreef_cuda_shim.so"
 DRIVER = os.environ.get("REEF_TEST_FAKE_DRIVER")
 
 # Does what it reads, an expression in each line, and says what came of it.

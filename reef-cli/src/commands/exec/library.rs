@@ -18,6 +18,10 @@ pub(crate) const RUNTIME: &str = "libreef_cudart.so";
 /// Library that they take for the driver's management library, if `REEF_NVML=1` asks for it.
 pub(crate) const NVML_SHIM: &str = "libreef_nvml_shim.so";
 
+/// Folders of libraries, from that of this program. The linker does not know `lib/reef`: a library
+/// has inside the name of what it replaces, by which `ldconfig` would link it for all programs.
+const FOLDERS: [&str; 4] = ["", "deps", "../lib/reef", "../lib"];
+
 /// Finds a library: the named one, that of the variable, or one next to this program.
 ///
 /// # Errors
@@ -27,9 +31,8 @@ pub(crate) fn library(name: &str, named: Option<&Path>, variable: &str) -> Resul
     let named = named.map(Path::to_owned).or_else(|| std::env::var_os(variable).map(PathBuf::from));
     let own = std::env::current_exe().context("where this program is")?;
     let folder = own.parent().unwrap_or(Path::new("/"));
-    let beside =
-        [folder.join(name), folder.join("deps").join(name), folder.join("../lib").join(name)];
-    let tried: Vec<PathBuf> = named.map_or_else(|| beside.to_vec(), |named| vec![named]);
+    let searched = || FOLDERS.map(|below| folder.join(below).join(name)).to_vec();
+    let tried: Vec<PathBuf> = named.map_or_else(searched, |named| vec![named]);
     let path = first(name, &tried)?;
     path.canonicalize().with_context(|| path.display().to_string())
 }
