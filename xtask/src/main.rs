@@ -6,6 +6,7 @@ mod cargo;
 mod layers;
 mod licenses;
 mod quick;
+mod release;
 mod snapshots;
 mod tables;
 mod words;
@@ -118,6 +119,12 @@ const CHECKS: &[Check] = &[
         commands: packages,
     },
     Check {
+        name: "release --check",
+        in_ci: true,
+        what: "order of the packages, bill of materials, changelog; `release --dry-run` makes and tries a release",
+        commands: release_check,
+    },
+    Check {
         name: "fuzz",
         in_ci: false,
         what: "fuzz targets compile (nightly); tools/fuzz.sh runs them",
@@ -160,6 +167,7 @@ fn main() -> ExitCode {
         ["book", "serve"] => {
             return ended("book", book::check::run(book::check::Mode::Serve, &target()));
         }
+        ["release", ref args @ ..] => return ended("release", release::run::run(args, &target())),
         ["tables"] => return tables(false),
         ["tables", "--check"] => return tables(true),
         _ => {}
@@ -357,6 +365,10 @@ fn book() -> Vec<Command> {
 
 fn licenses() -> Vec<Command> {
     vec![cargo("run --quiet --package xtask -- licenses")]
+}
+
+fn release_check() -> Vec<Command> {
+    vec![cargo("run --quiet --package xtask -- release --check")]
 }
 
 fn packages() -> Vec<Command> {

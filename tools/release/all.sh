@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# all.sh FOLDER VERSION PROFILE IS_BUILT [ROOT]: makes the files of a release in FOLDER, which has what `cargo xtask release` wrote
+# there, and tries them (try.sh). IS_BUILT is true if what is in the target folder is taken as it is.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+files=$(realpath "$1") version=$2 profile=$3 is_built=$4 root=${5:-}
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
+built=$target/$profile
+[ "$profile" != dev ] || built=$target/debug
+here=tools/release
+
+echo "== packages, in the order of publishing"
+rm -rf "$target/package" "$files/crates" && mkdir -p "$files/crates"
+mapfile -t order <"$files/order.txt"
+CARGO_NET_OFFLINE=true cargo package --quiet --no-verify "${order[@]/#/--package=}"
+for ((i = 0; i < ${#order[@]}; i++)); do
+    printf -v number '%02d' $((i + 1))
+    cp "$target/package/${order[i]}-$version.crate" "$files/crates/$number-${order[i]}-$version.crate"
+done
+echo "${#order[@]} packages"
+
+if [ "$is_built" != true ]; then
+    echo "== programs and libraries, profile $profile"
+    cargo build --locked --profile "$profile" --lib --bins -p reef-cli -p reef-shim -p reef-nvml-shim -p reef-remote-cuda \
+        -p reef-cudart -p reef-capi -p reef-cudareef \
+        --features reef-cli/cuda,reef-cli/hip,reef-cli/remote,reef-capi/cuda,reef-capi/hip
+    echo "== wheel and source distribution"
+    python3 -m venv "$target/release-python"
+    "$target/release-python/bin/pip" install --quiet "maturin>=1.9,<2" build
+    rm -rf "$target/wheels"
+    (cd reef-python && PATH=$target/release-python/bin:$PATH REEF_BUILD_PROFILE=$profile \
+        "$target/release-python/bin/python" -m build --sdist --wheel --no-isolation --outdir "$target/wheels" .)
+fi
+cp "$target"/wheels/* "$files/"
+
+echo "== archives and the Debian package"
+$here/archives.sh "$files" "$version" "$built"
+$here/debian.sh "$files" "$version" "$built"
+
+echo "== bill of materials"
+checker=$target/release-sbom
+if [ -x "$checker/bin/python" ] || { python3 -m venv "$checker" && "$checker/bin/pip" install --quiet "cyclonedx-python-lib[json-validation]"; }; then
+    "$checker/bin/python" - "$files/reef-$version.cdx.json" <<'PYTHON'
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+fault = JsonStrictValidator(SchemaVersion.V1_5).validate_str(open(sys.argv[1]).read())
+sys.exit(f"not CycloneDX 1.5: {fault}" if fault else print("it is CycloneDX 1.5"))
+PYTHON
+else
+    echo "skipped: cyclonedx-python-lib can't be installed: the bill of materials is not checked"
+fi
+
+(cd "$files" && find . -type f ! -name SHA256SUMS -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum >SHA256SUMS)
+wheel=$(find "$files" -maxdepth 1 -name '*.whl')
+size=$(stat -c %s "$wheel")
+echo "wheel: ${wheel##*/}, $((size / 1000000)) MB"
+if [ "$profile" = release ] && [ "$size" -gt 60000000 ]; then
+    echo "wheel: must have at most 60 MB"
+    exit 1
+fi
+echo "== each in a root without Rust and without this repository"
+$here/try.sh "$files" "$version" "$root"
+echo "files of reef $version: $files; nothing was published"
