@@ -2,7 +2,7 @@
 
 use crate::text::function::Function;
 use crate::text::module::Module;
-use crate::twin::build::{Twin, pruned, twin};
+use crate::twin::build::{Twin, pruned, sliced, twin};
 use crate::verdict::answer::{Verdict, verdict};
 use crate::verdict::reason::Reason;
 
@@ -47,5 +47,14 @@ impl<'a> Kernel<'_, 'a> {
     /// The reason for which it may not be stopped.
     pub fn twin(&self) -> Result<Twin, Reason> {
         twin(self.module, self.function)
+    }
+
+    /// A twin without the entry guard: it can be sliced, and not stopped.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which it may not be sliced.
+    pub fn sliced(&self) -> Result<Twin, Reason> {
+        sliced(self.module, self.function)
     }
 }

@@ -17,8 +17,9 @@ pub mod text;
 pub mod twin;
 pub mod verdict;
 
-#[cfg(test)]
-mod interpret;
+#[cfg(any(test, feature = "interpret"))]
+#[doc(hidden)]
+pub mod interpret;
 
 pub use error::Error;
 pub use image::Image;

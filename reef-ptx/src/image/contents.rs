@@ -139,12 +139,12 @@ impl Image {
 
 /// Code of an entry; `None` if it is packed and this build cannot unpack.
 #[cfg(feature = "unpack")]
-fn code<'a>(entry: &Entry<'a>) -> Result<Option<Cow<'a, [u8]>>, Error> {
+pub(super) fn code<'a>(entry: &Entry<'a>) -> Result<Option<Cow<'a, [u8]>>, Error> {
     super::unpack::unpack(entry).map(Some)
 }
 
 #[cfg(not(feature = "unpack"))]
-fn code<'a>(entry: &Entry<'a>) -> Result<Option<Cow<'a, [u8]>>, Error> {
+pub(super) fn code<'a>(entry: &Entry<'a>) -> Result<Option<Cow<'a, [u8]>>, Error> {
     let is_plain = entry.packing == super::fatbin::Packing::Plain;
     Ok(is_plain.then_some(entry.payload.into()))
 }

@@ -5,6 +5,7 @@
 
 mod contents;
 mod cubin;
+mod device_code;
 mod fatbin;
 mod load;
 mod program;
@@ -13,4 +14,5 @@ mod ptx;
 mod unpack;
 
 pub use contents::{Container, Image, MachineCode, Source};
+pub use device_code::DeviceCode;
 pub use load::load_form;

@@ -1,28 +1,39 @@
 //! One block: its threads, shared memory and barrier.
 
+use super::memory::Memory;
 use super::thread::{Step, Thread, World};
 use crate::flow::code::Code;
-use crate::text::function::type_bytes;
+use crate::text::function::{Parameter, offsets, type_bytes};
 use crate::text::module::Module;
 use crate::text::statement::StatementKind;
 use std::collections::HashMap;
 
 /// Launch of a kernel.
-pub(super) struct Grid {
-    pub(super) blocks: [u32; 3],
-    pub(super) threads: [u32; 3],
-    pub(super) parameters: Vec<u8>,
+#[derive(Debug, Clone)]
+pub struct Grid {
+    /// Size in blocks.
+    pub blocks: [u32; 3],
+    /// Size of a block in threads.
+    pub threads: [u32; 3],
+    /// Bytes of the parameters.
+    pub parameters: Vec<u8>,
 }
 
 /// Kernel that can be run.
-pub(super) struct Program<'m, 'a> {
+#[allow(missing_debug_implementations)] // of tests
+pub struct Program<'m, 'a> {
     code: Code<'m, 'a>,
     shared: HashMap<&'a str, u64>,
     shared_bytes: usize,
 }
 
 impl<'m, 'a> Program<'m, 'a> {
-    pub(super) fn read(module: &'m Module<'a>, kernel: &str) -> Self {
+    /// Reads a kernel of a module.
+    ///
+    /// # Panics
+    ///
+    /// The module has no such kernel, or it is not read here.
+    pub fn read(module: &'m Module<'a>, kernel: &str) -> Self {
         let function = module.function(kernel).expect("the kernel");
         let code = Code::read(function).expect("its flow");
         let (mut shared, mut end) = (HashMap::new(), 0);
@@ -36,8 +47,19 @@ impl<'m, 'a> Program<'m, 'a> {
         Self { code, shared, shared_bytes: end as usize }
     }
 
+    /// Returns offsets and bytes of its parameters.
+    pub fn places(&self) -> Vec<(usize, usize)> {
+        let parameters = &self.code.function.parameters;
+        let of = |(at, parameter): (u64, &Parameter<'_>)| (at as usize, parameter.bytes as usize);
+        offsets(parameters).0.into_iter().zip(parameters).map(of).collect()
+    }
+
     /// Runs one block.
-    pub(super) fn run(&self, grid: &Grid, ctaid: [u32; 3], global: &mut [u8]) {
+    ///
+    /// # Panics
+    ///
+    /// An instruction is not known, or a thread does not end.
+    pub fn run(&self, grid: &Grid, ctaid: [u32; 3], global: &mut dyn Memory) {
         let [x, y, z] = grid.threads;
         let tids = (0..x * y * z).map(|at| [at % x, at / x % y, at / x / y]);
         let mut threads: Vec<_> = tids

@@ -4,5 +4,10 @@
 //! the order that the caller gives. It shows protocols, not what a compiler makes of them.
 
 mod block;
+mod memory;
 mod thread;
+#[cfg(test)]
 mod twins;
+
+pub use block::{Grid, Program};
+pub use memory::Memory;

@@ -1,13 +1,14 @@
 //! One thread: its registers, and one instruction at a time.
 
+use super::memory::Memory;
 use crate::flow::code::Op;
 use crate::text::function::{Function, offsets, type_bytes};
 use std::collections::HashMap;
 
 /// Memory and indices that a thread sees.
 pub(super) struct World<'w> {
-    pub(super) global: &'w mut [u8],
-    pub(super) shared: &'w mut [u8],
+    pub(super) global: &'w mut dyn Memory,
+    pub(super) shared: &'w mut Vec<u8>,
     pub(super) parameters: &'w [u8],
     pub(super) symbols: &'w HashMap<&'w str, u64>,
     pub(super) function: &'w Function<'w>,
@@ -56,7 +57,7 @@ impl Thread {
                 let bytes = self.value(op, 1, world).to_le_bytes();
                 let address = self.address(op, 0, world);
                 let width = width(op);
-                memory(op, world)[address..address + width].copy_from_slice(&bytes[..width]);
+                memory(op, world).store(address, &bytes[..width]);
             }
             "red" => {
                 let _ = self.update(op, 0, world);
@@ -85,22 +86,17 @@ impl Thread {
 
     fn load(&self, op: &Op<'_, '_>, world: &mut World<'_>) -> u64 {
         let (address, width) = (self.address(op, 1, world), width(op));
-        let mut bytes = [0; 8];
         if op.instruction.has("param") {
-            bytes[..width].copy_from_slice(&world.parameters[address..address + width]);
-        } else {
-            bytes[..width].copy_from_slice(&memory(op, world)[address..address + width]);
+            return u64::from_le_bytes(world.parameters.load(address, width));
         }
-        u64::from_le_bytes(bytes)
+        u64::from_le_bytes(memory(op, world).load(address, width))
     }
 
     /// An atomic operation; gives the old value.
     fn update(&self, op: &Op<'_, '_>, at: usize, world: &mut World<'_>) -> u64 {
         let (address, width) = (self.address(op, at, world), width(op));
         let value = self.value(op, at + 1, world);
-        let mut bytes = [0; 8];
-        bytes[..width].copy_from_slice(&memory(op, world)[address..address + width]);
-        let old = u64::from_le_bytes(bytes);
+        let old = u64::from_le_bytes(memory(op, world).load(address, width));
         let has = |name: &str| op.instruction.has(name);
         let new = match () {
             () if has("add") => old.wrapping_add(value),
@@ -110,7 +106,7 @@ impl Thread {
             () if has("cas") => old,
             () => panic!("{}", op.instruction.opcode),
         };
-        memory(op, world)[address..address + width].copy_from_slice(&new.to_le_bytes()[..width]);
+        memory(op, world).store(address, &new.to_le_bytes()[..width]);
         old
     }
 
@@ -183,7 +179,7 @@ impl Thread {
     }
 }
 
-fn memory<'w>(op: &Op<'_, '_>, world: &'w mut World<'_>) -> &'w mut [u8] {
+fn memory<'w>(op: &Op<'_, '_>, world: &'w mut World<'_>) -> &'w mut dyn Memory {
     if op.instruction.has("shared") { world.shared } else { world.global }
 }
 

@@ -1,6 +1,6 @@
 //! The twin of a kernel.
 
-use super::{guard, offset, prune::prune};
+use super::{guard, offset, parameter, prune::prune};
 use crate::text::edit::Edit;
 use crate::text::function::{Function, offsets};
 use crate::text::module::Module;
@@ -40,11 +40,33 @@ pub(crate) fn twin<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Twi
         offset::add(&mut edit, kernel);
     }
     guard::add(&mut edit, kernel);
+    Ok(with_edit(module, kernel, edit, may_be_sliced))
+}
+
+/// Makes the twin of a kernel that can be sliced and not stopped: it has no entry guard.
+///
+/// # Errors
+///
+/// The reason for which it may not be sliced.
+pub(crate) fn sliced<'a>(module: &Module<'a>, kernel: &Function<'a>) -> Result<Twin, Reason> {
+    may_be_sliced(&Facts::read(module, kernel)?)?;
+    let mut edit = Edit::default();
+    offset::add(&mut edit, kernel);
+    parameter::add(&mut edit, kernel);
+    Ok(with_edit(module, kernel, edit, true))
+}
+
+fn with_edit<'a>(
+    module: &Module<'a>,
+    kernel: &Function<'a>,
+    edit: Edit,
+    may_be_sliced: bool,
+) -> Twin {
     let (_, bytes) = offsets(&kernel.parameters);
-    Ok(Twin {
+    Twin {
         text: prune(module, kernel, edit),
         may_be_sliced,
         parameters: kernel.parameters.len(),
         offset: bytes.next_multiple_of(8),
-    })
+    }
 }

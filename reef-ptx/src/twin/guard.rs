@@ -1,10 +1,8 @@
 //! Prologue that decides whether a block runs.
 
+use super::parameter;
 use crate::text::edit::Edit;
 use crate::text::function::Function;
-
-/// Name of the parameter.
-pub(super) const PARAMETER: &str = "$reef";
 
 /// The offsets are those of `parameter.rs`. Thread (0, 0, 0) decides; the others wait at the
 /// barrier. The stop word is read through L2, where its writers put it.
@@ -63,12 +61,6 @@ $reef_vote:
 
 /// Adds parameter and prologue to a kernel.
 pub(super) fn add(edit: &mut Edit, kernel: &Function<'_>) {
-    let declaration = format!(".param .align 8 .b8 {PARAMETER}[{}]", super::parameter::BYTES);
-    let list = match (kernel.has_list, kernel.parameters.is_empty()) {
-        (false, _) => format!("({declaration})"),
-        (true, true) => declaration,
-        (true, false) => format!(", {declaration}"),
-    };
-    edit.insert(kernel.list_end, list);
+    parameter::add(edit, kernel);
     edit.insert(kernel.body_at, PROLOGUE);
 }

@@ -24,7 +24,9 @@ pub(crate) mod offset;
 pub(crate) mod parameter;
 pub(crate) mod prune;
 pub(crate) mod settle;
+pub mod slices;
 
 pub use build::Twin;
 pub use parameter::{Launch, Mode};
 pub use settle::settle;
+pub use slices::{Launched, Slice, slices};

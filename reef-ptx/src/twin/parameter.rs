@@ -10,8 +10,25 @@
 //! | 48 | 8 | address of the word that a stopped block sets to 1 |
 //! | 56 | 8 | not used |
 
+use crate::text::edit::Edit;
+use crate::text::function::Function;
+
+/// Name of the parameter.
+const PARAMETER: &str = "$reef";
+
 /// Bytes of the parameter, which is aligned to 8.
 pub(crate) const BYTES: usize = 64;
+
+/// Adds the parameter to a kernel, behind its own ones.
+pub(super) fn add(edit: &mut Edit, kernel: &Function<'_>) {
+    let declaration = format!(".param .align 8 .b8 {PARAMETER}[{}]", BYTES);
+    let list = match (kernel.has_list, kernel.parameters.is_empty()) {
+        (false, _) => format!("({declaration})"),
+        (true, true) => declaration,
+        (true, false) => format!(", {declaration}"),
+    };
+    edit.insert(kernel.list_end, list);
+}
 
 /// Run of a launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

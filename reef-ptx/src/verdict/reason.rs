@@ -52,6 +52,8 @@ pub enum Cause {
     IndexInFunction(String),
     /// The index of the block is read in a form that cannot be replaced.
     IndexForm,
+    /// The number of the launch is read, of which slices have one each.
+    GridNumber,
     /// There is no loop in which a block could look.
     NoLoop,
     /// Each loop comes after an effect or has one.
@@ -93,6 +95,7 @@ impl Cause {
             Self::Unreadable => "unreadable",
             Self::IndexInFunction(_) => "index in function",
             Self::IndexForm => "index form",
+            Self::GridNumber => "grid number",
             Self::NoLoop => "no loop",
             Self::EffectFirst => "effect first",
             Self::NoBarrier => "no barrier",
@@ -126,6 +129,7 @@ impl Display for Cause {
                 write!(f, "function {name} reads the index of the block")
             }
             Self::IndexForm => f.write_str("it reads the index of the block as a vector"),
+            Self::GridNumber => f.write_str("it reads the number of its launch"),
             Self::NoLoop => f.write_str("it has no loop"),
             Self::EffectFirst => f.write_str("an effect comes before or in each loop"),
             Self::NoBarrier => f.write_str("its loops have no barrier for the whole block"),

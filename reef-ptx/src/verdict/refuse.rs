@@ -56,6 +56,9 @@ pub(crate) fn may_be_stopped(facts: &Facts<'_, '_>) -> Result<(), Reason> {
 /// The reason against it.
 pub(crate) fn may_be_sliced(facts: &Facts<'_, '_>) -> Result<(), Reason> {
     may_be_stopped(facts)?;
+    if let Some(op) = facts.find_word(&["%gridid"]) {
+        return Err(facts.reason(Cause::GridNumber, op));
+    }
     for function in &facts.functions {
         let mut operands = function.located().flat_map(|(_, op, _)| &op.operands);
         if operands.any(|operand| words(operand.text).any(is_index)) {

@@ -1,0 +1,166 @@
+//! Code that a program has given to the driver, as far as twins of its kernels need it.
+
+use super::contents::code;
+use super::fatbin::{self, Entry, MAGIC as FATBIN, Packing};
+use super::{cubin, ptx};
+use crate::error::Error;
+
+/// PTX of a loaded image, packed as it was there, and the capabilities of its machine code.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceCode {
+    texts: Vec<Text>,
+    /// Capabilities of the machine code, as 90.
+    machine: Vec<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Text {
+    capability: u32,
+    packing: Packing,
+    bytes: Vec<u8>,
+    raw_size: usize,
+}
+
+impl DeviceCode {
+    /// Reads a fatbin, a CUBIN or PTX. Nothing is unpacked yet.
+    ///
+    /// # Errors
+    ///
+    /// It is none of these, or is damaged.
+    pub fn read(image: &[u8]) -> Result<Self, Error> {
+        let mut loaded = Self::default();
+        if image.starts_with(&FATBIN) {
+            for entry in fatbin::split(image)?.0 {
+                loaded.add_entry(&entry?);
+            }
+        } else if image.starts_with(&cubin::MAGIC) {
+            loaded.add_cubin(image)?;
+        } else {
+            let text = ptx::check(image)?;
+            loaded.add_text(target(text).unwrap_or(0), text);
+        }
+        Ok(loaded)
+    }
+
+    fn add_entry(&mut self, entry: &Entry<'_>) {
+        let Entry { capability, packing, raw_size, payload, .. } = *entry;
+        if entry.is_ptx {
+            self.texts.push(Text { capability, packing, bytes: payload.to_vec(), raw_size });
+        } else if packing != Packing::Plain || self.add_cubin(payload).is_err() {
+            self.machine.push(capability);
+        }
+    }
+
+    fn add_cubin(&mut self, image: &[u8]) -> Result<(), Error> {
+        let cubin = cubin::read(image)?;
+        self.machine.push(cubin.capability);
+        cubin.ptx.iter().for_each(|text| self.add_text(cubin.capability, text));
+        Ok(())
+    }
+
+    fn add_text(&mut self, capability: u32, text: &str) {
+        let bytes = text.as_bytes().to_vec();
+        self.texts.push(Text { capability, packing: Packing::Plain, bytes, raw_size: text.len() });
+    }
+
+    /// PTX of the code that a device of this capability runs, such as 90. It is PTX of the same
+    /// target as the machine code, or the PTX that the driver compiles if no machine code fits.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which there is none.
+    pub fn text(&self, capability: u32) -> Result<String, &'static str> {
+        let fits = |of: u32| of / 10 == capability / 10 && of <= capability;
+        let machine = self.machine.iter().copied().filter(|of| fits(*of)).max();
+        let older = || self.texts.iter().map(|text| text.capability).filter(|of| *of <= capability);
+        let wanted = machine.or_else(|| older().max());
+        let mut found = self.texts.iter().filter(|text| Some(text.capability) == wanted);
+        let text = match (found.next(), found.next()) {
+            (Some(text), None) => text,
+            (Some(text), Some(other)) if text == other => text,
+            (Some(_), Some(_)) => return Err("two PTX texts of one target"),
+            (None, _) if self.texts.is_empty() => return Err("no PTX"),
+            (None, _) => return Err("its PTX is for another GPU than its machine code"),
+        };
+        let text = text.read().map_err(|_| "its PTX is damaged")?;
+        let header = text.lines().find(|line| line.trim_start().starts_with(".target"));
+        let options = header.and_then(|line| line.split("//").next()).unwrap_or_default();
+        if options.contains("debug") {
+            return Err("it is compiled for a debugger");
+        }
+        Ok(text)
+    }
+}
+
+impl Text {
+    fn read(&self) -> Result<String, Error> {
+        let &Self { capability, packing, ref bytes, raw_size } = self;
+        let entry = Entry { is_ptx: true, capability, packing, payload: bytes, raw_size };
+        let code = code(&entry)?.ok_or(Error::Image("this build cannot unpack it"))?;
+        ptx::check(&code).map(str::to_owned)
+    }
+}
+
+/// Capability in `.target sm_90a`.
+fn target(text: &str) -> Option<u32> {
+    let name = text.split(".target").nth(1)?.trim_start().strip_prefix("sm_")?;
+    let digits = name.find(|c: char| !c.is_ascii_digit()).unwrap_or(name.len());
+    name[..digits].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fatbin::tests::of;
+    use super::*;
+
+    const PTX: &[u8] = b".version 9.0\n.target sm_90a, texmode_independent\n.address_size 64\n";
+
+    /// Fatbin of the entries of these.
+    fn joined(all: &[Vec<u8>]) -> Vec<u8> {
+        let entries: Vec<u8> = all.iter().flat_map(|one| one[16..].to_vec()).collect();
+        let size = entries.len() as u64;
+        [&FATBIN, &[1, 0, 16, 0], &size.to_le_bytes()[..], &entries].concat()
+    }
+
+    #[test]
+    fn text_alone_is_for_its_target_and_later_ones() {
+        let loaded = DeviceCode::read(PTX).unwrap();
+        assert_eq!(loaded.text(90).unwrap().as_bytes(), PTX);
+        assert_eq!(loaded.text(100).unwrap().as_bytes(), PTX);
+        assert!(loaded.text(80).is_err());
+    }
+
+    #[test]
+    fn text_of_another_target_than_the_code_is_refused() {
+        let mut older = of(2, b"code", 0, 0);
+        older[16 + 28] = 80;
+        let both = DeviceCode::read(&joined(&[older, of(1, PTX, 0, 0)])).unwrap();
+        assert!(both.text(90).is_ok(), "the driver compiles the text");
+        assert_eq!(
+            both.text(86),
+            Err("its PTX is for another GPU than its machine code"),
+            "the code for 80 runs"
+        );
+        let same = DeviceCode::read(&joined(&[of(2, b"code", 0, 0), of(1, PTX, 0, 0)])).unwrap();
+        assert!(same.text(90).is_ok());
+        let none = DeviceCode::read(&of(2, b"code", 0, 0)).unwrap();
+        assert_eq!(none.text(90), Err("no PTX"));
+    }
+
+    #[test]
+    fn texts_that_cannot_be_told_apart_are_refused() {
+        let other = of(1, b".version 9.0\n.target sm_90\n", 0, 0);
+        let two = DeviceCode::read(&joined(&[of(1, PTX, 0, 0), other])).unwrap();
+        assert_eq!(two.text(90), Err("two PTX texts of one target"));
+        let debug = DeviceCode::read(b".version 9.0\n.target sm_90, debug\n").unwrap();
+        assert_eq!(debug.text(90), Err("it is compiled for a debugger"));
+    }
+
+    #[test]
+    fn packed_text_is_unpacked_when_it_is_needed() {
+        let block = [b"\xf0\x33", PTX].concat(); // an LZ4 block of literals alone
+        let loaded = DeviceCode::read(&of(1, &block, 0x2000, PTX.len() as u64)).unwrap();
+        assert_eq!(PTX.len(), 15 + 0x33);
+        assert_eq!(loaded.text(90).unwrap().as_bytes(), PTX);
+    }
+}
