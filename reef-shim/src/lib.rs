@@ -13,6 +13,8 @@
 //!
 //! The program itself may begin and end real-time `phases`, by C symbols.
 //!
+//! Long kernels of best-effort guests may be launched in slices (`twins`).
+//!
 //! A `profile` counts and times calls, with or without the rest.
 //!
 //! x86-64 Linux alone: elsewhere the library is empty.
@@ -27,8 +29,10 @@ mod graph_gates;
 mod guest;
 mod hooks;
 mod limit;
+mod order;
 mod phases;
 mod profile;
 mod settings;
 mod swap;
 mod thread;
+mod twins;

@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Result<Option<Limits>, String>,
     /// True if the program's memory may leave the device, `$REEF_SWAPPABLE=1`.
     pub(crate) is_swappable: bool,
+    /// True if long kernels of a best-effort program may be sliced, `$REEF_SLICES=1`.
+    pub(crate) slices: bool,
     /// Folder of accounts files.
     pub(crate) accounts: PathBuf,
     /// Options of the profile, or the fault of a variable.
@@ -46,6 +48,8 @@ pub(crate) fn settings() -> &'static Settings {
         let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
         let limits = Limits::read(variable, |path| std::fs::read_to_string(path).ok());
         let is_swappable = variable("REEF_SWAPPABLE").is_some_and(|value| value == "1");
+        let is_chosen = variable("REEF_SLICES").is_some_and(|value| value == "1");
+        let slices = is_chosen && socket.is_some() && class == Class::BestEffort && !is_swappable;
         let (accounts, profile) = (limit::folder(variable), ProfileOptions::read(variable));
         Settings {
             socket,
@@ -55,6 +59,7 @@ pub(crate) fn settings() -> &'static Settings {
             report,
             limits,
             is_swappable,
+            slices,
             accounts,
             profile,
         }
@@ -73,6 +78,12 @@ fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
     let token = token.transpose()?.unwrap_or_default();
     let job = std::env::var("REEF_JOB").unwrap_or_default();
     GuestInfo::new(job, token.lines().next().unwrap_or_default().trim())
+}
+
+/// Returns whether long kernels may be sliced.
+#[inline]
+pub(crate) fn may_slice() -> bool {
+    settings().slices
 }
 
 /// Returns whether calls are scheduled.

@@ -10,6 +10,7 @@ use crate::guest::find;
 use crate::guest::meter::Meter;
 use crate::guest::tree::stream::Stream as StreamRecord;
 use crate::guest::ungated_captures;
+use crate::order;
 use reef_guest::hold::Holders;
 use reef_guest::pace;
 use std::sync::atomic::{
@@ -33,6 +34,8 @@ pub(crate) enum Work {
     Overlapping,
     /// A graph.
     Graph,
+    /// A slice of a kernel, and whether it is the first one: each has a gate before it.
+    Slice(bool),
     /// A copy or a fill of the device's memory: it waits for its part of the time, but at no gate.
     Copy,
 }
@@ -60,6 +63,22 @@ pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> 
     with_launch(|| prepare(stream, work), real)
 }
 
+/// Waits until few launches of a stream are in flight, so that all slices of the next one fit into
+/// the driver's queue.
+pub(crate) fn wait_for_room(stream: Stream) {
+    let Some(_inside) = Inside::enter() else { return };
+    catch_panics(|| {
+        let launch = find::stream(stream).map(|known| Launch { stream, known, work: Work::Graph });
+        launch.inspect(|it| it.wait_until(|| !it.state().is_far_ahead(it.known.done(), true)));
+    });
+}
+
+/// Launches a slice of a kernel on `stream` by `real`, for a thread that is inside this library.
+pub(crate) fn launch_slice(stream: Stream, is_first: bool, real: impl FnOnce() -> u32) -> u32 {
+    let _touch = touch();
+    with_launch(|| prepare(stream, Work::Slice(is_first)), real)
+}
+
 /// Copies or fills on `stream` by `real`. If the program's part of the time is limited, it counts
 /// as work like a launch if `takes_device` says that it uses device memory alone.
 #[inline]
@@ -68,9 +87,11 @@ pub(crate) fn copy(
     takes_device: impl FnOnce() -> bool,
     real: impl FnOnce() -> u32,
 ) -> u32 {
-    let _touch = touch();
-    let Some(_inside) = Inside::copying() else { return real() };
-    with_launch(|| prepare_copy(stream, takes_device), real)
+    order::shared(|| {
+        let _touch = touch();
+        let Some(_inside) = Inside::copying() else { return real() };
+        with_launch(|| prepare_copy(stream, takes_device), real)
+    })
 }
 
 /// Launches kernels on several streams by one call.
@@ -78,6 +99,7 @@ pub(crate) fn launch_all(
     all: impl Iterator<Item = (Stream, Work)>,
     real: impl FnOnce() -> u32,
 ) -> u32 {
+    let real = || order::shared(real);
     let _touch = touch();
     let Some(_inside) = Inside::enter() else { return real() };
     let launches: Vec<_> =
@@ -132,7 +154,8 @@ impl Launch {
         match self.work {
             Work::Kernel(_) | Work::Overlapping => count(&counts.kernels),
             Work::Graph => count(&counts.graphs),
-            Work::Copy => {}
+            Work::Slice(is_first) if is_first => count(&counts.kernels),
+            Work::Copy | Work::Slice(_) => {}
         }
         device.wait_for_time(self.known, || self.mark_rest());
         if device.is_real_time() {
@@ -161,16 +184,22 @@ impl Launch {
         if is_closed {
             count(&page.counts.delayed);
         }
-        if state.is_far_ahead(self.known.done(), is_closed) {
-            self.wait();
+        let is_far = || state.is_far_ahead(self.known.done(), is_closed);
+        match self.work {
+            // There is room for all slices of a launch; other threads wait for the last one.
+            Work::Slice(_) => {}
+            _ if is_far() => self.wait(),
+            _ => {}
         }
         let apart = self.device().spacing.launches();
         let may_gate = match self.work {
             Work::Kernel(_) | Work::Graph => true,
             Work::Overlapping => is_closed,
+            Work::Slice(_) => true,
             Work::Copy => false,
         };
-        let is_due = may_gate && state.needs_gate(is_closed, apart);
+        let is_slice = matches!(self.work, Work::Slice(_));
+        let is_due = may_gate && (is_slice || state.needs_gate(is_closed, apart));
         if is_due && self.device().has_daemon() && self.gate() {
             count(&page.counts.gates);
             state.note_gate();
@@ -180,11 +209,17 @@ impl Launch {
     #[cold]
     fn wait(&self) {
         let (page, state) = (&self.device().page, self.state());
-        count(&page.counts.waits);
+        self.wait_until(|| !state.is_far_ahead(self.known.done(), page.holders.is_closed()));
+    }
+
+    /// Waits, outside the driver and not for ever.
+    fn wait_until(&self, is_over: impl Fn() -> bool) {
+        if is_over() {
+            return;
+        }
+        count(&self.device().page.counts.waits);
         let begin = Instant::now();
-        while state.is_far_ahead(self.known.done(), page.holders.is_closed())
-            && begin.elapsed() < MAX_WAIT
-        {
+        while !is_over() && begin.elapsed() < MAX_WAIT {
             std::thread::sleep(POLL_INTERVAL);
         }
     }
@@ -217,7 +252,7 @@ impl Launch {
         let is_due = match self.work {
             _ if ungated_captures::has(capture) => false,
             Work::Kernel(blocks) => self.state().note_capture(capture, blocks),
-            Work::Overlapping | Work::Graph | Work::Copy => false,
+            Work::Overlapping | Work::Graph | Work::Slice(_) | Work::Copy => false,
         };
         if is_due && !device.is_real_time() && self.gate() {
             count(&device.page.counts.graph_gates);

@@ -10,6 +10,7 @@ use crate::guest::tree::branch::Branch;
 use crate::guest::tree::context::State;
 use crate::guest::tree::stream::Stream as StreamRecord;
 use crate::guest::ungated_captures;
+use crate::order;
 
 /// Waits for a stream: all of its earlier work has ended then.
 pub(crate) fn stream(stream: Stream, real: impl FnOnce() -> u32) -> u32 {
@@ -53,7 +54,7 @@ pub(crate) fn begin_capture(
     let Some(_inside) = Inside::enter() else { return capture::begin(stream, real) };
     catch_panics(|| mark_last(stream));
     let is_ungated = !catch_panics(|| Some(takes_gates())).unwrap_or_default();
-    let code = capture::begin(stream, real);
+    let code = order::shared(|| capture::begin(stream, real));
     if code == 0
         && is_ungated
         && let Capture::Of(id) = capture::of(stream)
@@ -141,6 +142,7 @@ fn end_branch(
     let context = &branch.context;
     context.set(State::Ending);
     capture::settle();
+    order::settle();
     let holders = &context.device.page.holders;
     holders.override_all();
     let code = real();
@@ -169,6 +171,7 @@ pub(crate) fn end_green(green: usize, real: impl FnOnce() -> u32) -> u32 {
     catch_panics(|| branch.mark_last());
     branch.context.set(State::Ending);
     capture::settle();
+    order::settle();
     let code = real();
     catch_panics(|| match code {
         0 => {

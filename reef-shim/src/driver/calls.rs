@@ -41,6 +41,7 @@ macro_rules! calls {
     (unsafe: $($(#[$doc:meta])* $name:ident = $symbol:ident($($arg:ident: $type:ty),*);)+) => {
         $(
             $(#[$doc])*
+            #[allow(clippy::too_many_arguments)] // the driver's
             pub(crate) unsafe fn $name($($arg: $type),*) -> Option<u32> {
                 let at = real(names::$symbol)?;
                 // SAFETY: the driver's function of this name has these arguments. The caller has

@@ -4,18 +4,21 @@
 use super::declare::{hooks, twins};
 use crate::actions::copy::{Deep, Flat, batch, between, on_device, rows};
 use crate::driver::calls::Stream;
+use crate::limit::charges::Kind;
+use crate::order;
 use crate::profile::names::{copy_name, note_name};
 use crate::profile::timed::timed;
+use crate::twins::kernels;
 use reef_guest::profile::Api;
 use std::ffi::c_char;
 
 twins! {
     cuMemcpyHtoD_v2 / cuMemcpyHtoD_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_twin, real| timed(Api::CopyIn, bytes as u64, 0, 0, real);
+    ) |_is_twin, real| timed(Api::CopyIn, bytes as u64, 0, 0, || order::shared(real));
     cuMemcpyDtoH_v2 / cuMemcpyDtoH_v2_ptds(
         to: usize, from: usize, bytes: usize,
-    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, 0, 0, real);
+    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, 0, 0, || order::shared(real));
     cuMemcpyDtoD_v2 / cuMemcpyDtoD_v2_ptds(
         to: usize, from: usize, bytes: usize,
     ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, 0, || {
@@ -28,10 +31,10 @@ twins! {
     });
     cuMemcpyHtoDAsync_v2 / cuMemcpyHtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_twin, real| timed(Api::CopyInAsync, bytes as u64, 0, stream, real);
+    ) |_is_twin, real| timed(Api::CopyInAsync, bytes as u64, 0, stream, || order::shared(real));
     cuMemcpyDtoHAsync_v2 / cuMemcpyDtoHAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
-    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, 0, stream, real);
+    ) |_is_twin, real| timed(Api::CopyOut, bytes as u64, 0, stream, || order::shared(real));
     cuMemcpyDtoDAsync_v2 / cuMemcpyDtoDAsync_v2_ptsz(
         to: usize, from: usize, bytes: usize, stream: usize,
     ) |is_twin, real| timed(Api::Copy, bytes as u64, 0, stream, || {
@@ -110,9 +113,9 @@ twins! {
 hooks! {
     cuModuleGetFunction(
         to: *mut usize, module: usize, called: *const c_char,
-    ) |real| note_name(to, called, real);
+    ) |real| kernels::look_up((Kind::Module, module), to, called, || note_name(to, called, real));
     cuLibraryGetKernel(
         to: *mut usize, library: usize, called: *const c_char,
-    ) |real| note_name(to, called, real);
-    cuKernelGetFunction(to: *mut usize, kernel: usize) |real| copy_name(to, kernel, real);
+    ) |real| kernels::look_up((Kind::Library, library), to, called, || note_name(to, called, real));
+    cuKernelGetFunction(to: *mut usize, kernel: usize) |real| kernels::copy(to, kernel, || copy_name(to, kernel, real));
 }

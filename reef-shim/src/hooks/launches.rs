@@ -4,7 +4,10 @@ use super::declare::{hooks, twins};
 use crate::actions::graph_memory::backed;
 use crate::actions::launch::{Work, launch, launch_all};
 use crate::driver::calls::Stream;
+use crate::order;
 use crate::profile::timed::timed;
+use crate::twins::launch::{self as twins, KernelLaunch};
+
 use reef_guest::profile::Api;
 use std::ffi::c_void;
 
@@ -82,10 +85,12 @@ twins! {
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, params: *mut *mut c_void, extra: *mut *mut c_void,
     ) |is_twin, real| {
-        let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
-        let threads = threads([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
-        timed(Api::Launch, threads, function, stream, || {
-            launch(Stream::new(stream, is_twin), work, real)
+        let (grid, block) = ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
+        let (work, is_simple) = (Work::Kernel(blocks(grid)), extra.is_null());
+        timed(Api::Launch, threads(grid, block), function, stream, || {
+            let stream = Stream::new(stream, is_twin);
+            let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
+            twins::launch(&of, work, real)
         })
     };
     cuLaunchCooperativeKernel / cuLaunchCooperativeKernel_ptsz(
@@ -95,7 +100,7 @@ twins! {
         let work = Work::Kernel(blocks([grid_x, grid_y, grid_z]));
         let threads = threads([grid_x, grid_y, grid_z], [block_x, block_y, block_z]);
         timed(Api::Launch, threads, function, stream, || {
-            launch(Stream::new(stream, is_twin), work, real)
+            order::shared(|| launch(Stream::new(stream, is_twin), work, real))
         })
     };
     cuLaunchKernelEx / cuLaunchKernelEx_ptsz(
@@ -107,8 +112,12 @@ twins! {
             Some(config) => {
                 let (threads, stream) = (threads(config.grid, config.block), config.stream);
                 timed(Api::Launch, threads, function, stream, || {
+                    let stream = Stream::new(stream, is_twin);
+                    let LaunchConfig { grid, block, shared, .. } = *config;
+                    let is_simple = config.count == 0 && extra.is_null();
+                    let of = KernelLaunch { function, grid, block, shared, stream, params, is_simple };
                     // SAFETY: as above.
-                    launch(Stream::new(stream, is_twin), unsafe { config.work() }, real)
+                    twins::launch(&of, unsafe { config.work() }, real)
                 })
             }
         }
@@ -117,11 +126,13 @@ twins! {
         exec: usize, stream: usize,
     ) |is_twin, real| timed(Api::GraphLaunch, 0, exec, stream, || {
         let stream = Stream::new(stream, is_twin);
-        backed(exec, stream, || launch(stream, Work::Graph, real))
+        backed(exec, stream, || order::shared(|| launch(stream, Work::Graph, real)))
     });
     cuMemBatchDecompressAsync / cuMemBatchDecompressAsync_ptsz(
         params: *mut c_void, count: usize, flags: u32, failed: *mut usize, stream: usize,
-    ) |is_twin, real| launch(Stream::new(stream, is_twin), Work::Kernel(count as u64), real);
+    ) |is_twin, real| order::shared(|| {
+        launch(Stream::new(stream, is_twin), Work::Kernel(count as u64), real)
+    });
 }
 
 // Functions without twins, from before per-thread streams.

@@ -11,6 +11,7 @@ use crate::actions::modules::{load, load_file};
 use crate::actions::pools;
 use crate::driver::calls::Stream;
 use crate::limit::charges::Kind;
+use crate::twins::{images, kernels};
 use std::ffi::{c_char, c_void};
 
 hooks! {
@@ -98,26 +99,58 @@ hooks! {
 hooks! {
     cuModuleLoad(
         module: *mut usize, path: *const c_char,
-    ) |real| load_file(Kind::Module, module, path, real);
+    ) |real| file(Kind::Module, module, path, NONE, real);
     cuModuleLoadData(
         module: *mut usize, image: *const u8,
-    ) |real| load(Kind::Module, module, image, real);
+    ) |real| code(Kind::Module, module, image, NONE, real);
     cuModuleLoadDataEx(
-        module: *mut usize, image: *const u8, count: u32, options: usize, values: usize,
-    ) |real| load(Kind::Module, module, image, real);
+        module: *mut usize, image: *const u8, count: u32, options: *const u32, values: usize,
+    ) |real| code(Kind::Module, module, image, (options, count), real);
     cuModuleLoadFatBinary(
         module: *mut usize, image: *const u8,
-    ) |real| load(Kind::Module, module, image, real);
-    cuModuleUnload(module: usize) |real| free(Kind::Module, module, real);
+    ) |real| code(Kind::Module, module, image, NONE, real);
+    cuModuleUnload(
+        module: usize,
+    ) |real| kernels::unload(Kind::Module, module, || free(Kind::Module, module, real));
     cuLibraryLoadData(
-        library: *mut usize, image: *const u8, options: usize, values: usize, count: u32, more: usize, others: usize,
+        library: *mut usize, image: *const u8, options: *const u32, values: usize, count: u32, more: usize, others: usize,
         number: u32,
-    ) |real| load(Kind::Library, library, image, real);
+    ) |real| code(Kind::Library, library, image, (options, count), real);
     cuLibraryLoadFromFile(
-        library: *mut usize, path: *const c_char, options: usize, values: usize, count: u32, more: usize, others: usize,
-        number: u32,
-    ) |real| load_file(Kind::Library, library, path, real);
-    cuLibraryUnload(library: usize) |real| free(Kind::Library, library, real);
+        library: *mut usize, path: *const c_char, options: *const u32, values: usize, count: u32, more: usize,
+        others: usize, number: u32,
+    ) |real| file(Kind::Library, library, path, (options, count), real);
+    cuLibraryUnload(
+        library: usize,
+    ) |real| kernels::unload(Kind::Library, library, || free(Kind::Library, library, real));
+}
+
+/// Options of the driver's compiler, and their number.
+type Options = (*const u32, u32);
+const NONE: Options = (std::ptr::null(), 0);
+
+/// Loads code from memory.
+fn code(
+    kind: Kind,
+    to: *mut usize,
+    image: *const u8,
+    options: Options,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    // SAFETY: the program's promise to the driver.
+    unsafe { images::load(kind, to, image, options, || load(kind, to, image, real)) }
+}
+
+/// Loads code from a file.
+fn file(
+    kind: Kind,
+    to: *mut usize,
+    path: *const c_char,
+    options: Options,
+    real: impl FnOnce() -> u32,
+) -> u32 {
+    // SAFETY: the program's promise to the driver.
+    unsafe { images::load_file(kind, to, path, options, || load_file(kind, to, path, real)) }
 }
 
 twins! {

@@ -7,6 +7,7 @@ pub(crate) const NOT_INITIALIZED: u32 = 3;
 pub(crate) const INVALID_DEVICE: u32 = 101;
 pub(crate) const INVALID_CONTEXT: u32 = 201;
 pub(crate) const INVALID_HANDLE: u32 = 400;
+pub(crate) const INVALID_PTX: u32 = 218;
 pub(crate) const ILLEGAL_ADDRESS: u32 = 700;
 pub(crate) const CONTEXT_IS_DESTROYED: u32 = 709;
 pub(crate) const NOT_FOUND: u32 = 500;

@@ -104,6 +104,7 @@ unsafe fn attribute(value: *mut i32, attribute: u32, _device: i32) -> u32 {
             match attribute {
                 16 => 4,    // units
                 39 => 2048, // threads of each
+                75 => 9,    // compute capability 9.0
                 122 | 123 => 1,
                 _ => 0,
             },

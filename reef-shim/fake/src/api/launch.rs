@@ -3,9 +3,12 @@
 use super::code::*;
 use super::export::{give, plain, twin};
 use super::streams::give_to;
+use crate::engine::blocks::{Launched, PtxKernel, entry};
 use crate::engine::op::{Kernel, Op};
 use crate::engine::world::world;
+use reef_ptx::interpret::Grid;
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::Arc;
 
 plain! {
     cuModuleGetFunction(function: *mut usize, module: usize, name: *const c_char) = function;
@@ -96,21 +99,24 @@ unsafe fn unpack(
     SUCCESS
 }
 
-pub(crate) unsafe fn function(function: *mut usize, _module: usize, name: *const c_char) -> u32 {
+pub(crate) unsafe fn function(function: *mut usize, module: usize, name: *const c_char) -> u32 {
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
-    if Kernel::named(&name).is_none() {
+    let mut world = world();
+    let text = world.texts.get(&module).cloned();
+    let entry = text.and_then(|text| entry(&text, &name));
+    if entry.is_none() && Kernel::named(&name).is_none() {
         return NOT_FOUND;
     }
-    let mut world = world();
     let handle = world.handle();
     world.names.insert(handle, name);
+    entry.into_iter().for_each(|entry| drop(world.entries.insert(handle, entry)));
     // SAFETY: the caller's promise.
     unsafe { give(function, handle) };
     SUCCESS
 }
 
-/// Each of the kernels has two parameters of 64 bits.
+/// Each of the kernels by name has two parameters of 64 bits.
 pub(crate) unsafe fn param(
     function: usize,
     index: usize,
@@ -120,15 +126,48 @@ pub(crate) unsafe fn param(
     if !world().names.contains_key(&function) {
         return INVALID_HANDLE;
     }
-    if index >= 2 {
+    let own = world().entries.get(&function).map(|entry| entry.parameters.clone());
+    let Some(place) = own.unwrap_or_else(|| vec![(0, 8), (8, 8)]).get(index).copied() else {
         return INVALID_VALUE;
-    }
+    };
     // SAFETY: the caller's promise.
     unsafe {
-        give(offset, 8 * index);
-        give(bytes, 8);
+        give(offset, place.0);
+        give(bytes, place.1);
     }
     SUCCESS
+}
+
+/// Launches a kernel in PTX.
+///
+/// # Safety
+///
+/// There is an address of each of its parameters.
+unsafe fn start_blocks(
+    is_twin: bool,
+    entry: Arc<PtxKernel>,
+    stream: usize,
+    [blocks, threads]: [[u32; 3]; 2],
+    params: *const *const u64,
+) -> u32 {
+    let end = entry.parameters.last().map_or(0, |(offset, bytes)| offset + bytes);
+    let mut parameters = vec![0; end];
+    if params.is_null() && end > 0 {
+        return INVALID_VALUE;
+    }
+    for (at, (offset, bytes)) in entry.parameters.iter().copied().enumerate() {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let from = (*params.add(at)).cast::<u8>();
+            std::ptr::copy_nonoverlapping(from, parameters[offset..].as_mut_ptr(), bytes);
+        }
+    }
+    let mut world = world();
+    let number = world.number();
+    let grid = Grid { blocks, threads, parameters };
+    world.launched.insert(number, Arc::new(Launched { entry, grid }));
+    drop(world);
+    give_to(is_twin, stream, Op::Blocks(number))
 }
 
 unsafe fn start(is_twin: bool, function: usize, stream: usize, params: *const *const u64) -> u32 {
@@ -149,9 +188,9 @@ unsafe fn launch(
     grid_x: u32,
     grid_y: u32,
     grid_z: u32,
-    _block_x: u32,
-    _block_y: u32,
-    _block_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
     _shared: u32,
     stream: usize,
     params: *const *const u64,
@@ -160,8 +199,17 @@ unsafe fn launch(
     if grid_x == 0 || grid_y == 0 || grid_z == 0 {
         return INVALID_VALUE;
     }
+    let entry = world().entries.get(&function).cloned();
     // SAFETY: the caller's promise.
-    unsafe { start(is_twin, function, stream, params) }
+    unsafe {
+        match entry {
+            Some(entry) => {
+                let sides = [[grid_x, grid_y, grid_z], [block_x, block_y, block_z]];
+                start_blocks(is_twin, entry, stream, sides, params)
+            }
+            None => start(is_twin, function, stream, params),
+        }
+    }
 }
 
 #[allow(clippy::too_many_arguments)] // the driver's
@@ -190,5 +238,12 @@ unsafe fn launch_ex(
     _extra: usize,
 ) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { start(is_twin, function, (*config).stream, params) }
+    unsafe {
+        let Config { grid, block, stream, .. } = *config;
+        let entry = world().entries.get(&function).cloned();
+        match entry {
+            Some(entry) => start_blocks(is_twin, entry, stream, [grid, block], params),
+            None => start(is_twin, function, stream, params),
+        }
+    }
 }

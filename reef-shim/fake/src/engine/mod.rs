@@ -3,6 +3,7 @@
 //! *In*: operations, from the functions in `api`. *Out*: their effects on memory. *Invariant*: each
 //! operation takes effect once, after all that it depends on.
 
+pub(crate) mod blocks;
 pub(crate) mod checkpoint;
 pub(crate) mod context;
 mod contexts;

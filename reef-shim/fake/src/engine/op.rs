@@ -34,6 +34,8 @@ impl Kernel {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Op {
     Kernel(Kernel, u64, u64),
+    /// A launch of a kernel in PTX, by its number.
+    Blocks(u64),
     Copy {
         to: usize,
         from: usize,
@@ -86,7 +88,7 @@ impl Op {
     /// `CUgraphNodeType`.
     pub(crate) fn kind(&self) -> u32 {
         match self {
-            Self::Kernel(..) => 0,
+            Self::Kernel(..) | Self::Blocks(_) => 0,
             Self::Copy { .. } => 1,
             Self::Fill { .. } => 2,
             Self::Host(..) => 3,

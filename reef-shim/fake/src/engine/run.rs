@@ -1,5 +1,6 @@
 //! The device: a thread that takes one operation after the other, any of those that may run.
 
+use super::blocks;
 use super::op::{Op, passes, take_effect};
 use super::settings::setting;
 use super::world::{CHANGED, World, world};
@@ -67,6 +68,10 @@ fn step([kernel, copy]: [Duration; 2]) {
     let Some(op) = op_of(&world, (stream, node)) else { return };
     // A word that a stream writes is seen together with its end: no call asks the stream between
     // the two.
+    let launched = match op {
+        Op::Blocks(number) => world.launched.get(&number).cloned(),
+        _ => None,
+    };
     let together = if let Op::Write(..) = op {
         Some(world)
     } else {
@@ -75,6 +80,7 @@ fn step([kernel, copy]: [Duration; 2]) {
     };
     match op {
         Op::Kernel(..) => busy(kernel),
+        Op::Blocks(_) => launched.iter().for_each(|launched| blocks::run(launched)),
         Op::Copy { .. } | Op::Fill { .. } => busy(copy),
         _ => {}
     }
@@ -162,6 +168,7 @@ fn op_of(world: &World, choice: Choice) -> Option<Op> {
 fn finish(world: &mut World, choice: Choice, op: &Op) {
     let (stream, node) = choice;
     if let Op::Record { event, times } = *op {
+        world.note_time(event);
         world.recorded(event, times);
     }
     if let Op::Free(at) = *op {

@@ -1,5 +1,6 @@
 //! All that the driver knows, behind one lock.
 
+use super::blocks::{Launched, PtxKernel};
 use super::context::Context;
 use super::device_memory::Piece;
 use super::graph::{Capture, Graphs, Run, flatten};
@@ -7,7 +8,8 @@ use super::graph_memory::GraphMemory;
 use super::op::Op;
 use super::pool::Pool;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
-use std::sync::{Condvar, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
+use std::time::Instant;
 
 /// An operation in a stream.
 #[derive(Debug)]
@@ -92,6 +94,12 @@ pub(crate) struct World {
     pub(crate) graph_memory: GraphMemory,
     pub(crate) registered: BTreeMap<usize, Registered>,
     pub(crate) names: HashMap<usize, String>,
+    /// Texts of modules, their kernels by functions, and launches by numbers.
+    pub(crate) texts: HashMap<usize, Arc<str>>,
+    pub(crate) entries: HashMap<usize, Arc<PtxKernel>>,
+    pub(crate) launched: HashMap<u64, Arc<Launched>>,
+    /// Times of records of events.
+    pub(crate) times: HashMap<usize, Instant>,
     /// Arrays of modules: names, addresses, bytes.
     pub(crate) globals: HashMap<usize, Vec<(String, usize, usize)>>,
     last: u64,
@@ -174,6 +182,11 @@ impl World {
     pub(crate) fn recorded(&mut self, event: usize, record: u64) {
         let event = self.events.get_mut(&event);
         event.into_iter().for_each(|event| event.open.retain(|open| *open != record));
+    }
+
+    /// Notes the time of an event.
+    pub(crate) fn note_time(&mut self, event: usize) {
+        self.times.insert(event, Instant::now());
     }
 
     /// A new stream's handle. Its number's last four bits are 0.

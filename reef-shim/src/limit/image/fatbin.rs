@@ -6,8 +6,8 @@ use super::{elf, lz4, ptx};
 
 /// First bytes of a fat binary, and of its wrapper: four bytes, a version, and the address of the
 /// fat binary.
-const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
-const WRAPPER: [u8; 4] = [0xb1, 0x43, 0x62, 0x46];
+pub(super) const MAGIC: [u8; 4] = [0x50, 0xed, 0x55, 0xba];
+pub(super) const WRAPPER: [u8; 4] = [0xb1, 0x43, 0x62, 0x46];
 /// Bytes of the header, and minimum bytes of an entry's header.
 const HEADER: usize = 16;
 const ENTRY: usize = 64;

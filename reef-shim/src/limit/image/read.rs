@@ -35,6 +35,38 @@ pub(crate) unsafe fn size(image: *const u8, major: u32) -> Size {
     }
 }
 
+/// Returns an image as far as it says itself that it goes; a text without its end.
+///
+/// # Safety
+///
+/// As [`size`].
+pub(crate) unsafe fn whole<'a>(image: *const u8) -> Option<&'a [u8]> {
+    if image.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's promise, as in `size`.
+    unsafe {
+        let text = || CStr::from_ptr(image.cast::<c_char>()).to_bytes();
+        let mut first = [0; 4];
+        for (at, byte) in first.iter_mut().enumerate() {
+            *byte = *image.add(at);
+            if *byte == 0 {
+                return Some(text());
+            }
+        }
+        if is_container(first) {
+            fatbin::whole(image, first).or_else(|| elf::whole(image, first))
+        } else {
+            Some(text())
+        }
+    }
+}
+
+/// Returns whether an image with these first bytes is machine code, a fat binary or its wrapper.
+fn is_container(first: [u8; 4]) -> bool {
+    [fatbin::MAGIC, fatbin::WRAPPER, *b"\x7fELF"].contains(&first)
+}
+
 /// Returns the size of an image that was read from a file.
 pub(crate) fn size_of(bytes: &[u8], major: u32) -> Size {
     match bytes {

@@ -18,6 +18,9 @@ plain! {
     cuKernelGetParamInfo(kernel: usize, index: usize, offset: *mut usize, bytes: *mut usize) = param;
     cuKernelGetAttribute(value: *mut i32, attribute: u32, kernel: usize, device: i32) = attribute;
     cuKernelSetAttribute(attribute: u32, value: i32, kernel: usize, device: i32) = set_attribute;
+    cuFuncGetAttribute(value: *mut i32, attribute: u32, function: usize) = function_attribute;
+    cuFuncSetAttribute(function: usize, attribute: u32, value: i32) = set_function_attribute;
+    cuFuncLoad(function: usize) = load_function;
     cuKernelSetCacheConfig(kernel: usize, config: u32, device: i32) = set_cache;
     cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
         blocks: *mut i32, function: usize, threads: i32, shared: usize, flags: u32
@@ -97,6 +100,19 @@ unsafe fn attribute(value: *mut i32, attribute: u32, _kernel: usize, _device: i3
     SUCCESS
 }
 
+unsafe fn function_attribute(value: *mut i32, which: u32, _function: usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { attribute(value, which, 0, 0) }
+}
+
+unsafe fn set_function_attribute(_function: usize, attribute: u32, _value: i32) -> u32 {
+    if matches!(attribute, 8 | 9) { SUCCESS } else { INVALID_VALUE }
+}
+
+unsafe fn load_function(_function: usize) -> u32 {
+    SUCCESS
+}
+
 unsafe fn set_attribute(attribute: u32, _value: i32, _kernel: usize, _device: i32) -> u32 {
     if matches!(attribute, 8 | 9) { SUCCESS } else { INVALID_VALUE }
 }
@@ -105,18 +121,19 @@ unsafe fn set_cache(_kernel: usize, _config: u32, _device: i32) -> u32 {
     SUCCESS
 }
 
-/// 2,048 threads of a unit.
+/// 2,048 threads of a unit, and 228 KiB of its shared memory.
 unsafe fn occupancy(
     blocks: *mut i32,
     _function: usize,
     threads: i32,
-    _shared: usize,
+    shared: usize,
     _flags: u32,
 ) -> u32 {
     if threads <= 0 {
         return INVALID_VALUE;
     }
+    let by_memory = i32::try_from((228 << 10) / shared.max(1)).unwrap_or(i32::MAX);
     // SAFETY: the caller's promise.
-    unsafe { give(blocks, 2048 / threads) };
+    unsafe { give(blocks, by_memory.min(2048 / threads)) };
     SUCCESS
 }

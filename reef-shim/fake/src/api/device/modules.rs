@@ -3,9 +3,12 @@
 
 use crate::api::code::*;
 use crate::api::export::{give, plain};
+use crate::engine::blocks::is_readable;
 use crate::engine::device_memory::{give_back, take};
+use crate::engine::settings::setting;
 use crate::engine::world::world;
 use std::ffi::{CStr, c_char};
+use std::time::Duration;
 
 plain! {
     cuModuleLoadData(module: *mut usize, image: *const c_char) = load;
@@ -29,6 +32,10 @@ fn globals(text: &str) -> Vec<(String, u64)> {
 }
 
 fn make(module: *mut usize, text: &str) -> u32 {
+    if text.contains(".entry") && !is_readable(text) {
+        return INVALID_PTX;
+    }
+    std::thread::sleep(Duration::from_nanos(setting("REEF_FAKE_LOAD_NS", 0)));
     let arrays = globals(text);
     let bytes = arrays.iter().map(|(_, bytes)| bytes).sum();
     if !take(bytes) {
@@ -37,6 +44,7 @@ fn make(module: *mut usize, text: &str) -> u32 {
     let mut world = world();
     let handle = world.handle();
     world.taken.insert(handle, bytes);
+    world.texts.insert(handle, text.into());
     let (mut made, first) = (Vec::new(), first_global());
     for (name, bytes) in arrays {
         let mut places = (0..1 << 20).map(|place| first + GLOBALS_STEP * place);
@@ -133,6 +141,7 @@ unsafe fn unload(module: usize) -> u32 {
     if module == 0 {
         return SUCCESS; // as tests do that have none
     }
+    world().texts.remove(&module);
     let bytes = world().taken.remove(&module);
     for (_, at, len) in world().globals.remove(&module).into_iter().flatten() {
         // SAFETY: a mapping of ours, which the program doesn't use any more.

@@ -1,0 +1,73 @@
+//! Kernels in PTX: their blocks run one by one, in the order of the grid.
+
+use super::settings::setting;
+use reef_ptx::interpret::{Grid, Memory, Program};
+use reef_ptx::{Module, kernels};
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
+
+/// Kernel of a module.
+#[derive(Debug)]
+pub(crate) struct PtxKernel {
+    pub(crate) text: Arc<str>,
+    pub(crate) name: String,
+    /// Offsets and bytes of its parameters.
+    pub(crate) parameters: Vec<(usize, usize)>,
+}
+
+/// Launch of a kernel.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    pub(crate) entry: Arc<PtxKernel>,
+    pub(crate) grid: Grid,
+}
+
+/// Memory of this process.
+struct Here;
+
+impl Memory for Here {
+    fn load(&self, at: usize, bytes: usize) -> [u8; 8] {
+        let mut value = [0; 8];
+        // SAFETY: the program promises that what its kernels read is memory.
+        unsafe { std::ptr::copy(at as *const u8, value.as_mut_ptr(), bytes) };
+        value
+    }
+
+    fn store(&mut self, at: usize, bytes: &[u8]) {
+        // SAFETY: as above, for what they write.
+        unsafe { std::ptr::copy(bytes.as_ptr(), at as *mut u8, bytes.len()) };
+    }
+}
+
+/// Finds a kernel in a module's text.
+pub(crate) fn entry(text: &Arc<str>, name: &str) -> Option<Arc<PtxKernel>> {
+    let module = Module::read(text).ok()?;
+    kernels(&module).find(|kernel| kernel.name() == name)?;
+    let parameters = Program::read(&module, name).places();
+    Some(Arc::new(PtxKernel { text: text.clone(), name: name.to_owned(), parameters }))
+}
+
+/// Returns whether a text can be read by the driver's compiler.
+pub(crate) fn is_readable(text: &str) -> bool {
+    Module::read(text).is_ok()
+}
+
+/// Runs all blocks. Each takes `REEF_FAKE_BLOCK_NS`.
+pub(crate) fn run(launched: &Launched) {
+    static LENGTH: LazyLock<Duration> =
+        LazyLock::new(|| Duration::from_nanos(setting("REEF_FAKE_BLOCK_NS", 0)));
+    let module = Module::read(&launched.entry.text).expect("it was read before");
+    let program = Program::read(&module, &launched.entry.name);
+    let [width, height, depth] = launched.grid.blocks;
+    for z in 0..depth {
+        for y in 0..height {
+            for x in 0..width {
+                let begin = Instant::now();
+                program.run(&launched.grid, [x, y, z], &mut Here);
+                while begin.elapsed() < *LENGTH {
+                    std::thread::yield_now();
+                }
+            }
+        }
+    }
+}

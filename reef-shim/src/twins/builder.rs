@@ -1,0 +1,142 @@
+//! Thread that builds twins: the program's threads don't wait for a compiler.
+//!
+//! The driver compiles, in the kernel's context. A context that ends waits for that, outside of
+//! the driver ([`order::settle`]); the thread uses no handle of the program but the context's, and
+//! whatever the driver does under its locks needs no gate to open.
+
+use super::driver;
+use super::images::Code;
+use crate::guest::tree::branch::Branch;
+use crate::order;
+use crate::thread;
+use reef_ptx::{Module, Twin, kernels};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+
+/// Maximum number of twins of a context. They stay as long as it.
+const MAX_TWINS: usize = 256;
+
+/// Twin that is to be built, and the result when it is.
+#[derive(Debug)]
+pub(super) struct Order {
+    kernel: String,
+    code: Code,
+    branch: &'static Branch,
+    /// Number of the context.
+    context: u64,
+    /// Compute capability of the device, as 90.
+    capability: u32,
+    result: OnceLock<Result<Built, String>>,
+}
+
+/// Twin in a context.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Built {
+    pub(super) function: usize,
+    /// Number of the kernel's own parameters, and their bytes up to the twin's own.
+    pub(super) parameters: usize,
+    pub(super) bytes: u64,
+}
+
+impl Order {
+    pub(super) fn new(
+        kernel: String,
+        code: Code,
+        branch: &'static Branch,
+        capability: u32,
+    ) -> Arc<Self> {
+        let context = branch.context.name();
+        let result = OnceLock::new();
+        Arc::new(Self { kernel, code, branch, context, capability, result })
+    }
+
+    /// Returns the twin, once it is built.
+    pub(super) fn result(&self) -> Option<&Result<Built, String>> {
+        self.result.get()
+    }
+
+    /// Has the twin built.
+    pub(super) fn send(self: &Arc<Self>) {
+        static THREAD: OnceLock<Option<Sender<Arc<Order>>>> = OnceLock::new();
+        let start = || {
+            let (sender, orders) = channel();
+            thread::spawn("reef-twins", move || run(&orders)).is_ok().then_some(sender)
+        };
+        let sender = THREAD.get_or_init(start);
+        if sender.as_ref().is_none_or(|sender| sender.send(self.clone()).is_err()) {
+            let _ = self.result.set(Err("there is no thread that builds twins".into()));
+        }
+    }
+
+    fn build(
+        &self,
+        known: &mut HashMap<(u64, String), Result<Built, String>>,
+    ) -> Result<Built, String> {
+        let twin = self.twin()?;
+        let key = (self.context, twin.text.clone());
+        if let Some(known) = known.get(&key) {
+            return known.clone();
+        }
+        if known.keys().filter(|(context, _)| *context == self.context).count() >= MAX_TWINS {
+            return Err(format!("this context has {MAX_TWINS} twins"));
+        }
+        let result = self.load(&twin);
+        known.insert(key, result.clone());
+        result
+    }
+
+    fn twin(&self) -> Result<Twin, String> {
+        let loaded = self.code.as_ref().as_ref().map_err(String::clone)?;
+        let text = loaded.text(self.capability)?;
+        let module = Module::read(&text).map_err(|error| error.to_string())?;
+        let kernel = kernels(&module).find(|kernel| kernel.name() == self.kernel);
+        let kernel = kernel.ok_or("its PTX has no kernel of this name")?;
+        kernel.sliced().map_err(|reason| reason.to_string())
+    }
+
+    fn load(&self, twin: &Twin) -> Result<Built, String> {
+        let zero = |text: &str| CString::new(text).map_err(|_| "its PTX has a zero byte");
+        let (text, name) = (zero(&twin.text)?, zero(&self.kernel)?);
+        let context = &self.branch.context;
+        let in_context = || {
+            let (mut module, mut function) = (0, 0);
+            // SAFETY: texts that end with zeros.
+            let code = unsafe { driver::load_text(&mut module, text.as_ptr()) };
+            if code != Some(0) {
+                return Err(format!(
+                    "the driver doesn't compile its twin: code {}",
+                    code_text(code)
+                ));
+            }
+            // SAFETY: as above.
+            let code = unsafe { driver::get_function(&mut function, module, name.as_ptr()) };
+            if code != Some(0) {
+                return Err(format!("its twin isn't found: code {}", code_text(code)));
+            }
+            let _ = driver::load_function(function); // or at its first launch
+            Ok(Built { function, parameters: twin.parameters, bytes: twin.offset })
+        };
+        order::compile(|| {
+            if context.is_live() && context.name() == self.context {
+                context.within(in_context)
+            } else {
+                Err("its context has ended".into())
+            }
+        })
+    }
+}
+
+fn code_text(code: Option<u32>) -> String {
+    code.map_or_else(|| "none".into(), |code| code.to_string())
+}
+
+fn run(orders: &Receiver<Arc<Order>>) {
+    let mut known = HashMap::new();
+    while let Ok(order) = orders.recv() {
+        let built = catch_unwind(AssertUnwindSafe(|| order.build(&mut known)));
+        let _ = order.result.set(built.unwrap_or_else(|_| Err("its PTX isn't read".into())));
+    }
+}

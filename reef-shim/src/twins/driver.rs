@@ -1,0 +1,56 @@
+//! Calls of the driver for twins.
+
+use crate::driver::calls::{calls, device_attribute};
+use crate::driver::names;
+use crate::driver::slots::real;
+use std::ffi::{c_char, c_void};
+
+calls! {
+    /// Returns the function of a library's kernel in the current context.
+    function_of = cuKernelGetFunction(function: &mut usize, kernel: usize);
+    attribute = cuFuncGetAttribute(value: &mut i32, attribute: u32, function: usize);
+    set_attribute = cuFuncSetAttribute(function: usize, attribute: u32, value: i32);
+    parameter = cuFuncGetParamInfo(function: usize, index: usize, offset: &mut usize, bytes: &mut usize);
+    /// Loads a function's code now, and not at its first launch.
+    load_function = cuFuncLoad(function: usize);
+    occupancy = cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: &mut i32, function: usize, threads: i32, shared: usize, flags: u32
+    );
+    elapsed = cuEventElapsedTime(millis: &mut f32, from: usize, to: usize);
+}
+
+calls! {
+    unsafe:
+    /// # Safety
+    ///
+    /// The image is a text that ends with a zero.
+    load_text = cuModuleLoadData(module: &mut usize, image: *const c_char);
+    /// # Safety
+    ///
+    /// The name is a text that ends with a zero.
+    get_function = cuModuleGetFunction(function: &mut usize, module: usize, name: *const c_char);
+    /// # Safety
+    ///
+    /// `params` has an address of each of the kernel's parameters.
+    launch_kernel = cuLaunchKernel(
+        function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
+        stream: usize, params: *mut *mut c_void, extra: *mut *mut c_void
+    );
+}
+
+/// `CU_DEVICE_ATTRIBUTE_…`.
+pub(super) const MULTIPROCESSORS: u32 = 16;
+const MAJOR: u32 = 75;
+const MINOR: u32 = 76;
+
+/// Returns an attribute of a device.
+pub(super) fn of_device(attribute: u32, ordinal: i32) -> Option<u32> {
+    let mut value = 0;
+    let code = device_attribute(&mut value, attribute, ordinal);
+    u32::try_from(value).ok().filter(|_| code == Some(0))
+}
+
+/// Returns a device's compute capability, as 90.
+pub(super) fn capability(ordinal: i32) -> Option<u32> {
+    Some(10 * of_device(MAJOR, ordinal)? + of_device(MINOR, ordinal)?)
+}

@@ -1,0 +1,106 @@
+//! Comparison of a twin with its kernel, and the cut of a launch.
+
+use super::builder::Built;
+use super::driver;
+use super::kernels::Kernel;
+use super::shape::{Plan, ShapeKey};
+use super::timing::Timing;
+use crate::driver::calls;
+use reef_ptx::twin::{Launched, slices};
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+/// Duration that a slice should have: about the time for which real-time work waits.
+const SLICE: Duration = Duration::from_micros(200);
+/// Maximum number of slices of a launch. All fit into the driver's queue with their gates, so the
+/// launch doesn't wait for the device.
+const MAX_SLICES: u32 = 240;
+
+/// `CU_FUNC_ATTRIBUTE_…`: bytes of memory for each thread, which spilled registers take; maximum
+/// dynamic shared memory; part of the cache that is shared memory.
+const LOCAL_BYTES: u32 = 3;
+const MAX_SHARED: u32 = 8;
+const CARVEOUT: u32 = 9;
+
+/// Prepares a twin for launches of a shape, in the shape's context.
+///
+/// # Errors
+///
+/// The reason for which the kernel stays plain.
+pub(super) fn fit(
+    kernel: &Kernel,
+    handle: usize,
+    key: &ShapeKey,
+    built: Built,
+    plain: Duration,
+) -> Result<Plan, String> {
+    let mut function = handle;
+    if kernel.is_of_library && driver::function_of(&mut function, handle) != Some(0) {
+        return Err("the driver doesn't find its function".into());
+    }
+    check_parameters(function, built)?;
+    let twin = built.function;
+    if attribute(twin, LOCAL_BYTES)? > attribute(function, LOCAL_BYTES)? {
+        return Err("its twin needs more memory for each thread".into());
+    }
+    for which in [MAX_SHARED, CARVEOUT] {
+        let value = attribute(function, which)?;
+        if attribute(twin, which)? != value && driver::set_attribute(twin, which, value) != Some(0)
+        {
+            return Err("its twin doesn't take its shared memory".into());
+        }
+    }
+    let (own, of_twin) = (resident(function, key)?, resident(twin, key)?);
+    if of_twin < own {
+        return Err(format!("{of_twin} blocks of its twin run at a time, and {own} of its own"));
+    }
+    let ordinal = calls::device().ok_or("its device is not known")?;
+    let units = driver::of_device(driver::MULTIPROCESSORS, ordinal).unwrap_or(0);
+    let wave = u64::from(units) * u64::from(of_twin);
+    let launched =
+        Launched { grid: key.grid, wave, duration: plain, slice: SLICE, most: MAX_SLICES };
+    let slices = slices(&launched)?;
+    let (launches, sliced) = (AtomicU64::new(0), Mutex::new(Timing::default()));
+    Ok(Plan { twin, parameters: built.parameters, slices, plain, launches, sliced })
+}
+
+/// Checks that the driver sees the parameters that the PTX has.
+fn check_parameters(function: usize, built: Built) -> Result<(), String> {
+    let at = |index: usize| {
+        let (mut offset, mut bytes) = (0, 0);
+        let code = driver::parameter(function, index, &mut offset, &mut bytes)?;
+        Some((code == 0).then_some((offset + bytes).next_multiple_of(8) as u64))
+    };
+    let Some(beyond) = at(built.parameters) else { return Ok(()) }; // a driver before 12.4
+    let last = match built.parameters {
+        0 => Some(0),
+        count => at(count - 1).flatten(),
+    };
+    if beyond.is_some() || last != Some(built.bytes) {
+        return Err("the driver sees other parameters than its PTX has".into());
+    }
+    Ok(())
+}
+
+fn attribute(function: usize, which: u32) -> Result<i32, String> {
+    let mut value = 0;
+    match driver::attribute(&mut value, which, function) {
+        Some(0) => Ok(value),
+        _ => Err(format!("the driver doesn't say attribute {which} of it")),
+    }
+}
+
+/// Returns the number of blocks that run at a time on a multiprocessor.
+fn resident(function: usize, key: &ShapeKey) -> Result<u32, String> {
+    let threads =
+        key.block.iter().try_fold(1_i32, |all, side| all.checked_mul(i32::try_from(*side).ok()?));
+    let mut blocks = 0;
+    let code = threads.and_then(|threads| {
+        driver::occupancy(&mut blocks, function, threads, key.shared as usize, 0)
+    });
+    match u32::try_from(blocks) {
+        Ok(blocks) if code == Some(0) && blocks > 0 => Ok(blocks),
+        _ => Err("the driver doesn't say how many of its blocks run at a time".into()),
+    }
+}

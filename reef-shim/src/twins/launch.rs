@@ -1,0 +1,297 @@
+//! Launches of kernels: measured, sliced or plain.
+
+use super::builder::Order;
+use super::fitting::fit;
+use super::kernels::{self, Kernel};
+use super::shape::{Plan, Shape, ShapeKey, State};
+use super::timing::Events;
+use super::{driver, report};
+use crate::actions::launch::{Work, launch as launch_plain, launch_slice, wait_for_room};
+use crate::catch_panics::catch_panics;
+use crate::driver::calls::{self, Stream};
+use crate::driver::state::Inside;
+use crate::guest::capture;
+use crate::guest::device::Device;
+use crate::guest::find;
+use crate::order;
+use crate::settings::may_slice;
+use reef_guest::page::Time;
+use reef_ptx::twin::{Launch, Mode};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// Duration from which a kernel is long.
+const LONG: Duration = Duration::from_micros(500);
+/// Number of measurements of a kernel, and of its slices.
+const MEASURED: u32 = 2;
+const MEASURED_SLICES: u32 = 3;
+/// Launches after which a short kernel is measured again: its duration may depend on its data.
+const AGAIN: u64 = 256;
+/// Time for which real-time work counts as there after it held this program.
+const RECENT: u64 = 60_000_000_000;
+/// Upper bound of the time of slices, as a multiple of the kernel's.
+const MAX_COST: f64 = 1.15;
+/// Maximum number of shapes of a kernel.
+const MAX_SHAPES: usize = 64;
+
+/// Launch of a kernel by the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelLaunch {
+    pub(crate) function: usize,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared: u32,
+    pub(crate) stream: Stream,
+    pub(crate) params: *mut *mut c_void,
+    /// True if it has neither attributes nor packed parameters.
+    pub(crate) is_simple: bool,
+}
+
+/// Way in which a launch is made.
+#[derive(Debug, Default)]
+enum Way {
+    #[default]
+    Plain,
+    Measured(Arc<Kernel>, ShapeKey, Events),
+    Sliced(Arc<Plan>, u64, &'static Device),
+}
+
+/// Launches a kernel.
+#[inline]
+pub(crate) fn launch(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32 {
+    if !may_slice() {
+        return launch_plain(of.stream, work, real);
+    }
+    launch_twin(of, work, real)
+}
+
+fn launch_twin(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32 {
+    let way = match Inside::enter() {
+        Some(_inside) => catch_panics(|| way(of).unwrap_or_default()),
+        None => Way::Plain,
+    };
+    match way {
+        Way::Plain => order::shared(|| launch_plain(of.stream, work, real)),
+        Way::Measured(kernel, key, events) => {
+            let mut is_measured = false;
+            let code = order::shared(|| {
+                launch_plain(of.stream, work, || {
+                    let (code, both) = events.measure(of.stream, real);
+                    is_measured = both;
+                    code
+                })
+            });
+            match kernel.shapes().get_mut(&key).filter(|_| code == 0 && is_measured) {
+                Some(shape) => shape.plain.wait_for(events),
+                None => events.destroy(),
+            }
+            code
+        }
+        Way::Sliced(plan, holds, device) => {
+            wait_for_room(of.stream);
+            let code = order::exclusive().and_then(|_lock| plan.launch(of, holds, device));
+            code.unwrap_or_else(|| order::shared(|| launch_plain(of.stream, work, real)))
+        }
+    }
+}
+
+/// Chooses the way of a launch. `None`: plain.
+fn way(of: &KernelLaunch) -> Option<Way> {
+    if capture::is_any_open() || !of.is_simple {
+        return None;
+    }
+    let stream = find::stream(of.stream)?;
+    let device = stream.context().device;
+    if !may_be_held(device) || stream.context().handle() != calls::context() {
+        return None;
+    }
+    let kernel = kernels::find_or_unknown(of.function);
+    let context = stream.context().name();
+    let key = ShapeKey { context, grid: of.grid, block: of.block, shared: of.shared };
+    let mut shapes = kernel.shapes();
+    if shapes.len() >= MAX_SHAPES && !shapes.contains_key(&key) {
+        return None;
+    }
+    let shape = shapes.entry(key).or_insert_with(Shape::new);
+    shape.launches += 1;
+    let holds = holds(device);
+    match &shape.state {
+        State::Plain(_) => None,
+        State::Short if shape.launches < AGAIN => None,
+        State::Short => {
+            *shape = Shape::new();
+            None
+        }
+        State::Measured => {
+            // A gate comes before the first event, so a hold is not part of the time.
+            if !shape.plain.is_free(0) {
+                return None;
+            }
+            if shape.plain.count < MEASURED {
+                let events = Events::new(0)?;
+                drop(shapes);
+                return Some(Way::Measured(kernel, key, events));
+            }
+            shape.launches = 0;
+            shape.state = match shape.plain.shortest {
+                Some(shortest) if shortest >= LONG => long(&kernel, context),
+                _ => State::Short,
+            };
+            None
+        }
+        State::Long(order) => {
+            let order = order.clone();
+            let built = order.result()?.clone();
+            let plain = shape.plain.shortest.unwrap_or_default();
+            let plan = built.and_then(|built| fit(&kernel, of.function, &key, built, plain));
+            shape.state = match plan {
+                Ok(plan) => State::Ready(Arc::new(plan)),
+                Err(why) => State::Plain(why),
+            };
+            None // from the next one on
+        }
+        State::Ready(plan) => {
+            if of.params.is_null() && plan.parameters > 0 {
+                return None;
+            }
+            if let Some(why) = plan.excess(holds) {
+                shape.state = State::Plain(why);
+                return None;
+            }
+            Some(Way::Sliced(plan.clone(), holds, device))
+        }
+    }
+}
+
+/// Orders the twin of a long kernel.
+fn long(kernel: &Kernel, context: u64) -> State {
+    report::begin();
+    if let Err(why) = kernel.code.as_ref() {
+        return State::Plain(why.clone());
+    }
+    let branch = find::find_context(calls::context()).filter(|it| it.context.name() == context);
+    let capability = calls::device().and_then(driver::capability);
+    match (branch, capability) {
+        (Some(branch), Some(capability)) => {
+            let order = Order::new(kernel.name.clone(), kernel.code.clone(), branch, capability);
+            order.send();
+            State::Long(order)
+        }
+        _ => State::Plain("its device is not known".into()),
+    }
+}
+
+/// Returns whether this program may be held, and real-time work was there of late. Time limits and
+/// memory that leaves the device stay with plain launches.
+fn may_be_held(device: &Device) -> bool {
+    /// Time of the last hold that was seen, and the number of holds then.
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    static SEEN: AtomicU64 = AtomicU64::new(0);
+    if device.is_real_time()
+        || !device.has_daemon()
+        || device.meter.is_some()
+        || device.phase.is_active()
+    {
+        return false;
+    }
+    let (now, holds) = (Time::now().0, device.page.spans.ended());
+    if device.page.holders.is_held() || SEEN.swap(holds, Relaxed) != holds {
+        LAST.store(now, Relaxed);
+    }
+    let last = LAST.load(Relaxed);
+    last != 0 && now.saturating_sub(last) < RECENT
+}
+
+/// Returns a value that changes if the program is held. An open hold counts as one of its own.
+fn holds(device: &Device) -> u64 {
+    2 * device.page.spans.ended() + u64::from(device.page.holders.is_held())
+}
+
+impl Plan {
+    /// Launches all slices. `None`: nothing was launched.
+    fn launch(&self, of: &KernelLaunch, holds: u64, device: &Device) -> Option<u32> {
+        let _inside = Inside::enter()?;
+        let mut timed = self.measure(holds);
+        // SAFETY: the program's promise to the driver: an address of each parameter.
+        let own = (0..self.parameters).map(|at| unsafe { *of.params.add(at) });
+        let mut params: Vec<*mut c_void> = own.collect();
+        params.push(null_mut());
+        let [block_x, block_y, block_z] = of.block;
+        for (at, slice) in self.slices.iter().enumerate() {
+            let launch = Launch { offset: slice.offset, grid: of.grid, ..PLAIN };
+            let mut bytes = Aligned(launch.bytes());
+            params[self.parameters] = bytes.0.as_mut_ptr().cast();
+            let [x, y, z] = slice.blocks;
+            let real = || {
+                if at == 0 {
+                    timed = timed.filter(|events| events.begin(of.stream));
+                }
+                let params = params.as_mut_ptr();
+                // SAFETY: the kernel's parameters and the twin's, of which the driver takes copies.
+                let code = unsafe {
+                    driver::launch_kernel(
+                        self.twin,
+                        x,
+                        y,
+                        z,
+                        block_x,
+                        block_y,
+                        block_z,
+                        of.shared,
+                        of.stream.0,
+                        params,
+                        null_mut(),
+                    )
+                };
+                code.unwrap_or(NOT_FOUND)
+            };
+            let code = launch_slice(of.stream, at == 0, real);
+            if code != 0 {
+                timed.into_iter().for_each(Events::destroy);
+                return (at > 0).then_some(code);
+            }
+        }
+        self.launches.fetch_add(1, Relaxed);
+        if let Some(events) = timed {
+            let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
+            if events.end(of.stream) && holds == self::holds(device) {
+                sliced.wait_for(events);
+            } else {
+                events.destroy();
+            }
+        }
+        Some(0)
+    }
+
+    /// Returns events for the launch, if it is one of those that are measured.
+    fn measure(&self, holds: u64) -> Option<Events> {
+        let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = sliced.count < MEASURED_SLICES && sliced.is_free(holds);
+        if is_due { Events::new(holds) } else { None }
+    }
+
+    /// Returns the reason for which the launch isn't sliced any more: slices take longer.
+    fn excess(&self, holds: u64) -> Option<String> {
+        let mut sliced = self.sliced.lock().unwrap_or_else(PoisonError::into_inner);
+        if !sliced.is_free(holds) || sliced.count < MEASURED_SLICES {
+            return None;
+        }
+        let cost = sliced.shortest?.as_secs_f64() / self.plain.as_secs_f64();
+        let percent = 100.0 * (cost - 1.0);
+        (cost > MAX_COST)
+            .then(|| format!("{} slices took {percent:.0} % longer", self.slices.len()))
+    }
+}
+
+/// `CUDA_ERROR_NOT_FOUND`.
+const NOT_FOUND: u32 = 500;
+
+/// A slice reads neither a stop word nor a map.
+const PLAIN: Launch =
+    Launch { stop: 0, map: 0, mode: Mode::First, offset: [0; 3], grid: [0; 3], dirty: 0 };
+
+#[repr(align(8))]
+struct Aligned([u8; 64]);

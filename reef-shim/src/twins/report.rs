@@ -1,0 +1,42 @@
+//! Report of long kernels: sliced, or with gates alone and why.
+
+use super::kernels;
+use super::shape::{Shape, ShapeKey, State};
+use crate::explain;
+use std::sync::Once;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Maximum number of lines.
+const MAX_LINES: usize = 64;
+
+/// Adds the lines of long kernels to the report.
+pub(super) fn begin() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| explain::add(lines));
+}
+
+fn lines() -> String {
+    let mut lines = Vec::new();
+    for kernel in kernels::all() {
+        let shapes = kernel.shapes();
+        lines.extend(shapes.iter().filter_map(|(key, shape)| line(&kernel.name, key, shape)));
+    }
+    lines.sort();
+    lines.dedup();
+    lines.truncate(MAX_LINES);
+    lines.concat()
+}
+
+fn line(name: &str, key: &ShapeKey, shape: &Shape) -> Option<String> {
+    let how = match &shape.state {
+        State::Measured | State::Short => return None,
+        State::Long(_) => "gates only: its twin is not built yet".to_owned(),
+        State::Plain(why) => format!("gates only: {why}"),
+        State::Ready(plan) => {
+            format!("{} launches in {} slices", plan.launches.load(Relaxed), plan.slices.len())
+        }
+    };
+    let [x, y, z] = key.grid;
+    let millis = shape.plain.shortest.unwrap_or_default().as_secs_f64() * 1e3;
+    Some(format!("  long kernel {name}, {x}x{y}x{z} blocks, {millis:.2} ms: {how}\n"))
+}

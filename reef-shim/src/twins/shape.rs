@@ -1,0 +1,66 @@
+//! Launches of one kernel with one grid: measured, then sliced or not.
+//!
+//! | state | next |
+//! |---|---|
+//! | measured | `Short` or `Long` after two measurements |
+//! | `Short` | measured again after 256 launches |
+//! | `Long` | `Ready`, or `Plain` with a reason, when the twin is built |
+//! | `Ready` | `Plain`, if slices take longer than they may |
+
+use super::builder::Order;
+use super::timing::Timing;
+use reef_ptx::twin::Slice;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Shape of a launch, and the context in which it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ShapeKey {
+    /// Number of the context, which no other one gets.
+    pub(super) context: u64,
+    pub(super) grid: [u32; 3],
+    pub(super) block: [u32; 3],
+    pub(super) shared: u32,
+}
+
+/// State of a shape.
+#[derive(Debug)]
+pub(super) struct Shape {
+    pub(super) state: State,
+    /// Duration of the plain kernel.
+    pub(super) plain: Timing,
+    /// Launches in this state.
+    pub(super) launches: u64,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Measured,
+    Short,
+    /// A twin is being built.
+    Long(Arc<Order>),
+    Ready(Arc<Plan>),
+    /// Long, and launched as it is.
+    Plain(String),
+}
+
+/// Way in which launches of a shape are sliced.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) twin: usize,
+    /// Number of the kernel's own parameters.
+    pub(super) parameters: usize,
+    pub(super) slices: Vec<Slice>,
+    /// Duration of the plain kernel.
+    pub(super) plain: Duration,
+    /// Launches that were sliced.
+    pub(super) launches: std::sync::atomic::AtomicU64,
+    /// Duration of all slices of a launch.
+    pub(super) sliced: std::sync::Mutex<Timing>,
+}
+
+impl Shape {
+    pub(super) fn new() -> Self {
+        Self { state: State::Measured, plain: Timing::default(), launches: 0 }
+    }
+}

@@ -1,0 +1,93 @@
+//! Durations of launches by events of the program's own stream.
+
+use super::driver;
+use crate::driver::calls::{self, Stream};
+use std::time::Duration;
+
+/// Events before and after a launch. They are of the context that the shape is of, so they are used
+/// only while that context lives.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Events {
+    from: usize,
+    to: usize,
+    /// Value that changes if the launch was held meanwhile.
+    pub(super) holds: u64,
+}
+
+/// Shortest duration of some launches.
+#[derive(Debug, Default)]
+pub(super) struct Timing {
+    pending: Option<Events>,
+    /// Shortest so far.
+    pub(super) shortest: Option<Duration>,
+    /// Number of measured launches.
+    pub(super) count: u32,
+}
+
+impl Events {
+    /// Creates events in the current context.
+    pub(super) fn new(holds: u64) -> Option<Self> {
+        let (mut from, mut to) = (0, 0);
+        if calls::create_event(&mut from, 0) != Some(0) {
+            return None;
+        }
+        if calls::create_event(&mut to, 0) != Some(0) {
+            let _ = calls::destroy_event(from);
+            return None;
+        }
+        Some(Self { from, to, holds })
+    }
+
+    /// Makes a launch between the events. Returns its code, and whether both are in the stream.
+    pub(super) fn measure(&self, stream: Stream, call: impl FnOnce() -> u32) -> (u32, bool) {
+        let is_begun = self.begin(stream);
+        let code = call();
+        (code, self.end(stream) && is_begun)
+    }
+
+    pub(super) fn begin(&self, stream: Stream) -> bool {
+        calls::record_event(self.from, stream.0) == Some(0)
+    }
+
+    pub(super) fn end(&self, stream: Stream) -> bool {
+        calls::record_event(self.to, stream.0) == Some(0)
+    }
+
+    pub(super) fn destroy(self) {
+        let _ = calls::destroy_event(self.from);
+        let _ = calls::destroy_event(self.to);
+    }
+}
+
+impl Timing {
+    /// Returns whether no launch is being measured. Takes over one that has ended, unless it was
+    /// held.
+    pub(super) fn is_free(&mut self, holds: u64) -> bool {
+        let Some(events) = self.pending else { return true };
+        match calls::query_event(events.to) {
+            Some(600) => return false,
+            Some(0) => {
+                let mut millis = 0.0;
+                let code = driver::elapsed(&mut millis, events.from, events.to);
+                if code == Some(0) && events.holds == holds && millis >= 0.0 {
+                    let duration = Duration::from_secs_f32(millis / 1e3);
+                    let shortest = self.shortest.map_or(duration, |known| known.min(duration));
+                    self.shortest = Some(shortest);
+                    self.count += 1;
+                }
+            }
+            _ => {}
+        }
+        self.pending = None;
+        events.destroy();
+        true
+    }
+
+    /// Notes a launch that is between events.
+    pub(super) fn wait_for(&mut self, events: Events) {
+        match self.pending {
+            None => self.pending = Some(events),
+            Some(_) => events.destroy(), // another thread was faster
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! A best-effort program with long kernels on the fake driver, under the shim with
+//! `REEF_SLICES=1`. The fake runs the PTX that it is given block by block, so a twin that is wrong
+//! leaves other memory.
+
+#![cfg(all(target_os = "linux", target_arch = "x86_64"))]
+
+mod common;
+#[path = "slices/program.rs"]
+mod program;
+
+use common::{call, until};
+use program::{Shape, WAVE, expected, program};
+use std::process::Command;
+use std::time::Duration;
+
+#[test]
+fn long_kernel_is_sliced_and_leaves_the_memory_of_the_whole() {
+    let program = program();
+    for shape in Shape::all() {
+        let tiles = program.kernel("tiles");
+        program.learn(tiles, &shape);
+        let gates = program.gates();
+        program.clear();
+        assert_eq!(program.launch(tiles, &shape, 7), 0);
+        program.synchronize();
+        assert_eq!(program.memory(), expected(&shape, &[7]), "{shape:?}");
+        assert!(program.gates() - gates >= 3, "{shape:?}: {} gates", program.gates() - gates);
+        // Once more on what is there: a block that ran twice, or not at all, is seen.
+        assert_eq!(program.launch(tiles, &shape, 9), 0);
+        program.synchronize();
+        assert_eq!(program.memory(), expected(&shape, &[7, 9]), "{shape:?}");
+    }
+}
+
+#[test]
+fn real_time_work_starts_between_two_slices() {
+    let program = program();
+    let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
+    program.learn(tiles, &shape);
+    let blocks = shape.blocks();
+    let mut stops = Vec::new();
+    for _ in 0..5 {
+        program.clear();
+        assert_eq!(program.launch(tiles, &shape, 3), 0);
+        let done = || program.memory().iter().filter(|word| **word != 0).count();
+        until("some blocks ran", || done() > 0);
+        program.hold(true);
+        std::thread::sleep(Duration::from_millis(30));
+        let at = done();
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(done(), at, "held: no block runs");
+        stops.push(at);
+        program.hold(false);
+        program.synchronize();
+        assert_eq!(program.memory(), expected(&shape, &[3]));
+    }
+    assert!(stops.iter().all(|at| at % WAVE == 0 || *at == blocks), "whole waves: {stops:?}");
+    assert!(stops.iter().any(|at| *at > 0 && *at < blocks), "stopped after {stops:?} of {blocks}");
+}
+
+#[test]
+fn uncertain_kernels_stay_whole() {
+    let program = program();
+    let shape = Shape::line();
+    for name in ["waits", "numbered", "counted"] {
+        let kernel = program.kernel(name);
+        program.clear();
+        program.learn(kernel, &shape);
+        let gates = program.gates();
+        assert_eq!(program.launch(kernel, &shape, 7), 0);
+        program.synchronize();
+        assert!(program.gates() - gates <= 1, "{name} has slices");
+    }
+    // A kernel whose blocks all run at a time.
+    let few = Shape { grid: [WAVE as u32, 1, 1], ..shape };
+    let tiles = program.kernel("tiles");
+    program.learn(tiles, &few);
+    let gates = program.gates();
+    assert_eq!(program.launch(tiles, &few, 1), 0);
+    program.synchronize();
+    assert!(program.gates() - gates <= 1, "few blocks have slices");
+}
+
+#[test]
+fn captured_and_cooperative_launches_are_not_sliced() {
+    let program = program();
+    let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
+    program.learn(tiles, &shape);
+    program.clear();
+    let driver = program.driver;
+    assert_eq!(call!(driver, cuStreamBeginCapture_v2(program.stream, 2)), 0);
+    assert_eq!(program.launch(tiles, &shape, 5), 0);
+    let mut graph = 0_usize;
+    assert_eq!(call!(driver, cuStreamEndCapture(program.stream, &raw mut graph)), 0);
+    let mut count = 0_usize;
+    assert_eq!(call!(driver, cuGraphGetNodes(graph, 0, &raw mut count)), 0);
+    assert!(count <= 2, "one kernel and at most one gate, not {count} nodes");
+    assert_eq!(program.memory(), vec![0; shape.blocks()], "nothing ran");
+}
+
+#[test]
+fn kernel_of_an_unloaded_module_is_forgotten() {
+    let program = program();
+    let (shape, driver) = (Shape::line(), program.driver);
+    let module = program.load();
+    let mut tiles = 0_usize;
+    assert_eq!(call!(driver, cuModuleGetFunction(&raw mut tiles, module, c"tiles".as_ptr())), 0);
+    program.learn(tiles, &shape);
+    assert_eq!(call!(driver, cuModuleUnload(module)), 0);
+    let again = program.kernel("tiles");
+    program.learn(again, &shape);
+    program.clear();
+    assert_eq!(program.launch(again, &shape, 2), 0);
+    program.synchronize();
+    assert_eq!(program.memory(), expected(&shape, &[2]));
+}
+
+#[test]
+fn nothing_gets_between_slices_from_another_thread() {
+    let program = program();
+    let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
+    program.learn(tiles, &shape);
+    program.clear();
+    let mut values = Vec::new();
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (1..3)
+            .map(|number| {
+                let program = &program;
+                scope.spawn(move || {
+                    call!(program.driver, cuCtxSetCurrent(1));
+                    for round in 0..10 {
+                        assert_eq!(program.launch(tiles, &shape, 10 * round + number), 0);
+                    }
+                })
+            })
+            .collect();
+        all.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+    program.synchronize();
+    // Each block has the same values in the same order, whatever it is.
+    let memory = program.memory();
+    values
+        .extend(memory.iter().enumerate().map(|(at, word)| program::without_number(at, *word, 20)));
+    assert!(values.iter().all(|value| *value == values[0]), "blocks saw launches in other orders");
+}
+
+#[test]
+fn report_has_long_kernels_and_reasons() {
+    let report = std::env::temp_dir().join(format!("reef-slices-report-{}", std::process::id()));
+    let _ = std::fs::remove_file(&report);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "--ignored", "program_with_a_report"]).env("REEF_EXPLAIN", &report);
+    assert!(child.status().unwrap().success());
+    let text = std::fs::read_to_string(&report).unwrap();
+    for (name, how) in [
+        ("tiles", "launches in "),
+        ("waits", "gates only: a loop waits for other blocks"),
+        ("numbered", "gates only: it reads the number of its launch"),
+        ("counted", "gates only: it uses variable counter of its module"),
+    ] {
+        let begin = format!("  long kernel {name}, 301x1x1 blocks, ");
+        let line = text.lines().find(|line| line.starts_with(&begin));
+        let line = line.unwrap_or_else(|| panic!("{name}: no line in {text}"));
+        assert!(line.contains(how), "{line}");
+    }
+    std::fs::remove_file(report).unwrap();
+}
+
+#[test]
+#[ignore = "a part of the test of the report"]
+fn program_with_a_report() {
+    let program = program();
+    for name in ["tiles", "waits", "numbered", "counted"] {
+        program.clear();
+        program.learn(program.kernel(name), &Shape::line());
+    }
+}
