@@ -18,7 +18,7 @@ fn long_kernel_is_sliced_and_leaves_the_memory_of_the_whole() {
     let program = program();
     for shape in Shape::all() {
         let tiles = program.kernel("tiles");
-        program.learn(tiles, &shape);
+        program.learn_slices(tiles, &shape);
         let gates = program.gates();
         program.clear();
         assert_eq!(program.launch(tiles, &shape, 7), 0);
@@ -36,7 +36,7 @@ fn long_kernel_is_sliced_and_leaves_the_memory_of_the_whole() {
 fn real_time_work_starts_between_two_slices() {
     let program = program();
     let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
-    program.learn(tiles, &shape);
+    program.learn_slices(tiles, &shape);
     let blocks = shape.blocks();
     let mut stops = Vec::new();
     for _ in 0..5 {
@@ -82,10 +82,10 @@ fn uncertain_kernels_stay_whole() {
 }
 
 #[test]
-fn captured_and_cooperative_launches_are_not_sliced() {
+fn captured_or_cooperative_launch_is_not_sliced() {
     let program = program();
     let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
-    program.learn(tiles, &shape);
+    program.learn_slices(tiles, &shape);
     program.clear();
     let driver = program.driver;
     assert_eq!(call!(driver, cuStreamBeginCapture_v2(program.stream, 2)), 0);
@@ -96,6 +96,11 @@ fn captured_and_cooperative_launches_are_not_sliced() {
     assert_eq!(call!(driver, cuGraphGetNodes(graph, 0, &raw mut count)), 0);
     assert!(count <= 2, "one kernel and at most one gate, not {count} nodes");
     assert_eq!(program.memory(), vec![0; shape.blocks()], "nothing ran");
+    let gates = program.gates();
+    assert_eq!(program.launch_cooperative(tiles, &shape, 5), 0);
+    program.synchronize();
+    assert!(program.gates() - gates <= 1, "a cooperative launch has slices");
+    assert_eq!(program.memory(), expected(&shape, &[5]));
 }
 
 #[test]
@@ -105,10 +110,10 @@ fn kernel_of_an_unloaded_module_is_forgotten() {
     let module = program.load();
     let mut tiles = 0_usize;
     assert_eq!(call!(driver, cuModuleGetFunction(&raw mut tiles, module, c"tiles".as_ptr())), 0);
-    program.learn(tiles, &shape);
+    program.learn_slices(tiles, &shape);
     assert_eq!(call!(driver, cuModuleUnload(module)), 0);
     let again = program.kernel("tiles");
-    program.learn(again, &shape);
+    program.learn_slices(again, &shape);
     program.clear();
     assert_eq!(program.launch(again, &shape, 2), 0);
     program.synchronize();
@@ -119,7 +124,7 @@ fn kernel_of_an_unloaded_module_is_forgotten() {
 fn nothing_gets_between_slices_from_another_thread() {
     let program = program();
     let (shape, tiles) = (Shape::line(), program.kernel("tiles"));
-    program.learn(tiles, &shape);
+    program.learn_slices(tiles, &shape);
     program.clear();
     let mut values = Vec::new();
     std::thread::scope(|scope| {

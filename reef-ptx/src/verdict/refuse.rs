@@ -155,11 +155,18 @@ pub(super) fn callee<'a>(op: &Instruction<'a>) -> Option<&'a str> {
     (op.base() == "call").then(|| op.operands.get(usize::from(has_result)).map(|name| name.text))?
 }
 
-/// Variables that a twin's own module would have another instance of.
+/// Beginnings of the names of variables that compilers make and nothing writes: texts, tables.
+const CONSTANTS: &[&str] = &["$", "__cudart_", "__unnamed_"];
+
+/// Variables that a twin's own module would have another instance of. The program may write those
+/// that its source names, with or without `static`.
 fn variables(facts: &Facts<'_, '_>) -> Result<(), Reason> {
     let is_state = |variable: &&Variable<'_>| match variable.space {
         "shared" => false,
-        _ => !variable.is_initialised || variable.is_visible,
+        _ => {
+            let is_constant = CONSTANTS.iter().any(|begin| variable.name.starts_with(begin));
+            !variable.is_initialised || variable.is_visible || !is_constant
+        }
     };
     match facts.variables.iter().find(is_state) {
         Some(variable) => {

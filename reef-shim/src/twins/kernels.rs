@@ -56,13 +56,9 @@ pub(crate) fn look_up(
 
 fn note(owner: Owner, handle: usize, name: &CStr) {
     let name = name.to_string_lossy();
-    let is_known = |known: &Kernel| known.owner == Some(owner) && known.name == name;
-    if find(handle).is_some_and(|known| is_known(&known)) {
-        return; // its measurements stay
-    }
     let unseen = || Arc::new(Err("the load of its module was not seen".into()));
     let code = images::find(owner).unwrap_or_else(unseen);
-    insert(handle, Arc::new(Kernel::new(name.into_owned(), code, Some(owner))));
+    insert_new(handle, Kernel::new(name.into_owned(), code, Some(owner)));
 }
 
 /// Gets the function of a library's kernel in a context by `call`, which writes its handle.
@@ -71,12 +67,9 @@ pub(crate) fn copy(to: *const usize, kernel: usize, call: impl FnOnce() -> u32) 
     // SAFETY: null, or where the driver has just written.
     if let (0, true, Some(handle)) = (code, may_slice(), unsafe { to.as_ref() }) {
         catch_panics(|| {
-            if let Some(known) = find(kernel).filter(|_| *handle != kernel)
-                && find(*handle)
-                    .is_none_or(|old| old.name != known.name || old.owner != known.owner)
-            {
+            if let Some(known) = find(kernel).filter(|_| *handle != kernel) {
                 let new = Kernel::new(known.name.clone(), known.code.clone(), known.owner);
-                insert(*handle, Arc::new(Kernel { is_of_library: false, ..new }));
+                insert_new(*handle, Kernel { is_of_library: false, ..new });
             }
         });
     }
@@ -96,6 +89,18 @@ pub(super) fn find_or_unknown(handle: usize) -> Arc<Kernel> {
         insert(handle, unknown.clone());
         unknown
     })
+}
+
+/// Inserts a kernel, unless it is known: its measurements stay. A handle of what has ended comes
+/// back, so the code must be the same, too.
+fn insert_new(handle: usize, kernel: Kernel) {
+    let is_known = |known: &Kernel| {
+        let is_same = known.owner == kernel.owner && known.name == kernel.name;
+        is_same && Arc::ptr_eq(&known.code, &kernel.code)
+    };
+    if find(handle).is_none_or(|known| !is_known(&known)) {
+        insert(handle, Arc::new(kernel));
+    }
 }
 
 fn insert(handle: usize, kernel: Arc<Kernel>) {

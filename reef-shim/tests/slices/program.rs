@@ -1,6 +1,6 @@
 //! The program: kernels in PTX, a stream, memory, and the daemon that holds it.
 
-use crate::common::{self, Driver, FAKE, SHIM, UUID, call, library};
+use crate::common::{self, Driver, FAKE, SHIM, UUID, call, library, until};
 use reef_guest::page::Class;
 use reef_guest::registry::Registry;
 use std::ffi::{CString, c_char};
@@ -153,6 +153,27 @@ impl Program {
         )
     }
 
+    /// Launches a kernel whose blocks may wait for each other.
+    pub(crate) fn launch_cooperative(&self, kernel: usize, shape: &Shape, value: u32) -> u32 {
+        let ([x, y, z], [width, height, depth]) = (shape.grid, shape.block);
+        let params = [(&raw const self.at).cast::<u8>(), (&raw const value).cast::<u8>()];
+        call!(
+            self.driver,
+            cuLaunchCooperativeKernel(
+                kernel,
+                x,
+                y,
+                z,
+                width,
+                height,
+                depth,
+                SHARED,
+                self.stream,
+                params.as_ptr()
+            )
+        )
+    }
+
     /// Launches a kernel until its way is decided, as after a hold.
     pub(crate) fn learn(&self, kernel: usize, shape: &Shape) {
         self.hold(true);
@@ -164,6 +185,17 @@ impl Program {
             self.synchronize();
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// Launches a kernel until it is sliced.
+    pub(crate) fn learn_slices(&self, kernel: usize, shape: &Shape) {
+        self.learn(kernel, shape);
+        until("sliced", || {
+            let gates = self.gates();
+            assert_eq!(self.launch(kernel, shape, 0), 0);
+            self.synchronize();
+            self.gates() - gates >= 3
+        });
     }
 
     pub(crate) fn hold(&self, is_held: bool) {

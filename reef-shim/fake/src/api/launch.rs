@@ -216,18 +216,23 @@ unsafe fn launch(
 unsafe fn cooperative(
     is_twin: bool,
     function: usize,
-    _grid_x: u32,
-    _grid_y: u32,
-    _grid_z: u32,
-    _block_x: u32,
-    _block_y: u32,
-    _block_z: u32,
-    _shared: u32,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared: u32,
     stream: usize,
     params: *const *const u64,
 ) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { start(is_twin, function, stream, params) }
+    unsafe {
+        launch(
+            is_twin, function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, stream,
+            params, 0,
+        )
+    }
 }
 
 unsafe fn launch_ex(

@@ -52,10 +52,17 @@ pub(crate) fn is_readable(text: &str) -> bool {
     Module::read(text).is_ok()
 }
 
-/// Runs all blocks. Each takes `REEF_FAKE_BLOCK_NS`.
+/// Nanoseconds of a block.
+static LENGTH: LazyLock<u64> = LazyLock::new(|| setting("REEF_FAKE_BLOCK_NS", 0));
+
+/// Returns the nanoseconds that all blocks take.
+pub(crate) fn nanos(launched: &Launched) -> u64 {
+    launched.grid.blocks.iter().map(|side| u64::from(*side)).product::<u64>() * *LENGTH
+}
+
+/// Runs all blocks. Each takes `REEF_FAKE_BLOCK_NS`, or longer.
 pub(crate) fn run(launched: &Launched) {
-    static LENGTH: LazyLock<Duration> =
-        LazyLock::new(|| Duration::from_nanos(setting("REEF_FAKE_BLOCK_NS", 0)));
+    let length = Duration::from_nanos(*LENGTH);
     let module = Module::read(&launched.entry.text).expect("it was read before");
     let program = Program::read(&module, &launched.entry.name);
     let [width, height, depth] = launched.grid.blocks;
@@ -64,7 +71,7 @@ pub(crate) fn run(launched: &Launched) {
             for x in 0..width {
                 let begin = Instant::now();
                 program.run(&launched.grid, [x, y, z], &mut Here);
-                while begin.elapsed() < *LENGTH {
+                while begin.elapsed() < length {
                     std::thread::yield_now();
                 }
             }

@@ -90,6 +90,7 @@ fn step([kernel, copy]: [Duration; 2]) {
         unsafe { take_effect(&op) };
     }
     let mut world = together.unwrap_or_else(super::world::world);
+    world.block_nanos += launched.as_deref().map_or(0, blocks::nanos);
     world.is_faulty |= is_lost || !has_memory(&world, &op);
     finish(&mut world, (stream, node), &op);
 }

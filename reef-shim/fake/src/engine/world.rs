@@ -9,7 +9,6 @@ use super::op::Op;
 use super::pool::Pool;
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard};
-use std::time::Instant;
 
 /// An operation in a stream.
 #[derive(Debug)]
@@ -98,8 +97,10 @@ pub(crate) struct World {
     pub(crate) texts: HashMap<usize, Arc<str>>,
     pub(crate) entries: HashMap<usize, Arc<PtxKernel>>,
     pub(crate) launched: HashMap<u64, Arc<Launched>>,
-    /// Times of records of events.
-    pub(crate) times: HashMap<usize, Instant>,
+    /// Nanoseconds of the blocks of kernels in PTX so far, and at the records of events. A busy
+    /// host does not change them.
+    pub(crate) block_nanos: u64,
+    pub(crate) times: HashMap<usize, u64>,
     /// Arrays of modules: names, addresses, bytes.
     pub(crate) globals: HashMap<usize, Vec<(String, usize, usize)>>,
     last: u64,
@@ -186,7 +187,7 @@ impl World {
 
     /// Notes the time of an event.
     pub(crate) fn note_time(&mut self, event: usize) {
-        self.times.insert(event, Instant::now());
+        self.times.insert(event, self.block_nanos);
     }
 
     /// A new stream's handle. Its number's last four bits are 0.

@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Slices of long kernels, with a process each: a best-effort program, and a real-time one that sends a small kernel at random
+times.
+
+    tools/twins/processes.py FOLDER [--seconds 5] [--rate 100] [--only NAME...] [--out FILE]
+
+FOLDER has libreef_cuda_shim.so and the program `registry` (tools/interpose/build.sh). Needs nvcc; PyTorch and Triton for two of
+the programs. For each best-effort program: its time alone; next to requests with gates alone, and with slices; latencies of the
+requests; and whether the results of a number of launches are the same bits, held at random too.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIMIT = 90  # seconds of one program
+
+
+class Daemon:
+    """A registry of guests, which holds best-effort programs at random with a seed."""
+
+    def __init__(self, folder, seed=None):
+        self.socket = os.path.join(tempfile.mkdtemp(), "guests.sock")
+        command = [os.path.join(folder, "registry"), self.socket] + ([str(seed)] if seed else [])
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(50):
+            if os.path.exists(self.socket):
+                return
+            time.sleep(0.1)
+        raise SystemExit("no registry")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(10)
+
+
+def start(command, variables):
+    """Starts a program, and waits until it has begun its work."""
+    environment = {**os.environ, **variables, "PYTHONUNBUFFERED": "1"}
+    process = subprocess.Popen(
+        ["timeout", str(LIMIT), *command], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    for line in process.stdout:
+        if line.startswith("begin"):
+            return process
+    sys.exit(f"{command}: {process.stderr.read()[-2000:]}")
+
+
+def end(process):
+    """What a program says at its end, by name."""
+    out, errors = process.communicate()
+    last = out.strip().splitlines()[-1] if out.strip() else ""
+    if process.returncode or not last.startswith("end "):
+        return {"error": (errors or last)[-300:] or f"code {process.returncode}"}
+    words = last.split()[1:]
+    return dict(zip(words[::2], words[1::2]))
+
+
+def guest(args, daemon, kind, slices=False, report=None):
+    variables = {"LD_PRELOAD": os.path.join(args.folder, "libreef_cuda_shim.so"), "REEF_GUESTS": daemon.socket}
+    variables |= {"REEF_CLASS": kind, "REEF_SLICES": "1" if slices else "0"}
+    return variables | ({"REEF_EXPLAIN": report} if report else {})
+
+
+def report_of(path):
+    text = open(path).read() if os.path.exists(path) else ""
+    return [line.strip() for line in text.splitlines() if re.match(r"\s+(long kernel|not scheduled|guest)", line)]
+
+
+def measure(args, say, name, command):
+    rt = [os.path.join(args.built, "rt"), str(args.rate), str(args.seconds)]
+    endless = command(0, args.seconds)
+    alone = end(start(endless, {}))
+    if "error" in alone:
+        return say(f"{name}: not run: {alone['error']}")
+    rate = int(alone["launches"]) / float(alone["seconds"])
+    say(f"{name}: alone {1e3 / rate:.3f} ms a launch")
+    for label, scheduled, slices in [("no REEF", False, False), ("gates", True, False), ("slices", True, True)]:
+        report = os.path.join(tempfile.mkdtemp(), "report")
+        with Daemon(args.folder) as daemon:
+            of_be = guest(args, daemon, "be", slices, report) if scheduled else {}
+            of_rt = guest(args, daemon, "rt") if scheduled else {}
+            # The first requests have its kernels measured, and its twins built.
+            be = start(command(0, 3 * args.seconds), of_be)
+            first = end(start(rt, of_rt))
+            second = end(start(rt, of_rt))
+            be = end(be)
+        if "error" in be or "error" in second:
+            say(f"{name}: {label}: failed: {be.get('error')} {second.get('error')}")
+            continue
+        kept = int(be["launches"]) / float(be["seconds"]) / rate
+        say(
+            f"{name}: {label}: request p50 {second['p50']} p99 {second['p99']} max {second['max']} µs of {second['requests']}"
+            f" (first round p50 {first.get('p50')} p99 {first.get('p99')}); best effort keeps {100 * kept:.1f} %"
+        )
+        for line in report_of(report):
+            say(f"    {line}")
+    # Bits: as many launches as fit into a second or two, plain, sliced next to requests, sliced and held at random.
+    count = max(8, int(1.5 * rate))
+    plain = end(start(command(count, 0), {}))
+    with Daemon(args.folder) as daemon:
+        be = start(command(count, 0), guest(args, daemon, "be", True))
+        end(start(rt, guest(args, daemon, "rt")))
+        sliced = end(be)
+    with Daemon(args.folder, seed=7) as daemon:
+        report = os.path.join(tempfile.mkdtemp(), "report")
+        held = end(start(command(count, 0), guest(args, daemon, "be", True, report)))
+    digests = [run.get("digest", run.get("error")) for run in (plain, sliced, held)]
+    verdict = "the same bits" if len(set(digests)) == 1 else "OTHER BITS"
+    say(f"{name}: {count} launches plain, sliced, sliced and held at random: {verdict} {' '.join(sorted(set(digests)))}")
+    for line in report_of(report):
+        say(f"    {line}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder")
+    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--rate", type=float, default=100)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--out")
+    args = parser.parse_args()
+    args.folder = os.path.realpath(args.folder)
+    args.built = tempfile.mkdtemp()
+    out = open(args.out, "w") if args.out else None
+
+    def say(line):
+        print(line, flush=True)
+        if out:
+            print(line, file=out, flush=True)
+
+    capability = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,driver_version,compute_cap", "--format=csv,noheader"], capture_output=True, text=True
+    ).stdout.strip()
+    say(f"device: {capability}")
+    arch = "sm_" + capability.splitlines()[0].split(",")[-1].strip().replace(".", "") if capability else "sm_90"
+    for name in ("be", "rt"):
+        command = ["nvcc", "-O3", f"-arch={arch}", "-lineinfo", "-o", os.path.join(args.built, name)]
+        subprocess.run([*command, os.path.join(HERE, name + ".cu")], check=True)
+    be = os.path.join(args.built, "be")
+    python = lambda file: lambda count, seconds: [sys.executable, os.path.join(HERE, file), str(count), str(seconds)]
+    programs = {
+        "busy-20ms": lambda count, seconds: [be, "busy", str(count), str(seconds), "20000"],
+        "busy-100ms": lambda count, seconds: [be, "busy", str(count), str(seconds), "100000"],
+        "product": lambda count, seconds: [be, "product", str(count), str(seconds)],
+        "triton": python("be_triton.py"),
+        "compile": python("be_compile.py"),
+    }
+    for name, command in programs.items():
+        if not args.only or name in args.only:
+            measure(args, say, name, command)
+
+
+main()
