@@ -68,3 +68,7 @@ if [ -n "$torch" ]; then
 else
     left_out "no Python here has torch: the tests of its modules did not run"
 fi
+
+# Engines that start Python programs, as far as a Python here has them.
+PYTHONPATH=$alone REEF_CUDA=$REEF_TEST_FAKE_DRIVER tools/engines/run.sh "${torch:-python}"
+tools/engines/systemd.sh

@@ -26,10 +26,13 @@ if [ "$is_built" != true ]; then
         --features reef-cli/cuda,reef-cli/hip,reef-cli/remote,reef-capi/cuda,reef-capi/hip
     echo "== wheel and source distribution"
     python3 -m venv "$target/release-python"
-    "$target/release-python/bin/pip" install --quiet "maturin>=1.9,<2" build
+    "$target/release-python/bin/pip" install --quiet "maturin>=1.9,<2" build wheel auditwheel
     rm -rf "$target/wheels"
     (cd reef-python && PATH=$target/release-python/bin:$PATH REEF_BUILD_PROFILE=$profile \
         "$target/release-python/bin/python" -m build --sdist --wheel --no-isolation --outdir "$target/wheels" .)
+    # The name says which systems it runs on; registries take no other.
+    tag=$("$target/release-python/bin/auditwheel" show "$target"/wheels/*.whl 2>&1 | grep -o 'manylinux_[0-9]*_[0-9]*_x86_64' | head -n 1)
+    "$target/release-python/bin/python" -m wheel tags --remove --platform-tag "$tag" "$target"/wheels/*.whl
 fi
 cp "$target"/wheels/* "$files/"
 
