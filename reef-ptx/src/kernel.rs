@@ -1,10 +1,11 @@
 //! Kernels of a text.
 
 use crate::text::function::Function;
-use crate::text::module::Module;
+use crate::text::module::{ItemKind, Module};
 use crate::twin::build::{Twin, pruned, sliced, twin};
 use crate::verdict::answer::{Verdict, verdict};
 use crate::verdict::reason::Reason;
+use crate::verdict::rounding::depends_on_compiler;
 
 /// Kernel of a module.
 #[derive(Debug, Clone, Copy)]
@@ -56,5 +57,41 @@ impl<'a> Kernel<'_, 'a> {
     /// The reason for which it may not be sliced.
     pub fn sliced(&self) -> Result<Twin, Reason> {
         sliced(self.module, self.function)
+    }
+
+    /// Returns whether the last bits of its results may be others if another compiler compiles it.
+    pub fn depends_on_compiler(&self) -> bool {
+        let used = self.module.uses(self.function.name);
+        let mut functions = used.iter().filter_map(|at| match &self.module.items[*at].kind {
+            ItemKind::Function(function) => Some(function),
+            _ => None,
+        });
+        depends_on_compiler(self.function) || functions.any(depends_on_compiler)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_rounding_is_found() {
+        let of = |instruction: &str| {
+            let text = format!(
+                ".version 8.0\n.target sm_90\n.entry k() {{ .reg .f32 %f<4>; {instruction}; ret; }}"
+            );
+            let module = Module::read(&text).unwrap();
+            kernels(&module).next().unwrap().depends_on_compiler()
+        };
+        for free in
+            ["mul.f32 %f1, %f2, %f3", "add.ftz.f32 %f1, %f2, %f3", "ex2.approx.f32 %f1, %f2"]
+        {
+            assert!(of(free), "{free}");
+        }
+        for fixed in
+            ["mul.rn.f32 %f1, %f2, %f3", "fma.rn.f32 %f1, %f2, %f3, %f1", "max.f32 %f1, %f2, %f3"]
+        {
+            assert!(!of(fixed), "{fixed}");
+        }
     }
 }

@@ -7,6 +7,16 @@ use reef_guest::profile::ProfileOptions;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+/// Kernels that may be sliced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slices {
+    /// Those that the driver compiles to the machine code that the program has, if their results
+    /// depend on that.
+    SameCode,
+    /// All of which the program has PTX.
+    Any,
+}
+
 /// Settings of this process.
 #[derive(Debug)]
 pub(crate) struct Settings {
@@ -25,8 +35,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Result<Option<Limits>, String>,
     /// True if the program's memory may leave the device, `$REEF_SWAPPABLE=1`.
     pub(crate) is_swappable: bool,
-    /// True if long kernels of a best-effort program may be sliced, `$REEF_SLICES=1`.
-    pub(crate) slices: bool,
+    /// Kernels of a best-effort program that may be sliced, `$REEF_SLICES`.
+    pub(crate) slices: Option<Slices>,
     /// Folder of accounts files.
     pub(crate) accounts: PathBuf,
     /// Options of the profile, or the fault of a variable.
@@ -48,8 +58,13 @@ pub(crate) fn settings() -> &'static Settings {
         let (socket, report) = (path("REEF_GUESTS"), path("REEF_EXPLAIN"));
         let limits = Limits::read(variable, |path| std::fs::read_to_string(path).ok());
         let is_swappable = variable("REEF_SWAPPABLE").is_some_and(|value| value == "1");
-        let is_chosen = variable("REEF_SLICES").is_some_and(|value| value == "1");
-        let slices = is_chosen && socket.is_some() && class == Class::BestEffort && !is_swappable;
+        let slices = match variable("REEF_SLICES").as_deref() {
+            Some("1") => Some(Slices::SameCode),
+            Some("any") => Some(Slices::Any),
+            _ => None,
+        };
+        let may_slice = socket.is_some() && class == Class::BestEffort && !is_swappable;
+        let slices = slices.filter(|_| may_slice);
         let (accounts, profile) = (limit::folder(variable), ProfileOptions::read(variable));
         Settings {
             socket,
@@ -83,7 +98,7 @@ fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
 /// Returns whether long kernels may be sliced.
 #[inline]
 pub(crate) fn may_slice() -> bool {
-    settings().slices
+    settings().slices.is_some()
 }
 
 /// Returns whether calls are scheduled.

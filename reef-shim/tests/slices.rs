@@ -8,7 +8,7 @@ mod common;
 #[path = "slices/program.rs"]
 mod program;
 
-use common::{call, until};
+use common::{Driver, FAKE, call, library, until};
 use program::{Shape, WAVE, expected, program};
 use std::process::Command;
 use std::time::Duration;
@@ -118,6 +118,41 @@ fn kernel_of_an_unloaded_module_is_forgotten() {
     assert_eq!(program.launch(again, &shape, 2), 0);
     program.synchronize();
     assert_eq!(program.memory(), expected(&shape, &[2]));
+}
+
+#[test]
+fn context_that_ends_while_a_twin_is_compiled_is_left_alone() {
+    let program = program();
+    let (shape, driver) = (Shape::line(), program.driver);
+    let fake = Driver::open(&library(FAKE));
+    let misuses = || {
+        let mut misuses = 0_u64;
+        assert_eq!(call!(fake, reef_fake_misuses(&raw mut misuses)), 0);
+        misuses
+    };
+    let before = misuses();
+    for round in 0..8 {
+        let [mut context, mut stream, mut at, mut tiles] = [0_usize; 4];
+        assert_eq!(call!(driver, cuCtxCreate_v2(&raw mut context, 0, 0)), 0);
+        assert_eq!(call!(driver, cuStreamCreate(&raw mut stream, 1)), 0);
+        assert_eq!(call!(driver, cuMemAlloc_v2(&raw mut at, 4096)), 0);
+        let module = program.load();
+        assert_eq!(
+            call!(driver, cuModuleGetFunction(&raw mut tiles, module, c"tiles".as_ptr())),
+            0
+        );
+        for hold in [true, false, false, false, false] {
+            program.hold(hold);
+            assert_eq!(program.launch_on(stream, at, tiles, &shape, 1), 0);
+            program.hold(false);
+            assert_eq!(call!(driver, cuStreamSynchronize(stream)), 0);
+        }
+        // The twin is compiled for 3 ms from about now on.
+        std::thread::sleep(Duration::from_micros(500 * round));
+        assert_eq!(call!(driver, cuCtxDestroy_v2(context)), 0);
+    }
+    assert_eq!(misuses(), before, "calls with what has ended");
+    assert_eq!(call!(driver, cuCtxSetCurrent(1)), 0);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 """Slices of long kernels, with a process each: a best-effort program, and a real-time one that sends a small kernel at random
 times.
 
-    tools/twins/processes.py FOLDER [--seconds 5] [--rate 100] [--only NAME...] [--out FILE]
+    tools/twins/processes.py FOLDER [--seconds 2.5] [--rate 100] [--only NAME...] [--out FILE]
 
 FOLDER has libreef_cuda_shim.so and the program `registry` (tools/interpose/build.sh). Needs nvcc; PyTorch and Triton for two of
 the programs. For each best-effort program: its time alone; next to requests with gates alone, and with slices; latencies of the
@@ -64,9 +64,9 @@ def end(process):
     return dict(zip(words[::2], words[1::2]))
 
 
-def guest(args, daemon, kind, slices=False, report=None):
+def guest(args, daemon, kind, slices="0", report=None):
     variables = {"LD_PRELOAD": os.path.join(args.folder, "libreef_cuda_shim.so"), "REEF_GUESTS": daemon.socket}
-    variables |= {"REEF_CLASS": kind, "REEF_SLICES": "1" if slices else "0"}
+    variables |= {"REEF_CLASS": kind, "REEF_SLICES": slices}
     return variables | ({"REEF_EXPLAIN": report} if report else {})
 
 
@@ -75,55 +75,71 @@ def report_of(path):
     return [line.strip() for line in text.splitlines() if re.match(r"\s+(long kernel|not scheduled|guest)", line)]
 
 
-def measure(args, say, name, command):
+def beside(args, say, name, command, rate, label, slices):
+    """Requests next to the program. Tells whether its kernels stay whole because the driver compiles them differently."""
     rt = [os.path.join(args.built, "rt"), str(args.rate), str(args.seconds)]
-    endless = command(0, args.seconds)
-    alone = end(start(endless, {}))
+    report = os.path.join(tempfile.mkdtemp(), "report")
+    with Daemon(args.folder) as daemon:
+        of_be = guest(args, daemon, "be", slices, report) if slices else {}
+        of_rt = guest(args, daemon, "rt") if slices else {}
+        # In the first round its kernels are measured, and twins are built.
+        be = start(command(0, 3 * args.seconds), of_be)
+        first = end(start(rt, of_rt))
+        second = end(start(rt, of_rt))
+        be = end(be)
+    if "error" in be or "error" in second:
+        say(f"{name}: {label}: failed: {be.get('error')} {second.get('error')}")
+        return False
+    kept = int(be["launches"]) / float(be["seconds"]) / rate
+    say(
+        f"{name}: {label}: request p50 {second['p50']} p99 {second['p99']} max {second['max']} µs of {second['requests']}"
+        f" (first round p50 {first.get('p50')} p99 {first.get('p99')}); best effort keeps {100 * kept:.1f} %"
+    )
+    lines = report_of(report)
+    for line in lines:
+        say(f"    {line}")
+    return any("to other code" in line for line in lines)
+
+
+def bits(args, say, name, command, count, slices):
+    """The same number of launches plain, sliced next to requests, and sliced while held at random."""
+    rt = [os.path.join(args.built, "rt"), str(args.rate), str(args.seconds)]
+    report = os.path.join(tempfile.mkdtemp(), "report")
+    plain = end(start(command(count, 0), {}))
+    with Daemon(args.folder) as daemon:
+        be = start(command(count, 0), guest(args, daemon, "be", slices))
+        end(start(rt, guest(args, daemon, "rt")))
+        sliced = end(be)
+    with Daemon(args.folder, seed=7) as daemon:
+        held = end(start(command(count, 0), guest(args, daemon, "be", slices, report)))
+    digests = [run.get("digest", run.get("error")) for run in (plain, sliced, held)]
+    verdict = "the same bits" if len(set(digests)) == 1 else "OTHER BITS"
+    say(f"{name}: REEF_SLICES={slices}: {count} launches plain, sliced, held at random: {verdict} {' '.join(sorted(set(digests)))}")
+    for line in report_of(report):
+        say(f"    {line}")
+
+
+def measure(args, say, name, command, steps):
+    slices = "1"
+    if steps:
+        return bits(args, say, name, command, steps, slices)
+    alone = end(start(command(0, args.seconds), {}))
     if "error" in alone:
         return say(f"{name}: not run: {alone['error']}")
     rate = int(alone["launches"]) / float(alone["seconds"])
     say(f"{name}: alone {1e3 / rate:.3f} ms a launch")
-    for label, scheduled, slices in [("no REEF", False, False), ("gates", True, False), ("slices", True, True)]:
-        report = os.path.join(tempfile.mkdtemp(), "report")
-        with Daemon(args.folder) as daemon:
-            of_be = guest(args, daemon, "be", slices, report) if scheduled else {}
-            of_rt = guest(args, daemon, "rt") if scheduled else {}
-            # The first requests have its kernels measured, and its twins built.
-            be = start(command(0, 3 * args.seconds), of_be)
-            first = end(start(rt, of_rt))
-            second = end(start(rt, of_rt))
-            be = end(be)
-        if "error" in be or "error" in second:
-            say(f"{name}: {label}: failed: {be.get('error')} {second.get('error')}")
-            continue
-        kept = int(be["launches"]) / float(be["seconds"]) / rate
-        say(
-            f"{name}: {label}: request p50 {second['p50']} p99 {second['p99']} max {second['max']} µs of {second['requests']}"
-            f" (first round p50 {first.get('p50')} p99 {first.get('p99')}); best effort keeps {100 * kept:.1f} %"
-        )
-        for line in report_of(report):
-            say(f"    {line}")
-    # Bits: as many launches as fit into a second or two, plain, sliced next to requests, sliced and held at random.
-    count = max(8, int(1.5 * rate))
-    plain = end(start(command(count, 0), {}))
-    with Daemon(args.folder) as daemon:
-        be = start(command(count, 0), guest(args, daemon, "be", True))
-        end(start(rt, guest(args, daemon, "rt")))
-        sliced = end(be)
-    with Daemon(args.folder, seed=7) as daemon:
-        report = os.path.join(tempfile.mkdtemp(), "report")
-        held = end(start(command(count, 0), guest(args, daemon, "be", True, report)))
-    digests = [run.get("digest", run.get("error")) for run in (plain, sliced, held)]
-    verdict = "the same bits" if len(set(digests)) == 1 else "OTHER BITS"
-    say(f"{name}: {count} launches plain, sliced, sliced and held at random: {verdict} {' '.join(sorted(set(digests)))}")
-    for line in report_of(report):
-        say(f"    {line}")
+    beside(args, say, name, command, rate, "no REEF", None)
+    beside(args, say, name, command, rate, "gates", "0")
+    if beside(args, say, name, command, rate, "slices", slices):
+        slices = "any"
+        beside(args, say, name, command, rate, "slices of any", slices)
+    bits(args, say, name, command, max(8, int(2.5 * rate)), slices)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("folder")
-    parser.add_argument("--seconds", type=float, default=5)
+    parser.add_argument("--seconds", type=float, default=2.5)
     parser.add_argument("--rate", type=float, default=100)
     parser.add_argument("--only", nargs="*")
     parser.add_argument("--out")
@@ -147,16 +163,17 @@ def main():
         subprocess.run([*command, os.path.join(HERE, name + ".cu")], check=True)
     be = os.path.join(args.built, "be")
     python = lambda file: lambda count, seconds: [sys.executable, os.path.join(HERE, file), str(count), str(seconds)]
+    # With a number of steps, only the bits are compared.
     programs = {
-        "busy-20ms": lambda count, seconds: [be, "busy", str(count), str(seconds), "20000"],
-        "busy-100ms": lambda count, seconds: [be, "busy", str(count), str(seconds), "100000"],
-        "product": lambda count, seconds: [be, "product", str(count), str(seconds)],
-        "triton": python("be_triton.py"),
-        "compile": python("be_compile.py"),
+        "busy-20ms": (lambda count, seconds: [be, "busy", str(count), str(seconds), "30000"], 0),
+        "product": (lambda count, seconds: [be, "product", str(count), str(seconds)], 0),
+        "triton": (python("be_triton.py"), 0),
+        "busy-100ms": (lambda count, seconds: [be, "busy", str(count), str(seconds), "150000"], 0),
+        "compile": (python("be_compile.py"), 60),
     }
-    for name, command in programs.items():
+    for name, (command, steps) in programs.items():
         if not args.only or name in args.only:
-            measure(args, say, name, command)
+            measure(args, say, name, command, steps)
 
 
 main()

@@ -8,6 +8,7 @@ use object::LittleEndian as Little;
 use object::SectionIndex;
 use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, SHT_SYMTAB, STT_OBJECT};
 use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _, Sym as _};
+use std::hash::{DefaultHasher, Hasher as _};
 
 pub(super) const MAGIC: [u8; 4] = *b"\x7fELF";
 
@@ -70,6 +71,21 @@ pub(super) fn read(image: &[u8]) -> Result<Cubin, Error> {
         }
     }
     Ok(cubin)
+}
+
+/// Hashes of the machine code of each kernel. Equal code has equal hashes.
+pub(super) fn hashes(image: &[u8]) -> Option<Vec<(String, u64)>> {
+    let sections = header(image).ok()?.sections(Little, image).ok()?;
+    let mut all = Vec::new();
+    for section in sections.iter() {
+        let name = sections.section_name(Little, section).ok()?;
+        if let Some(kernel) = name.strip_prefix(b".text.") {
+            let mut hasher = DefaultHasher::new();
+            hasher.write(section.data(Little, image).ok()?);
+            all.push((String::from_utf8_lossy(kernel).into_owned(), hasher.finish()));
+        }
+    }
+    Some(all)
 }
 
 /// Names of the objects in sections of global and constant memory.

@@ -9,8 +9,15 @@ use crate::error::Error;
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceCode {
     texts: Vec<Text>,
-    /// Capabilities of the machine code, as 90.
-    machine: Vec<u32>,
+    machine: Vec<Machine>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Machine {
+    /// As 90.
+    capability: u32,
+    /// Hashes of the code of its kernels. There are none without PTX, or if it is packed.
+    hashes: Vec<(String, u64)>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,11 +37,11 @@ impl DeviceCode {
     pub fn read(image: &[u8]) -> Result<Self, Error> {
         let mut loaded = Self::default();
         if image.starts_with(&FATBIN) {
-            for entry in fatbin::split(image)?.0 {
-                loaded.add_entry(&entry?);
-            }
+            let entries: Vec<_> = fatbin::split(image)?.0.collect::<Result<_, _>>()?;
+            let has_ptx = entries.iter().any(|entry| entry.is_ptx);
+            entries.iter().for_each(|entry| loaded.add_entry(entry, has_ptx));
         } else if image.starts_with(&cubin::MAGIC) {
-            loaded.add_cubin(image)?;
+            loaded.add_cubin(image, false)?;
         } else {
             let text = ptx::check(image)?;
             loaded.add_text(target(text).unwrap_or(0), text);
@@ -42,18 +49,21 @@ impl DeviceCode {
         Ok(loaded)
     }
 
-    fn add_entry(&mut self, entry: &Entry<'_>) {
+    fn add_entry(&mut self, entry: &Entry<'_>, has_ptx: bool) {
         let Entry { capability, packing, raw_size, payload, .. } = *entry;
         if entry.is_ptx {
             self.texts.push(Text { capability, packing, bytes: payload.to_vec(), raw_size });
-        } else if packing != Packing::Plain || self.add_cubin(payload).is_err() {
-            self.machine.push(capability);
+        } else if packing != Packing::Plain || self.add_cubin(payload, has_ptx).is_err() {
+            self.machine.push(Machine { capability, hashes: Vec::new() });
         }
     }
 
-    fn add_cubin(&mut self, image: &[u8]) -> Result<(), Error> {
+    fn add_cubin(&mut self, image: &[u8], has_ptx: bool) -> Result<(), Error> {
         let cubin = cubin::read(image)?;
-        self.machine.push(cubin.capability);
+        let is_useful = has_ptx || cubin.ptx.is_some();
+        let hashes = if is_useful { cubin::hashes(image) } else { None };
+        let hashes = hashes.unwrap_or_default();
+        self.machine.push(Machine { capability: cubin.capability, hashes });
         cubin.ptx.iter().for_each(|text| self.add_text(cubin.capability, text));
         Ok(())
     }
@@ -63,6 +73,29 @@ impl DeviceCode {
         self.texts.push(Text { capability, packing: Packing::Plain, bytes, raw_size: text.len() });
     }
 
+    /// Machine code that a device of this capability runs.
+    fn machine(&self, capability: u32) -> Option<&Machine> {
+        let fits = |of: u32| of / 10 == capability / 10 && of <= capability;
+        let all = self.machine.iter().filter(|machine| fits(machine.capability));
+        all.max_by_key(|machine| machine.capability)
+    }
+
+    /// Returns whether the machine code that a device of this capability runs for a kernel is that
+    /// of a CUBIN. `None`: the driver compiles the text.
+    pub fn is_compiled_as(&self, capability: u32, kernel: &str, compiled: &[u8]) -> Option<bool> {
+        let of = |hashes: &[(String, u64)]| {
+            hashes.iter().find(|(name, _)| name == kernel).map(|(_, hash)| *hash)
+        };
+        let machine = of(&self.machine(capability)?.hashes);
+        let compiled = cubin::hashes(compiled).and_then(|hashes| of(&hashes));
+        Some(machine.is_some() && machine == compiled)
+    }
+
+    /// Returns whether a device of this capability runs machine code of the image.
+    pub fn has_machine_code(&self, capability: u32) -> bool {
+        self.machine(capability).is_some()
+    }
+
     /// PTX of the code that a device of this capability runs, such as 90. It is PTX of the same
     /// target as the machine code, or the PTX that the driver compiles if no machine code fits.
     ///
@@ -70,8 +103,7 @@ impl DeviceCode {
     ///
     /// The reason for which there is none.
     pub fn text(&self, capability: u32) -> Result<String, &'static str> {
-        let fits = |of: u32| of / 10 == capability / 10 && of <= capability;
-        let machine = self.machine.iter().copied().filter(|of| fits(*of)).max();
+        let machine = self.machine(capability).map(|machine| machine.capability);
         let older = || self.texts.iter().map(|text| text.capability).filter(|of| *of <= capability);
         let wanted = machine.or_else(|| older().max());
         let mut found = self.texts.iter().filter(|text| Some(text.capability) == wanted);
@@ -128,6 +160,23 @@ mod tests {
         assert_eq!(loaded.text(90).unwrap().as_bytes(), PTX);
         assert_eq!(loaded.text(100).unwrap().as_bytes(), PTX);
         assert!(loaded.text(80).is_err());
+    }
+
+    #[test]
+    fn machine_code_is_told_from_other_code() {
+        let cubin = include_bytes!("../../tests/corpus/scale_in_place.cubin");
+        let (code, read) = (DeviceCode::read(cubin).unwrap(), cubin::read(cubin).unwrap());
+        let (capability, kernel) = (read.capability, &read.kernels[0]);
+        assert_eq!(code.is_compiled_as(capability, kernel, cubin), Some(true));
+        assert_eq!(code.is_compiled_as(capability, "another", cubin), Some(false));
+        assert_eq!(code.is_compiled_as(capability + 20, kernel, cubin), None);
+        // The last words of the code are branches to themselves.
+        let at = cubin
+            .windows(8)
+            .rposition(|word| word == [0x47, 0x79, 0xfc, 0, 0xfc, 0xff, 0xff, 0xff]);
+        let mut other = *cubin;
+        other[at.unwrap_or_else(|| panic!("no such word"))] ^= 1;
+        assert_eq!(code.is_compiled_as(capability, kernel, &other), Some(false));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub(crate) mod facts;
 pub(crate) mod reason;
 pub(crate) mod refuse;
 pub(crate) mod rerun;
+pub(crate) mod rounding;
 
 pub use answer::Verdict;
 pub use reason::{Cause, Place, Reason};

@@ -8,10 +8,11 @@ use super::driver;
 use super::images::Code;
 use crate::guest::tree::branch::Branch;
 use crate::order;
+use crate::settings::{Slices, settings};
 use crate::thread;
 use reef_ptx::{Module, Twin, kernels};
 use std::collections::HashMap;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -75,7 +76,7 @@ impl Order {
         &self,
         known: &mut HashMap<(u64, String), Result<Built, String>>,
     ) -> Result<Built, String> {
-        let twin = self.twin()?;
+        let (twin, plain) = self.twin()?;
         let key = (self.context, twin.text.clone());
         if let Some(known) = known.get(&key) {
             return known.clone();
@@ -83,25 +84,45 @@ impl Order {
         if known.keys().filter(|(context, _)| *context == self.context).count() >= MAX_TWINS {
             return Err(format!("this context has {MAX_TWINS} twins"));
         }
-        let result = self.load(&twin);
+        let result = self.load(&twin, plain.as_deref());
         known.insert(key, result.clone());
         result
     }
 
-    fn twin(&self) -> Result<Twin, String> {
+    /// Returns the twin, and the text of the kernel itself if the driver's compiler must be checked.
+    fn twin(&self) -> Result<(Twin, Option<String>), String> {
         let loaded = self.code.as_ref().as_ref().map_err(String::clone)?;
         let text = loaded.text(self.capability)?;
         let module = Module::read(&text).map_err(|error| error.to_string())?;
         let kernel = kernels(&module).find(|kernel| kernel.name() == self.kernel);
         let kernel = kernel.ok_or("its PTX has no kernel of this name")?;
-        kernel.sliced().map_err(|reason| reason.to_string())
+        let twin = kernel.sliced().map_err(|reason| reason.to_string())?;
+        let is_checked = settings().slices == Some(Slices::SameCode)
+            && loaded.has_machine_code(self.capability)
+            && kernel.depends_on_compiler();
+        Ok((twin, is_checked.then(|| kernel.source())))
     }
 
-    fn load(&self, twin: &Twin) -> Result<Built, String> {
+    /// Checks that the driver compiles the kernel to the machine code that the program has.
+    fn check(&self, plain: &CStr) -> Result<(), String> {
+        let of = |cubin: &[u8]| match self.code.as_ref() {
+            Ok(code) => code.is_compiled_as(self.capability, &self.kernel, cubin).unwrap_or(true),
+            Err(_) => false,
+        };
+        match driver::compile(plain, of) {
+            Some(true) => Ok(()),
+            Some(false) => Err("the driver compiles its PTX to other code than it has".into()),
+            None => Err("the driver doesn't compile its PTX".into()),
+        }
+    }
+
+    fn load(&self, twin: &Twin, plain: Option<&str>) -> Result<Built, String> {
         let zero = |text: &str| CString::new(text).map_err(|_| "its PTX has a zero byte");
         let (text, name) = (zero(&twin.text)?, zero(&self.kernel)?);
         let context = &self.branch.context;
+        let plain = plain.map(zero).transpose()?;
         let in_context = || {
+            plain.map_or(Ok(()), |plain| self.check(&plain))?;
             let (mut module, mut function) = (0, 0);
             // SAFETY: texts that end with zeros.
             let code = unsafe { driver::load_text(&mut module, text.as_ptr()) };

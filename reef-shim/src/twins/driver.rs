@@ -3,7 +3,8 @@
 use crate::driver::calls::{calls, device_attribute};
 use crate::driver::names;
 use crate::driver::slots::real;
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::null;
 
 calls! {
     /// Returns the function of a library's kernel in the current context.
@@ -31,11 +32,54 @@ calls! {
     get_function = cuModuleGetFunction(function: &mut usize, module: usize, name: *const c_char);
     /// # Safety
     ///
+    /// There are no options.
+    link_begin = cuLinkCreate_v2(count: u32, options: *const u32, values: *const usize, state: &mut usize);
+    /// # Safety
+    ///
+    /// The data has this many bytes, and there are no options.
+    link_add = cuLinkAddData_v2(
+        state: usize, kind: u32, data: *const c_char, bytes: usize, name: *const c_char, count: u32, options: *const u32,
+        values: *const usize
+    );
+    /// # Safety
+    ///
+    /// The state lives.
+    link_complete = cuLinkComplete(state: usize, image: &mut *const u8, bytes: &mut usize);
+    /// # Safety
+    ///
+    /// The state lives, and what it has made isn't used any more.
+    link_end = cuLinkDestroy(state: usize);
+    /// # Safety
+    ///
     /// `params` has an address of each of the kernel's parameters.
     launch_kernel = cuLaunchKernel(
         function: usize, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32, block_z: u32, shared: u32,
         stream: usize, params: *mut *mut c_void, extra: *mut *mut c_void
     );
+}
+
+/// `CU_JIT_INPUT_PTX`.
+const PTX: u32 = 1;
+
+/// Compiles a text, and returns what `look` says of the CUBIN.
+pub(super) fn compile<T>(text: &CStr, look: impl FnOnce(&[u8]) -> T) -> Option<T> {
+    let mut state = 0;
+    // SAFETY: no options; a state that lives until it is ended; a text with the zero at its end; a
+    // CUBIN that is there until then.
+    unsafe {
+        if link_begin(0, null(), null(), &mut state) != Some(0) {
+            return None;
+        }
+        let bytes = text.to_bytes_with_nul().len();
+        let added =
+            link_add(state, PTX, text.as_ptr(), bytes, c"kernel".as_ptr(), 0, null(), null());
+        let (mut image, mut bytes) = (null(), 0);
+        let is_made = added == Some(0) && link_complete(state, &mut image, &mut bytes) == Some(0);
+        let seen =
+            (is_made && !image.is_null()).then(|| look(std::slice::from_raw_parts(image, bytes)));
+        let _ = link_end(state);
+        seen
+    }
 }
 
 /// `CU_DEVICE_ATTRIBUTE_…`.

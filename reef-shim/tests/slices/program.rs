@@ -133,8 +133,20 @@ impl Program {
     /// Launches a kernel with the memory and a value.
     pub(crate) fn launch(&self, kernel: usize, shape: &Shape, value: u32) -> u32 {
         *self.shape.lock().unwrap() = *shape;
+        self.launch_on(self.stream, self.at, kernel, shape, value)
+    }
+
+    /// Launches a kernel on a stream, with memory and a value.
+    pub(crate) fn launch_on(
+        &self,
+        stream: usize,
+        at: usize,
+        kernel: usize,
+        shape: &Shape,
+        value: u32,
+    ) -> u32 {
         let ([x, y, z], [width, height, depth]) = (shape.grid, shape.block);
-        let params = [(&raw const self.at).cast::<u8>(), (&raw const value).cast::<u8>()];
+        let params = [(&raw const at).cast::<u8>(), (&raw const value).cast::<u8>()];
         call!(
             self.driver,
             cuLaunchKernel(
@@ -146,7 +158,7 @@ impl Program {
                 height,
                 depth,
                 SHARED,
-                self.stream,
+                stream,
                 params.as_ptr(),
                 0
             )
