@@ -1,10 +1,10 @@
 //! Registers guests at a socket, without a daemon, and says once a second what they do; for
 //! measurements.
 //!
-//! `registry SOCKET [HOLD]`: with HOLD, a seed, all best-effort guests are held at random for 0.1
-//! to 20 ms at a time.
+//! `registry SOCKET [HOLD] [PERIOD]`: with HOLD, a seed, all best-effort guests are held at random
+//! for 0.1 to 20 ms at a time. PERIOD is that of pass windows, in microseconds.
 
-use reef_guest::registry::{GuestView, Registry};
+use reef_guest::registry::{GuestView, Registry, Rules};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,11 @@ fn main() -> std::io::Result<()> {
     let mut args = std::env::args().skip(1);
     let path = PathBuf::from(args.next().ok_or(std::io::ErrorKind::InvalidInput)?);
     let mut seed: Option<u64> = args.next().and_then(|seed| seed.parse().ok());
-    let registry = Registry::open(&path, Box::new(|_, wish| Ok(wish.class)))?;
+    let mut rules = Rules::default();
+    if let Some(period) = args.next().and_then(|period| period.parse().ok()) {
+        rules.beside_period = Duration::from_micros(period);
+    }
+    let registry = Registry::open_with(&path, rules, Box::new(|_, wish| Ok(wish.class)))?;
     let mut said = Instant::now();
     loop {
         let guests = registry.guests();
@@ -30,7 +34,16 @@ fn main() -> std::io::Result<()> {
 fn line(guest: &GuestView) -> String {
     let GuestView { who, kernels, graphs, gates, delayed, breathers, refused, .. } = guest;
     let counts = format!("kernels {kernels} graphs {graphs} gates {gates} delayed {delayed}");
-    format!("{} pid {}: {counts} breathers {breathers} refused {refused}", who.class, who.pid)
+    let counts = format!("{counts} breathers {breathers} refused {refused}");
+    let shares = format!(
+        "share {:.4} passed {:.3} s held {:.3} s laps {} growth {:.3}",
+        f64::from(guest.duty) / 1e6,
+        guest.passed.as_secs_f64(),
+        guest.held.as_secs_f64(),
+        guest.laps,
+        guest.growth.unwrap_or_default(),
+    );
+    format!("{} pid {}: {counts} {shares}", who.class, who.pid)
 }
 
 fn hold_at_random(registry: &Registry, guests: &[GuestView], seed: &mut u64) {

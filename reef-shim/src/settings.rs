@@ -1,5 +1,6 @@
 //! Settings from the environment, read once.
 
+use reef_guest::beside::ShareRequest;
 use reef_guest::join::GuestInfo;
 use reef_guest::limit::{self, Limits};
 use reef_guest::page::Class;
@@ -27,7 +28,8 @@ pub(crate) struct Settings {
     /// True if graphs that are built node by node may be cloned for gates. False if `$REEF_GRAPHS`
     /// is `front`.
     pub(crate) clones_graphs: bool,
-    /// `$REEF_JOB`, and the first line of the file `$REEF_TOKEN_FILE`; or the fault of these.
+    /// `$REEF_JOB`, the first line of the file `$REEF_TOKEN_FILE`, `$REEF_BESIDE`, `$REEF_FLOOR`
+    /// and `$REEF_SLO`; or the fault of these.
     pub(crate) guest_info: Result<GuestInfo, String>,
     /// File for the report of intercepted calls, `$REEF_EXPLAIN`.
     pub(crate) report: Option<PathBuf>,
@@ -92,7 +94,8 @@ fn guest_info(token: Option<PathBuf>) -> Result<GuestInfo, String> {
     });
     let token = token.transpose()?.unwrap_or_default();
     let job = std::env::var("REEF_JOB").unwrap_or_default();
-    GuestInfo::new(job, token.lines().next().unwrap_or_default().trim())
+    let info = GuestInfo::new(job, token.lines().next().unwrap_or_default().trim())?;
+    Ok(info.with_shares(ShareRequest::read(variable)?))
 }
 
 /// Returns whether long kernels may be sliced.

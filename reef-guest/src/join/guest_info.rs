@@ -1,4 +1,6 @@
-//! Job, token, part of the time and wish for phases that a guest sends with its request.
+//! Job, token, part of the time and wishes that a guest sends with its request.
+
+use crate::beside::share::ShareRequest;
 
 /// Job and token of a program (`reef exec --job`, `--token-file`), its part of the device's time,
 /// and whether it asks for phases.
@@ -8,6 +10,7 @@ pub struct GuestInfo {
     token: Secret,
     part: u32,
     is_for_phases: bool,
+    beside: ShareRequest,
 }
 
 /// Text that isn't printed.
@@ -35,7 +38,13 @@ impl GuestInfo {
         let (job, token) = (job.into(), token.into());
         check("a job's name", &job, Self::MAX_JOB)?;
         check("a token", &token, Self::MAX_TOKEN)?;
-        Ok(Self { job, token: Secret(token), part: 0, is_for_phases: false })
+        Ok(Self {
+            job,
+            token: Secret(token),
+            part: 0,
+            is_for_phases: false,
+            beside: ShareRequest::default(),
+        })
     }
 
     /// Sets the part of the device's time that the program may have, in parts per million. Zero: no
@@ -48,6 +57,17 @@ impl GuestInfo {
     /// Returns the part of the device's time, in parts per million. Zero: no limit.
     pub fn part(&self) -> u32 {
         self.part
+    }
+
+    /// Sets what passes while real-time programs are busy, as the program wishes.
+    #[must_use]
+    pub fn with_shares(self, beside: ShareRequest) -> Self {
+        Self { beside, ..self }
+    }
+
+    /// Returns what the program wishes to pass while real-time programs are busy.
+    pub fn shares(&self) -> ShareRequest {
+        self.beside
     }
 
     /// Makes the request one for real-time phases of a best-effort guest: it never holds that guest

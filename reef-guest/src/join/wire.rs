@@ -1,6 +1,7 @@
 //! Messages, byte by byte. Numbers are little-endian.
 
 use super::guest_info::GuestInfo;
+use crate::beside::share::ShareRequest;
 use crate::page::layout::{Class, Identity};
 use rustix::io::Errno;
 use rustix::net::{
@@ -79,8 +80,8 @@ impl Message {
             Self::Join(request, info) | Self::Ask(request, info) => {
                 put_info(&mut bytes, info);
                 let kind = if matches!(self, Self::Join(..)) { 1 } else { 6 };
-                let numbers =
-                    [request.class.to_number(), info.part(), info.is_for_phases().into(), 0];
+                let (part, phases) = (info.part(), info.is_for_phases().into());
+                let numbers = [request.class.to_number(), part, phases, info.shares().to_word()];
                 (kind, numbers, &request.device)
             }
             Self::Memory(request, info) => {
@@ -124,7 +125,7 @@ impl Message {
             Ok::<_, String>(info.with_part(word(20)))
         };
         let phased = || {
-            let info = info()?;
+            let info = info()?.with_shares(ShareRequest::from_word(word(28))?);
             Ok::<_, String>(if word(24) == 0 { info } else { info.for_phases() })
         };
         let join = || Ok::<_, String>(JoinRequest { class: class()?, device: device() });
@@ -242,6 +243,10 @@ mod tests {
             Message::Join(request, GuestInfo::new("j".repeat(40), "t".repeat(160)).unwrap()),
             Message::Join(request, GuestInfo::default().with_part(300_000)),
             Message::Join(request, GuestInfo::default().for_phases()),
+            Message::Join(
+                request,
+                GuestInfo::default().with_shares(ShareRequest::from_word(7).unwrap()),
+            ),
             Message::Page(who),
             Message::Refused("class rt is not granted to user 7".into()),
             Message::Ask(request, GuestInfo::new("", "token").unwrap()),

@@ -1,5 +1,6 @@
 //! Connection of a guest, from its first message to its end.
 
+use super::pass::{Pass, Peer as HeldPeer};
 use super::relay::Relay;
 use crate::join::guest_info::GuestInfo;
 use crate::join::wire::Uuid;
@@ -94,9 +95,16 @@ pub(super) struct Guest {
     pub(super) is_for_phases: bool,
     /// No holder closes its gates.
     pub(super) is_exempt: bool,
+    /// Allowance, and its use.
+    pub(super) pass: Arc<Pass>,
 }
 
 impl Guest {
+    /// Returns it as its holders see it.
+    pub(super) fn peer(&self) -> HeldPeer {
+        HeldPeer { page: self.page.clone(), pass: self.pass.clone() }
+    }
+
     /// Returns whether both are held together, on whichever devices they run.
     pub(super) fn shares_job_with(&self, other: &Self) -> bool {
         !self.job.is_empty() && self.job == other.job && self.uid == other.uid

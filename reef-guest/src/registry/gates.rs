@@ -1,6 +1,6 @@
 //! Gates of best-effort guests, as one holder closes them.
 
-use crate::page::mapping::Mapping;
+use super::pass::Peer;
 use crate::page::spans::Time;
 use arc_swap::ArcSwap;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -17,7 +17,7 @@ use std::time::Duration;
 pub struct Gates {
     /// Number of the holder's bit.
     holder: u32,
-    pages: ArcSwap<Pages>,
+    peers: ArcSwap<Peers>,
     /// [`OPEN`], [`HELD`] or, for good, [`OVER`].
     state: AtomicU32,
     /// True if the device has real-time guests. Not used for holding.
@@ -25,7 +25,7 @@ pub struct Gates {
     real_time: Condvar,
 }
 
-type Pages = Vec<Arc<Mapping>>;
+type Peers = Vec<Peer>;
 
 const OPEN: u32 = 0;
 const HELD: u32 = 1;
@@ -33,8 +33,8 @@ const OVER: u32 = 2;
 
 impl Gates {
     pub(super) fn of(holder: u32) -> Self {
-        let (pages, state) = (ArcSwap::default(), AtomicU32::new(OPEN));
-        Self { holder, pages, state, has_real_time: Mutex::new(false), real_time: Condvar::new() }
+        let (peers, state) = (ArcSwap::default(), AtomicU32::new(OPEN));
+        Self { holder, peers, state, has_real_time: Mutex::new(false), real_time: Condvar::new() }
     }
 
     /// Closes all gates, and those of guests that join later, or opens them for this holder. Any
@@ -87,9 +87,28 @@ impl Gates {
         self.has_real_time.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Replaces the list of pages. Pages that are no longer in the list are released.
-    pub(super) fn set_pages(&self, pages: Vec<Arc<Mapping>>) {
-        let before = self.pages.swap(Arc::new(pages));
+    /// Lets one guest pass, or no longer, while the gates are held. Has no effect on a guest that
+    /// isn't in the list, or when they aren't held.
+    pub(super) fn set_passing(&self, peer: &Peer, passes: bool) {
+        if !passes && self.is_held() {
+            peer.page.hold(self.holder, Time::now());
+            fence(Ordering::SeqCst);
+            // The state or the list may have changed before: it was released then.
+            if self.is_held() && self.peers.load().iter().any(|one| one.is(peer)) {
+                return;
+            }
+        }
+        peer.page.release(self.holder, Time::now());
+    }
+
+    /// Returns the guests whose gates these are.
+    pub(super) fn peers(&self) -> Arc<Vec<Peer>> {
+        self.peers.load_full()
+    }
+
+    /// Replaces the list of guests. Those that are no longer in the list are released.
+    pub(super) fn set_peers(&self, peers: Vec<Peer>) {
+        let before = self.peers.swap(Arc::new(peers));
         fence(Ordering::SeqCst);
         if self.is_held() {
             self.settle(); // or new pages would not be held
@@ -99,32 +118,32 @@ impl Gates {
 
     /// Returns whether the gates are not held and have no pages.
     pub(super) fn is_empty(&self) -> bool {
-        !self.is_held() && self.pages.load().is_empty()
+        !self.is_held() && self.peers.load().is_empty()
     }
 
     /// Brings all pages to the current state, until neither the state nor the list has changed in
     /// the meantime. A thread that was late to apply an old state applies the new one.
     fn settle(&self) {
         loop {
-            let (is_held, now, pages) = (self.is_held(), Time::now(), self.pages.load_full());
-            for page in pages.iter() {
+            let (is_held, now, peers) = (self.is_held(), Time::now(), self.peers());
+            for page in peers.iter().map(|peer| &peer.page) {
                 if is_held { page.hold(self.holder, now) } else { page.release(self.holder, now) }
             }
             fence(Ordering::SeqCst);
-            let is_same_list = Arc::ptr_eq(&pages, &self.pages.load());
+            let is_same_list = Arc::ptr_eq(&peers, &self.peers.load());
             if !is_same_list {
-                self.release_gone(&pages);
+                self.release_gone(&peers);
             } else if self.is_held() == is_held {
                 return;
             }
         }
     }
 
-    /// Releases pages of an older list that aren't in the list any more.
-    fn release_gone(&self, older: &Pages) {
-        let (list, now) = (self.pages.load(), Time::now());
-        let is_gone = |page: &&Arc<Mapping>| !list.iter().any(|it| Arc::ptr_eq(it, page));
-        older.iter().filter(is_gone).for_each(|page| page.release(self.holder, now));
+    /// Releases guests of an older list that aren't in the list any more.
+    fn release_gone(&self, older: &Peers) {
+        let (list, now) = (self.peers.load(), Time::now());
+        let is_gone = |peer: &&Peer| !list.iter().any(|it| it.is(peer));
+        older.iter().filter(is_gone).for_each(|peer| peer.page.release(self.holder, now));
     }
 }
 
@@ -134,9 +153,9 @@ mod tests {
     use crate::hold::holders::Holders;
     use crate::page::{Class, Identity, PageFile};
 
-    fn page() -> Arc<Mapping> {
+    fn peer() -> Peer {
         let who = Identity { guest: 1, class: Class::BestEffort, holder: 0, pid: 1 };
-        Arc::new(PageFile::create(&who).unwrap().1)
+        Peer { page: Arc::new(PageFile::create(&who).unwrap().1), pass: Arc::default() }
     }
 
     /// This fails within a few hundred rounds if the list isn't read again after a hold, or the
@@ -145,14 +164,14 @@ mod tests {
     fn page_added_during_holds_ends_in_the_final_state() {
         let gates = Gates::of(Holders::DAEMON);
         for round in 0..2000 {
-            let (first, second) = (page(), page());
-            gates.set_pages(vec![first.clone()]);
+            let (first, second) = (peer(), peer());
+            gates.set_peers(vec![first.clone()]);
             std::thread::scope(|scope| {
                 scope.spawn(|| gates.hold(round % 2 == 0));
-                scope.spawn(|| gates.set_pages(vec![first.clone(), second.clone()]));
+                scope.spawn(|| gates.set_peers(vec![first.clone(), second.clone()]));
             });
             for page in [&first, &second] {
-                assert_eq!(page.holders.is_closed(), gates.is_held(), "round {round}");
+                assert_eq!(page.page.holders.is_closed(), gates.is_held(), "round {round}");
             }
         }
     }
@@ -162,20 +181,61 @@ mod tests {
     fn removed_pages_and_ended_gates_stay_open_during_holds() {
         for round in 0..4000 {
             let gates = Gates::of(3);
-            let (stays, leaves) = (page(), page());
-            gates.set_pages(vec![stays.clone(), leaves.clone()]);
+            let (stays, leaves) = (peer(), peer());
+            gates.set_peers(vec![stays.clone(), leaves.clone()]);
             std::thread::scope(|scope| {
                 scope.spawn(|| gates.hold(true));
-                scope.spawn(|| gates.set_pages(vec![stays.clone()]));
+                scope.spawn(|| gates.set_peers(vec![stays.clone()]));
             });
-            assert!(stays.holders.is_closed() && !leaves.holders.is_closed(), "round {round}");
+            assert!(
+                stays.page.holders.is_closed() && !leaves.page.holders.is_closed(),
+                "round {round}"
+            );
             gates.hold(false);
             std::thread::scope(|scope| {
                 scope.spawn(|| gates.hold(true));
                 scope.spawn(|| gates.end());
             });
             gates.hold(true);
-            assert!(!stays.holders.is_closed() && gates.is_over(), "round {round}");
+            assert!(!stays.page.holders.is_closed() && gates.is_over(), "round {round}");
         }
+    }
+
+    /// This fails within a few thousand rounds if a window's end doesn't look at the state and the
+    /// list again.
+    #[test]
+    fn window_that_ends_during_a_change_leaves_no_gate_closed() {
+        for round in 0..4000 {
+            let gates = Gates::of(3);
+            let (stays, leaves) = (peer(), peer());
+            gates.set_peers(vec![stays.clone(), leaves.clone()]);
+            gates.hold(true);
+            [&stays, &leaves].into_iter().for_each(|peer| gates.set_passing(peer, true));
+            assert!(!stays.page.holders.is_closed());
+            std::thread::scope(|scope| {
+                scope.spawn(|| gates.set_passing(&leaves, false));
+                scope.spawn(|| gates.set_peers(vec![stays.clone()]));
+            });
+            assert!(!leaves.page.holders.is_closed(), "round {round}: it has left");
+            std::thread::scope(|scope| {
+                scope.spawn(|| gates.set_passing(&stays, false));
+                scope.spawn(|| gates.end());
+            });
+            assert!(!stays.page.holders.is_closed(), "round {round}: the holder has ended");
+        }
+    }
+
+    #[test]
+    fn window_of_one_guest_leaves_the_other_held() {
+        let gates = Gates::of(3);
+        let (one, other) = (peer(), peer());
+        gates.set_peers(vec![one.clone(), other.clone()]);
+        gates.set_passing(&one, false);
+        assert!(!one.page.holders.is_closed(), "nothing is held");
+        gates.hold(true);
+        gates.set_passing(&one, true);
+        assert!(!one.page.holders.is_closed() && other.page.holders.is_closed());
+        gates.set_passing(&one, false);
+        assert!(one.page.holders.is_closed());
     }
 }

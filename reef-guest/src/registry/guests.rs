@@ -2,9 +2,11 @@
 
 use super::connection::{Caller, EndWatch, Guest};
 use super::gates::Gates;
+use super::pass::Pass;
 use super::relay::Relay;
 use super::rules::Rules;
 use super::view::{GuestView, History};
+use crate::beside::allowance::{Allowance, Caps};
 use crate::hold::holders::Holders;
 use crate::join::wire::{JoinRequest, Message, Uuid, send};
 use crate::limit::quantity::{WHOLE, percent};
@@ -43,12 +45,14 @@ impl Guests {
         socket: OwnedFd,
         caller: &Caller,
         request: &JoinRequest,
+        caps: &Caps,
         former: Option<OwnedFd>,
     ) -> Result<(), (OwnedFd, String)> {
+        let pass = Arc::new(Pass::new(Allowance::of(&caller.info.shares(), caps)));
         let made = self.page(caller, request, former);
         let relayed = made.and_then(|(who, file, page)| {
             let (page, place) = (Arc::new(page), file.file_id().map_err(unusable)?);
-            Ok((who, file, place, self.relay(&who, &page)?, page))
+            Ok((who, file, place, self.relay(&who, &page, &pass)?, page))
         });
         let (who, file, place, relay, page) = match relayed {
             Ok(made) => made,
@@ -71,17 +75,23 @@ impl Guests {
             relay,
             is_for_phases,
             is_exempt,
+            pass,
         };
         self.welcome(guest, &file);
         Ok(())
     }
 
     /// Starts the relay of a real-time guest.
-    fn relay(&self, who: &Identity, page: &Arc<Mapping>) -> Result<Option<Relay>, String> {
+    fn relay(
+        &self,
+        who: &Identity,
+        page: &Arc<Mapping>,
+        pass: &Arc<Pass>,
+    ) -> Result<Option<Relay>, String> {
         if who.class == Class::BestEffort {
             return Ok(None);
         }
-        let relay = Relay::start(page.clone(), who.holder, self.rules);
+        let relay = Relay::start(page.clone(), pass.clone(), who.holder, self.rules);
         relay.map(Some).map_err(|error| format!("no thread: {error}"))
     }
 
@@ -187,20 +197,20 @@ impl Guests {
         gates
     }
 
-    /// Updates the pages of all gates and relays. A job may have guests on several devices.
+    /// Updates the lists of all gates and relays. A job may have guests on several devices.
     fn note(&mut self) {
         let devices: Vec<Uuid> = self.all.iter().map(|guest| guest.device).collect();
         devices.into_iter().for_each(|device| drop(self.gates(device)));
         for (device, gates) in &self.gates {
-            gates.set_pages(self.held_with(*device).map(|be| be.page.clone()).collect());
+            gates.set_peers(self.held_with(*device).map(Guest::peer).collect());
             gates.set_real_time(self.of(*device, Class::RealTime).next().is_some());
         }
         for rt in &self.all {
-            let pages = || {
+            let peers = || {
                 let held = self.held_with(rt.device).filter(|be| !rt.is_phase_of(be));
-                held.map(|be| be.page.clone()).collect()
+                held.map(Guest::peer).collect()
             };
-            rt.relay.iter().for_each(|relay| relay.gates().set_pages(pages()));
+            rt.relay.iter().for_each(|relay| relay.gates().set_peers(peers()));
         }
     }
 

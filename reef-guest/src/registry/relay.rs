@@ -2,13 +2,18 @@
 //! it is busy.
 //!
 //! The guest's word counts as long as it lives, has its class, and shows that it is at work.
-//! Nothing else in its page affects its peers, also after it has ended.
+//! Nothing else in its page affects its peers, also after it has ended. In the meantime the relay
+//! lets peers pass for a part of the time, as they are allowed.
 
 use super::gates::Gates;
+use super::pass::Pass;
+use super::passage::Passage;
 use super::rules::Rules;
 use crate::hold::activity::Activity;
 use crate::page::mapping::Mapping;
+use crate::page::spans::Time;
 use std::io;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -18,6 +23,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Interval between polls of a busy guest whose peers were released because it wasn't at work: its
 /// next launch doesn't wake the relay.
 const STALL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// Time before the next step in which the relay polls instead of sleeping, in nanoseconds: a
+/// wake-up may be late by as much.
+const MAX_LATE: u64 = 200_000;
 
 /// Polls between looks at the time.
 const POLLS: usize = 512;
@@ -56,13 +65,21 @@ impl Relay {
     /// # Errors
     ///
     /// The system can't start a thread.
-    pub(super) fn start(page: Arc<Mapping>, holder: u32, rules: Rules) -> io::Result<Self> {
+    pub(super) fn start(
+        page: Arc<Mapping>,
+        pass: Arc<Pass>,
+        holder: u32,
+        rules: Rules,
+    ) -> io::Result<Self> {
         let (gates, stalls) = (Arc::new(Gates::of(holder)), Arc::<AtomicU64>::default());
         let now = Instant::now();
         let evidence =
             WorkEvidence { last: page.activity.evidence(), since: now, is_stalled: false };
         let (to, of) = (gates.clone(), page.clone());
-        let follower = Follower { gates: to, page: of, rules, evidence, stalls: stalls.clone() };
+        let passage = Passage::new(page.clone(), pass, rules.beside_period);
+        let stalls_too = stalls.clone();
+        let follower =
+            Follower { gates: to, page: of, rules, evidence, passage, stalls: stalls_too };
         let thread = std::thread::Builder::new().name("reef-relay".into());
         thread.spawn(move || follower.run())?;
         Ok(Self { page, gates, stalls })
@@ -93,6 +110,7 @@ struct Follower {
     page: Arc<Mapping>,
     rules: Rules,
     evidence: WorkEvidence,
+    passage: Passage,
     stalls: Arc<AtomicU64>,
 }
 
@@ -109,11 +127,13 @@ impl Follower {
         while !self.gates.is_over() {
             let word = self.page.activity.word();
             let is_busy = Activity::means_busy(word);
-            let is_holding = is_busy && self.is_at_work();
+            let (is_at_work, now) = (is_busy && self.is_at_work(), Time::now().0);
+            let is_holding = self.passage.is_measuring(now, is_at_work) || is_at_work;
             let has_held = self.gates.is_held() && !is_holding;
             self.gates.hold(is_holding);
+            let until = self.passage.step(&self.gates, now, is_holding);
             if !(has_held && self.watch(word)) {
-                self.page.activity.wait(word, self.interval(is_busy));
+                self.wait(word, until, self.interval(is_busy));
             }
         }
     }
@@ -132,6 +152,26 @@ impl Follower {
             }
         }
         false
+    }
+
+    /// Waits until this time, or for as long as `most`, or until the word changes.
+    fn wait(&self, word: u32, until: u64, most: Duration) {
+        let left = until.saturating_sub(Time::now().0);
+        if Duration::from_nanos(left) >= most {
+            return self.page.activity.wait(word, most);
+        }
+        if left > MAX_LATE {
+            return self.page.activity.wait(word, Duration::from_nanos(left - MAX_LATE));
+        }
+        let Some(_watcher) = Watcher::take(self.rules.max_watchers) else {
+            return self.page.activity.wait(word, Duration::from_nanos(left));
+        };
+        while Time::now().0 < until && !self.gates.is_over() {
+            if self.page.activity.word() != word {
+                return;
+            }
+            std::hint::spin_loop();
+        }
     }
 
     /// Returns whether a busy guest has launched or made progress within the timeout.
@@ -162,4 +202,5 @@ impl Follower {
 fn raise() {
     let thread = rustix::thread::gettid();
     let _ = rustix::process::setpriority_process(Some(thread), -10); // or normal priority
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1)); // or 50 µs
 }

@@ -6,6 +6,7 @@ use super::guests::Guests;
 use super::listener::{Listener, PendingConnection};
 use super::rules::Rules;
 use super::view::{GuestView, History};
+use crate::beside::allowance::Caps;
 use crate::join::guest_info::GuestInfo;
 use crate::join::wire::{JoinRequest, MemoryRequest, Uuid};
 use crate::join::wire::{Message, receive, send};
@@ -34,6 +35,9 @@ pub type Policy = dyn Fn(&Caller, &JoinRequest) -> Result<Class, String> + Send;
 
 /// Handler of requests for memory. It must not block: it answers later, from another thread.
 pub type MemoryHandler = dyn Fn(&Caller, MemoryRequest, MemoryReply) + Send;
+
+/// Upper bounds of a caller's shares next to busy real-time programs.
+pub type CapsOf = dyn Fn(&Caller) -> Caps + Send;
 
 /// Answer to a request for memory. Dropping it without an answer closes the connection, which the
 /// caller takes for a refusal.
@@ -90,7 +94,7 @@ impl Registry {
         let memory = Box::new(|_: &Caller, _, reply: MemoryReply| {
             reply.refuse("it suspends no programs for memory".into());
         });
-        Self::open_for_memory(path, rules, policy, memory)
+        Self::open_with_caps(path, rules, policy, Box::new(|_| Caps::default()), memory)
     }
 
     /// Listens as [`open_with`](Self::open_with) does, and hands requests for memory to `memory`:
@@ -105,6 +109,22 @@ impl Registry {
         policy: Box<Policy>,
         memory: Box<MemoryHandler>,
     ) -> io::Result<Self> {
+        Self::open_with_caps(path, rules, policy, Box::new(|_| Caps::default()), memory)
+    }
+
+    /// Listens as [`open_for_memory`](Self::open_for_memory) does, and bounds by `caps` what
+    /// callers wish to pass while real-time programs are busy.
+    ///
+    /// # Errors
+    ///
+    /// The socket can't be created there.
+    pub fn open_with_caps(
+        path: &Path,
+        rules: Rules,
+        policy: Box<Policy>,
+        caps: Box<CapsOf>,
+        memory: Box<MemoryHandler>,
+    ) -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -113,7 +133,8 @@ impl Registry {
         let guests = Arc::new(Mutex::new(Guests::new(rules)));
         let listener = Listener::new(socket)?;
         let joining = Vec::new();
-        let server = Server { listener, stopped, policy, memory, joining, guests: guests.clone() };
+        let of = guests.clone();
+        let server = Server { listener, stopped, policy, caps, memory, joining, guests: of };
         let thread = std::thread::Builder::new().name("reef-guests".into());
         let thread = Some(thread.spawn(move || server.serve())?);
         Ok(Self { guests, path: path.to_owned(), stop, thread })
@@ -169,6 +190,7 @@ struct Server {
     listener: Listener,
     stopped: io::PipeReader,
     policy: Box<Policy>,
+    caps: Box<CapsOf>,
     memory: Box<MemoryHandler>,
     /// Connections without a message so far.
     joining: Vec<PendingConnection>,
@@ -280,7 +302,10 @@ impl Server {
         match granted {
             Err(why) => refuse(&socket, why),
             Ok(caller) => {
-                let joined = lock(&self.guests).join(socket, &caller, &request, page);
+                let joined = {
+                    let caps = (self.caps)(&caller);
+                    lock(&self.guests).join(socket, &caller, &request, &caps, page)
+                };
                 joined.unwrap_or_else(|(socket, why)| refuse(&socket, why));
             }
         }

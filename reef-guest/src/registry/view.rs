@@ -2,6 +2,7 @@
 
 use super::connection::Guest;
 use super::relay::Relay;
+use crate::beside::allowance::Allowance;
 use crate::join::wire::Uuid;
 use crate::page::layout::{Class, Counts, Identity};
 use crate::page::spans::Time;
@@ -44,6 +45,17 @@ pub struct GuestView {
     /// held others, a little more than its work took. For a best-effort guest: from the guest's own
     /// polls, 50 a second.
     pub busy: Duration,
+    /// Its shares next to busy real-time guests; of a real-time guest, its target.
+    pub beside: Allowance,
+    /// Part of the time that passes next to real-time guests now, in parts per million: of a
+    /// real-time guest, what it lets through by its target.
+    pub duty: u32,
+    /// Time for which a best-effort guest passed although a real-time guest was busy.
+    pub passed: Duration,
+    /// Laps of a real-time guest: launches and a wait for the device.
+    pub laps: u64,
+    /// Last measured latency of a real-time guest with a target, as a multiple of that alone.
+    pub growth: Option<f64>,
     /// Fault of its page, if the header that the daemon wrote was changed.
     pub fault: Option<String>,
     /// Host times of its calls, if it has a profile. They are those of all of its devices together,
@@ -106,6 +118,11 @@ impl GuestView {
             is_active: guest.is_active(),
             held,
             busy,
+            beside: guest.pass.allowance,
+            duty: guest.pass.duty(),
+            passed: guest.pass.passed(),
+            laps: page.laps.count(),
+            growth: guest.pass.growth(),
             fault: page.check(who).err(),
             times: page.times.read(),
         }

@@ -1,4 +1,5 @@
 //! Tests of the library from outside.
 
+mod beside;
 mod descriptors;
 mod registry;

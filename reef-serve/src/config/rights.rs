@@ -27,6 +27,12 @@ pub struct Right {
     /// Its best-effort programs may have real-time phases, which they begin and end themselves.
     /// Implied by `rt`.
     pub phases: bool,
+    /// The most that its best-effort programs may have while real-time programs are busy, in
+    /// percent of the time (`reef exec --beside`). `guests.beside` is granted anyway.
+    pub beside: u8,
+    /// The most that they may have as a floor (`reef exec --floor`). `guests.floor` is granted
+    /// anyway.
+    pub floor: u8,
     /// Guarantees its real-time requests `budget_us` of device time in each `period_us`, in
     /// microseconds. They precede requests without a budget or with a used-up one. Without it they
     /// share the remaining time.
@@ -47,7 +53,7 @@ pub struct Right {
 impl Right {
     /// Returns the owner's rights if the configuration has no entry for it.
     pub(crate) fn of_owner() -> Self {
-        Self { rt: true, control: true, ..Self::default() }
+        Self { rt: true, control: true, beside: 100, floor: 100, ..Self::default() }
     }
 
     /// Returns the budget of its real-time requests.

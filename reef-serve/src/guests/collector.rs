@@ -9,7 +9,8 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
-use reef_guest::page::ENDS;
+use reef_guest::beside::Slo;
+use reef_guest::page::{Class, ENDS};
 use reef_guest::registry::{GuestView, Registry};
 use std::fmt::{Error, Write};
 use std::sync::{Arc, Weak};
@@ -39,7 +40,7 @@ const COUNTERS: [(&str, &str, Number); 7] = [
 type Time = fn(&GuestView) -> Duration;
 
 /// Name, help, and getter of each time.
-const TIMES: [(&str, &str, Time); 2] = [
+const TIMES: [(&str, &str, Time); 3] = [
     ("reef_guest_held_seconds", "Time in which a guest was held, or held others", |guest| {
         guest.held
     }),
@@ -47,6 +48,30 @@ const TIMES: [(&str, &str, Time); 2] = [
         "reef_guest_busy_seconds",
         "Time in which a guest seemed to use its device: an estimate, rather too much",
         |guest| guest.busy,
+    ),
+    (
+        "reef_guest_passed_seconds",
+        "Time in which a best-effort guest passed although a real-time guest was busy",
+        |guest| guest.passed,
+    ),
+];
+
+type Ratio = fn(&GuestView) -> Option<f64>;
+
+/// Name, help, and getter of each ratio; `None` if a guest has none.
+const RATIOS: [(&str, &str, Ratio); 3] = [
+    (
+        "reef_guest_beside_ratio",
+        "Part of the time that passes next to busy real-time guests now; of a real-time guest with a target, what it lets through",
+        |guest| Some(f64::from(guest.duty) / 1e6),
+    ),
+    ("reef_guest_slo_ratio", "Target of a real-time guest's latency, by that alone", |guest| {
+        guest.beside.slo.filter(|_| guest.who.class == Class::RealTime).map(Slo::ratio)
+    }),
+    (
+        "reef_guest_growth_ratio",
+        "Latency of a real-time guest with a target by that alone, at the 99th percentile",
+        |guest| guest.growth,
     ),
 ];
 
@@ -68,6 +93,12 @@ impl collector::Collector for Collector {
                 let labels = labels(guest);
                 let seconds = ConstCounter::new(time(guest).as_secs_f64());
                 seconds.encode(family.encode_family(&labels)?)?;
+            }
+        }
+        for (name, help, ratio) in RATIOS {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (guest, value) in guests.iter().filter_map(|guest| Some((guest, ratio(guest)?))) {
+                ConstGauge::new(value).encode(family.encode_family(&labels(guest))?)?;
             }
         }
         let help = "1 while a best-effort guest is held, or a real-time guest holds";

@@ -6,7 +6,7 @@ use super::coordination::SharedDevice;
 use super::jobs::Jobs;
 use super::limit_audit::{Accounts, AuditThread};
 use super::mps;
-use super::policy::grant;
+use super::policy::{self, grant};
 use super::registrar::Registrar;
 use super::violations::revoked::RevokedProcesses;
 use super::violations::scan::Violations;
@@ -52,8 +52,13 @@ impl Guests {
         tracing::info!("{}", mps::line(std::env::var_os(mps::FOLDER)));
         let path = folder.join("guests.sock");
         let _ = std::fs::remove_file(&path); // of a daemon that was killed
-        let (of, tokens) = (server.clone(), tokens.clone());
         let own = rustix::process::getuid().as_raw();
+        let (of, its_tokens) = (server.clone(), tokens.clone());
+        let daemon = std::process::id();
+        let caps = Box::new(move |caller: &Caller| {
+            policy::caps(&of.config.get(), &its_tokens, own, daemon, caller)
+        });
+        let (of, tokens) = (server.clone(), tokens.clone());
         let revoked = Arc::<RevokedProcesses>::default();
         let checked = revoked.clone();
         let policy = Box::new(move |caller: &Caller, wish: &JoinRequest| {
@@ -69,7 +74,7 @@ impl Guests {
                 None => reply.refuse("it is starting".into()),
             }
         });
-        let registry = Registry::open_for_memory(&path, rules, policy, memory)
+        let registry = Registry::open_with_caps(&path, rules, policy, caps, memory)
             .map_err(|e| Error::system("guests.sock", e))?;
         access.open_socket(&path)?; // its mode was the umask's
         let registry = Arc::new(registry);

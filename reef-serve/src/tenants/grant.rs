@@ -13,6 +13,11 @@ pub(crate) struct Grant {
     pub(crate) rt: bool,
     /// Its best-effort programs may have real-time phases.
     pub(crate) phases: bool,
+    /// Upper bound of the time that its best-effort programs have while real-time programs are
+    /// busy, in percent.
+    pub(crate) beside: u8,
+    /// Upper bound of their floor, in percent.
+    pub(crate) floor: u8,
     /// Budget of its real-time work.
     pub(crate) rate: Option<Rate>,
     /// Weight of its best-effort work.
@@ -58,6 +63,8 @@ impl From<&Right> for Grant {
         Self {
             rt: right.rt,
             phases: right.rt || right.phases,
+            beside: right.beside,
+            floor: right.floor,
             rate: right.rate().ok().flatten(), // checked with the configuration
             weight: right.weight.unwrap_or(1),
             control: right.control,
@@ -106,9 +113,25 @@ mod tests {
             "[others]\nweight = 3\n[\"token ci\"]\nrt = true\nperiod_us = 10\nbudget_us = 2\n";
         let rights: Rights = toml::from_str(text).unwrap();
         let grant = |principal: Principal| Grant::of(&rights, &principal, 1000);
-        let all = Grant { rt: true, phases: true, rate: None, weight: 1, control: true };
+        let all = Grant {
+            rt: true,
+            phases: true,
+            beside: 100,
+            floor: 100,
+            rate: None,
+            weight: 1,
+            control: true,
+        };
         assert_eq!([grant(Principal::User(1000)), grant(Principal::User(0))], [all; 2]);
-        let other = Grant { rt: false, phases: false, rate: None, weight: 3, control: false };
+        let other = Grant {
+            rt: false,
+            phases: false,
+            beside: 0,
+            floor: 0,
+            weight: 3,
+            control: false,
+            ..all
+        };
         assert_eq!(grant(Principal::User(1001)), other);
         assert_eq!(grant(Principal::Certificate("ci".into())), other);
         let ci = grant(Principal::Token("ci".into()));

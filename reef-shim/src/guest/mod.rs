@@ -11,6 +11,7 @@ pub(crate) mod capture;
 pub(crate) mod device;
 pub(crate) mod find;
 pub(crate) mod keeper;
+pub(crate) mod lap;
 mod link;
 pub(crate) mod membership;
 pub(crate) mod meter;

@@ -71,6 +71,7 @@ twins! {
 }
 
 hooks! {
+    cuEventSynchronize(event: usize) |real| sync::event(real);
     cuStreamDestroy(stream: usize) |real| sync::destroy_stream(Stream::new(stream, false), real);
     cuStreamDestroy_v2(stream: usize) |real| sync::destroy_stream(Stream::new(stream, false), real);
 }

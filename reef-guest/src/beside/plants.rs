@@ -1,0 +1,155 @@
+//! Controllers next to simulated programs.
+
+use super::controller::Controller;
+use super::quantile::quantile;
+use super::share::Slo;
+use crate::page::laps::Lap;
+use proptest::prelude::*;
+
+/// Program in a closed loop whose laps grow with the part that passes.
+struct Plant {
+    now: u64,
+    seed: u64,
+    /// Length of a lap alone, in nanoseconds.
+    base: f64,
+    /// Growth for the whole time, and its exponent.
+    slope: f64,
+    power: f64,
+    /// Growth as soon as anything passes.
+    step: f64,
+    /// Noise: the largest part by which a lap is longer.
+    noise: f64,
+    /// Interval in laps from one lap of a second kind to the next. It is three times as long.
+    other: u64,
+    count: u64,
+}
+
+impl Plant {
+    fn new(seed: u64, base: f64, slope: f64) -> Self {
+        let (power, step, noise, other, count) = (1.0, 0.0, 0.02, 0, 0);
+        Self { now: 1_000_000_000, seed, base, slope, power, step, noise, other, count }
+    }
+
+    fn random(&mut self) -> f64 {
+        self.seed = self.seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_041);
+        (self.seed >> 40) as f64 / (1_u64 << 24) as f64
+    }
+
+    /// Makes one lap at this part of the time. Returns it, and its growth.
+    fn lap(&mut self, part: f64) -> (Lap, f64) {
+        let step = if part > 0.0 { self.step } else { 0.0 };
+        let growth = (1.0 + step + self.slope * part.powf(self.power))
+            * (1.0 + self.noise * self.random() * self.random());
+        self.count += 1;
+        let is_other = self.other > 0 && self.count.is_multiple_of(self.other);
+        let base = if is_other { 3.0 * self.base } else { self.base };
+        let length = (base * growth) as u64;
+        self.now += length + 20_000;
+        let kind = if is_other { 9 } else { 7 };
+        (Lap { end: self.now - 20_000, length, kind }, growth)
+    }
+
+    /// Runs for this time under the controller. Returns the 99th percentile of the growth of the
+    /// laps in which something passed, as a multiple of that alone, and the mean part.
+    fn run(&mut self, controller: &mut Controller, seconds: f64, most: f64) -> (f64, f64) {
+        let until = self.now + (seconds * 1e9) as u64;
+        let (mut growths, mut parts, mut laps) = (Vec::new(), 0.0, 0);
+        while self.now < until {
+            let part = (f64::from(controller.duty()) / 1e6).min(most);
+            let (lap, growth) = self.lap(part);
+            controller.note(&[lap], self.now, (part * 1e6) as u32);
+            growths.push(growth);
+            (parts, laps) = (parts + part, laps + 1);
+        }
+        let mut alone: Vec<f64> = (0..2000).map(|_| self.lap(0.0).1).collect();
+        let alone = quantile(&mut alone, 0.99).unwrap();
+        (quantile(&mut growths, 0.99).unwrap() / alone, parts / f64::from(laps))
+    }
+}
+
+fn slo(ratio: f64) -> Slo {
+    Slo::of(ratio).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(8))]
+
+    #[test]
+    fn target_is_held_within_two_hundredths(
+        seed: u64, base in 1e6..8e6_f64, slope in 0.3..6.0_f64, power in 0.8..1.3_f64,
+        target in 1.05..1.5_f64, noise in 0.0..0.1_f64, other in 0..40_u64
+    ) {
+        let other = if other < 3 { 0 } else { other };
+        let mut plant = Plant { power, noise, other, ..Plant::new(seed, base, slope) };
+        let mut controller = Controller::new(slo(target), plant.now);
+        plant.run(&mut controller, 10.0, 1.0);
+        let (growth, part) = plant.run(&mut controller, 20.0, 1.0);
+        let most = target.min(1.0 + slope);
+        prop_assert!(growth <= target + 0.02, "{growth} at {target}, part {part}");
+        prop_assert!(growth >= most - 0.05, "{growth} at {target}, part {part}");
+    }
+
+    #[test]
+    fn target_is_held_again_after_a_change(
+        seed: u64, base in 1e6..5e6_f64, slope in 0.5..4.0_f64, change in 0.4..2.5_f64
+    ) {
+        let mut plant = Plant::new(seed, base, slope);
+        let mut controller = Controller::new(slo(1.15), plant.now);
+        plant.run(&mut controller, 10.0, 1.0);
+        plant.base *= change;
+        plant.slope = slope / change;
+        plant.run(&mut controller, 25.0, 1.0);
+        let (growth, part) = plant.run(&mut controller, 20.0, 1.0);
+        prop_assert!((1.08..1.17).contains(&growth), "{growth}, part {part}");
+    }
+
+    /// A bound of the guest applies, so the slope must be that of the part which passed.
+    #[test]
+    fn bound_of_the_guest_does_not_mislead(seed: u64, most in 0.02..0.1_f64) {
+        let mut plant = Plant::new(seed, 2e6, 1.0);
+        let mut controller = Controller::new(slo(1.2), plant.now);
+        plant.run(&mut controller, 20.0, most);
+        let (growth, _) = plant.run(&mut controller, 20.0, 1.0);
+        prop_assert!(growth <= 1.23, "{growth}");
+    }
+
+    /// Any laps give a part between nothing and all.
+    #[test]
+    fn any_turns_are_harmless(
+        laps in proptest::collection::vec((any::<u64>(), any::<u64>(), 0..40_u32), 0..600),
+        applied: u32
+    ) {
+        let mut controller = Controller::new(slo(1.1), 5);
+        for (end, length, kind) in laps {
+            let length = length % (1 << 33);
+            controller.note(&[Lap { end, length, kind }], end, applied);
+            prop_assert!(controller.duty() <= 1_000_000 && controller.growth().is_finite());
+        }
+    }
+}
+
+#[test]
+fn little_passes_if_the_least_part_is_too_much() {
+    let mut plant = Plant { step: 0.4, ..Plant::new(3, 2e6, 1.0) };
+    let mut controller = Controller::new(slo(1.1), plant.now);
+    plant.run(&mut controller, 30.0, 1.0);
+    let (_, part) = plant.run(&mut controller, 30.0, 1.0);
+    assert!(part < 0.003, "{part}");
+}
+
+#[test]
+fn nothing_passes_without_turns() {
+    let mut controller = Controller::new(slo(1.1), 0);
+    for second in 1..100 {
+        controller.note(&[], second * 1_000_000_000, 0);
+        assert_eq!(controller.duty(), 0);
+    }
+}
+
+#[test]
+fn measurement_alone_without_turns_ends() {
+    let mut controller = Controller::new(slo(1.1), 0);
+    assert!(controller.is_alone());
+    controller.note(&[], 600_000_000, 0);
+    assert!(!controller.is_alone());
+}

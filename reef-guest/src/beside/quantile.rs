@@ -1,0 +1,23 @@
+//! Quantiles of few samples.
+
+/// Returns the value below which `part` of the samples are: the nearest rank. `None`: there are
+/// none. Sorts them.
+pub(super) fn quantile(samples: &mut [f64], part: f64) -> Option<f64> {
+    samples.sort_by(f64::total_cmp);
+    let rank = (samples.len() as f64 * part).ceil() as usize;
+    samples.get(rank.clamp(1, samples.len().max(1)) - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantile_is_the_nearest_rank() {
+        let mut all: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(quantile(&mut all, 0.99), Some(99.0));
+        assert_eq!(quantile(&mut all, 0.5), Some(50.0));
+        assert_eq!(quantile(&mut all, 0.0), Some(1.0));
+        assert_eq!(quantile(&mut [], 0.5), None);
+    }
+}

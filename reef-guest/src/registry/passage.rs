@@ -1,0 +1,123 @@
+//! Passage: what one real-time guest lets through while it is busy.
+//!
+//! Each peer has windows by its allowance. If the guest has a target, a controller bounds them by
+//! the guest's own laps.
+
+use super::gates::Gates;
+use super::pass::{Pass, Peer};
+use crate::beside::controller::Controller;
+use crate::beside::windows::Windows;
+use crate::page::laps::Lap;
+use crate::page::mapping::Mapping;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Time for which peers are held after the guest's work while its laps are measured alone: its
+/// next request may be on its way. A guest without requests holds no peer.
+const MAX_QUIET: u64 = 30_000_000;
+
+/// Passage next to one real-time guest.
+#[derive(Debug)]
+pub(super) struct Passage {
+    page: Arc<Mapping>,
+    pass: Arc<Pass>,
+    period: u64,
+    controller: Option<Controller>,
+    /// Laps that were read.
+    seen: u64,
+    laps: Vec<Lap>,
+    list: Arc<Vec<Peer>>,
+    windows: Vec<(Peer, Windows)>,
+    /// Time of the last step, and whether the guest held its peers then.
+    last: (u64, bool),
+    /// Time at which it was last busy.
+    busy: u64,
+}
+
+impl Passage {
+    /// Creates the passage of the guest with this page.
+    pub(super) fn new(page: Arc<Mapping>, pass: Arc<Pass>, period: Duration) -> Self {
+        let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX >> 1);
+        let (laps, list, windows) = (Vec::new(), Arc::default(), Vec::new());
+        let seen = page.laps.count();
+        let controller = None;
+        Self {
+            page,
+            pass,
+            period,
+            controller,
+            seen,
+            laps,
+            list,
+            windows,
+            last: (0, false),
+            busy: 0,
+        }
+    }
+
+    /// Returns whether peers must be held at this time although the guest isn't busy, or for
+    /// longer: its laps are measured alone.
+    pub(super) fn is_measuring(&mut self, now: u64, is_busy: bool) -> bool {
+        if is_busy {
+            self.busy = now;
+        }
+        let is_alone = self.controller.as_ref().is_some_and(Controller::is_alone);
+        is_alone && now.saturating_sub(self.busy) < MAX_QUIET
+    }
+
+    /// Opens and closes the gates of each peer at this time, while they are held. Returns the time
+    /// of the next step.
+    pub(super) fn step(&mut self, gates: &Gates, now: u64, is_held: bool) -> u64 {
+        self.update_list(gates, now);
+        let found = self.control(now);
+        let passed = if self.last.1 { now.saturating_sub(self.last.0) } else { 0 };
+        self.last = (now, is_held);
+        let mut until = u64::MAX;
+        for (peer, windows) in &mut self.windows {
+            if windows.is_open() {
+                peer.pass.note_passed(passed);
+            }
+            let duty = peer.pass.allowance.duty(found);
+            peer.pass.set_duty(duty);
+            let step = windows.step(now, duty, is_held);
+            if is_held {
+                gates.set_passing(peer, step.is_open);
+                until = until.min(step.until);
+            }
+        }
+        match self.controller.as_ref().filter(|_| is_held) {
+            Some(_) => until.min(now + self.period),
+            None => until,
+        }
+    }
+
+    /// Takes over the list of peers, if it has changed.
+    fn update_list(&mut self, gates: &Gates, now: u64) {
+        let list = gates.peers();
+        if Arc::ptr_eq(&list, &self.list) {
+            return;
+        }
+        let before = std::mem::take(&mut self.windows);
+        let known = |peer: &Peer| before.iter().find(|(one, _)| one.is(peer)).map(|(_, it)| *it);
+        let windows = |peer: &Peer| known(peer).unwrap_or_else(|| Windows::new(self.period, now));
+        self.windows = list.iter().map(|peer| (peer.clone(), windows(peer))).collect();
+        self.list = list;
+    }
+
+    /// Lets the controller see the guest's laps, and returns the part that it has found. `None`:
+    /// the guest has no target.
+    fn control(&mut self, now: u64) -> Option<u32> {
+        let target = self.pass.allowance.slo?;
+        self.laps.clear();
+        self.seen = self.page.laps.read(self.seen, &mut self.laps);
+        if self.windows.is_empty() {
+            return Some(0); // there is nothing to let through
+        }
+        let controller = self.controller.get_or_insert_with(|| Controller::new(target, now));
+        let applied = self.windows.iter().map(|(peer, _)| peer.pass.duty()).max().unwrap_or(0);
+        controller.note(&self.laps, now, applied);
+        self.pass.set_growth(controller.growth());
+        self.pass.set_duty(controller.duty());
+        Some(controller.duty())
+    }
+}

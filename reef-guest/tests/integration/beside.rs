@@ -1,0 +1,207 @@
+//! Windows next to a busy real-time guest: shares, floors, targets, and guests that lie, leave
+//! or die in a window.
+
+use reef_guest::beside::{Caps, Percent, ShareRequest, Slo};
+use reef_guest::join::{GuestInfo, JoinRequest, Joined, join_as};
+use reef_guest::page::Class::{self, BestEffort, RealTime};
+use reef_guest::page::{Lap, Time};
+use reef_guest::registry::{Caller, GuestView, MemoryReply, Registry, Rules};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const GPU: [u8; 16] = *b"device of shares";
+const SOON: Duration = Duration::from_secs(60);
+
+fn registry(caps: Caps) -> (Registry, PathBuf) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Relaxed);
+    let path = std::env::temp_dir().join(format!("reef-beside-{}-{number}", std::process::id()));
+    let rules = Rules { hold_timeout: SOON, ..Rules::default() };
+    let policy = Box::new(|_: &Caller, wish: &JoinRequest| Ok(wish.class));
+    let memory = Box::new(|_: &Caller, _, reply: MemoryReply| reply.refuse("none".into()));
+    let registry =
+        Registry::open_with_caps(&path, rules, policy, Box::new(move |_| caps), memory).unwrap();
+    (registry, path)
+}
+
+fn guest(path: &Path, class: Class, wish: ShareRequest) -> Joined {
+    let info = GuestInfo::default().with_shares(wish);
+    join_as(path, &JoinRequest { class, device: GPU }, &info, SOON).unwrap()
+}
+
+fn percent(number: u8) -> Option<Percent> {
+    Some(Percent::new(number).unwrap())
+}
+
+fn launch(rt: &Joined) {
+    if rt.page.activity.launch() {
+        rt.page.activity.hold();
+    }
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < SOON, "{what}: not within {SOON:?}");
+        std::thread::sleep(Duration::from_micros(100));
+    }
+}
+
+/// Part of this time in which a guest's gate is open, as its page counts it.
+fn open_part(be: &Joined, time: Duration) -> f64 {
+    let (begin, held) = (Time::now(), be.page.spans.total(Time::now()));
+    std::thread::sleep(time);
+    let now = Time::now();
+    let (held, all) = (be.page.spans.total(now) - held, now.0 - begin.0);
+    1.0 - held as f64 / all as f64
+}
+
+fn view(registry: &Registry, of: &Joined) -> GuestView {
+    let mut views = registry.guests().into_iter();
+    views.find(|view| view.who.guest == of.who.guest).unwrap()
+}
+
+#[test]
+fn share_of_the_time_passes_next_to_a_busy_guest() {
+    let (registry, path) = registry(Caps::default());
+    let some =
+        guest(&path, BestEffort, ShareRequest { beside: percent(30), ..ShareRequest::default() });
+    let none = guest(&path, BestEffort, ShareRequest::default());
+    let rt = guest(&path, RealTime, ShareRequest::default());
+    assert!(open_part(&some, Duration::from_millis(20)) > 0.99, "nothing is busy");
+    launch(&rt);
+    until("held", || none.page.holders.is_closed());
+    let part = open_part(&some, Duration::from_secs(1));
+    assert!((0.25..0.35).contains(&part), "{part}");
+    assert!(none.page.holders.is_closed(), "it has no share");
+    let seen = view(&registry, &some);
+    assert_eq!((seen.duty, view(&registry, &none).duty), (300_000, 0));
+    assert!(seen.passed > Duration::from_millis(200), "{seen:?}");
+    assert_eq!(view(&registry, &none).passed, Duration::ZERO);
+    assert!(rt.page.activity.release(rt.page.activity.pulse()));
+    until("open", || !none.page.holders.is_closed() && !some.page.holders.is_closed());
+}
+
+/// It writes to its own page that it is idle, again and again, also when windows begin.
+#[test]
+fn floor_holds_next_to_a_hostile_guest() {
+    let (_registry, path) = registry(Caps::default());
+    let be =
+        guest(&path, BestEffort, ShareRequest { floor: percent(10), ..ShareRequest::default() });
+    let slo = Slo::of(1.01);
+    let rt = guest(&path, RealTime, ShareRequest { slo, ..ShareRequest::default() });
+    let is_over = AtomicBool::new(false);
+    let part = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                launch(&rt);
+                let length = 1_000_000 - Time::now().0 % 1_000_000;
+                std::thread::sleep(Duration::from_nanos(length));
+                // Laps that are always late, so that its target lets nothing pass.
+                let (end, length) = (Time::now().0, 1 << 31);
+                rt.page.laps.add(Lap { end, length, kind: 7 });
+                rt.page.activity.release(rt.page.activity.pulse());
+            }
+        });
+        until("held", || be.page.holders.is_closed());
+        let part = open_part(&be, Duration::from_secs(1));
+        is_over.store(true, Relaxed);
+        part
+    });
+    assert!(part >= 0.09, "{part}");
+}
+
+#[test]
+fn wish_is_cut_and_lies_in_the_page_gain_nothing() {
+    let caps = Caps { max_beside: Percent::new(5).unwrap(), ..Caps::default() };
+    let (registry, path) = registry(caps);
+    let greedy =
+        guest(&path, BestEffort, ShareRequest { beside: percent(100), ..ShareRequest::default() });
+    let rt = guest(&path, RealTime, ShareRequest::default());
+    launch(&rt);
+    until("held", || greedy.page.holders.is_closed());
+    // What a best-effort guest may write: activity, counts, spans and laps.
+    greedy.page.activity.hold();
+    for at in 0..200 {
+        greedy.page.laps.add(Lap { end: at, length: u64::MAX, kind: 1 });
+    }
+    let part = open_part(&greedy, Duration::from_millis(600));
+    assert!((0.02..0.09).contains(&part), "{part}");
+    assert_eq!(view(&registry, &greedy).duty, 50_000);
+}
+
+#[test]
+fn guest_that_leaves_in_a_window_leaves_the_others_held() {
+    let (registry, path) = registry(Caps::default());
+    let rt = guest(&path, RealTime, ShareRequest::default());
+    let held = guest(&path, BestEffort, ShareRequest::default());
+    launch(&rt);
+    until("held", || held.page.holders.is_closed());
+    for _ in 0..20 {
+        let be = guest(
+            &path,
+            BestEffort,
+            ShareRequest { beside: percent(50), ..ShareRequest::default() },
+        );
+        until("a window", || !be.page.holders.is_closed());
+        drop(be);
+        until("gone", || registry.guests().len() == 2);
+        assert!(held.page.holders.is_closed());
+    }
+    drop(rt);
+    until("open", || !held.page.holders.is_closed());
+}
+
+#[test]
+fn windows_end_with_the_daemon_and_with_the_holder() {
+    let (registry, path) = registry(Caps::default());
+    let be =
+        guest(&path, BestEffort, ShareRequest { beside: percent(50), ..ShareRequest::default() });
+    let rt = guest(&path, RealTime, ShareRequest::default());
+    launch(&rt);
+    until("held", || be.page.holders.is_closed());
+    drop(rt);
+    until("open", || !be.page.holders.is_closed());
+    assert!(open_part(&be, Duration::from_millis(50)) > 0.99, "the holder is gone");
+    let rt = guest(&path, RealTime, ShareRequest::default());
+    launch(&rt);
+    until("held", || be.page.holders.is_closed());
+    drop(registry);
+    std::thread::sleep(Duration::from_millis(5)); // a step that was under way
+    assert!(open_part(&be, Duration::from_millis(50)) > 0.99, "the daemon is gone");
+}
+
+/// A program whose laps take longer by half of the part of the time in which the other one passes:
+/// a target of 1.10 is a share of 20 %.
+#[test]
+fn target_lets_through_what_keeps_it() {
+    let (registry, path) = registry(Caps::default());
+    let be = guest(&path, BestEffort, ShareRequest::default());
+    let slo = Slo::of(1.10);
+    let rt = guest(&path, RealTime, ShareRequest { slo, ..ShareRequest::default() });
+    let is_over = AtomicBool::new(false);
+    let part = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                launch(&rt);
+                let begin = Time::now();
+                let held = be.page.spans.total(begin);
+                std::thread::sleep(Duration::from_millis(2));
+                let now = Time::now();
+                let held = (be.page.spans.total(now) - held) as f64 / (now.0 - begin.0) as f64;
+                let length = (1e6 * (1.0 + 0.5 * (1.0 - held.min(1.0)))) as u64;
+                rt.page.laps.add(Lap { end: now.0, length, kind: 7 });
+            }
+        });
+        std::thread::sleep(Duration::from_millis(2500));
+        let part = open_part(&be, Duration::from_millis(1500));
+        is_over.store(true, Relaxed);
+        part
+    });
+    let seen = view(&registry, &rt);
+    assert!((0.03..0.30).contains(&part), "{part}: {seen:?}");
+    assert!(seen.growth.is_some_and(|growth| growth > 1.0), "{seen:?}");
+    assert_eq!(seen.beside.slo, slo);
+    assert!(seen.laps > 500, "{seen:?}");
+}

@@ -1,0 +1,309 @@
+"""Ordinary programs, nothing of REEF in them: random weights, no files, no network.
+
+programs.py NAME
+    prepares NAME, writes "ready", reads a line "SETTLE SECONDS", runs its steps for both times, and
+    writes a line of JSON about the second: steps a second, and the time of a step (p50, p99).
+
+Each step ends as such a program does: an element is read, or the device or the stream is waited for.
+Trainers wait after every fourth step.
+"""
+import json
+import os
+import sys
+import time
+
+
+def torch_program(name):
+    import torch
+
+    torch.manual_seed(3)
+    torch.backends.cudnn.benchmark = True
+    return globals()["torch_" + name.replace("-", "_")](torch)
+
+
+class Decoder:
+    """Decodes tokens with 1.1 B weights and a static cache, batch 1."""
+
+    def __init__(self, torch, layers=22, width=2048, heads=16, wide=5632, words=32000, room=256):
+        self.torch, self.layers, self.heads, self.head = torch, layers, heads, width // heads
+        make = lambda *shape: torch.randn(*shape, device="cuda", dtype=torch.bfloat16) * 0.02
+        self.w = [
+            dict(qkv=make(3 * width, width), out=make(width, width), up=make(2 * wide, width), down=make(width, wide))
+            for _ in range(layers)
+        ]
+        self.words, self.lm = make(words, width), make(words, width)
+        self.k = torch.zeros(layers, 1, heads, room, self.head, device="cuda", dtype=torch.bfloat16)
+        self.v = torch.zeros_like(self.k)
+        self.token = torch.zeros(1, dtype=torch.long, device="cuda")
+        self.at = torch.zeros(1, dtype=torch.long, device="cuda")
+        self.places = torch.arange(room, device="cuda")
+        self.room = room
+
+    def step(self):
+        f = self.torch.nn.functional
+        x = f.embedding(self.token, self.words)
+        mask = (self.places <= self.at)[None, None, None]
+        for i, w in enumerate(self.w):
+            y = f.rms_norm(x, x.shape[-1:])
+            q, k, v = f.linear(y, w["qkv"]).view(1, 3, self.heads, 1, self.head).unbind(1)
+            self.k[i].index_copy_(2, self.at, k)
+            self.v[i].index_copy_(2, self.at, v)
+            y = f.scaled_dot_product_attention(q, self.k[i], self.v[i], attn_mask=mask)
+            x = x + f.linear(y.reshape(1, -1), w["out"])
+            gate, up = f.linear(f.rms_norm(x, x.shape[-1:]), w["up"]).chunk(2, -1)
+            x = x + f.linear(f.silu(gate) * up, w["down"])
+        return f.linear(f.rms_norm(x, x.shape[-1:]), self.lm).argmax(-1)
+
+
+def graphed(torch, step):
+    """Captures a step into a CUDA graph, and returns its replay and its result."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = step()
+    return graph.replay, result
+
+
+def llm(torch, is_graph):
+    with torch.no_grad():
+        model = Decoder(torch)
+        for _ in range(3):
+            model.step()
+        replay, next_token = graphed(torch, model.step) if is_graph else (None, None)
+
+        def step():
+            with torch.no_grad():
+                if replay:
+                    replay()
+                    token = next_token
+                else:
+                    token = model.step()
+                model.token.copy_(token)
+                model.at.add_(1).remainder_(model.room)
+                return token.item()
+
+    return step
+
+
+def torch_llm(torch):
+    return llm(torch, True)
+
+
+def torch_llm_eager(torch):
+    return llm(torch, False)
+
+
+def trainer(torch, model, batch, loss_of):
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+    count = [0]
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = loss_of(model, batch)
+        loss.backward()
+        optimizer.step()
+        count[0] += 1
+        if count[0] % 4 == 0:
+            torch.cuda.synchronize()
+
+    return step
+
+
+def torch_train(torch):
+    """ResNet-50, batch 64."""
+    import torchvision
+
+    model = torchvision.models.resnet50().cuda().to(memory_format=torch.channels_last)
+    x = torch.randn(64, 3, 224, 224, device="cuda").to(memory_format=torch.channels_last)
+    y = torch.randint(0, 1000, (64,), device="cuda")
+    return trainer(torch, model, (x, y), lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1]))
+
+
+def torch_train_small(torch):
+    """ResNet-18, batch 32; each step's loss is read."""
+    import torchvision
+
+    model = torchvision.models.resnet18().cuda()
+    x = torch.randn(32, 3, 224, 224, device="cuda")
+    y = torch.randint(0, 1000, (32,), device="cuda")
+    step = trainer(torch, model, (x, y), lambda m, b: torch.nn.functional.cross_entropy(m(b[0]), b[1]))
+
+    def waits():
+        step()
+        torch.cuda.synchronize()
+
+    return waits
+
+
+def picture(torch, name, size=1):
+    import torchvision
+
+    model = getattr(torchvision.models, name)().cuda().eval().half().to(memory_format=torch.channels_last)
+    x = torch.randn(size, 3, 224, 224, device="cuda", dtype=torch.half).to(memory_format=torch.channels_last)
+    with torch.no_grad():
+        replay, _ = graphed(torch, lambda: model(x))
+
+    def step():
+        replay()
+        torch.cuda.synchronize()
+
+    return step
+
+
+def torch_resnet50(torch):
+    return picture(torch, "resnet50")
+
+
+def torch_resnet152(torch):
+    return picture(torch, "resnet152")
+
+
+def torch_whisper(torch):
+    """An encoder like Whisper's base: two convolutions and 6 layers over 1,500 frames."""
+    nn = torch.nn
+    layer = nn.TransformerEncoderLayer(512, 8, 2048, activation="gelu", batch_first=True, norm_first=True)
+    front = nn.Sequential(nn.Conv1d(80, 512, 3, padding=1), nn.GELU(), nn.Conv1d(512, 512, 3, 2, 1), nn.GELU())
+    front, body = front.cuda().half().eval(), nn.TransformerEncoder(layer, 6).cuda().half().eval()
+    x = torch.randn(1, 80, 3000, device="cuda", dtype=torch.half)
+
+    def step():
+        with torch.no_grad():
+            return body(front(x).transpose(1, 2))[0, 0, 0].item()
+
+    return step
+
+
+def torch_unet(torch):
+    """A small diffusion U-Net on 64 x 64 latents, batch 2, one denoising step."""
+    nn = torch.nn
+
+    class Block(nn.Module):
+        def __init__(self, a, b):
+            super().__init__()
+            self.one = nn.Sequential(nn.GroupNorm(8, a), nn.SiLU(), nn.Conv2d(a, b, 3, 1, 1))
+            self.two = nn.Sequential(nn.GroupNorm(8, b), nn.SiLU(), nn.Conv2d(b, b, 3, 1, 1))
+            self.way = nn.Conv2d(a, b, 1)
+
+        def forward(self, x):
+            return self.way(x) + self.two(self.one(x))
+
+    class UNet(nn.Module):
+        def __init__(self, widths=(192, 384, 576)):
+            super().__init__()
+            self.into, self.out = nn.Conv2d(4, widths[0], 3, 1, 1), nn.Conv2d(widths[0], 4, 3, 1, 1)
+            pairs = list(zip((widths[0],) + widths[:-1], widths))
+            self.down = nn.ModuleList(Block(a, b) for a, b in pairs)
+            self.up = nn.ModuleList(Block(2 * b, a) for a, b in reversed(pairs))
+
+        def forward(self, x):
+            x, seen = self.into(x), []
+            for block in self.down:
+                x = block(x)
+                seen.append(x)
+                x = nn.functional.avg_pool2d(x, 2)
+            for block in self.up:
+                x = nn.functional.interpolate(x, scale_factor=2.0)
+                x = block(torch.cat([x, seen.pop()], 1))
+            return self.out(x)
+
+    model = UNet().cuda().half().eval()
+    x = torch.randn(2, 4, 64, 64, device="cuda", dtype=torch.half)
+
+    def step():
+        with torch.no_grad():
+            y = x - 0.1 * model(x)
+        torch.cuda.synchronize()
+        return y
+
+    return step
+
+
+def torch_gnn(torch):
+    """Three layers of a graph network with sums over neighbours: 50,000 nodes, 600,000 edges."""
+    nodes, edges, width = 50_000, 600_000, 128
+    a, b = (torch.randint(0, nodes, (edges,), device="cuda") for _ in range(2))
+    x0 = torch.randn(nodes, width, device="cuda")
+    w = [torch.randn(width, width, device="cuda") * 0.05 for _ in range(6)]
+
+    def step():
+        x = x0
+        with torch.no_grad():
+            for i in range(3):
+                near = torch.zeros_like(x).index_add_(0, b, x[a])
+                x = torch.relu(x @ w[2 * i] + near @ w[2 * i + 1])
+            return x.sum().item()
+
+    return step
+
+
+def other_jax():
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    import jax
+    import jax.numpy as jnp
+
+    keys = jax.random.split(jax.random.PRNGKey(0), 9)
+    w = [jax.random.normal(key, (2048, 2048), jnp.bfloat16) * 0.02 for key in keys[:8]]
+    x = jax.random.normal(keys[8], (512, 2048), jnp.bfloat16)
+
+    @jax.jit
+    def run(w, x):
+        for one in w:
+            x = jax.nn.gelu(x @ one) + x
+        return x
+
+    return lambda: run(w, x).block_until_ready()
+
+
+def other_cupy():
+    import cupy
+
+    x = cupy.random.random((1024, 1024)).astype(cupy.complex64)
+    kernel = cupy.ElementwiseKernel("complex64 x", "complex64 y", "y = x * x + 1.0f", "square_plus")
+    stream = cupy.cuda.Stream()
+
+    def step():
+        with stream:
+            y = x
+            for _ in range(6):
+                y = cupy.fft.ifft2(kernel(cupy.fft.fft2(y)))
+            stream.synchronize()
+
+    return step
+
+
+def main():
+    name = sys.argv[1]
+    others = {"jax": other_jax, "cupy": other_cupy}
+    step = others[name]() if name in others else torch_program(name)
+    for _ in range(30):
+        step()
+    print("ready", flush=True)
+    line = sys.stdin.readline().split()
+    if len(line) != 2:
+        return
+    settle, seconds = map(float, line)
+    end = time.monotonic() + settle
+    while time.monotonic() < end:
+        step()
+    times, begin = [], time.monotonic()
+    now, end = begin, begin + seconds
+    while now < end:
+        step()
+        then, now = now, time.monotonic()
+        times.append((now - then) * 1e3)
+    times.sort()
+    at = lambda part: round(times[min(len(times) - 1, int(len(times) * part))], 4)
+    print(
+        json.dumps(
+            dict(name=name, steps=len(times), per_s=len(times) / (now - begin), p50=at(0.5), p99=at(0.99), max=times[-1])
+        ),
+        flush=True,
+    )
+
+
+main()
