@@ -84,6 +84,8 @@ class Network:
             self._left.append((instance, request))
 
     def _look_at_left(self) -> None:
+        if not self._left:
+            return
         left = []
         for instance, request in self._left:
             try:
@@ -117,6 +119,8 @@ def arrays_of(
 
     Each must have its port's type and shape; a size of -1 stands for any.
     """
+    if not named and len(values) == len(ports):
+        return [_checked(port, value) for port, value in zip(ports, values)]
     names = [port.name for port in ports]
     found = dict(zip(names, values))
     for key, value in named.items():
@@ -134,6 +138,8 @@ def _checked(port: Port, value: Any) -> numpy.ndarray[Any, Any]:
 
     if not isinstance(value, numpy.ndarray):
         value = _array(port, value)
+    if value.shape == port.shape and value.dtype == port.dtype:  # as in most calls
+        return numpy.ascontiguousarray(value)
     fits = len(value.shape) == len(port.shape) and all(
         want in (-1, size) for size, want in zip(value.shape, port.shape)
     )

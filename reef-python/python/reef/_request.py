@@ -59,9 +59,10 @@ class Future:
 
     def _ends(self, timeout: float | None) -> bool:
         """Whether it has ended; waits for as long as `timeout`, or without limit."""
-        limit = -1.0 if timeout is None else max(0.0, timeout)
-        if not self._lock.acquire(timeout=min(limit, threading.TIMEOUT_MAX)):
-            return False
+        if not self._lock.acquire(blocking=False):  # another thread waits
+            limit = -1.0 if timeout is None else max(0.0, timeout)
+            if not self._lock.acquire(timeout=min(limit, threading.TIMEOUT_MAX)):
+                return False
         try:
             if self._instance is None:
                 return True
