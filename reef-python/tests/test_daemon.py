@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import os
 import shutil
 import signal
@@ -106,6 +107,21 @@ class Served(unittest.TestCase):
                     self.assertTrue(np.array_equal(client.run(model, input=picture()), expected[0]))
             self.assertEqual(len(http._sessions), 0)
         self.assertEqual(list(self.daemon._sessions), ["tiny"])
+
+    def test_trace_and_metrics_have_the_request(self):
+        found = []
+        recorder = threading.Thread(target=lambda: found.append(self.daemon.trace(0.5)))
+        recorder.start()
+        with self.daemon.real_time() as rt:
+            while recorder.is_alive():
+                rt.run("tiny", picture())
+        recorder.join()
+        events = json.loads(found[0])
+        self.assertIn("tiny", str(events))
+        self.assertIn("reef_", self.daemon.metrics())
+        for seconds in (0, 61, float("nan")):
+            with self.assertRaises(reef.InvalidError):
+                self.daemon.trace(seconds)
 
     def test_request_through_shared_memory_has_times(self):
         with self.daemon.real_time() as rt:

@@ -262,6 +262,20 @@ class Daemon(_Served):
         self._call("POST", f"/v2/repository/models/{_path(name)}/unload")
         self._models.pop(name, None)
 
+    def metrics(self) -> str:
+        """Returns the daemon's metrics, as Prometheus reads them."""
+        self._check_process()
+        return self._http.get("/metrics").decode()
+
+    def trace(self, seconds: float) -> bytes:
+        """Records what the daemon does for that long, and returns a file for Perfetto. At most 60 s.
+
+        Needs the right `control`. Raises InvalidError for another length, Error if another trace is
+        being recorded.
+        """
+        self._check_process()
+        return self._http.get(f"/reef/trace?seconds={seconds!r}")
+
     def close(self) -> None:
         """Closes all connections. Requests that are on their way are lost."""
         super().close()

@@ -75,6 +75,10 @@ class Http:
         answer, _, _ = self._exchange(method, path, data, {"Content-Type": "application/json"})
         return json.loads(answer) if answer else None
 
+    def get(self, path: str) -> bytes:
+        """Returns the body of a page."""
+        return bytes(self._exchange("GET", path, b"", {})[0])
+
     def infer(self, model: str, head: dict[str, Any], tensors: list[Any]) -> tuple[Any, bytearray, int]:
         """Requests an inference. Returns the answer's JSON, and its bytes with the place at which
         binary data begins."""
