@@ -232,6 +232,24 @@ fn memory_is_limited_with_a_daemon_and_without_one() {
 }
 
 #[test]
+fn share_or_target_that_cannot_be_is_refused_with_the_rule() {
+    let folder = Folder::new("exec-shares");
+    for (options, wanted) in [
+        (["--beside", "101"], "--beside must be a whole number from 0 to 100 %, got \"101\""),
+        (["--floor", "x"], "--floor must be a whole number from 0 to 100 %, got \"x\""),
+        (["--slo", "0.9"], "--slo must be a ratio from 1.01 to 10, got \"0.9\""),
+        (["--slo", "1.1"], "--slo needs --class rt: a best-effort program has --beside"),
+    ] {
+        let out = exec(&folder, &options, &["true"]).output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{wanted}");
+        assert_eq!(String::from_utf8_lossy(&out.stderr), format!("reef: {wanted}\n"));
+    }
+    let out = exec(&folder, &["--class", "rt", "--floor", "5"], &["true"]).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert!(said.starts_with("reef: --floor is for --class be"), "{said}");
+}
+
+#[test]
 fn invalid_limit_is_refused_and_never_ignored() {
     let folder = Folder::new("exec-limits");
     let run = |options: &[&str], set: &[(&str, &str)]| {

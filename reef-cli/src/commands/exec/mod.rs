@@ -1,5 +1,6 @@
 //! `reef exec`: runs an unmodified program as a guest of a daemon.
 
+mod beside;
 mod executable;
 pub(crate) mod library;
 mod limits;

@@ -1,5 +1,6 @@
 //! `reef exec`: runs an unmodified program as a guest.
 
+use super::beside;
 use super::executable::executable;
 use super::library::{DRIVER_VARIABLE, NVML_SHIM, SHIM, driver, library};
 use super::limits;
@@ -65,6 +66,8 @@ pub(crate) struct Args {
     #[arg(long)]
     swappable: bool,
     #[command(flatten)]
+    shares: beside::Shares,
+    #[command(flatten)]
     limits: limits::Limited,
     #[command(flatten)]
     remote: remote::Remote,
@@ -96,6 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         return become_program(args, &set);
     }
+    let beside = beside::variables(&args.shares, class(args))?;
     let credentials = credentials(args)?;
     let limits = limits::variables(&args.limits, args.job.as_deref())?;
     let profile = profile(args)?;
@@ -119,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     match (shim, admission) {
         (Ok(shim), Ok(())) => {
             check_driver(args)?;
-            become_guest(args, &shim, Some(&socket), [limits, profile].concat())
+            become_guest(args, &shim, Some(&socket), [limits, profile, beside].concat())
         }
         (Ok(shim), Err(why)) if !needs_daemon && !limits.is_empty() => {
             eprintln!("reef: {why:#}; the program {kept}, and without a class");

@@ -21,9 +21,19 @@ pub(super) fn guests_height(guests: &[Guest]) -> u16 {
 }
 
 pub(super) fn guests_table(guests: &[Guest]) -> Table<'_> {
-    let widths = [11, 5, 5, 10, 10, 6, 6, 11].map(Constraint::Min); // 80 columns with the job
-    let header =
-        ["program", "guest", "class", "launches/s", "delayed/s", "held", "GPU ≤", "state", "job"];
+    let widths = [11, 5, 5, 10, 9, 6, 6, 6, 11].map(Constraint::Min); // 80 columns with the job
+    let header = [
+        "program",
+        "guest",
+        "class",
+        "launches/s",
+        "delayed/s",
+        "held",
+        "beside",
+        "GPU ≤",
+        "state",
+        "job",
+    ];
     let widths = widths.into_iter().chain([Constraint::Min(8)]);
     Table::new(guests.iter().take(MAX_GUESTS).map(guest_row), widths)
         .header(Row::new(header).bold().underlined())
@@ -34,7 +44,9 @@ fn guest_row(guest: &Guest) -> Row<'_> {
     let state = match (guest.suspended_bytes, guest.is_active, is_real_time) {
         (Some(bytes), ..) => format!("off {}", format_bytes(bytes)),
         (None, false, _) => String::new(),
-        (None, true, true) => "holds".into(),
+        (None, true, true) => {
+            guest.growth.map_or("holds".into(), |growth| format!("holds {growth:.2}×"))
+        }
         (None, true, false) => "held".into(),
     };
     let style = if is_real_time { Color::Green } else { Color::Reset };
@@ -47,8 +59,9 @@ fn guest_row(guest: &Guest) -> Row<'_> {
         None => guest.job.clone(),
     };
     let (number, class) = (guest.guest.clone(), guest.class.clone());
-    let [held, busy] = [guest.held, guest.busy].map(|part| format!("{:>4.0} %", 100.0 * part));
-    Row::new([pid, number, class, launches, delayed, held, busy, state, job]).style(style)
+    let parts = [guest.held, guest.beside, guest.busy];
+    let [held, beside, busy] = parts.map(|part| format!("{:>4.0} %", 100.0 * part));
+    Row::new([pid, number, class, launches, delayed, held, beside, busy, state, job]).style(style)
 }
 
 /// Number of lines of the table: 0 without sessions.
