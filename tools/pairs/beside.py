@@ -147,7 +147,7 @@ def run_way(args, way, pair):
         if daemon:
             time.sleep(settle + args.seconds - 0.3)
             figures = daemon.guests(reef, env)
-        results = [program.result(args.seconds + settle + 30) for program in programs]
+        results = [program.result(args.seconds + settle + 60) for program in programs]
         return results[1], results[0], figures
     finally:
         for program in programs:

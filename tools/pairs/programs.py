@@ -287,20 +287,22 @@ def main():
     if len(line) != 2:
         return
     settle, seconds = map(float, line)
-    end = time.monotonic() + settle
-    while time.monotonic() < end:
-        step()
-    times, begin = [], time.monotonic()
-    now, end = begin, begin + seconds
+    begin = time.monotonic() + settle  # a step that is held longer than that counts where it ends
+    end, times = begin + seconds, []
+    now = time.monotonic()
     while now < end:
         step()
         then, now = now, time.monotonic()
+        if begin < now <= end:
+            times.append((now - then) * 1e3)
+    if not times:
         times.append((now - then) * 1e3)
+        seconds *= 1e9
     times.sort()
     at = lambda part: round(times[min(len(times) - 1, int(len(times) * part))], 4)
     print(
         json.dumps(
-            dict(name=name, steps=len(times), per_s=len(times) / (now - begin), p50=at(0.5), p99=at(0.99), max=times[-1])
+            dict(name=name, steps=len(times), per_s=len(times) / seconds, p50=at(0.5), p99=at(0.99), max=times[-1])
         ),
         flush=True,
     )
