@@ -1,6 +1,7 @@
 //! Bounds of what the sessions of a tenant have together.
 
-use reef_core::Device;
+use reef_core::op::{Layout, Linear, Op, Operators as _, Tensor};
+use reef_core::{Device, Priority};
 use reef_cpu::Cpu;
 use reef_remote::Remote;
 use reef_remote::server::{DeviceHost, Devices, Host, Listener, Security, Tenants};
@@ -37,6 +38,15 @@ fn sessions_of_a_tenant_share_its_bounds() {
     let expected =
         "tenant alice: memory: must be at most 1048576 bytes, got 716800 and 409600 more";
     assert!(said.contains(expected), "{said}");
+    let tensor = |channels| Tensor::new(Layout::Nchw, [1, channels, 1, 1]);
+    let (input, output, function) = (tensor(1024), tensor(512), None);
+    let op = Op::Linear(Linear { input, output, relu: false, function });
+    let queue = second.queue(Priority::Low, None).unwrap();
+    let constants = second.pack(&op, &vec![1.0; 512 << 10], &vec![0.0; 512]);
+    drop(queue); // it has not seen that the constants have no room
+    let said = second.alloc(1).map(|_| ()).unwrap_err().to_string();
+    assert!(said.contains("tenant alice: memory: must be at most"), "{said}");
+    drop(constants);
     open("b").unwrap().alloc(16 << 20).unwrap();
     drop(buffer);
     let begin = Instant::now();

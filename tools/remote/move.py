@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A program whose GPU is remote moves between two servers of this machine while it runs, and is written and restored.
 
-    tools/remote/move.py FOLDER [--driver FILE] [--mib 8192] [--moves 4] [--seconds 30] [--words 1048576]
+    tools/remote/move.py FOLDER [--driver FILE] [--mib 8192] [--moves 4] [--seconds 30] [--words 1048576] [--known]
 
 FOLDER has libreef_remote_cuda.so and reef-remote-worker, as cargo builds them. Needs gcc and a GPU with room for the program's
 memory twice, neither Rust nor a network. With --driver and --words 1 it also runs on the driver of the tests (libfake_libcuda.so),
@@ -48,14 +48,14 @@ static const char ptx[] =
   "ld.global.u64 d7, [d4]; add.u64 d7, d7, d2; st.global.u64 [d4], d7; ret; }\n";
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec + t.tv_nsec * 1e-9; }
 int main(int count, char **args) {
-  unsigned long long rounds = 0, sum = 0, word, launched, value, first = 5;
-  double seconds = atof(args[1]), worst = 0; size_t bytes = (size_t)atol(args[2]) << 20, n = atol(args[3]);
+  unsigned long long rounds = 0, sum = 0, word, launched, value, first = atoi(args[4]) ? 5 : 0;
+  int is_known = atoi(args[4]); double seconds = atof(args[1]), worst = 0; size_t bytes = (size_t)atol(args[2]) << 20, n = atol(args[3]);
   unsigned block = n < 256 ? n : 256, grid = n / block; int device; char name[100];
   H context, module, add, stream, graph, exec; D a, idle, global;
   CHECK(cuInit(0)); CHECK(cuDeviceGet(&device, 0)); CHECK(cuDeviceGetName(name, sizeof name, device));
   CHECK(cuDevicePrimaryCtxRetain(&context, device)); CHECK(cuCtxSetCurrent(context));
   CHECK(cuModuleLoadData(&module, ptx)); CHECK(cuModuleGetFunction(&add, module, "add"));
-  CHECK(cuModuleGetGlobal_v2(&global, 0, module, "launches")); CHECK(cuMemcpyHtoD_v2(global, &first, 8));
+  if (is_known) { CHECK(cuModuleGetGlobal_v2(&global, 0, module, "launches")); CHECK(cuMemcpyHtoD_v2(global, &first, 8)); }
   CHECK(cuMemAlloc_v2(&a, 8 * n)); CHECK(cuMemAlloc_v2(&idle, bytes)); CHECK(cuStreamCreate(&stream, 1));
   CHECK(cuMemsetD8_v2(a, 0, 8 * n)); CHECK(cuMemsetD8_v2(idle, 7, bytes)); CHECK(cuCtxSynchronize());
   void *params[] = { &a, &value };
@@ -77,6 +77,7 @@ int main(int count, char **args) {
     size_t len = bytes - at < CHUNK ? bytes - at : CHUNK; CHECK(cuMemcpyDtoH_v2(some, idle + at, len));
     for (size_t i = 0; i < len; i++) if (some[i] != 7) { printf("idle byte %zu: %d\n", at + i, some[i]); return 1; }
   }
+  if (!is_known) CHECK(cuModuleGetGlobal_v2(&global, 0, module, "launches"));
   CHECK(cuMemcpyDtoH_v2(mine, a, 8 * n)); CHECK(cuMemcpyDtoH_v2(&launched, global, 8));
   for (size_t i = 0; i < n; i++) if (mine[i] != sum) { printf("word %zu: must be %llu, got %llu\n", i, sum, mine[i]); return 1; }
   if (launched != first + (n > 1 ? 8 * rounds : 0)) { printf("launches: must be %llu, got %llu\n", first + 8 * rounds, launched); return 1; }
@@ -176,6 +177,7 @@ def main():
     parser.add_argument("--moves", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--words", type=int, default=1 << 20)
+    parser.add_argument("--known", action="store_true", help="the program asks for the address of a variable before it moves")
     options = parser.parse_args()
     folder, work = os.path.abspath(options.folder), tempfile.mkdtemp(prefix="reef-move-")
     environment = dict(os.environ, REEF_REMOTE_FOLDER=os.path.join(work, "sockets"))
@@ -190,7 +192,7 @@ def main():
             servers.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True))
             servers[-1].stdout.readline()  # it listens
         own = dict(environment, REEF_REMOTE=addresses[0], LD_LIBRARY_PATH=libraries)
-        command = [program, str(options.seconds), str(options.mib), str(options.words)]
+        command = [program, str(options.seconds), str(options.mib), str(options.words), str(int(options.known))]
         child = subprocess.Popen(command, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         device = read_ready(child)
         at, pause, moves = 0, options.seconds / (2 * options.moves + 6), []

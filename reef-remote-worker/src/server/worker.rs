@@ -11,7 +11,6 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -20,22 +19,6 @@ use std::time::{Duration, Instant};
 
 /// Time that a process has for its end before it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Has the system choose the addresses of the program that this process becomes without chance, so
-/// that the driver gives variables of modules the addresses that they had in another worker, and a
-/// session whose program knows them can move. Where that is not allowed, as in containers with
-/// Docker's default profile, such a session stays.
-fn fix_addresses() -> io::Result<()> {
-    const QUERY: libc::c_ulong = 0xffff_ffff;
-    // SAFETY: these calls change a number of this process and nothing else.
-    unsafe {
-        let now = libc::personality(QUERY);
-        if now >= 0 {
-            libc::personality(now as libc::c_ulong | libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
-        }
-    }
-    Ok(())
-}
 
 /// Connection of a client that has been greeted.
 #[derive(Debug)]
@@ -125,8 +108,6 @@ impl Worker {
         command.envs(variables);
         // What kernels print goes where this server's messages go.
         let messages = io::stderr().as_fd().try_clone_to_owned()?;
-        // SAFETY: the function makes system calls alone, and takes neither memory nor locks.
-        unsafe { command.pre_exec(fix_addresses) };
         let child = command.stdin(Stdio::from(theirs)).stdout(messages).spawn()?;
         // An old system has no such names: its workers end by themselves alone.
         let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).ok();

@@ -232,6 +232,19 @@ impl Connection {
         codec::read(&reply).map_err(of_wire)
     }
 
+    /// As [`call`](Self::call), where nobody looks at an error: those of earlier messages are left to
+    /// another call.
+    pub(crate) fn call_aside<M: Cold, R: DeserializeOwned>(
+        &self,
+        lane: u32,
+        message: &M,
+    ) -> Result<R> {
+        self.settle();
+        let body = message.to_bytes().map_err(of_wire)?;
+        let reply = self.client.call(M::OP, lane, &[&body]).map_err(of_wire)?;
+        codec::read(&reply).map_err(of_wire)
+    }
+
     /// As [`call`](Self::call), for a hot message; returns the reply's bytes.
     pub(crate) fn call_hot<M: Hot>(&self, message: &M) -> Result<Vec<u8>> {
         self.settled()?;

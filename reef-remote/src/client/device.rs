@@ -78,7 +78,7 @@ impl Device for Remote {
         if !self.0.facts.has_trace {
             return Vec::new();
         }
-        let traced: Vec<Traced> = self.0.call_unlatched(&TakeTrace {}).unwrap_or_default();
+        let traced: Vec<Traced> = self.0.call_aside(0, &TakeTrace {}).unwrap_or_default();
         traced.into_iter().map(Into::into).collect()
     }
 

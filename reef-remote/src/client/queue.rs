@@ -329,7 +329,7 @@ impl Drop for Queue {
         if !self.is_abandoned {
             // Without a session nothing of it runs any more.
             let close = CloseLane { lane: self.number };
-            let _ = self.device.0.call_on::<_, ()>(self.number, &close);
+            let _ = self.device.0.call_aside::<_, ()>(self.number, &close);
         }
         self.device.0.lanes.close(self.number);
     }
