@@ -101,7 +101,7 @@ fn begin() -> Program {
         std::env::set_var("REEF_SLICES", "1");
         std::env::set_var("REEF_CUDA", library(FAKE));
         std::env::set_var("REEF_FAKE_BLOCK_NS", BLOCK.as_nanos().to_string());
-        std::env::set_var("REEF_FAKE_LOAD_NS", "3000000");
+        std::env::set_var("REEF_FAKE_LOAD_NS", "20000000");
     }
     let driver = Driver::open(&library(SHIM));
     let [mut context, mut stream, mut at] = [0_usize; 3];
@@ -184,6 +184,16 @@ impl Program {
                 params.as_ptr()
             )
         )
+    }
+
+    /// Launches many short kernels, so that gates stand 16 launches apart.
+    pub(crate) fn hurry(&self) {
+        let (mix, word) = (self.kernel("mix"), self.at + 4 * (WORDS - 2));
+        let launcher = self.driver.launcher("cuLaunchKernel");
+        for _ in 0..10 {
+            (0..64).for_each(|value| assert_eq!(launcher.launch(mix, self.stream, word, value), 0));
+            self.synchronize();
+        }
     }
 
     /// Launches a kernel until its way is decided, as after a hold.

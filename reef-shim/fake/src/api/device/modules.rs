@@ -2,6 +2,7 @@
 //! loaded.
 
 use crate::api::code::*;
+use crate::api::current;
 use crate::api::export::{give, plain};
 use crate::engine::blocks::is_readable;
 use crate::engine::device_memory::{give_back, take};
@@ -42,6 +43,9 @@ fn make(module: *mut usize, text: &str) -> u32 {
         return OUT_OF_MEMORY;
     }
     let mut world = world();
+    if current::handle() != 0 {
+        let _ = current::current(&mut world); // a context that has ended meanwhile is counted
+    }
     let handle = world.handle();
     world.taken.insert(handle, bytes);
     world.texts.insert(handle, text.into());
