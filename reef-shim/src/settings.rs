@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 /// Kernels that may be sliced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slices {
-    /// Those that the driver compiles to the machine code that the program has, if their results
+    /// Kernels that the driver compiles to the machine code that the program has, if their results
     /// depend on that.
     SameCode,
     /// All of which the program has PTX.

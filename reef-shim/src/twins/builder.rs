@@ -89,7 +89,7 @@ impl Order {
         result
     }
 
-    /// Returns the twin, and the text of the kernel itself if the driver's compiler must be checked.
+    /// Returns the twin, and the kernel's own text if the driver's compiler must be checked.
     fn twin(&self) -> Result<(Twin, Option<String>), String> {
         let loaded = self.code.as_ref().as_ref().map_err(String::clone)?;
         let text = loaded.text(self.capability)?;

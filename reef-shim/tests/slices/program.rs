@@ -190,7 +190,7 @@ impl Program {
     pub(crate) fn hurry(&self) {
         let (mix, word) = (self.kernel("mix"), self.at + 4 * (WORDS - 2));
         let launcher = self.driver.launcher("cuLaunchKernel");
-        for _ in 0..10 {
+        for _ in 0..40 {
             (0..64).for_each(|value| assert_eq!(launcher.launch(mix, self.stream, word, value), 0));
             self.synchronize();
         }
