@@ -88,7 +88,7 @@ pub(crate) struct Assembly {
     others: u32,
 }
 
-/// What has come of a payload.
+/// Received part of a payload.
 #[derive(Debug, Default)]
 pub(crate) struct Payload {
     /// Memory for it, with contents of earlier ones behind `len`: to clear it takes as long as to

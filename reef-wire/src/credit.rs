@@ -53,8 +53,8 @@ impl Limits {
     }
 
     /// Returns whether so much has been consumed since the last acknowledgement that another one is
-    /// due, though nothing else is to be sent: a quarter of the credit, or so many bytes that the
-    /// sender's buffers are worth using again.
+    /// due, though nothing else is to be sent: a quarter of the credit, or 4 MiB, so that the
+    /// sender can use its buffers again.
     pub(crate) fn acknowledgement_is_due(&self, frames: u64, bytes: u64) -> bool {
         const MAX_UNTOLD: u64 = 4 << 20;
         frames * 4 >= u64::from(self.frames) || bytes >= (self.bytes / 4).min(MAX_UNTOLD)

@@ -232,8 +232,8 @@ impl Connection {
         codec::read(&reply).map_err(of_wire)
     }
 
-    /// As [`call`](Self::call), where nobody looks at an error: those of earlier messages are left to
-    /// another call.
+    /// As [`call`](Self::call), for an end whose errors are ignored: those of earlier messages are
+    /// left to another call.
     pub(crate) fn call_aside<M: Cold, R: DeserializeOwned>(
         &self,
         lane: u32,

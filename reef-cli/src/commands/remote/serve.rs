@@ -47,7 +47,7 @@ pub(crate) struct Serve {
     key: Option<PathBuf>,
     /// Time for which a session's thread looks for messages before it sleeps, such as 200us.
     ///
-    /// Each wait for a client takes a processor for so long. Requests start 15 to 20 µs earlier.
+    /// It takes a processor meanwhile, and saves the time of a wake.
     #[arg(long, value_name = "TIME", default_value = "0us", value_parser = reef::remote::spin)]
     spin: std::time::Duration,
     /// Serve metrics for Prometheus at this address of this machine, such as 127.0.0.1:7735.
