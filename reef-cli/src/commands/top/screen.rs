@@ -277,7 +277,8 @@ mod tests {
         assert_eq!(words(job), want);
         let guest = lines.iter().find(|line| line.starts_with("pid 77")).expect("its row");
         let want = [
-            "pid", "77", "3", "be", "0.0", "0.0", "0", "%", "0", "%", "off", "6", "GiB", "training",
+            "pid", "77", "3", "be", "0.0", "0.0", "0", "%", "0", "%", "0", "%", "off", "6", "GiB",
+            "training",
         ];
         assert_eq!(words(guest), want);
         let is_be = |line: &&String| line.contains(" be ") && line.contains("resnet");

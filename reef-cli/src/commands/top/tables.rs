@@ -21,7 +21,7 @@ pub(super) fn guests_height(guests: &[Guest]) -> u16 {
 }
 
 pub(super) fn guests_table(guests: &[Guest]) -> Table<'_> {
-    let widths = [11, 5, 5, 10, 9, 6, 6, 6, 11].map(Constraint::Min); // 80 columns with the job
+    let widths = [11, 5, 5, 10, 9, 6, 6, 6, 11].map(Constraint::Min); // 86 columns with the job
     let header = [
         "program",
         "guest",
@@ -50,8 +50,8 @@ fn guest_row(guest: &Guest) -> Row<'_> {
         (None, true, false) => "held".into(),
     };
     let style = if is_real_time { Color::Green } else { Color::Reset };
-    let numbers = [guest.launches_per_second, guest.delayed_per_second];
-    let [launches, delayed] = numbers.map(|number| format!("{number:>10.1}"));
+    let launches = format!("{:>10.1}", guest.launches_per_second);
+    let delayed = format!("{:>9.1}", guest.delayed_per_second);
     let pid = format!("pid {}", guest.pid);
     let job = match &guest.client {
         Some(client) if guest.job.is_empty() => format!("for {client}"),
