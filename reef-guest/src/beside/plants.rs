@@ -85,7 +85,9 @@ proptest! {
         plant.run(&mut controller, 10.0, 1.0);
         let (growth, part) = plant.run(&mut controller, 20.0, 1.0);
         let most = target.min(1.0 + slope);
-        prop_assert!(growth <= target + 0.02, "{growth} at {target}, part {part}");
+        // The percentile of 3,000 laps is uncertain by a part of their noise.
+        let bound = target + 0.02 + 0.2 * noise;
+        prop_assert!(growth <= bound, "{growth} at {target}, part {part}");
         prop_assert!(growth >= most - 0.05, "{growth} at {target}, part {part}");
     }
 
