@@ -57,6 +57,7 @@ impl Limits {
     /// sender can use its buffers again.
     pub(crate) fn acknowledgement_is_due(&self, frames: u64, bytes: u64) -> bool {
         const MAX_UNTOLD: u64 = 4 << 20;
-        frames * 4 >= u64::from(self.frames) || bytes >= (self.bytes / 4).min(MAX_UNTOLD)
+        frames * 4 >= u64::from(self.frames).max(1)
+            || bytes >= (self.bytes / 4).clamp(1, MAX_UNTOLD)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct Journal {
 }
 
 /// Capacity above which a buffer is not kept for later, and the maximum number of those kept.
-const MAX_SPARE_LEN: usize = 2 << 20;
+const MAX_SPARE_LEN: usize = (2 << 20) + 4096;
 const MAX_SPARE: usize = 12;
 /// Capacity of a buffer for messages without payload. Larger ones are given back, one for each
 /// small batch, when no payload follows.

@@ -64,7 +64,8 @@ impl Laps {
     pub fn read(&self, seen: u64, to: &mut Vec<Lap>) -> u64 {
         let count = self.count();
         // Any other difference is a guest's mistake: nothing is read then.
-        let fresh = count.wrapping_sub(seen).min(MAX_LAPS as u64);
+        let fresh = count.wrapping_sub(seen);
+        let fresh = if fresh > u64::MAX / 2 { 0 } else { fresh.min(MAX_LAPS as u64) };
         for back in (1..=fresh).rev() {
             let place = self.last.get(count.wrapping_sub(back) as usize % MAX_LAPS);
             to.extend(place.map(|[end, rest]| {

@@ -65,13 +65,16 @@ pub(crate) fn launch(stream: Stream, work: Work, real: impl FnOnce() -> u32) -> 
 }
 
 /// Waits until few launches of a stream are in flight, so that all slices of the next one fit into
-/// the driver's queue.
-pub(crate) fn wait_for_room(stream: Stream) {
-    let Some(_inside) = Inside::enter() else { return };
+/// the driver's queue. Returns whether that is so after 2 s.
+pub(crate) fn wait_for_room(stream: Stream) -> bool {
+    let Some(_inside) = Inside::enter() else { return false };
     catch_panics(|| {
-        let launch = find::stream(stream).map(|known| Launch { stream, known, work: Work::Graph });
-        launch.inspect(|it| it.wait_until(|| !it.state().is_far_ahead(it.known.done(), true)));
-    });
+        let Some(known) = find::stream(stream) else { return false };
+        let launch = Launch { stream, known, work: Work::Graph };
+        let has_room = || !launch.state().is_far_ahead(launch.known.done(), true);
+        launch.wait_until(has_room);
+        has_room()
+    })
 }
 
 /// Launches a slice of a kernel on `stream` by `real`, for a thread that is inside this library.

@@ -157,9 +157,9 @@ fn end_branch(
     let context = &branch.context;
     context.set(State::Ending);
     capture::settle();
-    order::settle();
     let holders = &context.device.page.holders;
     holders.override_all();
+    order::settle(); // a compiler may wait for work behind a gate
     let code = real();
     holders.end_override();
     catch_panics(|| {

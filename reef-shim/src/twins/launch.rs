@@ -91,8 +91,9 @@ fn launch_twin(of: &KernelLaunch, work: Work, real: impl FnOnce() -> u32) -> u32
             code
         }
         Way::Sliced(plan, holds, device) => {
-            wait_for_room(of.stream);
-            let code = order::exclusive().and_then(|_lock| plan.launch(of, holds, device));
+            // A driver whose queue is full blocks, and all other launches would wait with it.
+            let lock = if wait_for_room(of.stream) { order::exclusive() } else { None };
+            let code = lock.and_then(|_lock| plan.launch(of, holds, device));
             code.unwrap_or_else(|| order::shared(|| launch_plain(of.stream, work, real)))
         }
     }
@@ -214,6 +215,9 @@ impl Plan {
     /// Launches all slices. `None`: nothing was launched.
     fn launch(&self, of: &KernelLaunch, holds: u64, device: &Device) -> Option<u32> {
         let _inside = Inside::enter()?;
+        if capture::is_any_open() {
+            return None; // it has begun since the way was chosen
+        }
         let mut timed = self.measure(holds);
         // SAFETY: the program's promise to the driver: an address of each parameter.
         let own = (0..self.parameters).map(|at| unsafe { *of.params.add(at) });

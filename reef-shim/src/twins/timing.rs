@@ -27,15 +27,17 @@ pub(super) struct Timing {
 impl Events {
     /// Creates events in the current context.
     pub(super) fn new(holds: u64) -> Option<Self> {
-        let (mut from, mut to) = (0, 0);
-        if calls::create_event(&mut from, 0) != Some(0) {
-            return None;
-        }
-        if calls::create_event(&mut to, 0) != Some(0) {
-            let _ = calls::destroy_event(from);
-            return None;
-        }
-        Some(Self { from, to, holds })
+        calls::with_relaxed_capture(|| {
+            let (mut from, mut to) = (0, 0);
+            if calls::create_event(&mut from, 0) != Some(0) {
+                return None;
+            }
+            if calls::create_event(&mut to, 0) != Some(0) {
+                let _ = calls::destroy_event(from);
+                return None;
+            }
+            Some(Self { from, to, holds })
+        })
     }
 
     /// Makes a launch between the events. Returns its code, and whether both are in the stream.
@@ -64,7 +66,8 @@ impl Timing {
     /// held.
     pub(super) fn is_free(&mut self, holds: u64) -> bool {
         let Some(events) = self.pending else { return true };
-        match calls::query_event(events.to) {
+        // A query breaks captures of other threads otherwise.
+        match calls::with_relaxed_capture(|| calls::query_event(events.to)) {
             Some(600) => return false,
             Some(0) => {
                 let mut millis = 0.0;

@@ -105,7 +105,7 @@ impl Endpoint {
     }
 
     /// Sends a message, and returns the number of its frame. Doesn't wait for the peer, unless the
-    /// credit is used up.
+    /// credit is used up, or a client has a long message while more than 4 MiB wait to be sent.
     ///
     /// The body is the concatenation of `parts`, of at most [`Limits::message`] bytes.
     ///

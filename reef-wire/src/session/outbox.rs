@@ -232,9 +232,15 @@ impl Outbox {
         seq
     }
 
-    /// Appends a frame that is sent once at most: after it the session is over.
+    /// Appends a frame that is sent once at most: after it the session is over. If batches wait, what
+    /// was not sent before it is dropped, because one more batch is sent and no other.
     pub(super) fn push_last(&mut self, op: u16, text: &[u8]) {
         self.open = None;
+        if !self.closed.is_empty() {
+            self.closed.clear();
+            self.closed_bytes = 0;
+            self.pending.clear();
+        }
         let text = &text[..text.len().min(1024)];
         frame::append(&mut self.pending, op, FLAG_UNCOUNTED, 0, 0, &[text]);
     }
@@ -351,6 +357,17 @@ mod tests {
             let waiting = outbox.pending.len() + outbox.closed_bytes;
             assert_eq!(outbox.pushed.bytes, waiting as u64);
         }
+    }
+
+    #[test]
+    fn end_is_the_next_batch_although_a_payload_waits() {
+        let mut outbox = Outbox::new(Limits::default());
+        outbox.connect(Progress::default(), Progress::default()).unwrap();
+        outbox.push(16, 0, 0, &[&vec![1; 3 * CHUNK_LEN]]);
+        assert_eq!(outbox.take().unwrap().end, 1, "the first chunk");
+        outbox.push_last(9, b"why");
+        assert_eq!(bodies(&outbox.take().unwrap().bytes), [(9, b"why".to_vec())]);
+        assert!(outbox.take().is_none());
     }
 
     #[test]

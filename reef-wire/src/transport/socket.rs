@@ -95,11 +95,12 @@ impl Socket {
         }
     }
 
-    /// Returns whether there are bytes or a wake.
-    fn is_ready(&self) -> io::Result<bool> {
+    /// Returns whether there are bytes, or a wake if that counts.
+    fn is_ready(&self, sees_wakes: bool) -> io::Result<bool> {
         let mut fds =
             [PollFd::new(&self.fd, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
-        match poll(&mut fds, Duration::ZERO.try_into().ok().as_ref()) {
+        let fds = &mut fds[..1 + usize::from(sees_wakes)];
+        match poll(fds, Duration::ZERO.try_into().ok().as_ref()) {
             Ok(count) => Ok(count > 0),
             Err(Errno::INTR) => Ok(false),
             Err(error) => Err(error.into()),
@@ -190,31 +191,28 @@ struct Receiving {
 }
 
 impl Receiving {
-    /// Looks for bytes or a wake until the time to spin is over, or `timeout` if that is less.
-    fn look(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        let spin = timeout.map_or(self.spin, |timeout| timeout.min(self.spin));
-        if spin.is_zero() {
-            return Ok(false);
-        }
+    /// Looks for bytes, or a wake if that counts, until this time is over.
+    fn look(&self, time: Duration, sees_wakes: bool) -> io::Result<()> {
         let begin = Instant::now();
-        while begin.elapsed() < spin {
-            if self.socket.is_ready()? {
-                return Ok(true);
-            }
+        while begin.elapsed() < time && !self.socket.is_ready(sees_wakes)? {
             thread::yield_now();
         }
-        Ok(false)
+        Ok(())
     }
 }
 
 impl ReceiveHalf for Receiving {
     fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        self.look(None)?;
+        if !self.spin.is_zero() {
+            self.look(self.spin, false)?;
+        }
         self.socket.receive(to)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        self.look(timeout)?;
+        if !self.spin.is_zero() {
+            self.look(timeout.map_or(self.spin, |timeout| timeout.min(self.spin)), true)?;
+        }
         self.socket.wait(timeout)
     }
 

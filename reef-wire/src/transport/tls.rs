@@ -231,4 +231,8 @@ impl ReceiveHalf for Receive {
         }
         self.inner.wait(timeout)
     }
+
+    fn spin_for(&mut self, time: Duration) {
+        self.inner.spin_for(time);
+    }
 }
