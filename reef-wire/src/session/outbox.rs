@@ -232,8 +232,8 @@ impl Outbox {
         seq
     }
 
-    /// Appends a frame that is sent once at most: after it the session is over. If batches wait, what
-    /// was not sent before it is dropped, because one more batch is sent and no other.
+    /// Appends a frame that is sent once at most: after it the session is over. If batches wait,
+    /// they are dropped, because one more batch is sent and no other.
     pub(super) fn push_last(&mut self, op: u16, text: &[u8]) {
         self.open = None;
         if !self.closed.is_empty() {
