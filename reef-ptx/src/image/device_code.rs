@@ -22,6 +22,8 @@ struct Machine {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Text {
+    /// It stands inside of machine code, for its lines.
+    is_inside: bool,
     capability: u32,
     packing: Packing,
     bytes: Vec<u8>,
@@ -44,7 +46,7 @@ impl DeviceCode {
             loaded.add_cubin(image, false)?;
         } else {
             let text = ptx::check(image)?;
-            loaded.add_text(target(text).unwrap_or(0), text);
+            loaded.add_text(target(text).unwrap_or(0), text, false);
         }
         Ok(loaded)
     }
@@ -52,7 +54,8 @@ impl DeviceCode {
     fn add_entry(&mut self, entry: &Entry<'_>, has_ptx: bool) {
         let Entry { capability, packing, raw_size, payload, .. } = *entry;
         if entry.is_ptx {
-            self.texts.push(Text { capability, packing, bytes: payload.to_vec(), raw_size });
+            let (is_inside, bytes) = (false, payload.to_vec());
+            self.texts.push(Text { is_inside, capability, packing, bytes, raw_size });
         } else if packing != Packing::Plain || self.add_cubin(payload, has_ptx).is_err() {
             self.machine.push(Machine { capability, hashes: Vec::new() });
         }
@@ -64,13 +67,14 @@ impl DeviceCode {
         let hashes = if is_useful { cubin::hashes(image) } else { None };
         let hashes = hashes.unwrap_or_default();
         self.machine.push(Machine { capability: cubin.capability, hashes });
-        cubin.ptx.iter().for_each(|text| self.add_text(cubin.capability, text));
+        cubin.ptx.iter().for_each(|text| self.add_text(cubin.capability, text, true));
         Ok(())
     }
 
-    fn add_text(&mut self, capability: u32, text: &str) {
-        let bytes = text.as_bytes().to_vec();
-        self.texts.push(Text { capability, packing: Packing::Plain, bytes, raw_size: text.len() });
+    fn add_text(&mut self, capability: u32, text: &str, is_inside: bool) {
+        let (bytes, packing) = (text.as_bytes().to_vec(), Packing::Plain);
+        let raw_size = text.len();
+        self.texts.push(Text { is_inside, capability, packing, bytes, raw_size });
     }
 
     /// Machine code that a device of this capability runs.
@@ -106,7 +110,10 @@ impl DeviceCode {
         let machine = self.machine(capability).map(|machine| machine.capability);
         let older = || self.texts.iter().map(|text| text.capability).filter(|of| *of <= capability);
         let wanted = machine.or_else(|| older().max());
-        let mut found = self.texts.iter().filter(|text| Some(text.capability) == wanted);
+        let of_target = || self.texts.iter().filter(|text| Some(text.capability) == wanted);
+        // With line information machine code has a copy of its PTX, which stands beside it as well.
+        let has_own = of_target().any(|text| !text.is_inside);
+        let mut found = of_target().filter(|text| !(has_own && text.is_inside));
         let text = match (found.next(), found.next()) {
             (Some(text), None) => text,
             (Some(text), Some(other)) if text == other => text,
@@ -126,7 +133,7 @@ impl DeviceCode {
 
 impl Text {
     fn read(&self) -> Result<String, Error> {
-        let &Self { capability, packing, ref bytes, raw_size } = self;
+        let &Self { capability, packing, ref bytes, raw_size, .. } = self;
         let entry = Entry { is_ptx: true, capability, packing, payload: bytes, raw_size };
         let code = code(&entry)?.ok_or(Error::Image("this build cannot unpack it"))?;
         ptx::check(&code).map(str::to_owned)
@@ -203,6 +210,17 @@ mod tests {
         assert_eq!(two.text(90), Err("two PTX texts of one target"));
         let debug = DeviceCode::read(b".version 9.0\n.target sm_90, debug\n").unwrap();
         assert_eq!(debug.text(90), Err("it is compiled for a debugger"));
+    }
+
+    #[test]
+    fn text_beside_the_code_is_taken_and_not_the_copy_inside_of_it() {
+        let cubin = include_bytes!("../../tests/corpus/scale_in_place.cubin");
+        let capability = cubin::read(cubin).unwrap().capability;
+        assert!(DeviceCode::read(cubin).unwrap().text(capability).is_ok(), "it has a copy");
+        let mut beside = of(1, PTX, 0, 0);
+        beside[16 + 28] = capability as u8;
+        let both = DeviceCode::read(&joined(&[of(2, cubin, 0, 0), beside])).unwrap();
+        assert_eq!(both.text(capability).unwrap().as_bytes(), PTX);
     }
 
     #[test]

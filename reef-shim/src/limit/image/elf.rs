@@ -26,16 +26,23 @@ pub(super) unsafe fn whole<'a>(image: *const u8, first: [u8; 4]) -> Option<&'a [
     }
     // SAFETY: as above.
     let upto = unsafe { std::slice::from_raw_parts(image, end) };
-    // The sections' names may come after their headers.
-    let names = sections(upto)?.nth(u16_at(header, 62)?)?;
-    let end = names.at.checked_add(names.bytes)?.max(end);
+    // Sections may come after their headers, and the headers of segments after all.
+    let (segments, count) = (u64_at(header, 32)?, u16_at(header, 56)?);
+    let mut end = end.max(segments.checked_add(count.checked_mul(u16_at(header, 54)?)?)?);
+    for section in sections(upto)?.filter(|section| section.kind != NO_BITS) {
+        end = end.max(section.at.checked_add(section.bytes)?);
+    }
     // SAFETY: as above.
     (end <= MAX_BYTES).then(|| unsafe { std::slice::from_raw_parts(image, end) })
 }
 
-/// Section: the offset of its name among the names, its offset, and its length.
+/// Kind of a section that has no bytes in the file.
+const NO_BITS: usize = 8;
+
+/// Section: the offset of its name among the names, its kind, its offset, and its length.
 struct Section {
     name: usize,
+    kind: usize,
     at: usize,
     bytes: usize,
 }
@@ -45,7 +52,8 @@ fn sections(image: &[u8]) -> Option<impl Iterator<Item = Section>> {
     let section = move |number: usize| {
         let begin = at.checked_add(number.checked_mul(SECTION)?)?;
         let name = u32_at(image, begin)?;
-        Some(Section { name, at: u64_at(image, begin + 24)?, bytes: u64_at(image, begin + 32)? })
+        let (kind, at) = (u32_at(image, begin + 4)?, u64_at(image, begin + 24)?);
+        Some(Section { name, kind, at, bytes: u64_at(image, begin + 32)? })
     };
     Some((0..count).map_while(section))
 }
@@ -69,4 +77,19 @@ fn read(image: &[u8]) -> Option<Size> {
         }
     }
     Some(size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_segments_at_the_end_belong_to_the_image() {
+        let file = include_bytes!("../../../../reef-ptx/tests/corpus/scale_in_place.cubin");
+        let sections = u64_at(file, 40).unwrap() + SECTION * u16_at(file, 60).unwrap();
+        assert!(sections < file.len(), "something follows the headers of sections");
+        // SAFETY: the bytes of a whole file.
+        let image = unsafe { whole(file.as_ptr(), [0x7f, b'E', b'L', b'F']) };
+        assert_eq!(image.map(<[u8]>::len), Some(file.len()));
+    }
 }
