@@ -111,7 +111,7 @@ impl DeviceCode {
         let older = || self.texts.iter().map(|text| text.capability).filter(|of| *of <= capability);
         let wanted = machine.or_else(|| older().max());
         let of_target = || self.texts.iter().filter(|text| Some(text.capability) == wanted);
-        // With line information machine code has a copy of its PTX, which stands beside it as well.
+        // With line information machine code has a copy of its PTX, which is in the image as well.
         let has_own = of_target().any(|text| !text.is_inside);
         let mut found = of_target().filter(|text| !(has_own && text.is_inside));
         let text = match (found.next(), found.next()) {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn text_beside_the_code_is_taken_and_not_the_copy_inside_of_it() {
+    fn text_of_the_image_is_taken_and_not_the_copy_inside_of_its_code() {
         let cubin = include_bytes!("../../tests/corpus/scale_in_place.cubin");
         let capability = cubin::read(cubin).unwrap().capability;
         assert!(DeviceCode::read(cubin).unwrap().text(capability).is_ok(), "it has a copy");
