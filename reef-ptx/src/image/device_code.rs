@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn text_of_the_image_is_taken_and_not_the_copy_inside_of_its_code() {
+    fn text_of_the_image_is_taken_and_not_its_copy_in_code() {
         let cubin = include_bytes!("../../tests/corpus/scale_in_place.cubin");
         let capability = cubin::read(cubin).unwrap().capability;
         assert!(DeviceCode::read(cubin).unwrap().text(capability).is_ok(), "it has a copy");
