@@ -34,9 +34,7 @@ pub fn frames(bytes: &[u8]) {
                 assert_eq!(reader.next(), Ok(Some(frame)), "written as it was read");
             }
             let front = &frame.body[..frame.body.len() / 2];
-            if front.len() >= 24
-                && matches!(assembly.begin(front, frame.body.len(), 1 << 20), Ok(false))
-            {
+            if matches!(assembly.begin(front, frame.body.len(), 1 << 20), Ok(false)) {
                 let space = assembly.space().expect("a chunk is open");
                 let count = space.len().min(frame.body.len() - front.len());
                 space[..count].copy_from_slice(&frame.body[front.len()..][..count]);

@@ -119,7 +119,7 @@ proptest! {
 
     /// Any laps give a part between nothing and all.
     #[test]
-    fn any_turns_are_harmless(
+    fn any_laps_are_harmless(
         laps in proptest::collection::vec((any::<u64>(), any::<u64>(), 0..40_u32), 0..600),
         applied: u32
     ) {
@@ -142,7 +142,7 @@ fn little_passes_if_the_least_part_is_too_much() {
 }
 
 #[test]
-fn nothing_passes_without_turns() {
+fn nothing_passes_without_laps() {
     let mut controller = Controller::new(slo(1.1), 0);
     for second in 1..100 {
         controller.note(&[], second * 1_000_000_000, 0);
@@ -151,7 +151,7 @@ fn nothing_passes_without_turns() {
 }
 
 #[test]
-fn measurement_alone_without_turns_ends() {
+fn measurement_alone_without_laps_ends() {
     let mut controller = Controller::new(slo(1.1), 0);
     assert!(controller.is_alone());
     controller.note(&[], 600_000_000, 0);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_turns_are_read_once() {
+    fn last_laps_are_read_once() {
         let laps = Laps::default();
         let lap = |at: u64| Lap { end: 1000 * at, length: at, kind: at as u32 % 3 };
         let mut read = Vec::new();

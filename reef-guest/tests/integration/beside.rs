@@ -57,6 +57,21 @@ fn open_part(be: &Joined, time: Duration) -> f64 {
     1.0 - held as f64 / all as f64
 }
 
+/// Measures while another thread does laps of a real-time guest, one after the other.
+fn next_to(lap: impl Fn() + Sync, measure: impl FnOnce() -> f64) -> f64 {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                lap();
+            }
+        });
+        let part = measure();
+        is_over.store(true, Relaxed);
+        part
+    })
+}
+
 fn view(registry: &Registry, of: &Joined) -> GuestView {
     let mut views = registry.guests().into_iter();
     views.find(|view| view.who.guest == of.who.guest).unwrap()
@@ -91,23 +106,18 @@ fn floor_holds_next_to_a_hostile_guest() {
         guest(&path, BestEffort, ShareRequest { floor: percent(10), ..ShareRequest::default() });
     let slo = Slo::of(1.01);
     let rt = guest(&path, RealTime, ShareRequest { slo, ..ShareRequest::default() });
-    let is_over = AtomicBool::new(false);
-    let part = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Relaxed) {
-                launch(&rt);
-                let length = 1_000_000 - Time::now().0 % 1_000_000;
-                std::thread::sleep(Duration::from_nanos(length));
-                // Laps that are always late, so that its target lets nothing pass.
-                let (end, length) = (Time::now().0, 1 << 31);
-                rt.page.laps.add(Lap { end, length, kind: 7 });
-                rt.page.activity.release(rt.page.activity.pulse());
-            }
-        });
+    let lap = || {
+        launch(&rt);
+        let length = 1_000_000 - Time::now().0 % 1_000_000;
+        std::thread::sleep(Duration::from_nanos(length));
+        // Laps that are always late, so that its target lets nothing pass.
+        let (end, length) = (Time::now().0, 1 << 31);
+        rt.page.laps.add(Lap { end, length, kind: 7 });
+        rt.page.activity.release(rt.page.activity.pulse());
+    };
+    let part = next_to(lap, || {
         until("held", || be.page.holders.is_closed());
-        let part = open_part(&be, Duration::from_secs(1));
-        is_over.store(true, Relaxed);
-        part
+        open_part(&be, Duration::from_secs(1))
     });
     assert!(part >= 0.09, "{part}");
 }
@@ -180,24 +190,19 @@ fn target_lets_through_what_keeps_it() {
     let be = guest(&path, BestEffort, ShareRequest::default());
     let slo = Slo::of(1.10);
     let rt = guest(&path, RealTime, ShareRequest { slo, ..ShareRequest::default() });
-    let is_over = AtomicBool::new(false);
-    let part = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_over.load(Relaxed) {
-                launch(&rt);
-                let begin = Time::now();
-                let held = be.page.spans.total(begin);
-                std::thread::sleep(Duration::from_millis(2));
-                let now = Time::now();
-                let held = (be.page.spans.total(now) - held) as f64 / (now.0 - begin.0) as f64;
-                let length = (1e6 * (1.0 + 0.5 * (1.0 - held.min(1.0)))) as u64;
-                rt.page.laps.add(Lap { end: now.0, length, kind: 7 });
-            }
-        });
+    let lap = || {
+        launch(&rt);
+        let begin = Time::now();
+        let held = be.page.spans.total(begin);
+        std::thread::sleep(Duration::from_millis(2));
+        let now = Time::now();
+        let held = (be.page.spans.total(now) - held) as f64 / (now.0 - begin.0) as f64;
+        let length = (1e6 * (1.0 + 0.5 * (1.0 - held.min(1.0)))) as u64;
+        rt.page.laps.add(Lap { end: now.0, length, kind: 7 });
+    };
+    let part = next_to(lap, || {
         std::thread::sleep(Duration::from_millis(2500));
-        let part = open_part(&be, Duration::from_millis(1500));
-        is_over.store(true, Relaxed);
-        part
+        open_part(&be, Duration::from_millis(1500))
     });
     let seen = view(&registry, &rt);
     assert!((0.03..0.30).contains(&part), "{part}: {seen:?}");

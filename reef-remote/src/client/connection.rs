@@ -218,8 +218,7 @@ impl Connection {
         message: &M,
     ) -> Result<R> {
         self.settled()?;
-        let body = message.to_bytes().map_err(of_wire)?;
-        let reply = self.client.call(M::OP, lane, &[&body]).map_err(of_wire)?;
+        let reply = self.exchange(lane, message)?;
         self.lanes.check()?;
         codec::read(&reply).map_err(of_wire)
     }
@@ -227,9 +226,7 @@ impl Connection {
     /// As [`call`](Self::call), but the error of an earlier message is left to another call.
     pub(crate) fn call_unlatched<M: Cold, R: DeserializeOwned>(&self, message: &M) -> Result<R> {
         self.settled()?;
-        let body = message.to_bytes().map_err(of_wire)?;
-        let reply = self.client.call(M::OP, 0, &[&body]).map_err(of_wire)?;
-        codec::read(&reply).map_err(of_wire)
+        codec::read(&self.exchange(0, message)?).map_err(of_wire)
     }
 
     /// As [`call`](Self::call), for an end whose errors are ignored: those of earlier messages are
@@ -240,9 +237,13 @@ impl Connection {
         message: &M,
     ) -> Result<R> {
         self.settle();
+        codec::read(&self.exchange(lane, message)?).map_err(of_wire)
+    }
+
+    /// Sends a message, and returns the bytes of the reply.
+    fn exchange<M: Cold>(&self, lane: u32, message: &M) -> Result<Vec<u8>> {
         let body = message.to_bytes().map_err(of_wire)?;
-        let reply = self.client.call(M::OP, lane, &[&body]).map_err(of_wire)?;
-        codec::read(&reply).map_err(of_wire)
+        self.client.call(M::OP, lane, &[&body]).map_err(of_wire)
     }
 
     /// As [`call`](Self::call), for a hot message; returns the reply's bytes.

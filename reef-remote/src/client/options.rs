@@ -68,7 +68,7 @@ impl Options {
 ///
 /// # Errors
 ///
-/// What it must be.
+/// The bounds, and the text that was given.
 pub fn spin(text: &str) -> std::result::Result<Duration, String> {
     let micros = text.strip_suffix("us").and_then(|number| number.parse::<u32>().ok());
     match micros {

@@ -193,6 +193,9 @@ struct Receiving {
 impl Receiving {
     /// Looks for bytes, or a wake if that counts, until this time is over.
     fn look(&self, time: Duration, sees_wakes: bool) -> io::Result<()> {
+        if time.is_zero() {
+            return Ok(());
+        }
         let begin = Instant::now();
         while begin.elapsed() < time && !self.socket.is_ready(sees_wakes)? {
             thread::yield_now();
@@ -203,16 +206,12 @@ impl Receiving {
 
 impl ReceiveHalf for Receiving {
     fn receive(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if !self.spin.is_zero() {
-            self.look(self.spin, false)?;
-        }
+        self.look(self.spin, false)?;
         self.socket.receive(to)
     }
 
     fn wait(&mut self, timeout: Option<Duration>) -> io::Result<bool> {
-        if !self.spin.is_zero() {
-            self.look(timeout.map_or(self.spin, |timeout| timeout.min(self.spin)), true)?;
-        }
+        self.look(timeout.map_or(self.spin, |timeout| timeout.min(self.spin)), true)?;
         self.socket.wait(timeout)
     }
 

@@ -116,8 +116,8 @@ pub(crate) fn run(args: Serve) -> Result<()> {
     let sessions = Sessions::default();
     let devices = devices.for_tenants(&security.tenants).listed_in(&sessions);
     let server = devices.serve(security.tokens().map_err(usage)?);
-    let listener = Listener::bind(&address, &security).map_err(usage)?.counted_in(&sessions);
-    let listener = listener.spin_for(spin);
+    let listener = Listener::bind(&address, &security).map_err(usage)?;
+    let listener = listener.counted_in(&sessions).spin_for(spin);
     let mut listening = vec![listener.address()];
     if let Some(programs) = programs {
         listening.push(serve_programs(&programs, &security, &sessions)?);
