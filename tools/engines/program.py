@@ -64,13 +64,20 @@ class Driver:
         assert driver.cuMemAlloc_v2(ctypes.byref(self.memory), word(64)) == 0
         assert driver.cuModuleGetFunction(ctypes.byref(self.kernel), None, b"mix") == 0
 
-    def launch(self):
+    def enqueue(self):
         to, value = ctypes.c_uint64(self.memory.value), ctypes.c_uint64(1)
         params = (ctypes.c_void_p * 2)(ctypes.addressof(to), ctypes.addressof(value))
         sizes = [ctypes.c_uint(1)] * 6 + [ctypes.c_uint(0)]
         code = self.driver.cuLaunchKernel(self.kernel, *sizes, self.stream, params, None)
-        code = code or self.driver.cuStreamSynchronize(self.stream)
         assert code == 0, code
+
+    def synchronize(self):
+        code = self.driver.cuStreamSynchronize(self.stream)
+        assert code == 0, code
+
+    def launch(self):
+        self.enqueue()
+        self.synchronize()
 
     def launch_for(self, seconds):
         """Launches without a pause; the number of them."""
