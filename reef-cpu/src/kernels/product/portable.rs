@@ -32,6 +32,7 @@ macro_rules! product_of_rows {
     };
 }
 const _: () = assert!(PART == 6);
+#[cfg(target_arch = "x86_64")]
 pub(in crate::kernels) use product_of_rows;
 
 /// # Safety

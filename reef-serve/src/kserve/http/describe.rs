@@ -27,7 +27,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
     Router::new()
         .route("/v2", get(server))
         .route("/v2/", get(server)) // as KServe's OpenAPI has it
-        .route("/v2/health/live", get(|| async {}))
+        .route("/v2/health/live", get(|| async { Json(json!({ "live": true })) }))
         .route("/v2/health/ready", get(ready))
         .route("/v2/models/stats", get(all_statistics))
         .route("/v2/models/{model}", get(model))
@@ -111,11 +111,18 @@ async fn server(State(server): App) -> Json<Value> {
 
 /// Returns the readiness. A probe without a token gets the status only.
 async fn ready(State(server): App, probe: Option<Extension<Probe>>) -> Response {
-    let status = if server.is_ready() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    match degraded(&server).filter(|_| probe.is_none()) {
-        Some(devices) => (status, devices).into_response(),
-        None => status.into_response(),
+    let degraded = degraded(&server).filter(|_| probe.is_none());
+    let is_ready = server.is_ready();
+    if !is_ready && degraded.is_none() {
+        return StatusCode::SERVICE_UNAVAILABLE.into_response();
     }
+    // KServe's clients want the field; Triton's look at the status alone.
+    let mut body = json!({ "ready": is_ready });
+    if let Some(devices) = degraded {
+        body["degraded"] = devices;
+    }
+    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+    (status, Json(body)).into_response()
 }
 
 async fn model_ready(State(server): App, Path(path): Path<ModelPath>) -> StatusCode {

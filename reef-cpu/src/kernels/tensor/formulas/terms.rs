@@ -1,7 +1,7 @@
 //! Terms of formulas of singles, by vectors.
 
-#[cfg(target_arch = "x86_64")]
 use super::access_pattern::Operand;
+#[cfg(target_arch = "x86_64")]
 use super::vectors;
 use crate::kernels::values::functions::{erf, exp, tanh};
 use crate::kernels::values::simd::widest;
