@@ -1,7 +1,7 @@
 """Build backend: maturin's, with the command `reef` and its libraries in the wheel.
 
 A source distribution has the whole workspace, so that a wheel that is built from it has them too.
-REEF_BUILD_PROFILE names another profile of Cargo than release.
+REEF_BUILD_PROFILE names another profile of Cargo than release, and CARGO_BUILD_TARGET another target than this machine.
 """
 
 import io
@@ -16,6 +16,7 @@ import maturin
 from maturin import get_requires_for_build_sdist, get_requires_for_build_wheel  # noqa: F401
 
 PROFILE = os.environ.get("REEF_BUILD_PROFILE", "release")
+TARGET = os.environ.get("CARGO_BUILD_TARGET", "")
 FEATURES = "cuda,hip,remote"
 LIBRARIES = ["reef-shim", "reef-nvml-shim"]
 
@@ -84,8 +85,9 @@ def _stage(package: Path) -> None:
     subprocess.run([*cargo, "-p", "reef-cli", "--features", FEATURES], cwd=root, check=True)
     libraries = [word for name in LIBRARIES for word in ("-p", name)]
     subprocess.run([*cargo, *libraries, "--lib"], cwd=root, check=True)
-    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
+    target = Path(os.environ.get("CARGO_TARGET_DIR", root / "target")) / TARGET
     built = target / ("debug" if PROFILE == "dev" else PROFILE)
+    strip = TARGET.replace("-unknown", "") + "-strip" if TARGET else "strip"
     data = package / DATA
     shutil.rmtree(data, ignore_errors=True)
     for name, folder in [
@@ -95,4 +97,5 @@ def _stage(package: Path) -> None:
     ]:
         (data / folder).mkdir(parents=True, exist_ok=True)
         shutil.copy2(built / name, data / folder / name)
-        subprocess.run(["strip", "--strip-unneeded", data / folder / name], check=False)
+        if shutil.which(strip):
+            subprocess.run([strip, "--strip-unneeded", data / folder / name], check=False)

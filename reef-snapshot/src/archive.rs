@@ -4,10 +4,8 @@ use crate::digest::Digest;
 use crate::error::{Error, Result};
 use crate::format::file::{Snapshot, Unfinished};
 use crate::format::layout::CHUNK;
-use crate::format::manifest::{DeviceFacts, Manifest, QueueState, RegionState};
+use crate::format::manifest::{DeviceFacts, Manifest, QueueState};
 use crate::format::writer::ChunkWriter;
-use std::fs::File;
-use std::io::BufWriter;
 use std::path::Path;
 
 /// Name of the file of an archive in its folder.
@@ -20,8 +18,7 @@ pub struct ArchiveWriter(Unfinished);
 /// Regions of an archive that is being written.
 #[derive(Debug)]
 pub struct Regions<'a> {
-    chunks: ChunkWriter<BufWriter<&'a File>>,
-    memory: Vec<RegionState>,
+    chunks: ChunkWriter,
     unfinished: &'a Unfinished,
 }
 
@@ -45,7 +42,7 @@ impl ArchiveWriter {
     /// `Io`.
     pub fn writer(&self) -> Result<Regions<'_>> {
         let chunks = self.0.writer()?;
-        Ok(Regions { chunks, memory: Vec::new(), unfinished: &self.0 })
+        Ok(Regions { chunks, unfinished: &self.0 })
     }
 
     /// Puts the archive into its place. Returns the bytes of its file.
@@ -63,7 +60,7 @@ impl ArchiveWriter {
             plan: nothing,
             device: DeviceFacts { backend: "cuda".into(), name: String::new() },
             queue: QueueState { commands: 1, completed: 0, left: 0, partial: None },
-            memory: regions.memory,
+            memory: Vec::new(),
             chunks: Vec::new(),
             note: serde_json::Value::Null,
         };
@@ -84,8 +81,7 @@ impl Regions<'_> {
 
     /// Begins a region of `bytes` bytes, whose [pieces](Self::piece) follow.
     pub fn begin_region(&mut self, name: &str, bytes: u64) {
-        let (name, chunks) = (name.to_owned(), Vec::new());
-        self.memory.push(RegionState { name, bytes, lasts: true, chunks });
+        self.chunks.region(name, bytes, true);
     }
 
     /// Writes the next piece of the region: 2 MiB, but for the last one. Zeros, and pieces that are
@@ -100,9 +96,7 @@ impl Regions<'_> {
     /// If no region has begun, or the piece is longer.
     pub fn piece(&mut self, bytes: &[u8]) -> Result<()> {
         assert!(bytes.len() <= CHUNK, "{} bytes, at most {CHUNK}", bytes.len());
-        let index = self.chunks.chunk(bytes).map_err(|why| self.unfinished.failed(&why))?;
-        self.memory.last_mut().expect("a region has begun").chunks.push(index);
-        Ok(())
+        self.chunks.chunk(bytes).map_err(|why| self.unfinished.failed(&why))
     }
 }
 

@@ -30,11 +30,11 @@ if [ "$is_built" != true ]; then
     rm -rf "$target/wheels"
     (cd reef-python && PATH=$target/release-python/bin:$PATH REEF_BUILD_PROFILE=$profile \
         "$target/release-python/bin/python" -m build --sdist --wheel --no-isolation --outdir "$target/wheels" .)
-    # The name says which systems it runs on; registries take no other.
-    tag=$("$target/release-python/bin/auditwheel" show "$target"/wheels/*.whl 2>&1 | grep -o 'manylinux_[0-9]*_[0-9]*_x86_64' | head -n 1)
-    "$target/release-python/bin/python" -m wheel tags --remove --platform-tag "$tag" "$target"/wheels/*.whl
+    $here/tag_wheel.sh "$target/release-python/bin/python" "$target"/wheels/*.whl
+    REEF_BUILD_PROFILE=$profile tools/arm64.sh "$target/arm64"
 fi
 cp "$target"/wheels/* "$files/"
+cp "$target"/arm64/wheel/*.whl "$files/" 2>/dev/null || echo "skipped: no wheel for arm64 in $target/arm64"
 
 echo "== archives and the Debian package"
 $here/archives.sh "$files" "$version" "$built"
@@ -56,13 +56,14 @@ else
 fi
 
 (cd "$files" && find . -type f ! -name SHA256SUMS -printf '%P\0' | LC_ALL=C sort -z | xargs -0 sha256sum >SHA256SUMS)
-wheel=$(find "$files" -maxdepth 1 -name '*.whl')
-size=$(stat -c %s "$wheel")
-echo "wheel: ${wheel##*/}, $((size / 1000000)) MB"
-if [ "$profile" = release ] && [ "$size" -gt 60000000 ]; then
-    echo "wheel: must have at most 60 MB"
-    exit 1
-fi
+for wheel in "$files"/*.whl; do
+    size=$(stat -c %s "$wheel")
+    echo "wheel: ${wheel##*/}, $((size / 1000000)) MB"
+    if [ "$profile" = release ] && [ "$size" -gt 60000000 ]; then
+        echo "wheel: must have at most 60 MB"
+        exit 1
+    fi
+done
 echo "== each in a root without Rust and without this repository"
 $here/try.sh "$files" "$version" "$root"
 echo "files of reef $version: $files; nothing was published"

@@ -103,18 +103,18 @@ c++ -std=c++17 examples/two_classes.cpp $(pkg-config --cflags --libs reef) -pthr
 SCRIPT
 
 awk '/^```python$/ { inside = 1; next } /^```$/ { if (inside) exit } inside' reef-python/README.md >"$work/wheels/readme.py"
-wheels=$(find "$files" -maxdepth 1 -name '*.whl')
+wheels=$(find "$files" -maxdepth 1 -name '*x86_64.whl')
 [ -n "$wheels" ] || echo "skipped: no wheel"
 [ -z "$wheels" ] || try "wheel" <<'SCRIPT'
 python3 -m venv /tmp/v
-/tmp/v/bin/pip install --quiet --no-index --find-links /wheels /files/*.whl
+/tmp/v/bin/pip install --quiet --no-index --find-links /wheels /files/*x86_64.whl
 export PATH=/tmp/v/bin:$PATH
 python /wheels/readme.py
 reef --version | grep -F "$VERSION"
 REEF_CUDA=/bin/true reef exec --explain --call-profile -- true 2>&1 | grep 'lib/reef/libreef_cuda_shim.so'
 reef demo --time 500ms --size 96 --out /tmp/demo | tail -n 4
 # As root, for all: the library must not become the driver of other programs.
-pip install --quiet --no-index --find-links /wheels --target /tmp/none /files/*.whl
+pip install --quiet --no-index --find-links /wheels --target /tmp/none /files/*x86_64.whl
 cp -r /tmp/v/lib/reef /usr/local/lib/ && ldconfig && ! ldconfig -p | grep -E 'libcuda|libnvidia-ml'
 SCRIPT
 

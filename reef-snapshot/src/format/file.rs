@@ -6,7 +6,7 @@ use super::reader::{Fault, Reader};
 use super::writer::ChunkWriter;
 use crate::error::{Error, Result};
 use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, BufReader, BufWriter, Write};
+use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ pub struct Written {
 #[derive(Debug)]
 pub struct Snapshot {
     path: PathBuf,
-    pub(crate) reader: Reader<BufReader<File>>,
+    pub(crate) reader: Reader<File>,
 }
 
 impl Snapshot {
@@ -49,7 +49,7 @@ impl Snapshot {
     pub(crate) fn open_file(folder: &Path, name: &str) -> Result<Self> {
         let path = folder.join(name);
         let file = File::open(&path).map_err(|why| Error::io(&path, &why))?;
-        let reader = Reader::open(BufReader::new(file)).map_err(|fault| refusal(&path, fault))?;
+        let reader = Reader::open(file).map_err(|fault| refusal(&path, fault))?;
         Ok(Self { path, reader })
     }
 
@@ -75,7 +75,7 @@ impl Snapshot {
 /// As [`Snapshot::open`].
 #[doc(hidden)]
 pub fn check_bytes(bytes: &[u8]) -> Result<Manifest> {
-    let reader = Reader::open(io::Cursor::new(bytes));
+    let reader = Reader::open(bytes);
     reader.map(|reader| reader.manifest().clone()).map_err(|fault| refusal(Path::new(FILE), fault))
 }
 
@@ -129,28 +129,22 @@ impl Unfinished {
         self.file.set_permissions(own).map_err(|why| self.failed(&why))
     }
 
-    pub(crate) fn writer(&self) -> Result<ChunkWriter<BufWriter<&File>>> {
-        let buffer = BufWriter::with_capacity(1 << 16, &self.file);
-        ChunkWriter::begin(buffer).map_err(|why| self.failed(&why))
+    pub(crate) fn writer(&self) -> Result<ChunkWriter> {
+        ChunkWriter::begin(&self.file).map_err(|why| self.failed(&why))
     }
 
     /// Ends the file, and puts it into its place: on the disk, then by its name, then that on the
     /// disk. Returns the length of the file.
     pub(crate) fn finish(
         &self,
-        writer: ChunkWriter<BufWriter<&File>>,
+        writer: ChunkWriter,
         manifest: Manifest,
     ) -> Result<(u64, Manifest)> {
         self.put(writer, manifest).map_err(|why| self.failed(&why))
     }
 
-    fn put(
-        &self,
-        writer: ChunkWriter<BufWriter<&File>>,
-        manifest: Manifest,
-    ) -> io::Result<(u64, Manifest)> {
-        let (mut out, manifest) = writer.end(manifest)?;
-        out.flush()?;
+    fn put(&self, writer: ChunkWriter, manifest: Manifest) -> io::Result<(u64, Manifest)> {
+        let manifest = writer.end(manifest)?;
         self.file.sync_all()?;
         fs::rename(self.unfinished(), self.folder.join(self.name))?;
         File::open(&self.folder)?.sync_all()?;

@@ -2,8 +2,44 @@
 
 use super::layout::{CHUNK, END, HEADER, MAGIC, MAX_MANIFEST, TRAILER, VERSION};
 use super::manifest::{Manifest, RegionState};
+use super::writer::MAX_THREADS;
 use crate::digest::Digest;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+/// Chunks for which another thread is worth its start.
+const CHUNKS_OF_A_THREAD: usize = 4;
+
+/// Bytes that several threads may read.
+pub(crate) trait Source: Sync {
+    fn length(&self) -> io::Result<u64>;
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()>;
+}
+
+impl Source for File {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        self.read_exact_at(bytes, at)
+    }
+}
+
+impl Source for &[u8] {
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.len() as u64)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<()> {
+        let from = usize::try_from(at).ok().and_then(|at| self.get(at..)?.get(..bytes.len()));
+        bytes.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
 
 /// Fault of a file.
 #[derive(Debug)]
@@ -26,28 +62,25 @@ type Result<T> = std::result::Result<T, Fault>;
 
 /// A snapshot whose bytes were right when it was opened.
 #[derive(Debug)]
-pub(crate) struct Reader<R: Read + Seek> {
+pub(crate) struct Reader<R: Source> {
     file: R,
     manifest: Manifest,
     /// First byte of each chunk.
     offsets: Vec<u64>,
-    buffer: Vec<u8>,
 }
 
-impl<R: Read + Seek> Reader<R> {
+impl<R: Source> Reader<R> {
     /// Reads all of `file` and checks it.
-    pub(crate) fn open(mut file: R) -> Result<Self> {
-        let manifest = read_manifest(&mut file)?;
+    pub(crate) fn open(file: R) -> Result<Self> {
+        let manifest = read_manifest(&file)?;
         let mut next = HEADER;
         let mut offset = |bytes: u32| {
             next += u64::from(bytes);
             next - u64::from(bytes)
         };
         let offsets = manifest.chunks.iter().map(|chunk| offset(chunk.bytes)).collect();
-        let mut reader = Self { file, manifest, offsets, buffer: Vec::new() };
-        for index in 0..reader.manifest.chunks.len() {
-            reader.chunk(index)?;
-        }
+        let reader = Self { file, manifest, offsets };
+        reader.check()?;
         Ok(reader)
     }
 
@@ -55,36 +88,60 @@ impl<R: Read + Seek> Reader<R> {
         &self.manifest
     }
 
-    /// Reads a chunk, and checks it: the file may have been changed since it was opened.
-    fn chunk(&mut self, index: usize) -> Result<&[u8]> {
+    /// Checks all chunks, by several threads if there are many.
+    fn check(&self) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        let check = || {
+            let mut buffer = Vec::new();
+            loop {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= self.offsets.len() {
+                    return Ok(());
+                }
+                self.chunk(index, &mut buffer)?;
+            }
+        };
+        let most = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let others = most.min(self.offsets.len() / CHUNKS_OF_A_THREAD).saturating_sub(1);
+        thread::scope(|scope| {
+            let others: Vec<_> = (0..others).map(|_| scope.spawn(check)).collect();
+            let own = check();
+            others.into_iter().fold(own, |found, other| {
+                let other = other.join().unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+                found.and(other)
+            })
+        })
+    }
+
+    /// Reads a chunk into `buffer`, and checks it: the file may have been changed since it was opened.
+    fn chunk(&self, index: usize, buffer: &mut Vec<u8>) -> Result<()> {
         let chunk = self.manifest.chunks[index];
-        self.buffer.resize(chunk.bytes as usize, 0);
-        self.file.seek(SeekFrom::Start(self.offsets[index]))?;
-        self.file.read_exact(&mut self.buffer)?;
-        if Digest::of(&self.buffer) != chunk.digest {
+        buffer.resize(chunk.bytes as usize, 0);
+        self.file.read_at(buffer, self.offsets[index])?;
+        if Digest::of(buffer) != chunk.digest {
             let all = self.manifest.chunks.len();
             return Err(Fault::Damaged(format!("chunk {index} of {all}: its checksum is wrong")));
         }
-        Ok(&self.buffer)
+        Ok(())
     }
 
     /// Gives the contents of a region to `write`, with the first byte of each part.
     pub(crate) fn region<E: From<Fault>>(
-        &mut self,
+        &self,
         region: &RegionState,
         mut write: impl FnMut(usize, &[u8]) -> std::result::Result<(), E>,
     ) -> std::result::Result<(), E> {
-        let mut offset = 0;
+        let (mut offset, mut buffer) = (0, Vec::new());
         for index in &region.chunks {
             let length = CHUNK.min(region.bytes as usize - offset);
             match index {
-                Some(index) => write(offset, self.chunk(*index as usize)?)?,
+                Some(index) => self.chunk(*index as usize, &mut buffer)?,
                 None => {
-                    self.buffer.clear();
-                    self.buffer.resize(length, 0);
-                    write(offset, &self.buffer)?;
+                    buffer.clear();
+                    buffer.resize(length, 0);
                 }
             }
+            write(offset, &buffer)?;
             offset += length;
         }
         Ok(())
@@ -92,23 +149,21 @@ impl<R: Read + Seek> Reader<R> {
 }
 
 /// The manifest, whose numbers fit each other and the file.
-fn read_manifest(file: &mut (impl Read + Seek)) -> Result<Manifest> {
-    let length = file.seek(SeekFrom::End(0))?;
-    file.seek(SeekFrom::Start(0))?;
-    let magic: [u8; 8] = array(file)?;
+fn read_manifest(file: &impl Source) -> Result<Manifest> {
+    let length = file.length()?;
+    let magic: [u8; 8] = array(file, 0)?;
     if magic != MAGIC {
         return Err(Fault::Damaged("is no snapshot of a network".into()));
     }
-    let version = u32::from_le_bytes(array(file)?);
+    let version = u32::from_le_bytes(array(file, 8)?);
     if version != VERSION {
         return Err(Fault::Version(version));
     }
     let ends = || Fault::Damaged("is cut short".into());
     let trailer = length.checked_sub(TRAILER).filter(|&at| at >= HEADER).ok_or_else(ends)?;
-    file.seek(SeekFrom::Start(trailer))?;
-    let bytes = u64::from_le_bytes(array(file)?);
-    let digest = Digest::from_bytes(array(file)?);
-    if array::<8>(file)? != END {
+    let bytes = u64::from_le_bytes(array(file, trailer)?);
+    let digest = Digest::from_bytes(array(file, trailer + 8)?);
+    if array::<8>(file, trailer + 40)? != END {
         return Err(ends());
     }
     let data = trailer - HEADER;
@@ -116,9 +171,8 @@ fn read_manifest(file: &mut (impl Read + Seek)) -> Result<Manifest> {
         let text = format!("manifest: length must be at most {}", data.min(MAX_MANIFEST));
         return Err(Fault::Damaged(text));
     }
-    file.seek(SeekFrom::Start(trailer - bytes))?;
     let mut text = vec![0; bytes as usize];
-    file.read_exact(&mut text)?;
+    file.read_at(&mut text, trailer - bytes)?;
     if Digest::of(&text) != digest {
         return Err(Fault::Damaged("manifest: its checksum is wrong".into()));
     }
@@ -128,8 +182,8 @@ fn read_manifest(file: &mut (impl Read + Seek)) -> Result<Manifest> {
     Ok(manifest)
 }
 
-fn array<const N: usize>(file: &mut impl Read) -> Result<[u8; N]> {
+fn array<const N: usize>(file: &impl Source, at: u64) -> Result<[u8; N]> {
     let mut bytes = [0; N];
-    file.read_exact(&mut bytes)?;
+    file.read_at(&mut bytes, at)?;
     Ok(bytes)
 }

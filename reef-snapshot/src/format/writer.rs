@@ -1,53 +1,195 @@
-//! Writes the bytes of a snapshot, chunk by chunk.
+//! Writes the bytes of a snapshot, chunk by chunk. Several threads digest chunks and write them, as one alone is slower
+//! than the memory that they come from.
 
-use super::layout::{CHUNK, END, MAGIC, VERSION};
-use super::manifest::{Chunk, Manifest};
+use super::layout::{CHUNK, END, HEADER, MAGIC, VERSION};
+use super::manifest::{Chunk, Manifest, RegionState};
 use crate::digest::Digest;
+use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::thread::{self, JoinHandle};
 
-/// Chunks that have been written.
+/// Threads at most.
+pub(super) const MAX_THREADS: usize = 8;
+
+/// Regions whose chunks are being written.
 #[derive(Debug)]
-pub(crate) struct ChunkWriter<W: Write> {
-    out: W,
-    chunks: Vec<Chunk>,
-    known: HashMap<Digest, u32>,
+pub(crate) struct ChunkWriter {
+    shared: Arc<Shared>,
+    /// Chunks for the threads; they end when it is dropped.
+    jobs: Option<SyncSender<Job>>,
+    /// Buffers that the threads have written.
+    spare: Receiver<Vec<u8>>,
+    /// Buffers that may still be made.
+    buffers: usize,
+    threads: Vec<JoinHandle<()>>,
 }
 
-impl<W: Write> ChunkWriter<W> {
+#[derive(Debug)]
+struct Shared {
+    file: File,
+    book: Mutex<Book>,
+}
+
+/// What is in the file, and where.
+#[derive(Debug)]
+struct Book {
+    memory: Vec<RegionState>,
+    chunks: Vec<Chunk>,
+    known: HashMap<Digest, u32>,
+    /// Byte after the last chunk.
+    end: u64,
+    failed: Option<io::Error>,
+}
+
+/// A chunk, and its place in the region.
+#[derive(Debug)]
+struct Job {
+    region: usize,
+    at: usize,
+    bytes: Vec<u8>,
+}
+
+impl ChunkWriter {
     /// Writes the header.
-    pub(crate) fn begin(mut out: W) -> io::Result<Self> {
-        out.write_all(&MAGIC)?;
-        out.write_all(&VERSION.to_le_bytes())?;
-        Ok(Self { out, chunks: Vec::new(), known: HashMap::new() })
+    pub(crate) fn begin(file: &File) -> io::Result<Self> {
+        let file = file.try_clone()?;
+        file.write_all_at(&MAGIC, 0)?;
+        file.write_all_at(&VERSION.to_le_bytes(), MAGIC.len() as u64)?;
+        let (memory, chunks) = (Vec::new(), Vec::new());
+        let book = Book { memory, chunks, known: HashMap::new(), end: HEADER, failed: None };
+        let shared = Arc::new(Shared { file, book: Mutex::new(book) });
+        let count = thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS);
+        let (jobs, waiting) = sync_channel(count);
+        let (done, spare) = channel();
+        let waiting = Arc::new(Mutex::new(waiting));
+        let mut writer =
+            Self { shared, jobs: Some(jobs), spare, buffers: 2 * count, threads: Vec::new() };
+        for _ in 0..count {
+            let (shared, waiting, done) = (writer.shared.clone(), waiting.clone(), done.clone());
+            let named = thread::Builder::new().name("reef-snapshot".into());
+            writer.threads.push(named.spawn(move || work(&shared, &waiting, &done))?);
+        }
+        Ok(writer)
     }
 
-    /// Writes a chunk of at most [`CHUNK`] bytes, unless it is there. Returns its index, or `None`
-    /// for zeros.
-    pub(crate) fn chunk(&mut self, bytes: &[u8]) -> io::Result<Option<u32>> {
+    /// Begins a region, whose chunks follow.
+    pub(crate) fn region(&mut self, name: &str, bytes: u64, lasts: bool) {
+        let region = RegionState { name: name.to_owned(), bytes, lasts, chunks: Vec::new() };
+        self.shared.book.lock().memory.push(region);
+    }
+
+    /// Writes the region's next chunk of at most [`CHUNK`] bytes, unless it is zeros, or there. An error may be that of
+    /// an earlier one.
+    ///
+    /// # Panics
+    ///
+    /// If no region has begun.
+    pub(crate) fn chunk(&mut self, bytes: &[u8]) -> io::Result<()> {
         debug_assert!(bytes.len() <= CHUNK);
-        if bytes.iter().all(|&byte| byte == 0) {
-            return Ok(None);
-        }
-        let digest = Digest::of(bytes);
-        if let Some(&index) = self.known.get(&digest) {
-            return Ok(Some(index));
-        }
-        self.out.write_all(bytes)?;
-        let index = self.chunks.len() as u32;
-        self.chunks.push(Chunk { digest, bytes: bytes.len() as u32 });
-        self.known.insert(digest, index);
-        Ok(Some(index))
+        let (region, at) = {
+            let mut book = self.shared.book.lock();
+            if let Some(why) = book.failed.take() {
+                return Err(why);
+            }
+            let region = book.memory.len() - 1;
+            let chunks = &mut book.memory[region].chunks;
+            chunks.push(None);
+            (region, chunks.len() - 1)
+        };
+        let ended = || io::Error::other("a thread that writes has ended");
+        let mut buffer = if self.buffers > 0 {
+            self.buffers -= 1;
+            Vec::with_capacity(CHUNK)
+        } else {
+            self.spare.recv().map_err(|_| ended())?
+        };
+        buffer.clear();
+        buffer.extend_from_slice(bytes);
+        let jobs = self.jobs.as_ref().ok_or_else(ended)?;
+        jobs.send(Job { region, at, bytes: buffer }).map_err(|_| ended())
     }
 
-    /// Writes the manifest with the chunks, and the end. Returns the manifest.
-    pub(crate) fn end(mut self, manifest: Manifest) -> io::Result<(W, Manifest)> {
-        let manifest = Manifest { chunks: self.chunks, ..manifest };
-        let text = serde_json::to_vec(&manifest)?;
-        self.out.write_all(&text)?;
-        self.out.write_all(&(text.len() as u64).to_le_bytes())?;
-        self.out.write_all(Digest::of(&text).as_bytes())?;
-        self.out.write_all(&END)?;
-        Ok((self.out, manifest))
+    /// Waits for the chunks, and writes the manifest with them and the regions, and the end. Returns the manifest.
+    pub(crate) fn end(mut self, manifest: Manifest) -> io::Result<Manifest> {
+        self.join();
+        let mut book = self.shared.book.lock();
+        if let Some(why) = book.failed.take() {
+            return Err(why);
+        }
+        let (memory, chunks) = (std::mem::take(&mut book.memory), std::mem::take(&mut book.chunks));
+        let manifest = Manifest { memory, chunks, ..manifest };
+        let mut text = serde_json::to_vec(&manifest)?;
+        let (length, digest) = (text.len() as u64, Digest::of(&text));
+        text.extend_from_slice(&length.to_le_bytes());
+        text.extend_from_slice(digest.as_bytes());
+        text.extend_from_slice(&END);
+        self.shared.file.write_all_at(&text, book.end)?;
+        drop(book);
+        Ok(manifest)
     }
+
+    fn join(&mut self) {
+        self.jobs = None;
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                let why = io::Error::other("a thread that writes has panicked");
+                self.shared.book.lock().failed.get_or_insert(why);
+            }
+        }
+    }
+}
+
+impl Drop for ChunkWriter {
+    /// The threads have the file, and with it the lock, until they end.
+    fn drop(&mut self) {
+        self.join();
+    }
+}
+
+fn work(shared: &Shared, waiting: &Mutex<Receiver<Job>>, done: &Sender<Vec<u8>>) {
+    loop {
+        let Ok(job) = waiting.lock().recv() else { return };
+        if let Err(why) = shared.write(&job) {
+            shared.book.lock().failed.get_or_insert(why);
+        }
+        let _ = done.send(job.bytes); // nobody wants it at the end
+    }
+}
+
+impl Shared {
+    fn write(&self, job: &Job) -> io::Result<()> {
+        if is_zeros(&job.bytes) {
+            return Ok(());
+        }
+        let digest = Digest::of(&job.bytes);
+        let place = self.book.lock().place(job, digest);
+        place.map_or(Ok(()), |at| self.file.write_all_at(&job.bytes, at))
+    }
+}
+
+impl Book {
+    /// Notes a chunk. Returns its place in the file, unless it is there.
+    fn place(&mut self, job: &Job, digest: Digest) -> Option<u64> {
+        let next = self.chunks.len() as u32;
+        let index = *self.known.entry(digest).or_insert(next);
+        self.memory[job.region].chunks[job.at] = Some(index);
+        if index != next {
+            return None;
+        }
+        let bytes = job.bytes.len() as u32;
+        self.chunks.push(Chunk { digest, bytes });
+        let at = self.end;
+        self.end += u64::from(bytes);
+        Some(at)
+    }
+}
+
+fn is_zeros(bytes: &[u8]) -> bool {
+    const ZEROS: [u8; 4096] = [0; 4096];
+    bytes.chunks(ZEROS.len()).all(|part| part == &ZEROS[..part.len()])
 }

@@ -4,7 +4,7 @@ use super::work::{Region, Work};
 use crate::error::{Error, Result};
 use crate::format::file::{FILE, Unfinished, Written};
 use crate::format::layout::CHUNK;
-use crate::format::manifest::{Manifest, PartialBlocks, QueueState, RegionState};
+use crate::format::manifest::{Manifest, PartialBlocks, QueueState};
 use crate::format::writer::ChunkWriter;
 use reef_core::{Command, Device, Parked};
 use std::path::Path;
@@ -27,9 +27,8 @@ pub fn write<D: Device>(
     let queue = state(work, parked)?;
     let unfinished = Unfinished::begin(folder.as_ref(), FILE)?;
     let mut writer = unfinished.writer()?;
-    let mut memory = Vec::new();
     for region in &work.memory {
-        memory.push(write_region(work.device, region, &mut writer, &unfinished)?);
+        write_region(work.device, region, &mut writer, &unfinished)?;
     }
     let manifest = Manifest {
         written_by: format!("reef {}", env!("CARGO_PKG_VERSION")),
@@ -39,7 +38,7 @@ pub fn write<D: Device>(
         plan: work.plan,
         device: work.facts(),
         queue,
-        memory,
+        memory: Vec::new(),
         chunks: Vec::new(),
         note,
     };
@@ -84,19 +83,18 @@ fn is_same<D: Device>(a: &Command<D>, b: &Command<D>) -> bool {
     }
 }
 
-fn write_region<D: Device, W: std::io::Write>(
+fn write_region<D: Device>(
     device: &D,
     region: &Region<D>,
-    writer: &mut ChunkWriter<W>,
+    writer: &mut ChunkWriter,
     unfinished: &Unfinished,
-) -> Result<RegionState> {
+) -> Result<()> {
+    writer.region(&region.name, region.bytes as u64, region.lasts);
     let mut buffer = vec![0; CHUNK.min(region.bytes)];
-    let mut chunks = Vec::new();
     for offset in (0..region.bytes).step_by(CHUNK) {
         let part = &mut buffer[..CHUNK.min(region.bytes - offset)];
         device.read(&region.buffer, offset, part)?;
-        chunks.push(writer.chunk(part).map_err(|why| unfinished.failed(&why))?);
+        writer.chunk(part).map_err(|why| unfinished.failed(&why))?;
     }
-    let (name, bytes) = (region.name.clone(), region.bytes as u64);
-    Ok(RegionState { name, bytes, lasts: region.lasts, chunks })
+    Ok(())
 }
